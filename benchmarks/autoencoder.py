@@ -25,7 +25,7 @@ import torch  # noqa: E402
 import engines_nets  # noqa: E402
 import tiny_diffusion  # noqa: E402
 from cxr.base.tables import write_table  # noqa: E402
-from cxr.diffusion.nets import Nets, Running  # noqa: E402
+from cxr.diffusion.nets import NetOptions, Nets  # noqa: E402
 from cxr.nets.devices import select_device  # noqa: E402
 from cxr.nets.speed import Speed, memory_format  # noqa: E402
 from engines_run import clock_of, device_name, frame  # noqa: E402
@@ -45,7 +45,7 @@ def nets(kind: str, speed: Speed, device: torch.device, rows: int, *, tiny: bool
     vae = (tiny_diffusion.vae() if tiny else engines_nets.vae()).eval()
     dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
     vae = vae.to(device, dtype).to(memory_format=memory_format(speed))
-    return Nets(lambda *_: None, vae, {}, [], "epsilon", device, Running(torch.bfloat16, kind, rows, speed))
+    return Nets(lambda *_: None, vae, {}, [], "epsilon", device, NetOptions(torch.bfloat16, kind, rows, speed))
 
 
 def measured(given: argparse.Namespace) -> list[tuple]:

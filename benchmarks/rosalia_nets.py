@@ -12,7 +12,7 @@ from transformers import LlamaConfig, LlavaConfig, SamConfig
 from cxr.ils.rosalia.config import CLIP_L14
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens
-from cxr.segmentation.sizes import sam_config
+from cxr.segmentation.published import make_sam_config
 
 VOCABULARY = 32_004
 """Rows of LISA-7B's embedding with its tokens (which words they are makes no difference here)."""
@@ -32,7 +32,7 @@ def configs_7b(tokens: Tokens, layers: int | None) -> tuple[LlavaConfig, SamConf
         projector_hidden_act="linear", vision_feature_layer=-1 if layers else -2,
     )  # fmt: skip
     whole = tuple(n for n in (7, 15, 23, 31) if n < layers) or (layers - 1,) if layers else (7, 15, 23, 31)
-    return llava, sam_config(1024, 16, 1280, layers or 32, 16, 14, whole)
+    return llava, make_sam_config(1024, 16, 1280, layers or 32, 16, 14, whole)
 
 
 def random_7b(tokens: Tokens, layers: int | None, device: torch.device, dtype: torch.dtype) -> Rosalia:

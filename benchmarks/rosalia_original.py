@@ -14,8 +14,8 @@ from torch.nn import functional
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch
 from cxr.ils.rosalia.tokens import IGNORED
-from cxr.segmentation.frames import to_frame
-from cxr.segmentation.losses import LossWeights, bce, dice
+from cxr.segmentation.head import resize_logits
+from cxr.segmentation.losses import LossWeights, bce_loss, dice_loss
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def draw(model: Rosalia, seg: torch.Tensor, embedded: torch.Tensor, resized: tup
         dense_prompt_embeddings=sam.prompt_encoder.no_mask_embed.weight[:, :, None, None],
         multimask_output=False,
     )
-    return to_frame(low_res[0, :, 0], model.config.sam.vision_config.image_size, resized, target)
+    return resize_logits(low_res[0, :, 0], model.config.sam.vision_config.image_size, resized, target)
 
 
 def predicted(model: Rosalia, batch: Batch) -> tuple[Read, list[torch.Tensor]]:
@@ -88,7 +88,7 @@ def losses(model: Rosalia, batch: Batch, weights: LossWeights) -> dict[str, torc
     )
     sums, counts = dict.fromkeys(("bce", "dice"), 0.0), dict.fromkeys(("bce", "dice"), 0)
     for drawn, wanted in zip(masks, batch.masks, strict=True):
-        for name, function in (("bce", bce), ("dice", dice)):
+        for name, function in (("bce", bce_loss), ("dice", dice_loss)):
             if name == "bce" or bool(wanted.any()):
                 sums[name] = sums[name] + function(drawn, wanted).sum()
                 counts[name] += len(wanted)

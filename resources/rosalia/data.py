@@ -30,7 +30,7 @@ from cxr.ils.templates import (
     write_negative_answer,
     write_positive_answer,
 )
-from cxr.segmentation.pictures import sam_levels
+from cxr.segmentation.images import make_sam_levels
 
 SIDE = 160
 """Side that pictures and masks are held at: a quarter more than the net's, so that moving them loses little."""
@@ -215,7 +215,7 @@ class Store:
 
 
 def _shrunk(image: np.ndarray) -> np.ndarray:
-    return sam_levels(image, SIDE, "pad")[0].numpy()
+    return make_sam_levels(image, SIDE, "pad")[0].numpy()
 
 
 def _movement(random: np.random.Generator, side: int) -> np.ndarray:

@@ -11,7 +11,7 @@ from cohort_runs import COLUMNS, of, run_cohort, run_frames, write_csv
 from cxr.base.regular_files import open_regular, read_regular
 from cxr.base.tables import read_table
 from cxr.dicom import files
-from cxr.dicom.decode import decode
+from cxr.dicom.decode import decode_file
 from cxr.dicom.files import Rejected
 from cxr.imaging.cohort import header
 
@@ -146,7 +146,7 @@ def test_a_large_file_of_zeros_is_not_decoded(tmp_path, kind):
     head = HEADS[kind] if HEADS[kind] is not None else of()[:700]
     make_zeros(tmp_path / "zeros", head, 5 << 30)
     with pytest.raises(Rejected) as caught:
-        decode(str(tmp_path / "zeros"), 100_000_000)
+        decode_file(str(tmp_path / "zeros"), 100_000_000)
     assert caught.value.detail == "the file has 5368709120 bytes, more than frames.max_pixels pixels need"
 
 
@@ -155,5 +155,5 @@ def test_a_file_of_zeros_is_a_reason(tmp_path, kind):
     head = HEADS[kind] if HEADS[kind] is not None else of()[:700]
     make_zeros(tmp_path / "zeros", head, 4 << 20)
     with pytest.raises(Rejected) as caught:
-        decode(str(tmp_path / "zeros"), 100_000_000)
+        decode_file(str(tmp_path / "zeros"), 100_000_000)
     assert caught.value.reason in ("undecodable", "not_dicom", "no_pixels")

@@ -20,7 +20,7 @@ from asking_options import OPTIONS
 from conftest import ROOT
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.vocabulary import LESIONS
-from cxr.dicom.segmentation import CODES, LESION, NoSegmentation, Segment, lesion_of, segmentation
+from cxr.dicom.segmentation import CODES, LESION, NoSegmentation, Segment, build_segmentation, find_lesion
 from cxr.geometry.affine import fit_affine
 from cxr.ils.inference.infer import run_split
 from cxr.ils.inference.predict import in_picture
@@ -222,7 +222,7 @@ def test_the_same_question_gives_the_same_bytes(tiny, tmp_path):
     ("tags", "instruction", "note"),
     [
         (STUDY, NONE, "no DICOM segmentation: all masks are empty"),
-        ({}, ONE, "no DICOM segmentation: the picture's header lacks StudyInstanceUID, SeriesInstanceUID"),
+        ({}, ONE, "no DICOM segmentation: the image's header lacks StudyInstanceUID, SeriesInstanceUID"),
         (STUDY | {"PatientOrientation": ["R", "F"]}, ONE, "the image: turned upright by its PatientOrientation 'R F'"),
         (STUDY | {"PatientOrientation": ["R", ""]}, ONE, "the image is mirrored"),
     ],
@@ -397,7 +397,7 @@ def test_the_program_runs_from_anywhere(tiny, tmp_path):
     ],
 )
 def test_the_lesion_that_an_instruction_names(instruction, lesion):
-    assert lesion_of(instruction) == lesion
+    assert find_lesion(instruction) == lesion
 
 
 def test_every_lesion_has_a_code_and_an_unknown_one_is_a_lesion(tmp_path):
@@ -407,7 +407,9 @@ def test_every_lesion_has_a_code_and_an_unknown_one_is_a_lesion(tmp_path):
     asked = "Zeige bitte den Rundherd (결절) über dem Zwerchfell, so genau wie es überhaupt nur möglich ist."
     mask = np.zeros((8, 16), bool)
     mask[2:4, 3:9] = True
-    made = segmentation(header, [Segment(asked, mask)], version="1", model="m", made=datetime(2024, 1, 2, 3, 4, 5))
+    made = build_segmentation(
+        header, [Segment(asked, mask)], version="1", model="m", created_at=datetime(2024, 1, 2, 3, 4, 5)
+    )
     (segment,) = made.SegmentSequence
     assert segment.SegmentedPropertyTypeCodeSequence[0].CodeValue == LESION.value
     assert segment.SegmentLabel == asked[:64]
@@ -418,9 +420,11 @@ def test_every_lesion_has_a_code_and_an_unknown_one_is_a_lesion(tmp_path):
     np.testing.assert_array_equal(held, mask)
     assert (seg.SegmentSequence[0].SegmentDescription, str(seg.PatientName)) == (asked, "Müller^Eva")
     with pytest.raises(NoSegmentation, match="the header says 8 x 16, the image is 16 x 8"):
-        segmentation(header, [Segment("a", mask.T)], version="1", model="m", made=datetime(2024, 1, 2))
+        build_segmentation(header, [Segment("a", mask.T)], version="1", model="m", created_at=datetime(2024, 1, 2))
     with pytest.raises(NoSegmentation, match="all masks are empty"):
-        segmentation(header, [Segment("a", mask & False)], version="1", model="m", made=datetime(2024, 1, 2))
+        build_segmentation(
+            header, [Segment("a", mask & False)], version="1", model="m", created_at=datetime(2024, 1, 2)
+        )
 
 
 def drawn(figure: Figure) -> np.ndarray:

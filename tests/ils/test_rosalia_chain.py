@@ -12,7 +12,7 @@ import torch
 from cxr.ils.rosalia.sampler import PairSampler
 from cxr.ils.rosalia.samples import PairOptions, Pairs, make_loader, unwrap_errors
 from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
-from cxr.segmentation.pictures import sam_pixels
+from cxr.segmentation.images import make_sam_input
 
 
 @pytest.mark.slow
@@ -41,7 +41,7 @@ def test_every_pair_of_the_embedded_cohort_is_read(workflow_run, split):
         sample = data[row]
         assert (sample.pair_id, sample.positive) == (line["pair_id"], line["seg"])
         assert data.tokens.pad not in sample.input_ids
-        assert torch.equal(sample.sam, sam_pixels(images[line["image_id"]], 128)[0])
+        assert torch.equal(sample.sam, make_sam_input(images[line["image_id"]], 128)[0])
         mask = np.zeros((512, 512), np.uint8)
         if line["seg"]:
             shard, number = place[line["mask_id"]]

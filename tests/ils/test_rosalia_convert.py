@@ -18,7 +18,7 @@ from cxr.ils.rosalia.config import CLIP_L14, RosaliaConfig
 from cxr.ils.rosalia.model import Rosalia
 from cxr.nets.weight_files import WeightFiles, write_shards
 from cxr.segmentation import published as sam_names
-from cxr.segmentation.sizes import sam_h
+from cxr.segmentation.published import make_sam_vit_h_config
 from lisa_reference import IMAGE_ID, Reference
 
 CLIP = convert.CLIP_PREFIX
@@ -101,14 +101,14 @@ def test_the_table_is_one_to_one_and_no_line_is_idle(reference, original):
     assert {theirs: convert.published_name(mine) for theirs, mine in ours.items()} == {name: name for name in ours}
     for side, names in ((0, ours), (1, ours.values())):
         for line in convert.TABLE:
-            assert any(sam_names._pattern(line[side]).fullmatch(name) for name in names), line
+            assert any(sam_names._compile_pattern(line[side]).fullmatch(name) for name in names), line
     assert set(ours.values()) == set(Rosalia.from_configs(*reference.configs(), 95).state_dict())
 
 
 def test_the_table_fits_the_models_at_their_true_size():
     text = LlamaConfig(vocab_size=32000, rms_norm_eps=1e-6)  # LLaMA-7B
     llava = LlavaConfig(vision_config=CLIP_L14, text_config=text, projector_hidden_act="linear")
-    shapes = convert._model_shapes(RosaliaConfig(llava, sam_h(), 31999))
+    shapes = convert._model_shapes(RosaliaConfig(llava, make_sam_vit_h_config(), 31999))
     sizes = {convert.published_name(name): torch.Size(shape).numel() for name, shape in shapes.items()}
     assert len(sizes) == len(shapes)
 

@@ -22,8 +22,8 @@ from cxr.ils.rosalia.sampler import Draw, PairSampler
 from cxr.ils.rosalia.samples import collate, make_loader, unwrap_errors
 from cxr.ils.rosalia.sources import ImageTable
 from cxr.ils.rosalia.tokens import IGNORED
-from cxr.segmentation import pictures
-from cxr.segmentation.frames import to_frame as logits_to_frame
+from cxr.segmentation import images
+from cxr.segmentation.head import resize_logits as logits_to_frame
 from rosalia_pairs import blob, edit_line, line, pairs, picture, tokens, write
 
 
@@ -42,7 +42,7 @@ def test_every_sample_holds_its_own_picture_and_mask(given):
             wanted[name] for name in ("pair_id", "image_id", "seg")
         )
         image = picture(int(wanted["image_id"][1:]))
-        assert torch.equal(sample.sam, pictures.sam_pixels(image, 64)[0])
+        assert torch.equal(sample.sam, images.make_sam_input(image, 64)[0])
         assert torch.equal(sample.clip, clip_pictures.make_clip_input(image, 32))
         mask = blob(int(wanted["mask_id"][1:])) if wanted["seg"] else np.zeros((64, 64))
         np.testing.assert_array_equal(sample.mask, mask)
@@ -58,7 +58,7 @@ def test_every_sample_holds_its_own_picture_and_mask(given):
 def test_pictures_are_equalised_where_the_draw_says_so(given):
     data, always = pairs(given), pairs(given, equalise=True)
     image = picture(int(data[0].image_id[1:]))
-    plain, equal = (pictures.sam_pixels(one, 64)[0] for one in (image, clip_pictures.equalise(image)))
+    plain, equal = (images.make_sam_input(one, 64)[0] for one in (image, clip_pictures.equalise(image)))
     assert not torch.equal(plain, equal)
     assert torch.equal(data[Draw(0, True)].sam, equal)
     assert torch.equal(data[Draw(0, False)].sam, plain)

@@ -9,7 +9,7 @@ from torch import nn
 
 from cxr.ils.rosalia.convert import published_name
 from cxr.ils.rosalia.generation import PrefixCache
-from cxr.ils.rosalia.losses import LossWeights, bce, compute_losses, dice
+from cxr.ils.rosalia.losses import LossWeights, bce_loss, compute_losses, dice_loss
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch
 from host_reads import host_reads
@@ -133,18 +133,18 @@ def test_generation_with_a_cache_gives_the_tokens_and_mask_of_the_original_witho
 
 def test_unit_losses(reference):
     logits, target = reference["unit/logits"], reference["unit/gt"]
-    for function, name in ((bce, "bce"), (dice, "dice")):
+    for function, name in ((bce_loss, "bce"), (dice_loss, "dice")):
         mean = function(logits, target).sum() / (len(target) + 1e-8)
         assert float(mean) == pytest.approx(float(reference[f"unit/{name}"]), abs=1e-6)
-    empty = dice(logits, torch.zeros_like(target)).mean()
+    empty = dice_loss(logits, torch.zeros_like(target)).mean()
     assert float(empty) == pytest.approx(float(reference["unit/dice_empty_gt"]), abs=1e-6)
 
 
 def test_dice_by_hand():
     certain = torch.tensor([[[50.0, -50.0], [50.0, -50.0]]])
     half = torch.tensor([[[1.0, 1.0], [0.0, 0.0]]])
-    assert float(dice(certain, half)) == pytest.approx(1 - (2 * 0.001 + 1e-6) / (0.004 + 1e-6), abs=1e-6)
-    assert float(dice(certain, certain.clamp(0, 1))) == pytest.approx(0, abs=1e-6)
+    assert float(dice_loss(certain, half)) == pytest.approx(1 - (2 * 0.001 + 1e-6) / (0.004 + 1e-6), abs=1e-6)
+    assert float(dice_loss(certain, certain.clamp(0, 1))) == pytest.approx(0, abs=1e-6)
 
 
 # Negative controls: what must not pass.

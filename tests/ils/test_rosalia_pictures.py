@@ -7,8 +7,8 @@ from PIL import Image
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
 from cxr.ils.rosalia import images as clip_pictures
-from cxr.segmentation import pictures
-from cxr.segmentation.frames import to_frame
+from cxr.segmentation import images
+from cxr.segmentation.head import resize_logits
 
 SHAPES = [(64, 64), (100, 141), (141, 100), (37, 300), (512, 512)]
 
@@ -21,7 +21,7 @@ def noise(shape: tuple[int, ...]) -> np.ndarray:
 def test_sam_pixels_by_another_way(shape, size):
     """Sizes by hand (100 * 128 / 141 = 90.78); resizing each channel by itself, then float64."""
     for image in (noise((*shape, 3)), noise(shape)):
-        found, shown = pictures.sam_pixels(image, 128)
+        found, shown = images.make_sam_input(image, 128)
         assert shown == size
         wanted = np.zeros((3, 128, 128))
         for channel, (mean, std) in enumerate(((123.675, 58.395), (116.28, 57.12), (103.53, 57.375))):
@@ -35,24 +35,24 @@ def test_sam_pixels_by_another_way(shape, size):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("fit", pictures.FITS)
+@pytest.mark.parametrize("fit", images.FITS)
 def test_levels_normalised_later_are_the_same_to_the_bit(shape, fit):
     image = noise(shape)
-    pixels, shown = pictures.sam_pixels(image, 96, fit)
-    levels, same = pictures.sam_levels(image, 96, fit)
+    pixels, shown = images.make_sam_input(image, 96, fit)
+    levels, same = images.make_sam_levels(image, 96, fit)
     assert shown == same
     assert levels.dtype == torch.uint8
-    assert torch.equal(pictures.normalised(levels[None], [shown])[0], pixels)
-    half = pictures.normalised(levels[None], [shown], torch.bfloat16)[0]
+    assert torch.equal(images.normalise_levels(levels[None], [shown])[0], pixels)
+    half = images.normalise_levels(levels[None], [shown], torch.bfloat16)[0]
     assert torch.equal(half, pixels.to(torch.bfloat16))
 
 
 def test_the_longest_side_is_rounded_half_up():
-    assert pictures.fitted((3, 8), 4, "pad") == (2, 4)  # 1.5
-    assert pictures.fitted((2544, 3056), 1024, "pad") == (852, 1024)
-    assert pictures.fitted((2544, 3056), 1024, "stretch") == (1024, 1024)
+    assert images.fit_shape((3, 8), 4, "pad") == (2, 4)  # 1.5
+    assert images.fit_shape((2544, 3056), 1024, "pad") == (852, 1024)
+    assert images.fit_shape((2544, 3056), 1024, "stretch") == (1024, 1024)
     with pytest.raises(ValueError, match="fit must be one of pad, stretch"):
-        pictures.fitted((3, 8), 4, "crop")
+        images.fit_shape((3, 8), 4, "crop")
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -83,9 +83,9 @@ def test_mask_targets_by_hand():
     stretched = np.zeros((8, 8), np.uint8)
     stretched[0:4, 2:4], stretched[4:8, 6:8] = 1, 1
     for given in (mask, mask.astype(np.uint8) * 255):
-        np.testing.assert_array_equal(pictures.mask_target(given, 8, "pad"), padded)
-        np.testing.assert_array_equal(pictures.mask_target(given, 8, "stretch"), stretched)
-    assert pictures.mask_target(mask, 8, "pad").dtype == np.uint8
+        np.testing.assert_array_equal(images.make_mask_target(given, 8, "pad"), padded)
+        np.testing.assert_array_equal(images.make_mask_target(given, 8, "stretch"), stretched)
+    assert images.make_mask_target(mask, 8, "pad").dtype == np.uint8
 
 
 def bilinear(image: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -103,7 +103,7 @@ def bilinear(image: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
 @pytest.mark.parametrize("resized", [(64, 64), (40, 64), (64, 33)])
 def test_logits_come_back_as_another_implementation_has_it(target, resized):
     logits = np.random.default_rng(3).normal(size=(2, 16, 16)).astype(np.float32) * 5
-    found = to_frame(torch.from_numpy(logits), 64, resized, target)
+    found = resize_logits(torch.from_numpy(logits), 64, resized, target)
     assert found.shape == (2, *target)
     assert found.dtype == torch.float32
     for one, wanted in zip(found.numpy(), logits, strict=True):
@@ -113,9 +113,9 @@ def test_logits_come_back_as_another_implementation_has_it(target, resized):
 
 def test_logits_in_half_precision_are_resampled_in_single():
     logits = torch.linspace(-3, 3, 256).reshape(1, 16, 16).bfloat16()
-    found = to_frame(logits, 64, (64, 64), (64, 64))
-    assert torch.equal(found, to_frame(logits.float(), 64, (64, 64), (64, 64)))
-    assert to_frame(torch.zeros(0, 16, 16), 64, (64, 64), (20, 30)).shape == (0, 20, 30)
+    found = resize_logits(logits, 64, (64, 64), (64, 64))
+    assert torch.equal(found, resize_logits(logits.float(), 64, (64, 64), (64, 64)))
+    assert resize_logits(torch.zeros(0, 16, 16), 64, (64, 64), (20, 30)).shape == (0, 20, 30)
 
 
 def test_equalising_by_hand():
@@ -132,7 +132,7 @@ def test_equalising_by_hand():
 
 
 def test_a_centred_picture_has_black_on_both_sides():
-    wide, tall = pictures.centred(np.ones((2, 6), np.uint8)), pictures.centred(np.ones((5, 2, 3), np.uint8))
+    wide, tall = images.pad_to_square(np.ones((2, 6), np.uint8)), images.pad_to_square(np.ones((5, 2, 3), np.uint8))
     assert wide.tolist() == [[0] * 6] * 2 + [[1] * 6] * 2 + [[0] * 6] * 2
     assert tall.shape == (5, 5, 3)
     assert tall[..., 0].sum(0).tolist() == [0, 5, 5, 0, 0]

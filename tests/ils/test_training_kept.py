@@ -10,7 +10,7 @@ import torch
 from cxr.base.errors import UserError
 from cxr.base.tables import read_table
 from cxr.ils.rosalia.model import Rosalia
-from cxr.segmentation import kept
+from cxr.segmentation import encoder_cache
 from training_runs import NAMED, data, options, run_until, train, updates
 
 LOSSES = ("loss", "text", "bce", "dice")
@@ -98,11 +98,11 @@ def test_values_come_back_to_the_bit_and_from_another_process(tmp_path, dtype):
         asked.append(pixels.tolist())
         return values[pixels.long()]
 
-    first = kept.Kept(tmp_path, "x", views, (2, 5), dtype)
+    first = encoder_cache.DiskCache(tmp_path, "x", views, (2, 5), dtype)
     assert torch.equal(first.get(views[1:], torch.tensor([1.0, 2.0]), encode), values[1:])
-    second = kept.Kept(tmp_path, "x", views, (2, 5), dtype)
+    second = encoder_cache.DiskCache(tmp_path, "x", views, (2, 5), dtype)
     assert torch.equal(second.get(views[::-1], torch.tensor([2.0, 1.0, 0.0]), encode), values.flip(0))
     assert asked == [[1.0, 2.0], [0.0]]
-    assert (tmp_path / "x.bin").stat().st_size == kept.nbytes(3, [(2, 5)], dtype)
+    assert (tmp_path / "x.bin").stat().st_size == encoder_cache.count_bytes(3, [(2, 5)], dtype)
     with pytest.raises(KeyError):
         second.get([("c", False)], torch.zeros(1), encode)

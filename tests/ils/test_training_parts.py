@@ -21,7 +21,7 @@ from cxr.ils.training.trained_parts import add_adapters, merge_adapters, select_
 from cxr.ils.training.validation import score_pairs
 from cxr.metrics.masks import cumulative_iou, lisa_iou, mean_or_none, overlap_packed
 from cxr.nets.fitting.plain import Runner
-from cxr.segmentation.sizes import sam_h
+from cxr.segmentation.published import make_sam_vit_h_config
 from training_runs import NAMED, SIZES, options
 
 LORA = LoraSettings(rank=4, alpha=8, dropout=0.0)
@@ -157,7 +157,7 @@ def test_numbers_of_parameters_at_full_size():
         vision_config=CLIP_L14, text_config=text, image_token_index=vocabulary, projector_hidden_act="linear"
     )
     with torch.device("meta"):
-        model = Rosalia(RosaliaConfig(llava, sam_h(), 32_003))
+        model = Rosalia(RosaliaConfig(llava, make_sam_vit_h_config(), 32_003))
         add_adapters(model, LoraSettings(rank=rank, alpha=256, dropout=0.05))
     chosen = {name: value.numel() for name, value in select_trained(model, NAMED).items()}
 

@@ -19,7 +19,7 @@ from cxr.ils.training.export_lisa import run_published
 from cxr.ils.training.settings import TrainingOptions
 from cxr.imaging.weights.lisa import convert_lisa, made_name
 from cxr.imaging.weights.sam import convert_sam
-from cxr.segmentation import sizes
+from cxr.segmentation import published
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
 from rosalia_pairs import tokens
@@ -68,7 +68,7 @@ def files(tmp_path, monkeypatch) -> dict[str, str]:
     torch.save(sam, tmp_path / "weights/sam_vit_h_4b8939.pth")
     convert_sam(tmp_path / "weights/sam_vit_h_4b8939.pth", made / "sam.safetensors")
     # what no tensor tells; a small model has fewer
-    monkeypatch.setattr(sizes, "DECODER_HEADS", model.config.sam.mask_decoder_config.num_attention_heads)
+    monkeypatch.setattr(published, "DECODER_HEADS", model.config.sam.mask_decoder_config.num_attention_heads)
     named = {name: str(made / Path(path).relative_to("results/weights")) for name, path in rosalia.INPUTS.items()}
     return {name: path for name, path in named.items() if Path(path).exists()}
 

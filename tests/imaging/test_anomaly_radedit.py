@@ -22,8 +22,8 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
 from cxr.diffusion import folders, nets
 from cxr.diffusion.edit import Editing, edit_latents
-from cxr.diffusion.guidance import cells
-from cxr.diffusion.schedule import diffused, kept_steps, mean, times, variance
+from cxr.diffusion.guidance import cell_mask
+from cxr.diffusion.schedule import add_noise, select_steps, select_times, step_mean, step_variance
 from cxr.imaging.anomaly import engine, map_anomalies
 from cxr.imaging.anomaly.compose import edit_region
 from cxr.imaging.anomaly.radedit import INPUTS, RadEditor, kept_region
@@ -74,15 +74,15 @@ def small_chests(count: int, side: int = 64) -> tuple[list, list, list]:
 @pytest.mark.parametrize("steps", [2, 4, 10, 50, 75, 100, 150, 200, 250, 500, 1000])
 def test_times_are_the_schedulers(steps):
     LINEAR.set_timesteps(steps)
-    assert times(steps, 1000) == LINEAR.timesteps.tolist()
+    assert select_times(steps, 1000) == LINEAR.timesteps.tolist()
 
 
 def test_skipped_steps_are_the_noisiest():
-    assert [step.time for step in kept_steps(ABARS, 200, 0.3)] == list(range(699, 0, -5))
-    assert len(kept_steps(ABARS, 100, 0.29)) == 71  # 100 * 0.29 is 28.999... in floats
-    assert len(kept_steps(ABARS, 50, 0.0)) == 50
-    assert kept_steps(ABARS, 50, 1.0) == []
-    every = kept_steps(ABARS, 50, 0.0)
+    assert [step.time for step in select_steps(ABARS, 200, 0.3)] == list(range(699, 0, -5))
+    assert len(select_steps(ABARS, 100, 0.29)) == 71  # 100 * 0.29 is 28.999... in floats
+    assert len(select_steps(ABARS, 50, 0.0)) == 50
+    assert select_steps(ABARS, 50, 1.0) == []
+    every = select_steps(ABARS, 50, 0.0)
     assert all(step.before == after.abar for step, after in pairwise(every))
     assert (every[0].time, every[-1].time, every[-1].before) == (999, 19, 1.0)
 
@@ -91,19 +91,19 @@ def test_a_step_is_the_posterior_of_ddpm():
     """The formulas are those of the DDPM paper: the mean as a mixture of x_0 and x_t, the variance as beta tilde."""
     random = np.random.default_rng(0)
     latent, predicted = random.normal(size=(2, 4, 3, 3))
-    for step in kept_steps(ABARS, 40, 0.0):
+    for step in select_steps(ABARS, 40, 0.0):
         alpha = step.abar / step.before
         signal, noise = np.sqrt(step.abar), np.sqrt(1 - step.abar)
-        assert variance(step) == pytest.approx((1 - alpha) * (1 - step.before) / (1 - step.abar), abs=1e-15)
+        assert step_variance(step) == pytest.approx((1 - alpha) * (1 - step.before) / (1 - step.abar), abs=1e-15)
         for prediction, clean in {
             "epsilon": (latent - noise * predicted) / signal,
             "v_prediction": signal * latent - noise * predicted,
         }.items():
             expected = np.sqrt(step.before) * (1 - alpha) / (1 - step.abar) * clean
             expected += np.sqrt(alpha) * (1 - step.before) / (1 - step.abar) * latent
-            got = mean(torch.from_numpy(latent), torch.from_numpy(predicted), step, prediction).numpy()
+            got = step_mean(torch.from_numpy(latent), torch.from_numpy(predicted), step, prediction).numpy()
             np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
-    assert variance(kept_steps(ABARS, 40, 0.0)[-1]) == 0.0
+    assert step_variance(select_steps(ABARS, 40, 0.0)[-1]) == 0.0
 
 
 @pytest.mark.parametrize("prediction", ["epsilon", "v_prediction"])
@@ -112,9 +112,9 @@ def test_a_step_is_the_schedulers(prediction):
     scheduler.set_timesteps(50)
     torch.manual_seed(0)
     latent, predicted, noise = torch.randn(3, 1, 4, 5, 5).double()
-    for step in kept_steps(ABARS, 50, 0.0):
+    for step in select_steps(ABARS, 50, 0.0):
         told = scheduler.step(predicted, step.time, latent, eta=1.0, variance_noise=noise).prev_sample
-        got = mean(latent, predicted, step, prediction) + math.sqrt(variance(step)) * noise
+        got = step_mean(latent, predicted, step, prediction) + math.sqrt(step_variance(step)) * noise
         torch.testing.assert_close(got, told, rtol=1e-4, atol=1e-4)
 
 
@@ -180,7 +180,7 @@ def reference(clean, edit, keep, steps, noises, how: Editing) -> np.ndarray:
 @pytest.mark.parametrize(("steps", "skip_ratio"), [(2, 0.0), (10, 0.3), (25, 0.7)])
 def test_the_edit_is_that_of_two_passes(steps, skip_ratio, invert_prompt, invert_guidance, published_bugs):
     how = Editing("be well", invert_prompt, 2.5, invert_guidance, published_bugs)
-    taken = kept_steps(ABARS, steps, skip_ratio)
+    taken = select_steps(ABARS, steps, skip_ratio)
     clean = torch.randn(2, 4, 8, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     (edit, keep), (draw, noises) = zones(), drawing(2, (2, 4, 8, 8))
     got = edit_latents(clean, edit, keep, taken, "epsilon", tiny.curved, draw, how)
@@ -201,7 +201,7 @@ def test_the_same_prompt_gives_the_latent_back(files, steps, skip_ratio, prompt)
     how = Editing(prompt, prompt, 1.0, 1.0, published_bugs=False)
     with torch.inference_mode():
         back = edit_latents(
-            clean, edit, keep, kept_steps(loaded.abars, steps, skip_ratio), loaded.prediction, loaded.predict,
+            clean, edit, keep, select_steps(loaded.abars, steps, skip_ratio), loaded.prediction, loaded.predict,
             lambda: torch.randn(clean.shape, generator=generator), how,
         )  # fmt: skip
     assert back.isfinite().all()
@@ -211,7 +211,7 @@ def test_the_same_prompt_gives_the_latent_back(files, steps, skip_ratio, prompt)
 
 def edited_zones(steps: int, **how) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return clean and edited latents (2, 4, 8, 8) of :func:`zones`, and the noise of the last time."""
-    taken = kept_steps(ABARS, steps, 0.3)
+    taken = select_steps(ABARS, steps, 0.3)
     clean = torch.randn(2, 4, 8, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     draw, noises = drawing(2, (2, 4, 8, 8))
     asked = Editing("be well", "", 3.0, 1.0, **{"published_bugs": False} | how)
@@ -230,8 +230,8 @@ def test_the_published_bugs_leave_noise_and_do_not_heed_the_margin():
     left = {}
     for steps in (10, 50):
         clean, edited, noise = edited_zones(steps, published_bugs=True)
-        last = kept_steps(ABARS, steps, 0.3)[-1]
-        assert torch.allclose(edited[..., 4:], diffused(clean, noise, last.abar)[..., 4:], atol=1e-12)
+        last = select_steps(ABARS, steps, 0.3)[-1]
+        assert torch.allclose(edited[..., 4:], add_noise(clean, noise, last.abar)[..., 4:], atol=1e-12)
         left[steps] = float((edited - clean)[..., 4:].std())
     assert left[10] > 2 * left[50] > 0.05
     right = edited_zones(50)[1]
@@ -245,7 +245,7 @@ def test_cells_are_those_at_least_half_inside():
     region[:8, 16:20] = True
     region[0, 16] = False
     region[15, 23] = True
-    assert cells(region, (2, 3)).tolist() == [[True, True, False], [False, False, False]]
+    assert cell_mask(region, (2, 3)).tolist() == [[True, True, False], [False, False, False]]
 
 
 def test_the_margin_is_a_distance():
@@ -291,17 +291,17 @@ def test_half_precision_and_shards_are_read(tmp_path, variant, dtype):
     shards = sorted(path.name for path in tmp_path.glob("*.safetensors"))
     assert len(shards) > 1
     assert all(variant in name for name in shards)
-    held = folders.net(tmp_path, "unet", torch.float32, "").state_dict()
+    held = folders.load_net(tmp_path, "unet", torch.float32, "").state_dict()
     assert all(torch.equal(value.float(), held[name]) for name, value in net.state_dict().items())
     # beside them full precision comes first
     whole = tiny.unet(seed=9)
     whole.save_pretrained(tmp_path / "whole")
     shutil.copy(tmp_path / "whole" / "diffusion_pytorch_model.safetensors", tmp_path)
-    assert torch.equal(folders.net(tmp_path, "unet", torch.float32, "").conv_in.weight, whole.conv_in.weight)
+    assert torch.equal(folders.load_net(tmp_path, "unet", torch.float32, "").conv_in.weight, whole.conv_in.weight)
     (tmp_path / "diffusion_pytorch_model.safetensors").unlink()
     (tmp_path / shards[0]).unlink()
     with pytest.raises(UserError, match=r"holds only some of its weights: again$"):
-        folders.net(tmp_path, "unet", torch.float32, "again")
+        folders.load_net(tmp_path, "unet", torch.float32, "again")
 
 
 def test_one_whole_set_of_files_is_enough(tmp_path):
@@ -314,17 +314,17 @@ def test_one_whole_set_of_files_is_enough(tmp_path):
     shards = sorted(folder.glob("*-of-*"))
     assert len(shards) > 2
     shutil.copy(shards[0], folder / "diffusion_pytorch_model-00001-of-00099.safetensors")
-    assert folders.weight_files(folder, "") == shards
+    assert folders.find_weight_files(folder, "") == shards
     save_file(held, folder / "diffusion_pytorch_model.safetensors")
     shutil.copy(shards[0], folder / "model.safetensors")
-    found = folders.weights(folder, "")
+    found = folders.load_tensors(folder, "")
     assert found.keys() == held.keys()
     assert all(torch.equal(found[name], value) for name, value in held.items())
     shards[-1].unlink()
     (folder / "diffusion_pytorch_model.safetensors").unlink()
     (folder / "model.safetensors").unlink()
     with pytest.raises(UserError, match="holds only some of its weights: again"):
-        folders.weight_files(folder, "again")
+        folders.find_weight_files(folder, "again")
 
 
 def test_an_old_autoencoder_is_read(tmp_path):
@@ -335,7 +335,7 @@ def test_an_old_autoencoder_is_read(tmp_path):
     tensors = {re.sub(r"\.to_(q|k|v|out\.0)\.", lambda found: old[found[0]], n): v for n, v in load_file(path).items()}
     assert "decoder.mid_block.attentions.0.proj_attn.weight" in tensors
     save_file(tensors, path)
-    held = folders.net(tmp_path, "vae", torch.float32, "").state_dict()
+    held = folders.load_net(tmp_path, "vae", torch.float32, "").state_dict()
     assert all(torch.equal(value, held[name]) for name, value in net.state_dict().items())
 
 
@@ -499,9 +499,9 @@ def test_a_folder_with_other_classes_is_refused(tmp_path, stable, part, entry, t
     [({"prediction_type": "sample"}, "has prediction_type 'sample'"), ({"beta_schedule": "x"}, "no usable noise sch")],
 )
 def test_another_noise_schedule_is_refused(stable, change, told):
-    layout = folders.stable_diffusion(stable[0], "key")
+    layout = folders.read_stable_diffusion_layout(stable[0], "key")
     with pytest.raises(UserError, match=told):
-        nets.noise(layout._replace(noise=layout.noise | change))
+        nets.read_noise_schedule(layout._replace(noise=layout.noise | change))
 
 
 def test_a_prompt_that_is_too_long_is_named(files):
@@ -586,7 +586,7 @@ def test_the_prompt_holds_in_the_region_alone(files):
     editor.nets = Listening(**vars(editor.nets))
     editor.edit_batch(images, masks, names)
     editor.edit_batch(images, nowhere, names)
-    inside = torch.from_numpy(cells(edit_region(masks[0]), (16, 16)))
+    inside = torch.from_numpy(cell_mask(edit_region(masks[0]), (16, 16)))
     difference = (seen[0] - seen[1])[0].abs().amax(0)
     assert difference[~inside].max() < 1e-6
     assert difference[inside].min() > 1e-5

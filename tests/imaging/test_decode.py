@@ -8,9 +8,9 @@ from pydicom.data import get_testdata_file
 from pydicom.dataset import Dataset
 from pydicom.encaps import encapsulate, generate_frames
 
-from cxr.dicom.decode import decode
+from cxr.dicom.decode import decode_file
 from cxr.dicom.files import Rejected
-from cxr.dicom.picture import Picture
+from cxr.dicom.image import DecodedImage
 from cxr.imaging.frames.window import is_narrow, to_grey
 from dicom_files import (
     LOSSLESS,
@@ -29,7 +29,7 @@ PERCENTILES = [0.5, 99.5]
 
 
 def grey_of(path: str, method: str = "minmax", percentiles: list[float] = PERCENTILES) -> np.ndarray:
-    return to_grey(decode(path, MAX_PIXELS), method, percentiles)
+    return to_grey(decode_file(path, MAX_PIXELS), method, percentiles)
 
 
 def reason_of(path: str) -> str:
@@ -63,7 +63,7 @@ def test_jpeg_baseline_is_close(tmp_path):
 def test_twelve_bit_jpeg_of_which_some_decoders_refuse_one():
     # One picture twice; the first has scan parameters that only GDCM reads.
     first, second = (
-        decode(get_testdata_file(name), MAX_PIXELS).values for name in ("JPEG-lossy.dcm", "JPGExtended.dcm")
+        decode_file(get_testdata_file(name), MAX_PIXELS).values for name in ("JPEG-lossy.dcm", "JPGExtended.dcm")
     )
     assert first.shape == second.shape == (1024, 256)
     assert first.max() > 255
@@ -226,7 +226,7 @@ def test_percentiles():
     spiked[0, :20] = 60000
     low, high = np.percentile(spiked, PERCENTILES, method="nearest")
     assert high < 4096
-    grey = to_grey(Picture(spiked), "percentile", PERCENTILES)
+    grey = to_grey(DecodedImage(spiked), "percentile", PERCENTILES)
     assert np.array_equal(grey, expected_grey(spiked, low, high))
 
 

@@ -10,7 +10,7 @@ from pydicom import uid
 
 from cohort_runs import COLUMNS, of, one, run_cohort, run_frames, write_csv
 from cxr.base.tables import read_table
-from cxr.dicom.files import sentence_of
+from cxr.dicom.files import describe_error
 from cxr.workflow.settings import SettingsError, read
 from dicom_files import LOSSLESS, damaged, dataset, encoded, picture, stored_values
 
@@ -112,7 +112,7 @@ def test_headers_that_cannot_be_read_are_told_in_words(tmp_path):
     ],
 )  # fmt: skip
 def test_what_an_error_says_without_what_may_be_a_patients(error, sentence):
-    assert sentence_of(error) == sentence
+    assert describe_error(error) == sentence
 
 
 def test_no_detail_of_a_damaged_file_holds_a_patient(tmp_path):

@@ -14,7 +14,7 @@ from pydicom import uid
 from cxr.base.faults import Broken
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
-from cxr.dicom.pixels import lacking
+from cxr.dicom.pixels import list_missing_decoders
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.cohort.make_cohort import SHARD_SCHEMA
 from cxr.imaging.frames.make_frames import FramesOptions, run_shard
@@ -205,7 +205,7 @@ def test_a_decoder_without_a_library_is_broken_and_no_file_undecodable(tmp_path,
 
 
 def test_all_decoders_are_here():
-    assert lacking() == []
+    assert list_missing_decoders() == []
 
 
 @pytest.mark.parametrize(("count", "ends"), [(4, False), (5, True)])

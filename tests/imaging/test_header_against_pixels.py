@@ -10,10 +10,10 @@ from pydicom import dcmread, uid
 from pydicom.dataset import Dataset
 from pydicom.encaps import encapsulate
 
-from cxr.dicom.codestream import jpeg_is_complete, read_jpeg, read_jpeg_2000
-from cxr.dicom.decode import decode
+from cxr.dicom.codestream import is_complete_jpeg, read_jpeg, read_jpeg_2000
+from cxr.dicom.decode import decode_file
 from cxr.dicom.files import Rejected
-from cxr.dicom.picture import Picture
+from cxr.dicom.image import DecodedImage
 from dicom_files import LOSSLESS, NATIVE, dataset, encoded, nih_picture, picture, stored_values, write
 
 MAX_PIXELS = 10_000_000
@@ -48,8 +48,8 @@ def jpeg_of(pixels: np.ndarray, *options: int) -> bytes:
     return cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, 95, *options])[1].tobytes()
 
 
-def decoded(folder, data: bytes) -> Picture:
-    return decode(write(folder, data), MAX_PIXELS)
+def decoded(folder, data: bytes) -> DecodedImage:
+    return decode_file(write(folder, data), MAX_PIXELS)
 
 
 def detail_of(folder, data: bytes) -> str:
@@ -109,7 +109,7 @@ def test_three_components_said_to_be_grey(tmp_path, syntax, photometric):
     tags = {"SamplesPerPixel": 1, "PhotometricInterpretation": photometric}
     result = decoded(tmp_path, relabelled(colours(syntax), **tags))
     assert np.abs(result.values.astype(int) - EIGHT).max() <= (8 if syntax == BASELINE else 0)
-    assert result.inverted is (photometric == "MONOCHROME1")
+    assert result.is_inverted is (photometric == "MONOCHROME1")
     assert result.notes == ["codestream has 3 components, header says 1"]
 
 
@@ -255,7 +255,8 @@ def test_padding_above_the_stored_bits_is_padding(tmp_path):
 def test_polarity(tmp_path, photometric, shape, inverted):
     tags = {"PresentationLUTShape": shape} if shape else {}
     assert (
-        decoded(tmp_path, encoded(dataset(EIGHT, PhotometricInterpretation=photometric, **tags))).inverted is inverted
+        decoded(tmp_path, encoded(dataset(EIGHT, PhotometricInterpretation=photometric, **tags))).is_inverted
+        is inverted
     )
 
 
@@ -279,28 +280,28 @@ def test_a_trailer_that_holds_the_start_of_a_scan(tmp_path):
     jpeg = jpeg_of(EIGHT)
     for trailer in (b"\xff\xda", b"MotionPhoto" + bytes(40) + jpeg[:-2], b"\xff" * 300, b"\xff\xd8\xff\xe0" + bytes(9)):
         path = write(tmp_path, jpeg + trailer, "a.jpg")
-        assert np.abs(decode(path, MAX_PIXELS).values.astype(int) - EIGHT).max() <= 8
+        assert np.abs(decode_file(path, MAX_PIXELS).values.astype(int) - EIGHT).max() <= 8
     thumbnail = jpeg_of(EIGHT[:16, :16])
     segment = b"\xff\xe1" + (len(thumbnail) + 2).to_bytes(2, "big") + thumbnail
     cut = jpeg[:2] + segment + jpeg[2:-2]
-    assert jpeg_is_complete(cut + b"\xff\xd9")
-    assert not jpeg_is_complete(cut)
+    assert is_complete_jpeg(cut + b"\xff\xd9")
+    assert not is_complete_jpeg(cut)
 
 
 @pytest.mark.parametrize("option", [cv2.IMWRITE_JPEG_PROGRESSIVE, cv2.IMWRITE_JPEG_OPTIMIZE])
 def test_progressive_and_restarted_jpegs_are_complete_at_their_end_alone(option):
     for more in ((), (cv2.IMWRITE_JPEG_RST_INTERVAL, 3)):
         jpeg = jpeg_of(stored_values(picture(300, 200), 8, False), option, 1, *more)
-        assert jpeg_is_complete(jpeg)
+        assert is_complete_jpeg(jpeg)
         assert read_jpeg(jpeg).rows == 300
         for cut in (1, 2, 3, 50, len(jpeg) // 2, len(jpeg) - 200):
-            assert not jpeg_is_complete(jpeg[:-cut]), cut
+            assert not is_complete_jpeg(jpeg[:-cut]), cut
 
 
 def test_damaged_codestreams_have_no_header():
     for data in (b"", b"\xff\xd8", b"\xff\xd8\xff", b"\xff\xd8\xff\xc0\0", b"\xff" * 1000, b"\xff\xd8" + bytes(999)):
         assert read_jpeg(data) is None
-        assert not jpeg_is_complete(data)
+        assert not is_complete_jpeg(data)
         assert read_jpeg_2000(b"\xff\x4f\xff\x51" + data[:20]) is None
     header = b"\xff\x4f\xff\x51\0\x29\0\0" + struct.pack(">8I", 90, 70, 10, 20, 90, 70, 0, 0) + b"\0\x01\x8b\x01\x01"
     found = read_jpeg_2000(header)

@@ -5,8 +5,8 @@ import pytest
 from pydicom import uid
 from pydicom.dataset import Dataset
 
-from cxr.dicom.decode import decode
-from cxr.dicom.picture import Picture
+from cxr.dicom.decode import decode_file
+from cxr.dicom.image import DecodedImage
 from cxr.imaging.frames.window import to_grey
 from dicom_files import dataset, encoded, expected_grey, picture, stored_values, write
 
@@ -29,12 +29,12 @@ def item_of(descriptor: list[int], data: bytes | list[int], vr: str = "OW", firs
     return item
 
 
-def picture_of(folder, values: np.ndarray, name: str, item: Dataset, syntax: uid.UID = PLAIN, **tags) -> Picture:
+def picture_of(folder, values: np.ndarray, name: str, item: Dataset, syntax: uid.UID = PLAIN, **tags) -> DecodedImage:
     made = dataset(values, **{f"{name}LUTSequence": [item]}, **tags)
-    return decode(write(folder, encoded(made, syntax)), 10**7)
+    return decode_file(write(folder, encoded(made, syntax)), 10**7)
 
 
-def grey_by_voi(result: Picture) -> np.ndarray:
+def grey_by_voi(result: DecodedImage) -> np.ndarray:
     return to_grey(result, "voi", [0.5, 99.5])
 
 
@@ -152,5 +152,5 @@ def test_a_table_keeps_its_dark_end(tmp_path):
 def test_a_voi_table_after_a_modality_table(tmp_path):
     made = dataset(VALUES, ModalityLUTSequence=[item_of([256, 0, 12], curve(12).tobytes())])
     made.VOILUTSequence = [item_of([4096, 0, 10], curve(10, 4096).tobytes())]
-    grey = grey_by_voi(decode(write(tmp_path, encoded(made)), 10**7))
+    grey = grey_by_voi(decode_file(write(tmp_path, encoded(made)), 10**7))
     assert np.abs(grey.astype(int) - right_grey(curve(10, 4096)[curve(12)[VALUES]], 1023)).max() <= 1

@@ -15,7 +15,7 @@ from pydicom import uid
 from conftest import snakemake, write_settings
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
-from cxr.dicom.decode import decode
+from cxr.dicom.decode import decode_file
 from cxr.dicom.files import Rejected
 from cxr.imaging.frames.window import to_grey
 from dicom_files import dataset, encoded
@@ -315,7 +315,7 @@ def films(tmp_path_factory) -> Films:
     chests = []
     for row in embedded_cohort(base, 12):
         try:
-            grey = to_grey(decode(str(base / "results/phantom" / row["image_path"]), 10**8), "minmax", [0.5, 99.5])
+            grey = to_grey(decode_file(str(base / "results/phantom" / row["image_path"]), 10**8), "minmax", [0.5, 99.5])
         except Rejected:
             continue
         chests.append(cv2.resize(grey, None, fx=2, fy=2, interpolation=cv2.INTER_CUBIC))

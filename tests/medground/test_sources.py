@@ -14,7 +14,7 @@ from pydicom import uid
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
-from cxr.dicom.quiet import silence
+from cxr.dicom.files import silence_output
 from cxr.medground.logic.facts import Facts, read_planes
 from cxr.medground.sources.cells import read_cells
 from cxr.medground.sources.folder import read_array
@@ -321,7 +321,7 @@ def test_a_damaged_dicom_file_has_its_reason_and_prints_nothing(made, capfd):
 
 
 def test_silence_covers_what_libraries_print(capfd):
-    with silence():
+    with silence_output():
         os.write(1, b"a patient")
         os.write(2, b"a patient")
     os.write(1, b"after")

@@ -11,8 +11,8 @@ import tiny_diffusion as tiny
 from cxr.diffusion import folders, nets
 from cxr.diffusion.blending import Sampling, sample_latents
 from cxr.diffusion.edit import Editing, edit_latents
-from cxr.diffusion.guidance import Asked, cells, guided, mixed, shares
-from cxr.diffusion.schedule import diffused, kept_steps, mean, variance
+from cxr.diffusion.guidance import PredictionRequest, cell_fractions, cell_mask, mix_by_mask, predict_guided
+from cxr.diffusion.schedule import add_noise, select_steps, step_mean, step_variance
 
 PROMPTS = ("edema", "no acute process", "heart normal", "")
 GUIDANCE = (4.0, 1.0, 2.5, 3.0)
@@ -23,7 +23,9 @@ SHAPE = (4, 4, 8, 8)
 def model(tmp_path_factory) -> nets.Nets:
     files = tiny.write_radedit(tmp_path_factory.mktemp("radedit"))
     prompts = dict.fromkeys(PROMPTS, "some.key")
-    return nets.load_nets(folders.radedit(files), prompts, nets.Running(torch.float32), torch.device("cpu"))
+    return nets.load_nets(
+        folders.make_radedit_layout(files), prompts, nets.NetOptions(torch.float32), torch.device("cpu")
+    )
 
 
 def latents(seed: int, *shape: int) -> torch.Tensor:
@@ -44,7 +46,7 @@ def halves(dtype: torch.dtype, rows: int = 4) -> tuple[torch.Tensor, torch.Tenso
 
 
 def edited(model: nets.Nets, rows: list[int], masks: tuple, how: Editing) -> torch.Tensor:
-    steps = kept_steps(model.abars, 5, 0.2)
+    steps = select_steps(model.abars, 5, 0.2)
     with torch.inference_mode():
         return edit_latents(
             latents(1)[rows], *masks, steps, model.prediction, model.predict, drawing(rows), how,
@@ -52,7 +54,7 @@ def edited(model: nets.Nets, rows: list[int], masks: tuple, how: Editing) -> tor
 
 
 def sampled(model: nets.Nets, rows: list[int], mask: torch.Tensor, how: Sampling, predict=None) -> torch.Tensor:
-    steps = kept_steps(model.abars, 5, 0.2)
+    steps = select_steps(model.abars, 5, 0.2)
     with torch.inference_mode():
         return sample_latents(
             latents(1)[rows], mask, steps, model.prediction, predict or model.predict, drawing(rows), how
@@ -100,7 +102,7 @@ def test_the_net_is_called_once_with_every_row_and_text_once():
 
     def told(*wanted):
         asked.clear()
-        return [part.tolist() for part in guided(predict, 5, [Asked(*each) for each in wanted])]
+        return [part.tolist() for part in predict_guided(predict, 5, [PredictionRequest(*each) for each in wanted])]
 
     latent, other = torch.zeros(2, 3), torch.full((1, 3), 10.0)
     assert told((latent, ["ab", "ab"], [2.0, 2.0])) == [[[4.0] * 3] * 2]
@@ -129,7 +131,7 @@ def test_an_edit_calls_the_net_once_a_step(model, weight, rows):
         asked.append((time, len(latent)))
         return model.predict(latent, time, prompts)
 
-    steps = kept_steps(model.abars, 5, 0.2)
+    steps = select_steps(model.abars, 5, 0.2)
     how = Editing("edema", "", weight, 3.5, published_bugs=False)
     edit_latents(latents(1), *halves(torch.bool), steps, "epsilon", predict, drawing(ALL), how)
     times = [step.time for step in steps]
@@ -167,23 +169,23 @@ def test_a_soft_mask_of_zeros_and_ones_samples_as_the_hard_one(model, blending):
 
 def test_soft_masks_mix_predictions_and_latents(model):
     """The result is compared with the formulas, written out step by step."""
-    steps = kept_steps(model.abars, 4, 0.0)
+    steps = select_steps(model.abars, 4, 0.0)
     clean, noises = latents(1).double(), [latents(seed).double() for seed in range(5)]
     edit, keep = (latents(seed, 4, 1, 8, 8).double().sigmoid() for seed in (7, 8))
     edit[..., 0], edit[..., 1], keep[..., 2], keep[..., 3] = 0, 1, 0, 1
     given = iter(noises)
     how = Editing("be well", "so", 2.5, 1.0, published_bugs=False, extent=0.5)
     got = edit_latents(clean, edit, keep, steps, "epsilon", tiny.curved, lambda: next(given), how)
-    original = other = diffused(clean, noises[0], steps[0].abar)
+    original = other = add_noise(clean, noises[0], steps[0].abar)
     for number, step in enumerate(steps):
         m, k = (edit, keep) if number < 2 else (torch.ones_like(edit), torch.zeros_like(keep))
-        after = diffused(clean, noises[number + 1], step.before)
-        correction = after - mean(original, tiny.curved(original, step.time, "so"), step, "epsilon")
+        after = add_noise(clean, noises[number + 1], step.before)
+        correction = after - step_mean(original, tiny.curved(original, step.time, "so"), step, "epsilon")
         asked = tiny.curved(other, step.time, "") + 2.5 * (
             tiny.curved(other, step.time, "be well") - tiny.curved(other, step.time, "")
         )
         predicted = tiny.curved(other, step.time, "so") + m * (asked - tiny.curved(other, step.time, "so"))
-        other = mean(other, predicted, step, "epsilon") + correction
+        other = step_mean(other, predicted, step, "epsilon") + correction
         original, other = after, k * after + (1 - k) * other
     np.testing.assert_allclose(got.numpy(), other.numpy(), rtol=1e-7, atol=1e-7)
 
@@ -226,7 +228,7 @@ def test_blending_is_that_of_a_plain_loop(model, blending, pure, extent):
     noises = [latents(seed).double() for seed in range(4)]
     given = iter(noises)
     got = sample_latents(
-        clean, mask, kept_steps(model.abars, 5, 0.2), "epsilon", tiny.curved, lambda: next(given),
+        clean, mask, select_steps(model.abars, 5, 0.2), "epsilon", tiny.curved, lambda: next(given),
         Sampling("edema", 4.0, blending, pure, extent=extent),
     )  # fmt: skip
     assert next(given, None) is None  # one noise for the start and one for each step but the last
@@ -255,15 +257,15 @@ def test_a_negative_prompt_stands_for_none(model):
 def test_a_cell_has_the_mean_of_its_pixels():
     region = np.zeros((16, 8))
     region[:8, :4], region[8:, :] = 1.0, 0.25
-    assert shares(region, (2, 1)).tolist() == [[0.5], [0.25]]
-    assert cells(region, (2, 1)).tolist() == [[True], [False]]
-    assert shares(region > 0, (2, 1)).tolist() == [[0.5], [1.0]]
+    assert cell_fractions(region, (2, 1)).tolist() == [[0.5], [0.25]]
+    assert cell_mask(region, (2, 1)).tolist() == [[True], [False]]
+    assert cell_fractions(region > 0, (2, 1)).tolist() == [[0.5], [1.0]]
     inside, outside = torch.full((3,), 3.0), torch.full((3,), 1.0)
-    assert mixed(torch.tensor([0.0, 0.25, 1.0]), inside, outside).tolist() == [1.0, 1.5, 3.0]
+    assert mix_by_mask(torch.tensor([0.0, 0.25, 1.0]), inside, outside).tolist() == [1.0, 1.5, 3.0]
 
 
 def test_no_number_that_is_none_comes_through_a_mask():
     """NaN outside a mask does not reach the values inside it."""
     broken = torch.tensor([math.nan, 2.0])
-    assert mixed(torch.tensor([0.0, 1.0]), broken, torch.ones(2)).tolist() == [1.0, 2.0]
-    assert variance(kept_steps([0.9, 0.5], 2, 0.0)[-1]) == 0.0
+    assert mix_by_mask(torch.tensor([0.0, 1.0]), broken, torch.ones(2)).tolist() == [1.0, 2.0]
+    assert step_variance(select_steps([0.9, 0.5], 2, 0.0)[-1]) == 0.0

@@ -12,7 +12,7 @@ from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig
 from cxr.ils.rosalia.convert import IGNORED_TENSORS, our_name
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch
-from cxr.segmentation.sizes import sam_config
+from cxr.segmentation.published import make_sam_config
 
 CASES = ("A_square", "B_nonsquare", "C_multi")
 IMAGE_ID = 96
@@ -50,7 +50,7 @@ class Reference:
         llava = LlavaConfig(
             vision_config=vision, text_config=text, image_token_index=IMAGE_ID, projector_hidden_act="linear"
         )
-        sam = sam_config(
+        sam = make_sam_config(
             d["sam_img"], d["sam_patch"], d["sam_embed"], d["sam_depth"], d["sam_heads"], d["sam_window"],
             tuple(d["sam_global"]), d["sam_out"], d["sam_dec_heads"], d["sam_dec_mlp"], d["iou_hidden"],
         )  # fmt: skip

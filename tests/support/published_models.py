@@ -11,7 +11,7 @@ from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig
 from cxr.ils.rosalia.convert import CLIP_PREFIX, SAM_PREFIX, make_published_config, published_name
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens
-from cxr.segmentation.sizes import sam_config
+from cxr.segmentation.published import make_sam_config
 
 TOKENIZER = Path(__file__).parent / "llama_tokenizer/slow"
 ADDED = ("[SEG]", "<im_start>", "<im_end>")
@@ -48,7 +48,7 @@ def tiny(tokens: Tokens, seed: int) -> Rosalia:
         vision_config=vision, text_config=text, image_token_index=tokens.image, projector_hidden_act="linear",
         image_seq_length=4, vision_feature_layer=-2,
     )  # fmt: skip
-    sam = sam_config(64, 8, 32, 3, 2, 5, (1,), 32, 8, 64, 24)
+    sam = make_sam_config(64, 8, 32, 3, 2, 5, (1,), 32, 8, 64, 24)
     model = Rosalia.from_configs(llava, sam, tokens.seg)
     with torch.no_grad():
         for parameter in model.sam.parameters():

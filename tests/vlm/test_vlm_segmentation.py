@@ -11,11 +11,10 @@ from safetensors.torch import load_file, save_file
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_lines, read_table, write_lines
-from cxr.segmentation.kept import Remembered
+from cxr.segmentation.encoder_cache import MemoryCache
 from cxr.segmentation.losses import LossWeights
-from cxr.segmentation.published import published_of
-from cxr.segmentation.segmenter import Segmenter, begun
-from cxr.segmentation.sizes import sam_config
+from cxr.segmentation.published import make_sam_config, to_published_name
+from cxr.segmentation.segmenter import Segmenter, make_new_segmenter
 from cxr.segmentation.starts import lite, sam
 from cxr.vlm.answers import ask as stage
 from cxr.vlm.answers import transformers
@@ -211,7 +210,7 @@ def test_a_picture_is_encoded_once(given, tmp_path, monkeypatch):
 
 
 def test_what_was_needed_last_stays_in_memory():
-    kept, made = Remembered(most=3 * 8), []
+    kept, made = MemoryCache(max_bytes=3 * 8), []
 
     def encode(pixels):
         made.extend(pixels.tolist())
@@ -371,12 +370,12 @@ def test_what_has_no_mask_is_a_row(given, tmp_path):
 
 
 def test_a_published_sam_is_read_by_its_own_names(given, tmp_path):
-    config = sam_config(64, 8, 32, 2, 2, 4, (1,), out=32, decoder_heads=8, decoder_mlp=64, iou_hidden=32)
-    made = begun(config, 96, 1)
+    config = make_sam_config(64, 8, 32, 2, 2, 4, (1,), out=32, decoder_heads=8, decoder_mlp=64, iou_hidden=32)
+    made = make_new_segmenter(config, 96, 1)
     torch.manual_seed(2)
     tensors = {name: torch.randn_like(value) * 0.02 for name, value in made.sam.state_dict().items()}
     path = tmp_path / "sam.safetensors"
-    save_file({published_of(name): value for name, value in tensors.items()}, path, {"format": "pt"})
+    save_file({to_published_name(name): value for name, value in tensors.items()}, path, {"format": "pt"})
     found_ = sam.load(96, str(path), 1)
     assert all(torch.equal(value, tensors[name]) for name, value in found_.sam.state_dict().items())
     assert torch.equal(found_.project[0].weight, made.project[0].weight)
@@ -387,7 +386,7 @@ def test_a_published_sam_is_read_by_its_own_names(given, tmp_path):
     changed = {name.split(".")[0] for name, value in after.items() if not torch.equal(value, tensors[name])}
     assert changed == {"mask_decoder"}
     del tensors["mask_decoder.mask_tokens.weight"]
-    save_file({published_of(name): value for name, value in tensors.items()}, path, {"format": "pt"})
+    save_file({to_published_name(name): value for name, value in tensors.items()}, path, {"format": "pt"})
     with pytest.raises(UserError, match=r"holds the weights of another model, for .*mask_decoder\.mask_tokens"):
         sam.load(96, str(path), 1)
 

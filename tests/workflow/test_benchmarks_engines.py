@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from conftest import ROOT
 from cxr.base.errors import UserError
 from cxr.diffusion.folders import RADEDIT_TOKENS
-from cxr.diffusion.schedule import kept_steps
+from cxr.diffusion.schedule import select_steps
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import read
 from tiny_yolo import STRIDES, plan, tiny_plan
@@ -68,7 +68,7 @@ def test_the_counted_operations_are_those_of_the_nets():
         both = operations(lambda: vae.encode(torch.empty(1, 3, 512, 512))) + operations(lambda: vae.decode(row))
         organs = operations(lambda: nets.hybridgnet()(torch.empty(1, 1, 1024, 1024)))
     own = stage_options(read({"anomaly": {"engine": "radedit"}}))["anomaly"]["own"]
-    steps = len(kept_steps([0.5] * 1000, own["steps"], own["skip_ratio"]))
+    steps = len(select_steps([0.5] * 1000, own["steps"], own["skip_ratio"]))
     assert told["anomaly"]["bfloat16"] == pytest.approx(3 * steps * step, rel=1e-3)
     assert told["anomaly"]["float32"] == pytest.approx(both, rel=1e-3)
     assert told["organs"]["float32"] == pytest.approx(organs, rel=0.01)

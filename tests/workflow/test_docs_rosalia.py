@@ -15,7 +15,7 @@ from cxr.ils.rosalia.config import CLIP_L14
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.training import trained_parts
 from cxr.ils.training.settings import LoraSettings
-from cxr.segmentation.sizes import sam_h
+from cxr.segmentation.published import make_sam_vit_h_config
 from cxr.workflow import settings
 from cxr.workflow.plan_ils import evaluated_models, run_options
 
@@ -54,7 +54,7 @@ def model() -> tuple[Rosalia, int]:
     text = LlamaConfig(vocab_size=32004)
     llava = LlavaConfig(vision_config=CLIP_L14, text_config=text, projector_hidden_act="linear", image_token_index=7)
     with torch.device("meta"):
-        model = Rosalia.from_configs(llava, sam_h(), 32000)
+        model = Rosalia.from_configs(llava, make_sam_vit_h_config(), 32000)
         whole = sum(value.numel() for value in model.parameters())
         trained_parts.add_adapters(model, LoraSettings(rank=1, alpha=2))
     return model, whole

@@ -129,8 +129,8 @@ def test_what_may_not_be_read_is_a_row(tmp_path_factory):
      (errno.ELOOP, "unreadable_file"), (errno.ENAMETOOLONG, "unreadable_file")],
 )  # fmt: skip
 def test_an_error_of_a_file_is_a_row(number, reason):
-    assert files.refused(OSError(number, os.strerror(number), "/data/Doe")).reason == reason
-    assert "Doe" not in files.refused(OSError(number, os.strerror(number), "/data/Doe")).detail
+    assert files.rejection_of(OSError(number, os.strerror(number), "/data/Doe")).reason == reason
+    assert "Doe" not in files.rejection_of(OSError(number, os.strerror(number), "/data/Doe")).detail
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.EMFILE])

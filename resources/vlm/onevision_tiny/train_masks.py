@@ -33,9 +33,9 @@ from cxr.base.seeds import stable_hash  # noqa: E402
 from cxr.base.tables import read_lines  # noqa: E402
 from cxr.base.vocabulary import SPLITS  # noqa: E402
 from cxr.instructions.record import Turn  # noqa: E402
+from cxr.segmentation.images import make_mask_target  # noqa: E402
 from cxr.segmentation.losses import LossWeights  # noqa: E402
-from cxr.segmentation.pictures import mask_target  # noqa: E402
-from cxr.segmentation.segmenter import TRAINED  # noqa: E402
+from cxr.segmentation.segmenter import TRAINED_PREFIXES  # noqa: E402
 from cxr.segmentation.starts import lite  # noqa: E402
 from cxr.vlm.collate import Collator, Encoded  # noqa: E402
 from cxr.vlm.conventions import find_convention  # noqa: E402
@@ -141,7 +141,7 @@ def encoded(collator: Collator, drawn: Drawn, view: str, side: int) -> list[Enco
     """Return the pairs of an image with the masks that they are to give, in SAM's square of ``side`` px."""
     pairs, picture, frame, masks = drawn
     levels = sam_image(frame, side)
-    targets = [torch.from_numpy(mask_target(mask > 127, side, "pad"))[None] for mask in masks]
+    targets = [torch.from_numpy(make_mask_target(mask > 127, side, "pad"))[None] for mask in masks]
     told = zip(collator.encode_all(pairs, picture), targets, strict=True)
     return [replace(one, aims=MaskTargets(view, levels, target)) for one, target in told]
 
@@ -150,7 +150,7 @@ def chosen(model: SegmentingModel, seg: int) -> tuple[list[torch.nn.Parameter], 
     """Freeze all but the language model's layers, the rows of [SEG] and the head; return these of both."""
     language, head = [], []
     for name, value in model.named_parameters():
-        mine = name.startswith(tuple(f"segmenter.{part}" for part in TRAINED))
+        mine = name.startswith(tuple(f"segmenter.{part}" for part in TRAINED_PREFIXES))
         rows = name.endswith(("embed_tokens.weight", "lm_head.weight"))
         value.requires_grad_(mine or rows or name.startswith(LAYERS))
         if rows:

@@ -1,4 +1,4 @@
-"""What encoded pixel data say about themselves: the headers and ends of JPEG, JPEG-LS and JPEG 2000 codestreams."""
+"""Reading the headers of JPEG, JPEG-LS and JPEG 2000 codestreams, and checking that they are complete."""
 
 import re
 import struct
@@ -11,19 +11,19 @@ FRAME_HEADERS = (set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}) | {0xF7}
 LOSSLESS_FRAMES = {0xC3, 0xC7, 0xCB, 0xCF, 0xF7}
 _MARKER = re.compile(rb"\xff([\xc0-\xcf\xd8-\xfe])")
 """A marker with a segment, or the start or end of an image; encoded samples hold none (ITU-T T.81 and T.87)."""
-_SIZES = b"\xff\x4f\xff\x51"
+_JPEG_2000_START = b"\xff\x4f\xff\x51"
 """Start of a JPEG 2000 codestream: SOC and SIZ (ITU-T T.800, A.4 and A.5)."""
 _TILE_DATA, _END_OF_CODESTREAM = b"\xff\x93", b"\xff\xd9"
-_BOXES = 4096
-"""Bytes of a JPEG 2000 file's boxes in which its codestream is looked for; DICOM allows none."""
+_MAX_BOX_BYTES = 4096
+"""Number of bytes, the boxes of a JPEG 2000 file, that are searched for its codestream; DICOM allows no boxes."""
 
 
 @dataclass(frozen=True)
 class Codestream:
-    """The header of a codestream: ``precision`` in bits per sample; ``is_signed`` is None where the format has no sign.
+    """The header of a codestream. ``precision``: bits per sample; ``is_signed``: None if the format has no sign.
 
-    ``marker``: that of a JPEG's frame header, 0 for JPEG 2000; ``is_rgb``: whether three components are red, green and
-    blue after decoding.
+    ``marker``: marker of a JPEG's frame header, 0 for JPEG 2000; ``is_rgb``: three components are red, green and blue
+    after decoding.
     """
 
     rows: int
@@ -35,10 +35,10 @@ class Codestream:
     is_rgb: bool
 
 
-def jpeg_segments(stream: bytes) -> Iterator[tuple[int, int]]:
-    """Yield (marker, offset of the byte behind it) of a JPEG or JPEG-LS stream, up to its end of image.
+def iterate_jpeg_segments(stream: bytes) -> Iterator[tuple[int, int]]:
+    """Yield (marker, offset of the byte after it) of a JPEG or JPEG-LS stream, up to its end of image.
 
-    Data inside a segment, such as a thumbnail, and data behind the end of image are skipped.
+    Skips data inside a segment, such as a thumbnail, and data after the end of image.
     """
     offset = 0
     while match := _MARKER.search(stream, offset):
@@ -50,16 +50,16 @@ def jpeg_segments(stream: bytes) -> Iterator[tuple[int, int]]:
             offset += int.from_bytes(stream[offset : offset + 2], "big")
 
 
-def jpeg_is_complete(stream: bytes) -> bool:
+def is_complete_jpeg(stream: bytes) -> bool:
     """True if a JPEG or JPEG-LS stream has a scan and reaches its end of image.
 
     Decoders silently fill a missing part with grey.
     """
-    markers = [marker for marker, _ in jpeg_segments(stream)]
+    markers = [marker for marker, _ in iterate_jpeg_segments(stream)]
     return START_OF_SCAN in markers and markers[-1] == END_OF_IMAGE
 
 
-def jpeg_2000_is_complete(stream: bytes) -> bool:
+def is_complete_jpeg_2000(stream: bytes) -> bool:
     """True if a JPEG 2000 codestream reaches its end marker, which the data of its tiles cannot contain."""
     last_tile = stream.rfind(_TILE_DATA)
     return last_tile >= 0 and stream.rfind(_END_OF_CODESTREAM) > last_tile
@@ -68,13 +68,13 @@ def jpeg_2000_is_complete(stream: bytes) -> bool:
 def read_jpeg(stream: bytes) -> Codestream | None:
     """Return the frame header of a JPEG or JPEG-LS stream, None if there is none."""
     adobe_transform = None
-    for marker, offset in jpeg_segments(stream):
+    for marker, offset in iterate_jpeg_segments(stream):
         if marker == ADOBE and stream[offset + 2 : offset + 7] == b"Adobe":
             adobe_transform = stream[offset + 13 : offset + 14]
         if marker in FRAME_HEADERS and len(stream) >= offset + 8:
             precision, rows, columns, components = struct.unpack(">BHHB", stream[offset + 2 : offset + 8])
             names = bytes(stream[offset + 8 : offset + 8 + 3 * components : 3])
-            # Pillow returns RGB where the Adobe marker tells the transform; without it pydicom converts YCbCr
+            # Pillow returns RGB if the Adobe marker states the transform; otherwise pydicom converts YCbCr
             is_rgb = adobe_transform is not None or marker in LOSSLESS_FRAMES or names in (b"RGB", b"rgb")
             return Codestream(rows, columns, components, precision, None, marker, is_rgb)
     return None
@@ -82,7 +82,7 @@ def read_jpeg(stream: bytes) -> Codestream | None:
 
 def read_jpeg_2000(stream: bytes) -> Codestream | None:
     """Return the header of a JPEG 2000 codestream, high-throughput ones included, None if there is none."""
-    start = stream.find(_SIZES, 0, _BOXES)
+    start = stream.find(_JPEG_2000_START, 0, _MAX_BOX_BYTES)
     fields = stream[start + 8 : start + 43]
     if start < 0 or len(fields) < 35:
         return None

@@ -5,16 +5,16 @@ import os
 import numpy as np
 
 from cxr.base.regular_files import open_regular
-from cxr.dicom.files import HEAD_BYTES, Rejected, file_kind, refused
-from cxr.dicom.picture import Picture
+from cxr.dicom.files import HEAD_BYTES, Rejected, detect_file_kind, rejection_of
+from cxr.dicom.image import DecodedImage
 from cxr.dicom.pixels import decode_dicom
 from cxr.dicom.raster import decode_jpeg, decode_png
 
 _PIXEL_BYTES, _HEADER_BYTES = 24, 1 << 26
-"""Most bytes of a pixel (three samples of 64 bits) and of all else in a file that is one image."""
+"""Largest number of bytes of a pixel (three samples of 64 bits), and of everything but the pixels in a file."""
 
 
-def decode(path: str, max_pixels: int) -> Picture:
+def decode_file(path: str, max_pixels: int) -> DecodedImage:
     """Decode a DICOM, PNG or JPEG file, recognized by its first bytes.
 
     Raises :class:`Rejected` with one of the reasons missing_file, unreadable_file, empty_file, not_dicom, no_pixels,
@@ -27,10 +27,10 @@ def decode(path: str, max_pixels: int) -> Picture:
                 raise Rejected("undecodable", f"the file has {size} bytes, more than frames.max_pixels pixels need")
             data = file.read()
     except OSError as error:
-        raise refused(error) from None
+        raise rejection_of(error) from None
     if not data:
         raise Rejected("empty_file")
-    kind = file_kind(data[:HEAD_BYTES])
+    kind = detect_file_kind(data[:HEAD_BYTES])
     if kind is None:
         raise Rejected("not_dicom")
     if kind == "dicom":

@@ -2,10 +2,13 @@
 
 import io
 import logging
+import os
 import re
 import unicodedata
 import warnings
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO
@@ -26,15 +29,15 @@ warnings.filterwarnings("ignore", module=r"pydicom(\.|$)")
 logging.getLogger("pydicom").setLevel(logging.CRITICAL + 1)
 
 HEAD_BYTES = 132
-"""Number of leading bytes that :func:`file_kind` needs."""
+"""Number of leading bytes that :func:`detect_file_kind` needs."""
 
-_PIXELS = 0x7FE00008
-_ZERO_ELEMENT, _MOST_ZEROS = bytes(8), 1000
-"""What pydicom reads as an empty element of tag (0000,0000); a value may hold the same, but not so often."""
+_PIXEL_DATA_TAG = 0x7FE00008
+_ZERO_ELEMENT, _MAX_ZERO_ELEMENTS = bytes(8), 1000
+"""pydicom reads eight zeros as an empty element of tag (0000,0000); a valid file holds few of them."""
 _VRS = re.compile(rb"[A-Z]{2}")
 
 
-_LONGEST_SENTENCE, _LONGEST_SHOWN = 160, 24
+_MAX_MESSAGE_LENGTH, _MAX_QUOTED_LENGTH = 160, 24
 
 
 class HeaderError(Exception):
@@ -49,8 +52,8 @@ class Rejected(Exception):
         self.reason, self.detail = reason, detail
 
 
-def refused(error: OSError) -> Rejected:
-    """Return why a file cannot be opened, for the ledger. Raises the error if the machine is at fault."""
+def rejection_of(error: OSError) -> Rejected:
+    """Return the reason why a file cannot be opened, for the ledger. Raises the error if the machine is at fault."""
     if error.errno in MACHINE_ERRORS:
         raise error
     if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
@@ -58,38 +61,38 @@ def refused(error: OSError) -> Rejected:
     return Rejected("unreadable_file", (error.strerror or type(error).__name__).lower())
 
 
-def shown(text: str) -> str:
-    """Return a value of a table or header, quoted, in a form fit for a ledger: short, and no number of a person."""
+def quote_value(text: str) -> str:
+    """Return a value of a table or header in quotation marks, shortened and without long numbers, for a ledger."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     plain = " ".join(re.sub(r"[^A-Za-z0-9 .+\-_]+", " ", plain).split())
     plain = re.sub(r"\d{4,}", "…", plain)
-    return f"'{plain[:_LONGEST_SHOWN]}…'" if len(plain) > _LONGEST_SHOWN else f"'{plain}'"
+    return f"'{plain[:_MAX_QUOTED_LENGTH]}…'" if len(plain) > _MAX_QUOTED_LENGTH else f"'{plain}'"
 
 
 @cache
-def _dicom_names() -> frozenset[str]:
+def _list_dicom_names() -> frozenset[str]:
     entries = pydicom.datadict.DicomDictionary.values()
     return frozenset({"Dataset", "FileMetaDataset", *(entry[2] for entry in entries), *(entry[4] for entry in entries)})
 
 
-def sentence_of(error: BaseException) -> str:
-    """Return a decoder's error message in one line without possible patient data: quotations, paths, UIDs.
+def describe_error(error: BaseException) -> str:
+    """Return a decoder's error message in one line, without what may be patient data: quotations, paths, UIDs.
 
-    Names of DICOM elements stay. An error without a message is named by its class.
+    Names of DICOM elements stay. For an error without a message, name its class.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     # pydicom lists the decoders that failed; the last one's message is the cause
     text = lines[-1] if lines and "exceptions were raised" in lines[0] else " ".join(lines)
-    text = redact(text, _dicom_names())
+    text = redact(text, _list_dicom_names())
     text = " ".join(re.sub(r"[^\x20-\x7e…]", " ", text).split())
     if len(re.sub(r"[^a-z]", "", text.lower())) < 4 or isinstance(error, KeyError):
         return {"EOFError": "the data end too early", "MemoryError": "not enough memory"}.get(
             type(error).__name__, f"the decoder failed with {type(error).__name__}"
         )
-    return text if len(text) <= _LONGEST_SENTENCE else text[:_LONGEST_SENTENCE].rsplit(" ", 1)[0] + " …"
+    return text if len(text) <= _MAX_MESSAGE_LENGTH else text[:_MAX_MESSAGE_LENGTH].rsplit(" ", 1)[0] + " …"
 
 
-def file_kind(head: bytes) -> str | None:
+def detect_file_kind(head: bytes) -> str | None:
     """Return ``dicom``, ``png`` or ``jpeg`` from the first :data:`HEAD_BYTES` bytes, None for anything else.
 
     Bytes without a preamble count as DICOM if they start with a plausible first element of group 2 or 8.
@@ -111,60 +114,62 @@ def file_kind(head: bytes) -> str | None:
     return None
 
 
-def _deflated_at(head: bytes) -> int | None:
-    """Return where the deflated dataset of a DICOM file starts, None if it is not deflated."""
+def _find_deflated_start(head: bytes) -> int | None:
+    """Return the offset of the deflated dataset of a DICOM file, None if it is not deflated."""
     if head[128:140] != b"DICM\x02\x00\x00\x00UL\x04\x00":
         return None
     end = 144 + int.from_bytes(head[140:144], "little")
     return end if DeflatedExplicitVRLittleEndian.encode() in head[144:end] else None
 
 
-class _Stream:
-    """A file of which pydicom reads no more than so many elements of zeros: it would read all of a file of zeros."""
+class _CheckedStream:
+    """A file that stops pydicom after many elements of zeros; otherwise it would read a whole file of zeros."""
 
     def __init__(self, stream: BinaryIO):
         self._stream, self._zeros = stream, 0
         self.seek, self.tell, self.name = stream.seek, stream.tell, getattr(stream, "name", "")
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes. Raises HeaderError for zeros where elements should be."""
+        """Return the next bytes. Raises HeaderError after too many elements of zeros."""
         data = self._stream.read(size)
         if data == _ZERO_ELEMENT:
             self._zeros += 1
-            if self._zeros > _MOST_ZEROS:
+            if self._zeros > _MAX_ZERO_ELEMENTS:
                 raise HeaderError("it holds zeros where elements should be: the file was not copied completely")
         return data
 
 
 def read_dicom(data: bytes | str | Path, tags: list[str] | None = None, limit: int = 1 << 22) -> Dataset:
-    """Read a DICOM dataset: all of it, or with ``tags`` only these header elements, without the pixels.
+    """Read a DICOM dataset; with ``tags``, read only these header elements and no pixels.
 
     ``data`` is a path or the bytes of a file; preamble and file meta may be missing. With ``tags``, a deflated file
     is inflated only up to ``limit`` bytes. Raises HeaderError if it cannot be parsed, OSError if it cannot be opened.
     """
     with io.BytesIO(data) if isinstance(data, bytes) else open_regular(data) as stream:
         try:
-            start = _deflated_at(stream.read(4096)) if tags is not None else None
+            start = _find_deflated_start(stream.read(4096)) if tags is not None else None
             stream.seek(start or 0)
             if start is None:
                 return pydicom.dcmread(
-                    _Stream(stream), force=True, stop_before_pixels=tags is not None, specific_tags=tags
+                    _CheckedStream(stream), force=True, stop_before_pixels=tags is not None, specific_tags=tags
                 )
             body = io.BytesIO(zlib.decompressobj(-zlib.MAX_WBITS).decompress(stream.read(), limit))
-            return read_dataset(_Stream(body), False, True, stop_when=lambda tag, vr, length: tag >= _PIXELS)
+            return read_dataset(
+                _CheckedStream(body), False, True, stop_when=lambda tag, vr, length: tag >= _PIXEL_DATA_TAG
+            )
         except HeaderError:
             raise
         except OSError as error:
             if error.errno is not None:
                 raise
-            raise HeaderError(sentence_of(error)) from None
+            raise HeaderError(describe_error(error)) from None
         except Exception as error:  # fuzzed bytes make pydicom fail in many ways
             if broken_part(error):
                 raise
-            raise HeaderError(sentence_of(error)) from None
+            raise HeaderError(describe_error(error)) from None
 
 
-def text_of(dataset: Dataset, name: str) -> str:
+def get_text(dataset: Dataset, name: str) -> str:
     """Return an element as upper-case ASCII text ("" if absent or unusable); several values are joined by ``\\``.
 
     For a code sequence the text holds each item's meaning and value.
@@ -172,32 +177,32 @@ def text_of(dataset: Dataset, name: str) -> str:
     try:
         value = dataset.get(name)
         if isinstance(value, pydicom.Sequence):
-            value = [f"{text_of(item, 'CodeMeaning')} {text_of(item, 'CodeValue')}" for item in value]
+            value = [f"{get_text(item, 'CodeMeaning')} {get_text(item, 'CodeValue')}" for item in value]
         if isinstance(value, list | pydicom.multival.MultiValue):
             value = "\\".join(str(part) for part in value)
         text = "" if value is None else str(value)
     except Exception:  # a fuzzed element can fail in any way when it is converted
         return ""
-    return plain_text(text)
+    return normalize_text(text)
 
 
-def plain_text(text: str) -> str:
-    """Return a text in the form in which coded values are compared: ASCII, upper case, stripped."""
+def normalize_text(text: str) -> str:
+    """Return a text as stripped upper-case ASCII, so that coded values can be compared."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     return plain.replace("\0", " ").strip().upper()
 
 
-def turn_of_header(dataset: Dataset) -> Turn:
-    """Return how a frontal image becomes upright by its PatientOrientation; UPRIGHT where that does not tell it.
+def get_turn(dataset: Dataset) -> Turn:
+    """Return the turn that makes a frontal image upright by its PatientOrientation; UPRIGHT if that does not say.
 
-    Of each value the first letter is the main direction.
+    The first letter of each value is the main direction.
     """
-    directions = text_of(dataset, "PatientOrientation").split("\\")
+    directions = get_text(dataset, "PatientOrientation").split("\\")
     rows, columns = (direction.strip()[:1] for direction in (*directions, "", "")[:2])
     return turn_from_patient_axes(rows, columns) or UPRIGHT
 
 
-def number_of(dataset: Dataset, name: str) -> float | None:
+def get_number(dataset: Dataset, name: str) -> float | None:
     """Return the first value of an element as a finite number, None if absent or unusable."""
     try:
         value = dataset.get(name)
@@ -206,3 +211,19 @@ def number_of(dataset: Dataset, name: str) -> float | None:
     except Exception:  # as above
         return None
     return number if number == number and abs(number) != float("inf") else None
+
+
+@contextmanager
+def silence_output() -> Iterator[None]:
+    """Discard what this process and its libraries print: decoders quote patient text in messages on damaged files."""
+    stream_copies = [(stream, os.dup(stream)) for stream in (1, 2)]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for stream, _ in stream_copies:
+            os.dup2(nowhere, stream)
+        yield
+    finally:
+        for stream, copy in stream_copies:
+            os.dup2(copy, stream)
+            os.close(copy)
+        os.close(nowhere)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from pydicom.dataset import Dataset
 
-LARGEST = 1 << 16
-"""Number of entries that a descriptor writes as 0, because its field has 16 bits."""
+MAX_ENTRIES = 1 << 16
+"""Largest number of entries; a descriptor writes it as 0, because its field has 16 bits."""
 
 
 class UnusableTable(Exception):
@@ -14,8 +14,8 @@ class UnusableTable(Exception):
 
 
 @dataclass(frozen=True)
-class Table:
-    """``entries`` uint16 (N,); ``first``: the value that the first entry is for; ``bits``: width as declared.
+class LookupTable:
+    """``entries``: uint16 (N,); ``first``: value mapped to the first entry; ``bits``: declared width of an entry.
 
     ``note``: how the data differ from the descriptor, "" if they do not.
     """
@@ -26,25 +26,25 @@ class Table:
     note: str = ""
 
     def apply(self, values: np.ndarray) -> np.ndarray:
-        """Return the entries, uint16, for values of any type; values beyond an end get that end's entry."""
+        """Return the entries, uint16, of values of any type; values out of range get the nearest entry."""
         integer_values = values if values.dtype.kind in "iu" else np.rint(values)
         places = np.clip(integer_values.astype(np.int64) - self.first, 0, len(self.entries) - 1)
         return self.entries[places]
 
-    def fractions(self, values: np.ndarray) -> np.ndarray:
-        """Return the entries, float32, as fractions of the largest possible one.
+    def apply_as_fractions(self, values: np.ndarray) -> np.ndarray:
+        """Return the entries of the values, float32, as fractions of the largest entry of the declared width.
 
-        That is the largest of the declared width, or of the table itself if its entries are narrower or wider.
+        If the table's largest entry has another width, it is the divisor.
         """
         largest = int(self.entries.max())
         full = (1 << self.bits) - 1 if largest.bit_length() == self.bits else max(largest, 1)
         return self.apply(values).astype(np.float32) / full
 
 
-def read_table(item: Dataset, *, is_signed: bool, is_little: bool) -> Table:
-    """Return the table of an item of a Modality or VOI LUT Sequence.
+def read_lookup_table(item: Dataset, *, is_signed: bool, is_little: bool) -> LookupTable:
+    """Return the table of an item of a Modality or VOI LUT Sequence. Raises UnusableTable.
 
-    ``is_signed``: whether the pixel values are; ``is_little``: whether the file is little endian. Raises UnusableTable.
+    ``is_signed``: the pixel values are signed; ``is_little``: the file is little endian.
     """
     try:
         count, first, bits = (int(value) for value in item.LUTDescriptor)
@@ -53,10 +53,10 @@ def read_table(item: Dataset, *, is_signed: bool, is_little: bool) -> Table:
         data = None
     if data is None:
         raise UnusableTable("its descriptor or its data are missing")
-    count = count % LARGEST or LARGEST  # a descriptor of signed type holds 40000 as a negative number
-    if is_signed and first >= LARGEST // 2:
-        first -= LARGEST
-    words, octets = _units(data, is_little)
+    count = count % MAX_ENTRIES or MAX_ENTRIES  # a descriptor of signed type holds 40000 as a negative number
+    if is_signed and first >= MAX_ENTRIES // 2:
+        first -= MAX_ENTRIES
+    words, octets = _split_units(data, is_little)
     note = ""
     if len(words) >= count:
         entries = words[:count]
@@ -68,14 +68,11 @@ def read_table(item: Dataset, *, is_signed: bool, is_little: bool) -> Table:
         raise UnusableTable(f"its descriptor says {count} entries, its data hold {len(words)}")
     if len(entries) < 2 or entries.min() == entries.max():
         raise UnusableTable("all its entries are equal")
-    return Table(entries.astype(np.uint16), first, bits, note)
+    return LookupTable(entries.astype(np.uint16), first, bits, note)
 
 
-def _units(data: object, is_little: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return table data as 16-bit words and as 8-bit units in their order, each an integer array.
-
-    ``data``: bytes (VR OW, OB or UN), or numbers (VR US or SS).
-    """
+def _split_units(data: object, is_little: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the data of a table, bytes (VR OW, OB, UN) or numbers (VR US, SS), as 16-bit words and as 8-bit units."""
     if isinstance(data, bytes | bytearray):
         even = bytes(data) + bytes(len(data) % 2)
         words = np.frombuffer(even, "<u2" if is_little else ">u2")
@@ -83,8 +80,8 @@ def _units(data: object, is_little: bool) -> tuple[np.ndarray, np.ndarray]:
             return words[: len(data) // 2], np.frombuffer(bytes(data), np.uint8)
     else:
         try:
-            words = np.atleast_1d(np.array(data, np.int64)) % LARGEST
+            words = np.atleast_1d(np.array(data, np.int64)) % MAX_ENTRIES
         except (TypeError, ValueError, OverflowError):
             raise UnusableTable("its data are no numbers") from None
-    # of a word the low byte is the earlier entry, whatever the order of bytes in the file
+    # the low byte of a word is the earlier entry, in files of either byte order
     return words.astype(np.int64), words.astype("<u2").view(np.uint8)

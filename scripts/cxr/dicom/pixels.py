@@ -12,24 +12,33 @@ from pydicom.pixels import apply_color_lut, get_decoder, pixel_array
 
 from cxr.base.errors import out_of_memory
 from cxr.base.faults import broken_part
-from cxr.dicom.codestream import Codestream, jpeg_2000_is_complete, jpeg_is_complete
-from cxr.dicom.consistency import (
+from cxr.dicom.codestream import Codestream, is_complete_jpeg, is_complete_jpeg_2000
+from cxr.dicom.files import (
+    HeaderError,
+    Rejected,
+    describe_error,
+    get_number,
+    get_text,
+    get_turn,
+    quote_value,
+    read_dicom,
+)
+from cxr.dicom.header_correction import (
     JPEG_2000,
     JPEG_LOSSLESS,
     JPEG_LOSSY,
     JPEG_LS,
-    correct_encoded,
-    correct_native,
+    correct_encoded_header,
+    correct_native_header,
+    keep_used_bits,
+    measure_roughness,
     read_codestream,
-    roughness,
-    used_bits,
 )
-from cxr.dicom.files import HeaderError, Rejected, number_of, read_dicom, sentence_of, shown, text_of, turn_of_header
-from cxr.dicom.lookup import Table, UnusableTable, read_table
-from cxr.dicom.picture import Picture, check_area, luma
+from cxr.dicom.image import DecodedImage, check_area, compute_luma
+from cxr.dicom.lookup import LookupTable, UnusableTable, read_lookup_table
 from cxr.geometry.turns import UPRIGHT
 
-# A fixed order, so that lossy images have the same pixels everywhere; the fastest reliable decoder first.
+# The fastest reliable decoder comes first. The fixed order gives lossy images the same pixels everywhere.
 _DECODERS = {
     **dict.fromkeys(JPEG_LOSSY, ("pillow", "gdcm", "pylibjpeg")),
     **dict.fromkeys(JPEG_LOSSLESS, ("gdcm", "pylibjpeg")),
@@ -37,15 +46,15 @@ _DECODERS = {
     **dict.fromkeys(JPEG_2000, ("pylibjpeg", "gdcm", "pillow")),
     uid.RLELossless: ("pydicom",),
 }
-_ITEM, _DELIMITER = b"\xfe\xff\x00\xe0", b"\xfe\xff\xdd\xe0\x00\x00\x00\x00"
+_ITEM_START, _SEQUENCE_END = b"\xfe\xff\x00\xe0", b"\xfe\xff\xdd\xe0\x00\x00\x00\x00"
 _UNDEFINED_LENGTH = re.compile(rb"\xe0\x7f\x10\x00(?:O[BW]\x00\x00)?\xff\xff\xff\xff(?=\xfe\xff\x00\xe0)")
-"""The start of encapsulated pixel data, before their first item."""
+"""Start of encapsulated pixel data, before the first item."""
 _PIXEL_FIELDS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
 _PIXEL_TAGS = (b"\xe0\x7f\x10\x00", b"\x7f\xe0\x00\x10")
 
 
-def lacking() -> list[str]:
-    """Return the decoders that this Python lacks, in pydicom's words; without them, files would be excluded."""
+def list_missing_decoders() -> list[str]:
+    """Return the missing decoders, in pydicom's words; without them, valid files would be excluded."""
     missing_decoders = set()
     for syntax, names in _DECODERS.items():
         try:
@@ -67,47 +76,49 @@ def _set_syntax(dataset: Dataset) -> uid.UID:
     return meta.TransferSyntaxUID
 
 
-def _encoded_frame(dataset: Dataset) -> bytes | None:
+def _read_encoded_frame(dataset: Dataset) -> bytes | None:
     """Return the first frame of encapsulated pixel data, its fragments joined; None for native data."""
     data = dataset.get("PixelData")
     syntax = dataset.file_meta.TransferSyntaxUID
     may_be_encapsulated = not syntax.is_transfer_syntax or syntax.is_encapsulated
-    if not data or not (dataset["PixelData"].is_undefined_length or (may_be_encapsulated and data.startswith(_ITEM))):
+    if not data or not (
+        dataset["PixelData"].is_undefined_length or (may_be_encapsulated and data.startswith(_ITEM_START))
+    ):
         return None
     try:
         return next(generate_frames(data, number_of_frames=1))
     except Exception as error:  # fuzzed fragments fail in many ways
-        raise Rejected("undecodable", f"pixel data: {sentence_of(error)}") from None
+        raise Rejected("undecodable", f"pixel data: {describe_error(error)}") from None
 
 
 def _check_complete(frame: bytes, syntax: uid.UID) -> None:
-    """Raise :class:`Rejected` for a codestream without its end; native and RLE lengths are checked by pydicom."""
-    if syntax in JPEG_2000 and not jpeg_2000_is_complete(frame):
+    """Raise :class:`Rejected` for a truncated codestream; pydicom checks the length of native and RLE data."""
+    if syntax in JPEG_2000 and not is_complete_jpeg_2000(frame):
         raise Rejected("undecodable", "truncated pixel data")
-    if syntax in (*JPEG_LOSSY, *JPEG_LOSSLESS, *JPEG_LS) and not jpeg_is_complete(frame):
+    if syntax in (*JPEG_LOSSY, *JPEG_LOSSLESS, *JPEG_LS) and not is_complete_jpeg(frame):
         raise Rejected("undecodable", "truncated pixel data")
 
 
-def _read(data: bytes) -> Dataset:
+def _read_dataset(data: bytes) -> Dataset:
     """Read a DICOM file. Raises :class:`Rejected`.
 
-    Encapsulated pixel data may end with the file instead of a delimiter, which pydicom needs; but their last item must
-    be whole, which it is not in a truncated file.
+    If encapsulated pixel data end with the file instead of a delimiter, which pydicom needs, and their last item is
+    complete, the delimiter is added.
     """
     try:
         dataset = read_dicom(data)
         if any(name in dataset for name in _PIXEL_FIELDS) or (match := _UNDEFINED_LENGTH.search(data)) is None:
             return dataset
         end = match.end()
-        while data[end : end + 4] == _ITEM:
+        while data[end : end + 4] == _ITEM_START:
             end += 8 + int.from_bytes(data[end + 4 : end + 8], "little")
-        return read_dicom(data[:end] + _DELIMITER) if end <= len(data) else dataset
+        return read_dicom(data[:end] + _SEQUENCE_END) if end <= len(data) else dataset
     except HeaderError as error:
         raise Rejected("undecodable", f"header: {error}") from None
 
 
 def _decode_with_gdcm(path: str, dataset: Dataset) -> np.ndarray:
-    """Decode with GDCM itself: pydicom does not let it read 12-bit JPEG, which the other decoders cannot."""
+    """Decode with GDCM directly: only GDCM decodes 12-bit JPEG, and pydicom does not let it."""
     import gdcm
 
     reader = gdcm.ImageReader()
@@ -121,7 +132,7 @@ def _decode_with_gdcm(path: str, dataset: Dataset) -> np.ndarray:
     return np.frombuffer(data, kind).reshape(int(dataset.Rows), int(dataset.Columns))
 
 
-def _decoded(path: str, dataset: Dataset) -> np.ndarray:
+def _decode_stored(path: str, dataset: Dataset) -> np.ndarray:
     """Return stored values (rows, columns) or colours (rows, columns, 3), unused bits included."""
     syntax = dataset.file_meta.TransferSyntaxUID
     failure = "no decoder for its transfer syntax"
@@ -131,57 +142,57 @@ def _decoded(path: str, dataset: Dataset) -> np.ndarray:
         except Exception as error:  # each decoder fails in its own way on damaged pixels
             if out_of_memory(error) or broken_part(error):
                 raise
-            failure = sentence_of(error)
+            failure = describe_error(error)
     if syntax == uid.JPEGExtended12Bit:
         try:
             return _decode_with_gdcm(path, dataset)
         except Exception as error:  # as above
             if out_of_memory(error) or broken_part(error):
                 raise
-            failure = sentence_of(error)
+            failure = describe_error(error)
     raise Rejected("undecodable", f"{syntax.name if syntax.is_transfer_syntax else 'unknown syntax'}: {failure}")
 
 
-def _stored_values(path: str, dataset: Dataset, frame: bytes | None, notes: list[str]) -> np.ndarray:
-    """Return the stored values (rows, columns) or colours (rows, columns, 3) without bits that are not the image's."""
-    # Old files store the image in the upper bits: all bits are used, because the low ones are negligible.
-    high_bit, stored = number_of(dataset, "HighBit"), number_of(dataset, "BitsStored")
-    if high_bit is not None and stored is not None and stored <= high_bit < (number_of(dataset, "BitsAllocated") or 0):
+def _decode_used_bits(path: str, dataset: Dataset, frame: bytes | None, notes: list[str]) -> np.ndarray:
+    """Return the stored values (rows, columns) or colours (rows, columns, 3), without bits of overlays."""
+    # old files store the image in the upper bits: all bits are used, because the low ones are negligible
+    high_bit, stored = get_number(dataset, "HighBit"), get_number(dataset, "BitsStored")
+    if high_bit is not None and stored is not None and stored <= high_bit < (get_number(dataset, "BitsAllocated") or 0):
         dataset.BitsStored = int(high_bit) + 1
     codestream = read_codestream(frame) if frame is not None else None
     if codestream is None:
-        values = _decoded(path, dataset)
+        values = _decode_stored(path, dataset)
     elif codestream.is_signed is None:
-        values = _as_encoded(path, dataset, codestream)
+        values = _decode_all_bits(path, dataset, codestream)
     else:
-        values = _smoother_sign(path, dataset, codestream, notes)
-    valid = _padding(dataset, values)
-    values, bits_notes = used_bits(dataset, values, None if valid is None else ~valid, codestream)
+        values = _decode_with_smoother_sign(path, dataset, codestream, notes)
+    valid = _find_valid_pixels(dataset, values)
+    values, bits_notes = keep_used_bits(dataset, values, None if valid is None else ~valid, codestream)
     notes += bits_notes
     return values
 
 
-def _as_encoded(path: str, dataset: Dataset, codestream: Codestream) -> np.ndarray:
-    """Decode a JPEG or JPEG-LS with all bits of its codestream, which has no sign: GDCM would cut by the header."""
+def _decode_all_bits(path: str, dataset: Dataset, codestream: Codestream) -> np.ndarray:
+    """Decode a JPEG or JPEG-LS with all bits of its unsigned codestream; GDCM would cut them by the header."""
     header = {name: dataset.get(name) for name in ("BitsStored", "HighBit", "PixelRepresentation")}
     if None in header.values():
-        return _decoded(path, dataset)
+        return _decode_stored(path, dataset)
     dataset.BitsStored, dataset.HighBit, dataset.PixelRepresentation = codestream.precision, codestream.precision - 1, 0
     try:
-        values = _decoded(path, dataset)
+        values = _decode_stored(path, dataset)
     finally:
         dataset.update(header)
     return values.view(f"i{values.dtype.itemsize}") if header["PixelRepresentation"] == 1 else values
 
 
-def _smoother_sign(path: str, dataset: Dataset, codestream: Codestream, notes: list[str]) -> np.ndarray:
-    """Decode a JPEG 2000; if its sign is not the header's, return the smoother image, because either may be wrong."""
-    values, is_signed = _decoded(path, dataset), number_of(dataset, "PixelRepresentation") == 1
+def _decode_with_smoother_sign(path: str, dataset: Dataset, codestream: Codestream, notes: list[str]) -> np.ndarray:
+    """Decode a JPEG 2000; if codestream and header disagree on the sign, return the smoother image."""
+    values, is_signed = _decode_stored(path, dataset), get_number(dataset, "PixelRepresentation") == 1
     if codestream.is_signed is is_signed or values.ndim != 2:
         return values
     dataset.PixelRepresentation = int(bool(codestream.is_signed))
-    as_encoded = _decoded(path, dataset)
-    if roughness(as_encoded) < roughness(values):
+    as_encoded = _decode_stored(path, dataset)
+    if measure_roughness(as_encoded) < measure_roughness(values):
         words = ("unsigned", "signed")
         notes.append(f"codestream is {words[bool(codestream.is_signed)]}, header says {words[is_signed]}")
         return as_encoded
@@ -189,12 +200,12 @@ def _smoother_sign(path: str, dataset: Dataset, codestream: Codestream, notes: l
     return values
 
 
-def _padding(dataset: Dataset, stored: np.ndarray) -> np.ndarray | None:
+def _find_valid_pixels(dataset: Dataset, stored: np.ndarray) -> np.ndarray | None:
     """Return a bool mask, False for padding values (PS3.3 C.7.5.1.1.2); None if all are valid."""
-    first = number_of(dataset, "PixelPaddingValue")
+    first = get_number(dataset, "PixelPaddingValue")
     if first is None or stored.dtype.kind not in "iu":
         return None
-    last = number_of(dataset, "PixelPaddingRangeLimit")
+    last = get_number(dataset, "PixelPaddingRangeLimit")
     span, limits = 2 ** (8 * stored.dtype.itemsize), np.iinfo(stored.dtype)
     low, high = sorted(
         value - span if value > limits.max else value + span if value < limits.min else value
@@ -204,49 +215,49 @@ def _padding(dataset: Dataset, stored: np.ndarray) -> np.ndarray | None:
     return valid if valid.any() and not valid.all() else None
 
 
-def _table(dataset: Dataset, name: str, is_signed: bool) -> tuple[Table | None, str]:
-    """Return the table of a sequence, None without a usable one, and a note on what is wrong with it."""
+def _read_table(dataset: Dataset, name: str, is_signed: bool) -> tuple[LookupTable | None, str]:
+    """Return the table of a sequence, None if it is missing or unusable, and a note on its fault."""
     items = dataset.get(f"{name}LUTSequence")
     if not items:
         return None, ""
     try:
-        table = read_table(items[0], is_signed=is_signed, is_little=dataset.original_encoding[1] is not False)
+        table = read_lookup_table(items[0], is_signed=is_signed, is_little=dataset.original_encoding[1] is not False)
     except UnusableTable as reason:
         return None, f"its {name} lookup table is ignored: {reason}"
     except Exception as error:  # fuzzed sequences fail in many ways
-        return None, f"its {name} lookup table is ignored: {sentence_of(error)}"
+        return None, f"its {name} lookup table is ignored: {describe_error(error)}"
     return table, f"{name} lookup table: {table.note}" if table.note else ""
 
 
-def _modality(dataset: Dataset, stored: np.ndarray, notes: list[str]) -> np.ndarray:
-    table, note = _table(dataset, "Modality", stored.dtype.kind == "i")
+def _apply_modality(dataset: Dataset, stored: np.ndarray, notes: list[str]) -> np.ndarray:
+    table, note = _read_table(dataset, "Modality", stored.dtype.kind == "i")
     notes += [note] if note else []
     if table is not None:
         return table.apply(stored).astype(np.float32)
-    slope, intercept = number_of(dataset, "RescaleSlope"), number_of(dataset, "RescaleIntercept")
+    slope, intercept = get_number(dataset, "RescaleSlope"), get_number(dataset, "RescaleIntercept")
     slope, intercept = slope or 1.0, intercept or 0.0
     if (slope, intercept) == (1.0, 0.0):
         return stored
     return stored * np.float32(slope) + np.float32(intercept)
 
 
-def window_function(center: float, width: float, shape: str) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the mapping of values to 0..1 by a window (PS3.3 C.11.2.1.2-3); ``shape`` is VOILUTFunction."""
+def make_window_function(center: float, width: float, shape: str) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function that maps values to 0..1 by a window (PS3.3 C.11.2.1.2-3); ``shape``: VOILUTFunction."""
     if shape == "SIGMOID":
         return lambda values: 1 / (1 + np.exp(-4 * (np.asarray(values, np.float32) - center) / width))
     shift, span = (0.0, width) if shape == "LINEAR_EXACT" else (0.5, max(width - 1, 1e-6))
     return lambda values: np.clip((np.asarray(values, np.float32) - (center - shift)) / span + 0.5, 0, 1)
 
 
-def _voi(dataset: Dataset, is_signed: bool) -> tuple[Callable[[np.ndarray], np.ndarray] | None, str]:
-    """Return the mapping of values to 0..1 by the file's table or window, and a note on a table with a fault."""
-    table, note = _table(dataset, "VOI", is_signed and "ModalityLUTSequence" not in dataset)
+def _make_voi_function(dataset: Dataset, is_signed: bool) -> tuple[Callable[[np.ndarray], np.ndarray] | None, str]:
+    """Return a function that maps values to 0..1 by the file's table or window, and a note on a faulty table."""
+    table, note = _read_table(dataset, "VOI", is_signed and "ModalityLUTSequence" not in dataset)
     if table is not None:
-        return table.fractions, note
-    center, width = number_of(dataset, "WindowCenter"), number_of(dataset, "WindowWidth")
+        return table.apply_as_fractions, note
+    center, width = get_number(dataset, "WindowCenter"), get_number(dataset, "WindowWidth")
     if center is None or width is None or width <= 0:
         return None, note
-    return window_function(center, width, text_of(dataset, "VOILUTFunction")), note
+    return make_window_function(center, width, get_text(dataset, "VOILUTFunction")), note
 
 
 def _check_header(data: bytes, dataset: Dataset, max_pixels: int) -> None:
@@ -254,41 +265,43 @@ def _check_header(data: bytes, dataset: Dataset, max_pixels: int) -> None:
         # pydicom drops an element that the end of the file truncates.
         cut = any(tag in data for tag in _PIXEL_TAGS) and not any(name in dataset for name in _PIXEL_FIELDS)
         raise Rejected("undecodable", "truncated pixel data") if cut else Rejected("no_pixels")
-    if (number_of(dataset, "NumberOfFrames") or 1) > 1:
-        raise Rejected("multi_frame", f"{number_of(dataset, 'NumberOfFrames'):.0f} frames")
-    check_area(int(number_of(dataset, "Rows") or 0), int(number_of(dataset, "Columns") or 0), max_pixels)
+    if (get_number(dataset, "NumberOfFrames") or 1) > 1:
+        raise Rejected("multi_frame", f"{get_number(dataset, 'NumberOfFrames'):.0f} frames")
+    check_area(int(get_number(dataset, "Rows") or 0), int(get_number(dataset, "Columns") or 0), max_pixels)
 
 
-def decode_dicom(path: str, data: bytes, max_pixels: int) -> Picture:
+def decode_dicom(path: str, data: bytes, max_pixels: int) -> DecodedImage:
     """Decode the single frame of a DICOM file; ``data``: the file's bytes. Raises :class:`Rejected`."""
-    dataset = _read(data)
+    dataset = _read_dataset(data)
     _check_header(data, dataset, max_pixels)
     _set_syntax(dataset)
     is_inverted = _is_inverted(dataset)
-    frame = _encoded_frame(dataset)
-    notes = correct_native(dataset) if frame is None else correct_encoded(dataset, frame)
+    frame = _read_encoded_frame(dataset)
+    notes = correct_native_header(dataset) if frame is None else correct_encoded_header(dataset, frame)
     if frame is not None:
         _check_complete(frame, dataset.file_meta.TransferSyntaxUID)
-    stored = _stored_values(path, dataset, frame, notes)
-    if text_of(dataset, "PhotometricInterpretation") == "PALETTE COLOR":
+    stored = _decode_used_bits(path, dataset, frame, notes)
+    if get_text(dataset, "PhotometricInterpretation") == "PALETTE COLOR":
         try:
             stored = apply_color_lut(stored, dataset)
         except Exception as error:  # fuzzed tables fail in many ways
-            raise Rejected("undecodable", f"palette: {sentence_of(error)}") from None
-    if text_of(dataset, "BurnedInAnnotation").upper() == "YES":
+            raise Rejected("undecodable", f"palette: {describe_error(error)}") from None
+    if get_text(dataset, "BurnedInAnnotation").upper() == "YES":
         notes.append("header says that text is burned in")
-    turn = turn_of_header(dataset)
+    turn = get_turn(dataset)
     if turn != UPRIGHT:
-        notes.append(f"turned upright by its PatientOrientation {shown(text_of(dataset, 'PatientOrientation'))}")
+        notes.append(f"turned upright by its PatientOrientation {quote_value(get_text(dataset, 'PatientOrientation'))}")
     if stored.ndim == 3 and stored.shape[2] >= 3:
-        return Picture(luma(stored[..., :3], cv2.COLOR_RGB2GRAY), inverted=is_inverted, turn=turn, notes=notes)
+        return DecodedImage(
+            compute_luma(stored[..., :3], cv2.COLOR_RGB2GRAY), is_inverted=is_inverted, turn=turn, notes=notes
+        )
     if stored.ndim != 2 or stored.size == 0:
         raise Rejected("undecodable", f"an array of {stored.ndim} dimensions")
-    voi, voi_note = _voi(dataset, stored.dtype.kind == "i")
-    return Picture(
-        values=_modality(dataset, stored, notes),
-        valid=_padding(dataset, stored),
-        inverted=is_inverted,
+    voi, voi_note = _make_voi_function(dataset, stored.dtype.kind == "i")
+    return DecodedImage(
+        values=_apply_modality(dataset, stored, notes),
+        valid=_find_valid_pixels(dataset, stored),
+        is_inverted=is_inverted,
         voi=voi,
         voi_note=voi_note,
         turn=turn,
@@ -297,7 +310,7 @@ def decode_dicom(path: str, data: bytes, max_pixels: int) -> Picture:
 
 
 def _is_inverted(dataset: Dataset) -> bool:
-    """True if low values are white: by MONOCHROME1, or by the presentation shape INVERSE of MONOCHROME2 (C.11.6)."""
-    photometric = text_of(dataset, "PhotometricInterpretation")
-    shape = text_of(dataset, "PresentationLUTShape")
+    """True if low values are white: MONOCHROME1, or MONOCHROME2 with the presentation shape INVERSE (C.11.6)."""
+    photometric = get_text(dataset, "PhotometricInterpretation")
+    shape = get_text(dataset, "PresentationLUTShape")
     return photometric == "MONOCHROME1" or (photometric == "MONOCHROME2" and shape == "INVERSE")

@@ -11,20 +11,19 @@ import numpy as np
 from PIL import Image
 
 from cxr.base.errors import out_of_memory
-from cxr.dicom.codestream import APP1, jpeg_is_complete, jpeg_segments, read_jpeg
-from cxr.dicom.files import Rejected, sentence_of
-from cxr.dicom.picture import Picture, check_area, luma
+from cxr.dicom.codestream import APP1, is_complete_jpeg, iterate_jpeg_segments, read_jpeg
+from cxr.dicom.files import Rejected, describe_error
+from cxr.dicom.image import DecodedImage, check_area, compute_luma
 from cxr.geometry.turns import EXIF_TURNS, UPRIGHT, Turn
 
-_ORIENTATION = 0x0112
-"""EXIF tag of the orientation."""
-_EXIF = b"Exif\0\0"
-_LONGEST_START = 1 << 24
-"""Bytes in which the frame header of a JPEG is looked for: before it may lie colour profiles and thumbnails."""
-_PNG = b"\x89PNG\r\n\x1a\n"
+_ORIENTATION_TAG = 0x0112
+_EXIF_START = b"Exif\0\0"
+_MAX_START_BYTES = 1 << 24
+"""Number of bytes searched for a JPEG's frame header, which may follow colour profiles and thumbnails."""
+_PNG_START = b"\x89PNG\r\n\x1a\n"
 
 
-def png_size(data: bytes) -> tuple[int, int]:
+def read_png_size(data: bytes) -> tuple[int, int]:
     """Return (rows, columns) of a PNG with complete chunks; raise :class:`Rejected` for a damaged one."""
     place, size, ended = 8, None, False
     while place + 12 <= len(data) and not ended:
@@ -43,35 +42,35 @@ def png_size(data: bytes) -> tuple[int, int]:
     return size[1], size[0]
 
 
-def _decoded(data: bytes, flags: int) -> np.ndarray:
+def _decode_pixels(data: bytes, flags: int) -> np.ndarray:
     try:
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except (cv2.error, MemoryError) as error:
         if out_of_memory(error):
             raise MemoryError from None
-        raise Rejected("undecodable", sentence_of(error)) from None
+        raise Rejected("undecodable", describe_error(error)) from None
     if image is None:
         raise Rejected("undecodable", "the pixel data are damaged")
     return image
 
 
-def exif_turn(file: BinaryIO) -> Turn:
-    """Return how the PNG or JPEG of a file becomes upright by its EXIF orientation, as viewers show it."""
+def read_exif_turn(file: BinaryIO) -> Turn:
+    """Return the turn that makes a PNG or JPEG upright by its EXIF orientation, as viewers show it."""
     exif = Image.Exif()
     try:
-        exif.load(_exif_of(file))
-        return EXIF_TURNS.get(exif.get(_ORIENTATION), UPRIGHT)
+        exif.load(_read_exif(file))
+        return EXIF_TURNS.get(exif.get(_ORIENTATION_TAG), UPRIGHT)
     except Exception:  # damaged EXIF data fail in many ways; the image itself may be whole
         return UPRIGHT
 
 
-def _exif_of(file: BinaryIO) -> bytes:
-    """Return the EXIF data of a PNG or JPEG without reading its pixels, b"" if it has none."""
+def _read_exif(file: BinaryIO) -> bytes:
+    """Return the EXIF data of a PNG or JPEG, b"" if it has none. Reads no pixels."""
     file.seek(0)
-    if file.read(len(_PNG)) != _PNG:
-        start = jpeg_start(file)
-        for marker, offset in jpeg_segments(start):
-            if marker == APP1 and start[offset + 2 : offset + 8] == _EXIF:
+    if file.read(len(_PNG_START)) != _PNG_START:
+        start = read_jpeg_start(file)
+        for marker, offset in iterate_jpeg_segments(start):
+            if marker == APP1 and start[offset + 2 : offset + 8] == _EXIF_START:
                 return start[offset + 2 : offset + int.from_bytes(start[offset : offset + 2], "big")]
         return b""
     # Pillow would decode the image to find a chunk behind the pixels
@@ -83,21 +82,21 @@ def _exif_of(file: BinaryIO) -> bytes:
     return b""
 
 
-def jpeg_start(file: BinaryIO) -> bytes:
-    """Return the first bytes of a JPEG with its frame header; if it has none, at most :data:`_LONGEST_START` bytes."""
+def read_jpeg_start(file: BinaryIO) -> bytes:
+    """Return the start of a JPEG, up to its frame header or to :data:`_MAX_START_BYTES` bytes if it has none."""
     size = 1 << 16
     while True:
         file.seek(0)
         start = file.read(size)
         ends_in_zeros = not start[len(start) // 2 :].strip(b"\0")
-        if len(start) < size or size >= _LONGEST_START or ends_in_zeros or read_jpeg(start) is not None:
+        if len(start) < size or size >= _MAX_START_BYTES or ends_in_zeros or read_jpeg(start) is not None:
             return start
         size *= 16
 
 
-def _upright(picture: Picture, data: bytes) -> Picture:
-    """Turn a picture by its EXIF orientation: its original pixels are those that viewers show."""
-    turn = exif_turn(io.BytesIO(data))
+def _turn_upright(picture: DecodedImage, data: bytes) -> DecodedImage:
+    """Turn an image by its EXIF orientation, so that its pixels are those that viewers show."""
+    turn = read_exif_turn(io.BytesIO(data))
     if turn != UPRIGHT:
         picture.values = turn.apply(picture.values)
         picture.valid = None if picture.valid is None else turn.apply(picture.valid)
@@ -106,25 +105,25 @@ def _upright(picture: Picture, data: bytes) -> Picture:
     return picture
 
 
-def decode_png(data: bytes, max_pixels: int) -> Picture:
-    """Decode a PNG of any bit depth, upright by its EXIF orientation; fully transparent pixels count as padding."""
-    check_area(*png_size(data), max_pixels)
-    image = _decoded(data, cv2.IMREAD_UNCHANGED)
+def decode_png(data: bytes, max_pixels: int) -> DecodedImage:
+    """Decode a PNG of any bit depth and turn it upright by its EXIF orientation; transparent pixels are padding."""
+    check_area(*read_png_size(data), max_pixels)
+    image = _decode_pixels(data, cv2.IMREAD_UNCHANGED)
     if image.ndim == 2:
-        return _upright(Picture(image), data)
+        return _turn_upright(DecodedImage(image), data)
     valid = None
     if image.shape[2] == 4:
         valid = image[..., 3] > 0
         valid = valid if valid.any() and not valid.all() else None
-    return _upright(Picture(luma(image[..., :3], cv2.COLOR_BGR2GRAY), valid), data)
+    return _turn_upright(DecodedImage(compute_luma(image[..., :3], cv2.COLOR_BGR2GRAY), valid), data)
 
 
-def decode_jpeg(data: bytes, max_pixels: int) -> Picture:
-    """Decode a JPEG file to its brightness, upright by its EXIF orientation."""
+def decode_jpeg(data: bytes, max_pixels: int) -> DecodedImage:
+    """Decode a JPEG to its brightness and turn it upright by its EXIF orientation."""
     codestream = read_jpeg(data)
     if codestream is None:
         raise Rejected("undecodable", "no JPEG frame header")
-    if not jpeg_is_complete(data):
+    if not is_complete_jpeg(data):
         raise Rejected("undecodable", "truncated JPEG")
     check_area(codestream.rows, codestream.columns, max_pixels)
-    return _upright(Picture(_decoded(data, cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION)), data)
+    return _turn_upright(DecodedImage(_decode_pixels(data, cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION)), data)

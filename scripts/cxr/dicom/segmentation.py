@@ -1,4 +1,4 @@
-"""Writing masks as a DICOM Segmentation that refers to its X-ray, in the X-ray's own pixels."""
+"""Writing masks as a DICOM Segmentation in the pixels of the X-ray that it refers to."""
 
 import hashlib
 import logging
@@ -23,60 +23,60 @@ from cxr.base.errors import out_of_memory
 from cxr.base.faults import broken_part
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LESIONS, side_of
-from cxr.dicom.files import sentence_of
+from cxr.dicom.files import describe_error
 
-# highdicom logs, with each object's identifier, what it copies from it.
+# highdicom logs what it copies, with identifiers of the patient's images
 logging.getLogger("highdicom").setLevel(logging.WARNING)
 
 RESOURCE_FILES = ("codes.yaml",)
-NAME = "cxr-ils"
-_TABLE = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+PROGRAM_NAME = "cxr-ils"
+_CODE_TABLE = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
 
 
-def _code(entry: dict) -> Code:
+def _to_code(entry: dict) -> Code:
     return Code(*entry["code"])
 
 
-CODES = {lesion: _code(entry) for lesion, entry in _TABLE["lesions"].items()}
-"""Codes of what a segment shows: SNOMED CT, or DICOM's own code where SNOMED CT has none for the X-ray's sign."""
-LESION, ABNORMAL, AI = (_code(_TABLE[name]) for name in ("lesion", "category", "algorithm"))
-ANATOMY = {name: _code(entry) for name, entry in _TABLE["anatomy"].items()}
-SIDE_CODES = {name: _code(entry) for name, entry in _TABLE["sides"].items()}
-PRIVATE = _TABLE["private"]
+CODES = {lesion: _to_code(entry) for lesion, entry in _CODE_TABLE["lesions"].items()}
+"""Code of each lesion type: SNOMED CT, or DICOM's own code if SNOMED CT has none for the sign on an X-ray."""
+LESION, ABNORMAL, AI = (_to_code(_CODE_TABLE[name]) for name in ("lesion", "category", "algorithm"))
+ANATOMY = {name: _to_code(entry) for name, entry in _CODE_TABLE["anatomy"].items()}
+SIDE_CODES = {name: _to_code(entry) for name, entry in _CODE_TABLE["sides"].items()}
+PRIVATE_SCHEME = _CODE_TABLE["private"]
 """Coding scheme of private codes, for concepts without a standard one."""
-NEEDED = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "SOPClassUID", "Rows", "Columns")
+REQUIRED_ELEMENTS = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "SOPClassUID", "Rows", "Columns")
 """Header elements without which an image cannot be referenced."""
-MAY_BE_EMPTY = (
+EMPTY_ALLOWED_ELEMENTS = (
     "PatientID", "PatientName", "PatientBirthDate", "PatientSex", "StudyID", "StudyDate", "StudyTime",
     "AccessionNumber", "ReferringPhysicianName",
 )  # fmt: skip
-"""Elements that the standard requires, though they may be empty (type 2)."""
-CHARACTERS = "ISO_IR 192"
+"""Elements that the standard requires but that may be empty (type 2)."""
+CHARACTER_SET = "ISO_IR 192"
 """Character set of the segmentations: UTF-8."""
-_TIMES = {
+_TIME_PATTERNS = {
     "DA": re.compile(r"(\d{4}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]))?"),
     "TM": re.compile(r"(([01]\d|2[0-3])([0-5]\d([0-5]\d(\.\d{1,6})?)?)?)?"),
     "DT": re.compile(r"(\d{4,14}(\.\d{1,6})?([+-]\d{4})?)?"),
 }
 """Forms of dates and times, by value representation (PS3.5 6.2)."""
-_FIRST_OVERLAY = 0x5000
+_FIRST_BULK_GROUP = 0x5000
 """First group of curves, overlays and pixels."""
 SERIES_NUMBER = 900
 """Series number of the segmentation, above the numbers that modalities assign in a study."""
-LABEL_LENGTH, TEXT_LENGTH = 64, 1024
+MAX_LABEL_LENGTH, MAX_TEXT_LENGTH = 64, 1024
 """Longest segment label and description (VR LO and ST), characters."""
 
 
 class NoSegmentation(Exception):
-    """No segmentation can be made; the message says why in one clause."""
+    """No segmentation can be made; the message is the reason, one clause."""
 
 
 @dataclass(frozen=True)
 class Segment:
     """A mask, bool (rows, columns) in the image's pixels, and the instruction that it answers.
 
-    ``lesion``: by default the one that the instruction names; ``locations``: labels of the heart and the lung zones;
-    ``name``: the segment's tracking identifier, under which the mask is stored elsewhere.
+    ``lesion``: by default the lesion type that the instruction names; ``locations``: labels of the heart and the lung
+    zones; ``name``: tracking identifier of the segment, the mask's name in other files.
     """
 
     instruction: str
@@ -86,48 +86,48 @@ class Segment:
     name: str = ""
 
 
-def lesion_of(instruction: str) -> str | None:
-    """Return the first lesion type that an instruction names, None if it names none of the seven."""
+def find_lesion(instruction: str) -> str | None:
+    """Return the first lesion type that an instruction names, None if it names none."""
     words = instruction.casefold()
     places = {words.find(lesion): lesion for lesion in LESIONS if lesion in words}
     return places[min(places)] if places else None
 
 
-def region(location: str) -> Dataset:
+def encode_location(location: str) -> Dataset:
     """Return a location as an item of the Anatomic Region Sequence: the body part, with its side as a modifier."""
     side = side_of(location)
     part = location.removeprefix(f"{side} ")
-    item = highdicom.sr.CodedConcept.from_code(ANATOMY.get(part) or _private(part))
+    item = highdicom.sr.CodedConcept.from_code(ANATOMY.get(part) or _make_private_code(part))
     if side:
         item.AnatomicRegionModifierSequence = [highdicom.sr.CodedConcept.from_code(SIDE_CODES[side])]
     return item
 
 
-def _private(words: str) -> Code:
-    return Code(hashlib.sha256(words.encode()).hexdigest()[:16].upper(), PRIVATE, words[:LABEL_LENGTH])
+def _make_private_code(words: str) -> Code:
+    return Code(hashlib.sha256(words.encode()).hexdigest()[:16].upper(), PRIVATE_SCHEME, words[:MAX_LABEL_LENGTH])
 
 
-def segmentation(
+def build_segmentation(
     header: Dataset,
     segments: Sequence[Segment],
     *,
     version: str,
     model: str,
-    made: datetime,
+    created_at: datetime,
     device: str = "ROSALIA",
     content: str = "Lesions by instruction",
 ) -> Dataset:
     """Return a binary segmentation with one segment for each mask that is not empty.
 
-    ``header``: the image's dataset (pixels are not needed); ``version``: this program's version; ``model``: name of the
-    model that made the masks; ``made``: when; ``device``: the manufacturer's model name; ``content``: content
-    description. The same arguments give the same bytes. Odd elements of the header are left out. Raises NoSegmentation
-    if all masks are empty, or if the header lacks an element that a reference to the image needs or has another size.
+    ``header``: the image's dataset, with or without pixels; ``version``: this program's version; ``model``: name of the
+    model that made the masks at the time ``created_at``; ``device``: the manufacturer's model name; ``content``:
+    content description. The same arguments give the same bytes. Invalid elements of the header are not copied. Raises
+    NoSegmentation if all masks are empty, or if the header lacks a required element or has another image size.
     """
     nonempty_segments = [segment for segment in segments if segment.mask.any()]
     if not nonempty_segments:
         raise NoSegmentation("all masks are empty")
-    source = _referable(header)
+    source = _clean_header(header)
     rows, columns = nonempty_segments[0].mask.shape
     if (int(source.Rows), int(source.Columns)) != (rows, columns):
         raise NoSegmentation(f"the header says {source.Rows} x {source.Columns}, the image is {rows} x {columns}")
@@ -136,7 +136,7 @@ def segmentation(
         str(source.SOPInstanceUID),
         version,
         model,
-        made.isoformat(),
+        created_at.isoformat(),
         *(s.instruction for s in nonempty_segments),
         *packed,
     ]
@@ -144,138 +144,138 @@ def segmentation(
         "pixel_array": np.stack([segment.mask for segment in nonempty_segments], axis=-1)[None].astype(np.uint8),
         "segmentation_type": highdicom.seg.SegmentationTypeValues.BINARY,
         "segment_descriptions": [
-            _description(at, segment, version, model, seeds) for at, segment in enumerate(nonempty_segments, 1)
+            _describe_segment(at, segment, version, model, seeds) for at, segment in enumerate(nonempty_segments, 1)
         ],
-        "series_instance_uid": _uid("series", seeds),
+        "series_instance_uid": _make_uid("series", seeds),
         "series_number": SERIES_NUMBER,
-        "sop_instance_uid": _uid("instance", seeds),
+        "sop_instance_uid": _make_uid("instance", seeds),
         "instance_number": 1,
-        "manufacturer": NAME,
+        "manufacturer": PROGRAM_NAME,
         "manufacturer_model_name": device,
         "software_versions": version,
         "device_serial_number": "1",
         "content_description": content,
         "omit_empty_frames": False,
     }
-    dataset = _without_odd_elements(source, arguments)
-    _date(dataset, made)
-    organisation = _uid("dimensions", seeds)
+    dataset = _build_without_odd_elements(source, arguments)
+    _set_dates(dataset, created_at)
+    organisation = _make_uid("dimensions", seeds)
     dataset.DimensionOrganizationSequence[0].DimensionOrganizationUID = organisation
     for index in dataset.DimensionIndexSequence:
         index.DimensionOrganizationUID = organisation
-    dataset.SpecificCharacterSet = CHARACTERS
+    dataset.SpecificCharacterSet = CHARACTER_SET
     return dataset
 
 
 def save_segmentation(path: str | Path, header: Dataset, segments: Sequence[Segment], **arguments: object) -> str:
-    """Write :func:`segmentation` of these arguments into a file; return "", or why there is none, in one clause.
+    """Write :func:`build_segmentation` of these arguments to a file; return "", or the reason why there is none.
 
-    Raises only errors of the machine and of broken libraries: whatever is odd in a header must not lose the answers.
+    Raises only errors of the machine and of broken libraries: an invalid header must not lose the answers.
     """
     try:
-        dataset = segmentation(header, segments, **arguments)
+        dataset = build_segmentation(header, segments, **arguments)
         with atomic_file(path) as temporary:
             dataset.save_as(temporary)
     except NoSegmentation as reason:
         return str(reason)
     except Exception as error:  # headers are odd in many ways
-        if _is_of_machine(error):
+        if _is_machine_fault(error):
             raise
-        return sentence_of(error)
+        return describe_error(error)
     return ""
 
 
-def _without_odd_elements(source: Dataset, arguments: dict) -> Dataset:
-    """Return the segmentation, without copies of the source's elements if highdicom cannot copy one of them.
+def _build_without_odd_elements(source: Dataset, arguments: dict) -> Dataset:
+    """Return the segmentation; if highdicom cannot copy the header, copy only the required elements.
 
-    Raises NoSegmentation if it fails without them too.
+    Raises NoSegmentation if that fails, too.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some quote the patient's name
         try:
             return highdicom.seg.Segmentation([source], **arguments)
         except Exception as error:
-            if _is_of_machine(error):
+            if _is_machine_fault(error):
                 raise
         minimal_source = Dataset()
-        for name in (*NEEDED, "PatientID", "Modality", "SpecificCharacterSet"):
+        for name in (*REQUIRED_ELEMENTS, "PatientID", "Modality", "SpecificCharacterSet"):
             minimal_source[name] = source[name]
-        for name in MAY_BE_EMPTY:
+        for name in EMPTY_ALLOWED_ELEMENTS:
             if name not in minimal_source:
                 setattr(minimal_source, name, "")
         try:
             return highdicom.seg.Segmentation([minimal_source], **arguments)
         except Exception as error:
-            if _is_of_machine(error):
+            if _is_machine_fault(error):
                 raise
-            raise NoSegmentation(sentence_of(error)) from None
+            raise NoSegmentation(describe_error(error)) from None
 
 
-def _is_of_machine(error: Exception) -> bool:
+def _is_machine_fault(error: Exception) -> bool:
     return out_of_memory(error) or bool(broken_part(error)) or getattr(error, "errno", None) is not None
 
 
-def _referable(header: Dataset) -> Dataset:
-    """Return a copy of a header without pixels, and without values that a segmentation must not repeat."""
+def _clean_header(header: Dataset) -> Dataset:
+    """Return a copy of a header without pixels and invalid values. Raises NoSegmentation."""
     source, tags = Dataset(), list(header.keys())
     for tag in tags:
         try:
             element = header[tag]
-        except Exception:  # its bytes are no value of its kind
+        except Exception:  # damaged elements fail in many ways
             continue
-        if element.tag.group < _FIRST_OVERLAY and not _is_odd(element):
+        if element.tag.group < _FIRST_BULK_GROUP and not _is_odd(element):
             source.add(element)
-    missing = [name for name in NEEDED if not source.get(name)]
+    missing = [name for name in REQUIRED_ELEMENTS if not source.get(name)]
     if missing:
-        raise NoSegmentation(f"the picture's header lacks {', '.join(missing)}")
+        raise NoSegmentation(f"the image's header lacks {', '.join(missing)}")
     # A projection has no position in patient space; if a header claims one, highdicom would require all its elements.
     if "FrameOfReferenceUID" in source:
         del source.FrameOfReferenceUID
-    for name in MAY_BE_EMPTY:
+    for name in EMPTY_ALLOWED_ELEMENTS:
         if name not in source:
             setattr(source, name, "")
     if not source.get("Modality"):
         source.Modality = "OT"  # highdicom requires one; the segmentation's own modality is SEG
-    source.SpecificCharacterSet = CHARACTERS  # texts are decoded by now, and highdicom does not know all sets
+    source.SpecificCharacterSet = CHARACTER_SET  # texts are decoded already, and highdicom does not know all sets
     return source
 
 
 def _is_odd(element: DataElement) -> bool:
-    """True for a date, a time or a sex that is no DICOM value, such as 10:11:12 or U."""
+    """True for an invalid date, time or sex, such as 10:11:12 or U."""
     if element.keyword == "PatientSex":
         return element.value not in ("", None, "M", "F", "O")
-    pattern = _TIMES.get(element.VR)
+    pattern = _TIME_PATTERNS.get(element.VR)
     values = element.value if isinstance(element.value, MultiValue) else [element.value]
     return pattern is not None and not all(pattern.fullmatch(str(value or "").strip()) for value in values)
 
 
-def _description(
+def _describe_segment(
     number: int, segment: Segment, version: str, model: str, seeds: list[str]
 ) -> highdicom.seg.SegmentDescription:
-    lesion = segment.lesion or lesion_of(segment.instruction)
+    lesion = segment.lesion or find_lesion(segment.instruction)
     label = ": ".join(filter(None, (lesion, ", ".join(segment.locations)))) or segment.instruction
-    tracking = {"tracking_id": segment.name, "tracking_uid": _uid(segment.name, seeds)} if segment.name else {}
+    tracking = {"tracking_id": segment.name, "tracking_uid": _make_uid(segment.name, seeds)} if segment.name else {}
     description = highdicom.seg.SegmentDescription(
         segment_number=number,
-        segment_label=label[:LABEL_LENGTH],
+        segment_label=label[:MAX_LABEL_LENGTH],
         segmented_property_category=ABNORMAL,
-        segmented_property_type=CODES.get(lesion) or _private(lesion) if lesion else LESION,
+        segmented_property_type=CODES.get(lesion) or _make_private_code(lesion) if lesion else LESION,
         algorithm_type=highdicom.seg.SegmentAlgorithmTypeValues.AUTOMATIC,
         algorithm_identification=highdicom.AlgorithmIdentificationSequence(
-            name=NAME, family=AI, version=version, parameters={"model": model}
+            name=PROGRAM_NAME, family=AI, version=version, parameters={"model": model}
         ),
-        anatomic_regions=[region(location) for location in segment.locations] or None,
+        anatomic_regions=[encode_location(location) for location in segment.locations] or None,
         **tracking,
     )
-    description.SegmentDescription = segment.instruction[:TEXT_LENGTH]
+    description.SegmentDescription = segment.instruction[:MAX_TEXT_LENGTH]
     return description
 
 
-def _uid(kind: str, seeds: list[str]) -> UID:
+def _make_uid(kind: str, seeds: list[str]) -> UID:
     return generate_uid(entropy_srcs=[kind, *seeds])
 
 
-def _date(dataset: Dataset, created_at: datetime) -> None:
+def _set_dates(dataset: Dataset, created_at: datetime) -> None:
     day, clock = created_at.strftime("%Y%m%d"), created_at.strftime("%H%M%S")
     dataset.InstanceCreationDate = dataset.ContentDate = day
     dataset.InstanceCreationTime = dataset.ContentTime = clock

@@ -1,7 +1,7 @@
-"""Sampling under a prompt with the source image blended in outside a mask, on latents (B, C, h, w).
+"""Sampling under a prompt inside a mask, blended with the source image outside it, on latents (B, C, h, w).
 
-The sampler is DDIM with eta 1 over the given steps, noisiest first. With m the mask and x_t the source's latent at the
-noise level of time t, all from one noise::
+The sampler is DDIM with eta 1, noisiest step first. With m the mask and x_t the source's latent at the noise level of
+time t, with the same noise at all times::
 
     before    z_t = m z_t + (1 - m) x_t, then the step
     after     the step, then z_u = m z_u + (1 - m) x_u; at the last step x_u is the clean latent
@@ -15,17 +15,25 @@ from typing import Literal
 
 import torch
 
-from cxr.diffusion.guidance import Asked, Predict, Prompts, Weights, guided, masked_steps, mixed
-from cxr.diffusion.schedule import Step, diffused, mean, variance
+from cxr.diffusion.guidance import (
+    Predict,
+    PredictionRequest,
+    Prompts,
+    Weights,
+    count_masked_steps,
+    mix_by_mask,
+    predict_guided,
+)
+from cxr.diffusion.schedule import Step, add_noise, step_mean, step_variance
 
 Blending = Literal["before", "after", "guidance"]
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Options of a sampling: prompts and weights, one for the whole batch or one per image.
+    """Sampling options; prompts and weights are one for the whole batch or one per image.
 
-    negative: the prompt used as the unconditional one. pure: start from noise alone, not from the noised source.
+    negative: prompt of the unconditional prediction. pure: start from pure noise, not from the noised source.
     extent: fraction of the steps, noisiest first, in which the mask applies; afterwards the prompt applies everywhere.
     """
 
@@ -46,38 +54,39 @@ def sample_latents(
     draw: Callable[[], torch.Tensor],
     sampling: Sampling,
 ) -> torch.Tensor:
-    """Return sampled latents; ``clean`` (B, C, h, w) holds the source's latents.
+    """Return sampled latents; ``clean`` (B, C, h, w): latents of the source, returned if there are no steps.
 
     ``mask``, bool or 0..1 (B, 1, h, w): where the prompt applies. ``draw`` returns standard normal noise of the
-    latents' shape: first the noise of the start and of every x_t, then one for each step but the last. Without steps
-    the source is returned.
+    latents' shape: first that of the start and of every x_t, then one for each step but the last.
     """
     if not steps:
         return clean
     noise = draw()
-    num_masked_steps = masked_steps(len(steps), sampling.extent)
-    latent = noise if sampling.pure else diffused(clean, noise, steps[0].abar)
+    num_masked_steps = count_masked_steps(len(steps), sampling.extent)
+    latent = noise if sampling.pure else add_noise(clean, noise, steps[0].abar)
     for number, step in enumerate(steps, 1):
         masked = number <= num_masked_steps
         if masked and sampling.blending == "before":
-            latent = mixed(mask, latent, diffused(clean, noise, step.abar))
-        predicted = _predicted(
+            latent = mix_by_mask(mask, latent, add_noise(clean, noise, step.abar))
+        predicted = _predict_with_mask(
             predict, latent, step.time, sampling, mask if masked and sampling.blending == "guidance" else None
         )
-        latent = mean(latent, predicted, step, prediction)
+        latent = step_mean(latent, predicted, step, prediction)
         if number < len(steps):
-            latent = latent + math.sqrt(variance(step)) * draw()
+            latent = latent + math.sqrt(step_variance(step)) * draw()
         if masked and sampling.blending == "after":
-            latent = mixed(mask, latent, diffused(clean, noise, step.before))
+            latent = mix_by_mask(mask, latent, add_noise(clean, noise, step.before))
     return latent
 
 
-def _predicted(
+def _predict_with_mask(
     predict: Predict, latent: torch.Tensor, time: int, sampling: Sampling, mask: torch.Tensor | None
 ) -> torch.Tensor:
-    """Return the guided prediction: that of ``negative``, plus weight (and mask) times the prompt's change to it."""
-    conditional, unconditional = guided(
-        predict, time, [Asked(latent, sampling.prompt, 1.0), Asked(latent, sampling.negative, 1.0)]
+    """Return the prediction under ``negative`` plus weight (times mask) times the prompt's change to it."""
+    conditional, unconditional = predict_guided(
+        predict,
+        time,
+        [PredictionRequest(latent, sampling.prompt, 1.0), PredictionRequest(latent, sampling.negative, 1.0)],
     )
     weight = torch.as_tensor(sampling.guidance, dtype=latent.dtype, device=latent.device).reshape(-1, 1, 1, 1)
     return unconditional + (weight if mask is None else mask.to(latent.dtype) * weight) * (conditional - unconditional)

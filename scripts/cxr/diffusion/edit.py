@@ -1,9 +1,9 @@
 """Edit-friendly inversion and editing in one pass over the steps, on latents (B, C, h, w).
 
-The original's latent at every time is drawn independently from the clean one. A step's correction is the difference
-between the next latent and the step's mean; it holds the original's structure. The edited latent takes the same steps
-with the same corrections, but with the noise predicted under the prompt. Both run from noisy to clean, side by side: no
-latent is stored, skipped steps are never computed, and the net is called once a step with the rows of both.
+The original's latent at each time is the clean latent with independent noise. A step's correction is the difference
+between the next latent and the step's mean; it carries the original's structure. The edited latent takes the same steps
+with the same corrections, but with the noise predicted under the prompt. Both run side by side, noisiest step first: no
+latent is stored, skipped steps cost nothing, and the net is called once per step with the rows of both.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,15 +11,23 @@ from dataclasses import dataclass
 
 import torch
 
-from cxr.diffusion.guidance import Asked, Predict, Prompts, Weights, guided, masked_steps, mixed
-from cxr.diffusion.schedule import Step, diffused, mean
+from cxr.diffusion.guidance import (
+    Predict,
+    PredictionRequest,
+    Prompts,
+    Weights,
+    count_masked_steps,
+    mix_by_mask,
+    predict_guided,
+)
+from cxr.diffusion.schedule import Step, add_noise, step_mean
 
 
 @dataclass(frozen=True)
 class Editing:
-    """Options of an edit: prompts and their weights, one for the whole batch or one per image.
+    """Editing options; prompts and weights are one for the whole batch or one per image.
 
-    Those of the inversion are one per source where several rows edit one source.
+    Where several rows edit one source, the inversion's prompts and weights are one per source.
     extent: fraction of the steps, noisiest first, in which the masks apply; afterwards the prompt applies everywhere
     and nothing is pasted.
     """
@@ -43,49 +51,50 @@ def edit_latents(
     editing: Editing,
     sources: Sequence[int] | None = None,
 ) -> torch.Tensor:
-    """Return the edited latents, float32 (B, C, h, w), of ``clean``, that many rows or those of fewer ``sources``.
+    """Return the edited latents, float32 (B, C, h, w); ``clean`` (S, C, h, w): latents of the sources.
 
-    ``sources``: for each of the B rows that are edited, its row of ``clean`` (S, C, h, w); by default its own. The
-    source's side of the inversion then runs once for all rows of a source, with the same numbers.
-    ``edit`` and ``keep``, bool or 0..1 (B, 1, h, w): where the prompt applies, and where the original's latent is
-    pasted back after every step. In neither region, the inversion's prompt applies. A soft mask mixes predictions and
-    latents. ``draw`` returns standard normal noise of the shape of ``clean``. With the prompt and weight of the
-    inversion the result is ``clean``, the last step included.
+    ``sources``: for each of the B edits its row of ``clean``; by default there is one edit per row. The inversion runs
+    once per source. ``edit`` and ``keep``, bool or 0..1 (B, 1, h, w): where the prompt applies, and where the
+    original's latent is pasted back after every step. Outside both, the inversion's prompt applies. A soft mask mixes
+    predictions and latents. ``draw`` returns standard normal noise of the shape of ``clean``. With the prompt and
+    weight of the inversion the result is ``clean``.
     With ``editing.published_bugs`` the pasted latent is the one before the step, everything outside ``edit`` is pasted
-    whatever ``keep`` says, and the last step has no correction.
+    regardless of ``keep``, and the last step has no correction.
     """
     if not steps:
-        return _rows(clean, sources)
+        return _select_sources(clean, sources)
     pasted = (~edit if edit.dtype == torch.bool else 1 - edit) if editing.published_bugs else keep
     neither = not bool(((edit == 1) | (pasted == 1)).all())
-    num_masked_steps = masked_steps(len(steps), editing.extent)
+    num_masked_steps = count_masked_steps(len(steps), editing.extent)
     inversion, edit_condition = (editing.invert_prompt, editing.invert_guidance), (editing.prompt, editing.guidance)
-    inverted = tuple(_each(part, sources) for part in inversion)
-    original = diffused(clean, draw(), steps[0].abar)
-    edited = _rows(original, sources)
+    inverted = tuple(_spread_values(part, sources) for part in inversion)
+    original = add_noise(clean, draw(), steps[0].abar)
+    edited = _select_sources(original, sources)
     for number, step in enumerate(steps, 1):
         masked = number <= num_masked_steps
-        requests = [Asked(original, *inversion), Asked(edited, *edit_condition)]
-        requests += [Asked(edited, *inverted)] if neither and masked else []
-        source_prediction, *edit_predictions = guided(predict, step.time, requests)
-        expected = mean(original, source_prediction, step, prediction)
-        # as a sum, so that an edit without a prompt gives the same number to the last bit
-        correction = diffused(clean, draw(), step.before) - expected
+        requests = [PredictionRequest(original, *inversion), PredictionRequest(edited, *edit_condition)]
+        requests += [PredictionRequest(edited, *inverted)] if neither and masked else []
+        source_prediction, *edit_predictions = predict_guided(predict, step.time, requests)
+        expected = step_mean(original, source_prediction, step, prediction)
+        # as a sum, so that an edit without a prompt is bit-exact
+        correction = add_noise(clean, draw(), step.before) - expected
         after = expected + correction
-        edited = mean(edited, mixed(edit, edit_predictions[0], edit_predictions[-1]), step, prediction)
+        edited = step_mean(edited, mix_by_mask(edit, edit_predictions[0], edit_predictions[-1]), step, prediction)
         if not (editing.published_bugs and number == len(steps)):
-            edited = edited + _rows(correction, sources)
+            edited = edited + _select_sources(correction, sources)
         if masked:
-            edited = mixed(pasted, _rows(original if editing.published_bugs else after, sources), edited)
+            edited = mix_by_mask(
+                pasted, _select_sources(original if editing.published_bugs else after, sources), edited
+            )
         original = after
     return edited
 
 
-def _rows(latents: torch.Tensor, sources: Sequence[int] | None) -> torch.Tensor:
-    """Return the row of each edit's source."""
+def _select_sources(latents: torch.Tensor, sources: Sequence[int] | None) -> torch.Tensor:
+    """Return the latent of each edit's source."""
     return latents if sources is None else latents[list(sources)]
 
 
-def _each(values: Prompts | Weights, sources: Sequence[int] | None) -> Prompts | Weights:
-    """Return a value of each source as one of each edit; one value for all stays."""
+def _spread_values(values: Prompts | Weights, sources: Sequence[int] | None) -> Prompts | Weights:
+    """Repeat one value per source as one value per edit; return a single value unchanged."""
     return values if sources is None or isinstance(values, str | int | float) else tuple(values[at] for at in sources)

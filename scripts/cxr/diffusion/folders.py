@@ -1,4 +1,4 @@
-"""Loading models from folders in Stable Diffusion's layout: only known classes, and weights that fit exactly.
+"""Loading models from folders in Stable Diffusion's layout, only of known classes and with weights that fit exactly.
 
 A net's folder holds ``config.json`` and safetensors, as one file or in numbered shards, in one or more number types
 (``.fp16``, ``.bf16``). No code from a folder is run and no pickle is read.
@@ -20,24 +20,24 @@ from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.faults import is_not_from_input
 from cxr.nets.tensors import describe_misfit
 
-NETS = {"unet": "UNet2DConditionModel", "vae": "AutoencoderKL"}
-TEXTS = {
+NET_CLASSES = {"unet": "UNet2DConditionModel", "vae": "AutoencoderKL"}
+TEXT_CLASSES = {
     "BertModel": transformers.BertModel,
     # a subclass with additional heads, which the text states do not need
     "CXRBertModel": transformers.BertModel,
     "CLIPTextModel": transformers.CLIPTextModel,
 }
-TOKENIZERS = {
+TOKENIZER_CLASSES = {
     transformers.BertModel: (transformers.BertTokenizer, (("tokenizer.json",), ("vocab.txt",))),
     transformers.CLIPTextModel: (transformers.CLIPTokenizer, (("tokenizer.json",), ("vocab.json", "merges.txt"))),
 }
-"""The tokenizer of each text net, and alternative sets of files, one of which must be complete."""
-HEADS = ("cls.", "cls_projection_head.", "pooler.")
-"""Parts of a BERT checkpoint that the text states do not need."""
+"""Tokenizer of each text encoder, and alternative sets of its files, one of which must be complete."""
+UNUSED_PREFIXES = ("cls.", "cls_projection_head.", "pooler.")
+"""Prefixes of the tensors in a BERT checkpoint that the text states do not need."""
 OLD_NAMES = {".query.": ".to_q.", ".key.": ".to_k.", ".value.": ".to_v.", ".proj_attn.": ".to_out.0."}
-"""Names of a VAE's attention in files from before 2023."""
-FILE = re.compile(r"(diffusion_pytorch_model|model)(?:\.(fp16|bf16))?(?:-\d{5}-of-(\d{5}))?\.safetensors")
-NOISE = (
+"""New names of a VAE's attention layers by those in files from before 2023."""
+WEIGHT_FILE = re.compile(r"(diffusion_pytorch_model|model)(?:\.(fp16|bf16))?(?:-\d{5}-of-(\d{5}))?\.safetensors")
+NOISE_KEYS = (
     "num_train_timesteps", "beta_start", "beta_end", "beta_schedule", "trained_betas", "rescale_betas_zero_snr",
     "prediction_type",
 )  # fmt: skip
@@ -63,8 +63,8 @@ class Layout(NamedTuple):
     """Returns the remedy for a faulty folder, which ends each message."""
 
 
-def radedit(files: dict[str, str]) -> Layout:
-    """Return the layout of the published parts; ``files``: {radedit, sdxl_vae, biovil_t: folder}."""
+def make_radedit_layout(files: dict[str, str]) -> Layout:
+    """Return the layout of RadEdit's published parts; ``files``: {radedit, sdxl_vae, biovil_t: folder}."""
     unet, vae, text = (Path(files[name]) for name in ("radedit", "sdxl_vae", "biovil_t"))
 
     def remedy(folder: Path) -> str:
@@ -74,7 +74,7 @@ def radedit(files: dict[str, str]) -> Layout:
     return Layout(unet / "unet", vae, text, text, "CXRBertModel", RADEDIT_NOISE, RADEDIT_TOKENS, remedy)
 
 
-def stable_diffusion(folder: Path, key: str) -> Layout:
+def read_stable_diffusion_layout(folder: Path, key: str) -> Layout:
     """Return the layout of a folder with ``model_index.json``; ``key``: the setting that names it.
 
     Raises UserError for a class that is not supported.
@@ -84,9 +84,9 @@ def stable_diffusion(folder: Path, key: str) -> Layout:
         return f"correct the folder or {key} (docs/how-to/models.md)"
 
     index = read_json(folder / "model_index.json", remedy(folder))
-    texts, tokenizers = list(TEXTS), ["BertTokenizer", "BertTokenizerFast", "CXRBertTokenizer"]
+    texts, tokenizers = list(TEXT_CLASSES), ["BertTokenizer", "BertTokenizerFast", "CXRBertTokenizer"]
     tokenizers += ["CLIPTokenizer", "CLIPTokenizerFast"]
-    allowed = {part: [name] for part, name in NETS.items()} | {"text_encoder": texts, "tokenizer": tokenizers}
+    allowed = {part: [name] for part, name in NET_CLASSES.items()} | {"text_encoder": texts, "tokenizer": tokenizers}
     for part, names in allowed.items():
         entry = index.get(part)
         class_name = entry[1] if isinstance(entry, list) and len(entry) == 2 else None
@@ -97,7 +97,7 @@ def stable_diffusion(folder: Path, key: str) -> Layout:
             )
     parts = (folder / name for name in ("unet", "vae", "text_encoder", "tokenizer"))
     config = read_json(folder / "scheduler" / "scheduler_config.json", remedy(folder))
-    noise = {key: config[key] for key in NOISE if key in config}
+    noise = {key: config[key] for key in NOISE_KEYS if key in config}
     return Layout(*parts, index["text_encoder"][1], noise, None, remedy)
 
 
@@ -115,14 +115,14 @@ def read_json(path: Path, remedy: str) -> dict:
     return value
 
 
-def weight_files(folder: Path, remedy: str) -> list[Path]:
-    """Return a folder's safetensors, all shards of one set: float32 is preferred to bf16, bf16 to fp16.
+def find_weight_files(folder: Path, remedy: str) -> list[Path]:
+    """Return all safetensors shards of one set in a folder, in float32 if there are, else bf16, else fp16.
 
     Raises UserError.
     """
     paths_by_set: dict[tuple[int, int, str], list[Path]] = {}
     for path in sorted(folder.iterdir()):
-        if match := FILE.fullmatch(path.name):
+        if match := WEIGHT_FILE.fullmatch(path.name):
             kind, count = match[2] or "", int(match[3] or 1)
             paths_by_set.setdefault((("", "bf16", "fp16").index(kind), count, match[1]), []).append(path)
     # a folder may hold the same weights both as one file and in shards
@@ -133,10 +133,10 @@ def weight_files(folder: Path, remedy: str) -> list[Path]:
     return complete_sets[0]
 
 
-def weights(folder: Path, remedy: str) -> dict[str, torch.Tensor]:
+def load_tensors(folder: Path, remedy: str) -> dict[str, torch.Tensor]:
     """Return all tensors of a net's folder by name. Raises UserError."""
     tensors = {}
-    for path in weight_files(folder, remedy):
+    for path in find_weight_files(folder, remedy):
         try:
             tensors |= load_file(path)
         except (SafetensorError, OSError) as error:
@@ -145,7 +145,7 @@ def weights(folder: Path, remedy: str) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def fill(module: torch.nn.Module, tensors: dict[str, torch.Tensor], folder: Path, remedy: str) -> None:
+def fill_net(module: torch.nn.Module, tensors: dict[str, torch.Tensor], folder: Path, remedy: str) -> None:
     """Load the weights into a net, which they must fit exactly, in their own number type. Raises UserError."""
     expected_shapes, stored_shapes = (
         {name: tuple(value.shape) for name, value in state.items()} for state in (module.state_dict(), tensors)
@@ -155,33 +155,33 @@ def fill(module: torch.nn.Module, tensors: dict[str, torch.Tensor], folder: Path
     module.load_state_dict(tensors, assign=True)
 
 
-def net(folder: Path, part: str, dtype: torch.dtype, remedy: str) -> torch.nn.Module:
+def load_net(folder: Path, part: str, dtype: torch.dtype, remedy: str) -> torch.nn.Module:
     """Return the U-Net (``unet``) or the autoencoder (``vae``) of a folder, on the CPU."""
     config = read_json(folder / "config.json", remedy)
-    name = NETS[part]
+    name = NET_CLASSES[part]
     if config.get("_class_name") != name:
         raise UserError(f"{folder / 'config.json'} describes a {config.get('_class_name')}, not a {name}: {remedy}")
     try:
-        with torch.device("meta"):  # making random weights would take longer than reading the file
+        with torch.device("meta"):  # random initial weights would take longer than reading the file
             module = getattr(diffusers, name).from_config(config)
     except Exception as error:
         if is_not_from_input(error):
             raise
         raise UserError(f"{folder / 'config.json'} makes no {name} ({type(error).__name__}): {remedy}") from None
-    tensors = weights(folder, remedy)
+    tensors = load_tensors(folder, remedy)
     if part == "vae":
-        tensors = {_renamed(name, OLD_NAMES): value for name, value in tensors.items()}
-    fill(module, {name: value.to(dtype) for name, value in tensors.items()}, folder, remedy)
+        tensors = {_rename_tensor(name, OLD_NAMES): value for name, value in tensors.items()}
+    fill_net(module, {name: value.to(dtype) for name, value in tensors.items()}, folder, remedy)
     return module.eval()
 
 
-def text_net(folder: Path, class_name: str, remedy: str) -> torch.nn.Module:
+def load_text_net(folder: Path, class_name: str, remedy: str) -> torch.nn.Module:
     """Return the text encoder of a folder, float32, on the CPU."""
-    kind = TEXTS[class_name]
+    kind = TEXT_CLASSES[class_name]
     config = read_json(folder / "config.json", remedy)
     class_names = config.get("architectures") or [class_name]
     if not isinstance(class_names, list) or not any(
-        text_class is kind and name in class_names for name, text_class in TEXTS.items()
+        text_class is kind and name in class_names for name, text_class in TEXT_CLASSES.items()
     ):
         described_class = class_names[0] if isinstance(class_names, list) else class_names
         raise UserError(f"{folder / 'config.json'} describes a {described_class}, not a {class_name}: {remedy}")
@@ -193,25 +193,25 @@ def text_net(folder: Path, class_name: str, remedy: str) -> torch.nn.Module:
         if is_not_from_input(error):
             raise
         raise UserError(f"{folder / 'config.json'} makes no {class_name} ({type(error).__name__}): {remedy}") from None
-    text_tensors = {name: value.float() for name, value in _states_only(weights(folder, remedy)).items()}
-    fill(module, text_tensors, folder, remedy)
+    text_tensors = {name: value.float() for name, value in _drop_unused_tensors(load_tensors(folder, remedy)).items()}
+    fill_net(module, text_tensors, folder, remedy)
     return module.eval()
 
 
-def _states_only(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _drop_unused_tensors(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Drop tensors that the text states do not need, and the prefix under which a larger model holds the encoder."""
     bare = {re.sub(r"^(bert|text_model)\.", "", name): value for name, value in tensors.items()}
     return {
         name: value
         for name, value in bare.items()
-        if not name.startswith(HEADS) and not name.endswith(".position_ids")  # old files store the positions
+        if not name.startswith(UNUSED_PREFIXES) and not name.endswith(".position_ids")  # old files store the positions
     }
 
 
-def tokenizer(folder: Path, text: torch.nn.Module, remedy: str) -> Callable:
+def load_tokenizer(folder: Path, text: torch.nn.Module, remedy: str) -> Callable:
     """Return the tokenizer of a text encoder. Raises UserError."""
-    kind, choices = next(value for text_class, value in TOKENIZERS.items() if isinstance(text, text_class))
-    # without its vocabulary file the class would make an empty tokenizer
+    kind, choices = next(value for text_class, value in TOKENIZER_CLASSES.items() if isinstance(text, text_class))
+    # without its vocabulary file the class would return an empty tokenizer
     if not any(all((folder / name).is_file() for name in names) for names in choices):
         file_names = " or ".join(" and ".join(names) for names in choices)
         raise UserError(f"{folder} lacks the tokenizer's {file_names}: {remedy}")
@@ -230,7 +230,7 @@ def tokenizer(folder: Path, text: torch.nn.Module, remedy: str) -> Callable:
     return text_tokenizer
 
 
-def _renamed(name: str, names: dict[str, str]) -> str:
+def _rename_tensor(name: str, names: dict[str, str]) -> str:
     for old, new in names.items():
         name = name.replace(old, new)
     return name

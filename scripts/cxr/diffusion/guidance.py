@@ -1,4 +1,4 @@
-"""Classifier-free guidance per row of a batch, masks on the grid of latents, and mixing under a mask."""
+"""Classifier-free guidance for each row of a batch, and masks on the grid of latents."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -8,15 +8,15 @@ import numpy as np
 import torch
 
 Prompts = str | Sequence[str]
-"""One text for all rows of a batch, or one per row; the empty text means unconditional."""
+"""One prompt for all rows of a batch, or one per row; the empty prompt means unconditional."""
 Weights = float | Sequence[float]
 """Guidance weight of the prompts: one number for all rows, or one per row."""
 Predict = Callable[[torch.Tensor, int, Prompts], torch.Tensor]
 """Takes latents, a time and prompts; returns the net's prediction."""
 
 
-def one_or_each(values: str | float | Sequence, latent: torch.Tensor) -> str | float | tuple:
-    """Return one value if all rows have the same, else a tuple with one per row. Raises ValueError otherwise."""
+def collapse_equal_values(values: str | float | Sequence, latent: torch.Tensor) -> str | float | tuple:
+    """Return one value if all rows have the same, else a tuple of one per row. Raises ValueError for a wrong count."""
     if isinstance(values, str | int | float):
         return values
     if len(values) != len(latent):
@@ -24,74 +24,78 @@ def one_or_each(values: str | float | Sequence, latent: torch.Tensor) -> str | f
     return values[0] if len(set(values)) == 1 else tuple(values)
 
 
-class Asked(NamedTuple):
-    """What is wanted of the net: its prediction for latents (B, C, h, w) under prompts, with weights."""
+class PredictionRequest(NamedTuple):
+    """A request for the net's prediction: latents (B, C, h, w), their prompts, and guidance weights."""
 
     latent: torch.Tensor
     prompts: Prompts
     weights: Weights
 
 
-def guided(predict: Predict, time: int, requests: Sequence[Asked]) -> list[torch.Tensor]:
-    """Return, for each one asked for, the unconditional prediction plus weight times the prompt's change to it.
+def predict_guided(predict: Predict, time: int, requests: Sequence[PredictionRequest]) -> list[torch.Tensor]:
+    """Return for each request the unconditional prediction plus weight times the prompt's change to it.
 
-    The net is called once, with every row and text that is needed, each once: a weight of 1 needs no unconditional
-    prediction. A row's result does not depend on the other rows, as far as that holds for ``predict``.
+    The net is called once, with each pair of a row and a prompt that is needed; a weight of 1 needs no unconditional
+    prediction. If the result of ``predict`` for a row does not depend on the other rows, this one does not either.
     """
-    simple_requests = [request._replace(**_simple(request)) for request in requests]
+    simple_requests = [request._replace(**_collapse_fields(request)) for request in requests]
     passes: dict[tuple[int, Prompts], torch.Tensor] = {}
     for request in simple_requests:
-        for text in _texts(request):
+        for text in _list_texts(request):
             passes.setdefault((id(request.latent), text), request.latent)
-    rows = [text for (_, prompts), latent in passes.items() for text in _each_row(prompts, len(latent))]
+    rows = [text for (_, prompts), latent in passes.items() for text in _repeat_per_row(prompts, len(latent))]
     latents = list(passes.values())
     batch = torch.cat(latents) if len(latents) > 1 else latents[0]
-    predicted = predict(batch, time, one_or_each(rows, batch)).split([len(latent) for latent in latents])
+    predicted = predict(batch, time, collapse_equal_values(rows, batch)).split([len(latent) for latent in latents])
     prediction_by_pass = dict(zip(passes, predicted, strict=True))
-    return [_weighted(request, partial(_prediction_for, prediction_by_pass, request)) for request in simple_requests]
+    return [
+        _apply_guidance(request, partial(_prediction_for, prediction_by_pass, request)) for request in simple_requests
+    ]
 
 
 def _prediction_for(
-    prediction_by_pass: dict[tuple[int, Prompts], torch.Tensor], request: Asked, text: Prompts
+    prediction_by_pass: dict[tuple[int, Prompts], torch.Tensor], request: PredictionRequest, text: Prompts
 ) -> torch.Tensor:
     return prediction_by_pass[id(request.latent), text]
 
 
-def _simple(request: Asked) -> dict:
-    return {name: one_or_each(getattr(request, name), request.latent) for name in ("prompts", "weights")}
+def _collapse_fields(request: PredictionRequest) -> dict:
+    return {name: collapse_equal_values(getattr(request, name), request.latent) for name in ("prompts", "weights")}
 
 
-def _each_row(values: str | float | tuple, rows: int) -> tuple:
+def _repeat_per_row(values: str | float | tuple, rows: int) -> tuple:
     return values if isinstance(values, tuple) else (values,) * rows
 
 
-def _plain(request: Asked) -> list[bool]:
-    """Return which rows need no unconditional prediction beside the prompt's."""
+def _is_unguided_by_row(request: PredictionRequest) -> list[bool]:
+    """Return for each row whether it needs no unconditional prediction besides the prompt's."""
     rows = len(request.latent)
-    texts, factors = _each_row(request.prompts, rows), _each_row(request.weights, rows)
+    texts, factors = _repeat_per_row(request.prompts, rows), _repeat_per_row(request.weights, rows)
     return [factor == 1 or not text for text, factor in zip(texts, factors, strict=True)]
 
 
-def _texts(request: Asked) -> list[Prompts]:
-    return [request.prompts] if all(_plain(request)) else ["", request.prompts]
+def _list_texts(request: PredictionRequest) -> list[Prompts]:
+    return [request.prompts] if all(_is_unguided_by_row(request)) else ["", request.prompts]
 
 
-def _weighted(request: Asked, under: Callable[[Prompts], torch.Tensor]) -> torch.Tensor:
-    plain = _plain(request)
+def _apply_guidance(request: PredictionRequest, under: Callable[[Prompts], torch.Tensor]) -> torch.Tensor:
+    plain = _is_unguided_by_row(request)
     if all(plain):
         return under(request.prompts)
     if isinstance(request.prompts, str) and not isinstance(request.weights, tuple):
         return under("") + request.weights * (under(request.prompts) - under(""))
-    factor, alone = (_by_row(each, request.latent) for each in (_each_row(request.weights, len(plain)), plain))
+    factor, alone = (
+        _to_row_factors(each, request.latent) for each in (_repeat_per_row(request.weights, len(plain)), plain)
+    )
     return torch.where(alone > 0, under(request.prompts), under("") + factor * (under(request.prompts) - under("")))
 
 
-def _by_row(values: Sequence[float], latent: torch.Tensor) -> torch.Tensor:
+def _to_row_factors(values: Sequence[float], latent: torch.Tensor) -> torch.Tensor:
     return torch.tensor(values, dtype=latent.dtype, device=latent.device).reshape(-1, *[1] * (latent.dim() - 1))
 
 
-def shares(region: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Return float64 ``shape``: the mean of ``region``, bool or 0..1 (H, W), over the pixels of each latent cell.
+def cell_fractions(region: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Return float64 ``shape``: the mean of ``region``, bool or 0..1 (H, W), in each latent cell.
 
     H and W must be multiples of ``shape``.
     """
@@ -99,18 +103,18 @@ def shares(region: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     return region.reshape(rows, height // rows, columns, width // columns).mean(axis=(1, 3))
 
 
-def cells(region: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Return bool ``shape``: the latent cells of which at least half lies in ``region``, bool or 0..1 (H, W).
+def cell_mask(region: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Return bool ``shape``: the latent cells with at least half of their area in ``region``, bool or 0..1 (H, W).
 
-    This equals scaling the mask down and thresholding it at 0.5, which shifts no border on average.
+    Thresholding at 0.5 shifts no border on average.
     """
-    return shares(region, shape) >= 0.5
+    return cell_fractions(region, shape) >= 0.5
 
 
-def mixed(mask: torch.Tensor, inside: torch.Tensor, outside: torch.Tensor) -> torch.Tensor:
+def mix_by_mask(mask: torch.Tensor, inside: torch.Tensor, outside: torch.Tensor) -> torch.Tensor:
     """Return ``inside`` where the mask is 1, ``outside`` where it is 0, and their weighted mean in between.
 
-    ``mask``: bool, or 0..1. A mask of zeros and ones gives the same result as the bool one, to the last bit.
+    ``mask``: bool, or 0..1. A float mask of zeros and ones gives bit-exactly the result of the bool mask.
     """
     if mask.dtype == torch.bool:
         return torch.where(mask, inside, outside)
@@ -119,6 +123,6 @@ def mixed(mask: torch.Tensor, inside: torch.Tensor, outside: torch.Tensor) -> to
     return torch.where(mask >= 1, inside, torch.where(mask <= 0, outside, between))
 
 
-def masked_steps(steps: int, extent: float) -> int:
-    """Return in how many of the steps, noisiest first, a mask applies: the fraction ``extent``, rounded."""
+def count_masked_steps(steps: int, extent: float) -> int:
+    """Return the number of steps, noisiest first, in which a mask applies: the fraction ``extent``, rounded."""
     return round(extent * steps)

@@ -1,4 +1,4 @@
-"""The three nets of a latent diffusion model behind three functions: encode, decode and predict."""
+"""Loading the three nets of a latent diffusion model, and running them: encode, decode and predict."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,12 +17,11 @@ from cxr.nets.speed import Speed, fast_inference, memory_format, optimize_net
 
 
 @dataclass(frozen=True)
-class Running:
-    """How the nets run.
+class NetOptions:
+    """Number types, batch size and speed options of the nets.
 
-    autoencoder: its number type, ``float32``, ``tf32`` (float32 with products in TF32, on a GPU that has it) or
-    ``bfloat16``; the text encoder computes in float32.
-    rows: images that the autoencoder processes at once on a GPU, where it needs the most memory.
+    dtype: of the U-Net. autoencoder: ``float32``, ``tf32`` (float32 with TF32 products, on a GPU that has them) or
+    ``bfloat16``. The text encoder runs in float32. rows: batch size of the autoencoder on a GPU.
     """
 
     dtype: torch.dtype
@@ -31,8 +30,8 @@ class Running:
     speed: Speed = field(default_factory=Speed)
 
     @classmethod
-    def of(cls, setup: Setup) -> "Running":
-        """Read it from an engine's own settings and the section ``compute``."""
+    def from_setup(cls, setup: Setup) -> "NetOptions":
+        """Return the options from an engine's settings and the section ``compute``."""
         dtype = getattr(torch, setup.own["dtype"])
         return cls(
             dtype,
@@ -46,7 +45,7 @@ class Running:
 class Nets:
     """A loaded model. Images are float32 (B, 3, H, W) in -1..1, latents float32 (B, C, H / 8, W / 8).
 
-    On a CPU each row is processed alone, so that its result does not depend on the other rows, to the last bit.
+    On a CPU rows are processed one by one, so that a row's result does not depend on the others, to the last bit.
     """
 
     unet: Callable
@@ -57,20 +56,20 @@ class Nets:
     """Fraction of the signal's variance at each time."""
     prediction: str
     device: torch.device
-    how: Running
-    held: dict = field(default_factory=dict, compare=False)
-    """What every step needs again, on the device: times, and the text states of the last rows."""
+    runtime: NetOptions
+    cache: dict = field(default_factory=dict, compare=False)
+    """Tensors on the device that every step reuses: times, and the text states of the last rows."""
 
     def encode(self, pictures: torch.Tensor) -> torch.Tensor:
         """Return the latents: the mean of the autoencoder's distribution, not a sample, so they are reproducible."""
-        with fast_inference(self.how.speed, tf32=self.how.autoencoder == "tf32"):
+        with fast_inference(self.runtime.speed, tf32=self.runtime.autoencoder == "tf32"):
             rows = pictures.to(self.device, self.vae.dtype).split(self._rows())
             means = [self.vae.encode(row).latent_dist.mode() for row in rows]
         return torch.cat(means).float() * self.vae.config.scaling_factor
 
     def decode(self, latents: torch.Tensor) -> torch.Tensor:
         """Return the images, clipped to -1..1."""
-        with fast_inference(self.how.speed, tf32=self.how.autoencoder == "tf32"):
+        with fast_inference(self.runtime.speed, tf32=self.runtime.autoencoder == "tf32"):
             rows = (latents / self.vae.config.scaling_factor).to(self.vae.dtype).split(self._rows())
             pictures = [self.vae.decode(row).sample for row in rows]
         return torch.cat(pictures).float().clamp(-1, 1)
@@ -81,35 +80,40 @@ class Nets:
         ``prompts``: one for all rows, or one per row.
         """
         size = 1 if self.device.type == "cpu" else len(latents)
-        rows = zip(latents.to(self.how.dtype).split(size), self._states(prompts, len(latents)).split(size), strict=True)
-        at = self.held.setdefault(time, torch.tensor(time, device=self.device))
-        with fast_inference(self.how.speed):
+        rows = zip(
+            latents.to(self.runtime.dtype).split(size), self._states(prompts, len(latents)).split(size), strict=True
+        )
+        at = self.cache.setdefault(time, torch.tensor(time, device=self.device))
+        with fast_inference(self.runtime.speed):
             return torch.cat([self.unet(row, at, encoder_hidden_states=each).sample for row, each in rows]).float()
 
     def _rows(self) -> int:
-        return 1 if self.device.type == "cpu" else self.how.rows
+        return 1 if self.device.type == "cpu" else self.runtime.rows
 
     def _states(self, prompts: Prompts, rows: int) -> torch.Tensor:
-        """Return the text states of the rows; the same rows are asked about at every step."""
+        """Return the text states of the rows; cached, because all steps have the same prompts."""
         if isinstance(prompts, str):
             return self.states[prompts].expand(rows, -1, -1)
-        if self.held.get("prompts") != prompts:
-            self.held["prompts"], self.held["states"] = prompts, torch.cat([self.states[prompt] for prompt in prompts])
-        return self.held["states"]
+        if self.cache.get("prompts") != prompts:
+            self.cache["prompts"], self.cache["states"] = (
+                prompts,
+                torch.cat([self.states[prompt] for prompt in prompts]),
+            )
+        return self.cache["states"]
 
 
-def load_nets(layout: folders.Layout, prompts: dict[str, str], runtime: Running, device: torch.device) -> Nets:
+def load_nets(layout: folders.Layout, prompts: dict[str, str], runtime: NetOptions, device: torch.device) -> Nets:
     """Load a model and encode its prompts, {text: key of its setting}.
 
     Raises UserError for an unusable file or prompt.
     """
     text_remedy = layout.remedy(layout.text)
-    text = folders.text_net(layout.text, layout.text_class, text_remedy)
-    tokenizer = folders.tokenizer(layout.tokenizer, text, layout.remedy(layout.tokenizer))
-    abars, prediction = noise(layout)
-    unet = folders.net(layout.unet, "unet", runtime.dtype, layout.remedy(layout.unet))
+    text = folders.load_text_net(layout.text, layout.text_class, text_remedy)
+    tokenizer = folders.load_tokenizer(layout.tokenizer, text, layout.remedy(layout.tokenizer))
+    abars, prediction = read_noise_schedule(layout)
+    unet = folders.load_net(layout.unet, "unet", runtime.dtype, layout.remedy(layout.unet))
     vae_dtype = torch.bfloat16 if runtime.autoencoder == "bfloat16" else torch.float32
-    vae = folders.net(layout.vae, "vae", vae_dtype, layout.remedy(layout.vae))
+    vae = folders.load_net(layout.vae, "vae", vae_dtype, layout.remedy(layout.vae))
     channels = {unet.config.in_channels, unet.config.out_channels, vae.config.latent_channels}
     if len(channels) > 1 or unet.config.cross_attention_dim != text.config.hidden_size:
         raise UserError(
@@ -119,7 +123,7 @@ def load_nets(layout: folders.Layout, prompts: dict[str, str], runtime: Running,
         )
     length = layout.tokens or min(tokenizer.model_max_length, text.config.max_position_embeddings)
     with inference():
-        states = {prompt: text_states(text, tokenizer, prompt, length, key, layout) for prompt, key in prompts.items()}
+        states = {prompt: encode_text(text, tokenizer, prompt, length, key, layout) for prompt, key in prompts.items()}
     return Nets(
         unet=optimize_net(unet.to(device), runtime.speed, "the U-Net"),
         vae=vae.to(device, memory_format=memory_format(runtime.speed)),
@@ -127,11 +131,11 @@ def load_nets(layout: folders.Layout, prompts: dict[str, str], runtime: Running,
         abars=abars,
         prediction=prediction,
         device=device,
-        how=runtime,
+        runtime=runtime,
     )
 
 
-def noise(layout: folders.Layout) -> tuple[list[float], str]:
+def read_noise_schedule(layout: folders.Layout) -> tuple[list[float], str]:
     """Return the fraction of the signal's variance at each time, and the prediction type. Raises UserError."""
     remedy, prediction = layout.remedy(layout.unet), layout.noise.get("prediction_type", PREDICTIONS[0])
     if prediction not in PREDICTIONS:
@@ -149,7 +153,7 @@ def noise(layout: folders.Layout) -> tuple[list[float], str]:
     return scheduler.alphas_cumprod.tolist(), prediction
 
 
-def text_states(
+def encode_text(
     text: torch.nn.Module, tokenizer, prompt: str, length: int, key: str, layout: folders.Layout
 ) -> torch.Tensor:
     """Return the text states (1, length, width) of a prompt, float32; ``key`` names its setting.

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import torch
 
 SPACING = "trailing"
-"""The selected times: equal strides from the noisiest one. The last step ends at the clean image."""
+"""Spacing of the selected times: equal strides from the noisiest one; the last step ends at the clean image."""
 PREDICTIONS = ("epsilon", "v_prediction")
-"""What a net may predict: the noise, or the velocity sqrt(abar_t) n - sqrt(1 - abar_t) x_0."""
+"""Prediction types: the noise, or the velocity sqrt(abar_t) n - sqrt(1 - abar_t) x_0."""
 
 
 class Step(NamedTuple):
@@ -29,36 +29,36 @@ class Step(NamedTuple):
     """The same after the step; 1 at the last step, whose variance is therefore exactly 0."""
 
 
-def times(steps: int, trained: int) -> list[int]:
+def select_times(steps: int, trained: int) -> list[int]:
     """Return ``steps`` of the ``trained`` times of a schedule, noisiest first: 999, 994, ... 4 for 200 of 1000."""
     return [round(trained * remaining / steps) - 1 for remaining in range(steps, 0, -1)]
 
 
-def kept_steps(abars: list[float], steps: int, skip_ratio: float) -> list[Step]:
-    """Return the steps to take, noisiest first. The noisiest fraction ``skip_ratio``, rounded down, is skipped.
+def select_steps(abars: list[float], steps: int, skip_ratio: float) -> list[Step]:
+    """Return the sampling steps, noisiest first, without the noisiest fraction ``skip_ratio``, rounded down.
 
     ``abars``: the fraction of the signal's variance at each trained time.
     """
-    selected_times = times(steps, len(abars))
+    selected_times = select_times(steps, len(abars))
     before = [*(abars[time] for time in selected_times[1:]), 1.0]
     all_steps = [Step(time, abars[time], after) for time, after in zip(selected_times, before, strict=True)]
     return all_steps[math.floor(steps * skip_ratio + 1e-9) :]
 
 
-def diffused(clean: torch.Tensor, noise: torch.Tensor, abar: float) -> torch.Tensor:
-    """Return the noised latent with the fraction ``abar`` of its variance; ``clean`` itself if that is 1."""
+def add_noise(clean: torch.Tensor, noise: torch.Tensor, abar: float) -> torch.Tensor:
+    """Return a latent in which the fraction ``abar`` of the variance is signal, the rest noise."""
     return math.sqrt(abar) * clean + math.sqrt(1 - abar) * noise
 
 
-def variance(step: Step) -> float:
-    """Return the variance of the step's result around :func:`mean`."""
+def step_variance(step: Step) -> float:
+    """Return the variance of the step's result around :func:`step_mean`."""
     return (1 - step.before) / (1 - step.abar) * (1 - step.abar / step.before)
 
 
-def mean(latent: torch.Tensor, predicted: torch.Tensor, step: Step, prediction: str) -> torch.Tensor:
+def step_mean(latent: torch.Tensor, predicted: torch.Tensor, step: Step, prediction: str) -> torch.Tensor:
     """Return the mean of the latent after a step, given the net's prediction for the latent before it."""
     signal, noise = math.sqrt(step.abar), math.sqrt(1 - step.abar)
-    clean_share, noise_share = math.sqrt(step.before), math.sqrt(max(0.0, 1 - step.before - variance(step)))
+    clean_share, noise_share = math.sqrt(step.before), math.sqrt(max(0.0, 1 - step.before - step_variance(step)))
     if prediction == "epsilon":
         return clean_share / signal * latent + (noise_share - clean_share * noise / signal) * predicted
     return (clean_share * signal + noise_share * noise) * latent + (

@@ -10,7 +10,7 @@ from pydicom.dataset import Dataset
 
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.exclusions import REASONS
-from cxr.dicom.files import HEAD_BYTES, HeaderError, Rejected, file_kind, read_dicom
+from cxr.dicom.files import HEAD_BYTES, HeaderError, Rejected, detect_file_kind, read_dicom
 from cxr.geometry.affine import to_original, turn_from_affine
 from cxr.geometry.turns import UPRIGHT
 from cxr.imaging.cohort.header import check_kind, check_view, read_header
@@ -55,7 +55,7 @@ def picture_of(path: str, cohort: dict, frames: dict) -> tuple[Picture, Dataset 
         check_view(header.view, header.view_field, cohort["views"], accept_unknown=True)
         decoded = read_image(path, frames)
         with open(path, "rb") as file:
-            dicom = file_kind(file.read(HEAD_BYTES)) == "dicom"
+            dicom = detect_file_kind(file.read(HEAD_BYTES)) == "dicom"
         dataset = read_dicom(Path(path).read_bytes()) if dicom else None
     except Rejected as rejected:
         detail = f" ({rejected.detail})" if rejected.detail else ""

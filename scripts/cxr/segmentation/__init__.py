@@ -1,1 +1,1 @@
-"""A mask for each [SEG] of a language model's answer: projection, SAM's decoder, target frames, losses (LISA)."""
+"""Segmenting what a language model's [SEG] tokens refer to (LISA): projection, SAM, target frames, losses."""

@@ -1,28 +1,32 @@
-"""The nets between a language model's hidden state and a mask: the projection, and SAM with one prompt a mask."""
+"""The nets from a language model's hidden state to a mask: the projection, SAM, and the resizing of its logits."""
+
+from collections import Counter
+from collections.abc import Sequence
 
 import torch
 from torch import nn
+from torch.nn import functional
 from transformers import SamConfig, SamModel
 
 DECODER_EPS = 1e-5
 """Epsilon of the layer norms in SAM's mask decoder, as in the original code; transformers' default is 1e-6."""
 
 
-def sam_net(config: SamConfig) -> SamModel:
-    """Return SAM with weights drawn from torch's generator; the epsilon in ``config`` becomes the original's."""
+def build_sam(config: SamConfig) -> SamModel:
+    """Return SAM with random weights from torch's generator. Sets :data:`DECODER_EPS` in ``config``."""
     config.mask_decoder_config.layer_norm_eps = DECODER_EPS
     sam = SamModel(config)
-    # The same tensor under a second name, used only for point prompts, which are never given.
+    # a second name of another tensor, used only for point prompts
     del sam.prompt_encoder.shared_embedding
     return sam
 
 
-def projection(hidden: int, prompt: int) -> nn.Sequential:
-    """Return the two linear layers that turn a hidden state (hidden,) into a prompt of SAM (prompt,)."""
+def build_projection(hidden: int, prompt: int) -> nn.Sequential:
+    """Return the net that projects a hidden state (hidden,) to a prompt of SAM (prompt,)."""
     return nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, prompt))
 
 
-def decoded(sam: SamModel, prompts: torch.Tensor, embeddings: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def decode_masks(sam: SamModel, prompts: torch.Tensor, embeddings: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return SAM's mask logits (M, 1, h, w) and quality estimates (M, 1), one mask for each prompt (M, C).
 
     ``embeddings``: SAM's embedding of each prompt's image (M, C, h / 4, w / 4).
@@ -38,3 +42,43 @@ def decoded(sam: SamModel, prompts: torch.Tensor, embeddings: torch.Tensor) -> t
         multimask_output=False,
     )
     return masks[:, 0], iou[:, 0]
+
+
+Frame = tuple[tuple[int, int], tuple[int, int]]
+"""An image's (rows, columns) inside SAM's square, and those of its target."""
+
+
+def resize_logits(
+    logits: torch.Tensor, sam_side: int, resized: tuple[int, int], target: tuple[int, int]
+) -> torch.Tensor:
+    """Resize logits (n, h, w) of SAM's decoder to float32 (n, H, W), ``target`` = (H, W), as SAM's postprocessing does.
+
+    They are resized to the square of ``sam_side``, cropped to the image's ``resized`` = (rows, columns), and resized to
+    the target, bilinearly. A wrong ``resized`` reproduces the mismatch in ROSALIA's published code.
+    """
+    square = functional.interpolate(
+        logits[:, None].float(), (sam_side, sam_side), mode="bilinear", align_corners=False
+    )[..., : resized[0], : resized[1]]
+    if square.shape[-2:] == tuple(target):  # saves a second, identical resizing
+        return square[:, 0]
+    return functional.interpolate(square, tuple(target), mode="bilinear", align_corners=False)[:, 0]
+
+
+def resize_to_frames(
+    low_res: torch.Tensor, owners: Sequence[int], frames: Sequence[Frame], sam_side: int
+) -> list[torch.Tensor]:
+    """Resize mask logits (M, 1, h, w) to the frames of their samples: B tensors (n, H, W), float32.
+
+    ``owners``: index of each mask's sample, M ascending numbers. ``frames``: frame of each of the B samples. Logits of
+    equal frames are batched.
+    """
+    masks = [low_res.new_zeros((0, *target), dtype=torch.float32) for _, target in frames]
+    for frame in dict.fromkeys(frames):
+        places = [place for place, owner in enumerate(owners) if frames[owner] == frame]
+        if not places:
+            continue
+        counts = Counter(owners[place] for place in places)
+        mask_groups = resize_logits(low_res[places, 0], sam_side, *frame).split(list(counts.values()))
+        for owner, owner_masks in zip(counts, mask_groups, strict=True):
+            masks[owner] = owner_masks
+    return masks

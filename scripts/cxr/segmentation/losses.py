@@ -1,4 +1,4 @@
-"""The losses of masks in LISA and ROSALIA (LISA section 3.2, ROSALIA's paper and both public codes)."""
+"""Mask losses of LISA and ROSALIA (LISA section 3.2, ROSALIA's paper, and the code of both)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,41 +7,41 @@ import torch
 from torch.nn import functional
 
 COUNT_EPS = 1e-8
-"""Added to the number of masks that a sum is divided by (LISA)."""
+"""Added to the number of masks when a mean is taken (LISA)."""
 DICE_SCALE, DICE_EPS = 1000.0, 1e-6
-"""Scale and epsilon of the Dice loss (LISA): areas are divided by the scale, so the epsilon weighs 1e-3 pixels."""
+"""Scale and epsilon of the Dice loss (LISA): areas are divided by the scale, so the epsilon is worth 1e-3 pixels."""
 
 
 @dataclass(frozen=True)
 class LossWeights:
-    """Weights of the answer's cross-entropy and of the mask's two losses."""
+    """Weights of the answer's cross-entropy and of the two mask losses."""
 
     text: float
     bce: float
     dice: float
 
 
-def bce(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return the binary cross-entropy of each mask, mean over its pixels: (n,) of logits and target (n, H, W)."""
+def bce_loss(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Return the mean binary cross-entropy of each mask, (n,), from logits and target (n, H, W)."""
     return functional.binary_cross_entropy_with_logits(logits.float(), target.float(), reduction="none").mean((1, 2))
 
 
-def dice(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return one minus the Dice coefficient of each mask: (n,) of logits and target (n, H, W)."""
+def dice_loss(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Return one minus the Dice coefficient of each mask, (n,), from logits and target (n, H, W)."""
     chance, target = logits.float().sigmoid() / DICE_SCALE, target.float()
     overlap = (chance * target).sum((1, 2))
     areas = chance.sum((1, 2)) + (target / DICE_SCALE).sum((1, 2))
     return 1 - (2 * overlap + DICE_EPS) / (areas + DICE_EPS)
 
 
-def mean_of(
+def mean_loss(
     function: Callable, predictions: list[torch.Tensor], masks: list[torch.Tensor], is_counted: list[bool]
 ) -> torch.Tensor:
-    """Return the mean of a loss over the masks of the samples that count; a zero with a gradient if none counts."""
+    """Return the mean loss over the masks of samples with ``is_counted``; a zero with a gradient if there is none."""
     pairs = [pair for pair, counts in zip(zip(predictions, masks, strict=True), is_counted, strict=True) if counts]
     if not pairs:
         return sum(sample_logits.sum() for sample_logits in predictions) * 0.0
-    if len({mask.shape[1:] for _, mask in pairs}) == 1:  # one call for all is several times as fast
+    if len({mask.shape[1:] for _, mask in pairs}) == 1:  # a single call is several times as fast
         pairs = [(torch.cat([prediction for prediction, _ in pairs]), torch.cat([target for _, target in pairs]))]
     values = torch.cat([function(prediction, target) for prediction, target in pairs])
     return values.sum() / (len(values) + COUNT_EPS)

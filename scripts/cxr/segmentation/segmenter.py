@@ -1,4 +1,4 @@
-"""A segmenter: the projection and SAM, with a prompt from a language model's hidden state for each mask."""
+"""The segmenter: a projection of a language model's hidden state to a prompt for SAM, one for each mask."""
 
 import json
 from pathlib import Path
@@ -9,26 +9,26 @@ from transformers.initialization import no_init_weights
 
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.nets.weight_files import WeightFiles, fill_module, write_json, write_weight_file
-from cxr.segmentation.head import decoded, projection, sam_net
-from cxr.segmentation.pictures import normalised
+from cxr.segmentation.head import build_projection, build_sam, decode_masks
+from cxr.segmentation.images import normalise_levels
 
-CONFIG, WEIGHTS = "config.json", "segmenter.safetensors"
+CONFIG_FILE, WEIGHTS_FILE = "config.json", "segmenter.safetensors"
 KIND = "segmenter"
-TRAINED = ("project.", "sam.mask_decoder.")
-"""Beginnings of the names of tensors that a training changes; SAM's encoders stay as they are."""
+TRAINED_PREFIXES = ("project.", "sam.mask_decoder.")
+"""Prefixes of the tensors that training changes; SAM's encoders are frozen."""
 
 
 class Segmenter(torch.nn.Module):
-    """``project``: from hidden states of ``hidden`` values to prompts; ``sam``: of the sizes of ``config``.
+    """``project`` maps hidden states of ``hidden`` values to prompts; ``sam`` has the sizes of ``config``.
 
-    Weights are drawn from torch's generator.
+    Initial weights come from torch's generator.
     """
 
     def __init__(self, config: SamConfig, hidden: int):
         super().__init__()
         self.config, self.hidden = config, hidden
-        self.sam = sam_net(config)
-        self.project = projection(hidden, config.prompt_encoder_config.hidden_size)
+        self.sam = build_sam(config)
+        self.project = build_projection(hidden, config.prompt_encoder_config.hidden_size)
 
     @property
     def side(self) -> int:
@@ -46,47 +46,47 @@ class Segmenter(torch.nn.Module):
     def embed(self, levels: torch.Tensor) -> torch.Tensor:
         """Return the embeddings (I, C, h, w) of square images, uint8 (I, S, S) on the segmenter's device.
 
-        Images are encoded one by one and in the weights' number type, so that no batch changes an embedding.
+        Images are encoded one by one and in the weights' number type, so that no embedding depends on the batch.
         """
         dtype = self.project[0].weight.dtype
         with torch.autocast(levels.device.type, enabled=False):
-            pixels = [normalised(image[None], [tuple(image.shape)], dtype) for image in levels]
+            pixels = [normalise_levels(image[None], [tuple(image.shape)], dtype) for image in levels]
             return torch.cat([self.sam.vision_encoder(image_pixels).last_hidden_state for image_pixels in pixels])
 
     def forward(self, hidden: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
-        """Return mask logits (M, h, w) of hidden states (M, H) about the images of embeddings (M, C, h / 4, w / 4)."""
-        return decoded(self.sam, self.project(hidden), embeddings)[0][:, 0]
+        """Return mask logits (M, h, w) from hidden states (M, H) and image embeddings (M, C, h / 4, w / 4)."""
+        return decode_masks(self.sam, self.project(hidden), embeddings)[0][:, 0]
 
     def save(self, folder: str | Path) -> None:
-        """Write sizes and all weights into a new folder."""
+        """Write the configuration and all weights to a new folder."""
         folder = Path(folder)
         folder.mkdir(parents=True)
         sizes = self.config.to_dict()
         sizes.pop("transformers_version", None)
-        write_json(folder / CONFIG, {"kind": KIND, "hidden": self.hidden, "sam": sizes})
+        write_json(folder / CONFIG_FILE, {"kind": KIND, "hidden": self.hidden, "sam": sizes})
         tensors = self.state_dict()
         kinds = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
-        write_weight_file(folder / WEIGHTS, kinds, tensors.__getitem__)
+        write_weight_file(folder / WEIGHTS_FILE, kinds, tensors.__getitem__)
 
     @classmethod
     def load(cls, folder: str | Path, dtype: torch.dtype = torch.float32) -> "Segmenter":
         """Read what :meth:`save` wrote. Raises UserError for a damaged folder, or one that lacks a tensor."""
-        path = Path(folder, CONFIG)
+        path = Path(folder, CONFIG_FILE)
         try:
             config = json.loads(path.read_text(encoding="utf-8"))
             if config["kind"] != KIND:
                 raise UserError(f"{path} is not the config of a segmenter: tune its run again")
-            segmenter = empty(SamConfig(**config["sam"]), int(config["hidden"]), dtype)
+            segmenter = make_empty_segmenter(SamConfig(**config["sam"]), int(config["hidden"]), dtype)
         except (OSError, ValueError, KeyError, TypeError) as error:
             refuse_machine_fault(path, error)
             raise UserError(f"{path} is missing or damaged ({type(error).__name__}): tune its run again") from None
-        with WeightFiles(Path(folder, WEIGHTS)) as weights:
+        with WeightFiles(Path(folder, WEIGHTS_FILE)) as weights:
             fill_module(segmenter, weights, str(folder))
         return segmenter.eval()
 
 
-def empty(config: SamConfig, hidden: int, dtype: torch.dtype = torch.float32) -> Segmenter:
-    """Return a segmenter whose weights are to be filled."""
+def make_empty_segmenter(config: SamConfig, hidden: int, dtype: torch.dtype = torch.float32) -> Segmenter:
+    """Return a segmenter with uninitialised weights."""
     config.dtype = None  # a number type in the file would become part of the net
     for part in (config.vision_config, config.prompt_encoder_config, config.mask_decoder_config):
         part.dtype = None
@@ -99,9 +99,9 @@ def empty(config: SamConfig, hidden: int, dtype: torch.dtype = torch.float32) ->
         torch.set_default_dtype(before)
 
 
-def begun(config: SamConfig, hidden: int, seed: int) -> Segmenter:
-    """Return a segmenter whose SAM is to be filled, and whose projection is drawn by ``seed`` as torch's layers are."""
-    segmenter = empty(config, hidden)
+def make_new_segmenter(config: SamConfig, hidden: int, seed: int) -> Segmenter:
+    """Return a segmenter with an uninitialised SAM and a random projection from ``seed`` (torch's initialisation)."""
+    segmenter = make_empty_segmenter(config, hidden)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for layer in segmenter.project:

@@ -10,8 +10,7 @@ import numpy as np
 from cxr.base.errors import MACHINE_ERRORS, UserError, out_of_memory
 from cxr.base.faults import broken_part
 from cxr.base.tables import read_table
-from cxr.dicom.files import Rejected, refused, sentence_of
-from cxr.dicom.quiet import silence
+from cxr.dicom.files import Rejected, describe_error, rejection_of, silence_output
 from cxr.imaging.frames.decoding import grey_of, of_its_frame
 from cxr.vlm.samples import Sample
 
@@ -63,14 +62,14 @@ class Originals:
 
     def _decoded(self, sample: Sample) -> np.ndarray:
         try:
-            with silence():
+            with silence_output():
                 return grey_of(self.paths[sample.source, sample.image_id], self.how)
         except Rejected as rejected:
             reason = rejected.reason
         except Exception as error:  # a damaged file makes the decoders fail in many ways
             if broken_part(error) or getattr(error, "errno", None) in MACHINE_ERRORS or out_of_memory(error):
                 raise
-            reason = sentence_of(error)
+            reason = describe_error(error)
         raise UserError(
             f"the original of the image {sample.image_id!r} can no longer be decoded ({reason}), but its frame could: "
             f"{REMEDY}"
@@ -81,5 +80,5 @@ def _is_regular_file(path: str) -> bool:
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
     except OSError as error:
-        refused(error)  # raises if the machine is at fault
+        rejection_of(error)  # raises if the machine is at fault
         return False

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from cxr.segmentation.frames import to_frame
-from cxr.segmentation.kept import Kept, Remembered
+from cxr.segmentation.encoder_cache import DiskCache, MemoryCache
+from cxr.segmentation.head import resize_logits
 from cxr.segmentation.segmenter import Segmenter
 from cxr.vlm.segs import SegBatch
 
@@ -32,7 +32,7 @@ class SegmentingModel(nn.Module):
     def __init__(self, model: nn.Module, segmenter: Segmenter):
         super().__init__()
         self.model, self.segmenter = model, segmenter
-        self.kept: Kept | Remembered = Remembered()
+        self.kept: DiskCache | MemoryCache = MemoryCache()
         """Cache of SAM's image embeddings."""
 
     def embeddings(self, segs: SegBatch) -> torch.Tensor:
@@ -51,7 +51,7 @@ class SegmentingModel(nn.Module):
         side, target = self.segmenter.side, tuple(segs.masks.shape[1:])
         if len(states):
             mask_logits = self.segmenter(states, self.embeddings(segs))
-            return {"logits": logits, "masks": to_frame(mask_logits, side, (side, side), target)}
+            return {"logits": logits, "masks": resize_logits(mask_logits, side, (side, side), target)}
         # Processes of one training sum their gradients in the order of the operations, and another process may have a
         # [SEG]: without one, a dummy mask is computed whose gradients are zero.
         nothing = pass_states[-1].new_zeros((1, *self.segmenter.shape))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from cxr.base.hdf5 import Shard
-from cxr.segmentation.pictures import centred, mask_target, sam_levels
+from cxr.segmentation.images import make_mask_target, make_sam_levels, pad_to_square
 from cxr.vlm.samples import ImageStore, Sample
 from cxr.vlm.tokens import SEG
 
@@ -94,10 +94,10 @@ def mask_targets(sample: Sample, pictures: ImageStore, masks: MaskStore, side: i
     if not sample.mask_ids:
         return None
     levels = sam_image(pictures.frame(sample), side)
-    targets = [torch.from_numpy(mask_target(masks.get(name), side, "pad")) for name in sample.mask_ids]
+    targets = [torch.from_numpy(make_mask_target(masks.get(name), side, "pad")) for name in sample.mask_ids]
     return MaskTargets(pictures.view(sample), levels, torch.stack(targets))
 
 
 def sam_image(frame: np.ndarray, side: int) -> torch.Tensor:
     """Return SAM's image, uint8 (S, S), of a frame, uint8 (H, W); non-square frames are padded to a centred square."""
-    return sam_levels(centred(frame), side)[0]
+    return make_sam_levels(pad_to_square(frame), side)[0]

@@ -22,7 +22,7 @@ from cxr.ils.rosalia.samples import Sample
 from cxr.imaging.one_image import Picture, in_picture, made_at, picture_of
 from cxr.plotting.overlay import SIDES, draw_overlay
 from cxr.plotting.plots import save_png
-from cxr.segmentation.pictures import sam_levels
+from cxr.segmentation.images import make_sam_levels
 
 ANSWERS, SEG = "answers.json", "segmentation.dcm"
 DPI = 110
@@ -64,7 +64,7 @@ def _make_sample(asker: Asker, frame: np.ndarray, instruction: str) -> Sample:
     options = asker.pair_options()
     ids, labels = asker.tokens.encode(instruction, None, options.conversation, options.features, options.max_length)
     image = equalise(frame) if options.equalise else frame
-    levels, content_shape = sam_levels(image, options.sam_side, options.fit)
+    levels, content_shape = make_sam_levels(image, options.sam_side, options.fit)
     return Sample(
         pair_id=instruction,
         image_id="picture",
@@ -119,7 +119,7 @@ def write_findings(
         about["notes"].append("the header says that the image is mirrored; the model takes the image's left as right")
     if header is not None:
         segments = [Segment(finding.instruction, finding.mask) for finding in findings]
-        reason = save_segmentation(folder / SEG, header, segments, version=version, model=model, made=created_at)
+        reason = save_segmentation(folder / SEG, header, segments, version=version, model=model, created_at=created_at)
         about["segmentation"] = None if reason else SEG
         if reason:
             about["notes"].append(f"no DICOM segmentation: {reason}")

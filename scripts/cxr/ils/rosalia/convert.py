@@ -18,8 +18,7 @@ from cxr.ils.rosalia.config import CLIP_L14, CONFIG, RosaliaConfig, read_config,
 from cxr.ils.rosalia.model import Rosalia, make_empty_model
 from cxr.nets.tensors import describe_misfit
 from cxr.nets.weight_files import WeightFiles, fill_module, write_json, write_shards, write_weight_file
-from cxr.segmentation.published import SAM_TABLE, renamers
-from cxr.segmentation.sizes import sam_sizes
+from cxr.segmentation.published import SAM_TABLE, infer_sam_config, make_renamers
 
 SAM_PREFIX = "model.visual_model."
 """Prefix of SAM's own names in LISA's checkpoints."""
@@ -44,7 +43,7 @@ IGNORED_TENSORS = re.compile(
     r"|text_model\..*|logit_scale|(visual|text)_projection\.weight"
 )
 """Ignored tensors: computed ones, and the text half of CLIP's own file."""
-_TO_OURS, _TO_PUBLISHED = renamers(TABLE)
+_TO_OURS, _TO_PUBLISHED = make_renamers(TABLE)
 
 
 def our_name(name: str) -> str | None:
@@ -138,7 +137,7 @@ def to_ours(
             vision_feature_select_strategy="default",
         )
         shapes = {ours: weights.shapes[theirs] for ours, theirs in file_name_by_ours.items()}
-        config = RosaliaConfig(llava, sam or sam_sizes(_select_sam(shapes)), seg_id)
+        config = RosaliaConfig(llava, sam or infer_sam_config(_select_sam(shapes)), seg_id)
         expected_shapes = _model_shapes(config)
         with WeightFiles(
             *([] if any("vision_tower" in name for name in file_name_by_ours) else [_require_clip(clip, source)])

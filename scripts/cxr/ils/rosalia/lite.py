@@ -15,7 +15,7 @@ from cxr.ils.rosalia.config import RosaliaConfig, read_config
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
 from cxr.nets.weight_files import WeightFiles
-from cxr.segmentation.sizes import sam_config
+from cxr.segmentation.published import make_sam_config
 
 HEAD_SIZE = 16
 """Channels of every attention head."""
@@ -62,7 +62,7 @@ def make_lite_configs(sizes: Sizes, tokens: Tokens) -> tuple[LlavaConfig, SamCon
         image_seq_length=(sizes.clip_image // sizes.clip_patch) ** 2, vision_feature_layer=-1,
     )  # fmt: skip
     global_layers = tuple(sorted({*range(1, sizes.depth, 2), sizes.depth - 1}))
-    sam = sam_config(
+    sam = make_sam_config(
         sizes.image, sizes.patch, sizes.width, sizes.depth, heads, WINDOW, global_layers,
         sizes.width, heads, 4 * sizes.width, sizes.width,
     )  # fmt: skip

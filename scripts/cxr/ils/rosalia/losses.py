@@ -5,7 +5,7 @@ from torch.nn import functional
 
 from cxr.ils.rosalia.model import Output
 from cxr.ils.rosalia.samples import Batch
-from cxr.segmentation.losses import LossWeights, bce, dice, mean_of
+from cxr.segmentation.losses import LossWeights, bce_loss, dice_loss, mean_loss
 
 WEIGHTS = LossWeights(text=0.5, bce=5.0, dice=1.0)
 """Weights of the losses (paper)."""
@@ -40,7 +40,7 @@ def compute_losses(
     in_dice = [dice_on == "all" or has_lesion for has_lesion in torch.stack([mask.any() for mask in masks]).tolist()]
     parts = {
         "ce": weights.text * compute_text_loss(output),
-        "bce": weights.bce * mean_of(bce, output.masks, masks, [True] * len(masks)),
-        "dice": weights.dice * mean_of(dice, output.masks, masks, in_dice),
+        "bce": weights.bce * mean_loss(bce_loss, output.masks, masks, [True] * len(masks)),
+        "dice": weights.dice * mean_loss(dice_loss, output.masks, masks, in_dice),
     }
     return {"loss": sum(parts.values())} | parts

@@ -18,9 +18,8 @@ from cxr.ils.rosalia.generation import PrefixCache, PromptState, default_check_i
 from cxr.ils.rosalia.samples import Batch
 from cxr.ils.rosalia.tokens import IGNORED
 from cxr.nets.weight_files import WeightFiles, fill_module, write_shards
-from cxr.segmentation.frames import framed
-from cxr.segmentation.head import decoded, projection, sam_net
-from cxr.segmentation.kept import Kept
+from cxr.segmentation.encoder_cache import DiskCache
+from cxr.segmentation.head import build_projection, build_sam, decode_masks, resize_to_frames
 
 VISION_TOWER, VISION_ENCODER = "vision_tower", "vision_encoder"
 """The two encoders: LLaVA's of small images, and SAM's."""
@@ -77,12 +76,12 @@ class Rosalia(nn.Module):
         projector = self.llava.model.multi_modal_projector
         if config.llava.projector_hidden_act == "linear":  # LISA's projector is one linear layer
             projector.linear_2 = nn.Identity()
-        self.sam = sam_net(config.sam)
+        self.sam = build_sam(config.sam)
         hidden, out = config.llava.text_config.hidden_size, config.sam.prompt_encoder_config.hidden_size
-        self.project = projection(hidden, out)
+        self.project = build_projection(hidden, out)
         self.images_at_once: int | None = None
         """Number of images per pass of SAM's encoder, to save memory; None: the whole batch."""
-        self.feature_caches: dict[str, Kept] = {}
+        self.feature_caches: dict[str, DiskCache] = {}
         """Caches on disk of frozen encoders' outputs, keyed as :meth:`frozen_encoder_shapes`."""
 
     @classmethod
@@ -293,7 +292,7 @@ class Rosalia(nn.Module):
         self, seg: torch.Tensor, image_of: torch.Tensor, views: Views
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return SAM's mask logits (M, 1, h, w) and quality estimates (M, 1) for each prompt (M, C)."""
-        return decoded(self.sam, seg, views.embeddings[image_of])
+        return decode_masks(self.sam, seg, views.embeddings[image_of])
 
     def _resize_to_targets(self, low_res: torch.Tensor, sample_of: torch.Tensor, batch: Batch) -> list[torch.Tensor]:
         """Resize mask logits (M, 1, h, w) to their sample's target frame."""
@@ -301,7 +300,7 @@ class Rosalia(nn.Module):
         frames = [
             (tuple(batch.resized[image]), tuple(target)) for image, target in zip(image_of, batch.original, strict=True)
         ]
-        return framed(low_res, sample_of.tolist(), frames, side)
+        return resize_to_frames(low_res, sample_of.tolist(), frames, side)
 
 
 def forget_dtypes(*configs: PreTrainedConfig) -> None:

@@ -29,7 +29,7 @@ from cxr.ils.rosalia.sources import ImageSource, PairLines, ShardFrames, ShardMa
 from cxr.ils.rosalia.tokens import IGNORED, Tokens
 from cxr.ils.rosalia.wordings import PlainWording, Wording
 from cxr.ils.settings import PromptSettings
-from cxr.segmentation.pictures import FITS, centred, mask_target, normalised, sam_levels
+from cxr.segmentation.images import FITS, make_mask_target, make_sam_levels, normalise_levels, pad_to_square
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Sample:
     @property
     def sam(self) -> torch.Tensor:
         """SAM's input, float32 (3, S, S)."""
-        return normalised(self.levels[None], [self.content_shape])[0]
+        return normalise_levels(self.levels[None], [self.content_shape])[0]
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Batch:
         if self.content_shapes is None:
             tensors["images"] = self.images.to(device, dtype, non_blocking=True)
         else:
-            tensors["images"] = normalised(self.images.to(device, non_blocking=True), self.content_shapes, dtype)
+            tensors["images"] = normalise_levels(self.images.to(device, non_blocking=True), self.content_shapes, dtype)
         return replace(
             self,
             **tensors,
@@ -251,8 +251,8 @@ class Pairs(Dataset):
             if equalised:
                 image = equalise(image)
             if self._centres(shape):
-                image = centred(image)
-            levels, content_shape = sam_levels(image, options.sam_side, options.fit)
+                image = pad_to_square(image)
+            levels, content_shape = make_sam_levels(image, options.sam_side, options.fit)
             self._last = key, (levels, make_clip_input(image, options.clip_side, options.fit), content_shape, shape)
         return self._last[1]
 
@@ -267,7 +267,7 @@ class Pairs(Dataset):
         side = self.options.target
         if not line["seg"]:
             return np.zeros((side, side), np.uint8)
-        return mask_target(self.masks.get(line["mask_id"]), side, self.options.fit)
+        return make_mask_target(self.masks.get(line["mask_id"]), side, self.options.fit)
 
 
 def collate(samples: list[Sample], pad_id: int, *, packed: bool = False) -> Batch:
@@ -289,7 +289,7 @@ def collate(samples: list[Sample], pad_id: int, *, packed: bool = False) -> Batc
         input_ids=torch.nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=pad_id),
         attention=(torch.arange(int(lengths.max())) < lengths[:, None]).long(),
         labels=torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=IGNORED),
-        images=levels if packed else normalised(levels, content_shapes),
+        images=levels if packed else normalise_levels(levels, content_shapes),
         clip=torch.stack([first[key].clip for key in unique]),
         image_of=torch.tensor([rows[key] for key in keys]),
         masks=[_mask_tensor(sample) if packed else _mask_tensor(sample).float() for sample in samples],

@@ -35,7 +35,7 @@ from cxr.ils.training.settings import Recipe, TrainingOptions
 from cxr.nets.devices import count_gpus, select_device
 from cxr.nets.fitting.engine import make_runner
 from cxr.nets.fitting.launch import catch_warning_signals, launch
-from cxr.segmentation.kept import Kept, keep
+from cxr.segmentation.encoder_cache import DiskCache, open_disk_caches
 
 log = logging.getLogger("cxr")
 WORKER = "cxr.ils.training.worker"
@@ -178,7 +178,7 @@ def _train(job: Job, stop_requested: Callable[[], bool]) -> None:
 
 def _open_feature_caches(
     job: Job, model: Rosalia, recipe: Recipe, pairs: Pairs, validation_pairs: Pairs
-) -> dict[str, Kept]:
+) -> dict[str, DiskCache]:
     """Return the caches of frozen encoders' outputs for the images of both splits; {} if both are trained."""
     shapes, key = model.frozen_encoder_shapes(), "compute.keep_features"
     if not shapes or (recipe.runner == "plain" and recipe.dtype != "float32"):
@@ -190,7 +190,7 @@ def _open_feature_caches(
     chances = [False] * (recipe.equalise < 1) + [True] * (recipe.equalise > 0)
     views = {(name, chance) for name in pairs.lines.images for chance in chances}
     views |= {(name, validation_pairs.options.equalise) for name in validation_pairs.lines.images}
-    return keep(Path(job.folder, "features"), sorted(views), shapes, next(model.parameters()).dtype, key)
+    return open_disk_caches(Path(job.folder, "features"), sorted(views), shapes, next(model.parameters()).dtype, key)
 
 
 def _choose_wording(job: Job) -> PlainWording | RandomWording:

@@ -14,17 +14,17 @@ from cxr.dicom.files import (
     HEAD_BYTES,
     HeaderError,
     Rejected,
-    file_kind,
-    number_of,
-    plain_text,
+    describe_error,
+    detect_file_kind,
+    get_number,
+    get_text,
+    get_turn,
+    normalize_text,
+    quote_value,
     read_dicom,
-    refused,
-    sentence_of,
-    shown,
-    text_of,
-    turn_of_header,
+    rejection_of,
 )
-from cxr.dicom.raster import exif_turn, jpeg_start
+from cxr.dicom.raster import read_exif_turn, read_jpeg_start
 from cxr.geometry.turns import UPRIGHT, Turn
 from cxr.imaging.cohort.view import CODE_FIELDS, FIELDS, OTHER, TEXT_FIELDS, view_of_header
 
@@ -79,11 +79,11 @@ class Header:
 
 
 def _acquired(dataset: Dataset) -> str | None:
-    timestamp = text_of(dataset, "AcquisitionDateTime")
+    timestamp = get_text(dataset, "AcquisitionDateTime")
     for date, time in _TIMES:
         if re.match(r"\d{8}", timestamp):
             break
-        timestamp = text_of(dataset, date) + text_of(dataset, time)
+        timestamp = get_text(dataset, date) + get_text(dataset, time)
     match = re.match(r"\d{8}(\d{2,6}(\.\d{1,6})?)?", timestamp)
     return match.group() if match else None
 
@@ -94,21 +94,21 @@ def _dicom_header(path: str, magic: bool) -> Header:
     except HeaderError as error:
         raise Rejected("unreadable_header" if magic else "not_dicom", str(error)) from None
     except MemoryError as error:
-        raise Rejected("unreadable_header", sentence_of(error)) from None
-    if not any(text_of(dataset, name) for name in ("SOPClassUID", "Modality", "Rows")):
+        raise Rejected("unreadable_header", describe_error(error)) from None
+    if not any(get_text(dataset, name) for name in ("SOPClassUID", "Modality", "Rows")):
         raise Rejected("unreadable_header" if magic else "not_dicom", "no SOPClassUID, Modality or Rows")
-    rows, columns = number_of(dataset, "Rows"), number_of(dataset, "Columns")
+    rows, columns = get_number(dataset, "Rows"), get_number(dataset, "Columns")
     view, view_field = view_of_header(dataset)
     if view is None:
         view_field = not_understood(dataset)
     return Header(
         size=None if rows is None or columns is None else (int(rows), int(columns)),
-        modality=text_of(dataset, "Modality") or _MODALITY_OF_CLASS.get(text_of(dataset, "SOPClassUID"), ""),
-        body_part=text_of(dataset, "BodyPartExamined") or text_of(dataset, "AnatomicRegionSequence"),
+        modality=get_text(dataset, "Modality") or _MODALITY_OF_CLASS.get(get_text(dataset, "SOPClassUID"), ""),
+        body_part=get_text(dataset, "BodyPartExamined") or get_text(dataset, "AnatomicRegionSequence"),
         view=view,
         view_field=view_field,
         acquired=_acquired(dataset),
-        turn=turn_of_header(dataset),
+        turn=get_turn(dataset),
     )
 
 
@@ -118,7 +118,7 @@ def _png_size(file: BinaryIO) -> tuple[int, int]:
 
 
 def _jpeg_size(file: BinaryIO) -> tuple[int, int]:
-    codestream = read_jpeg(jpeg_start(file))
+    codestream = read_jpeg(read_jpeg_start(file))
     if codestream is None:
         raise Rejected("unreadable_header", "no JPEG frame header")
     return codestream.rows, codestream.columns
@@ -128,17 +128,17 @@ def _picture_header(path: str, kind: str) -> Header:
     try:
         with open_regular(path) as file:
             size = _png_size(file) if kind == "png" else _jpeg_size(file)
-            return Header(size=exif_turn(file).shape(size), view_field="a PNG or JPEG file names none")
+            return Header(size=read_exif_turn(file).shape(size), view_field="a PNG or JPEG file names none")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, MemoryError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise refused(error) from None
-        raise Rejected("unreadable_header", sentence_of(error)) from None
+            raise rejection_of(error) from None
+        raise Rejected("unreadable_header", describe_error(error)) from None
 
 
 def not_understood(dataset: Dataset) -> str:
     """Return a detail for a header whose fields do not reveal the view. It quotes codes, never descriptions."""
-    codes = [f"{name} is {_shown(text)}" for name in CODE_FIELDS if (text := text_of(dataset, name))]
-    texts = [name for name in (*TEXT_FIELDS, "PatientOrientation") if text_of(dataset, name)]
+    codes = [f"{name} is {_shown(text)}" for name in CODE_FIELDS if (text := get_text(dataset, name))]
+    texts = [name for name in (*TEXT_FIELDS, "PatientOrientation") if get_text(dataset, name)]
     clauses = [*codes, *([f"{', '.join(texts)}"] if texts else [])]
     return f"not understood: {'; '.join(clauses)}" if clauses else "ViewPosition is empty, as are the fields beside it"
 
@@ -157,18 +157,18 @@ def read_header(path: str) -> Header:
         with open_regular(path) as file:
             head = file.read(HEAD_BYTES)
     except OSError as error:
-        raise refused(error) from None
+        raise rejection_of(error) from None
     except ValueError:  # a name that no file can have
         raise Rejected("missing_file") from None
     if not head:
         raise Rejected("empty_file")
-    kind = file_kind(head)
+    kind = detect_file_kind(head)
     if kind is None:
         raise Rejected("not_dicom")
     try:
         return _dicom_header(path, head[128:132] == b"DICM") if kind == "dicom" else _picture_header(path, kind)
     except OSError as error:
-        raise refused(error) from None
+        raise rejection_of(error) from None
 
 
 _CODE = re.compile(r"[A-Z0-9 _.+\\-]{1,32}")
@@ -176,12 +176,12 @@ _CODE = re.compile(r"[A-Z0-9 _.+\\-]{1,32}")
 
 def _shown(text: str) -> str:
     """Return a coded value for a ledger. A damaged value is not shown, because it may hold neighbouring fields."""
-    return shown(text).strip("'") if _CODE.fullmatch(text) else "a value that is no code"
+    return quote_value(text).strip("'") if _CODE.fullmatch(text) else "a value that is no code"
 
 
 def _plain(words: Iterable[str]) -> set[str]:
     """Return words of a setting in the form of a header's texts: ASCII capitals."""
-    return {plain_text(word) for word in words}
+    return {normalize_text(word) for word in words}
 
 
 def check_kind(header: Header, modalities: list[str], body_parts: list[str]) -> None:

@@ -16,7 +16,7 @@ from cxr.base.ledger import Ledger
 from cxr.base.seeds import shard_names, shard_of
 from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import write_table
-from cxr.dicom.files import Rejected, shown
+from cxr.dicom.files import Rejected, quote_value
 from cxr.imaging.cohort import columns
 from cxr.imaging.cohort.batches import in_batches
 from cxr.imaging.cohort.check import check_inputs
@@ -81,7 +81,7 @@ def inspect(row: Row, options: CohortOptions) -> None:
                 view, told_by = header.view, header.view_field
                 row.view = view or ""
         if view is None and row.told_view:
-            told_by = f"the table's {shown(row.told_view)} is not understood; the file: {told_by}"
+            told_by = f"the table's {quote_value(row.told_view)} is not understood; the file: {told_by}"
         row.view = check_view(view, told_by, options.views, options.unknown_view == "accept")
         check_size(row.size, options.min_side)
     except Rejected as rejected:

@@ -11,7 +11,7 @@ from cxr.base.ids import AS_TEXT, id_fault, spreadsheet_error
 from cxr.base.jobs import log
 from cxr.base.user_paths import PathFinder
 from cxr.base.user_tables import REMEDY, is_no_value, listed_lines, read_sheet
-from cxr.dicom.files import shown
+from cxr.dicom.files import quote_value
 from cxr.imaging.cohort.batches import in_batches
 from cxr.imaging.cohort.check import ID_COLUMNS, MANIFEST_COLUMNS, REPORT_COLUMNS
 from cxr.imaging.cohort.dates import sortable_times
@@ -61,7 +61,7 @@ def _row(cells: dict[str, str], line: int) -> Row:
         row.exclude("bad_row", "image_path is empty")
     split = split_name(values["split"])
     if split is None:
-        row.exclude("bad_row", f"the split {shown(values['split'])} is not one of train, validate, test")
+        row.exclude("bad_row", f"the split {quote_value(values['split'])} is not one of train, validate, test")
     row.split = split or ""
     return row
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from cxr.base.errors import UserError
 from cxr.base.user_tables import read_frame, require_columns
-from cxr.dicom.files import refused
+from cxr.dicom.files import rejection_of
 from cxr.imaging.cohort.batches import in_batches
 from cxr.imaging.cohort.check import TABLE_COLUMNS, mimic_base, mimic_tables
 from cxr.imaging.cohort.rows import Row
@@ -51,7 +51,7 @@ def _listed(folder: str) -> tuple[set[str], str]:
     try:
         return listing(folder), ""
     except OSError as error:
-        return set(), refused(error).detail
+        return set(), rejection_of(error).detail
 
 
 def _folders(folder: str, pattern: str) -> list[str]:

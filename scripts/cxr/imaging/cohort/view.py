@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 from pydicom.dataset import Dataset
 
-from cxr.dicom.files import text_of
+from cxr.dicom.files import get_text
 
 OTHER = "OTHER"
 """A view that is known and neither PA nor AP: lateral, oblique, decubitus, axial …"""
@@ -96,4 +96,4 @@ def first_view(fields: Iterable[tuple[str, str]]) -> tuple[str | None, str]:
 
 def view_of_header(dataset: Dataset) -> tuple[str | None, str]:
     """Return (PA, AP, OTHER or None; the field with the view) of a DICOM header."""
-    return first_view((name, text_of(dataset, name)) for name in FIELDS)
+    return first_view((name, get_text(dataset, name)) for name in FIELDS)

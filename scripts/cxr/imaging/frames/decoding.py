@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cxr.base.errors import StoreError
-from cxr.dicom.decode import decode
+from cxr.dicom.decode import decode_file
 from cxr.geometry.affine import affine_to_stored, fit_affine, to_frame
 from cxr.geometry.turns import Turn
 from cxr.imaging.frames.burned_in import clean_image, note_of
@@ -39,7 +39,7 @@ def read_image(path: str, options: Mapping) -> Decoded:
     ``options``: the settings max_pixels, window, percentiles and burned_in of the frames stage. Raises
     :class:`Rejected` for a file that cannot be decoded, OSError if the machine cannot read it.
     """
-    picture = decode(path, options["max_pixels"])
+    picture = decode_file(path, options["max_pixels"])
     grey, pieces = clean_image(to_grey(picture, options["window"], options["percentiles"]), options["burned_in"])
     return Decoded(grey, picture.turn, (*picture.notes, *note_of(pieces)))
 

@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 
 from cxr.dicom.files import Rejected
-from cxr.dicom.picture import Picture
+from cxr.dicom.image import DecodedImage
 
 
 def _scaled(values: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -26,7 +26,7 @@ def _range(exposed: np.ndarray, method: str, percentiles: list[float]) -> tuple[
     return float(exposed.min()), float(exposed.max())
 
 
-def to_grey(picture: Picture, method: str, percentiles: list[float]) -> np.ndarray:
+def to_grey(picture: DecodedImage, method: str, percentiles: list[float]) -> np.ndarray:
     """Return the image as uint8 (rows, columns), with white bone and padding 0 (ils.md section 2).
 
     ``minmax`` maps the exposed range to 0..255; ``percentile`` the range between two percentiles; ``voi`` uses the
@@ -46,7 +46,7 @@ def to_grey(picture: Picture, method: str, percentiles: list[float]) -> np.ndarr
             grey = _scaled(displayed_values, 0.0, 1.0)
     if grey is None:
         grey = _scaled(values, *_range(exposed, method, percentiles))
-    if picture.inverted:
+    if picture.is_inverted:
         grey = 255 - grey
     return grey if valid is None else np.where(valid, grey, np.uint8(0))
 

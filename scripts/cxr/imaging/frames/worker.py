@@ -11,8 +11,8 @@ import numpy as np
 
 from cxr.base.errors import MACHINE_ERRORS, describe, out_of_memory
 from cxr.base.faults import broken_part
-from cxr.dicom.files import Rejected, sentence_of
-from cxr.dicom.pixels import lacking
+from cxr.dicom.files import Rejected, describe_error
+from cxr.dicom.pixels import list_missing_decoders
 from cxr.imaging.frames.decoding import read_image
 from cxr.imaging.frames.window import is_narrow
 
@@ -47,7 +47,7 @@ def _limit_memory(megabytes: int) -> None:
 
 
 def _undecodable(error: Exception) -> tuple[str, str, str]:
-    return "failed", "undecodable", sentence_of(error)
+    return "failed", "undecodable", describe_error(error)
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     options = pickle.load(requests)
     _limit_memory(options["max_memory_mb"])
-    missing = lacking()
+    missing = list_missing_decoders()
     pickle.dump(f"this Python lacks decoders ({', '.join(missing)})" if missing else "ready", answers)
     answers.flush()
     if missing:

@@ -7,10 +7,18 @@ from pydicom.pixels import pixel_array
 
 from cxr.base.errors import MACHINE_ERRORS, UserError, out_of_memory
 from cxr.base.faults import broken_part
-from cxr.dicom.decode import decode
-from cxr.dicom.files import HEAD_BYTES, Rejected, file_kind, number_of, read_dicom, sentence_of, text_of
-from cxr.dicom.pixels import lacking
-from cxr.dicom.quiet import silence
+from cxr.dicom.decode import decode_file
+from cxr.dicom.files import (
+    HEAD_BYTES,
+    Rejected,
+    describe_error,
+    detect_file_kind,
+    get_number,
+    get_text,
+    read_dicom,
+    silence_output,
+)
+from cxr.dicom.pixels import list_missing_decoders
 from cxr.imaging.frames.window import to_grey
 from cxr.medground.sources.image import PERCENTILES, Refused
 
@@ -20,7 +28,7 @@ def is_dicom(path: Path) -> bool:
     if not path.is_file():
         return False
     with open(path, "rb") as file:
-        return file_kind(file.read(HEAD_BYTES)) == "dicom"
+        return detect_file_kind(file.read(HEAD_BYTES)) == "dicom"
 
 
 def read_dicom_grey(path: Path, max_pixels: int) -> np.ndarray:
@@ -29,17 +37,17 @@ def read_dicom_grey(path: Path, max_pixels: int) -> np.ndarray:
     ``max_pixels``: more are not decoded. Raises Refused with a reason of the stage frames, UserError where this Python
     lacks decoders.
     """
-    if missing := lacking():
+    if missing := list_missing_decoders():
         raise UserError(f"{path.name} is DICOM, and this Python lacks decoders ({', '.join(missing)}): install them")
     try:
-        with silence():
-            return to_grey(decode(str(path), max_pixels), "percentile", list(PERCENTILES))
+        with silence_output():
+            return to_grey(decode_file(str(path), max_pixels), "percentile", list(PERCENTILES))
     except Rejected as rejected:
         raise Refused(rejected.reason, rejected.detail) from None
     except Exception as error:  # decoders raise what their parts raise
         if out_of_memory(error) or broken_part(error) or getattr(error, "errno", None) in MACHINE_ERRORS:
             raise
-        raise Refused("undecodable", sentence_of(error)) from None
+        raise Refused("undecodable", describe_error(error)) from None
 
 
 def read_dicom_values(path: Path, max_pixels: int) -> np.ndarray:
@@ -48,9 +56,9 @@ def read_dicom_values(path: Path, max_pixels: int) -> np.ndarray:
     Raises Refused for one of several frames, or that cannot be decoded.
     """
     try:
-        with silence():
+        with silence_output():
             dataset = read_dicom(path)
-            frames = int(number_of(dataset, "NumberOfFrames") or 1)
+            frames = int(get_number(dataset, "NumberOfFrames") or 1)
             if frames > 1:
                 raise Refused("multi_frame", f"the mask has {frames} frames: give each class its own file")
             if int(dataset.Rows) * int(dataset.Columns) > max_pixels:
@@ -61,7 +69,7 @@ def read_dicom_values(path: Path, max_pixels: int) -> np.ndarray:
     except Exception as error:  # as above
         if out_of_memory(error) or broken_part(error) or getattr(error, "errno", None) in MACHINE_ERRORS:
             raise
-        raise Refused("undecodable", sentence_of(error)) from None
-    if text_of(dataset, "PhotometricInterpretation") == "MONOCHROME1":
+        raise Refused("undecodable", describe_error(error)) from None
+    if get_text(dataset, "PhotometricInterpretation") == "MONOCHROME1":
         values = (1 << int(dataset.BitsStored)) - 1 - values.astype(np.int64)
     return values

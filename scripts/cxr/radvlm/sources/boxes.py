@@ -18,7 +18,7 @@ from cxr.annotations.vindr import LABELS as KNOWN
 from cxr.base.errors import UserError
 from cxr.base.jobs import log
 from cxr.base.user_tables import read_frame
-from cxr.dicom.files import Rejected, shown
+from cxr.dicom.files import Rejected, quote_value
 from cxr.geometry.affine import boxes_to_upright
 from cxr.geometry.fusion import fuse_groups, fusion_order
 from cxr.geometry.turns import UPRIGHT, Turn
@@ -98,7 +98,7 @@ def _count_unknown_classes(records: SourceRecords, labels: Iterable[str]) -> Non
     """Count boxes of classes unknown to VinDr-CXR; they are kept under their own names."""
     unknown = Counter(label for label in labels if label.strip() and label not in CLASSES)
     for label, number in sorted(unknown.items()):
-        records.counts[f"unknown_label: {shown(label)}"] += number
+        records.counts[f"unknown_label: {quote_value(label)}"] += number
     if unknown:
         log.warning("%d classes are unknown to VinDr-CXR; their boxes are kept: see counts.tsv", len(unknown))
 
@@ -333,7 +333,7 @@ def explain_exclusion(reason: str) -> str:
 def _count_unknown_labels(records: SourceRecords, labels: list[str], table: pl.DataFrame) -> None:
     unknown = Counter({name: table.height for name in labels if name not in KNOWN})
     for name, number in sorted(unknown.items()):
-        records.counts[f"unknown_label: {shown(name)}"] += number
+        records.counts[f"unknown_label: {quote_value(name)}"] += number
     if unknown:
         log.warning("%d labels are unknown to VinDr-CXR and kept: see counts.tsv", len(unknown))
     cells = table.select((~pl.col(name).is_in([*CELLS, ""])).sum() for name in labels).row(0, named=True)

@@ -17,14 +17,14 @@ from cxr.base.faults import broken_part
 from cxr.base.jobs import progress
 from cxr.base.regular_files import open_regular
 from cxr.base.tables import read_table
-from cxr.dicom.files import HEAD_BYTES, HeaderError, file_kind, read_dicom
-from cxr.dicom.segmentation import NEEDED, NoSegmentation, Segment, segmentation
+from cxr.dicom.files import HEAD_BYTES, HeaderError, detect_file_kind, read_dicom
+from cxr.dicom.segmentation import REQUIRED_ELEMENTS, NoSegmentation, Segment, build_segmentation
 from cxr.reporting.release.settings import PackageSettings
 from cxr.reporting.release.sources import Sources
 from cxr.reporting.release.withheld import IDS, group_units, iterate_studies, read_kept_pairs
 
 COUNTS = "counts.json"
-HEADER_ELEMENTS = (*NEEDED, "PatientID", "Modality")
+HEADER_ELEMENTS = (*REQUIRED_ELEMENTS, "PatientID", "Modality")
 """Header elements of an X-ray that its segmentation copies or refers to."""
 
 
@@ -91,7 +91,7 @@ def read_header(path: str) -> Dataset:
     """Read the elements of an X-ray's header that a segmentation needs. Raises NoSegmentation."""
     try:
         with open_regular(path) as file:
-            if file_kind(file.read(HEAD_BYTES)) != "dicom":
+            if detect_file_kind(file.read(HEAD_BYTES)) != "dicom":
                 raise NoSegmentation("the image is not a DICOM file")
         whole_header = read_dicom(path, list(HEADER_ELEMENTS))
     except (OSError, HeaderError) as error:
@@ -121,12 +121,12 @@ def _build_segmentation(image_units: list[dict], path: str, sources: Sources, da
         )
         for unit in image_units
     ]
-    return segmentation(
+    return build_segmentation(
         header,
         segments,
         version=sources.code_digest() or "unknown",
         model=f"cxr-ils masks, thresholds {thresholds}",
-        made=datetime.fromisoformat(date),
+        created_at=datetime.fromisoformat(date),
         device="cxr-ils masks",
         content="Lesions of the report",
     )

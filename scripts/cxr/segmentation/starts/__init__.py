@@ -1,1 +1,1 @@
-"""Where a segmenter's SAM comes from: an engine each, whose ``load(hidden, file, seed)`` returns a Segmenter."""
+"""Sources of a segmenter's initial weights: engines whose ``load(hidden, file, seed)`` returns a Segmenter."""

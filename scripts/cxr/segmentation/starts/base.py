@@ -1,4 +1,4 @@
-"""The head of the base of RadVLM's small model (resources/vlm/onevision_tiny, made by its train_masks.py)."""
+"""The trained segmenter of RadVLM's small base model (resources/vlm/onevision_tiny, made by its train_masks.py)."""
 
 import json
 
@@ -6,19 +6,16 @@ from transformers import SamConfig
 
 from cxr.base.paths import RESOURCES
 from cxr.nets.weight_files import WeightFiles, fill_module
-from cxr.segmentation.segmenter import Segmenter, empty
+from cxr.segmentation.segmenter import Segmenter, make_empty_segmenter
 
 RESOURCE_FILES = ("vlm/onevision_tiny/masks.safetensors", "rosalia/config.json")
 
 
 def load(hidden: int, file: str, seed: int) -> Segmenter:
-    """Return the segmenter for hidden states of ``hidden`` values. Neither the file nor the seed is used.
-
-    Raises UserError for hidden states of another length than the base's.
-    """
+    """Return the segmenter; ``file`` and ``seed`` are ignored. Raises UserError for a wrong length ``hidden``."""
     del file, seed
     config = SamConfig(**json.loads((RESOURCES / RESOURCE_FILES[1]).read_text(encoding="utf-8"))["sam"])
-    segmenter = empty(config, hidden)
+    segmenter = make_empty_segmenter(config, hidden)
     with WeightFiles(RESOURCES / RESOURCE_FILES[0]) as weights:
         fill_module(segmenter, weights.select_prefix("segmenter."), str(RESOURCES / RESOURCE_FILES[0]))
     return segmenter

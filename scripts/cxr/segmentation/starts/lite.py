@@ -6,17 +6,17 @@ from transformers import SamConfig
 
 from cxr.base.paths import RESOURCES
 from cxr.nets.weight_files import WeightFiles, fill_module
-from cxr.segmentation.segmenter import Segmenter, begun
+from cxr.segmentation.segmenter import Segmenter, make_new_segmenter
 
 RESOURCE_FILES = ("rosalia/model.safetensors", "rosalia/config.json")
 FOLDER = RESOURCES / "rosalia"
 
 
 def load(hidden: int, file: str, seed: int) -> Segmenter:
-    """Return the segmenter for hidden states of ``hidden`` values; ``seed``: of its projection. No file is read."""
+    """Return the segmenter for hidden states of ``hidden`` values; ``seed``: of its projection. ``file`` is ignored."""
     del file
     config = SamConfig(**json.loads((FOLDER / "config.json").read_text(encoding="utf-8"))["sam"])
-    segmenter = begun(config, hidden, seed)
+    segmenter = make_new_segmenter(config, hidden, seed)
     with WeightFiles(FOLDER / "model.safetensors") as weights:
         fill_module(segmenter.sam, weights.select_prefix("sam."), str(FOLDER))
     return segmenter

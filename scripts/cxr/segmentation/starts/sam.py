@@ -2,24 +2,23 @@
 
 from cxr.base.errors import UserError
 from cxr.nets.weight_files import WeightFiles, fill_module
-from cxr.segmentation.published import ours_of, published_of
-from cxr.segmentation.segmenter import Segmenter, begun
-from cxr.segmentation.sizes import sam_sizes
+from cxr.segmentation.published import infer_sam_config, to_our_name, to_published_name
+from cxr.segmentation.segmenter import Segmenter, make_new_segmenter
 
 INPUT = "results/weights/sam.safetensors"
-"""The file that it reads."""
+"""The converted file."""
 
 
 def load(hidden: int, file: str, seed: int) -> Segmenter:
     """Return the segmenter for hidden states of ``hidden`` values; ``seed``: of its projection.
 
-    Raises UserError for a file that is no SAM.
+    Raises UserError for a file with other tensors than SAM's.
     """
     with WeightFiles(file) as weights:
-        shape_by_name = {ours_of(name): shape for name, shape in weights.shapes.items()}
+        shape_by_name = {to_our_name(name): shape for name, shape in weights.shapes.items()}
         if None in shape_by_name:
-            odd = next(name for name in weights.shapes if ours_of(name) is None)
+            odd = next(name for name in weights.shapes if to_our_name(name) is None)
             raise UserError(f"{file} holds {odd}, which is no tensor of SAM: get the published file")
-        segmenter = begun(sam_sizes(shape_by_name), hidden, seed)
-        fill_module(segmenter.sam, weights, file, published_of)
+        segmenter = make_new_segmenter(infer_sam_config(shape_by_name), hidden, seed)
+        fill_module(segmenter.sam, weights, file, to_published_name)
     return segmenter

@@ -7,7 +7,7 @@ import torch
 from cxr.base.engines import Setup
 from cxr.diffusion import folders, nets
 from cxr.diffusion.blending import Sampling, sample_latents
-from cxr.diffusion.schedule import kept_steps
+from cxr.diffusion.schedule import select_steps
 from cxr.nets.devices import select_device
 from cxr.semisyn.editing.models import EditBatch, ModelEditor
 
@@ -22,7 +22,7 @@ class DiffusionEditor(ModelEditor):
     def edited(self, rows: EditBatch) -> torch.Tensor:
         """See :class:`ModelEditor`."""
         strength = self.strength(rows.config)
-        steps = kept_steps(self.nets.abars, self.num_steps(rows.config), 1 - strength)
+        steps = select_steps(self.nets.abars, self.num_steps(rows.config), 1 - strength)
         sampling = Sampling(
             prompt=rows.prompts,
             guidance=self.guidance_weights(rows),
@@ -38,7 +38,7 @@ class DiffusionEditor(ModelEditor):
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> DiffusionEditor:
     """Load the engine. Raises UserError for an unusable file or prompt."""
     device = select_device(setup.device, setup.asked)
-    layout = folders.stable_diffusion(Path(setup.files["folder"]), KEY)
+    layout = folders.read_stable_diffusion_layout(Path(setup.files["folder"]), KEY)
     texts = dict.fromkeys(sorted(prompts | {""}), "the prompts of semisyn")
-    loaded = nets.load_nets(layout, texts, nets.Running.of(setup), device)
+    loaded = nets.load_nets(layout, texts, nets.NetOptions.from_setup(setup), device)
     return DiffusionEditor(loaded, setup.own, setup.batch)

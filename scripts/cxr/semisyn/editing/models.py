@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from cxr.diffusion.guidance import cells, shares
+from cxr.diffusion.guidance import cell_fractions, cell_mask
 from cxr.diffusion.nets import Nets
 from cxr.metrics.edits import mask_from_boxes
 from cxr.nets.devices import inference
@@ -53,7 +53,7 @@ class EditBatch:
 
 def _latent_mask(job: Job, shape: tuple[int, int]) -> np.ndarray:
     """Return the job's mask on the latent grid: bool for a hard mask, else 0..1."""
-    return cells(job.mask, shape) if job.config["mask"] == "hard" else shares(job.mask, shape)
+    return cell_mask(job.mask, shape) if job.config["mask"] == "hard" else cell_fractions(job.mask, shape)
 
 
 class ModelEditor(ABC):
@@ -116,5 +116,5 @@ def _group_indices(keys: list) -> list[int]:
 
 def _refuse_small_boxes(jobs: list[Job], shape: tuple[int, int]) -> None:
     for job in jobs:
-        if not all(cells(mask_from_boxes(box, job.mask.shape), shape).any() for box in job.boxes):
+        if not all(cell_mask(mask_from_boxes(box, job.mask.shape), shape).any() for box in job.boxes):
             raise BoxTooSmall(f"a box of the job covers no cell of the model's {shape[1]} x {shape[0]} grid")

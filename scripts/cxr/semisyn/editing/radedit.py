@@ -8,7 +8,7 @@ import torch
 from cxr.base.engines import Setup
 from cxr.diffusion import folders, nets
 from cxr.diffusion.edit import Editing, edit_latents
-from cxr.diffusion.schedule import kept_steps
+from cxr.diffusion.schedule import select_steps
 from cxr.nets.devices import select_device
 from cxr.semisyn.editing.models import EditBatch, ModelEditor
 
@@ -29,7 +29,7 @@ class RadEditor(ModelEditor):
 
     def edited(self, rows: EditBatch) -> torch.Tensor:
         """See :class:`ModelEditor`."""
-        steps = kept_steps(self.nets.abars, self.num_steps(rows.config), 1 - self.strength(rows.config))
+        steps = select_steps(self.nets.abars, self.num_steps(rows.config), 1 - self.strength(rows.config))
         editing = Editing(
             prompt=rows.prompts,
             invert_prompt=rows.inverted,
@@ -48,5 +48,5 @@ def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -
     """Load the engine. Raises UserError for an unusable file or prompt."""
     device = select_device(setup.device, setup.asked)
     texts = dict.fromkeys(sorted(prompts | {""}), "the prompts of semisyn")
-    loaded = nets.load_nets(folders.radedit(setup.files), texts, nets.Running.of(setup), device)
+    loaded = nets.load_nets(folders.make_radedit_layout(setup.files), texts, nets.NetOptions.from_setup(setup), device)
     return RadEditor(loaded, setup.own, setup.batch)

@@ -9,7 +9,7 @@ import polars as pl
 from cxr.base.faults import broken_part
 from cxr.base.regular_files import open_regular
 from cxr.base.user_tables import read_frame
-from cxr.dicom.files import HEAD_BYTES, HeaderError, file_kind, plain_text, read_dicom, text_of
+from cxr.dicom.files import HEAD_BYTES, HeaderError, detect_file_kind, get_text, normalize_text, read_dicom
 
 ERECT, SEMI, SITTING, RECUMBENT = "Erect", "Semi-erect", "Sitting", "Recumbent"
 POSITIONS = (ERECT, SEMI, SITTING, RECUMBENT)
@@ -30,7 +30,7 @@ _WORDS = (
 
 def parse_position(text: str) -> str:
     """Return one of :data:`POSITIONS` for a text of a table or header, "" if it names none."""
-    plain = plain_text(text)
+    plain = normalize_text(text)
     return next((name for name, words in _WORDS if re.search(words, plain)), "")
 
 
@@ -38,14 +38,14 @@ def read_header_position(path: str | Path) -> str:
     """Return the position in a DICOM header, "" without one, for another file, or one that cannot be read."""
     try:
         with open_regular(path) as file:
-            if file_kind(file.read(HEAD_BYTES)) != "dicom":
+            if detect_file_kind(file.read(HEAD_BYTES)) != "dicom":
                 return ""
         header = read_dicom(path, list(FIELDS))
     except (OSError, HeaderError) as error:
         if broken_part(error):
             raise
         return ""
-    return next(filter(None, (parse_position(text_of(header, name)) for name in FIELDS)), "")
+    return next(filter(None, (parse_position(get_text(header, name)) for name in FIELDS)), "")
 
 
 def read_table_positions(images: pl.DataFrame, metadata: str | Path | None) -> Mapping[str, str]:

@@ -8,8 +8,8 @@ import torch
 
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
 from cxr.nets.devices import inference, select_device
-from cxr.segmentation.frames import to_frame
-from cxr.segmentation.kept import Remembered
+from cxr.segmentation.encoder_cache import MemoryCache
+from cxr.segmentation.head import resize_logits
 from cxr.segmentation.segmenter import Segmenter
 from cxr.vlm.answers.engine import AnswersOptions, Execution, ModelAnswer
 from cxr.vlm.models import SEGMENTER
@@ -29,7 +29,7 @@ class MaskPredictor:
 
     def __init__(self, segmenter: Segmenter, device: torch.device, side: int = FRAME_SIZE):
         self.segmenter, self.device, self.side = segmenter.to(device), device, side
-        self.kept = Remembered()
+        self.kept = MemoryCache()
 
     @classmethod
     def load(cls, run: str | Path, options: AnswersOptions, execution: Execution) -> "MaskPredictor":
@@ -53,7 +53,7 @@ class MaskPredictor:
             embedding = self.kept.get([(view, False)], levels, self.segmenter.embed)
             states = [mark[None].to(self.device, embedding.dtype) for mark in marks]
             mask_logits = [
-                to_frame(self.segmenter(state, embedding), side, (side, side), square)[0] for state in states
+                resize_logits(self.segmenter(state, embedding), side, (side, side), square)[0] for state in states
             ]
         if not mask_logits:
             return np.zeros((0, *square), np.float32)

@@ -11,7 +11,7 @@ from pydicom.dataset import Dataset
 
 from cxr.base.atomic import atomic_file, atomic_folder
 from cxr.base.errors import UserError
-from cxr.dicom.segmentation import Segment, lesion_of, save_segmentation
+from cxr.dicom.segmentation import Segment, find_lesion, save_segmentation
 from cxr.imaging.one_image import Picture, in_picture, made_at, picture_of
 from cxr.instructions.record import Turn
 from cxr.plotting import replay
@@ -155,7 +155,7 @@ def name_masks(question: str, answer: str, earlier_texts: Sequence[str] = ()) ->
             question,
             *reversed(earlier_texts),
         ]
-        mask_names.append(next((text.strip() for text in texts if lesion_of(text)), question))
+        mask_names.append(next((text.strip() for text in texts if find_lesion(text)), question))
     return mask_names
 
 

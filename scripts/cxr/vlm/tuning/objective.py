@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch.nn import functional
 
-from cxr.segmentation.losses import LossWeights, bce, dice
+from cxr.segmentation.losses import LossWeights, bce_loss, dice_loss
 from cxr.vlm.collate import Batch
 from cxr.vlm.tokens import IGNORED
 
@@ -73,8 +73,8 @@ class MaskLoss:
         masks, targets = outputs["masks"], batch.segs.masks
         nonempty = _nonempty(targets)
         return text_loss(outputs["logits"], batch.labels) | {
-            "bce": bce(masks, targets).sum() if len(targets) else masks.sum(),
-            "dice": dice(masks[nonempty], targets[nonempty]).sum() if nonempty.any() else masks.sum() * 0.0,
+            "bce": bce_loss(masks, targets).sum() if len(targets) else masks.sum(),
+            "dice": dice_loss(masks[nonempty], targets[nonempty]).sum() if nonempty.any() else masks.sum() * 0.0,
         }
 
 

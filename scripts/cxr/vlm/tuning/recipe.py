@@ -9,7 +9,7 @@ from torch import nn
 
 from cxr.base.errors import UserError
 from cxr.nets.microbatch import fit_micro_batch
-from cxr.segmentation.segmenter import TRAINED
+from cxr.segmentation.segmenter import TRAINED_PREFIXES
 from cxr.vlm.families.engine import PARTS, Family, part_of
 
 ADAPTER = ("lora_", "trainable_tokens_")
@@ -111,7 +111,7 @@ def select_trained(model: nn.Module, family: Family, recipe: Recipe) -> dict[str
         idle = any(prefix in name for prefix in getattr(family, "idle", ()))  # has no gradient
         full = recipe.method == "full" and part_of(family, name) in recipe.parts and not idle
         if name.startswith(SEGMENTER):
-            full = name.removeprefix(SEGMENTER).startswith(TRAINED)
+            full = name.removeprefix(SEGMENTER).startswith(TRAINED_PREFIXES)
         parameter.requires_grad_(full or any(mark in name for mark in ADAPTER))
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     if not trained:

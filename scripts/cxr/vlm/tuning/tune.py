@@ -25,7 +25,7 @@ from cxr.base.unfinished_work import describe_files, prepare_folder
 from cxr.nets.devices import count_gpus, select_device
 from cxr.nets.fitting.engine import make_runner
 from cxr.nets.fitting.launch import catch_warning_signals, launch
-from cxr.segmentation.kept import keep
+from cxr.segmentation.encoder_cache import open_disk_caches
 from cxr.segmentation.losses import LossWeights
 from cxr.segmentation.segmenter import Segmenter
 from cxr.vlm.collate import Collator
@@ -378,9 +378,9 @@ def _add_head(
     if job.compute.get("keep_features") and views:
         shapes, dtype = {"vision_encoder": segmenter.shape}, segmenter.project[0].weight.dtype
         view_keys = [(view, False) for view in views]
-        segmenting.kept = keep(Path(job.folder, "features"), view_keys, shapes, dtype, "compute.keep_features")[
-            "vision_encoder"
-        ]
+        segmenting.kept = open_disk_caches(
+            Path(job.folder, "features"), view_keys, shapes, dtype, "compute.keep_features"
+        )["vision_encoder"]
     return segmenting, MaskLoss(LossWeights(**options.head["loss"]))
 
 

@@ -18,8 +18,8 @@ from cxr.base.engines import Setup
 from cxr.base.seeds import stable_hash
 from cxr.diffusion import folders, nets
 from cxr.diffusion.edit import Editing, edit_latents
-from cxr.diffusion.guidance import cells
-from cxr.diffusion.schedule import kept_steps
+from cxr.diffusion.guidance import cell_mask
+from cxr.diffusion.schedule import select_steps
 from cxr.imaging.anomaly.compose import edit_region
 from cxr.nets.devices import inference, select_device
 
@@ -47,7 +47,7 @@ class RadEditor:
     def __init__(self, loaded: nets.Nets, engine_settings: dict, batch: int):
         self.nets, self.batch = loaded, batch
         self.seed, self.margin = engine_settings["seed"], engine_settings["keep_margin"]
-        self.steps = kept_steps(loaded.abars, engine_settings["steps"], engine_settings["skip_ratio"])
+        self.steps = select_steps(loaded.abars, engine_settings["steps"], engine_settings["skip_ratio"])
         names = ("prompt", "invert_prompt", "guidance", "invert_guidance", "published_bugs")
         self.how = Editing(**{name: engine_settings[name] for name in names})
 
@@ -78,7 +78,7 @@ class RadEditor:
         regions = [edit_region(masks) for masks in organs]
         kept_regions = [kept_region(region, self.margin) for region in regions]
         edit, keep = (
-            np.stack([cells(region, shape) for region in region_group]) for region_group in (regions, kept_regions)
+            np.stack([cell_mask(region, shape) for region in region_group]) for region_group in (regions, kept_regions)
         )
         # a cell that is half inside belongs to the edit
         return tuple(torch.from_numpy(mask[:, None]).to(self.nets.device) for mask in (edit, keep & ~edit))
@@ -90,8 +90,10 @@ def load(options: object, setup: Setup) -> RadEditor:
     device = select_device(setup.device, setup.asked)
     model_folder = setup.files.get("folder")
     layout = (
-        folders.stable_diffusion(Path(model_folder), f"{KEY}.model") if model_folder else folders.radedit(setup.files)
+        folders.read_stable_diffusion_layout(Path(model_folder), f"{KEY}.model")
+        if model_folder
+        else folders.make_radedit_layout(setup.files)
     )
     prompts = {engine_settings[name]: f"{KEY}.{name}" for name in ("prompt", "invert_prompt")} | {"": f"{KEY}.prompt"}
-    loaded = nets.load_nets(layout, prompts, nets.Running.of(setup), device)
+    loaded = nets.load_nets(layout, prompts, nets.NetOptions.from_setup(setup), device)
     return RadEditor(loaded, engine_settings, setup.batch)

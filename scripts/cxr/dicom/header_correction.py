@@ -1,11 +1,11 @@
-"""Comparing a DICOM header with the pixel data, and correcting it where the data leave no doubt."""
+"""Comparing a DICOM header with the pixel data, and correcting the header where the data are unambiguous."""
 
 import numpy as np
 from pydicom import uid
 from pydicom.dataset import Dataset
 
 from cxr.dicom.codestream import Codestream, read_jpeg, read_jpeg_2000
-from cxr.dicom.files import Rejected, number_of, text_of
+from cxr.dicom.files import Rejected, get_number, get_text
 
 JPEG_LOSSY = (uid.JPEGBaseline8Bit, uid.JPEGExtended12Bit)
 JPEG_LOSSLESS = (uid.JPEGLossless, uid.JPEGLosslessSV1)
@@ -16,15 +16,15 @@ _SYNTAXES_OF_MARKER = {
 }  # fmt: skip
 _CONTAINERS_OF_SEGMENTS = {1: (1, 8), 2: (1, 16), 3: (3, 8), 6: (3, 16)}
 """Number of RLE segments: (samples per pixel, bits allocated) (PS3.5 G.5)."""
-_RLE_HEADER = 64
-"""Bytes of an RLE frame's header, and so the offset of its first segment."""
-_CLEARLY_SMOOTHER, _FEW_CHANGES = 0.7, 0.05
-"""Measured on radiographs of 256 and 1024 px: text in the bits above BitsStored differs between 0.01 of the neighbours,
-a part of the image between 0.05 to 0.5; without bits of noise or sign an image is at most 0.5 as rough.
+_RLE_HEADER_BYTES = 64
+"""Size of an RLE frame's header, bytes: the offset of its first segment."""
+_MAX_ROUGHNESS_RATIO, _MAX_OVERLAY_CHANGES = 0.7, 0.05
+"""Measured on radiographs of 256 and 1024 px. In the bits above BitsStored, text changes between 0.01 of neighbouring
+pixels, bits of the image between 0.05 to 0.5. Removing noise or sign bits at least halves the roughness.
 """
-_NOISE = 0.2
-"""Mean difference between neighbours, as a part of the range: 1/3 in noise. Measured on a radiograph of 256 px: 0.02,
-and 0.06, 0.10, 0.15, 0.21, 0.25 without its highest one to five bits.
+_NOISE_DIFFERENCE = 0.2
+"""Mean difference between neighbours as a fraction of the range: 1/3 in noise. A radiograph of 256 px has 0.02, and
+0.06, 0.10, 0.15, 0.21, 0.25 without its highest one to five bits.
 """
 _GREY, _COLOUR = ("MONOCHROME1", "MONOCHROME2"), ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
 _SUBSAMPLED = "YBR_FULL_422"
@@ -35,39 +35,39 @@ def read_codestream(frame: bytes) -> Codestream | None:
     return read_jpeg(frame) if frame.startswith(b"\xff\xd8") else read_jpeg_2000(frame)
 
 
-def correct_encoded(dataset: Dataset, frame: bytes) -> list[str]:
-    """Make the header of a compressed image agree with its ``frame``; return what was corrected, in words.
+def correct_encoded_header(dataset: Dataset, frame: bytes) -> list[str]:
+    """Make the header of a compressed image agree with its ``frame``; return a note for each correction.
 
-    Raises :class:`Rejected` where the frame contradicts the header in a way that damage explains as well as a mistake.
+    Raises :class:`Rejected` if the contradiction may also come from a damaged file.
     """
     codestream = read_codestream(frame)
     if codestream is not None:
-        notes = _correct_syntax(dataset, _fitting_syntaxes(codestream))
+        notes = _correct_syntax(dataset, _find_fitting_syntaxes(codestream))
         notes += _correct_size(dataset, codestream)
         notes += _correct_samples(dataset, codestream.components, "RGB" if codestream.is_rgb else "YBR_FULL")
         return notes + _correct_bits(dataset, codestream.precision)
     segments, first = (int.from_bytes(frame[at : at + 4], "little") for at in (0, 4))
-    if segments in _CONTAINERS_OF_SEGMENTS and first == _RLE_HEADER:
+    if segments in _CONTAINERS_OF_SEGMENTS and first == _RLE_HEADER_BYTES:
         return _correct_syntax(dataset, (uid.RLELossless,)) + _correct_rle(dataset, frame, segments)
     return []
 
 
-def correct_native(dataset: Dataset) -> list[str]:
-    """Make the header of an uncompressed image agree with the length of its data; return what was corrected, in words.
+def correct_native_header(dataset: Dataset) -> list[str]:
+    """Make the header of an uncompressed image agree with the length of its data; return a note for each correction.
 
-    Only fields that contradict another field of the header are corrected. Raises :class:`Rejected` for data of two or
-    more images' length; shorter data are left to the decoder.
+    Corrects only fields that contradict another field. Raises :class:`Rejected` for data as long as two or more
+    images; the decoder handles data that are too short.
     """
     syntax = dataset.file_meta.TransferSyntaxUID
     notes = []
     if syntax.is_transfer_syntax and syntax.is_encapsulated:
         notes.append(f"pixel data are not compressed, header says {syntax.name}")
         dataset.file_meta.TransferSyntaxUID = uid.ExplicitVRLittleEndian
-    samples, allocated = _number(dataset, "SamplesPerPixel", 1), _number(dataset, "BitsAllocated", 0)
-    photometric = text_of(dataset, "PhotometricInterpretation")
+    samples, allocated = _get_integer(dataset, "SamplesPerPixel", 1), _get_integer(dataset, "BitsAllocated", 0)
+    photometric = get_text(dataset, "PhotometricInterpretation")
     if "PixelData" not in dataset or allocated not in (8, 16) or samples not in (1, 3) or photometric == _SUBSAMPLED:
         return notes
-    area = _number(dataset, "Rows", 0) * _number(dataset, "Columns", 0)
+    area = _get_integer(dataset, "Rows", 0) * _get_integer(dataset, "Columns", 0)
     length = len(dataset.PixelData)
 
     def fits(bits: int, channels: int) -> bool:
@@ -75,7 +75,7 @@ def correct_native(dataset: Dataset) -> list[str]:
 
     if fits(allocated, samples):
         return notes
-    stored = _number(dataset, "BitsStored", allocated)
+    stored = _get_integer(dataset, "BitsStored", allocated)
     bits = 16 if allocated == 8 < stored else 8 if stored <= 8 else allocated
     channels = 3 if photometric in _COLOUR else 1 if photometric in _GREY else samples
     if (bits, channels) != (allocated, samples) and fits(bits, channels):
@@ -89,7 +89,7 @@ def correct_native(dataset: Dataset) -> list[str]:
     return notes
 
 
-def _fitting_syntaxes(codestream: Codestream) -> tuple[uid.UID, ...]:
+def _find_fitting_syntaxes(codestream: Codestream) -> tuple[uid.UID, ...]:
     if codestream.marker in (0xC0, 0xC1, 0xC2) and codestream.precision != 8:
         return (uid.JPEGExtended12Bit,)
     return _SYNTAXES_OF_MARKER.get(codestream.marker, ())
@@ -107,8 +107,8 @@ def _correct_syntax(dataset: Dataset, fitting: tuple[uid.UID, ...]) -> list[str]
 
 def _correct_size(dataset: Dataset, codestream: Codestream) -> list[str]:
     size = codestream.rows, codestream.columns
-    header_size = _number(dataset, "Rows", 0), _number(dataset, "Columns", 0)
-    if size == header_size or not codestream.rows:  # a JPEG may tell its rows behind the first scan
+    header_size = _get_integer(dataset, "Rows", 0), _get_integer(dataset, "Columns", 0)
+    if size == header_size or not codestream.rows:  # a JPEG may give its number of rows after the first scan
         return []
     sentence = f"codestream is {size[0]} x {size[1]}, header says {header_size[0]} x {header_size[1]}"
     if size != header_size[::-1]:
@@ -118,15 +118,18 @@ def _correct_size(dataset: Dataset, codestream: Codestream) -> list[str]:
 
 
 def _correct_samples(dataset: Dataset, components: int, colours: str) -> list[str]:
-    """Set the samples per pixel, and the photometric interpretation where it is of another number of samples."""
-    header_samples, photometric = _number(dataset, "SamplesPerPixel", 1), text_of(dataset, "PhotometricInterpretation")
+    """Set the samples per pixel, and the photometric interpretation if it contradicts them."""
+    header_samples, photometric = (
+        _get_integer(dataset, "SamplesPerPixel", 1),
+        get_text(dataset, "PhotometricInterpretation"),
+    )
     if components == header_samples and (photometric in _GREY) is (components == 1):
         return []
     sentence = f"codestream has {components} component{'s' if components > 1 else ''}, header says {header_samples}"
     if components == header_samples:
         sentence = f"codestream has {components} components, header says {photometric or 'nothing about colours'}"
     if photometric not in (*_GREY, *_COLOUR):
-        return []  # palettes and unknown words are the decoder's business
+        return []  # the decoder handles palettes and unknown words
     if components not in (1, 3):
         raise Rejected("undecodable", sentence)
     dataset.SamplesPerPixel = components
@@ -138,12 +141,12 @@ def _correct_samples(dataset: Dataset, components: int, colours: str) -> list[st
 
 
 def _correct_bits(dataset: Dataset, precision: int) -> list[str]:
-    """Set the bits allocated to what decoders return, and too many bits stored to the precision.
+    """Set the bits allocated to those that decoders return, and lower the bits stored to the precision.
 
-    Too few bits stored are judged by the values (:func:`used_bits`): some encoders write all bits, used or not.
+    :func:`keep_used_bits` corrects too few bits stored by the values: some encoders write unused bits, too.
     """
     dataset.BitsAllocated = 8 if precision <= 8 else 16 if precision <= 16 else 32
-    stored = _number(dataset, "BitsStored", precision)
+    stored = _get_integer(dataset, "BitsStored", precision)
     if stored <= precision:
         return []
     dataset.BitsStored, dataset.HighBit = precision, precision - 1
@@ -152,25 +155,25 @@ def _correct_bits(dataset: Dataset, precision: int) -> list[str]:
 
 def _correct_rle(dataset: Dataset, frame: bytes, segments: int) -> list[str]:
     second = int.from_bytes(frame[8:12], "little") if segments > 1 else len(frame)
-    values = _rle_length(frame[_RLE_HEADER:second])
-    rows, columns = _number(dataset, "Rows", 0), _number(dataset, "Columns", 0)
+    values = _count_rle_bytes(frame[_RLE_HEADER_BYTES:second])
+    rows, columns = _get_integer(dataset, "Rows", 0), _get_integer(dataset, "Columns", 0)
     if values >= 2 * rows * columns:
         raise Rejected("undecodable", f"codestream has {values} values, header says {rows} x {columns}")
-    samples, allocated = _number(dataset, "SamplesPerPixel", 1), _number(dataset, "BitsAllocated", 0)
+    samples, allocated = _get_integer(dataset, "SamplesPerPixel", 1), _get_integer(dataset, "BitsAllocated", 0)
     if segments == samples * allocated // 8:
         return []
     components, bits = _CONTAINERS_OF_SEGMENTS[segments]
     notes = _correct_samples(dataset, components, "RGB")
     if bits != allocated:
         notes.append(f"codestream has {bits} bits per sample, header allocates {allocated}")
-        stored = _number(dataset, "BitsStored", bits)
+        stored = _get_integer(dataset, "BitsStored", bits)
         dataset.BitsAllocated = bits
         dataset.BitsStored = bits if allocated < bits else min(stored, bits)
     return notes
 
 
-def _rle_length(segment: bytes) -> int:
-    """Return the number of bytes that a segment decodes to; a decoder ignores those beyond the header's size."""
+def _count_rle_bytes(segment: bytes) -> int:
+    """Return the number of bytes that a segment decodes to; decoders ignore those beyond the header's size."""
     at = length = 0
     while at < len(segment):
         code = segment[at]
@@ -181,19 +184,19 @@ def _rle_length(segment: bytes) -> int:
     return length
 
 
-def used_bits(
+def keep_used_bits(
     dataset: Dataset, values: np.ndarray, padding: np.ndarray | None, codestream: Codestream | None
 ) -> tuple[np.ndarray, list[str]]:
-    """Return the values without bits that are not the image's, and a note if these are not those above BitsStored.
+    """Return the values without bits that are not part of the image, and a note if BitsStored is wrong.
 
-    ``values``: integers as decoded; ``padding``: True where they are padding, or None; ``codestream``: of encoded data.
-    The bits above BitsStored may hold an overlay (PS3.5 8.1.2), copies of the sign, or nothing that is defined. But if
-    BitsStored is too small they belong to the image, which jumps without them.
+    ``values``: integers as decoded; ``padding``: True for padding pixels, or None; ``codestream``: None for native
+    data. The bits above BitsStored may hold an overlay (PS3.5 8.1.2), copies of the sign, or undefined data. But if
+    BitsStored is too small, they belong to the image, which has jumps without them.
     """
-    size, stored = 8 * values.dtype.itemsize, _number(dataset, "BitsStored", 0)
+    size, stored = 8 * values.dtype.itemsize, _get_integer(dataset, "BitsStored", 0)
     if values.dtype.kind not in "iu" or not 0 < stored < size:
         return values, []
-    by_header = _lowest_bits(values, stored)
+    by_header = _keep_lowest_bits(values, stored)
     differs = by_header != values
     if not (differs if padding is None else differs & ~padding).any():
         return values, []
@@ -201,57 +204,59 @@ def used_bits(
         return by_header, []
     candidates = [by_header, values]
     if codestream is not None and codestream.precision < size:
-        # an encoder that writes every bit of a word tells nothing by it
-        by_codestream = _lowest_bits(values, codestream.precision)
+        # no information if the encoder writes every bit of a word
+        by_codestream = _keep_lowest_bits(values, codestream.precision)
         candidates = [by_codestream] if values.dtype.kind == "u" else [by_header, by_codestream, values]
-    # cut off far below their highest bit, steep values look like noise, whose small range makes it the smoother
-    best = min([candidate for candidate in candidates if not _is_noise(candidate)] or candidates, key=roughness)
+    # values cut off far below their highest bit look like noise, whose small range counts as smooth
+    best = min([candidate for candidate in candidates if not _is_noise(candidate)] or candidates, key=measure_roughness)
     if best is by_header:
         if len(candidates) == 2 and _is_doubtful(by_header, values):
             raise Rejected("undecodable", f"values above BitsStored {stored}")
         return best, []
     if codestream is not None and best.dtype.kind == "u":
         return best, [f"codestream has {codestream.precision} bits per sample, header says {stored}"]
-    return best, [f"values need {_bits_of(best)} bits, header says BitsStored {stored}"]
+    return best, [f"values need {_count_needed_bits(best)} bits, header says BitsStored {stored}"]
 
 
 def _is_doubtful(masked: np.ndarray, values: np.ndarray) -> bool:
-    """True if the bits above BitsStored look neither like an overlay or noise nor like a part of the image.
+    """True if the bits above BitsStored look neither like an overlay, noise or signs nor like part of the image.
 
-    Noise and signs make an image much rougher; an overlay does so, or changes between few neighbours.
+    Noise and signs make an image much rougher; an overlay does, too, or it changes between few neighbours.
     """
     changes = np.mean([np.mean(np.diff(values - masked, axis=axis) != 0) for axis in (0, 1)])
-    return roughness(masked) > _CLEARLY_SMOOTHER * roughness(values) and changes > _FEW_CHANGES
+    return (
+        measure_roughness(masked) > _MAX_ROUGHNESS_RATIO * measure_roughness(values) and changes > _MAX_OVERLAY_CHANGES
+    )
 
 
 def _is_noise(values: np.ndarray) -> bool:
-    return roughness(values) > 2 * _NOISE * values.size * np.ptp(values.astype(np.int64))
+    return measure_roughness(values) > 2 * _NOISE_DIFFERENCE * values.size * np.ptp(values.astype(np.int64))
 
 
-def _lowest_bits(values: np.ndarray, bits: int) -> np.ndarray:
-    """Return the values of the lowest bits alone, of which the highest is the sign of signed values."""
+def _keep_lowest_bits(values: np.ndarray, bits: int) -> np.ndarray:
+    """Return the values of the lowest ``bits`` bits; for signed values the highest of these is the sign."""
     spare = 8 * values.dtype.itemsize - bits
     return (values << spare) >> spare
 
 
-def roughness(values: np.ndarray) -> float:
-    """Return the sum of the absolute differences between neighbours: it grows where values have been cut off."""
+def measure_roughness(values: np.ndarray) -> float:
+    """Return the sum of the absolute differences between neighbours; cutting off high bits increases it."""
     wide = values.astype(np.int64)
     return float(sum(np.abs(np.diff(wide, axis=axis)).sum(dtype=np.float64) for axis in (0, 1)))
 
 
-def _bits_of(values: np.ndarray) -> int:
+def _count_needed_bits(values: np.ndarray) -> int:
     largest = max(int(values.max()), -int(values.min()) - 1)
     return largest.bit_length() + (values.dtype.kind == "i")
 
 
 def _has_embedded_overlay(dataset: Dataset) -> bool:
-    """True if the header says that bits of the pixel data are an overlay: a group 60xx without data of its own."""
+    """True if bits of the pixel data are an overlay: the header has a group 60xx without overlay data."""
     tags = list(dataset.keys())
     groups = {tag.group for tag in tags if 0x6000 <= tag.group <= 0x601E}
     return any((group, 0x0102) in dataset and (group, 0x3000) not in dataset for group in groups)
 
 
-def _number(dataset: Dataset, name: str, default: int) -> int:
-    value = number_of(dataset, name)
+def _get_integer(dataset: Dataset, name: str, default: int) -> int:
+    value = get_number(dataset, name)
     return default if value is None else int(value)

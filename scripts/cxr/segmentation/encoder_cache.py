@@ -1,9 +1,8 @@
-"""Outputs of frozen encoders, kept for the time of a training or of a job: each view of an image is encoded once.
+"""Caches of the outputs of frozen encoders, so that a training or job encodes each view of an image once.
 
-A view is an image, equalised or not. In memory (:class:`Remembered`) are the values of the views that were needed last;
-on disk (:class:`Kept`) those of all. There one file holds the values, at once as large as it will be (sparse: it
-takes room as it fills); another holds a byte for each view, 1 once its values are there. Processes on one machine share
-the files: what two of them write of one view is the same.
+A view is an image, equalised or not. :class:`MemoryCache` holds the views used last, :class:`DiskCache` all views. On
+disk, a sparse file of the final size holds the values, and another file one byte per view, 1 once its values are
+written. Processes on one machine share the files; they write the same values.
 """
 
 import logging
@@ -22,8 +21,8 @@ View = tuple[str, bool]
 """Name of an image, and whether its histogram is equalised."""
 
 
-class Kept:
-    """The values of one encoder for a set of views, in ``folder``/``name``.bin of ``dtype``, each of ``shape``."""
+class DiskCache:
+    """The outputs of one encoder for a set of views, each of ``shape``, in the file ``folder``/``name``.bin."""
 
     def __init__(self, folder: Path, name: str, views: Iterable[View], shape: tuple[int, ...], dtype: torch.dtype):
         self._row = {view: row for row, view in enumerate(views)}
@@ -34,10 +33,9 @@ class Kept:
         self._done = torch.from_file(paths[1], shared=True, size=count, dtype=torch.uint8)
 
     def get(self, views: list[View], pixels: torch.Tensor, encode: Callable[[torch.Tensor], torch.Tensor]):
-        """Return the values of I views (I, *shape) on the device of their ``pixels`` (I, ...).
+        """Return the outputs for I views (I, *shape) on the device of their ``pixels`` (I, ...).
 
-        ``encode``: the encoder, for the pixels of those views that are not kept yet. Raises KeyError for an unknown
-        view.
+        ``encode``: the encoder, called with the pixels of missing views. Raises KeyError for an unknown view.
         """
         rows = torch.tensor([self._row[view] for view in views])
         missing = (self._done[rows] == 0).nonzero()[:, 0]
@@ -47,15 +45,15 @@ class Kept:
         return self._values[rows].to(pixels.device)
 
 
-class Remembered:
-    """The values of one encoder for the views that were needed last, in memory of at most ``most`` bytes."""
+class MemoryCache:
+    """The outputs of one encoder for the views used last, in at most ``max_bytes`` of memory."""
 
-    def __init__(self, most: int = 10**9):
-        self.most = most
+    def __init__(self, max_bytes: int = 10**9):
+        self.max_bytes = max_bytes
         self._values: OrderedDict[View, torch.Tensor] = OrderedDict()
 
     def get(self, views: list[View], pixels: torch.Tensor, encode: Callable[[torch.Tensor], torch.Tensor]):
-        """Return the values of I views (I, ...), as :meth:`Kept.get` does."""
+        """Return the outputs for I views (I, ...), as :meth:`DiskCache.get` does."""
         missing = [at for at, view in enumerate(views) if view not in self._values]
         if missing:
             encoded = encode(pixels[torch.tensor(missing, device=pixels.device)]).cpu()
@@ -63,30 +61,30 @@ class Remembered:
         outputs = torch.stack([self._values[view] for view in views])
         for view in views:
             self._values.move_to_end(view)
-        while len(self._values) * outputs[0].nbytes > self.most:
+        while len(self._values) * outputs[0].nbytes > self.max_bytes:
             self._values.popitem(last=False)
         return outputs.to(pixels.device)
 
 
-def nbytes(views: int, shapes: Iterable[tuple[int, ...]], dtype: torch.dtype) -> int:
-    """Return the bytes of the values of so many views."""
+def count_bytes(views: int, shapes: Iterable[tuple[int, ...]], dtype: torch.dtype) -> int:
+    """Return the size in bytes of outputs of some ``shapes`` for a number of views."""
     return views * sum(math.prod(shape) for shape in shapes) * dtype.itemsize
 
 
-def keep(
+def open_disk_caches(
     folder: Path, views: list[View], shapes: dict[str, tuple[int, ...]], dtype: torch.dtype, setting: str
-) -> dict[str, Kept]:
-    """Return {encoder: its kept values} and log the disk they take.
+) -> dict[str, DiskCache]:
+    """Return {encoder: its cache} and log the disk space that they need.
 
-    Raises UserError, which names ``setting``, where the disk of ``folder`` has less room than they still need.
+    Raises UserError, which names ``setting``, if the disk of ``folder`` has less free space.
     """
     folder.mkdir(parents=True, exist_ok=True)
     used_bytes = sum(path.stat().st_blocks * 512 for path in folder.glob("*.bin"))
-    room, size = shutil.disk_usage(folder).free + used_bytes, nbytes(len(views), shapes.values(), dtype)
+    room, size = shutil.disk_usage(folder).free + used_bytes, count_bytes(len(views), shapes.values(), dtype)
     disk_message = (
         f"the outputs of the frozen {' and '.join(shapes)} for {len(views)} views take {size / 1e9:.2f} GB in {folder}"
     )
     if size > room:
         raise UserError(f"{setting} is true, but {disk_message}, where {room / 1e9:.2f} GB are free: set it to false")
     log.info("%s: %s", setting, disk_message)
-    return {name: Kept(folder, name, views, shape, dtype) for name, shape in shapes.items()}
+    return {name: DiskCache(folder, name, views, shape, dtype) for name, shape in shapes.items()}
