@@ -237,5 +237,5 @@ def test_coordinates_of_a_text_are_of_the_picture_that_it_names(cells, tmp_path)
     ],
 )
 def test_sides_that_a_processor_makes(size, limits, sides):
-    seen = export.resized_sides(*size, 14, 2, *limits)
+    seen = export.resized_sides(*size, 14, merge=2, min_pixels=limits[0], max_pixels=limits[1])
     assert (seen.width, seen.height) == sides

@@ -26,6 +26,7 @@ from cxr.medground.verification import verify
 from cxr.medground.verification.anatomy import Anatomy, excess_anomaly, measure_boxes, organ_iou, zone_fractions
 from cxr.medground.verification.claims import read_claims
 from cxr.medground.verification.judge import ImageJudge, judge_query
+from cxr.medground.verification.thresholds import JudgeThresholds
 from cxr.workflow.plan_medground import find_film_files
 from cxr.workflow.settings import SettingsError
 from cxr.workflow.settings import read as read_settings
@@ -77,8 +78,7 @@ class Judged:
 
     def __init__(self, folder, name, **rules):
         self.folder, self.facts = folder, facts_of(folder)
-        self.options = verification_options(name)
-        self.options.rules.update(rules)
+        self.thresholds = JudgeThresholds(**rules)
         self.images = {row["image_id"]: row for row in read_table(folder / "sources/images.parquet").to_dicts()}
         self.rows = {name: [] for name in self.images}
         for row in regions_of(folder):
@@ -91,8 +91,8 @@ class Judged:
 
     def looked(self, image_id, boxes=None):
         scene = build_scene(self.images[image_id], self.rows[image_id], self.facts, 512)
-        grey, decider = np.zeros((512, 512), np.uint8), Decider(scene, LogicOptions(**self.options.logic))
-        return ImageJudge(grey, boxes or self.boxes(image_id), decider, self.options.rules, self.films[image_id])
+        grey, decider = np.zeros((512, 512), np.uint8), Decider(scene, LogicOptions())
+        return ImageJudge(grey, boxes or self.boxes(image_id), decider, self.thresholds, self.films[image_id])
 
     def judged(self, image_id, region, text, boxes=None):
         looked = self.looked(image_id, boxes)
@@ -299,14 +299,7 @@ def test_a_box_of_an_organ_is_held_against_the_organs_own():
 
 
 BASE, UPPER, LEFT = (10, 60, 50, 100), (10, 20, 50, 60), (70, 20, 100, 60)
-RULES = {
-    "least_lung": 0.1,
-    "zone_no": 0.1,
-    "anomaly_level": 26,
-    "anomaly_yes": 0.1,
-    "anomaly_no": -0.1,
-    "blob_iou": 0.5,
-}
+THRESHOLDS = JudgeThresholds()
 
 
 def drawn_decider(film, boxes, label="opacity"):
@@ -321,7 +314,7 @@ def drawn_decider(film, boxes, label="opacity"):
     ]  # fmt: skip
     image = {"extent": [0, 0, 128, 128], "domain": "cxr", "radiological": True, "description": ""}
     facts = facts_like({label: {"one": label, "many": f"{label}s"}})
-    return Decider(build_scene(image, rows, facts, 128), LogicOptions(**verification_options("a").logic))
+    return Decider(build_scene(image, rows, facts, 128), LogicOptions())
 
 
 def facts_like(classes):
@@ -346,21 +339,21 @@ def facts_like(classes):
 )  # fmt: skip
 def test_one_measure_against_rejects_and_all_must_speak_for_it(box, text, verdict, verdicts):
     film = drawn_film()
-    looked = ImageJudge(np.zeros((128, 128), np.uint8), [box], drawn_decider(film, [box]), RULES, film)
+    looked = ImageJudge(np.zeros((128, 128), np.uint8), [box], drawn_decider(film, [box]), THRESHOLDS, film)
     claims = read_claims(text, looked.decider.scene)
     if box == (10, 20, 50, 70):  # 400 of 2,000 lung pixels: .2; anomalous .2 against (1,200 + 800) / 4,400
-        rules = RULES | {"anomaly_no": -0.3}
-        looked = ImageJudge(looked.grey, [box], looked.decider, rules, film)
+        thresholds = JudgeThresholds(anomaly_no=-0.3)
+        looked = ImageJudge(looked.grey, [box], looked.decider, thresholds, film)
     assert measure_boxes(film, looked.decider, [box], [0], claims, looked.options).verdicts == verdicts
     assert judge_query(looked, [0], claims).verdict == verdict
 
 
 def test_without_a_map_or_a_place_nothing_is_judged():
     film = drawn_film(anomaly=None)
-    looked = ImageJudge(np.zeros((128, 128), np.uint8), [BASE], drawn_decider(film, [BASE]), RULES, film)
+    looked = ImageJudge(np.zeros((128, 128), np.uint8), [BASE], drawn_decider(film, [BASE]), THRESHOLDS, film)
     assert judge_query(looked, [0], read_claims("the opacity", looked.decider.scene)).verdict == "unjudged"
     dark = drawn_film(opaque=frozenset())
-    looked = ImageJudge(looked.grey, [BASE], looked.decider, RULES, dark)
+    looked = ImageJudge(looked.grey, [BASE], looked.decider, THRESHOLDS, dark)
     assert judge_query(looked, [0], read_claims("the opacity", looked.decider.scene)).verdict == "unjudged"
     right = judge_query(looked, [0], read_claims("the opacity in the right lung", looked.decider.scene))
     assert (right.verdict, right.observed[0]["zones"]) == ("grounded", ["right lung", "right lung base"])

@@ -44,7 +44,7 @@ def results(tmp_path_factory):
 
 
 def options(**more) -> DatasetOptions:
-    plain = {name: getattr(SETTINGS.dataset, name) for name in ("labels", "pair_overlap", "pairs_per_image")}
+    plain = {"labels": SETTINGS.dataset.labels}
     plain |= {name: getattr(SETTINGS.queries, name) for name in ("per_image", "per_image_many", "many")}
     plain |= {
         "uses": {"cells": "dataset", "others": "zero_shot"},

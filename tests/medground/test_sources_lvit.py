@@ -22,7 +22,6 @@ from lvit_tree import BOTH, LEFT, tree, workbook
 from medground_attacks import ATTACKS, SUBTLE
 from medground_data import (
     NUCLEUS,
-    SETTINGS,
     facts_of,
     make_queries_of,
     make_regions_of,
@@ -237,7 +236,7 @@ def places_of(folder: Path, text: str, sides: tuple[str, ...]) -> dict[str, list
     scene = build_scene(image, regions_of(folder / "out"), facts_of(folder / "out"), 96)
     return {
         name.removeprefix("zone:"): values.tolist()
-        for name, values in Decider(scene, LogicOptions(**SETTINGS.logic.as_dict())).atoms.items()
+        for name, values in Decider(scene, LogicOptions()).atoms.items()
         if name.startswith("zone:")
     }
 

@@ -19,6 +19,7 @@ from cxr.medground.verification import verify
 from cxr.medground.verification.claims import read_claims
 from cxr.medground.verification.judge import ImageJudge, judge_query, measure_box, measured_plane
 from cxr.medground.verification.text_rules import allowed_words, check_text
+from cxr.medground.verification.thresholds import JudgeThresholds
 from medground_data import (
     NUCLEUS,
     make_queries_of,
@@ -66,9 +67,10 @@ class Source:
     def looked(self, image_id):
         if image_id not in self.seen:
             boxes = [[row[side] for side in ("x1", "y1", "x2", "y2")] for row in self.rows[image_id]]
-            rules = verification_options(self.name).rules
             extent = self.images[image_id]["extent"]
-            self.seen[image_id] = ImageJudge(self.grey[image_id], boxes, self.decider(image_id), rules, extent=extent)
+            self.seen[image_id] = ImageJudge(
+                self.grey[image_id], boxes, self.decider(image_id), JudgeThresholds(), extent=extent
+            )
         return self.seen[image_id]
 
     def verified(self, line, **more):

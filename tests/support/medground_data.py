@@ -128,7 +128,6 @@ def sources_options(keys: dict, name: str = "given", **more: object) -> SourcesO
         "resize_masks",
         "cells",
         "md5",
-        "same_picture",
     )
     shared = {one: plain[one] for one in names}
     more = {"max_pixels": 1 << 26} | more
@@ -138,7 +137,6 @@ def sources_options(keys: dict, name: str = "given", **more: object) -> SourcesO
 def regions_options(**more: object) -> RegionsOptions:
     """Return the options of the regions."""
     plain = SETTINGS.regions.as_dict()
-    plain.pop("min_px_ils")
     return RegionsOptions(**(plain | {"seed": 2026} | more))
 
 
@@ -186,7 +184,7 @@ def facts_of(folder: Path) -> Facts:
 
 def queries_options(source: str, **more: object) -> QueriesOptions:
     """Return the options of the queries of one source."""
-    plain = SETTINGS.queries.as_dict(without=("table", "selection", "llm")) | {"logic": SETTINGS.logic.as_dict()}
+    plain = SETTINGS.queries.as_dict(without=("table", "selection", "llm"))
     return QueriesOptions(**(plain | {"source": source, "seed": 2026} | more))
 
 
@@ -218,5 +216,5 @@ def whole_source(folder: Path, name: str, shared: Path | None = None, half: int 
 
 def verification_options(source: str, **more: object) -> VerificationOptions:
     """Return the options of the verification of one source."""
-    plain = SETTINGS.verification.as_dict(without=("mode", "same_model", "llm")) | {"logic": SETTINGS.logic.as_dict()}
+    plain = SETTINGS.verification.as_dict(without=("mode", "same_model", "llm"))
     return VerificationOptions(**(plain | {"source": source, "seed": 2026} | more))

@@ -56,7 +56,7 @@ def well(messages: list[dict], schema: dict) -> str:
 def _options(kind: type, section, own: dict) -> object:
     llm = section.llm.as_dict()
     known = {field.name for field in fields(kind)}
-    shared = section.as_dict() | {"logic": SETTINGS.logic.as_dict()}
+    shared = section.as_dict()
     given = {name: value for name, value in (shared | llm | own).items() if name in known}
     return kind(**given)
 

@@ -9,9 +9,8 @@ from cxr.medground.logic.atoms import evaluate_atoms
 from cxr.medground.logic.decide import AXES, RELATIONS, Query, Reference
 from cxr.medground.logic.options import LogicOptions
 from cxr.medground.logic.scene import ClassWords, Scene
-from cxr.workflow.settings import Settings
 
-NUMBERS = LogicOptions(**Settings().medground.logic.as_dict())
+NUMBERS = LogicOptions()
 ZONES = ("left lung base", "right lung base")
 CLASSES = {
     "a": ClassWords("nucleus", "nuclei", {"cell": "cells"}), "b": ClassWords("rod", "rods", {"cell": "cells"}),

@@ -12,11 +12,13 @@ from cxr.workflow.settings import Settings
 from cxr.workflow.settings.medground.sources import EMBEDDED
 
 NUM_SHARDS = 8
+ILS_MIN_PX = 64
+"""Smallest component of a lesion mask of the kind ils, px."""
 ILS = "ils"
 """The kind of the sources that are read from the cohort."""
 RESULTS = "results"
 """Folder of this run's results."""
-QUESTION_KEYS = ("per_image", "per_image_many", "many", "kinds", "max_atoms", "budget", "families", "selection")
+QUESTION_KEYS = ("per_image", "per_image_many", "many", "families", "selection")
 """Keys of the section queries that the questions to a language model depend on."""
 JUDGE_KEYS = ("mode", "same_model", "llm")
 """Keys of the section verification that only the questions to the judge depend on."""
@@ -111,11 +113,9 @@ class MedgroundPlan:
         options, keys = dict(self.options[stage]), self.sources[source]
         if stage == "sources":
             cell_options = {} if keys["kind"] == "cells" else {"cells": 0, "seed": 0}  # no other kind depends on them
-            duplicates = {} if keys["anatomy"] else {"same_picture": 1.0}
-            return options | cell_options | duplicates | {"name": source, "source": keys}
+            return options | cell_options | {"name": source, "source": keys}
         if stage == "regions":
-            min_px = options.pop("min_px_ils")
-            return options | ({"min_px": min_px} if keys["kind"] == "ils" else {})
+            return options | ({"min_px": ILS_MIN_PX} if keys["kind"] == ILS else {})
         stated = {"statements": source in self.stated} if stage in ("queries", "verification") else {}
         return options | {"source": source} | stated
 
@@ -145,10 +145,7 @@ def make_medground_plan(settings: Settings, shards: Sequence[str], threshold_set
     stated = [name for name, source in sets.items() if source["queries"] == "statements"]
     queried = [name for name in sets if name not in stated]
     asked_options, model_fields = _model_fields(settings, plain, seed, queried, names)
-    options = {name: keys | {"seed": seed} for name, keys in plain.items() if name != "logic"}
-    for name in ("queries", "verification"):
-        if name in options:
-            options[name]["logic"] = plain["logic"]
+    options = {name: keys | {"seed": seed} for name, keys in plain.items()}
     options["sources"] |= {
         "max_pixels": settings.frames.max_pixels,
         "burned_in": settings.privacy.burned_in,
@@ -167,8 +164,7 @@ def make_medground_plan(settings: Settings, shards: Sequence[str], threshold_set
     options["export"], options["language"] = export | files, files
     options |= asked_options
     options["chart"] = {"dpi": settings.figures.dpi}
-    num_examples = options["dataset"].pop("gallery")
-    options["gallery"] = files | {"each": num_examples, "quality": settings.figures.quality, "seed": seed}
+    options["gallery"] = files | {"quality": settings.figures.quality, "seed": seed}
     audit_options = {"queries": settings.review.positives, "seed": settings.review.seed}
     options["audit_units"] = audit_options | {"sources": list(sets), "shards": names}
     formats, tokenizer = options["dataset"].pop("export"), options["dataset"].pop("tokenizer")
@@ -233,7 +229,7 @@ def _model_fields(
     for a missing file of wordings.
     """
     section, queries, verification = settings.medground, plain["queries"], plain["verification"]
-    questions = {name: queries[name] for name in QUESTION_KEYS} | {"logic": plain["logic"]}
+    questions = {name: queries[name] for name in QUESTION_KEYS}
     del queries["selection"]
     llm = {"queries": queries.pop("llm"), "verification": verification["llm"]}
     for name in JUDGE_KEYS:
@@ -249,7 +245,7 @@ def _model_fields(
     }
     asked_options = {
         "queries_told": options["queries"] | questions | {"form": llm["queries"]["form"]},
-        "verification_told": options["verification"] | {"select_from": llm["verification"]["select_from"]},
+        "verification_told": options["verification"],
     }
     prompts = {
         stage: [str(existing_file(f"medground.{stage}.llm.prompts", keys["prompts"]))] if keys["prompts"] else []

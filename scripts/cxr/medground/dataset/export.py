@@ -23,6 +23,8 @@ from cxr.vlm.conventions import InputSize, find_convention
 from cxr.vlm.wording import localization_question
 
 SIDES = ("x1", "y1", "x2", "y2")
+MERGE, MIN_PIXELS = 2, 3136
+"""Of the processors of the Qwen family: patches per side that become one token, and smallest area of an image, px."""
 COPIED_FIELDS = ("query_id", "source", "split", "domain", "modality", "licence", "kind", "trivial")
 """Fields of a line that each format carries beside its own."""
 PARQUET = {
@@ -87,7 +89,9 @@ def keep_audited(lines: Sequence[dict], audit: str) -> list[dict]:
     return [line for line in lines if votes.get(line["query_id"])]
 
 
-def resized_sides(width: int, height: int, patch: int, merge: int, min_pixels: int, max_pixels: int) -> InputSize:
+def resized_sides(
+    width: int, height: int, patch: int, max_pixels: int, merge: int = MERGE, min_pixels: int = MIN_PIXELS
+) -> InputSize:
     """Return the sides, multiples of ``patch * merge``, to which Qwen's processors resize a picture.
 
     Each side is rounded; where the area then leaves ``min_pixels`` to ``max_pixels``, both are scaled first, and

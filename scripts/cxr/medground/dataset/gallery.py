@@ -29,11 +29,11 @@ WIDTH = 520
 class GalleryOptions:
     """each: pictures of each source (accepted), reason (rejected) and source (pairs); quality: of JPEG."""
 
-    each: int
     quality: int
     seed: int
     sources: list[str]
     shards: list[str]
+    each: int = 3
 
 
 @dataclass(frozen=True)

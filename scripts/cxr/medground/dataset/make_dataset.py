@@ -50,8 +50,6 @@ class DatasetOptions:
     their shards' names.
     """
 
-    pair_overlap: float
-    pairs_per_image: int
     labels: list
     per_image: int
     per_image_many: int
@@ -61,6 +59,10 @@ class DatasetOptions:
     sources: list
     shards: list
     seed: int
+    pair_overlap: float = 0.1
+    """Largest IoU of the two answers of a sensitivity pair."""
+    pairs_per_image: int = 3
+    """Most sensitivity pairs of an image."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ RETRIED_FAULTS = ("markup", "speaks_to_model", "coordinates")
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionOptions(AskingOptions, SearchOptions):
-    """The settings ``medground.queries`` and ``medground.logic`` that the questions depend on.
+    """The settings ``medground.queries`` that the questions depend on.
 
     selection: ours or model; form: json or question_answer.
     """
@@ -89,7 +89,7 @@ def build_request(
     targets, lost = None, []
     if options.selection == "ours":
         key = (options.seed, options.source, image["image_id"])
-        decider = Decider(build_scene(image, rows, facts, picture.shape[0]), LogicOptions(**options.logic))
+        decider = Decider(build_scene(image, rows, facts, picture.shape[0]), LogicOptions())
         forms = FormSearch(
             decider, options.max_atoms, options.budget, tuple(options.families), make_rng(*key, "forms")
         ).run()

@@ -62,7 +62,7 @@ def sample_queries(
 
     ``rows``: of its regions; ``shifted_rows``: of its regions with moved outlines.
     """
-    numbers = LogicOptions(**options.logic)
+    numbers = LogicOptions()
     decider = Decider(build_scene(image, rows, facts, side), numbers)
     outlines = Outlines(image, shifted_rows, facts, side, numbers)
     draw = make_rng(options.seed, options.source, image["image_id"], "forms")
@@ -90,7 +90,7 @@ def supplied_queries(
     image: Mapping, rows: list[dict], facts: Facts, side: int, options: QueriesOptions, queries: Sequence[WrittenQuery]
 ) -> tuple[list[dict], list[dict]]:
     """Return the lines of an image's queries that were made elsewhere, all of them, and the rows of those that lack."""
-    decider = Decider(build_scene(image, rows, facts, side), LogicOptions(**options.logic))
+    decider = Decider(build_scene(image, rows, facts, side), LogicOptions())
     candidates = int(decider.scene.candidate.sum())
     num_queries = options.wanted(candidates)
     lines = [_written_line(image, rows, facts, options, decider, query) for query in queries]
@@ -108,7 +108,7 @@ def model_queries(
 
     ``line``: what it answered (:mod:`cxr.medground.queries.ask_model`).
     """
-    decider = Decider(build_scene(image, rows, facts, side), LogicOptions(**options.logic))
+    decider = Decider(build_scene(image, rows, facts, side), LogicOptions())
     lines, missing = [], []
     for number, query, reason in parse_answer(line):
         if query is None:
@@ -138,7 +138,7 @@ def statement_queries(
         reason = "undecidable"  # a distractor is no answer
     if reason:
         return [], [{"image_id": image["image_id"], "split": image["split"], "number": 0, "reason": reason}]
-    decider = Decider(build_scene(image, rows, facts, side), LogicOptions(**options.logic))
+    decider = Decider(build_scene(image, rows, facts, side), LogicOptions())
     query_line = _written_line(
         image, rows, facts, options, decider, WrittenQuery(image["description"], tuple(range(len(rows))))
     )

@@ -82,19 +82,19 @@ SHIFTED: Columns = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RegionsOptions:
-    """connectivity: 4 or 8; min_px: least area; max_boxes: candidates an image; open_share: of the class's pixels.
+    """min_px: smallest area; outline_px: how far outlines are shifted, px, 0: not at all."""
 
-    outline_px: how far outlines are moved, px; 0: not at all.
-    """
-
-    connectivity: int
     min_px: int
-    max_boxes: int
-    open_share: float
     outline_px: int
     seed: int
+    max_boxes: int = 60
+    """Most candidates of an image; the other regions are distractors."""
+    connectivity: int = 8
+    """Pixels that touch at a corner are one component (8) or two (4)."""
+    open_share: float = 0.01
+    """Fraction of a class's pixels in dropped specks above which the class is open."""
 
 
 def box_on_grid(box: Sequence[int], side: int) -> tuple[int, int, int, int]:

@@ -37,12 +37,14 @@ class ScoringOptions:
     """The settings ``medground.scoring``: thresholds of IoU, which queries count, failures, intervals."""
 
     tau: float
-    taus: list
     test: str
     failed: str
     replicates: int
-    interval: float
     seed: int
+    taus: Sequence[float] = (0.3, 0.5, 0.7)
+    """Thresholds of the table of Semantic Sensitivity."""
+    interval: float = 0.95
+    """Coverage of the intervals."""
 
 
 @dataclass(frozen=True)

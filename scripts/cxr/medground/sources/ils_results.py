@@ -22,6 +22,8 @@ from cxr.medground.sources.image import Image
 
 PROPORTIONS = 0.01
 """How far the proportions of a picture may be from those of the image that the results are of."""
+MIN_CORRELATION = 0.95
+"""Correlation of two images' pixels from which they are the same radiograph."""
 NONE, FOUND, ABSENT, DIFFERENT = "none", "found", "absent", "different"
 """What is known of an image's anatomy: not asked for; found; not in the results; of another picture of that name."""
 
@@ -47,13 +49,9 @@ class _Open:
 
 @dataclass
 class IlsResults:
-    """The results of a run, shard by shard. Use inside ``with``.
-
-    least: correlation from which on two pictures are the same. Raises StoreError for a damaged file.
-    """
+    """The results of a run, shard by shard. Use inside ``with``. Raises StoreError for a damaged file."""
 
     parts: Sequence[ShardFiles]
-    least: float
     _by_path: dict[str, str] = field(default_factory=dict)
     _of: dict[str, _Open] = field(default_factory=dict)
 
@@ -107,7 +105,7 @@ class IlsResults:
         mine, its = (plane[y_min:y_max, x_min:x_max].astype(np.float64).ravel() for plane in (grey, frame))
         if mine.std() == 0 or its.std() == 0:
             return False
-        return float(np.corrcoef(mine, its)[0, 1]) >= self.least
+        return float(np.corrcoef(mine, its)[0, 1]) >= MIN_CORRELATION
 
 
 def _affine(image: Image, shape: tuple[int, int], frames: Shard, name: str) -> np.ndarray | None:

@@ -75,10 +75,7 @@ IMAGES: Columns = {
 
 @dataclass(frozen=True)
 class SourcesOptions:
-    """name, source: of one source, its name and keys; the others are those of all sources.
-
-    same_picture: correlation from which on a film of the results of ILS is the source's.
-    """
+    """name, source: of one source, its name and keys; the others are those of all sources."""
 
     name: str
     source: dict
@@ -92,7 +89,6 @@ class SourcesOptions:
     md5: str
     max_pixels: int
     seed: int
-    same_picture: float = 1.0
     burned_in: str = KEEP
     scrub: bool = False
 
@@ -307,7 +303,7 @@ def run(
         reason_by_image = _find_duplicates((name, _image_digest(image), image.split) for name, image in read)
     with ExitStack() as stack:
         writer = _Writer(options, shards, attrs, stack)
-        films = stack.enter_context(IlsResults(parts, options.same_picture) if parts else nullcontext())
+        films = stack.enter_context(IlsResults(parts) if parts else nullcontext())
         for image_id, image in _read_images(options, inputs):
             image_ids.append(image_id)
             if isinstance(image, Refused) or image_id in reason_by_image:

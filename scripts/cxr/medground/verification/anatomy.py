@@ -15,6 +15,7 @@ from cxr.geometry.boxes import paired_iou
 from cxr.medground.logic.atoms import NO, UNCLEAR, YES, atom_at_least
 from cxr.medground.logic.decide import Decider
 from cxr.medground.verification.claims import Claims
+from cxr.medground.verification.thresholds import JudgeThresholds
 
 
 @dataclass(frozen=True)
@@ -100,32 +101,32 @@ class Measurements:
 
 def measure_boxes(
     film: Anatomy, decider: Decider, boxes: Sequence[Sequence[int]], regions: Sequence[int], claims: Claims,
-    options: Mapping,
+    thresholds: JudgeThresholds,
 ) -> Measurements:  # fmt: skip
-    """Measure the boxes of an answer. ``boxes``: of all regions, px; options: those of the judge rules."""
+    """Measure the boxes of an answer. ``boxes``: of all regions, px."""
     scene, numbers = decider.scene, decider.numbers
     region_boxes = [boxes[region] for region in regions]
-    shares = [zone_fractions(film, box, options["least_lung"]) for box in region_boxes]
-    maps = excess_anomaly(film, region_boxes, options["anomaly_level"])
+    shares = [zone_fractions(film, box, thresholds.least_lung) for box in region_boxes]
+    maps = excess_anomaly(film, region_boxes, thresholds.anomaly_level)
     organs = [organ_iou(film, scene.classes[scene.label[region]].one, boxes[region]) for region in regions]
     verdicts: dict[str, list[int]] = {}
     for name in claimed_places(claims):
         place_verdicts = [
-            _at_least(fraction_in_place(film, name, box, options["least_lung"]), options["zone_no"], numbers.zone_yes)
+            _at_least(fraction_in_place(film, name, box, thresholds.least_lung), thresholds.zone_no, numbers.zone_yes)
             for box in region_boxes
         ]
         verdicts.setdefault("place", []).extend(place_verdicts)
     if claims.both:
         lung_verdicts = [
-            max(_at_least(zone_shares.get(lung), options["zone_no"], numbers.zone_yes) for zone_shares in shares)
+            max(_at_least(zone_shares.get(lung), thresholds.zone_no, numbers.zone_yes) for zone_shares in shares)
             for lung in LUNGS
         ]
         verdicts.setdefault("place", []).extend(lung_verdicts)
     for at, region in enumerate(regions):
         if organs[at] is not None:
-            verdicts.setdefault("organ", []).append(YES if organs[at] >= options["blob_iou"] else NO)
+            verdicts.setdefault("organ", []).append(YES if organs[at] >= thresholds.blob_iou else NO)
         elif maps[at] is not None and scene.label[region] in film.opaque:
-            value = _at_least(maps[at], options["anomaly_no"], options["anomaly_yes"])
+            value = _at_least(maps[at], thresholds.anomaly_no, thresholds.anomaly_yes)
             verdicts.setdefault("anomaly", []).append(value)
     observed = tuple(
         _describe_box(zones, organ, excess, numbers.zone_yes)

@@ -45,8 +45,8 @@ class JudgeOptions(AskingOptions):
     asks, confirm and select.
     """
 
-    select_from: int
     ways: Sequence[str] = ()
+    select_from: int = 20
 
 
 class Views:

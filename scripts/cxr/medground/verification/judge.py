@@ -1,7 +1,7 @@
 """Stage III by rules: looks at pixels inside the answer boxes, not at masks; on films, at what ILS found there."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,6 +13,7 @@ from cxr.medground.logic.components import Component, centroid, elongation, find
 from cxr.medground.logic.decide import Decider
 from cxr.medground.verification.anatomy import Anatomy, measure_boxes
 from cxr.medground.verification.claims import Claims
+from cxr.medground.verification.thresholds import JudgeThresholds
 
 CONTRAST_DOMAINS = ("nuclei", "bacteria", "ultrasound", "dermoscopy")
 """Kinds of images on which contrast tells a region from its surroundings; measured for nuclei alone."""
@@ -89,8 +90,8 @@ def _find_blob(crop: np.ndarray, bright: bool, box: tuple[int, int, int, int]) -
 class ImageJudge:
     """What the judge sees of one image: each candidate's box, measured once.
 
-    grey: uint8 (S, S); boxes: (N, 4), of all regions, px; options: those of the judge rules; film: what ILS found in a
-    film, None without that; extent: the part of ``grey`` that is no padding, None for all of it.
+    grey: uint8 (S, S); boxes: (N, 4), of all regions, px; film: the anatomy of a radiograph, None without it; extent:
+    the part of ``grey`` that is no padding, None for all of it.
     """
 
     def __init__(
@@ -98,19 +99,19 @@ class ImageJudge:
         grey: np.ndarray,
         boxes: Sequence[Sequence[int]],
         decider: Decider,
-        options: Mapping,
+        thresholds: JudgeThresholds,
         film: Anatomy | None = None,
         extent: Sequence[int] | None = None,
     ):
-        self.grey, self.boxes, self.decider, self.options, self.film = grey, boxes, decider, options, film
+        self.grey, self.boxes, self.decider, self.thresholds, self.film = grey, boxes, decider, thresholds, film
         self.extent = extent
         self._seen: dict[int, dict] = {}
 
     def seen(self, region: int) -> dict:
         """Return what :func:`measure_box` finds in a region's box; without a blob where that is not the box's."""
         if region not in self._seen:
-            measurement = measure_box(self.grey, self.boxes[region], self.options["enlarge"], self.extent)
-            blob_fits = measurement["blob_iou"] >= self.options["blob_iou"]
+            measurement = measure_box(self.grey, self.boxes[region], self.thresholds.enlarge, self.extent)
+            blob_fits = measurement["blob_iou"] >= self.thresholds.blob_iou
             self._seen[region] = measurement | {"blob": measurement["blob"] if blob_fits else None}
         return self._seen[region]
 
@@ -127,7 +128,7 @@ class ImageJudge:
     @cached_property
     def remeasured(self) -> Decider:
         """The logic over what was seen: a region without a blob, and every distractor, is unclear in size and shape."""
-        scene, side, slack = self.decider.scene, self.grey.shape[0], self.options["slack"]
+        scene, side, slack = self.decider.scene, self.grey.shape[0], self.thresholds.slack
         names = ("area", "elongation", "solidity", "contrast", "texture")
         values = {name: np.full(len(scene), np.nan) for name in names}
         centres = np.array([[(x1 + x2) / 2, (y1 + y2) / 2] for x1, y1, x2, y2 in self.boxes], np.float64).reshape(-1, 2)
@@ -155,7 +156,7 @@ def judge_query(looked: ImageJudge, regions: Sequence[int], claims: Claims) -> J
     Grounded: in each box something stands out, and no claim on appearance, size or shape is contradicted by what was
     measured there. Unambiguous: as measured in all candidates' boxes, the claims select no other set.
     """
-    scene, options = looked.decider.scene, looked.options
+    scene, thresholds = looked.decider.scene, looked.thresholds
     if looked.film is not None:
         return _judge_anatomy(looked, looked.film, regions, claims)
     if scene.domain not in CONTRAST_DOMAINS:
@@ -164,13 +165,13 @@ def judge_query(looked: ImageJudge, regions: Sequence[int], claims: Claims) -> J
     for observation in observed:
         effect = observation["effect"]
         stands_out = effect is not None and (
-            abs(effect) >= options["contrast"] or observation["blob_iou"] >= options["blob_iou"]
+            abs(effect) >= thresholds.contrast or observation["blob_iou"] >= thresholds.blob_iou
         )
         if not stands_out:
             return Judgement("rejected", "not_grounded", observed)
         sign_by_atom = {"appearance:bright": -1, "appearance:dark": 1}
         if any(
-            sign * (effect or 0) >= options["contrast"] for atom, sign in sign_by_atom.items() if atom in claims.atoms
+            sign * (effect or 0) >= thresholds.contrast for atom, sign in sign_by_atom.items() if atom in claims.atoms
         ):
             return Judgement("rejected", "not_grounded", observed, "appearance")
     for atom in claims.atoms:
@@ -186,7 +187,7 @@ def _judge_anatomy(looked: ImageJudge, film: Anatomy, regions: Sequence[int], cl
     """Return the judgement on a film: rejected if one measure speaks against it, grounded if each speaks for it, and
     unjudged where there is none, or one that tells neither.
     """
-    measured = measure_boxes(film, looked.decider, looked.boxes, regions, claims, looked.options)
+    measured = measure_boxes(film, looked.decider, looked.boxes, regions, claims, looked.thresholds)
     against = [name for name, value in measured.verdicts.items() if value == NO]
     if against:
         return Judgement("rejected", "not_grounded", measured.observed, against[0])

@@ -22,8 +22,10 @@ from cxr.medground.verification.claims import Claims
 from cxr.medground.verification.judge import ImageJudge, Judgement, judge_query, measured_plane
 from cxr.medground.verification.model_judge import Answers, judge_from_answers, read_answers
 from cxr.medground.verification.text_rules import allowed_words, check_text, find_form_fault
+from cxr.medground.verification.thresholds import JudgeThresholds
 
 STAGES = ("I", "II", "III")
+THRESHOLDS = JudgeThresholds()
 REJECTED: Columns = {
     "query_id": Column(pl.String, "Query."),
     "source": Column(pl.String, "Its source."),
@@ -63,7 +65,7 @@ GROUPED: Columns = {
 
 @dataclass(frozen=True)
 class VerificationOptions:
-    """The settings ``medground.verification`` and ``medground.logic``, and the source's name.
+    """The settings ``medground.verification``, and the source's name.
 
     statements: whether the queries are the sentences of descriptions, of which none is rejected or judged.
     """
@@ -71,8 +73,6 @@ class VerificationOptions:
     judge: str
     unjudged: str
     strict: bool
-    rules: dict
-    logic: dict
     source: str
     seed: int
     statements: bool = False
@@ -164,11 +164,11 @@ def run_shard(
         for image_id in progress(sorted(lines), len(lines), "verification"):
             picture = shard.get("picture", image_id)
             scene = build_scene(row_by_image[image_id], by_image[image_id], facts, picture.shape[0])
-            decider, regions_by_text = Decider(scene, LogicOptions(**options.logic)), {}
+            decider, regions_by_text = Decider(scene, LogicOptions()), {}
             boxes = [[row[name] for name in CORNERS] for row in by_image[image_id]]
             extent, film = row_by_image[image_id]["extent"], read_anatomy(shard, facts, row_by_image[image_id])
-            plane = measured_plane(picture, scene.domain, options.rules["stain"], extent)
-            looked = ImageJudge(plane, boxes, decider, options.rules, film, extent)
+            plane = measured_plane(picture, scene.domain, THRESHOLDS.stain, extent)
+            looked = ImageJudge(plane, boxes, decider, THRESHOLDS, film, extent)
             described = row_by_image[image_id]["description"]
             for line in lines[image_id]:
                 fault, checks = verify_line(line, by_image[image_id], looked, facts, options, described, answers)

@@ -2,7 +2,6 @@
 
 from cxr.base.settings import Section, constraint, key
 from cxr.workflow.settings.medground.dataset import Grounding
-from cxr.workflow.settings.medground.logic import Logic
 from cxr.workflow.settings.medground.queries import Queries
 from cxr.workflow.settings.medground.scoring import Scoring
 from cxr.workflow.settings.medground.sources import Regions, Sources
@@ -14,7 +13,6 @@ class Medground(Section):
 
     sources: Sources = key(Sources, "Images and masks.")
     regions: Regions = key(Regions, "From masks to boxes.")
-    logic: Logic = key(Logic, "Edges and margins of what a query may say.")
     queries: Queries = key(Queries, "Referring queries.")
     verification: Verification = key(Verification, "Verification of the queries.")
     dataset: Grounding = key(Grounding, "The dataset.")

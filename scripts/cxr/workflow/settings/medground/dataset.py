@@ -2,15 +2,13 @@
 
 from typing import Literal
 
-from cxr.base.settings import PAPER, Section, Share, constraint, key
+from cxr.base.settings import PAPER, Section, constraint, key
 
 
 class Resized(Section):
     """Sides of the picture that a processor of the Qwen family makes, for coordinates in its pixels."""
 
     patch: int = key(14, "Side of a patch; 14 is Qwen2.5-VL's.", unit="px", ge=1)
-    merge: int = key(2, "Patches a side that become one token.", ge=1)
-    min_pixels: int = key(3136, "Least area.", unit="px", ge=1)
     max_pixels: int = key(12_845_056, "Greatest area.", unit="px", ge=1)
 
 
@@ -42,9 +40,6 @@ class Grounding(Section):
         source=PAPER,
         min_length=1,
     )
-    pair_overlap: Share = key(0.1, "Greatest IoU of the two answers of a sensitivity pair.")
-    pairs_per_image: int = key(3, "Most sensitivity pairs of an image.", ge=1)
-    gallery: int = key(3, "Pictures of the gallery: of each source, reason of rejection, and source of pairs.", ge=1)
     entities: Literal["lexicon", "scispacy"] = key(
         "lexicon",
         "What counts the clinical concepts of `language.tsv`. lexicon: words of the classes, attributes, places and "

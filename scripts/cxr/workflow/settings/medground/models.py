@@ -39,7 +39,3 @@ class Generator(PictureModel):
 
 class Judge(PictureModel):
     """The model that judges queries."""
-
-    select_from: int = key(
-        20, "Most candidates on a picture for select: the answer and those nearest to it.", unit="regions", ge=2, le=60
-    )

@@ -8,19 +8,6 @@ from cxr.workflow.settings.medground.models import Generator
 Family = Literal["class", "size", "shape", "position", "zone", "ordinal", "relation", "number", "appearance"]
 
 
-class Kinds(Section):
-    """Shares of the kinds of answers, over what an image offers."""
-
-    single: Share = key(0.6, "Share of queries for one region.")
-    subset: Share = key(0.25, "Share of queries for several regions, but not all of a class.")
-    all: Share = key(0.15, "Share of queries for all regions of a class, or of the image.")
-
-    @constraint
-    def _one_is_wanted(self) -> None:
-        if self.single <= 0:
-            raise ValueError("single is 0, but an image with one region offers no other kind: make it greater")
-
-
 class Queries(Section):
     """Referring queries."""
 
@@ -55,16 +42,12 @@ class Queries(Section):
     per_image: int = key(3, "Queries of an image.", ge=1, le=100)
     per_image_many: int = key(6, "Queries of an image with more than `many` candidates.", ge=1, le=100)
     many: int = key(5, "Candidates above which an image has `per_image_many` queries.", ge=1)
-    kinds: Kinds = key(Kinds, "Shares of the kinds of answers.")
-    max_atoms: int = key(4, "Most attributes of a query, before those that lengthen it.", ge=1, le=6)
-    budget: int = key(20_000, "Combinations of attributes that are tried in an image.", ge=100)
     fragile: Share = key(
         0.25,
         "Greatest fraction of an image's queries that may be undecidable where the outlines are moved "
         "(`medground.regions.outline_px`). Queries with another answer there are never asked.",
     )
     words: float = key(12, "Mean number of words that a query is lengthened to.", source=PAPER, ge=4, le=40)
-    spread: float = key(2.5, "Standard deviation of that number.", source=PAPER, ge=0, le=10)
     families: list[Family] = key(
         lambda: ["class", "size", "shape", "position", "zone", "ordinal", "relation", "number", "appearance"],
         "Families of attributes that queries use.",

@@ -9,12 +9,8 @@ class Scoring(Section):
     """IoU and Semantic Sensitivity of the answers."""
 
     tau: Share = key(0.5, "IoU that a right answer exceeds; the paper does not print its own.")
-    taus: list[Share] = key(
-        lambda: [0.3, 0.5, 0.7], "Thresholds of the table of Semantic Sensitivity; tau is among them.", min_length=1
-    )
     test: Literal["audited", "all"] = key(
         "audited", "Which test queries count where experts audited them (medground.audit).", source=PAPER
     )
     failed: Literal["wrong", "leave_out"] = key("wrong", "How a query without an answer counts.")
     replicates: Replicates = key(1000, "Bootstrap replicates, by subject; 0 for none.")
-    interval: Share = key(0.95, "Coverage of the intervals.")

@@ -137,10 +137,6 @@ class Sources(Section):
         "nearest: a mask of another size than its picture, but of its proportions within 1 %, is brought to it by its "
         "nearest pixels; none: the image is left out (shape_mismatch).",
     )
-    same_picture: Share = key(
-        0.95,
-        "Correlation of a film and the one in the results that its anatomy is of, from which on they are the same.",
-    )
     md5: Literal["check", "skip"] = key("check", "check: a MedSegBench file that is not the published one is refused.")
     cells: int = key(48, "Number of drawn pictures.", ge=1, le=100_000)
 
@@ -164,10 +160,7 @@ class Sources(Section):
 class Regions(Section):
     """Components, their boxes and attributes."""
 
-    connectivity: Literal[4, 8] = key(8, "Pixels that meet at a corner are one component (8) or two (4).")
-    min_px: int = key(20, "Components of fewer pixels are dropped; the kind ils drops more.", unit="px", ge=1)
-    min_px_ils: int = key(64, "The same for the kind ils.", unit="px", ge=1)
-    max_boxes: int = key(60, "Regions of an image that may be answers; the others are distractors.", ge=1, le=1000)
+    min_px: int = key(20, "Components of fewer pixels are dropped; of the kind ils, those under 64.", unit="px", ge=1)
     outline_px: int = key(
         1,
         "How far the outlines of an image's regions may lie further out or further in. The engine rules asks queries "
@@ -176,4 +169,3 @@ class Regions(Section):
         ge=0,
         le=10,
     )
-    open_share: Share = key(0.01, "Fraction of a class's pixels in dropped specks above which it counts as open.")
