@@ -94,7 +94,7 @@ rule page_index:
         mem_mb=megabytes(2000),
         runtime=minutes(10),
     params:
-        **job("reporting.page.make_page.run"),
+        **job("reporting.page.render.run"),
         thresholds=PLAN.build,
         engines={stage: PLAN.engines[stage] for stage in ("reports", "organs", "anomaly", "anatomy", "boxes")},
         source=PLAN.settings.cohort.source,

@@ -25,7 +25,7 @@ rule privacy_table:
         mem_mb=megabytes(2000),
         runtime=minutes(20),
     params:
-        **job("reporting.privacy.count_removed.run"),
+        **job("reporting.privacy.run"),
     message:
         "Privacy: identifiers removed, by place and kind"
     script:

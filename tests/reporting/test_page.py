@@ -23,7 +23,7 @@ from cxr.base.vocabulary import LESIONS, SPLITS
 from cxr.ils.masks.box_conditions import MASKS_OUTDATED, MEASURED_CONDITIONS, BoxJudgement, format_measure, judge_boxes
 from cxr.ils.masks.thresholds import exact_fraction
 from cxr.reporting.explain.explain_study import explain
-from cxr.reporting.page import cases, costs, frame_drawing, gallery, make_page, sections, versions
+from cxr.reporting.page import cases, costs, frame_drawing, gallery, render, sections, versions
 from cxr.reporting.review.form import Form
 from cxr.reporting.review.page import write_page
 from cxr.workflow.params import stage_options
@@ -331,7 +331,7 @@ def test_experts_are_shown_whether_the_data_are_synthetic(source, tmp_path):
 def test_a_real_cohort_is_not_called_synthetic_and_has_no_truth(workflow_run, tmp_path):
     made = {"index": str(tmp_path / "index.html"), "versions_table": str(tmp_path / "versions.tsv")}
     inputs = {name: path for name, path in page_inputs(workflow_run).items() if name != "truth_table"}
-    make_page.run(**inputs, **made, options=dataclasses.replace(options(), source="manifest"))
+    render.run(**inputs, **made, options=dataclasses.replace(options(), source="manifest"))
     text = Path(made["index"]).read_text(encoding="utf-8").partition("</style>")[2]
     assert "(synthetic)" not in text
     assert "Synthetic images and reports" not in text
@@ -365,7 +365,7 @@ def test_counts_and_funnel_are_those_of_the_tables(workflow_run, page):
     left = {row["stage"]: int(row["left"]) for row in funnel}
     shown, widths = page.table("Images left")
     assert [row[0] for row in shown] == stages
-    assert widths == [pytest.approx(100 * left[make_page] / left["input"], abs=0.01) for make_page in stages]
+    assert widths == [pytest.approx(100 * left[stage] / left["input"], abs=0.01) for stage in stages]
     for stage_name, (_, text) in zip(stages, shown, strict=True):
         lost = [
             f"{r['images']} {r['reason']}: {r['meaning']}" for r in funnel if r["stage"] == stage_name and r["reason"]
@@ -492,7 +492,7 @@ def test_no_sentence_is_quoted_where_report_text_is_withheld(workflow_run, tmp_p
     assert not any(json.dumps(sentence)[1:-1] in text for sentence in said)
     made = {"index": str(tmp_path / "index.html"), "versions_table": str(tmp_path / "versions.tsv")}
     inputs = page_inputs(workflow_run) | {"cases_lines": str(tmp_path / "cases.jsonl")}
-    make_page.run(**inputs, **made, options=options())
+    render.run(**inputs, **made, options=options())
     page = Path(made["index"]).read_text(encoding="utf-8")
     assert "<blockquote>" not in page
     assert not any(escape(sentence) in page for sentence in said)
@@ -517,7 +517,7 @@ def test_recall_is_set_beside_the_paper_s_with_what_is_compared(workflow_run, tm
     for source in ("embedded", "manifest"):
         made = {"index": str(tmp_path / f"{source}.html"), "versions_table": str(tmp_path / "versions.tsv")}
         own = dataclasses.replace(options(), source=source)
-        make_page.run(**page_inputs(workflow_run), **made, options=own)
+        render.run(**page_inputs(workflow_run), **made, options=own)
         said[source] = Path(made["index"]).read_text(encoding="utf-8")
     recall = {source: text.split('<section id="recall">')[1].split("</section>")[0] for source, text in said.items()}
     top = {source: text.split("</header>")[0] for source, text in said.items()}
@@ -602,7 +602,7 @@ def page_inputs(run: Path, thresholds: tuple[str, ...] = ("default",)) -> dict:
         "masks": sorted(map(str, (results / "masks/default").glob("??.h5"))),
         "test": [str(results / f"dataset/default/{SPLITS[2]}.jsonl")],
         "corrected": sorted(map(str, (results / "frames").glob("??.corrected.parquet"))),
-        "left_out": [str(results / make_page / "excluded.parquet") for make_page in ("cohort", "frames", "reports")],
+        "left_out": [str(results / stage / "excluded.parquet") for stage in ("cohort", "frames", "reports")],
     } | shards  # fmt: skip
 
 
@@ -629,19 +629,19 @@ def test_corrected_headers_are_on_the_page(workflow_run, tmp_path):
     inputs = page_inputs(workflow_run)
     inputs["corrected"] = [*inputs["corrected"], str(tmp_path / "00.corrected.parquet")]
     made = {"index": str(tmp_path / "index.html"), "versions_table": str(tmp_path / "versions.tsv")}
-    make_page.run(**inputs, **made, options=options())
+    render.run(**inputs, **made, options=options())
     assert "codestream is 96 x 80, header says 80 x 96" in (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "headers were corrected" not in (workflow_run / "results/index.html").read_text(encoding="utf-8")
 
 
-def options(extras: dict[str, str] | None = None) -> make_page.PageOptions:
+def options(extras: dict[str, str] | None = None) -> render.PageOptions:
     engines = dict.fromkeys(("organs", "anomaly", "anatomy", "boxes"), "lite")
-    return make_page.PageOptions(["default"], {"reports": "rules"} | engines, "embedded", extras or {})
+    return render.PageOptions(["default"], {"reports": "rules"} | engines, "embedded", extras or {})
 
 
 def test_the_page_is_the_same_to_the_byte(workflow_run, tmp_path):
     made = {"index": str(tmp_path / "index.html"), "versions_table": str(tmp_path / "versions.tsv")}
-    make_page.run(**page_inputs(workflow_run), **made, options=options())
+    render.run(**page_inputs(workflow_run), **made, options=options())
     assert Path(made["index"]).read_bytes() == (workflow_run / "results/index.html").read_bytes()
 
 
@@ -731,7 +731,7 @@ def evaluated(workflow_run, tmp_path, monkeypatch) -> dict[str, str]:
 
 def test_evaluation_and_ablation_are_shown_where_they_are(workflow_run, evaluated, tmp_path):
     made = {"index": "index.html", "versions_table": "versions.tsv"}
-    make_page.run(**page_inputs(workflow_run), **made, options=options(evaluated))
+    render.run(**page_inputs(workflow_run), **made, options=options(evaluated))
     text = Path("index.html").read_text()
     page = Page(text)
     shown, _ = page.table("Runs of this project")
@@ -757,7 +757,7 @@ def test_an_ablation_of_another_state_is_not_shown(workflow_run, evaluated, tmp_
     points = read_table("results/ablation/points.tsv")
     write_table("results/ablation/points.tsv", points.with_columns(pl.col("studies") + 1))
     made = {"index": "index.html", "versions_table": "versions.tsv"}
-    make_page.run(**page_inputs(workflow_run), **made, options=options(evaluated))
+    render.run(**page_inputs(workflow_run), **made, options=options(evaluated))
     assert "snakemake ablation</code>" in Path("index.html").read_text()
 
 

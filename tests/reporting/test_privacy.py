@@ -5,7 +5,7 @@ import numpy as np
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table, write_corrected, write_lines
 from cxr.imaging.frames.burned_in import note_of
-from cxr.reporting.privacy.count_removed import run
+from cxr.reporting.privacy import run
 
 
 def test_the_table_counts_studies_and_images(tmp_path):

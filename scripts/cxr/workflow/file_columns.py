@@ -29,14 +29,14 @@ from cxr.radvlm.filtered import filter_texts
 from cxr.radvlm.instructions import columns as radvlm_instructions
 from cxr.radvlm.sources import columns as radvlm_sources
 from cxr.radvlm.splits import CONFLICTS
+from cxr.reporting import privacy
 from cxr.reporting.ablation import points
 from cxr.reporting.agreement import compare
 from cxr.reporting.page import costs, render
-from cxr.reporting.privacy import count_removed
 from cxr.reporting.release import parquet
 from cxr.reporting.review import make_pages, merge, rates, unit_pages
 from cxr.reporting.review import queries as review_queries
-from cxr.reporting.tables import conservation, counts, recall, splits, truth
+from cxr.reporting.tables import conservation, counts, paper, truth
 from cxr.semisyn.dataset import columns as semisyn_dataset
 from cxr.semisyn.detection import columns as detection
 from cxr.semisyn.detection import paper_tables
@@ -168,12 +168,12 @@ TABLES: dict[str, Columns] = {
     "results/vlm/{run}/answers/{set}.unused.parquet": answers.UNUSED,
     "results/vlm/sets/{set}.tsv": answers.SELECTED,
     "results/ablation/points.tsv": points.POINTS,
-    "results/tables/privacy.tsv": count_removed.TABLE,
-    "results/tables/splits.tsv": tables.THRESHOLDS | splits.TABLE,
+    "results/tables/privacy.tsv": privacy.TABLE,
+    "results/tables/splits.tsv": tables.THRESHOLDS | paper.PAIRS_BY_SPLIT,
     "results/tables/funnel.tsv": tables.THRESHOLDS | conservation.FUNNEL,
     "results/tables/conservation.tsv": tables.THRESHOLDS | conservation.CONSERVATION,
     "results/tables/counts.tsv": counts.count_columns(["{thresholds}"]),
-    "results/tables/recall.tsv": recall.RECALL,
+    "results/tables/recall.tsv": paper.RECALL,
     "results/tables/truth.tsv": tables.THRESHOLDS | truth.TRUTH,
     "results/page/versions.tsv": render.VERSIONS,
     "results/page/costs.tsv": costs.COSTS,

@@ -1,4 +1,4 @@
-"""Render the page's template, and decide which sections have content."""
+"""The page stage: write one page of results from the tables and images of a run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,15 +6,18 @@ from pathlib import Path
 
 import polars as pl
 
+from cxr.base.atomic import atomic_file
 from cxr.base.columns import Column, schema
 from cxr.base.paths import SCRIPTS
-from cxr.base.tables import read_lines, read_table
+from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import LESIONS, SPLITS
+from cxr.plotting.encoding import image_file_url
 from cxr.plotting.palette import DROPPED, KEPT, LESION_COLOURS
 from cxr.plotting.plots import BLUE, GREY, ORANGE
 from cxr.reporting.page import radvlm, sections, versions
 from cxr.reporting.page.sections import SYNTHETIC_MARK, format_number, load_template
 
+RESOURCE_FILES = ("page", "organs/lite.onnx", "organs/upright.onnx", "anomaly/lite.onnx", "boxes/lite.onnx", "../envs")
 ABLATION = "results/ablation/"
 SEMISYN = "results/semisyn/"
 MEDGROUND = "results/medground/"
@@ -91,6 +94,61 @@ def tabulate_versions(version_info: dict) -> pl.DataFrame:
     ]
     rows += [("package", pin.split()[0], pin.split()[1], ", ".join(envs)) for pin, envs in version_info["pins"].items()]
     return pl.DataFrame(rows, schema=schema(VERSIONS), orient="row")
+
+
+def run(
+    *,
+    counts_table: str,
+    splits_table: str,
+    funnel_table: str,
+    recall_table: str,
+    reading_table: str,
+    words_table: str,
+    cases_lines: str,
+    reports: list[str],
+    frames: list[str],
+    organs: list[str],
+    anomaly: list[str],
+    anatomy: list[str],
+    masks: list[str],
+    test: list[str],
+    corrected: list[str],
+    left_out: list[str],
+    index: str,
+    versions_table: str,
+    options: PageOptions,
+    truth_table: str | None = None,
+    manifests: list[str] | None = None,
+) -> None:
+    """Write the page and the table of versions.
+
+    ``test``: the lines of the evaluated split, one file per built threshold set; ``corrected``: tables of images with
+    corrected headers; ``left_out``: the ledgers of the stages that read the user's files.
+    """
+    shards = {"frames": frames, "organs": organs, "anomaly": anomaly, "anatomy": anatomy, "masks": masks}
+    version_info = collect_versions(shards, reports, manifests or [], options.engines)
+    write_table(versions_table, tabulate_versions(version_info), VERSIONS)
+    page = render_page(
+        tables={
+            "counts": read_table(counts_table),
+            "splits": read_table(splits_table),
+            "funnel": read_table(funnel_table),
+            "recall": read_table(recall_table),
+            "reading": read_table(reading_table),
+            "words": read_table(words_table),
+            "corrected": pl.concat([read_table(path) for path in corrected]),
+            "truth": read_table(truth_table) if truth_table else None,
+        },
+        lines=list(read_lines(cases_lines)),
+        picture=lambda name: image_file_url(Path(cases_lines).parent / "parts" / name),
+        embed=image_file_url,
+        test={Path(path).parent.name: path for path in test},
+        ledgers=[read_table(path) for path in left_out],
+        version_info=version_info,
+        options=options,
+    )
+    with atomic_file(index) as temporary:
+        temporary.write_text(page, encoding="utf-8")
 
 
 def render_page(

@@ -11,11 +11,9 @@ from pathlib import Path
 
 from cxr.base.atomic import atomic_folder, link_file, link_folder
 from cxr.reporting.release import facts
-from cxr.reporting.release.crate import CRATE_NAME as CRATE
-from cxr.reporting.release.crate import FOLDERS, build_crate
-from cxr.reporting.release.croissant import build_croissant, described_files
 from cxr.reporting.release.export_tables import COUNTS
 from cxr.reporting.release.layout import copy_layout
+from cxr.reporting.release.metadata import CRATE_NAME, FOLDERS, build_crate, build_croissant, described_files
 from cxr.reporting.release.parquet import CONFIGS, published_columns
 from cxr.reporting.release.settings import PackageSettings
 from cxr.reporting.release.texts import card_text, datasheet_text
@@ -103,7 +101,7 @@ def run_package(
         digests = {file: file_sha256(folder / file) for file in described_files(files)}
         _write_json(folder / "croissant.json", build_croissant(about, columns, digests, description))
         folders = [name for name in FOLDERS if any(file.startswith(name) for file in files)]
-        _write_json(folder / CRATE, build_crate(about, package_facts, description, folders))
+        _write_json(folder / CRATE_NAME, build_crate(about, package_facts, description, folders))
         sums = "".join(f"{digests.get(file) or file_sha256(folder / file)}  {file}\n" for file in _list_files(folder))
         _write_text(folder / SUMS, sums)
 

@@ -9,7 +9,7 @@ from cxr.base.columns import Column, schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
 from cxr.metrics.raters import agreement_columns, measure_agreement
-from cxr.reporting.review.rates import COVERAGE, rate_with_interval
+from cxr.reporting.review.rates import COVERAGE, agreement_cells, rate_with_interval
 from cxr.reporting.review.settings import ReviewSettings
 
 RESOURCE_FILES = ("medground/paper_tables.yaml",)
@@ -114,13 +114,5 @@ def tabulate_agreement(votes: pl.DataFrame, options: ReviewSettings) -> pl.DataF
         rater_agreement = measure_agreement(
             part["good"].to_numpy(), len(options.experts), part["image_id"].to_numpy(), **bootstrap_options
         )
-        percent = None if rater_agreement.percent is None else round(100 * rater_agreement.percent, 3)
-        values = (
-            rater_agreement.kappa,
-            *rater_agreement.kappa_interval,
-            rater_agreement.ac1,
-            *rater_agreement.ac1_interval,
-        )
-        rounded = (None if value is None else round(value, 4) for value in values)
-        rows.append((source, len(options.experts), rater_agreement.units, rater_agreement.unanimous, percent, *rounded))
+        rows.append((source, len(options.experts), *agreement_cells(rater_agreement)))
     return pl.DataFrame(rows, schema=schema(AGREEMENT), orient="row")

@@ -9,7 +9,7 @@ import yaml
 from cxr.base.columns import Column, schema
 from cxr.base.vocabulary import LESIONS
 from cxr.metrics.intervals import wilson_interval
-from cxr.metrics.raters import agreement_columns, measure_agreement
+from cxr.metrics.raters import Agreement, agreement_columns, measure_agreement
 
 OVERALL, TOTAL = "overall", "total"
 GROUPS = (TOTAL, "positive", "negative")
@@ -120,16 +120,16 @@ def tabulate_agreement(verdicts: pl.DataFrame, experts: Sequence[str], *, replic
         rater_agreement = measure_agreement(
             yes, len(experts), subjects, replicates=replicates, level=COVERAGE, seed=seed
         )
-        values = (
-            rater_agreement.kappa,
-            *rater_agreement.kappa_interval,
-            rater_agreement.ac1,
-            *rater_agreement.ac1_interval,
-        )
-        percent = None if rater_agreement.percent is None else round(100 * rater_agreement.percent, 3)
-        rounded = (None if value is None else round(value, 4) for value in values)
-        rows.append((lesion, len(experts), rater_agreement.units, rater_agreement.unanimous, percent, *rounded))
+        rows.append((lesion, len(experts), *agreement_cells(rater_agreement)))
     return pl.DataFrame(rows, schema=schema(AGREEMENT), orient="row")
+
+
+def agreement_cells(values: Agreement) -> tuple:
+    """Return units, unanimous ones, percent agreement, and kappa and AC1 with their intervals, rounded."""
+    percent = None if values.percent is None else round(100 * values.percent, 3)
+    statistics = (values.kappa, *values.kappa_interval, values.ac1, *values.ac1_interval)
+    rounded = (None if value is None else round(value, 4) for value in statistics)
+    return values.units, values.unanimous, percent, *rounded
 
 
 def read_printed(path: str | Path) -> dict:

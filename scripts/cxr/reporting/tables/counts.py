@@ -9,8 +9,7 @@ import polars as pl
 from cxr.base.columns import Column, Columns, schema
 from cxr.base.vocabulary import LESIONS, SPLITS
 from cxr.ils.templates import BASIC, CARDIOMEGALY, GLOBAL, INFERENCE, OPACITY, TYPES
-from cxr.reporting.tables.paper import PaperTables
-from cxr.reporting.tables.splits import Counts, pair_column
+from cxr.reporting.tables.paper import Counts, PaperTables, pair_column
 
 PAPER_NAMES = {
     "images with pairs": "images",

@@ -14,7 +14,7 @@ import polars as pl
 from cxr.base.hdf5 import Shard
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import THRESHOLDS, read_lines, read_table, write_table
-from cxr.reporting.tables import counts, flows, paper, recall, splits, truth
+from cxr.reporting.tables import counts, flows, paper, truth
 from cxr.reporting.tables.conservation import (
     CONSERVATION,
     FUNNEL,
@@ -77,7 +77,7 @@ def run_counts(
         boxes=boxes,
     )
     all_image_ids = flows.input_image_ids(every_image)
-    columns = {splits_table: splits.TABLE, funnel_table: FUNNEL, conservation_table: CONSERVATION}
+    columns = {splits_table: paper.PAIRS_BY_SPLIT, funnel_table: FUNNEL, conservation_table: CONSERVATION}
     tables: dict[str, list[pl.DataFrame]] = {path: [] for path in columns}
     sums: dict[str, dict[str, int]] = {}
     tallies: dict[str, counts.Tally] = {}
@@ -91,7 +91,7 @@ def run_counts(
         )
         require_balance(of_set)
         set_tables = (
-            splits.tabulate_splits(tally.pairs, numbers),
+            paper.tabulate_splits(tally.pairs, numbers),
             tabulate_funnel(of_set, all_image_ids, frozenset(tally.images)),
             tabulate_conservation(of_set),
         )
@@ -110,7 +110,7 @@ def run_recall(
 ) -> None:
     """Write Table 8 for every threshold set from the shards of the sweep, with one shard in memory at a time."""
     printed = paper.read_paper_tables(RESOURCES / RESOURCE_FILES[0])
-    write_table(recall_table, recall.tabulate_recall(map(read_table, sweep), sets, printed), recall.RECALL)
+    write_table(recall_table, paper.tabulate_recall(map(read_table, sweep), sets, printed), paper.RECALL)
 
 
 def run_truth(

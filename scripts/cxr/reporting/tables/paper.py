@@ -1,9 +1,16 @@
-"""Read the paper's printed values (``resources/paper_tables.yaml``), with misprints corrected."""
+"""Tables 8 and 10-12 beside the paper's printed values (``resources/paper_tables.yaml``), with misprints corrected."""
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import polars as pl
 import yaml
+
+from cxr.base.columns import Column, schema
+from cxr.base.tables import THRESHOLDS
+from cxr.base.vocabulary import LESIONS, SPLITS
 
 
 @dataclass(frozen=True)
@@ -40,3 +47,113 @@ def read_paper_tables(path: str | Path) -> PaperTables:
         holder[last] = fault["corrected"]
         notes[fault["table"], *fault["cell"]] = f"printed as {fault['printed']}"
     return PaperTables(splits, data["recall"], data["dataset"], notes)
+
+
+PAIR_COLUMNS = tuple(
+    f"{kind}_{polarity}" for kind in ("basic", "global", "lesion_inference") for polarity in ("positive", "negative")
+)
+TOTAL = "total"
+
+
+def _column(name: str) -> dict[str, Column]:
+    description = "Pairs." if name == TOTAL else f"Of these, {name.replace('_', ' ')} ones."
+    return {name: Column(pl.Int64, description), f"{name}_paper": Column(pl.Int64, "The paper's.")}
+
+
+PAIRS_BY_SPLIT = {
+    "split": Column(pl.String, "train, validate or test."),
+    "lesion": Column(pl.String, "Lesion type, or `total`."),
+    **{name: column for kind in (TOTAL, *PAIR_COLUMNS) for name, column in _column(kind).items()},
+    "note": Column(pl.String, "What the paper prints, where that was a misprint."),
+}
+Counts = Counter[tuple[str, str, str]]
+
+
+def pair_column(line: dict) -> str:
+    """Return the column in which a pair is counted."""
+    return f"{line['type']}_{'positive' if line['seg'] else 'negative'}"
+
+
+def tabulate_splits(counts: Counts, paper: PaperTables) -> pl.DataFrame:
+    """Return one row per split and lesion type, and a total per split; each count is followed by the paper's."""
+    rows = []
+    for split in SPLITS:
+        sums: Counter = Counter()
+        for lesion in LESIONS:
+            ours = {column: counts[split, lesion, column] for column in PAIR_COLUMNS}
+            ours[TOTAL] = sum(ours.values())
+            sums.update(ours)
+            rows.append(_split_row(split, lesion, ours, paper))
+        rows.append(_split_row(split, TOTAL, sums, paper))
+    return pl.DataFrame(rows, schema=schema(PAIRS_BY_SPLIT))
+
+
+def _split_row(split: str, lesion: str, ours: dict[str, int], paper: PaperTables) -> dict:
+    row: dict[str, object] = {"split": split, "lesion": lesion}
+    for column in (TOTAL, *PAIR_COLUMNS):
+        row |= {column: ours[column], f"{column}_paper": paper.splits[split][lesion][column]}
+    notes = {key[3]: note for key, note in paper.notes.items() if key[:3] == ("splits", split, lesion)}
+    row["note"] = "; ".join(f"{column} {note} in the paper" for column, note in notes.items())
+    return row
+
+
+GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
+RECALL = THRESHOLDS | {
+    "lesion": Column(pl.String, "Lesion type, or `average`: the mean of those that occur."),
+    "recall": Column(pl.Float64, "`grounded` over `total`; null without a study.", "%"),
+    "grounded": Column(pl.Int64, "Studies with a grounded mask of it."),
+    "total": Column(pl.Int64, "Studies that state it."),
+    "without_labels": Column(pl.Int64, "Of these, studies whose report names no zone for it."),
+    "paper": Column(pl.Float64, "The paper's recall (Table 8); null where it prints none.", "%"),
+    "note": Column(pl.String, "What the paper prints, where that was a misprint."),
+}
+
+
+def tabulate_recall(sweeps: Iterable[pl.DataFrame], sets: Sequence[str], paper: PaperTables) -> pl.DataFrame:
+    """Return the rows of :data:`RECALL`, in the order of ``sets``.
+
+    ``sweeps``: one table per shard (a study is in one shard): thresholds, study_id, lesion, grounded (findings with a
+    grounded mask), has_labels. A (study, lesion type) counts as grounded if any of its findings is; the total includes
+    those without a zone label (``without_labels``). ``average`` is the unweighted mean of the lesion types that occur.
+    """
+    count_rows = (
+        pl.concat([_count_studies(sweep) for sweep in sweeps]).group_by("thresholds", "lesion").agg(pl.all().sum())
+    )
+    counts = {
+        (name, lesion): (grounded, total, total - labelled)
+        for name, lesion, grounded, total, labelled in count_rows.iter_rows()
+    }
+    rows = []
+    for name in sets:
+        counts_by_lesion = {lesion: counts.get((name, lesion), (0, 0, 0)) for lesion in GROUNDABLE}
+        recalls = {lesion: 100 * grounded / total for lesion, (grounded, total, _) in counts_by_lesion.items() if total}
+        rows += [
+            _recall_row(name, lesion, recalls.get(lesion), counts_by_lesion[lesion], paper) for lesion in GROUNDABLE
+        ]
+        average = sum(recalls.values()) / len(recalls) if recalls else None
+        sums = tuple(sum(values) for values in zip(*counts_by_lesion.values(), strict=True))
+        rows.append(_recall_row(name, "average", average, sums, paper))
+    return pl.DataFrame(rows, schema=schema(RECALL))
+
+
+def _count_studies(sweep: pl.DataFrame) -> pl.DataFrame:
+    pairs = sweep.group_by("thresholds", "study_id", "lesion").agg(
+        pl.col("grounded").max() > 0, pl.col("has_labels").any()
+    )
+    return pairs.group_by("thresholds", "lesion").agg(
+        pl.col("grounded").sum(), pl.len().alias("total"), pl.col("has_labels").sum()
+    )
+
+
+def _recall_row(name: str, lesion: str, recall: float | None, counts: Sequence[int], paper: PaperTables) -> dict:
+    grounded, total, without = counts
+    return {
+        "thresholds": name,
+        "lesion": lesion,
+        "recall": None if recall is None else round(recall, 1),
+        "grounded": grounded,
+        "total": total,
+        "without_labels": without,
+        "paper": paper.recall.get(name, {}).get(lesion),
+        "note": paper.notes.get(("recall", name, lesion), ""),
+    }

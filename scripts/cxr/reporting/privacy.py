@@ -1,4 +1,4 @@
-"""Count what was removed from texts and images: kinds, places and numbers, no content."""
+"""The stage privacy: count what was removed from texts and images, by kind and place, without its content."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

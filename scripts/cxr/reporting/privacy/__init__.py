@@ -1,1 +1,0 @@
-"""The stage privacy: what was removed from texts and images, counted."""

@@ -1,0 +1,200 @@
+"""Describe a package for machines: as Croissant 1.0 (MLCommons' vocabulary for datasets) and as an RO-Crate 1.1.
+
+Both are JSON-LD. The RO-Crate follows the profile Process Run Crate: a CreateAction with the workflow as instrument,
+the settings and weights as objects, and the package as result.
+"""
+
+import json
+from collections.abc import Sequence
+
+import polars as pl
+
+from cxr.reporting.release.parquet import CONFIGS, IMAGE_TYPE
+
+CONTEXT = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "equivalentProperty": "cr:equivalentProperty",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileProperty": "cr:fileProperty",
+    "fileObject": "cr:fileObject",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+TYPES = {pl.String: "sc:Text", pl.Int64: "sc:Integer", pl.Float64: "sc:Float", pl.Boolean: "sc:Boolean"}
+FORMATS = {".parquet": "application/x-parquet", ".json": "application/json"}
+
+
+def build_croissant(about: dict, columns: dict[str, dict], files: dict[str, str], description: str) -> dict:
+    """Return the Croissant document. ``columns``: {config: columns}; ``files``: {path: sha256} of Parquet and COCO."""
+    return {
+        "@context": CONTEXT,
+        "@type": "sc:Dataset",
+        "name": about["name"],
+        "description": description,
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "citeAs": about["cite"] or f"{about['name']} {about['version']}",
+        "license": about["licence"],
+        "url": about["url"] or "https://example.org/",
+        "version": about["version"],
+        "datePublished": about["date"],
+        "creator": {"@type": "sc:Organization", "name": about["creator"] or "not stated"},
+        "distribution": [_file_object(path, digest) for path, digest in files.items()]
+        + [_file_set(name) for name in columns],
+        "recordSet": [_record_set(name, config_columns) for name, config_columns in columns.items()],
+    }
+
+
+def _file_object(path: str, digest: str) -> dict:
+    kind = next(kind for ending, kind in FORMATS.items() if path.endswith(ending))
+    return {
+        "@type": "cr:FileObject",
+        "@id": path,
+        "name": path,
+        "contentUrl": path,
+        "encodingFormat": kind,
+        "sha256": digest,
+    }
+
+
+def _file_set(config: str) -> dict:
+    folder, _ = CONFIGS[config]
+    return {
+        "@type": "cr:FileSet", "@id": f"{config}-files", "name": f"{config}-files",
+        "encodingFormat": FORMATS[".parquet"], "includes": f"{folder}/*.parquet",
+    }  # fmt: skip
+
+
+def _record_set(config: str, columns: dict) -> dict:
+    return {
+        "@type": "cr:RecordSet",
+        "@id": config,
+        "name": config,
+        "field": [_field(config, *column) for column in columns.items()],
+    }
+
+
+def _field(config: str, name: str, kind: object) -> dict:
+    column, extract, more = name, {"column": name}, {}
+    if kind == IMAGE_TYPE:
+        # the bytes of a PNG within the column's struct
+        data_type, more = "sc:ImageObject", {"transform": {"jsonPath": "bytes"}}
+    elif isinstance(kind, pl.List):
+        data_type = TYPES[kind.inner]
+    else:
+        data_type = TYPES[kind]
+    field = {
+        "@type": "cr:Field", "@id": f"{config}/{column}", "name": column, "dataType": data_type,
+        "source": {"fileSet": {"@id": f"{config}-files"}, "extract": extract} | more,
+    }  # fmt: skip
+    return field | ({"repeated": True} if isinstance(kind, pl.List) else {})
+
+
+def described_files(files: Sequence[str]) -> list[str]:
+    """Return the sorted files that the document describes."""
+    return sorted(file for file in files if file.startswith(("data/", "images/", "coco/")))
+
+
+PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
+CRATE_NAME = "ro-crate-metadata.json"
+FOLDERS = {
+    "data/": "pairs, as Parquet", "images/": "geometry of the images, as Parquet", "coco/": "COCO",
+    "dicom_seg/": "DICOM segmentations", "authors/": "the layout of the authors' release",
+}  # fmt: skip
+FILES = {"README.md": "text/markdown", "DATASHEET.md": "text/markdown", "croissant.json": "application/ld+json"}
+
+
+def build_crate(about: dict, package_facts: dict, description: str, folders: list[str]) -> dict:
+    """Return the RO-Crate document. ``folders``: the :data:`FOLDERS` that the package has."""
+    settings = [_property_value(name, value) for name, value in sorted(_flatten(package_facts["settings"]).items())]
+    engines = [
+        {"@id": f"#stage-{stage}", "@type": "SoftwareApplication", "name": f"cxr-ils {stage}",
+         "softwareVersion": ", ".join(package_facts["digests"].get(stage, [])) or "not stated",
+         "description": f"engine: {package_facts['engines'].get(stage, 'none to choose')}",
+         "softwareRequirements": ", ".join(_stage_packages(package_facts, stage)) or "not stated"}
+        for stage in sorted({*package_facts["engines"], *package_facts["digests"]})
+    ]  # fmt: skip
+    weights = [
+        {"@id": f"#weights-{w['sha256'][:16]}", "@type": "CreativeWork", "name": w["name"], "license": w["licence"],
+         "identifier": f"sha256:{w['sha256']}", "creditText": w["source"]}
+        for w in package_facts["weights"]
+    ]  # fmt: skip
+    parts = [{"@id": folder, "@type": "Dataset", "name": FOLDERS[folder]} for folder in folders]
+    parts += [{"@id": name, "@type": "File", "name": name, "encodingFormat": kind} for name, kind in FILES.items()]
+    root = {
+        "@id": "./", "@type": "Dataset", "name": about["name"], "version": about["version"], "description": description,
+        "datePublished": about["date"], "license": {"@id": "#licence"}, "hasPart": _references(parts),
+        "mentions": [{"@id": "#run"}], "conformsTo": {"@id": PROFILE}, "author": {"@id": "#maker"},
+    }  # fmt: skip
+    action = {
+        "@id": "#run", "@type": "CreateAction", "name": "The run of cxr-ils that made this package",
+        "instrument": {"@id": "#workflow"}, "agent": {"@id": "#maker"}, "endTime": about["date"],
+        "object": _references([*settings, *weights]), "result": [{"@id": "./"}],
+    }  # fmt: skip
+    workflow = {
+        "@id": "#workflow", "@type": ["SoftwareSourceCode", "SoftwareApplication"], "name": "cxr-ils",
+        "programmingLanguage": "Snakemake", "version": package_facts["code"], "hasPart": _references(engines),
+        "license": "https://spdx.org/licenses/MIT", "url": about["url"] or "https://example.org/",
+    }  # fmt: skip
+    descriptor = {
+        "@id": CRATE_NAME, "@type": "CreativeWork", "about": {"@id": "./"},
+        "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"},
+    }  # fmt: skip
+    context_entities = [
+        {"@id": "#licence", "@type": "CreativeWork", "name": about["licence"]},
+        {"@id": "#maker", "@type": "Organization", "name": about["creator"] or "not stated"},
+        {"@id": PROFILE, "@type": "CreativeWork", "name": "Process Run Crate", "version": "0.5"},
+    ]
+    graph = [descriptor, root, action, workflow, *context_entities, *engines, *weights, *parts, *settings]
+    return {"@context": "https://w3id.org/ro/crate/1.1/context", "@graph": graph}
+
+
+def _stage_packages(package_facts: dict, stage: str) -> list[str]:
+    """Return the packages of a stage's environment, which is named after the stage, with or without its engine."""
+    names = (f"{stage}-{package_facts['engines'].get(stage)}", stage)
+    return next((package_facts["environments"][name] for name in names if name in package_facts["environments"]), [])
+
+
+def _references(entities: list[dict]) -> list[dict]:
+    return [{"@id": entity["@id"]} for entity in entities]
+
+
+def _flatten(value: dict, before: str = "") -> dict[str, object]:
+    value_by_key: dict[str, object] = {}
+    for name, inner in value.items():
+        value_by_key |= (
+            _flatten(inner, f"{before}{name}.") if isinstance(inner, dict) and inner else {f"{before}{name}": inner}
+        )
+    return value_by_key
+
+
+def _property_value(name: str, value: object) -> dict:
+    return {"@id": f"#setting-{name}", "@type": "PropertyValue", "name": name, "value": json.dumps(value)}
