@@ -27,12 +27,12 @@ from cxr.base.engines import Setup  # noqa: E402
 from cxr.base.hdf5 import Shard  # noqa: E402
 from cxr.imaging.anomaly import map_anomalies  # noqa: E402
 from cxr.semisyn.editing import edit_images  # noqa: E402
+from cxr.semisyn.editing.configs import EditingConfig  # noqa: E402
 from cxr.semisyn.editing.engine import Job  # noqa: E402
 from cxr.semisyn.editing.masks import soft_mask  # noqa: E402
+from cxr.semisyn.editing.settings import EditingSettings  # noqa: E402
 from cxr.workflow.params import stage_options  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402
-from cxr.workflow.settings.semisyn.configs import EditingConfig  # noqa: E402
-from cxr.workflow.settings.semisyn.editing import Editing  # noqa: E402
 
 SHARED, FASTER = 0.75, 1.0
 CONFIGS = ({}, {"blur": "gauss"}, {"guidance": 12.0}, {"mask": "hard"})
@@ -60,7 +60,7 @@ def evaluations(number: int, negative: str) -> tuple[int, int, bool]:
     from tiny_diffusion import write_radedit
 
     with tempfile.TemporaryDirectory() as folder:
-        own = Editing().radedit.as_dict() | {"steps": STEPS, "dtype": "float32"}
+        own = EditingSettings().radedit.as_dict() | {"steps": STEPS, "dtype": "float32"}
         texts = frozenset({"edema", "heart", *NEGATIVES})
         editor = radedit.load(None, Setup(own, write_radedit(Path(folder)), "cpu", 8), texts)
     rows: list[int] = []

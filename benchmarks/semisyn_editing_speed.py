@@ -29,7 +29,7 @@ from cxr.base.tables import write_table  # noqa: E402
 from cxr.nets.devices import select_device  # noqa: E402
 from cxr.semisyn.editing import radedit  # noqa: E402
 from cxr.semisyn.editing.engine import Job  # noqa: E402
-from cxr.workflow.settings.semisyn.editing import Editing  # noqa: E402
+from cxr.semisyn.editing.settings import EditingSettings  # noqa: E402
 from engines_run import clock_of, device_name, frame  # noqa: E402
 from semisyn_editing import CONFIGS, jobs  # noqa: E402
 
@@ -41,7 +41,7 @@ def editor(given: argparse.Namespace, folder: Path, device: torch.device) -> rad
     torch.manual_seed(0)
     write = tiny_diffusion.write_radedit
     files = write(folder) if given.tiny else engines_nets.write_radedit(folder, {}, frame().image)
-    own = Editing().radedit.as_dict()
+    own = EditingSettings().radedit.as_dict()
     own |= {"dtype": "float32" if device.type == "cpu" else own["dtype"]}
     texts = frozenset({"edema", "heart", ""})
     return radedit.load(None, Setup(own, files, given.device, given.batch), texts)

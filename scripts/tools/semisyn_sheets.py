@@ -29,9 +29,9 @@ from cxr.nets.map_net import MapNet
 from cxr.semisyn.editing.edit_images import soft_mask
 from cxr.semisyn.editing.engine import Job, load_engine
 from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit
+from cxr.semisyn.editing.settings import EditingSettings
 from cxr.semisyn.findings.catalogue import read_catalogue
 from cxr.semisyn.placement import place_boxes, plan_jobs
-from cxr.workflow.settings.semisyn.editing import Editing
 
 SEED, SHAPE, VISIBLE, LEAK = 2026, (512, 512), 4.0, 0.5
 UNSIDED = {"edema": "both"}
@@ -107,14 +107,12 @@ def main() -> None:
     asked.add_argument("--findings", nargs="+", default=list(FINDINGS))
     given = asked.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    net, settings, catalogue = MapNet(RESOURCES / "organs/lite.onnx"), Editing().as_dict(), read_catalogue()
+    net, settings, catalogue = MapNet(RESOURCES / "organs/lite.onnx"), EditingSettings().as_dict(), read_catalogue()
     images = {name: (patient, frame) for path in given.data for name, patient, frame in films_of(path)}
     organs = {name: dict(zip(net.labels, net.masks(frame), strict=True)) for name, (_, frame) in images.items()}
     usable = {name: "0" for name, masks in organs.items() if all(masks[part].any() for part in (*LUNGS, HEART))}
-    engine = load_engine(
-        "lite", SimpleNamespace(findings_file="", findings=list(FINDINGS)), Setup(own=settings["lite"]), frozenset()
-    )
-    how = place_boxes.PlacementOptions("repo", 6, 1e-9, True, 0.03, SEED, UNSIDED)
+    engine = load_engine("lite", SimpleNamespace(findings_file="", findings=list(FINDINGS)), Setup(), frozenset())
+    how = place_boxes.PlacementOptions(bounds="repo", tries=6, ctr_step=0.03, seed=SEED, unsided=UNSIDED)
     planned = plan_jobs.plan_jobs(usable, catalogue, plan_jobs.PlanOptions(given.jobs, 0.0, 0, given.findings, SEED))
     picture = np.array([0.0, 0.0, 512.0, 512.0])
     lines = [

@@ -45,7 +45,7 @@ def settings(folder: Path) -> dict:
             for name, role in (("learnt", "train"), ("tested", "test"))}  # fmt: skip
     runs = {"real": {"real": ["learnt"]}, "real+7": {"real": ["learnt"], "synthetic": 7}}
     runs |= {"shuffled": {"extra": ["shuffled"]}}
-    lite = {"size": 64, "widths": [8, 8, 8, 8, 8], "checkpoint_every": 5, "bfloat16": False}
+    lite = {"size": 64, "checkpoint_every": 5}
     return {
         "phantom": {"subjects": 6, "studies": 9, "healthy": 4},
         "semisyn": {

@@ -4,12 +4,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from cxr.semisyn.editing.configs import EditingConfig
 from cxr.semisyn.editing.edit_images import EditingOptions, jobs_of
 from cxr.semisyn.editing.engine import EditedImage, Job
 from cxr.semisyn.editing.masks import soft_mask
 from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit
-from cxr.workflow.settings.semisyn.configs import EditingConfig
-from cxr.workflow.settings.semisyn.editing import Editing
+from cxr.semisyn.editing.settings import EditingSettings
 
 SHAPE = (512, 512)
 BOX = np.array([[100.0, 200.0, 180.0, 260.0]])
@@ -212,6 +212,6 @@ def test_a_job_has_the_same_seed_in_every_configuration():
 
 def test_a_choice_that_is_no_configuration_is_refused():
     with pytest.raises(ValueError, match=r"choice\.edema is 'nosuch', but the configurations are lite, "):
-        Editing(choice={"edema": "nosuch"})
+        EditingSettings(choice={"edema": "nosuch"})
     with pytest.raises(ValueError, match="configs names 'chosen', which is reserved"):
-        Editing(configs={"chosen": {}})
+        EditingSettings(configs={"chosen": {}})

@@ -15,18 +15,21 @@ from cxr.base.engines import Setup
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table, write_table
 from cxr.semisyn.editing import diffusion, edit_images, radedit
+from cxr.semisyn.editing.configs import EditingConfig
 from cxr.semisyn.editing.engine import BoxTooSmall, Job
 from cxr.semisyn.editing.masks import soft_mask
 from cxr.semisyn.editing.models import EditBatch
+from cxr.semisyn.editing.settings import EditingSettings
 from cxr.workflow.params import stage_options
 from cxr.workflow.plan_semisyn import make_semisyn_plan
 from cxr.workflow.settings import read
-from cxr.workflow.settings.semisyn.configs import EditingConfig
-from cxr.workflow.settings.semisyn.editing import Editing
 from tiny_diffusion import pipeline, write_radedit
 
 WORDS = frozenset({"edema", "heart", "no acute process", ""})
-OWN = {name: getattr(Editing(), name).as_dict() | {"steps": 6, "dtype": "float32"} for name in ("radedit", "diffusion")}
+OWN = {
+    name: getattr(EditingSettings(), name).as_dict() | {"steps": 6, "dtype": "float32"}
+    for name in ("radedit", "diffusion")
+}
 BOXES = np.array([[100.0, 120, 260, 300]])
 SHAPE = (512, 512)
 

@@ -1,9 +1,6 @@
 """The grid of configurations against the paper's counts (Appendix E) and the arithmetic of a search."""
 
-import pytest
-from pydantic import ValidationError
-
-from cxr.workflow.settings.semisyn.configs import PIPELINES, EditingConfig, EditingGrid
+from cxr.semisyn.editing.configs import PIPELINES, EditingConfig, EditingGrid
 
 PAPER = EditingGrid(pipelines=list(PIPELINES))
 IMAGES = 35 * 7
@@ -48,13 +45,6 @@ def test_another_base_or_none():
     assert "radedit_guidance19.0" in points
     assert len(points) == 1 + 18
     assert different(points) == 19  # RadEdit's own strength is 0.7
-
-
-def test_a_value_twice_or_no_value_is_refused():
-    with pytest.raises(ValidationError, match=r"extent names 0\.9 twice: leave one out"):
-        EditingGrid(extent=[0.9, 0.9])
-    with pytest.raises(ValidationError, match="blur is empty: give at least one value"):
-        EditingGrid(blur=[])
 
 
 def test_settings_that_an_engine_does_not_read_make_no_other_configuration():

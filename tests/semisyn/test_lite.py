@@ -18,12 +18,12 @@ from cxr.geometry.boxes import bounding_box
 from cxr.imaging.phantom import chest
 from cxr.semisyn.editing.edit_images import EditingOptions, run_shard
 from cxr.semisyn.editing.engine import load_engine
+from cxr.semisyn.editing.settings import EditingSettings
 from cxr.semisyn.placement.columns import BOXES, PLAN
-from cxr.workflow.settings.semisyn.editing import Editing
 from nodules import NODULE, written
 
 ORGANS = (*LUNGS, HEART)
-SETTINGS = Editing().as_dict()
+SETTINGS = EditingSettings().as_dict()
 
 
 def options(findings: list[str]) -> EditingOptions:
@@ -35,7 +35,6 @@ def options(findings: list[str]) -> EditingOptions:
         visible=SETTINGS["visible"],
         seed=5,
         findings=findings,
-        own={"lite": SETTINGS["lite"]},
     )
 
 

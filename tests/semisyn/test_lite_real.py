@@ -19,9 +19,9 @@ from cxr.geometry.boxes import bounding_box, box_iou
 from cxr.metrics import appearance, edits
 from cxr.nets.map_net import MapNet
 from cxr.semisyn.editing.engine import Job, load_engine
-from cxr.workflow.settings.semisyn.editing import Editing
+from cxr.semisyn.editing.settings import EditingSettings
 
-SETTINGS = Editing().as_dict()
+SETTINGS = EditingSettings().as_dict()
 SHAPE = (512, 512)
 FILMS = 24
 PLACES = {
@@ -54,7 +54,7 @@ def films(shared) -> list[tuple[np.ndarray, dict]]:
 @pytest.fixture(scope="module")
 def editor():
     options = SimpleNamespace(findings_file="", findings=list(FINDINGS))
-    return load_engine("lite", options, Setup(own=SETTINGS["lite"]), frozenset())
+    return load_engine("lite", options, Setup(), frozenset())
 
 
 def box_on(organs: dict, finding: str, side: str) -> np.ndarray:

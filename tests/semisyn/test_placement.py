@@ -27,7 +27,7 @@ from nodules import NODULE, written
 CATALOGUE = read_catalogue()
 IN_LUNGS = [name for name, one in CATALOGUE.findings.items() if one.prior.placement == "lung"]
 LIMITS = {"bounds": "repo", "min_mass": 1e-9, "heart_exclusion": True}
-OPTIONS = PlacementOptions("repo", 6, 1e-9, True, 0.03, 2026, {"edema": "both"})
+OPTIONS = PlacementOptions(bounds="repo", tries=6, ctr_step=0.03, seed=2026, unsided={"edema": "both"})
 PLAN_OPTIONS = PlanOptions(10, "auto", 6, 10, 0.05, 3, list(FINDINGS), 2026)
 WHOLE_FRAME = np.array([0.0, 0.0, 512.0, 512.0])
 

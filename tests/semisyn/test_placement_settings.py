@@ -36,8 +36,7 @@ def plan_of(**semisyn):
         ({"priors": {"source": "fit"}}, ["semisyn.priors", "reference is empty"]),
         ({"priors": {"source": "fit", "reference": "other"}}, ["priors.reference is 'other'", "has none"]),
         ({"priors": {"zones": "fit"}}, ["zones_table is empty"]),
-        ({"priors": {"zones_percentiles": [95, 5]}}, ["zones_percentiles is [95.0, 5.0]", "lower one first"]),
-        ({"priors": {"families": ["gaussian"]}}, ["semisyn.priors.families", "gaussian"]),
+        ({"priors": {"sizes": "both"}}, ["semisyn.priors.sizes", "both"]),
         ({"findings": ["edema", "edema"]}, ["findings names 'edema' twice"]),
         ({"findings": []}, ["semisyn.findings is []"]),
         ({"placement": {"tries": 0}}, ["placement.tries is 0"]),
@@ -108,7 +107,7 @@ def test_what_only_a_fit_depends_on_is_the_default_without_one():
     def options(**priors):
         return stage_options(read({"semisyn": {"priors": priors}}))["semisyn_priors"]
 
-    assert options(alpha=0.5, bins=9, sizes="drawn", families=["norm"]) == options()
+    assert options(min_boxes=9, sizes="drawn") == options()
 
 
 def test_the_plan_of_jobs_takes_sizes_from_dataset_and_selection():

@@ -13,11 +13,11 @@ from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table, write_table
 from cxr.imaging.boxes.detect_boxes import COLUMNS
 from cxr.metrics.appearance import FEATURES
+from cxr.semisyn.editing.configs import EditingConfig
 from cxr.semisyn.editing.edit_images import BOXES
 from cxr.semisyn.realism import measure, score
 from cxr.semisyn.realism.reference import REFERENCE
 from cxr.semisyn.selection import select_configs
-from cxr.workflow.settings.semisyn.configs import EditingConfig
 from review_cases import cells
 
 SHAPE = (512, 512)

@@ -24,12 +24,12 @@ from cxr.nets.inception import FEATURES, Inception
 from cxr.nets.tensors import load_strict
 from cxr.semisyn.realism import features, lite, metrics, reference
 from cxr.semisyn.realism.engine import load_features
+from cxr.semisyn.realism.settings import EXTRACTORS
 from cxr.semisyn.selection.choose import LOWER_IS_BETTER
+from cxr.semisyn.selection.settings import METRICS
 from cxr.workflow import settings
 from cxr.workflow.plan_semisyn import make_realism_plan
 from cxr.workflow.settings import SettingsError, read
-from cxr.workflow.settings.semisyn.realism import EXTRACTORS
-from cxr.workflow.settings.semisyn.selection import METRICS
 from fidelity_wheel import fidelity
 from tiny_clip import write_clip
 

@@ -15,9 +15,9 @@ from cxr.painting.chest import Chest, PaintRequest, Place, Window
 from cxr.painting.edema import widen_vessels
 from cxr.painting.painters import PAINTERS, region_of
 from cxr.painting.pneumothorax import remove_vessels
-from cxr.workflow.settings.semisyn.editing_lite import Lite
+from cxr.semisyn.editing.lite import read_ranges
 
-RANGES = Lite().as_dict()
+RANGES = read_ranges()
 IN_LUNGS = [name for name in PAINTERS if name != "cardiomegaly"]
 PARTS = {
     "pneumothorax": (0.0, 0.0, 0.8, 0.45),

@@ -3,18 +3,22 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import polars as pl
 
 from cxr.annotations.box_table import region_box
+from cxr.annotations.formats import FORMATS, describe_formats
 from cxr.annotations.regions import UNLISTED, Annotation, image_name, lesion_by_label, read_annotations
 from cxr.base.columns import Column
 from cxr.base.errors import UserError
+from cxr.base.settings import Section, key
 from cxr.base.user_tables import read_frame, require_columns
 from cxr.base.vocabulary import FINDINGS
 from cxr.geometry.boxes import CORNERS
 from cxr.geometry.fusion import fuse_boxes
+from cxr.semisyn.shared import FindingName
 
 PREDICTIONS = {
     "image_id": Column(pl.String, "Image, as the reference names it."),
@@ -31,6 +35,33 @@ TRAIN, VAL, TEST = ROLES = ("train", "val", "test")
 FUSION_IOU = 0.1
 """IoU above which boxes of several readers for one finding are one (weighted boxes fusion, equal confidences)."""
 SCHEMA = {"image_id": pl.String, "finding": pl.String} | dict.fromkeys(CORNERS, pl.Float64)
+
+
+class ReferenceSettings(Section):
+    """A file of experts' boxes."""
+
+    format: Literal[FORMATS] = key("coco", f"{describe_formats()}.")
+    path: str = key("", "Path of the file; for mimic_ils, of the folder.")
+    role: Literal["train", "val", "test"] = key(
+        "test", "Use of the reference; no patient may be in references of two roles."
+    )
+    classes: dict[str, FindingName] = key(
+        dict,
+        "{label: finding}, in addition to the format's labels and the findings' names; boxes with other labels are "
+        "excluded and counted.",
+    )
+    image_id: str = key(
+        "{stem}", "Template of an image's image_id: {name} is the name in the file, {stem} the name without extension."
+    )
+    patients: str = key(
+        "",
+        "CSV or Parquet with image_id and subject_id of images outside the cohort; empty: one patient per image.",
+    )
+    images: str = key(
+        "",
+        "Its images outside the cohort, for detectors and fitted priors: a folder, or a CSV with image_id, image_path "
+        "and optionally subject_id, view and position (hearts are measured on PA images of erect or unknown position).",
+    )
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,15 @@
 """Names and sizes that the settings and several stages of SemiSynCXR share."""
 
+from typing import Annotated
+
+from cxr.base.settings import Limits
+
+FindingName = Annotated[str, Limits(pattern=r"^[a-z][a-z0-9_]*$")]
+"""Name of a finding, of the seven or of a user's file."""
+RunName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
+"""Name of a run of detectors."""
+ReferenceName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+
 CHOSEN_CONFIG = "chosen"
 """Stands for the configuration that each finding has chosen; the dataset uses its images."""
 SELECTION = "selection"
@@ -10,6 +20,12 @@ WARPED_FINDING = "cardiomegaly"
 """Finding that moves organs: it also changes pixels outside its box, so leak, edges and visible box do not apply."""
 
 
+AP_IOUS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+"""IoUs over which AP is averaged (paper)."""
+AP_RECALLS = 101
+"""Recall points over which precision is averaged."""
+INTERVAL = 0.95
+"""Coverage of all confidence intervals."""
 PARTS = {"fifth": 5, "half": 2, "all": 1}
 """{size: divisor of the whole dataset}; the paper's 7,000, 17,500 and 35,000 images."""
 

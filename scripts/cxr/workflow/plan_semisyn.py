@@ -11,38 +11,37 @@ from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.settings import Section
 from cxr.base.vocabulary import FINDINGS, SPLITS
 from cxr.imaging.cohort.check import mimic_base, mimic_tables
+from cxr.semisyn.dataset.settings import EMBEDDED_PER_FINDING, PER_FINDING
+from cxr.semisyn.detectors.settings import EMBEDDED_SEEDS, EMBEDDED_UPDATES, SEEDS, UPDATES, DetectorRun
+from cxr.semisyn.editing.configs import EditingConfig
 from cxr.semisyn.findings.catalogue import read_labels
-from cxr.semisyn.references import TEST, TRAIN, VAL
+from cxr.semisyn.priors.settings import PriorsSettings
+from cxr.semisyn.references import TEST, TRAIN, VAL, ReferenceSettings
+from cxr.semisyn.settings import SemisynSettings
 from cxr.semisyn.shared import CHOSEN_CONFIG, DEFAULT_CONFIG, PARTS, SELECTION, images_per_finding
 from cxr.workflow.engine_files import engine_folder_or_inputs, num_gpus, read_declaration, users_files
 from cxr.workflow.plan_imaging import decoding_options
 from cxr.workflow.plan_reporting import find_sheets
 from cxr.workflow.settings import Settings
-from cxr.workflow.settings.semisyn import Semisyn
-from cxr.workflow.settings.semisyn.configs import EditingConfig
-from cxr.workflow.settings.semisyn.dataset import EMBEDDED_PER_FINDING, PER_FINDING
-from cxr.workflow.settings.semisyn.detectors import EMBEDDED_SEEDS, EMBEDDED_UPDATES, SEEDS, UPDATES, DetectorRun
-from cxr.workflow.settings.semisyn.priors import Priors
-from cxr.workflow.settings.semisyn.references import Reference
 
 PACKAGE = "cxr.semisyn"
 COHORT = "results/cohort/images.parquet"
 IMAGES = "results/semisyn/dataset/images.parquet"
 MAX_CONFIGS = 8
 """Maximum number of configurations that one job edits."""
-BOX_FIT_KEYS = ("alpha", "bins", "min_boxes", "families", "far", "overshoot_percentile", "sizes", "reference")
+BOX_FIT_KEYS = ("min_boxes", "sizes", "reference")
 """Keys of the section ``priors`` that only a fit of boxes depends on."""
-ZONE_FIT_KEYS = ("zones_image_id", "zones_percentiles", "zones_patients")
+ZONE_FIT_KEYS = ("zones_image_id",)
 """Keys that only a fit of zones depends on."""
-EDITING_ENGINES = ("lite", "radedit", "diffusion")
-"""Engines of the editing; each has a section of its name."""
+EDITING_ENGINES = ("radedit", "diffusion")
+"""Engines of the editing that have a section of their name."""
 DETECTOR_METRICS = {"auroc", "ap1070"}
 """Metrics that the detector gives, without real images and features."""
 TRAINING_MEGABYTES = 4000
 """Memory of a detector's training without its images."""
 
 
-def semisyn_options(system: Semisyn, plain: dict) -> dict[str, dict]:
+def semisyn_options(system: SemisynSettings, plain: dict) -> dict[str, dict]:
     """Return {stage: options} of SemiSynCXR as builtins; a rule takes only its own stage's.
 
     ``system``: its settings; ``plain``: all settings as builtins.
@@ -106,7 +105,7 @@ def _reader_options(plain: dict) -> dict[str, dict]:
         | {"findings": system["findings"], "reference": reference},
         "semisyn_readers_pages": pages,
         "semisyn_readers_answers": {"form": "readers", "setting": f"{key}.sheets"},
-        "semisyn_readers_tables": {name: section[name] for name in ("replicates", "interval", "seed")}
+        "semisyn_readers_tables": {name: section[name] for name in ("replicates", "seed")}
         | {"readers": len(section["experts"])},
     }
 
@@ -117,7 +116,7 @@ def _reference_by_name(system: dict, name: str) -> dict:
     return {"name": name} | {key: value for key, value in keys.items() if key not in ("patients", "images")}
 
 
-def _editing_options(system: Semisyn, plain: dict) -> dict[str, dict]:
+def _editing_options(system: SemisynSettings, plain: dict) -> dict[str, dict]:
     """Return the options of the editing, of its scores and of the choice of configurations."""
     sections, compared = plain["semisyn"], system.compared
     section, realism, selection_section = (sections[name] for name in ("editing", "realism", "selection"))
@@ -127,7 +126,7 @@ def _editing_options(system: Semisyn, plain: dict) -> dict[str, dict]:
     editing |= {"configs": configs, "own": {name: section[name] for name in EDITING_ENGINES}}
     editing |= {"parts": selection_section["parts"]}
     engines = {"detector": plain["boxes"]["engine"], "classifier": sections["healthy"]["classifier"]}
-    selection = {name: selection_section[name] for name in ("metrics", "interval", "samples")}
+    selection = {name: selection_section[name] for name in ("metrics", "samples")}
     selection |= {"configs": {name: configs[name] for name in compared}, "same_as": find_duplicates(compared)}
     scores = {name: value for name, value in realism.items() if name not in ("features", "clip")}
     reference = _reference_by_name(sections, realism["reference"])
@@ -165,7 +164,7 @@ def _healthy_options(plain: dict) -> dict:
 
 def _prior_options(plain: dict) -> dict[str, dict]:
     """Return the options of the priors and of their figure; without a fit, its keys have their defaults."""
-    system, default = plain["semisyn"], Priors().as_dict()
+    system, default = plain["semisyn"], PriorsSettings().as_dict()
     section = dict(system["priors"])
     section.pop("zones_table")  # an input
     for source, keys in (("source", BOX_FIT_KEYS), ("zones", ZONE_FIT_KEYS)):
@@ -212,7 +211,7 @@ def export_options(settings: Settings, options: dict[str, dict], labels: dict[st
     }
 
 
-def reference_options(name: str, reference: Reference) -> dict:
+def reference_options(name: str, reference: ReferenceSettings) -> dict:
     """Return what the detectors' jobs read of a reference."""
     return {"name": name} | reference.as_dict(without=("patients", "images"))
 
@@ -360,9 +359,7 @@ def make_detectors_plan(
     validation_names = [name for name in scored if system.references[name].role == VAL]
     validation_options = {}
     if validation_names:
-        scores = system.detection
         validation_options = {"validation": [options_by_reference[name] for name in validation_names]}
-        validation_options |= {"ious": scores.ious, "recalls": scores.points}
     options_by_run = {
         run: _run_options(run, detector_run, options, sizes, options_by_reference) | validation_options
         for run, detector_run in runs.items()
@@ -418,13 +415,13 @@ def _frames_file(reference: str) -> str:
     return f"results/semisyn/references/{reference}/frames.h5"
 
 
-def _image_source(name: str, reference: Reference) -> str:
+def _image_source(name: str, reference: ReferenceSettings) -> str:
     is_table = reference.images.endswith((".csv", ".parquet"))
     existing = existing_file if is_table else existing_folder
     return str(existing(f"semisyn.references.{name}.images", reference.images))
 
 
-def _patient_tables(references: Mapping[str, Reference]) -> list[str]:
+def _patient_tables(references: Mapping[str, ReferenceSettings]) -> list[str]:
     """Return the tables of patients of references: the users' files, then those of references with own images."""
     tables = [
         str(existing_file(f"semisyn.references.{name}.patients", reference.patients))

@@ -1,5 +1,6 @@
 """How the study paints films and trains detectors: by the settings' defaults, and by the few numbers here."""
 
+import dataclasses
 import hashlib
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +12,7 @@ from cxr.base.paths import RESOURCES
 from cxr.semisyn.detectors.lite import LiteOptions
 from cxr.semisyn.editing.engine import EditingEngine, load_engine
 from cxr.semisyn.placement.place_boxes import PlacementOptions
+from cxr.semisyn.priors.write_priors import PriorsOptions
 from cxr.workflow.settings import Settings
 
 SEED = 2026
@@ -48,16 +50,16 @@ def placement_options() -> PlacementOptions:
 
 @cache
 def priors_options() -> dict:
-    """Return how priors are fitted."""
-    return _plain()["priors"]
+    """Return how priors are fitted: the settings, and the constants of the stage."""
+    defaults = {field.name: field.default for field in dataclasses.fields(PriorsOptions)}
+    return defaults | _plain()["priors"]
 
 
 def editor(prompts: frozenset[str]) -> EditingEngine:
     """Return the engine lite of the editing, with its default settings."""
     plain = _plain()
-    own = plain["editing"]["lite"]
     options = SimpleNamespace(findings=plain["findings"], findings_file=plain.get("findings_file", ""))
-    return load_engine("lite", options, Setup.for_engine(own, {}, None), prompts)
+    return load_engine("lite", options, Setup(), prompts)
 
 
 def edit_config() -> dict:

@@ -36,14 +36,14 @@ from cxr.semisyn.references import (
     read_reference,
     refuse_two_roles,
 )
-from cxr.semisyn.shared import PARTS, images_per_finding
+from cxr.semisyn.shared import AP_IOUS, AP_RECALLS, INTERVAL, PARTS, images_per_finding
 
 RECALL_IOU, SAMPLE_IOU = 0.3, 0.5
 """IoU of map30 and of the recalls; IoU of the per-image AP."""
 KINDS = ("random", "stratified")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DetectionOptions:
     """Settings of the stage (``semisyn.detection``).
 
@@ -54,11 +54,11 @@ class DetectionOptions:
     of the references that the priors were fitted to.
     """
 
-    ious: Sequence[float]
-    points: int
+    ious: Sequence[float] = AP_IOUS
+    points: int = AP_RECALLS
     against: str
     replicates: int
-    interval: float
+    interval: float = INTERVAL
     wilcoxon: Sequence[int]
     seed: int
     findings: Sequence[str]

@@ -13,6 +13,7 @@ from cxr.detection.proposals import ScoredBoxes
 from cxr.metrics.average_precision import average_precision, match_predictions
 from cxr.metrics.matching import Boxes
 from cxr.semisyn.detectors.pools import LazySample
+from cxr.semisyn.shared import AP_IOUS, AP_RECALLS
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,8 @@ class DetectorsOptions:
     references: Sequence[dict] = ()
     points: int = 1
     validation: Sequence[dict] = ()
-    ious: Sequence[float] = ()
-    recalls: int = 101
+    ious: Sequence[float] = AP_IOUS
+    recalls: int = AP_RECALLS
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ KIND, WEIGHTS = "semisyn_lite", "detector.safetensors"
 """Kind in the header of a weights file, and its file name."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LiteOptions:
     """Settings of the engine (``semisyn.detectors.lite``) and the number of steps (``updates``).
 
@@ -38,14 +38,14 @@ class LiteOptions:
 
     updates: int
     size: int
-    widths: tuple[int, ...]
+    widths: tuple[int, ...] = (16, 32, 56, 96, 128)
     batch: int
     rate: float
-    decay: float
-    warmup: float
-    clip: float
-    memory: float
-    bfloat16: bool
+    decay: float = 0.01
+    warmup: float = 0.15
+    clip: float = 5.0
+    memory: float = 0.98
+    bfloat16: bool = True
     checkpoint_every: int
 
 
@@ -127,7 +127,7 @@ class LiteEngine:
 
     def train(self, task: TrainingTask, folder: Path, unfinished: Path) -> TrainingLog:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
-        options = LiteOptions(**self.own | {"updates": task.updates, "widths": tuple(self.own["widths"])})
+        options = LiteOptions(**self.own | {"updates": task.updates})
         grid, losses = grid_of(task.classes, options.size), []
         pools = {name: read_samples(task.pools[name], grid) for name in task.shares}
         validation, watch = task.validation, None

@@ -7,6 +7,7 @@ painted image, so that the warp can be corrected.
 from functools import partial
 
 import numpy as np
+import yaml
 
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
@@ -19,28 +20,33 @@ from cxr.painting.painters import PAINTERS, region_of
 from cxr.semisyn.editing.engine import EditedImage, Job
 from cxr.semisyn.findings.catalogue import read_catalogue
 
-RESOURCE_FILES = ("organs/lite.onnx", "semisyn/priors.yaml", "semisyn/prompts.yaml")
+RESOURCE_FILES = ("organs/lite.onnx", "semisyn/painters.yaml", "semisyn/priors.yaml", "semisyn/prompts.yaml")
+
+
+def read_ranges() -> dict:
+    """Return the painters' numbers: {painter: {name: (low, high) or a number}}, the ``curve`` and the ``fissure``."""
+    return yaml.safe_load((RESOURCES / RESOURCE_FILES[1]).read_text(encoding="utf-8"))
 
 
 class LiteEditor:
     """Paints findings. ``painters``: {finding: name of its painter}."""
 
-    def __init__(self, painters: dict[str, str], engine_settings: dict):
-        self._painters, self._own = painters, engine_settings
+    def __init__(self, painters: dict[str, str]):
+        self._painters, self._ranges = painters, read_ranges()
         self._net = MapNet(RESOURCES / RESOURCE_FILES[0])
 
     def edit(self, image: np.ndarray, organs: dict[str, np.ndarray], job: Job) -> EditedImage:
         """See :class:`cxr.semisyn.editing.engine.EditingEngine`."""
         painter = self._painters[job.finding]
         masks = [organs[name] for name in (*LUNGS, HEART)]
-        film = Chest(image.astype(np.float32) / 255, *masks, fissure=tuple(self._own["fissure"]))
+        film = Chest(image.astype(np.float32) / 255, *masks, fissure=tuple(self._ranges["fissure"]))
         places = [Place(tuple(box), side) for box, side in zip(job.boxes, job.sides, strict=True) if side]
         request = PaintRequest(
             places=tuple(places),
             words=job.prompt,
             ratio=job.ratio,
-            ranges=self._own.get(painter, {}),
-            curve=self._own["curve"],
+            ranges=self._ranges.get(painter, {}),
+            curve=self._ranges["curve"],
             measure=partial(_measure_ratio, self._net),
         )
         painted = PAINTERS[painter].paint(film, request, np.random.default_rng(job.seed))
@@ -64,4 +70,4 @@ def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -
                 f"semisyn.findings_file gives {finding!r} the painter {painter!r}, which does not exist: "
                 f"choose one of {', '.join(PAINTERS)}"
             )
-    return LiteEditor(painters, setup.own)
+    return LiteEditor(painters)

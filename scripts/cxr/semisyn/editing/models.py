@@ -14,6 +14,7 @@ from cxr.diffusion.guidance import cell_fractions, cell_mask
 from cxr.diffusion.nets import Nets
 from cxr.metrics.edits import mask_from_boxes
 from cxr.nets.devices import inference
+from cxr.semisyn.editing.configs import OWN_STRENGTH
 from cxr.semisyn.editing.engine import BoxTooSmall, EditedImage, Job
 
 PASS_KEYS = ("blending", "extent", "steps", "strength")
@@ -105,7 +106,7 @@ class ModelEditor(ABC):
 
     def strength(self, config: dict) -> float:
         """Return the fraction of the noise levels that a configuration uses."""
-        return config["strength"] or self.own["strength"]
+        return config["strength"] or OWN_STRENGTH[config["engine"]]
 
 
 def _group_indices(keys: list) -> list[int]:

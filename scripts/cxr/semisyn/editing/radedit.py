@@ -18,6 +18,8 @@ INPUTS = {
     "biovil_t": "results/weights/biovil_t",
 }
 GPU = True
+INVERT_GUIDANCE = 3.5
+"""Guidance weight of a negative prompt in the inversion (the authors' code)."""
 SHARED_KEYS = ("extent", "steps", "strength", "negative")
 """Keys that configurations must share so that their sources are inverted once."""
 
@@ -34,7 +36,7 @@ class RadEditor(ModelEditor):
             prompt=rows.prompts,
             invert_prompt=rows.inverted,
             guidance=self.guidance_weights(rows),
-            invert_guidance=self.own["invert_guidance"],
+            invert_guidance=INVERT_GUIDANCE,
             published_bugs=False,
             extent=rows.config["extent"],
         )

@@ -10,7 +10,7 @@ from cxr.base.engines import Setup, engine_module
 from cxr.semisyn.healthy.criteria import Exclusion
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HealthyOptions:
     """Settings of the stage (section ``semisyn.healthy``).
 
@@ -31,7 +31,7 @@ class HealthyOptions:
     devices: str
     classifier: str
     threshold: float
-    max_lung_iou: float
+    max_lung_iou: float = 0.3
     own: dict = field(default_factory=dict)
     references: dict = field(default_factory=dict)
 

@@ -25,7 +25,7 @@ BATCH = 4096
 """Jobs whose random numbers are in memory at once."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlacementOptions:
     """Settings of the placement (section ``semisyn.placement``).
 
@@ -34,8 +34,8 @@ class PlacementOptions:
 
     bounds: str
     tries: int
-    min_mass: float
-    heart_exclusion: bool
+    min_mass: float = 1e-9
+    heart_exclusion: bool = True
     ctr_step: float
     seed: int
     unsided: dict[str, str] = field(default_factory=dict)

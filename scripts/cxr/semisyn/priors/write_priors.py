@@ -17,6 +17,7 @@ from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import HEART, SIDES
 from cxr.geometry.boxes import bounding_box
 from cxr.semisyn.findings.catalogue import RATIO, Catalogue, Prior, read_catalogue
+from cxr.semisyn.findings.families import SHAPES
 from cxr.semisyn.priors.columns import FITS, SAMPLES, SYMMETRY, ZONES
 from cxr.semisyn.priors.fitting import NUMBERS_BY_ELEMENT, compare_sides, fit_prior
 from cxr.semisyn.priors.samples import BoxSource, Chest, fit_zones, sample_rows
@@ -24,7 +25,7 @@ from cxr.semisyn.priors.samples import BoxSource, Chest, fit_zones, sample_rows
 log = logging.getLogger("cxr.semisyn.priors")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PriorsOptions:
     """Settings of the stage (section ``semisyn.priors``).
 
@@ -42,15 +43,15 @@ class PriorsOptions:
     classes: dict[str, str]
     zones_image_id: str
     organs: str
-    alpha: float
-    bins: int
+    alpha: float = 0.05
+    bins: int = 50
     min_boxes: int
-    families: list[str]
-    far: float
-    overshoot_percentile: float
+    families: Sequence[str] = tuple(SHAPES)
+    far: float = 50.0
+    overshoot_percentile: float = 2.5
     sizes: str
-    zones_percentiles: list[float]
-    zones_patients: int
+    zones_percentiles: Sequence[float] = (5.0, 95.0)
+    zones_patients: int = 20
     findings: list[str]
 
 

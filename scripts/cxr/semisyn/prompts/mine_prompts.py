@@ -187,7 +187,7 @@ HEAD = """\
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PromptsOptions:
     """least_patients: fewest patients of a phrase; least_phrases: fewest phrases, else a finding keeps its prompts.
 
@@ -195,8 +195,8 @@ class PromptsOptions:
     """
 
     least_patients: int
-    least_phrases: int
-    most: int
+    least_phrases: int = 3
+    most: int = 40
     findings: list[str]
     reference: dict
 

@@ -17,6 +17,7 @@ from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS
 from cxr.metrics.intervals import draw_weights, percentile_ends, ratio_intervals
 from cxr.metrics.raters import agreement_columns, measure_agreement
+from cxr.semisyn.shared import INTERVAL
 
 GENERATED, REAL = "generated", "real"
 MEAN, ALL = "mean", "all"
@@ -155,13 +156,13 @@ def _percent(value: float) -> float | None:
 RESOURCE_FILES = ("semisyn/paper_tables.yaml",)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReadersMergeOptions:
     """readers: their number; replicates, interval: of the bootstrap by images."""
 
     readers: int
     replicates: int
-    interval: float
+    interval: float = INTERVAL
     seed: int
 
 

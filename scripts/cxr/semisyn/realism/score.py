@@ -18,7 +18,7 @@ from cxr.metrics.matching import Boxes
 from cxr.semisyn.realism import metrics
 from cxr.semisyn.realism.measure import JOBS
 from cxr.semisyn.realism.metrics import EngineFeatures, read_engine_features, score_features
-from cxr.semisyn.shared import CHOSEN_CONFIG
+from cxr.semisyn.shared import AP_IOUS, AP_RECALLS, CHOSEN_CONFIG, INTERVAL
 
 SCORES = {
     "config": Column(pl.String, "Configuration."),
@@ -46,7 +46,7 @@ MEAN_MEASURES = ("change", "leak", "iou_visible", "edge_ratio")
 """Measures of the jobs whose means are scores."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ScoreOptions:
     """classes: {finding: class of the detector}; detector, classifier: engines of the boxes and of the healthy screen.
 
@@ -60,11 +60,11 @@ class ScoreOptions:
     detector: str
     classifier: str
     painted: bool
-    ious: list[float]
-    points: int
+    ious: Sequence[float] = AP_IOUS
+    points: int = AP_RECALLS
     replicates: int
-    c2st_replicates: int
-    interval: float
+    c2st_replicates: int = 20
+    interval: float = INTERVAL
     seed: int
     findings: list[str] = field(default_factory=list)
     reference: str = ""

@@ -15,6 +15,7 @@ from cxr.base.tables import read_table, write_table
 from cxr.plotting.palette import LEVELS
 from cxr.plotting.plots import BLUE, GREY, save_png
 from cxr.semisyn.selection.choose import SCORES, choose_configs, score_table
+from cxr.semisyn.shared import INTERVAL
 
 PIPELINE_KEYS = ("engine", "blending")
 OTHER_SETTINGS = ("prompt", "steps", "guidance", "strength", "negative")
@@ -110,7 +111,7 @@ ENGINES = ("lite", "diffusion", "radedit")
 """Engines, the cheapest first."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SelectionOptions:
     """configs: {name: configuration}; same_as: {name: equivalent configuration that is edited instead}.
 
@@ -120,7 +121,7 @@ class SelectionOptions:
     configs: dict[str, dict]
     same_as: dict[str, str]
     metrics: list[str]
-    interval: float
+    interval: float = INTERVAL
     samples: int
     dpi: int
 

@@ -23,6 +23,7 @@ from cxr.ils.training.settings import TrainingSettings
 from cxr.imaging.organs.settings import OrgansSettings
 from cxr.nets.microbatch import fit_micro_batch
 from cxr.radvlm.settings import Radvlm
+from cxr.semisyn.settings import SemisynSettings
 from cxr.reporting.agreement.settings import AgreementSettings
 from cxr.reporting.release.settings import ReleaseSettings
 from cxr.reporting.review.settings import ReviewSettings
@@ -34,7 +35,6 @@ from cxr.workflow.settings.medground import Medground
 from cxr.workflow.settings.moved import MIMIC_ILS, moved
 from cxr.workflow.settings.paraphrase import Paraphrase
 from cxr.workflow.settings.reports import Reports
-from cxr.workflow.settings.semisyn import Semisyn
 from cxr.workflow.settings.vlm import Vlm
 from cxr.workflow.settings.weights import Weights
 from cxr.workflow.settings.written import Twice, at, over, written
@@ -66,7 +66,7 @@ class Settings(Section):
     training: TrainingSettings = key(TrainingSettings, "ROSALIA: fine-tuning.")
     inference: InferenceSettings = key(InferenceSettings, "Masks and answers of a trained model.")
     evaluation: EvaluationSettings = key(EvaluationSettings, "Scores of ROSALIA and of other models.")
-    semisyn: Semisyn = key(Semisyn, "SemiSynCXR: findings put into healthy X-rays.")
+    semisyn: SemisynSettings = key(SemisynSettings, "SemiSynCXR: findings put into healthy X-rays.")
     medground: Medground = key(Medground, "MedGround: referring queries about masks.")
     radvlm: Radvlm = key(Radvlm, "RadVLM: an instruction mix from many datasets, and an assistant.")
     vlm: Vlm = key(Vlm, "Vision-language models, of every system.")

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from cxr.base.settings import AUTHORS, PAPER, Limits, Section, Share, constraint, key
 from cxr.base.vocabulary import BOX_CLASSES
-from cxr.workflow.settings.diffusion import Autoencoder, autoencoder
+from cxr.diffusion.settings import Autoencoder, autoencoder
 
 Batched = Literal[
     "hybridgnet", "cxas", "scaled_yolov4", "ultralytics", "radedit", "diffusion", "xrv", "inception", "clip"

@@ -1,4 +1,4 @@
-"""Settings of the choice of configurations by their scores."""
+"""Settings of the stage semisyn_selection."""
 
 from typing import Literal
 
@@ -9,15 +9,15 @@ METRICS = (
 )  # fmt: skip
 
 
-class Selection(Section):
-    """One configuration for each finding, by the scores of all."""
+class SelectionSettings(Section):
+    """Choice of a configuration for each finding by the scores of all."""
 
     samples: int = key(
         35, "Trial jobs of each finding, which every configuration edits.", unit="jobs", source=PAPER, ge=1, le=100_000
     )
     parts: int = key(
         1,
-        "Parts of the trial jobs: each configuration has one job of the cluster for each, which loads its model once.",
+        "Parts of the trial jobs; each part is one cluster job per configuration, which loads its model once.",
         source=OURS,
         ge=1,
         le=64,
@@ -27,16 +27,15 @@ class Selection(Section):
     )
     search: Literal["sequential", "figures", "product"] = key(
         "sequential",
-        "Points of semisyn.editing.grid: each axis alone; every pipeline with every soft mask and extent; everything "
-        "with everything.",
+        "Points of semisyn.editing.grid: one axis varied at a time (sequential), every pipeline with every soft mask "
+        "and extent (figures), or all combinations (product).",
     )
     metrics: list[Literal[METRICS]] = key(
         lambda: ["auroc", "ap1070", "c2st", "kid", "kid_xrv"],
-        "Metrics whose mean decides, where they could be had; frechet_lite and kernel_lite are circular where the "
-        "engine lite painted.",
+        "Metrics whose mean decides, if available; frechet_lite and kernel_lite are circular for images of the engine "
+        "lite.",
         min_length=1,
     )
-    interval: float = key(0.95, "Coverage of the interval of the best one's lead.", gt=0, lt=1)
     really: bool = key(False, "Confirms a product search, which makes millions of images.")
 
     @constraint

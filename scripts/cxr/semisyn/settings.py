@@ -1,57 +1,56 @@
-"""Settings of SemiSynCXR: one module for each stage that has settings."""
+"""Settings of SemiSynCXR: those of its stages, and constraints between them."""
 
 from functools import cached_property
 
 from cxr.base.settings import PAPER, Section, constraint, key, refuse_equal_names
 from cxr.base.vocabulary import FINDINGS
-from cxr.semisyn.shared import PARTS
-from cxr.workflow.settings.semisyn.configs import EditingConfig
-from cxr.workflow.settings.semisyn.dataset import PER_FINDING, Dataset
-from cxr.workflow.settings.semisyn.detection import Detection
-from cxr.workflow.settings.semisyn.detectors import Detectors
-from cxr.workflow.settings.semisyn.editing import Editing
-from cxr.workflow.settings.semisyn.healthy import Healthy
-from cxr.workflow.settings.semisyn.names import FindingName
-from cxr.workflow.settings.semisyn.placement import Placement
-from cxr.workflow.settings.semisyn.priors import Priors
-from cxr.workflow.settings.semisyn.prompts import Prompts
-from cxr.workflow.settings.semisyn.readers import Readers
-from cxr.workflow.settings.semisyn.realism import Realism
-from cxr.workflow.settings.semisyn.references import Reference, ReferenceName
-from cxr.workflow.settings.semisyn.selection import Selection
+from cxr.semisyn.dataset.settings import PER_FINDING, DatasetSettings
+from cxr.semisyn.detection.settings import DetectionSettings
+from cxr.semisyn.detectors.settings import DetectorsSettings
+from cxr.semisyn.editing.configs import EditingConfig
+from cxr.semisyn.editing.settings import EditingSettings
+from cxr.semisyn.healthy.settings import HealthySettings
+from cxr.semisyn.placement.settings import PlacementSettings
+from cxr.semisyn.priors.settings import PriorsSettings
+from cxr.semisyn.prompts.settings import PromptsSettings
+from cxr.semisyn.readers.settings import ReadersSettings
+from cxr.semisyn.realism.settings import RealismSettings
+from cxr.semisyn.references import ReferenceSettings
+from cxr.semisyn.selection.settings import SelectionSettings
+from cxr.semisyn.shared import PARTS, FindingName, ReferenceName
 
 
-class Semisyn(Section):
+class SemisynSettings(Section):
     """SemiSynCXR: findings put into healthy X-rays."""
 
     findings: list[FindingName] = key(
         lambda: list(FINDINGS),
-        "Findings to make, in this order: of the seven, and of findings_file.",
+        "Findings to edit into images, in the order of their classes: of the seven, and of findings_file.",
         source=PAPER,
         min_length=1,
     )
     findings_file: str = key(
-        "", "YAML with findings of your own: priors, zones, prompts, painter (docs/systems/semisyn.md)."
+        "", "YAML file with findings of your own: priors, zones, prompts, painter (docs/systems/semisyn.md)."
     )
-    healthy: Healthy = key(Healthy, "The healthy pool.")
-    priors: Priors = key(Priors, "Where a finding lies and how large it is.", source=PAPER)
-    prompts: Prompts = key(Prompts, "Phrases mined from reports.", source=PAPER)
-    placement: Placement = key(Placement, "Image, prompt and boxes of each job.")
-    editing: Editing = key(Editing, "Findings put into healthy images.")
-    realism: Realism = key(Realism, "Scores of edited images.")
-    selection: Selection = key(Selection, "One configuration for each finding.")
-    dataset: Dataset = key(Dataset, "Sizes and formats.")
-    references: dict[ReferenceName, Reference] = key(
-        dict, "People's boxes by name: what priors are fitted on, and detectors trained and scored."
+    healthy: HealthySettings = key(HealthySettings, "The healthy pool.")
+    priors: PriorsSettings = key(PriorsSettings, "Position and size of each finding.", source=PAPER)
+    prompts: PromptsSettings = key(PromptsSettings, "Phrases mined from reports.", source=PAPER)
+    placement: PlacementSettings = key(PlacementSettings, "Image, prompt and boxes of each job.")
+    editing: EditingSettings = key(EditingSettings, "Findings put into healthy images.")
+    realism: RealismSettings = key(RealismSettings, "Scores of edited images.")
+    selection: SelectionSettings = key(SelectionSettings, "One configuration for each finding.")
+    dataset: DatasetSettings = key(DatasetSettings, "Sizes and formats.")
+    references: dict[ReferenceName, ReferenceSettings] = key(
+        dict, "Files of experts' boxes by name, for fitting priors, and for training and scoring detectors."
     )
-    detectors: Detectors = key(Detectors, "Detectors trained with and without synthetic images.")
-    detection: Detection = key(Detection, "Scores of detectors against people's boxes.")
-    readers: Readers = key(Readers, "Experts read real and generated images.", source=PAPER)
+    detectors: DetectorsSettings = key(DetectorsSettings, "Detectors trained with and without synthetic images.")
+    detection: DetectionSettings = key(DetectionSettings, "Scores of detectors against experts' boxes.")
+    readers: ReadersSettings = key(ReadersSettings, "The reader study with real and edited images.", source=PAPER)
 
     @constraint
     def _findings_are_named_once(self) -> None:
         if twice := [name for name in self.findings if self.findings.count(name) > 1]:
-            raise ValueError(f"findings names {twice[0]!r} twice: leave one out")
+            raise ValueError(f"findings names {twice[0]!r} twice: remove one")
 
     @constraint
     def _reference_is_known(self) -> None:
@@ -131,6 +130,6 @@ class Semisyn(Section):
 
     @cached_property
     def compared(self) -> dict[str, EditingConfig]:
-        """Return {name: configuration} of those that the selection compares."""
+        """{name: configuration} of those that the selection compares."""
         configs = {name: self.editing.configs[name] for name in self.selection.configs}
         return configs | self.editing.grid.points(self.selection.search)

@@ -3,16 +3,14 @@
 from typing import Literal
 
 from cxr.base.settings import AUTHORS, OURS, PAPER, Section, Share, constraint, key, refuse_equal_names
-from cxr.semisyn.shared import CHOSEN_CONFIG, SELECTION
-from cxr.workflow.settings.diffusion import Autoencoder, autoencoder
-from cxr.workflow.settings.semisyn.configs import (
-    OWN_STRENGTH,
+from cxr.diffusion.settings import Autoencoder, autoencoder
+from cxr.semisyn.editing.configs import (
     PIPELINES,
     ConfigName,
     EditingConfig,
     EditingGrid,
 )
-from cxr.workflow.settings.semisyn.editing_lite import Lite
+from cxr.semisyn.shared import CHOSEN_CONFIG, SELECTION
 
 
 def _named() -> dict[str, EditingConfig]:
@@ -21,45 +19,39 @@ def _named() -> dict[str, EditingConfig]:
     }
 
 
-class RadEdit(Section):
-    """The engine radedit: RadEdit, from the weights of the stage anomaly's engine of that name."""
+class RadEditSettings(Section):
+    """The engine radedit: RadEdit, with the weights of the anomaly stage's engine radedit."""
 
     steps: int = key(200, "Steps of the model.", source=AUTHORS, ge=1, le=1000)
     guidance: float = key(7.5, "Weight of the prompt.", source=AUTHORS, ge=0, le=100)
-    invert_guidance: float = key(3.5, "Weight of a negative prompt in the inversion.", source=AUTHORS, ge=0, le=100)
-    strength: Share = key(OWN_STRENGTH["radedit"], "Fraction of the noise levels that is run through.", source=AUTHORS)
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Net.", source=AUTHORS)
     autoencoder: Autoencoder = autoencoder()
 
 
-class Diffusion(Section):
+class DiffusionSettings(Section):
     """The engine diffusion: RoentGen, or any other model in Stable Diffusion's layout."""
 
     model: str = key("", "Folder of the model, with model_index.json.")
     steps: int = key(75, "Steps of the model.", ge=1, le=1000)
     guidance: float = key(4.0, "Weight of the prompt.", ge=0, le=100)
-    strength: Share = key(
-        OWN_STRENGTH["diffusion"], "Fraction of the noise levels that is run through.", source=AUTHORS
-    )
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Net.", source=AUTHORS)
     autoencoder: Autoencoder = autoencoder()
 
 
-class Editing(Section):
-    """Findings put into healthy images."""
+class EditingSettings(Section):
+    """Editing findings into healthy images."""
 
     configs: dict[ConfigName, EditingConfig] = key(_named, "Configurations by name.", source=OURS)
     grid: EditingGrid = key(EditingGrid, "More configurations: the points of a search.", source=PAPER)
     choice: dict[str, str] | Literal["selection"] = key(
         dict,
-        "Configuration of each finding, {finding: name}; findings that it lacks have lite. selection: that of the "
-        "stage semisyn_selection.",
+        "Configuration of each finding, {finding: name}, lite by default; selection: the choice of the stage "
+        "semisyn_selection.",
     )
-    max_leak: Share = key(0.5, "Largest share of the squared change outside of the boxes; a job with more is excluded.")
-    visible: float = key(4.0, "Change from which a pixel counts as changed.", unit="grey levels", gt=0, le=255)
-    lite: Lite = key(Lite, "Settings of the engine lite.")
-    radedit: RadEdit = key(RadEdit, "Settings of the engine radedit.", source=AUTHORS)
-    diffusion: Diffusion = key(Diffusion, "Settings of the engine diffusion.", source=AUTHORS)
+    max_leak: Share = key(0.5, "Fraction of the squared change outside the boxes above which a job is excluded.")
+    visible: float = key(4.0, "Smallest change that counts as visible.", unit="grey levels", gt=0, le=255)
+    radedit: RadEditSettings = key(RadEditSettings, "Settings of the engine radedit.", source=AUTHORS)
+    diffusion: DiffusionSettings = key(DiffusionSettings, "Settings of the engine diffusion.", source=AUTHORS)
 
     @constraint
     def _names_exist(self) -> None:

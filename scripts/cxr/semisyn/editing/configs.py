@@ -1,4 +1,4 @@
-"""Settings of how a finding is edited: named configurations, and the grid of them that a search compares.
+"""Settings of editing configurations, and of the grid of configurations that a search compares.
 
 Appendix E of the paper: model and blending, prompt, soft mask, conditioning extent, steps, guidance, strength, negative
 prompt.
@@ -8,7 +8,7 @@ from decimal import Decimal
 from itertools import product
 from typing import Annotated, Literal
 
-from cxr.base.settings import AUTHORS, OURS, PAPER, Limits, Section, Share, constraint, key
+from cxr.base.settings import AUTHORS, OURS, PAPER, Limits, Section, Share, key
 
 ConfigName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 PIPELINES = {
@@ -29,33 +29,55 @@ BLURS = {
 }
 """Appendix E's soft masks. It prints r = 0.1 for the last three, which gives flat masks; the authors' code has 1.0."""
 OWN_STRENGTH = {"diffusion": 1.0, "radedit": 0.7, "lite": 1.0}
-"""Strength of each engine where a configuration leaves it to the engine."""
+"""Strength of each engine for a configuration with strength 0: fraction of the noise levels that is used."""
+
+
+AXES: dict[str, list] = {
+    "prompt": ["phrase", "label"],
+    "blur": list(BLURS),
+    "extent": [1.0, 0.95, 0.9, 0.85],
+    "steps": [1.0, 1.33, 2.0],
+    "guidance": [],
+    "strength": [0.0, 0.9, 1.0],
+    "negative": ["", "No acute cardiopulmonary process."],
+}
+"""Appendix E's axes of the grid: values of :class:`EditingConfig`; the first is the default. Guidance depends on the
+engine (:data:`GUIDANCE`)."""
+GUIDANCE = {"radedit": [0.0, 12.0, 15.0, 19.0], "diffusion": [0.0, 6.0, 7.5, 10.0]}
+"""{engine: guidance weights to try}; 0: its own."""
 
 
 class EditingConfig(Section):
-    """One way to edit. The engine lite takes only its engine and prompt from here."""
+    """One way to edit. The engine lite uses only ``engine`` and ``prompt``."""
 
     engine: Literal["lite", "radedit", "diffusion"] = key("lite", "Engine.")
     blending: Literal["before", "after", "guidance"] = key(
         "after",
-        "diffusion: whether the source is blended in before or after a step, or the guidance is masked; radedit masks "
-        "the guidance.",
+        "Engine diffusion: blend the source in before or after a step, or mask the guidance; radedit always masks it.",
         source=PAPER,
     )
-    prompt: Literal["phrase", "label"] = key("phrase", "The job's phrase, or its finding's name.", source=PAPER)
+    prompt: Literal["phrase", "label"] = key("phrase", "Prompt: the job's phrase, or the finding's name.", source=PAPER)
     negative: str = key("", "Negative prompt; empty: none.", source=PAPER)
-    blur: Literal["none", "gauss", "ggauss"] = key("none", "Soft mask.", source=PAPER)
-    blur_r: float = key(1.0, "r: the blur's deviation is half the box's side over r.", source=PAPER, gt=0, le=100)
+    blur: Literal["none", "gauss", "ggauss"] = key("none", "Kind of soft mask.", source=PAPER)
+    blur_r: float = key(
+        1.0,
+        "Sharpness of the soft mask: its standard deviation is half the box's side over r.",
+        source=PAPER,
+        gt=0,
+        le=100,
+    )
     blur_beta: float = key(4.0, "Exponent of ggauss.", source=PAPER, ge=1, le=100)
-    mask: Literal["soft", "hard"] = key("soft", "hard: the mask on the latent grid is cut at one half (RadEdit's own).")
+    mask: Literal["soft", "hard"] = key(
+        "soft", "Mask on the latent grid: soft, or thresholded at one half (hard, RadEdit's own)."
+    )
     extent: Share = key(1.0, "Fraction of the steps, noisiest first, in which the mask applies.", source=PAPER)
-    steps: float = key(1.0, "Number of steps, over the model's own.", source=PAPER, gt=0, le=20)
+    steps: float = key(1.0, "Number of steps, as a multiple of the model's own.", source=PAPER, gt=0, le=20)
     guidance: float = key(0.0, "Weight of the prompt; 0: the model's own.", source=PAPER, ge=0, le=100)
     strength: float = key(
-        0.0, "Fraction of the noise levels that is run through; 0: the model's own.", source=AUTHORS, ge=0, le=1
+        0.0, "Fraction of the noise levels that is used; 0: the model's own.", source=AUTHORS, ge=0, le=1
     )
     composite: Literal["support", "none"] = key(
-        "support", "support: pixels outside the mask are the source's; none: as the model gives them."
+        "support", "Pixels outside the mask: those of the source (support), or of the model (none)."
     )
 
     def effective(self) -> tuple:
@@ -78,29 +100,9 @@ class EditingGrid(Section):
     pipelines: list[Literal[tuple(PIPELINES)]] = key(
         list, "Models with their blending; the paper compares all four. Empty: no grid.", source=OURS
     )
-    base: Literal[tuple(PIPELINES)] = key("roentgen_after", "Pipeline round which a sequential search varies one axis.")
-    prompt: list[Literal["label", "phrase"]] = key(lambda: ["phrase", "label"], "Prompts to try.", source=PAPER)
-    blur: list[Literal[tuple(BLURS)]] = key(lambda: list(BLURS), "Soft masks to try.", source=PAPER)
-    extent: list[Share] = key(lambda: [1.0, 0.95, 0.9, 0.85], "Conditioning extents to try.", source=PAPER)
-    steps: list[float] = key(lambda: [1.0, 1.33, 2.0], "Numbers of steps to try, over the model's own.", source=PAPER)
-    guidance: dict[Literal["radedit", "diffusion"], list[float]] = key(
-        lambda: {"radedit": [0.0, 12.0, 15.0, 19.0], "diffusion": [0.0, 6.0, 7.5, 10.0]},
-        "Weights of the prompt to try, for each engine; 0: its own.",
-        source=PAPER,
+    base: Literal[tuple(PIPELINES)] = key(
+        "roentgen_after", "Pipeline from which a sequential search varies one axis at a time."
     )
-    strength: list[Share] = key(lambda: [0.0, 0.9, 1.0], "Strengths to try; 0: the model's own.", source=PAPER)
-    negative: list[str] = key(
-        lambda: ["", "No acute cardiopulmonary process."], "Negative prompts to try; empty: none.", source=PAPER
-    )
-
-    @constraint
-    def _axes_have_values(self) -> None:
-        for name in ("prompt", "blur", "extent", "steps", "strength", "negative"):
-            values = getattr(self, name)
-            if not values:
-                raise ValueError(f"{name} is empty: give at least one value")
-            if len(set(values)) < len(values):
-                raise ValueError(f"{name} names {max(values, key=values.count)!r} twice: leave one out")
 
     def points(self, search: str) -> dict[str, EditingConfig]:
         """Return {name: configuration} of a search: sequential, figures or product.
@@ -131,16 +133,7 @@ class EditingGrid(Section):
         return configs
 
     def _axes(self, pipeline: str, names: tuple[str, ...] | None = None) -> dict[str, list]:
-        engine = PIPELINES[pipeline]["engine"]
-        every = {
-            "prompt": self.prompt,
-            "blur": self.blur,
-            "extent": self.extent,
-            "steps": self.steps,
-            "guidance": self.guidance.get(engine, [0.0]),
-            "strength": self.strength,
-            "negative": self.negative,
-        }
+        every = AXES | {"guidance": GUIDANCE[PIPELINES[pipeline]["engine"]]}
         return {name: values for name, values in every.items() if names is None or name in names}
 
     def _point(self, pipeline: str, values: tuple) -> tuple[str, EditingConfig]:

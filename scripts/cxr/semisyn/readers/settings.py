@@ -1,10 +1,10 @@
-"""Settings of the reading of real and generated images by experts."""
+"""Settings of the stage semisyn_readers."""
 
 from cxr.base.settings import PAPER, Expert, Replicates, Section, constraint, key, refuse_equal_names
 
 
-class Readers(Section):
-    """Experts tell generated X-rays from real ones, and name their findings."""
+class ReadersSettings(Section):
+    """The reader study: experts tell edited X-rays from real ones and name the findings."""
 
     experts: list[Expert] = key(
         lambda: ["A", "B", "C"],
@@ -12,12 +12,11 @@ class Readers(Section):
         source=PAPER,
         min_length=1,
     )
-    images: int = key(10, "Images of each finding and source.", unit="images", source=PAPER, ge=1, le=1000)
-    reference: str = key("", "Reference of semisyn.references whose images of the cohort are the real ones.")
-    seed: int = key(2026, "Seed of the draw and of each reader's order.", ge=0)
+    images: int = key(10, "Images per finding and source (real or edited).", unit="images", source=PAPER, ge=1, le=1000)
+    reference: str = key("", "Reference in semisyn.references whose images in the cohort are the real ones.")
+    seed: int = key(2026, "Seed of the selection of images and of each reader's order.", ge=0)
     sheets: list[str] = key(list, "The readers' completed sheets (CSV), or folders of them.")
     replicates: Replicates = key(1000, "Bootstrap replicates, by image, for intervals; 0 for none, else 100 or more.")
-    interval: float = key(0.95, "Coverage of the intervals.", gt=0, lt=1)
 
     @constraint
     def _readers_are_distinct(self) -> None:

@@ -1,0 +1,57 @@
+"""Settings of the stage semisyn_dataset."""
+
+from typing import Annotated, Literal
+
+from cxr.base.settings import PAPER, Limits, Section, Share, constraint, key
+
+EMBEDDED_PER_FINDING, PER_FINDING = 6, 5000
+
+
+class DatasetSettings(Section):
+    """The dataset: edited images with their boxes, in several sizes and formats."""
+
+    per_finding: int | None = key(
+        None,
+        "Images of each finding; null: as many as the largest of sizes needs or, with sizes auto, as the healthy pool "
+        f"allows (placement.most_per_image), at most {PER_FINDING} (the paper's 35,000 in all), or "
+        f"{EMBEDDED_PER_FINDING} for the embedded cohort.",
+        source=PAPER,
+        unit="images",
+        ge=1,
+        le=1_000_000,
+    )
+    sizes: Literal["auto"] | list[Annotated[int, Limits(gt=0)]] = key(
+        "auto",
+        "Sizes to export, in images of all findings together, each a subset of the next; auto: fifth, half and all of "
+        "the images, the paper's 7,000, 17,500 and 35,000.",
+        source=PAPER,
+    )
+    boxes: Literal["conditioning", "visible"] = key(
+        "conditioning",
+        "Boxes of the labels: those requested of the edit (conditioning), or the tight boxes of the visible change "
+        "(visible).",
+        source=PAPER,
+    )
+    target: Literal["source", "vindr", "mimic"] = key(
+        "source",
+        "Convention of the boxes: that of the priors (source), or the mean height-to-width ratio of the readers of "
+        "VinDr-CXR (vindr) or MS-CXR (mimic).",
+    )
+    pixels: Literal["frame", "original"] = key(
+        "frame",
+        "Pixels of the images: the edited frame, or the original image plus the change.",
+    )
+    validation: Share = key(
+        0.05,
+        "Fraction of the train patients whose images are exported as val if the split validate is empty; at least one "
+        "of two or more patients.",
+    )
+    withhold: bool = key(
+        False,
+        "Whether the exports omit what release.withhold names (pixels, ids), so that they can be shared.",
+    )
+
+    @constraint
+    def _sizes_rise(self) -> None:
+        if self.sizes != "auto" and (not self.sizes or sorted(set(self.sizes)) != self.sizes):
+            raise ValueError(f"sizes is {self.sizes}: give rising numbers of images, or auto")

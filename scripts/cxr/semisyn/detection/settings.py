@@ -1,0 +1,36 @@
+"""Settings of the stage semisyn_detection."""
+
+from typing import Annotated
+
+from cxr.base.settings import PAPER, Limits, Replicates, Section, constraint, key, refuse_equal_names
+from cxr.semisyn.shared import RunName
+
+
+class DetectionSettings(Section):
+    """Scores of detectors against experts' boxes."""
+
+    predictions: dict[RunName, dict[str, list[str]]] = key(
+        dict,
+        "Predictions of other detectors, {run: {reference: [a file for each seed]}}, scored in addition to "
+        "detectors.runs; a file is Parquet or CSV with image_id, finding, confidence and x1, y1, x2, y2 in original "
+        "pixels.",
+    )
+    synthetic: dict[RunName, Annotated[int, Limits(ge=0)]] = key(
+        dict, "Number of synthetic training images of a run in predictions, for the tables."
+    )
+    against: str = key("real", "The run that all others are compared with.", source=PAPER)
+    replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for no intervals, else 100 or more.")
+    wilcoxon: list[Annotated[int, Limits(ge=2, le=100_000)]] = key(
+        lambda: [100, 1000],
+        "Numbers of replicates of the paper's test, 100 or 1000; its p is reported for comparison and is no evidence: "
+        "without any difference it rejects in nearly half of all experiments.",
+        source=PAPER,
+    )
+
+    @constraint
+    def _names_are_distinct(self) -> None:
+        refuse_equal_names("the runs of predictions", self.predictions)
+        if not set(self.wilcoxon) <= {100, 1000}:
+            raise ValueError(
+                f"wilcoxon is {self.wilcoxon}: choose among 100 and 1000, which the tables have columns for"
+            )

@@ -1,0 +1,37 @@
+"""Settings of the stage semisyn_placement."""
+
+from typing import Literal
+
+from cxr.base.settings import AUTHORS, Section, Share, key
+from cxr.semisyn.shared import FindingName
+
+
+class PlacementSettings(Section):
+    """Assignment of a healthy image, a prompt and boxes to each job."""
+
+    bounds: Literal["repo", "strict"] = key(
+        "repo",
+        "Limits of boxes: outside the lung's box as far as the prior allows (repo, authors' code), or never (strict, "
+        "paper), with an effusion cut at the lung's lower edge.",
+        source=AUTHORS,
+    )
+    tries: int = key(
+        6, "Number of draws of a box before the job is excluded as no_room.", source=AUTHORS, ge=1, le=1000
+    )
+    ctr_step: Share = key(
+        0.03, "Smallest increase of the cardiothoracic ratio by cardiomegaly.", unit="heart width / thorax width"
+    )
+    unsided: dict[FindingName, Literal["both", "one"]] = key(
+        lambda: {"edema": "both"},
+        "Lungs of a prompt without a side, {finding: both or one}, by default one, drawn with equal probability "
+        "(authors' code: one for all findings).",
+    )
+    most_per_image: int = key(
+        2,
+        "Most jobs of one finding on one healthy X-ray, spare ones included; a run that needs more is refused (paper: "
+        "5,000 of each finding from 24,555 X-rays, so at most one).",
+        unit="images",
+        ge=1,
+        le=10_000,
+    )
+    spare: Share = key(0.05, "Additional jobs that replace excluded ones, as a fraction of dataset.per_finding.")
