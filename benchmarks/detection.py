@@ -123,9 +123,7 @@ def images_a_second() -> tuple[float, float]:
     box = (0, 3.0, 4.0, 9.0, 11.0)
     ours = {"real": [Sample(picture, (box,), (0,), str(n), str(n)) for n, picture in enumerate(pictures)]}
     theirs = {"nih": [boxed.Sample(picture, [box], "patient", "nih") for picture in pictures]}
-    options = LiteOptions(
-        UPDATES, boxed.SIZE, (16, 32, 56, 96, 128), embedded.BATCH, 2e-3, 0.01, 0.15, 5.0, 0.98, True, UPDATES
-    )
+    options = LiteOptions(updates=UPDATES, size=boxed.SIZE, batch=embedded.BATCH, rate=2e-3, checkpoint_every=UPDATES)
     lite, _ = seconds(lambda: train_lite(ours, {"real": (1.0, 1.0)}, ["opacity"], options, 1), 2)
     loop, _ = seconds(lambda: embedded.fit(embedded.fresh(), theirs, (UPDATES, 8e-4), 1, "", fast=True), 2)
     return UPDATES * embedded.BATCH / lite, UPDATES * embedded.BATCH / loop

@@ -267,8 +267,8 @@ def test_zones_are_percentiles_of_edges_and_lobes_their_unions():
 
 
 OPTIONS = PriorsOptions(
-    "fit", "paper", "people", "ms_cxr", "{stem}", {}, "{stem}", "lite", 0.05, 50, 20, list(SHAPES), 50.0, 2.5, "drawn",
-    [5.0, 95.0], 20, list(FINDINGS),
+    source="fit", zones="paper", reference="people", format="ms_cxr", image_id="{stem}", classes={},
+    zones_image_id="{stem}", organs="lite", min_boxes=20, sizes="drawn", findings=list(FINDINGS),
 )  # fmt: skip
 OUT = {"priors": "priors.yaml", "samples": "samples.parquet", "fits": "fits.tsv", "zones": "zones.tsv",
        "symmetry_table": "symmetry.tsv"}  # fmt: skip

@@ -20,7 +20,6 @@ from cxr.geometry.boxes import bounding_box as box_of
 from cxr.nets.map_net import MapNet
 from cxr.semisyn.findings.boxes import Places, draw_boxes
 from cxr.semisyn.findings.catalogue import read_catalogue
-from cxr.semisyn.findings.families import SHAPES
 from cxr.semisyn.findings.laws import scipy_law
 from cxr.semisyn.findings.phrases import choose_sides, draw_prompt, parse_prompt, zone_bounds
 from cxr.semisyn.placement.plan_jobs import draw_numbers
@@ -33,8 +32,8 @@ CONTRADICTED = ("Normal", "No Lung Opacity / Not Normal")
 OPACITIES = ("Pneumonia", "Infiltrate")
 NUMBERS = ("cx", "cy", "w", "h")
 OPTIONS = PriorsOptions(
-    "fit", "paper", "people", "rsna", "{stem}", {}, "{stem}", "lite", 0.05, 50, 20, list(SHAPES), 50.0, 2.5, "placed",
-    [5.0, 95.0], 20, ["opacity", "consolidation"],
+    source="fit", zones="paper", reference="people", format="rsna", image_id="{stem}", classes={},
+    zones_image_id="{stem}", organs="lite", min_boxes=20, sizes="placed", findings=["opacity", "consolidation"],
 )  # fmt: skip
 
 
