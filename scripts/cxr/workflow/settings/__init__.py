@@ -23,11 +23,11 @@ from cxr.ils.training.settings import TrainingSettings
 from cxr.imaging.organs.settings import OrgansSettings
 from cxr.nets.microbatch import fit_micro_batch
 from cxr.radvlm.settings import Radvlm
-from cxr.semisyn.settings import SemisynSettings
 from cxr.reporting.agreement.settings import AgreementSettings
 from cxr.reporting.release.settings import ReleaseSettings
 from cxr.reporting.review.settings import ReviewSettings
 from cxr.reporting.settings import FiguresSettings, PageSettings, PrivacySettings
+from cxr.semisyn.settings import SemisynSettings
 from cxr.workflow.settings.faults import place_of, sentence, switch_sentence, switches
 from cxr.workflow.settings.images import Anatomy, Anomaly, Boxes, Compute
 from cxr.workflow.settings.inputs import Cohort, Frames, Phantom
