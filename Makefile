@@ -24,6 +24,7 @@
 # make test-radgraph      RadGraph in its own environment, with a model of random weights made there
 # make slurm-check  what this cluster lacks for `snakemake --profile slurm` (ARGS="--configfile mine.yaml --submit")
 # make test-slurm   the workflow on a real cluster, with jobs that fail; make test-faults   every other fault (docs/how-to/cluster.md)
+# make clarity      names that say nothing, size, settings and words, each beside its target
 # make lock         remake requirements/*.txt from requirements/*.in (needs uv)
 # make containers   remake containers/: the locks of envs/ and the Apptainer definition (needs the network)
 
@@ -47,7 +48,7 @@ BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo real semisyn-real semisyn-recovered openi mimic-plan train accuracy gpu radvlm-table6 vllm vllm-text vllm-images test-cxas test-ultralytics test-deepspeed test-scispacy test-radgraph slurm-check test-slurm test-faults test test-quick test-slow test-all test-setup lint format lock containers clean docs
+.PHONY: demo real semisyn-real semisyn-recovered openi mimic-plan train accuracy gpu radvlm-table6 vllm vllm-text vllm-images test-cxas test-ultralytics test-deepspeed test-scispacy test-radgraph slurm-check test-slurm test-faults test test-quick test-slow test-all test-setup lint clarity format lock containers clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules -- semisyn medground radvlm_instructions
@@ -116,6 +117,10 @@ lint: test-setup
 	$(BIN)/snakefmt --check Snakefile rules
 	PYTHONPATH=scripts $(BIN)/lint-imports
 	$(BIN)/snakemake --lint
+	$(BIN)/python scripts/tools/clarity.py --names
+
+clarity: $(VENV)/run.stamp
+	$(BIN)/python scripts/tools/clarity.py
 
 format: test-setup
 	$(BIN)/ruff check --fix .
