@@ -14,8 +14,8 @@ from cxr.base.vocabulary import PERSONAS, SPLITS
 from cxr.ils.paraphrase.wording_checks import parse_wording
 from cxr.ils.rosalia.tokens import Tokens
 from cxr.ils.templates import parse_instruction
-from cxr.workflow.file_columns import TABLES
 from declared_tables import tables_of
+from table_columns import TABLES
 from training_runs import SIZES
 
 RECIPE = {"init": "random", "sizes": SIZES, "epochs": 2, "batch": 4, "micro_batch": 4, "warmup": 2}

@@ -26,12 +26,12 @@ from cxr.ils.dataset.mimic_ils import read_release
 from cxr.reporting.release import parquet
 from cxr.reporting.release.withheld import Withheld
 from cxr.workflow.code_digest import code_digest
-from cxr.workflow.file_columns import TABLES
 from cxr.workflow.params import check_files, stage_options
 from cxr.workflow.plan_reporting import without_paths
 from cxr.workflow.settings import SettingsError, read
 from declared_tables import differing
 from release_package import LONG_KEY, files, identifiers, make, rows_of_pixels, sentences, unpacked
+from table_columns import TABLES
 
 SPLITS = {"train": "train", "validate": "validation", "test": "test"}
 NAMED = {"name": "chests", "version": "2.1.0", "date": "2026-03-04", "licence": "CC-BY-4.0", "creator": "Someone"}

@@ -9,9 +9,9 @@ import polars as pl
 
 from conftest import SLICE, snakemake, write_settings
 from cxr.base.tables import read_lines, read_table
-from cxr.workflow.file_columns import TABLES
 from declared_tables import tables_of
 from review_cases import cells
+from table_columns import TABLES
 
 
 def fill(folder: Path, items: pl.DataFrame, rejected: dict[str, set[int]]) -> None:

@@ -7,26 +7,12 @@ from pathlib import Path
 import polars as pl
 
 from cxr.base.columns import Columns, schema
-from cxr.base.exclusions import STAGES
-from cxr.workflow.file_columns import SAME_COLUMNS, TABLES
+from table_columns import TABLES, path_of
 
 ENDINGS = (".tsv", ".parquet", ".csv")
 NOT_OURS = re.compile(r"results/(benchmarks|release/[.]|.*/tensorboard)/?")
 """Snakemake's own tables, and parts that are linked from elsewhere."""
 WITHHELD = {"section_content", "image"}
-
-
-def path_of(file: str) -> str:
-    """Return the path of TABLES that declares a file, given by its path from ``results`` on; "" where none does."""
-    found = [path for path in (*TABLES, *SAME_COLUMNS) if re.fullmatch(_pattern(path), file)]
-    best = max(found, key=lambda path: len(re.sub(r"{.*?}|<.*?>", "", path)), default="")
-    return SAME_COLUMNS.get(best, best)
-
-
-def _pattern(path: str) -> str:
-    parts = re.split(r"({.*?}|<stage>|[*])", path)
-    known = {"{shard}": r"\d+", "<stage>": f"(?:{'|'.join(STAGES)}|semisyn/[a-z]+)", "*": "[^/]*"}
-    return "".join(known.get(part, "[^/]+") if number % 2 else re.escape(part) for number, part in enumerate(parts))
 
 
 def differing(file: Path, path: str) -> str:

@@ -1,4 +1,4 @@
-"""Every table that a run writes has declared columns; docs/reference/files.md tells them."""
+"""Every table that a run writes has declared columns, which a command prints."""
 
 import ast
 import re
@@ -11,10 +11,9 @@ from conftest import ROOT
 from cxr.base.columns import Column, markdown_table, schema
 from cxr.base.exclusions import STAGES
 from cxr.base.tables import read_table, write_table
-from cxr.workflow.file_columns import SAME_COLUMNS, TABLES, fill_columns
-from declared_tables import ENDINGS, path_of, tables_of
+from declared_tables import ENDINGS, tables_of
+from table_columns import SAME_COLUMNS, TABLES, main, path_of
 
-PAGE = (ROOT / "docs/reference/files.md").read_text(encoding="utf-8")
 SCRIPTS = ROOT / "scripts" / "cxr"
 PLAIN = {
     "base/tables.py",
@@ -54,16 +53,16 @@ def test_a_column_is_a_row_of_the_page():
     assert schema(columns) == {"a": pl.String, "b": pl.List(pl.Struct({"x": pl.Int64}))}
 
 
-def test_what_stands_between_the_marks_is_made_anew():
-    page = "before\n<!-- columns of results/<stage>/excluded.parquet -->\nold\n<!-- end -->\nafter\n"
-    made = fill_columns(page)
-    assert made.startswith("before\n<!-- columns of results/<stage>/excluded.parquet -->\n| column |")
-    assert made.endswith("|\n<!-- end -->\nafter\n")
-    assert "old" not in made
-
-
-def test_every_table_stands_on_the_page_once():
-    assert sorted(re.findall(r"<!-- columns of (.+?) -->", PAGE)) == sorted(TABLES)
+def test_the_command_prints_the_columns_of_a_file(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["table_columns.py", "results/masks/half/excluded.parquet"])
+    assert main() == 0
+    assert markdown_table(TABLES["results/<stage>/excluded.parquet"]) in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["table_columns.py"])
+    assert main() == 0
+    assert capsys.readouterr().out.split() == sorted(TABLES)
+    monkeypatch.setattr("sys.argv", ["table_columns.py", "results/masks/half/nothing.tsv"])
+    assert main() == 1
+    assert "results/masks/half/nothing.tsv is no table of a stage" in capsys.readouterr().err
 
 
 def test_a_table_with_other_columns_than_declared_is_not_written(tmp_path):
@@ -78,7 +77,7 @@ def test_a_table_with_other_columns_than_declared_is_not_written(tmp_path):
 
 
 def outputs() -> set[str]:
-    """Paths of every table that a rule writes, as TABLES and SAME spell them."""
+    """Paths of every table that a rule writes, as TABLES and SAME_COLUMNS spell them."""
     files = {re.sub(r"{(\w+),.*?}(?=[/.])", r"{\1}", path) for rule in parsed.rules().values() for path in rule.output}
     files = {re.sub(r"(?<=semisyn/editing/)\w+(?=/)", "{engine}", path) for path in files}  # a rule for each engine
     stages = rf"results/(?:{'|'.join(STAGES)}|semisyn/\w+|{{stage}})/(?=(?:{{\w+}}/)?(?:{{shard}}\.)?excluded\.parquet)"
@@ -93,7 +92,7 @@ def test_every_table_that_a_rule_writes_is_declared_and_no_other():
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.stem)
 def test_a_table_that_the_docs_name_is_declared(page):
-    text = re.sub(r"<!-- columns of .+? -->", "", page.read_text(encoding="utf-8"))
+    text = page.read_text(encoding="utf-8")
     named = set(re.findall(r"results/[\w{}<>*/.-]+(?:\.tsv|\.parquet|\.csv)\b", text))
     spelt = {name.replace("<stage>", "masks").replace("{shard}", "00") for name in named}
     assert not {name for name in spelt if not path_of(name)}

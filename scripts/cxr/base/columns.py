@@ -1,4 +1,4 @@
-"""Declarations of table columns. Each yields the polars schema and the table in docs/reference/files.md."""
+"""Declarations of table columns. Each yields the polars schema and the rows of its documentation."""
 
 from dataclasses import dataclass
 

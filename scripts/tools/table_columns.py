@@ -1,10 +1,22 @@
-"""Fill docs/reference/files.md with the columns of the tables that stages write."""
+"""Print the columns of result tables: name, type, unit and meaning.
 
+python scripts/tools/table_columns.py [FILE …]
+
+FILE is a path from ``results`` on, such as results/cohort/images.parquet. Without one, the command prints the paths of
+all tables.
+"""
+
+import argparse
 import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cxr.base import review_units, source_files, tables
 from cxr.base.columns import Columns, markdown_table
 from cxr.base.conservation import CONSERVED
+from cxr.base.exclusions import STAGES
 from cxr.ils.dataset import make_pairs, mimic_ils
 from cxr.ils.evaluation import evaluate, paraphrases, scoring, summary
 from cxr.ils.masks import columns as masks
@@ -264,11 +276,36 @@ SAME_COLUMNS = {
     },
 }
 """{path: that of :data:`TABLES` whose columns it has}: a part of it, or the same of something else."""
-_BLOCK = re.compile(r"<!-- columns of (.+?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
-def fill_columns(page: str) -> str:
-    """Return the page with the columns between its marks: ``<!-- columns of PATH -->`` and ``<!-- end -->``."""
-    return _BLOCK.sub(
-        lambda block: f"<!-- columns of {block[1]} -->\n{markdown_table(TABLES[block[1]])}<!-- end -->", page
-    )
+def path_of(file: str) -> str:
+    """Return the path of TABLES that declares a file, named by its path from ``results`` on; "" if none does."""
+    paths = [path for path in (*TABLES, *SAME_COLUMNS) if re.fullmatch(_pattern(path), file)]
+    nearest = max(paths, key=lambda path: len(re.sub(r"{.*?}|<.*?>", "", path)), default="")
+    return SAME_COLUMNS.get(nearest, nearest)
+
+
+def _pattern(path: str) -> str:
+    parts = re.split(r"({.*?}|<stage>|[*])", path)
+    patterns = {"{shard}": r"\d+", "<stage>": f"(?:{'|'.join(STAGES)}|semisyn/[a-z]+)", "*": "[^/]*"}
+    return "".join(patterns.get(part, "[^/]+") if at % 2 else re.escape(part) for at, part in enumerate(parts))
+
+
+def main() -> int:
+    """Print the columns of the files that the command line names; return 1 if one is no table of a stage."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", metavar="FILE")
+    files = parser.parse_args().files
+    if not files:
+        print("\n".join(sorted(TABLES)))
+    for file in files:
+        path = file if file in TABLES else path_of(file)
+        if not path:
+            print(f"{file} is no table of a stage: run without a file for a list", file=sys.stderr)
+            return 1
+        print(f"{path}\n\n{markdown_table(TABLES[path])}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
