@@ -1,4 +1,4 @@
-"""Counts that must agree: how many there are of something, and what became of them, each counted on its own."""
+"""Counts that must agree: how many items there are, and how many had each outcome, counted independently."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ import polars as pl
 from cxr.base.columns import Column, Columns
 
 ALL = "all"
-"""The outcome that all others of the same thing add up to."""
+"""The outcome that counts all items; the other outcomes add up to it."""
 CONSERVED: Columns = {
     "what": Column(pl.String, "What is counted."),
     "outcome": Column(pl.String, "`all`, or what became of it."),
@@ -19,17 +19,17 @@ CountRow = tuple[str, str, int]
 
 
 def counted_rows(stage: str, quantity: str, total: int, parts: Mapping[str, int]) -> list[CountRow]:
-    """Return a row for all, and one for each outcome that is not 0, in the order of ``parts``.
+    """Return a row for all items, and one for each outcome that is not 0, in the order of ``parts``.
 
-    Neither side may be made from the other. Raises AssertionError where the parts do not add up to the whole: something
-    was lost or counted twice, which is a fault of the program.
+    ``total`` and ``parts`` must be counted independently. Raises AssertionError if the parts do not add up to the total:
+    something was lost or counted twice, which is a bug.
     """
-    came = sum(parts.values())
-    if total != came or min(parts.values(), default=0) < 0:
-        raise AssertionError(f"{stage}: {quantity}: {total} in, {came} accounted for ({describe_outcomes(parts)})")
+    num_accounted = sum(parts.values())
+    if total != num_accounted or min(parts.values(), default=0) < 0:
+        raise AssertionError(f"{stage}: {quantity}: {total} in, {num_accounted} accounted for ({describe_outcomes(parts)})")
     return [(quantity, ALL, total), *((quantity, outcome, number) for outcome, number in parts.items() if number)]
 
 
 def describe_outcomes(parts: Mapping[str, int]) -> str:
-    """Return the outcomes as a text: "kept 3, no_area 1"."""
+    """Return the outcomes as text: "kept 3, no_area 1"."""
     return ", ".join(f"{outcome} {number}" for outcome, number in parts.items()) or "nothing"

@@ -1,4 +1,4 @@
-"""Work that makes many objects and no cycles of them, which Python's collector of cycles would visit in vain."""
+"""Pausing Python's collector of reference cycles, for work that makes many objects and no cycles."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_cycle_collector() -> Iterator[None]:
-    """Keep the collector off; a cycle that is made all the same waits for its next visit."""
+    """Turn the collector off inside the block; a cycle made there is collected later."""
     on = gc.isenabled()
     gc.disable()
     try:

@@ -1,8 +1,8 @@
-"""What the anomaly stage keeps of an edited image, and how it is read back.
+"""Storing the anomaly stage's edited images as differences from the frame, and reading them back.
 
-Most pixels of an edited image are the frame's, and where it is darker the anomaly map holds by how much. So the stage
-keeps beside the map only by how much the edited image is brighter: edited = frame - anomaly + brighter, exact in uint8,
-because of the two at most one is not 0 at a pixel. Older shards hold the edited image itself.
+The anomaly map holds by how much the edited image is darker than the frame. The stage stores besides it only by how
+much it is brighter: edited = frame - anomaly + brighter. This is exact in uint8, because at most one of the two is not 0
+at a pixel. Older shards hold the edited image itself.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from cxr.base.hdf5 import Shard
 
 EDITED, ANOMALY, BRIGHTER, UNEDITED = "edited", "anomaly", "brighter", "unedited"
-"""Fields of the anomaly shard. UNEDITED: 1 where the image itself stands as the edited image (``anomaly.images``)."""
+"""Fields of the anomaly shard. UNEDITED: 1 if the image was not edited (``anomaly.images``)."""
 
 
 def brightening(image: np.ndarray, edited: np.ndarray) -> np.ndarray:
@@ -26,5 +26,5 @@ def read_edited_image(anomaly: Shard, frames: Shard, image_id: str) -> np.ndarra
 
 
 def is_unedited(anomaly: Shard, image_id: str) -> bool:
-    """Return whether an image was not edited because its report asks for no mask. Older shards have edits alone."""
+    """Return whether an image was not edited, because its report needs no mask. Older shards have only edited images."""
     return UNEDITED in anomaly.fields and bool(anomaly.get(UNEDITED, image_id))

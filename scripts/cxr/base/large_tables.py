@@ -1,4 +1,4 @@
-"""A large Parquet table, read a part at a time."""
+"""Scanning a Parquet table that may not fit in memory."""
 
 import hashlib
 import mmap
@@ -11,7 +11,7 @@ from cxr.base.tables import BEFORE_DIGEST, BLANK
 
 
 def scan_table(path: str | Path) -> pl.LazyFrame:
-    """Return a Parquet table that is read where it is collected, for its file may not fit in memory.
+    """Return a lazy frame of a Parquet table, whose rows are read when it is collected.
 
     Raises StoreError with one sentence if it cannot be read, or if its digest does not match.
     """
@@ -26,7 +26,7 @@ def scan_table(path: str | Path) -> pl.LazyFrame:
 
 
 def _check(data: mmap.mmap) -> None:
-    # as tables.py does for a file in memory, whose code is in the digest of every stage: a change there re-runs all
+    # repeats tables.py, because that module is in the code digest of every stage: a change there reruns them all
     position = data.rfind(BEFORE_DIGEST)
     if position < 0:
         return

@@ -1,4 +1,4 @@
-"""Reading a module's top-level assignments without importing it: its libraries may be missing here."""
+"""Reading a module's top-level assignments without importing it, because its libraries may be missing."""
 
 import ast
 from pathlib import Path

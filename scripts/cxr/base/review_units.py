@@ -1,4 +1,4 @@
-"""Columns of a table of units that experts judge. Any system writes one; the reporter `review` makes pages of it."""
+"""Columns of a table of units that experts judge. Any system can write one; the stage review makes pages from it."""
 
 import polars as pl
 
@@ -16,4 +16,4 @@ REVIEW_UNITS = {
     "also": Column(pl.Binary, "What a key shows besides: PNG of one bit; null for nothing."),
     "sides": Column(pl.Boolean, "Whether the image's left is the patient's right, so that R and L stand below it."),
 }
-"""Units for the pages. What must stay hidden stands in another table of the system, joined by ``unit``."""
+"""Units for the pages. A system keeps what experts must not see in a table of its own, joined by ``unit``."""

@@ -11,12 +11,12 @@ def stable_hash(*parts: object) -> int:
 
 
 def make_rng(*parts: object) -> random.Random:
-    """Return a generator seeded by the parts, for example ``rng(seed, study_id, "edema")``."""
+    """Return a generator seeded by the parts, for example ``make_rng(seed, study_id, "edema")``."""
     return random.Random(stable_hash(*parts))
 
 
 def shard_of(subject_id: str, shards: int) -> int:
-    """Return the shard of a subject: a fixed fraction of subjects falls in each (ils.md section 1)."""
+    """Return the shard of a subject; each shard gets the same fraction of subjects."""
     return stable_hash("shard", subject_id) % shards
 
 

@@ -1,4 +1,4 @@
-"""What a long job keeps of its unfinished work, and how it knows that this is its own."""
+"""The folder in which a long job keeps unfinished work, to resume it if the job is the same."""
 
 import logging
 import shutil
@@ -8,10 +8,10 @@ log = logging.getLogger("cxr")
 
 
 def prepare_folder(folder: Path, identity: str, *, pattern: str = "", warning: str = "") -> None:
-    """Make the folder of a job's unfinished work, and empty one that another job left.
+    """Make the folder of a job's unfinished work; empty it if another job left it.
 
-    ``identity``: a digest of all that the result depends on. ``warning``: logged if a file that matches ``pattern`` is
-    lost.
+    ``identity``: digest of all that the result depends on. ``warning``: logged if a file that matches ``pattern`` is
+    deleted.
     """
     mark = folder / "identity"
     if mark.is_file() and mark.read_text() == identity:
@@ -24,9 +24,9 @@ def prepare_folder(folder: Path, identity: str, *, pattern: str = "", warning: s
 
 
 def describe_files(path: str | Path, *, times: bool = False) -> bytes:
-    """Return names and sizes of a file, or of those below a folder, for the digest of files too large to be read.
+    """Return name and size of a file, or of all files below a folder, to digest files that are too large to read.
 
-    ``times``: and when they were changed, where another file of the same size is likely.
+    ``times``: also their modification times, where another file of the same size is likely.
     """
     facts = []
     for file in filter(Path.is_file, (Path(path), *sorted(Path(path).rglob("*")))):

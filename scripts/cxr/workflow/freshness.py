@@ -34,7 +34,7 @@ class _Checks:
             compat.force_outputs(dag, self.files.outdated)
 
     def after(self, dag) -> None:
-        """Say what has changed; refuse results without a record; make a changed cohort first.
+        """Report what has changed, refuse results without a record, and make a changed cohort first.
 
         For the target ``clean_old``, remove the results of earlier settings instead. The target ``plan`` itself says
         what would be refused.

@@ -28,7 +28,7 @@ def grow_with_tries(amount: int | Callable[[object], int], most: int) -> Callabl
     ``amount`` may depend on the job's wildcards.
 
     A job that ran out of memory or time is tried again with more, as often as the profile's ``retries`` says. A try
-    must not ask for more than a partition allows or a node has: SLURM would refuse it or let it wait for ever.
+    must not ask for more than a partition allows or a node has: SLURM would refuse it or never start it.
     """
     first = amount if callable(amount) else lambda wildcards: amount
     return lambda wildcards, attempt: min(first(wildcards) * attempt, most)

@@ -22,7 +22,7 @@ READERS = (
 def blind_reruns(planned: list[Planned]) -> int:
     """Return how many finished jobs of shards would run again only because the cohort is made in the same run.
 
-    A cohort requested with ``--forcerun`` or ``--forceall`` is an order: 0.
+    0 if the user requested the cohort with ``--forcerun`` or ``--forceall``.
     """
     if not any(job.rule == "cohort_shards" and not job.forced for job in planned):
         return 0

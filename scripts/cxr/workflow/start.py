@@ -34,7 +34,7 @@ def start_run(plan: Plan, workflow) -> None:
             return
         planned = planned_jobs(workflow.dag)
         if any(job.rule == PLAN_TARGET for job in planned):
-            print(all_systems(plan, planned, unrecorded_outputs(workflow.dag)), flush=True)
+            print(describe_plan(plan, planned, unrecorded_outputs(workflow.dag)), flush=True)
             sys.exit(0)
         refuse_unwritable(Path.cwd())
         refuse_orphans(Path.cwd(), submits=submits_to_slurm(workflow))
@@ -61,7 +61,7 @@ def _forecast(plan: Plan, planned: Sequence[Planned]) -> "Forecast":
     return make_forecast(plan, planned)
 
 
-def all_systems(plan: Plan, planned: Sequence[Planned], unrecorded: list[str]) -> str:
+def describe_plan(plan: Plan, planned: Sequence[Planned], unrecorded: list[str]) -> str:
     """Return the plan of all systems, with what would be refused; ``unrecorded``: results that have no record."""
     if not any(job.output for job in planned):
         return "Nothing is to be done: all four systems are finished."

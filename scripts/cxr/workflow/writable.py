@@ -5,13 +5,13 @@ from pathlib import Path
 
 from cxr.base.errors import UserError
 
-HELD = (".snakemake", "results", "logs")
+RUN_FOLDERS = (".snakemake", "results", "logs")
 
 
-def refuse_unwritable(directory: Path, names: tuple[str, ...] = HELD) -> None:
+def refuse_unwritable(directory: Path, names: tuple[str, ...] = RUN_FOLDERS) -> None:
     """Raise UserError if one of the folders ``names`` of a working directory cannot be written or made.
 
-    A read-only file system refuses everyone, root included; permissions refuse all others.
+    A read-only file system refuses everyone, even root; permissions do not refuse root.
     """
     for name in names:
         place = directory / name
