@@ -21,12 +21,13 @@ CountRow = tuple[str, str, int]
 def counted_rows(stage: str, quantity: str, total: int, parts: Mapping[str, int]) -> list[CountRow]:
     """Return a row for all items, and one for each outcome that is not 0, in the order of ``parts``.
 
-    ``total`` and ``parts`` must be counted independently. Raises AssertionError if the parts do not add up to the total:
-    something was lost or counted twice, which is a bug.
+    Count ``total`` and ``parts`` independently. Raises AssertionError if the parts do not add up to the total: something
+    was lost or counted twice, which is a bug.
     """
     num_accounted = sum(parts.values())
     if total != num_accounted or min(parts.values(), default=0) < 0:
-        raise AssertionError(f"{stage}: {quantity}: {total} in, {num_accounted} accounted for ({describe_outcomes(parts)})")
+        outcomes = describe_outcomes(parts)
+        raise AssertionError(f"{stage}: {quantity}: {total} in, {num_accounted} accounted for ({outcomes})")
     return [(quantity, ALL, total), *((quantity, outcome, number) for outcome, number in parts.items() if number)]
 
 

@@ -1,8 +1,8 @@
 """Storing the anomaly stage's edited images as differences from the frame, and reading them back.
 
 The anomaly map holds by how much the edited image is darker than the frame. The stage stores besides it only by how
-much it is brighter: edited = frame - anomaly + brighter. This is exact in uint8, because at most one of the two is not 0
-at a pixel. Older shards hold the edited image itself.
+much it is brighter: edited = frame - anomaly + brighter. This is exact in uint8, because at a pixel at most one of the
+two is not 0. Older shards hold the edited image itself.
 """
 
 import numpy as np
@@ -26,5 +26,5 @@ def read_edited_image(anomaly: Shard, frames: Shard, image_id: str) -> np.ndarra
 
 
 def is_unedited(anomaly: Shard, image_id: str) -> bool:
-    """Return whether an image was not edited, because its report needs no mask. Older shards have only edited images."""
+    """Return whether an image was not edited, because its report needs no mask. Older shards have only edits."""
     return UNEDITED in anomaly.fields and bool(anomaly.get(UNEDITED, image_id))
