@@ -21,8 +21,8 @@ CountRow = tuple[str, str, int]
 def counted_rows(stage: str, quantity: str, total: int, parts: Mapping[str, int]) -> list[CountRow]:
     """Return a row for all items, and one for each outcome that is not 0, in the order of ``parts``.
 
-    Count ``total`` and ``parts`` independently. Raises AssertionError if the parts do not add up to the total: something
-    was lost or counted twice, which is a bug.
+    Count ``total`` and ``parts`` independently. Raises AssertionError if they disagree: something was lost or counted
+    twice, which is a bug.
     """
     num_accounted = sum(parts.values())
     if total != num_accounted or min(parts.values(), default=0) < 0:
