@@ -116,7 +116,7 @@ def forward(model: Rosalia, batch: Batch) -> Output:
     What the texts of one image begin with alike, two thirds of their tokens, is read once, as when the model is asked.
     """
     views = model.encode(batch)
-    words = model._embedded(batch, views)
+    words = model._embed_batch(batch, views)
     shared = int((batch.input_ids == model.config.image_id).nonzero()[:, 1].max()) + 1
     first = torch.tensor([batch.image_of.tolist().index(image) for image in range(len(batch.images))])
     language = model.llava.model.language_model
@@ -134,11 +134,11 @@ def forward(model: Rosalia, batch: Batch) -> Output:
     asked &= torch.tensor([len(mask) > 0 for mask in batch.masks])[:, None]
     sample_of = asked.nonzero()[:, 0]
     seg = model.project(hidden[:, :-1][asked])
-    low_res, iou = model._decoded(seg, batch.image_of[sample_of], views)
+    low_res, iou = model._decode_masks(seg, batch.image_of[sample_of], views)
     return Output(
         hidden=hidden, logits=None, text_logits=model.llava.lm_head(hidden[:, :-1][learnt]),
         text_labels=batch.labels[:, shared + 1 :][learnt], seg=seg, sample_of=sample_of, low_res=low_res, iou=iou,
-        masks=model._framed(low_res, sample_of, batch),
+        masks=model._resize_to_targets(low_res, sample_of, batch),
     )  # fmt: skip
 
 

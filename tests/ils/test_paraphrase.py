@@ -15,7 +15,8 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.base.vocabulary import LESIONS, PERSONAS, VALID_LOCATIONS
 from cxr.ils.paraphrase import engine, instructions, make_paraphrases, rules, vllm, wording_checks
-from cxr.ils.paraphrase.engine import ParaphraseOptions, Task
+from cxr.ils.paraphrase.engine import Task
+from cxr.ils.paraphrase.settings import ParaphraseOptions
 from cxr.ils.paraphrase.wording_checks import find_problem
 from cxr.ils.templates import (
     BASIC,
@@ -28,7 +29,7 @@ from cxr.ils.templates import (
     write_instruction,
 )
 
-RULES = ParaphraseOptions("rules", list(PERSONAS), 3)
+RULES = ParaphraseOptions(personas=list(PERSONAS))
 PLACES = [
     places
     for number in range(1, len(VALID_LOCATIONS) + 1)
@@ -215,8 +216,8 @@ def test_fewer_personas_and_wordings_are_the_first_of_all():
 
 
 def test_more_wordings_than_there_are_is_one_sentence():
-    with pytest.raises(UserError, match=r"^paraphrase\.per_persona is 4, but the engine rules has 3 wordings.*vllm$"):
-        engine.load_engine(replace(RULES, per_persona=4), {})
+    with pytest.raises(ValueError, match=r"^per_persona is 4, but the engine rules has 3 wordings.*vllm$"):
+        replace(RULES, per_persona=4)
     with pytest.raises(
         UserError, match=r"^paraphrase\.engine is 'luck', which does not exist: choose one of rules, vllm$"
     ):
@@ -321,8 +322,8 @@ def test_what_an_engine_says_wrongly_is_no_wording(tmp_path, monkeypatch):
 
 EXECUTION = {"gpus": 0, "gpu_memory": 0.9, "requests": 4, "timeout_s": 30}
 MODEL = ParaphraseOptions(
-    "vllm", list(PERSONAS), 3,
-    {
+    engine="vllm", personas=list(PERSONAS),
+    language_model={
         "key": "paraphrase.llm", "transport": "server", "model": language_model.MODEL, "revision": "", "context": 16384,
         "max_tokens": 1024, "dtype": "auto", "temperature": 0.0, "retries": 2, "retry_temperature": 0.5, "seed": 7,
     },
@@ -358,7 +359,9 @@ def test_a_served_model_words_as_the_rules_do(tmp_path):
     assert {request["response_format"]["json_schema"]["strict"] for request in seen} == {True}
 
 
-STAND_IN = replace(MODEL, own=MODEL.own | {"transport": "stand_in", "model": "test_paraphrase:stubborn"})
+STAND_IN = replace(
+    MODEL, language_model=MODEL.language_model | {"transport": "stand_in", "model": "test_paraphrase:stubborn"}
+)
 
 
 class Stubborn:

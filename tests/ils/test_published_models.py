@@ -24,7 +24,7 @@ from cxr.ils.training.untrained import run_untrained
 from cxr.imaging.weights import catalogue
 from cxr.workflow import settings
 from cxr.workflow.params import stage_options
-from cxr.workflow.settings import Settings, SettingsError
+from cxr.workflow.settings import Settings, SettingsError, parse_section
 from fake_hub import serve
 
 RUNS = {"rosalia7b": {"weights": "rosalia", "trained": False}, "lisa7b": {"weights": "lisa", "trained": False}}
@@ -40,7 +40,7 @@ def models(results: Path) -> tuple[Tokens, dict[str, Rosalia]]:
     made = {name: published.tiny(tokens, seed) for seed, name in enumerate(RUNS)}
     made["lisa7b"].llava.model.vision_tower = made["rosalia7b"].llava.model.vision_tower  # one CLIP serves both
     for model in made.values():
-        asking = InferenceOptions(**stage_options(Settings(**CHOSEN))["inference"])
+        asking = InferenceOptions(**stage_options(parse_section(Settings, CHOSEN))["inference"])
         options = PairOptions.for_model(model.config, asking, answers=False, equalise=True)
         pairs = Pairs(lines=str(results / "dataset/default/test.jsonl"), tokens=tokens, options=options,
                       frames=sorted((results / "frames").glob("*.h5")))  # fmt: skip
@@ -86,7 +86,7 @@ def test_the_model_is_the_published_one_to_the_bit(asked):
 def test_answers_and_masks_are_those_of_the_model_itself(asked, tmp_path):
     run, made, tokens = asked
     lines = run / "results/dataset/default/test.jsonl"
-    options = replace(InferenceOptions(**stage_options(Settings(**CHOSEN))["inference"]), dtype="float32")
+    options = replace(InferenceOptions(**stage_options(parse_section(Settings, CHOSEN))["inference"]), dtype="float32")
     for name, model in made.items():
         model.save_pretrained(tmp_path / name)
         tokens.save(tmp_path / name)

@@ -93,7 +93,7 @@ def test_new_words_change_no_answer():
         ids = words.encode(text, None, "llava_v1", places, 512)[0]
         plain = ids[ids != words.image][None]
         with torch.no_grad():
-            states.append(each.llava.model.language_model(inputs_embeds=each._words(plain)).last_hidden_state)
+            states.append(each.llava.model.language_model(inputs_embeds=each._embed_tokens(plain)).last_hidden_state)
     torch.testing.assert_close(states[0], states[1], rtol=0, atol=1e-6)
 
 

@@ -224,7 +224,7 @@ def test_a_shard_that_is_missing(reference, original, tmp_path, kind):
     source = published(tmp_path / "lisa", reference, original, 3, kind)
     file = sorted(source.glob(f"*00002-of*.{kind}"))[0]
     file.unlink()
-    refused(lambda: converted(reference, source, tmp_path / "ours"), file.name, "get the file")
+    refused(lambda: converted(reference, source, tmp_path / "ours"), file.name, "download the file")
 
 
 class Harmful:
@@ -236,7 +236,11 @@ def test_a_file_with_more_than_tensors(reference, original, tmp_path):
     torch.save({"lm_head.weight": Harmful()}, source / "pytorch_model.bin")
     refused(lambda: converted(reference, source, tmp_path / "ours"), "pytorch_model.bin", "damaged")
     torch.save([torch.ones(2)], source / "pytorch_model.bin")
-    refused(lambda: converted(reference, source, tmp_path / "ours"), "pytorch_model.bin", "not a plain table")
+    refused(
+        lambda: converted(reference, source, tmp_path / "ours"),
+        "pytorch_model.bin",
+        "not a plain dictionary of weights",
+    )
 
 
 def test_other_mistakes(reference, original, tmp_path):

@@ -156,7 +156,7 @@ def at_seg(model: Rosalia, batch: Batch) -> torch.Tensor:
     output = model(batch, views)
     at = (batch.input_ids == model.config.seg_id).nonzero()
     seg = model.project(output.hidden[at[:, 0], at[:, 1]])
-    return model._decoded(seg, batch.image_of[at[:, 0]], views)[0]
+    return model._decode_masks(seg, batch.image_of[at[:, 0]], views)[0]
 
 
 def last_clip_layer(model: Rosalia, batch: Batch) -> torch.Tensor:
@@ -315,7 +315,7 @@ def test_a_gpus_tokens_make_the_host_wait_for_looks_alone(reference):
 def test_masks_alone_keep_no_keys_but_of_shared_beginnings(reference, model, monkeypatch):
     """Validation reads nothing again: of different images there is no cache, of one image that of the beginning."""
     made = []
-    monkeypatch.setattr("cxr.ils.rosalia.model.ReadCache", lambda *how: made.append(PrefixCache(*how)) or made[-1])
+    monkeypatch.setattr("cxr.ils.rosalia.model.PrefixCache", lambda *how: made.append(PrefixCache(*how)) or made[-1])
     batch = prompts(reference, "A_square")
     batch = replace(batch, input_ids=torch.cat([batch.input_ids[:1, :265].expand(3, -1), batch.input_ids[:, 265:]], 1))
     apart = replace(batch, image_of=torch.arange(3), images=batch.images[[0, 0, 0]], clip=batch.clip[[0, 0, 0]],

@@ -24,7 +24,7 @@ def given(tmp_path_factory) -> dict:
 @pytest.fixture
 def encoded(monkeypatch) -> dict[str, list[int]]:
     """The numbers of images that each encoder was given, call by call."""
-    seen: dict[str, list[int]] = {"_patches": [], "_embeddings": []}
+    seen: dict[str, list[int]] = {"_encode_patches": [], "_encode_for_sam": []}
     for name, calls in seen.items():
         whole = getattr(Rosalia, name)
 

@@ -19,9 +19,6 @@ from cxr.ils.training.export_lisa import run_published
 from cxr.ils.training.settings import TrainingOptions
 from cxr.imaging.weights.lisa import convert_lisa, made_name
 from cxr.imaging.weights.sam import convert_sam
-from cxr.segmentation import published
-from cxr.workflow.params import stage_options
-from cxr.workflow.settings import Settings
 from rosalia_pairs import tokens
 from tiny_rosalia import SIZES
 from training_runs import data, train
@@ -33,8 +30,7 @@ def options(init: str = "lisa") -> TrainingOptions:
         "init": init, "runner": "plain", "epochs": 1, "batch": 4, "micro_batch": 2, "dtype": "float32",
         "lora": {"rank": 4, "alpha": 8}, "warmup": 2,
     }  # fmt: skip
-    settings = Settings(training={"engine": "rosalia", "rosalia": recipe})
-    return TrainingOptions.of(stage_options(settings)["training"])
+    return TrainingOptions.of({"seed": 2026, "engine": "rosalia", "rosalia": recipe})
 
 
 @pytest.fixture

@@ -11,8 +11,6 @@ from cxr.base.tables import read_table, write_lines
 from cxr.ils.training.fit import Fit
 from cxr.ils.training.settings import TrainingOptions
 from cxr.ils.training.train import run_training
-from cxr.workflow.params import stage_options
-from cxr.workflow.settings import Settings
 
 SIZES = {
     "image": 64, "patch": 8, "width": 16, "depth": 1, "clip_image": 32, "clip_patch": 16, "hidden": 32, "layers": 1,
@@ -35,8 +33,7 @@ def options(recipe: dict | None = None, **more: object) -> TrainingOptions:
     """
     held = {"init": "random", "keep": "giou", "balance": "expectation"}
     held |= {"sizes": SIZES, "epochs": 3, "batch": 4, "micro_batch": 4, "warmup": 2, "lora": LORA, "trained": NAMED}
-    settings = Settings(seed=3, training={"lite": held | (recipe or {}), "max_length": 200} | more)
-    return TrainingOptions.of(stage_options(settings)["training"])
+    return TrainingOptions.of({"seed": 3, "lite": held | (recipe or {}), "max_length": 200} | more)
 
 
 def data(folder: Path, **counts: int) -> dict:

@@ -179,7 +179,8 @@ def _paraphrase(plain: dict) -> dict:
     """Return the personas, the number of paraphrases, and the settings that answers of the engine vllm depend on."""
     section = dict(plain["paraphrase"])
     llm = section.pop("llm")
-    return section | {"own": model_options("paraphrase.llm", llm, plain["seed"]) if section["engine"] == "vllm" else {}}
+    model = model_options("paraphrase.llm", llm, plain["seed"]) if section["engine"] == "vllm" else {}
+    return section | {"language_model": model}
 
 
 def _inference(plain: dict) -> dict:

@@ -1,20 +1,11 @@
 """Load a paraphrase engine by name: a module ``cxr.ils.paraphrase.<name>`` with ``load(options)``."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cxr.base.engines import engine_module
+from cxr.ils.paraphrase.settings import ParaphraseOptions
 from cxr.ils.templates import Instruction
-
-
-@dataclass(frozen=True)
-class ParaphraseOptions:
-    """Settings of the stage. ``own``: settings of the engine; ``per_persona``: wordings per persona and instruction."""
-
-    engine: str
-    personas: list[str]
-    per_persona: int
-    own: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

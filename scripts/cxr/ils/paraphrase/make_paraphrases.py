@@ -15,11 +15,10 @@ from cxr.base.columns import Column, schema
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, write_lines, write_table
 from cxr.ils.paraphrase import engine
-from cxr.ils.paraphrase.engine import ParaphraseOptions, Rewording, Task
+from cxr.ils.paraphrase.engine import Rewording, Task
+from cxr.ils.paraphrase.settings import ParaphraseOptions
 from cxr.ils.paraphrase.wording_checks import find_problem
 from cxr.ils.templates import Instruction
-
-__all__ = ["ParaphraseOptions", "run"]
 
 log = logging.getLogger("cxr")
 MAX_LOGGED_LETTERS = 1000

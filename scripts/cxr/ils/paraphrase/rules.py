@@ -6,9 +6,9 @@ from pathlib import Path
 
 import yaml
 
-from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
-from cxr.ils.paraphrase.engine import Engine, ParaphraseOptions, Rewording, Task
+from cxr.ils.paraphrase.engine import Engine, Rewording, Task
+from cxr.ils.paraphrase.settings import ParaphraseOptions
 from cxr.ils.templates import Instruction
 
 RESOURCE_FILES = ("paraphrase/wordings.yaml",)
@@ -20,18 +20,8 @@ def _read_wordings() -> dict:
 
 
 def load(options: ParaphraseOptions, execution: dict) -> Engine:
-    """Return the engine. Raises UserError if the settings ask for more wordings than exist."""
+    """Return the engine."""
     del execution
-    wordings_by_persona = _read_wordings()
-    for persona in options.personas:
-        if persona not in wordings_by_persona:
-            raise UserError(f"paraphrase.personas names {persona!r}: choose from {', '.join(wordings_by_persona)}")
-        num_wordings = min(len(wordings_by_persona[persona][kind]) for kind in ("basic", "global", "lesion_inference"))
-        if options.per_persona > num_wordings:
-            raise UserError(
-                f"paraphrase.per_persona is {options.per_persona}, but the engine rules has {num_wordings} wordings "
-                "for each persona: lower it, or set paraphrase.engine to vllm"
-            )
 
     def reword(tasks: Sequence[Task], persona: str) -> list[Rewording]:
         return [Rewording(tuple(list_wordings(task.meaning, persona)[: options.per_persona])) for task in tasks]

@@ -11,7 +11,8 @@ from pathlib import Path
 import yaml
 
 from cxr.base.paths import RESOURCES
-from cxr.ils.paraphrase.engine import Engine, ParaphraseOptions, Rewording, Task
+from cxr.ils.paraphrase.engine import Engine, Rewording, Task
+from cxr.ils.paraphrase.settings import ParaphraseOptions
 from cxr.ils.paraphrase.wording_checks import find_problem, list_lesion_names, list_place_names
 from cxr.llm.asking import Answer, Question, ask
 from cxr.llm.client import connect_lazily
@@ -33,7 +34,7 @@ def _read_prompt() -> dict:
 
 def load(options: ParaphraseOptions, execution: dict) -> Engine:
     """Return the engine. The first request loads the model and raises UserError if it cannot be reached."""
-    model = ModelOptions(**options.own)
+    model = ModelOptions(**options.language_model)
     generate = connect_lazily(model, Execution.from_settings(execution, EXECUTION))
 
     def reword(tasks: Sequence[Task], persona: str) -> list[Rewording]:

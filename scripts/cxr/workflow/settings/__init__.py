@@ -19,6 +19,7 @@ from cxr.ils.dataset.settings import DatasetSettings
 from cxr.ils.evaluation.settings import EvaluationSettings
 from cxr.ils.inference.settings import InferenceSettings
 from cxr.ils.masks.settings import ThresholdsSettings
+from cxr.ils.paraphrase.settings import ParaphraseSettings
 from cxr.ils.training.settings import TrainingSettings
 from cxr.imaging.organs.settings import OrgansSettings
 from cxr.nets.microbatch import fit_micro_batch
@@ -33,7 +34,6 @@ from cxr.workflow.settings.images import Anatomy, Anomaly, Boxes, Compute
 from cxr.workflow.settings.inputs import Cohort, Frames, Phantom
 from cxr.workflow.settings.medground import Medground
 from cxr.workflow.settings.moved import MIMIC_ILS, moved
-from cxr.workflow.settings.paraphrase import Paraphrase
 from cxr.workflow.settings.reports import Reports
 from cxr.workflow.settings.vlm import Vlm
 from cxr.workflow.settings.weights import Weights
@@ -62,7 +62,7 @@ class Settings(Section):
     dataset: DatasetSettings = key(DatasetSettings, "Masks and instruction-answer pairs.")
     figures: FiguresSettings = key(FiguresSettings, "Figures.")
     page: PageSettings = key(PageSettings, "The results on one page.")
-    paraphrase: Paraphrase = key(Paraphrase, "Paraphrases of the instructions.")
+    paraphrase: ParaphraseSettings = key(ParaphraseSettings, "Paraphrases of the instructions.")
     training: TrainingSettings = key(TrainingSettings, "ROSALIA: fine-tuning.")
     inference: InferenceSettings = key(InferenceSettings, "Masks and answers of a trained model.")
     evaluation: EvaluationSettings = key(EvaluationSettings, "Scores of ROSALIA and of other models.")

@@ -1,4 +1,4 @@
-"""Settings of the paraphrases: personas, number and engine."""
+"""Settings of the paraphrase stage."""
 
 from typing import Literal
 
@@ -20,15 +20,15 @@ class ParaphraseLlm(Asking, LanguageModel):
     execution: Execution = key(Execution, "How the model is run.")
 
 
-class Paraphrase(Section):
-    """Other wordings of the instructions (C.3)."""
+class WordingSettings(Section):
+    """Which wordings are made."""
 
     engine: Literal["rules", "vllm"] = key(
         "rules", "rules: fixed wordings, no download; vllm: a language model, whose every answer is parsed and checked."
     )
     personas: list[Persona] = key(
         lambda: ["medical_expert", "layperson", "ai_developer"],
-        "Personas whose wording is used.",
+        "Personas that reword each instruction.",
         source=PAPER,
         min_length=1,
     )
@@ -40,7 +40,6 @@ class Paraphrase(Section):
         ge=1,
         le=20,
     )
-    llm: ParaphraseLlm = key(ParaphraseLlm, "The language model of the engine vllm.")
 
     @constraint
     def _each_persona_once(self) -> None:
@@ -51,3 +50,15 @@ class Paraphrase(Section):
                 f"per_persona is {self.per_persona}, but the engine rules has {RULES_WORDINGS} wordings for each "
                 "persona: lower it, or set engine to vllm"
             )
+
+
+class ParaphraseSettings(WordingSettings):
+    """Other wordings of the instructions (C.3)."""
+
+    llm: ParaphraseLlm = key(ParaphraseLlm, "The language model of the engine vllm.")
+
+
+class ParaphraseOptions(WordingSettings):
+    """What the wordings depend on."""
+
+    language_model: dict = key(dict, "Settings that an answer of the engine vllm depends on.")
