@@ -19,6 +19,7 @@ from cxr.ils.training.export_lisa import run_published
 from cxr.ils.training.settings import TrainingOptions
 from cxr.imaging.weights.lisa import convert_lisa, made_name
 from cxr.imaging.weights.sam import convert_sam
+from cxr.segmentation import published
 from rosalia_pairs import tokens
 from tiny_rosalia import SIZES
 from training_runs import data, train
