@@ -13,7 +13,7 @@ from cxr.vlm.tuning.tune import TuningOptions, run_tuning
 from vlm_runs import ASKING, COMPUTE, RECIPE, SIZES
 
 FRAME = 512
-HEAD = {"start": "lite", "loss": {"text": 1.0, "bce": 5.0, "dice": 1.0}, "learning_rate": 2e-3}
+HEAD = {"start": "lite", "learning_rate": 2e-3}
 OPTIONS = TuningOptions(
     "tiny", "onevision", "unit", 64, "", 3, 42, RECIPE | {"learning_rate": 2e-3, "rates": {"vision": 1e-3}}, head=HEAD,
     sizes=SIZES,

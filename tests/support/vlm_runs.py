@@ -16,7 +16,7 @@ COMPUTE = {"device": "cpu", "gpus": 0, "asked": 0, "checkpoint_every": 2, "time_
 RECIPE = {
     "method": "full", "lora": {"rank": 4, "alpha": 8, "dropout": 0.0, "target": "language"},
     "parts": ["vision", "projector", "language"], "rates": {}, "epochs": 2, "updates": 0, "batch": 4, "micro_batch": 4,
-    "learning_rate": 4e-3, "schedule": "cosine", "warmup_ratio": 0.1, "weight_decay": 0.0, "betas": [0.9, 0.999],
+    "learning_rate": 4e-3, "schedule": "cosine", "warmup_ratio": 0.1, "weight_decay": 0.0,
     "clip": 1.0, "max_length": 2048, "dtype": "float32", "gradient_checkpointing": False, "runner": "plain",
 }  # fmt: skip
 SIZES = {"patch": 16, "hidden": 96, "layers": 3, "vision_hidden": 64, "vision_layers": 2, "head_size": 32}

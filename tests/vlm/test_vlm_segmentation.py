@@ -27,7 +27,8 @@ from cxr.vlm.segmenting import SegmentingModel
 from cxr.vlm.segs import MaskStore, mask_targets
 from cxr.vlm.tuning import fit
 from cxr.vlm.tuning.objective import MaskLoss
-from cxr.vlm.tuning.recipe import Recipe, add_adapters, select_trained
+from cxr.vlm.tuning.recipe import add_adapters, select_trained
+from cxr.vlm.tuning.settings import Recipe
 from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings import parse_section
 from cxr.workflow.settings.vlm import Vlm
@@ -167,7 +168,7 @@ def test_each_seg_has_its_place_and_its_mask_in_order(given, tmp_path):
 @pytest.mark.parametrize("method", ["full", "lora"])
 def test_gradients_reach_what_is_trained_and_nothing_else(given, tmp_path, method):
     loaded, model, batch, _ = begin(tmp_path / "m", given)
-    plan = Recipe(**RECIPE | {"method": method})
+    plan = Recipe.of(RECIPE | {"method": method})
     if method == "lora":
         model.model = add_adapters(model.model, loaded.family, plan.lora, loaded.tokens.seg)
     trained = select_trained(model, loaded.family, plan)
@@ -192,7 +193,7 @@ def test_gradients_reach_what_is_trained_and_nothing_else(given, tmp_path, metho
 
 def test_a_batch_without_seg_gives_zero_gradients_in_the_same_order(given, tmp_path):
     loaded, model, _, encoded = begin(tmp_path / "m", given)
-    select_trained(model, loaded.family, Recipe(**RECIPE))
+    select_trained(model, loaded.family, Recipe.of(RECIPE))
     batch = Collator(loaded.family, loaded.tokens, find_convention("unit")).batch([encoded[4]])
     sums = MaskLoss(WEIGHTS).sums(model, batch)
     assert MaskLoss(WEIGHTS).counts(batch)[1:] == [0, 0]

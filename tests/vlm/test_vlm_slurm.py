@@ -11,7 +11,7 @@ import pytest
 
 from conftest import ROOT, SLICE, snakemake, write_settings
 from cxr.base.tables import read_lines, read_table
-from cxr.workflow.settings.vlm import OnevisionRecipe
+from cxr.vlm.tuning.settings import OnevisionRecipe
 from slurm_runs import finish, jobs_of, needs_slurm, run_name, start, with_fault
 from whole_runs import copy_repository
 

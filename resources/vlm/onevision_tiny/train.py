@@ -34,7 +34,7 @@ from cxr.vlm.models import Loaded, load_model, make_tiny  # noqa: E402
 from cxr.vlm.samples import all_texts, fit_size  # noqa: E402
 from cxr.vlm.tokens import IGNORED  # noqa: E402
 from cxr.vlm.tuning.fit import epoch_order  # noqa: E402
-from cxr.workflow.settings.vlm import OnevisionTinyRecipe  # noqa: E402
+from cxr.vlm.tuning.settings import OnevisionTinyRecipe  # noqa: E402
 
 SEED = 1
 UPDATES, BATCH, RATE, TOWER_SLOWED = 9000, 16, 2e-3, 0.15

@@ -48,8 +48,7 @@ from cxr.vlm.starts import base  # noqa: E402
 from cxr.vlm.starts.base import BY_WORD  # noqa: E402
 from cxr.vlm.tokens import SEG, Tokens  # noqa: E402
 from cxr.vlm.tuning.objective import MaskLoss  # noqa: E402
-from cxr.vlm.tuning.recipe import Recipe  # noqa: E402
-from cxr.workflow.settings.vlm import OnevisionTinyRecipe  # noqa: E402
+from cxr.vlm.tuning.settings import SEG_LOSS, OnevisionTinyRecipe  # noqa: E402
 
 COHORT, STUDIES = next(iter(COHORTS.items()))
 """Seed and size of the base's first cohort, all of whose pairs are learnt from, as none is scored on."""
@@ -187,9 +186,8 @@ def fit(loaded: Loaded, pairs: Pairs, lines: Lines, side: int) -> SegmentingMode
     language, head = chosen(model, loaded.tokens.seg)
     groups = [{"params": language, "top": RATE}, {"params": head, "top": HEAD_RATE}]
     optimiser = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0)
-    own = OnevisionTinyRecipe().as_dict()
-    objective = MaskLoss(LossWeights(**own["seg_loss"]))
-    rate = Recipe(**{name: own[name] for name in Recipe.__dataclass_fields__} | {"warmup_ratio": WARMUP}).rate
+    objective = MaskLoss(LossWeights(**SEG_LOSS))
+    rate = OnevisionTinyRecipe(warmup_ratio=WARMUP).rate
     told = _forever(len(lines.samples))
     for update in range(UPDATES):
         draw = random.Random(stable_hash(SEED, "masks", update))

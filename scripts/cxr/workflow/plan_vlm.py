@@ -130,7 +130,7 @@ def _head_options(key: str, run: Mapping, recipe: dict, engine: str, init: str) 
     ``engine``: of vlm.answers; ``init``: what the model starts from. Raises UserError for a head that cannot be trained
     or asked.
     """
-    head = {name: recipe.pop(f"seg_{name}", None) for name in ("start", "loss", "learning_rate")}
+    head = {name: recipe.pop(f"seg_{name}", None) for name in ("start", "learning_rate")}
     if run["segmentation"] == "none":
         return {}
     key = f"{key}.segmentation is 'head', but"

@@ -14,7 +14,7 @@ from cxr.base.jobs import progress
 from cxr.base.seeds import stable_hash
 from cxr.vlm.collate import Batch, Encoded
 from cxr.vlm.tuning.objective import Objective, count_learned_per_sample
-from cxr.vlm.tuning.recipe import Recipe
+from cxr.vlm.tuning.settings import Recipe
 
 log = logging.getLogger("cxr")
 BUCKET = 16

@@ -1,16 +1,13 @@
-"""The recipe of a tuning: optimizer, schedule, and what is trained: adapters, or whole parts with learning rates."""
-
-import math
-from dataclasses import dataclass, replace
+"""What a tuning trains: adapters, or whole parts with learning rates of their own; and its optimizer."""
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch import nn
 
 from cxr.base.errors import UserError
-from cxr.nets.microbatch import fit_micro_batch
 from cxr.segmentation.segmenter import TRAINED_PREFIXES
 from cxr.vlm.families.engine import PARTS, Family, part_of
+from cxr.vlm.tuning.settings import BETAS, Recipe, VlmLora
 
 ADAPTER = ("lora_", "trainable_tokens_")
 """peft's names of adapter tensors: of layers, and of rows of tokens."""
@@ -19,64 +16,6 @@ EMBEDDING, HEAD = "embed_tokens", "lm_head"
 """Names of the layers with one row per token."""
 SEGMENTER = "segmenter."
 """Prefix of a segmenter's tensors; without the dot, the name of its learning rate."""
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Settings of one run, ``vlm.tuning.<engine>``.
-
-    method: lora or full; lora: {rank, alpha, dropout, target}; parts: trained in full; rates: {part: learning rate}
-    that replace ``learning_rate``; updates: total optimizer steps, 0 uses ``epochs``; zero: stage of DeepSpeed's ZeRO;
-    names: tensor names of a whole model; drop_last: drop an epoch's incomplete batch; loss_on: answers, or published
-    (also turn marks, line breaks and the opening of answers).
-    """
-
-    method: str
-    lora: dict
-    parts: list[str]
-    rates: dict[str, float]
-    epochs: int
-    updates: int
-    batch: int
-    micro_batch: int
-    learning_rate: float
-    schedule: str
-    warmup_ratio: float
-    weight_decay: float
-    betas: list[float]
-    clip: float
-    max_length: int
-    dtype: str
-    gradient_checkpointing: bool
-    runner: str
-    zero: int = 2
-    names: str = "published"
-    drop_last: bool = False
-    loss_on: str = "answers"
-
-    def shared(self, ranks: int) -> "Recipe":
-        """Return the recipe with the largest micro-batch that divides the batch among ``ranks`` processes."""
-        size = fit_micro_batch(self.batch, self.micro_batch, ranks, False)
-        return replace(self, micro_batch=size or self.micro_batch)  # if no size fits, `micro_batches_per_step` raises
-
-    def micro_batches_per_step(self, ranks: int) -> int:
-        """Return the micro-batches per step and rank. Raises UserError if the batch is not divisible."""
-        count, remainder = divmod(self.batch, self.micro_batch * ranks)
-        if remainder or not count:
-            raise UserError(
-                f"vlm.tuning: batch is {self.batch}, no multiple of micro_batch {self.micro_batch} times the {ranks} "
-                "GPUs at work: change batch, micro_batch or compute.gpus"
-            )
-        return count
-
-    def rate(self, update: int, total: int) -> float:
-        """Return the learning-rate factor of a step (from 0): linear warm-up, then the schedule."""
-        warmup = math.ceil(self.warmup_ratio * total)
-        if update < warmup:
-            return (update + 1) / warmup
-        done = (update - warmup) / max(1, total - warmup)
-        falling = {"cosine": 0.5 * (1 + math.cos(math.pi * done)), "linear": 1 - done, "constant": 1.0}
-        return falling[self.schedule]
 
 
 def adapter_layers(model: nn.Module, family: Family, target: str) -> list[str]:
@@ -92,13 +31,13 @@ def adapter_layers(model: nn.Module, family: Family, target: str) -> list[str]:
     ]
 
 
-def add_adapters(model: nn.Module, family: Family, lora: dict, token: int | None = None) -> PeftModel:
+def add_adapters(model: nn.Module, family: Family, lora: VlmLora, token: int | None = None) -> PeftModel:
     """Return the model with adapters, which have no effect before training (B = 0).
 
     ``token``: a new token whose rows of embedding and head are trained too.
     """
-    names = adapter_layers(model, family, lora["target"])
-    config = LoraConfig(r=lora["rank"], lora_alpha=lora["alpha"], lora_dropout=lora["dropout"], target_modules=names)
+    names = adapter_layers(model, family, lora.target)
+    config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=names)
     if token is not None:
         tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
         config.trainable_token_indices = {name: [token] for name in (EMBEDDING, *([] if tied else [HEAD]))}
@@ -130,4 +69,4 @@ def make_optimizer(parameters: dict[str, nn.Parameter], family: Family, recipe: 
         {"params": tensors, "scale": rates[part] / recipe.learning_rate, "part": part}
         for part, tensors in groups.items()
     ]
-    return torch.optim.AdamW(param_groups, lr=0.0, betas=tuple(recipe.betas), weight_decay=recipe.weight_decay)
+    return torch.optim.AdamW(param_groups, lr=0.0, betas=BETAS, weight_decay=recipe.weight_decay)

@@ -55,7 +55,8 @@ from cxr.vlm.tuning.conservation import count_lines, count_pass, count_passes
 from cxr.vlm.tuning.fit import Execution, TrainingLog, TuningLoop
 from cxr.vlm.tuning.objective import MaskLoss, TextLoss
 from cxr.vlm.tuning.recent import EncodedCache
-from cxr.vlm.tuning.recipe import Recipe, add_adapters, make_optimizer, select_trained
+from cxr.vlm.tuning.recipe import add_adapters, make_optimizer, select_trained
+from cxr.vlm.tuning.settings import SEG_LOSS, Recipe
 
 log = logging.getLogger("cxr")
 WORKER = "cxr.vlm.tuning.worker"
@@ -73,7 +74,7 @@ class TuningOptions:
 
     engine: tiny or a family; family: the architecture; convention: of box coordinates; side: maximum image side, px, 0
     for no limit; wording: another file of wordings; own: the recipe; model, revision: on the Hugging Face hub, if no
-    folder is given; balance: none or domain; init: of the engine tiny; head: for masks ({start, loss, learning_rate}),
+    folder is given; balance: none or domain; init: of the engine tiny; head: for masks ({start, learning_rate}),
     {} for none; original: how original images are decoded, {} to use frames; system_prompt: replaces the family's, ""
     keeps it; tasks: of the training samples, empty for all; tiling: {tiles, grid} of images, {} for the model's own;
     sizes: of a tiny model, if its family has any.
@@ -194,7 +195,9 @@ def _launch(job: Job) -> None:
     """Run :func:`run_job` in separate processes, one per GPU."""
     num_requested = job.compute.get("asked", job.compute["gpus"])
     processes = max(1, count_gpus(job.compute["device"], num_requested))
-    Recipe(**job.options["own"]).shared(processes).micro_batches_per_step(processes)  # raises before any process starts
+    Recipe.of(job.options["own"]).shared(processes).micro_batches_per_step(
+        processes
+    )  # raises before any process starts
     path = Path(job.folder, "job.json")
     path.write_text(json.dumps(asdict(job)), encoding="utf-8")
     launch(WORKER, path, processes, job.compute["time_to_stop"], sys.executable)
@@ -292,7 +295,7 @@ def balance_domains(samples: list[Sample], seed: int) -> list[int]:
 
 def _tune(job: Job, should_stop: Callable[[], bool]) -> None:
     options = TuningOptions(**job.options)
-    recipe = Recipe(**options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
+    recipe = Recipe.of(options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
     samples = read_samples(job.lines, options.tasks)
     device = select_device(job.compute["device"], job.compute.get("asked"))
     loaded = load_start(job, options)
@@ -381,7 +384,7 @@ def _add_head(
         segmenting.kept = open_disk_caches(
             Path(job.folder, "features"), view_keys, shapes, dtype, "compute.keep_features"
         )["vision_encoder"]
-    return segmenting, MaskLoss(LossWeights(**options.head["loss"]))
+    return segmenting, MaskLoss(LossWeights(**SEG_LOSS))
 
 
 def _write_results(

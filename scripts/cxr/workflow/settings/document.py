@@ -129,12 +129,26 @@ def config_yaml() -> str:
     return HEADER + "\n" + "\n\n".join(parts) + "\n"
 
 
-def _table_rows(default: Section, prefix: str) -> Iterator[str]:
+def _differing(section: Section, base: type[Section]) -> list[str]:
+    """Return the settings of a section whose default is not that of its base class, and those that it adds."""
+    defaults = base()
+    return [name for name in section.declared() if getattr(section, name) != getattr(defaults, name, None)]
+
+
+def _table_rows(default: Section, prefix: str, names: Iterable[str] | None = None) -> Iterator[str]:
+    """Yield the rows of a section. A section whose class extends a sibling's has rows only where the two differ."""
+    documented: dict[type[Section], str] = {}
     for name, (kind, key) in default.declared().items():
+        if names is not None and name not in names:
+            continue
         path = f"{prefix}{name}"
         value = getattr(default, name)
         if isinstance(value, Section):
-            yield from _table_rows(value, path + ".")
+            base = next((part for part in type(value).__mro__[1:] if part in documented), None)
+            if base is not None:
+                yield f"| `{path}` | | | Keys that are not listed here are as in `{documented[base]}`. | |"
+            yield from _table_rows(value, path + ".", _differing(value, base) if base else None)
+            documented.setdefault(type(value), path)
             continue
         inner = list(sections_of(kind))
         value_text = ", ".join(value) if inner else _yaml_value(value)

@@ -25,12 +25,12 @@ class Mapping(LanguageModel):
 
 
 class ReportsExecution(Execution):
-    """How the language models are run. No answer depends on it, so a change re-runs nothing."""
+    """How the language models run. No answer depends on it, so a change re-runs nothing."""
 
     mapping_server: Address = key("", "Address of the mapping model's server; empty for the same server.")
     texts_at_once: int = key(
         2048,
-        "Number of texts that are asked before their answers are written; a job that was cut off goes on from there.",
+        "Number of texts per batch of answers written to disk; an interrupted job resumes after the last batch.",
         unit="texts",
         ge=1,
     )
@@ -41,7 +41,7 @@ class Llm(Asking):
 
     structuring: Structuring = key(Structuring, "From the section's text to findings (Figure 9).", source=PAPER)
     mapping: Mapping = key(Mapping, "From locations to categories and zone labels (Figure 10).", source=PAPER)
-    execution: ReportsExecution = key(ReportsExecution, "How the models are run.")
+    execution: ReportsExecution = key(ReportsExecution, "How the models run.")
 
 
 class Reports(Section):
@@ -58,20 +58,27 @@ class Reports(Section):
         "(docs/reference/reports.md); auto: mimic where cohort.source is mimic, else tolerant.",
     )
     max_characters: int = key(
-        20_000, "Longest accepted report, else too_long.", unit="characters", ge=100, le=10_000_000
+        20_000,
+        "Maximum length of a report; longer ones are excluded as too_long.",
+        unit="characters",
+        ge=100,
+        le=10_000_000,
     )
     max_findings: int = key(
-        300, "Largest accepted number of findings in a section, else too_long.", unit="findings", ge=1
+        300,
+        "Maximum number of findings in a section; reports with more are excluded as too_long.",
+        unit="findings",
+        ge=1,
     )
     nothing_share: Share = key(
-        0.10, "Fraction of a shard's studies without a usable report above which its log and the run's end warn."
+        0.10, "Fraction of studies without a usable report above which the log and the end of the run warn."
     )
     section_overrides: bool = key(
         True,
-        "Apply the official per-study corrections of MIMIC-CXR's section code, and correct the known mistake of its "
-        "table (NDICATION is an indication, not an impression). false: the published table as it is (sections mimic).",
+        "Whether to apply the official per-study corrections of MIMIC-CXR's section code, and correct the known "
+        "mistake in its table (NDICATION is an indication, not an impression); only for sections mimic.",
     )
     effusion_without_side: Literal["both_bases", "none"] = key(
-        "both_bases", "Location of an effusion whose side the report does not name (after Fig. 11)."
+        "both_bases", "Zone labels of an effusion whose side is not stated: both lung bases, or none (after Fig. 11)."
     )
     llm: Llm = key(Llm, "The language models of the engine vllm.")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from cxr.base.settings import AUTHORS, PAPER, Limits, Section, constraint, key, refuse_equal_names
 from cxr.radvlm.instructions.settings import Task
-from cxr.workflow.settings.vlm_recipes import (
+from cxr.vlm.tuning.settings import (
     Gemma3Recipe,
     OnevisionRecipe,
     OnevisionTinyRecipe,
@@ -32,42 +32,39 @@ class Run(Section):
     )
     model: str = key(
         "",
-        "Folder or Hugging Face id of the model that it starts from; empty for tiny, and of onevision for the one that "
-        "its recipe names.",
+        "Folder or Hugging Face id of the base model; empty for tiny engines, and for onevision to use its recipe's.",
     )
     revision: str = key("", "Commit of the Hugging Face model.")
     convention: Probed = key(
         "",
-        "How the model writes coordinates; empty: as its makers say; probe, of a run without training: the one that "
-        "scores best on validation lines, of which all four are printed.",
+        "How the model writes coordinates. Empty: as its authors state; probe (only if trained is false): the "
+        "convention with the highest score on validation lines.",
     )
-    trained: bool = key(True, "false: the model is asked as it is.")
+    trained: bool = key(True, "Whether the model is tuned; false: it is asked as published.")
     tasks: list[Task] = key(
         list,
-        "Tasks on whose train lines alone the model is tuned, of a mix of RadVLM or a file of lines; empty: all. The "
-        "evaluation of RadVLM then scores the run on these tasks alone.",
+        "Tasks of a RadVLM mix or a file of lines to tune on; empty: all. RadVLM's evaluation scores the run only on "
+        "these tasks.",
     )
-    updates: int = key(
-        0, "Updates in all, in place of the recipe's; 0: as the engine's recipe says.", ge=0, le=10_000_000
-    )
+    updates: int = key(0, "Total optimizer steps, in place of the recipe's; 0 uses the recipe's.", ge=0, le=10_000_000)
     init: Literal["", "base", "random"] = key(
-        "", "What onevision_tiny begins from, as in its recipe, for this run; empty: as the recipe says."
+        "", "Initial weights of onevision_tiny for this run; empty: as in its recipe."
     )
     wording: str = key("", "File of another wording of the questions, such as resources/vlm/wording.yaml.")
     segmentation: Literal["none", "head"] = key(
         "none",
-        "head: the model also learns a mask for each [SEG] of its answers, of a mix of RadVLM; onevision and "
-        "onevision_tiny alone.",
+        "head: the model also learns a mask for each [SEG] in its answers (RadVLM mixes; engines onevision and "
+        "onevision_tiny).",
     )
     pictures: Literal["frame", "original"] = key(
         "frame",
-        "What the model sees, in tuning and when it is asked. frame: the frame of 512 × 512 px, without its padding; "
-        "original: the image file, decoded as its frame was (the paper), of a mix of RadVLM alone.",
+        "Images in tuning and asking. frame: the frame of 512 × 512 px without its padding; original: the image file, "
+        "decoded like its frame (the paper; RadVLM mixes only).",
     )
     picture_px: int = key(
         1024,
-        "Longest side of an original, to which larger ones are shrunk; 0: as they are. tiny and onevision_tiny shrink "
-        "them to their `side` if that is less.",
+        "Maximum side of an original; larger ones are shrunk; 0: no limit. The tiny engines use their `side` if it is "
+        "smaller.",
         unit="px", ge=0, le=65_536,
     )  # fmt: skip
 
@@ -115,20 +112,24 @@ class VlmTuning(Section):
         },
         "Models by name.",
     )
-    probed: int = key(200, "Validation lines that a probe asks.", unit="samples", ge=1, le=100_000)
+    probed: int = key(200, "Number of validation lines in a probe.", unit="samples", ge=1, le=100_000)
     balance: Literal["none", "domain"] = key(
         "none",
-        "none: samples as they are; domain: every kind of image as often as the commonest, its samples several times.",
+        "none: every sample once per epoch; domain: samples of rarer image domains are repeated until all domains are "
+        "equally frequent.",
         source=PAPER,
     )
-    nan_limit: int = key(10, "Updates without a number after which a tuning ends.", unit="updates", ge=1, le=1_000_000)
+    nan_limit: int = key(
+        10, "Number of steps with a loss or gradient that is not a number, at which a tuning stops.", unit="steps",
+        ge=1, le=1_000_000,
+    )  # fmt: skip
     seed: int = key(42, "Seed of order, dropout and adapters.", source=PAPER, ge=0)
-    tiny: TinyRecipe = key(TinyRecipe, "A small random model.")
-    onevision_tiny: OnevisionTinyRecipe = key(OnevisionTinyRecipe, "A small random LLaVA-OneVision.")
     qwen25vl: Recipe = key(Recipe, "Qwen2.5-VL and models of its architecture.", source=PAPER)
     qwen3vl: Qwen3Recipe = key(Qwen3Recipe, "Qwen3-VL.", source=PAPER)
     gemma3: Gemma3Recipe = key(Gemma3Recipe, "Gemma 3 and MedGemma.", source=PAPER)
     onevision: OnevisionRecipe = key(OnevisionRecipe, "LLaVA-OneVision and RadVLM.")
+    tiny: TinyRecipe = key(TinyRecipe, "A small random model.")
+    onevision_tiny: OnevisionTinyRecipe = key(OnevisionTinyRecipe, "A small random LLaVA-OneVision.")
 
     @constraint
     def _models_are_named(self) -> None:
@@ -147,17 +148,19 @@ class VlmTuning(Section):
 
 
 class Prediction(Section):
-    """Answers of another model, made elsewhere."""
+    """Answers of an external model."""
 
     path: str = key("", "JSON lines of {sample_id, text} or {sample_id, failure}.")
-    set: SetName = key("medground_test", "The set that it was asked.")
+    set: SetName = key("medground_test", "Name of the set in vlm.answers.sets that it was asked.")
     convention: Convention = key("grid1000", "How it writes coordinates.")
 
 
 class VlmAnswers(Section):
     """Asking vision-language models."""
 
-    engine: Literal["transformers", "vllm"] = key("transformers", "What runs the models.")
+    engine: Literal["transformers", "vllm"] = key(
+        "transformers", "Library that runs the models; vllm is faster, without masks and for fewer models."
+    )
     sets: dict[SetName, str] = key(
         lambda: {
             "medground_test": "medground:dataset/test",
@@ -165,25 +168,25 @@ class VlmAnswers(Section):
             "radvlm_test": "radvlm:all/test",
             "radvlm_exchanged": "radvlm:all/exchanged",
         },
-        "Lines to ask, by name: medground:<file of its dataset>, radvlm:<mix>/<file>, or a file of lines. A set of a "
-        "system is asked of the runs on its lines.",
+        "Lines to ask, by name: medground:<file of its dataset>, radvlm:<mix>/<file>, or a file of lines. Runs on the "
+        "lines of a system are asked the sets of that system.",
     )
     most: int = key(
         0,
-        "Samples of each task that are asked of a set, drawn by the hash of their names, the same ones about exchanged "
-        "pictures; 0: all. Queries of MedGround are one task. Pairs of the ILS split are all asked, as its evaluation "
-        "compares models on the same pairs.",
+        "Maximum number of samples per task of a set, selected by the hash of their names; 0: all. Exchanged images "
+        "get the same samples; MedGround's queries are one task; pairs of the ILS split are always all asked.",
         unit="samples", ge=0,
     )  # fmt: skip
     max_new_tokens: int = key(
-        2048, "Longest answer; 60 boxes are about 1,400. Where a recipe has one too, the smaller holds.", unit="tokens",
+        2048, "Maximum length of an answer (60 boxes: about 1,400); a smaller value in a recipe has priority.",
+        unit="tokens",
         ge=1, le=100_000,
     )  # fmt: skip
-    max_length: int = key(8192, "Longest prompt, its picture's tokens counted.", unit="tokens", ge=16, le=1_000_000)
+    max_length: int = key(8192, "Maximum length of a prompt with its image.", unit="tokens", ge=16, le=1_000_000)
     history: Literal["own", "expected"] = key(
-        "own", "Earlier answers that a turn is asked after: the model's own, or the right ones.", source=AUTHORS
+        "own", "Earlier answers that a later turn sees: the model's own, or the expected ones.", source=AUTHORS
     )
-    predictions: dict[RunName, Prediction] = key(dict, "Answers of other models, by name.")
+    predictions: dict[RunName, Prediction] = key(dict, "Answers of external models, by name.")
 
 
 class Vlm(Section):
