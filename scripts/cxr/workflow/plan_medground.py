@@ -7,9 +7,9 @@ from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.seeds import shard_names
+from cxr.medground.sources.settings import EMBEDDED
 from cxr.workflow.models import ModelJobs, model_options
 from cxr.workflow.settings import Settings
-from cxr.workflow.settings.medground.sources import EMBEDDED
 
 NUM_SHARDS = 8
 ILS_MIN_PX = 64

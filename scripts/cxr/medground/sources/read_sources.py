@@ -39,10 +39,9 @@ from cxr.medground.sources.ils_results import ABSENT, DIFFERENT, FOUND, IlsResul
 from cxr.medground.sources.image import Image, Refused, cut_tiles, fit_to_frame
 from cxr.medground.sources.lvit import read_lvit
 from cxr.medground.sources.medsegbench import check_digest, parse_flag, read_flag_facts, read_npz
+from cxr.medground.sources.settings import EMBEDDED
 
 RESOURCE_FILES = ("medground/sources.yaml",)
-EMBEDDED = ("ils", "cells")
-"""Kinds whose classes are known, whether they occur or not."""
 BOX = pl.Struct({"label": pl.String, "x1": pl.Float64, "y1": pl.Float64, "x2": pl.Float64, "y2": pl.Float64})
 IMAGES: Columns = {
     "image_id": Column(pl.String, "Image, or tile of one: its row and column after the name."),

@@ -22,6 +22,7 @@ from cxr.ils.masks.settings import ThresholdsSettings
 from cxr.ils.paraphrase.settings import ParaphraseSettings
 from cxr.ils.training.settings import TrainingSettings
 from cxr.imaging.organs.settings import OrgansSettings
+from cxr.medground.settings import MedgroundSettings
 from cxr.nets.microbatch import fit_micro_batch
 from cxr.radvlm.settings import Radvlm
 from cxr.reporting.agreement.settings import AgreementSettings
@@ -32,7 +33,6 @@ from cxr.semisyn.settings import SemisynSettings
 from cxr.workflow.settings.faults import place_of, sentence, switch_sentence, switches
 from cxr.workflow.settings.images import Anatomy, Anomaly, Boxes, Compute
 from cxr.workflow.settings.inputs import Cohort, Frames, Phantom
-from cxr.workflow.settings.medground import Medground
 from cxr.workflow.settings.moved import MIMIC_ILS, moved
 from cxr.workflow.settings.reports import Reports
 from cxr.workflow.settings.vlm import Vlm
@@ -67,7 +67,7 @@ class Settings(Section):
     inference: InferenceSettings = key(InferenceSettings, "Masks and answers of a trained model.")
     evaluation: EvaluationSettings = key(EvaluationSettings, "Scores of ROSALIA and of other models.")
     semisyn: SemisynSettings = key(SemisynSettings, "SemiSynCXR: findings put into healthy X-rays.")
-    medground: Medground = key(Medground, "MedGround: referring queries about masks.")
+    medground: MedgroundSettings = key(MedgroundSettings, "MedGround: referring queries about masks.")
     radvlm: Radvlm = key(Radvlm, "RadVLM: an instruction mix from many datasets, and an assistant.")
     vlm: Vlm = key(Vlm, "Vision-language models, of every system.")
     agreement: AgreementSettings = key(AgreementSettings, "Comparison with human annotations.")

@@ -1,11 +1,11 @@
-"""Settings of the scores."""
+"""Settings of MedGround's scores."""
 
 from typing import Literal
 
 from cxr.base.settings import PAPER, Replicates, Section, Share, key
 
 
-class Scoring(Section):
+class ScoringSettings(Section):
     """IoU and Semantic Sensitivity of the answers."""
 
     tau: Share = key(0.5, "IoU that a right answer exceeds; the paper does not print its own.")

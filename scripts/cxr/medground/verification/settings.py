@@ -1,12 +1,12 @@
-"""Settings of the verification."""
+"""Settings of the stage medground_verification."""
 
 from typing import Literal
 
 from cxr.base.settings import PAPER, Section, constraint, key
-from cxr.workflow.settings.medground.models import Judge
+from cxr.medground.asking.settings import JudgeSettings
 
 
-class Verification(Section):
+class VerificationSettings(Section):
     """Form, rules that read the text, and a judge."""
 
     judge: Literal["rules", "vllm", "none"] = key(
@@ -20,7 +20,7 @@ class Verification(Section):
         "unambiguous, as in the paper; select: it sees the numbered candidates and finds the answer itself.",
     )
     same_model: bool = key(False, "Whether the judge may be the model that worded the queries.")
-    llm: Judge = key(Judge, "The language model of the judge vllm.")
+    llm: JudgeSettings = key(JudgeSettings, "The language model of the judge vllm.")
     unjudged: Literal["keep", "drop"] = key("keep", "What to do with queries that the judge cannot judge.")
     strict: bool = key(False, "Whether a text that claims nothing fails on an image with several candidates.")
 

@@ -1,4 +1,4 @@
-"""Settings of MedGround's sources and of their regions."""
+"""Settings of the stage medground_sources."""
 
 import re
 from typing import Literal
@@ -107,7 +107,7 @@ class SourceSet(Section):
                     raise ValueError(f"queries is statements, but {name} is {getattr(self, name)!r}: use {choices}")
 
 
-class Sources(Section):
+class SourcesSettings(Section):
     """Sources of images and masks."""
 
     sets: dict[str, SourceSet] = key(
@@ -155,17 +155,3 @@ class Sources(Section):
         refuse_equal_names("medground.sources.sets", self.sets)
         if self.size % 8:
             raise ValueError(f"size is {self.size}, no multiple of 8: give one")
-
-
-class Regions(Section):
-    """Components, their boxes and attributes."""
-
-    min_px: int = key(20, "Components of fewer pixels are dropped; of the kind ils, those under 64.", unit="px", ge=1)
-    outline_px: int = key(
-        1,
-        "How far the outlines of an image's regions may lie further out or further in. The engine rules asks queries "
-        "whose answer then stays the same before those that are fragile. 0: all are equal.",
-        unit="px",
-        ge=0,
-        le=10,
-    )

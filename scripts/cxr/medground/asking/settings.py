@@ -1,4 +1,4 @@
-"""Settings of MedGround's language models, which look at pictures."""
+"""Settings of MedGround's language models, which see images."""
 
 from pathlib import Path
 from typing import Literal
@@ -7,7 +7,7 @@ from cxr.base.settings import key
 from cxr.llm.settings import Asking, Execution, LanguageModel, context, max_tokens, revision
 
 
-class PictureModel(Asking, LanguageModel):
+class ImageModelSettings(Asking, LanguageModel):
     """A language model that takes images. None is chosen: the paper names no generator, and its judge is closed."""
 
     model: str = key("", "Hugging Face id or folder of a model that takes images; without one the engine stops.")
@@ -26,7 +26,7 @@ class PictureModel(Asking, LanguageModel):
         return self.model, "" if Path(self.model).is_dir() else self.revision
 
 
-class Generator(PictureModel):
+class GeneratorSettings(ImageModelSettings):
     """The model that words queries."""
 
     temperature: float = key(0.7, "Temperature of the first answer; 0 is greedy.", ge=0, le=2)
@@ -37,5 +37,5 @@ class Generator(PictureModel):
     )
 
 
-class Judge(PictureModel):
+class JudgeSettings(ImageModelSettings):
     """The model that judges queries."""

@@ -1,14 +1,14 @@
-"""Settings of the queries."""
+"""Settings of the stage medground_queries."""
 
 from typing import Literal
 
 from cxr.base.settings import PAPER, Section, Share, constraint, key
-from cxr.workflow.settings.medground.models import Generator
+from cxr.medground.asking.settings import GeneratorSettings
 
 Family = Literal["class", "size", "shape", "position", "zone", "ordinal", "relation", "number", "appearance"]
 
 
-class Queries(Section):
+class QueriesSettings(Section):
     """Referring queries."""
 
     @constraint
@@ -33,7 +33,7 @@ class Queries(Section):
         "ours: targets are drawn by seed among those that some query decides, and the language model words them; "
         "model: it chooses them, as in the paper (engine vllm).",
     )
-    llm: Generator = key(Generator, "The language model of the engine vllm.")
+    llm: GeneratorSettings = key(GeneratorSettings, "The language model of the engine vllm.")
     table: str = key(
         "",
         "The texts of the engine table: JSON Lines with image_id, query, and regions or boxes (grid of 1000); or a "

@@ -1,22 +1,23 @@
-"""Settings of MedGround: one module for each stage that has settings."""
+"""Settings of MedGround: the section of each stage, and constraints between them."""
 
 from cxr.base.settings import Section, constraint, key
-from cxr.workflow.settings.medground.dataset import Grounding
-from cxr.workflow.settings.medground.queries import Queries
-from cxr.workflow.settings.medground.scoring import Scoring
-from cxr.workflow.settings.medground.sources import Regions, Sources
-from cxr.workflow.settings.medground.verification import Verification
+from cxr.medground.dataset.settings import DatasetSettings
+from cxr.medground.queries.settings import QueriesSettings
+from cxr.medground.regions.settings import RegionsSettings
+from cxr.medground.scoring.settings import ScoringSettings
+from cxr.medground.sources.settings import SourcesSettings
+from cxr.medground.verification.settings import VerificationSettings
 
 
-class Medground(Section):
+class MedgroundSettings(Section):
     """MedGround: referring queries about masks, and the verified dataset of them."""
 
-    sources: Sources = key(Sources, "Images and masks.")
-    regions: Regions = key(Regions, "From masks to boxes.")
-    queries: Queries = key(Queries, "Referring queries.")
-    verification: Verification = key(Verification, "Verification of the queries.")
-    dataset: Grounding = key(Grounding, "The dataset.")
-    scoring: Scoring = key(Scoring, "Scores of models.")
+    sources: SourcesSettings = key(SourcesSettings, "Images and masks.")
+    regions: RegionsSettings = key(RegionsSettings, "From masks to boxes.")
+    queries: QueriesSettings = key(QueriesSettings, "Referring queries.")
+    verification: VerificationSettings = key(VerificationSettings, "Verification of the queries.")
+    dataset: DatasetSettings = key(DatasetSettings, "The dataset.")
+    scoring: ScoringSettings = key(ScoringSettings, "Scores of models.")
     audit: str = key(
         "",
         "Experts' votes on the test split: audit.parquet of an earlier review of queries. No query depends on it.",

@@ -1,18 +1,18 @@
-"""Settings of the dataset."""
+"""Settings of the stage medground_dataset."""
 
 from typing import Literal
 
 from cxr.base.settings import PAPER, Section, constraint, key
 
 
-class Resized(Section):
+class ProcessorSettings(Section):
     """Sides of the picture that a processor of the Qwen family makes, for coordinates in its pixels."""
 
     patch: int = key(14, "Side of a patch; 14 is Qwen2.5-VL's.", unit="px", ge=1)
     max_pixels: int = key(12_845_056, "Greatest area.", unit="px", ge=1)
 
 
-class Scispacy(Section):
+class ScispacySettings(Section):
     """Folders of the engine scispacy, which you place. Nothing is fetched."""
 
     pipeline: str = key("", "Folder to which spaCy saved a pipeline that finds entities: `config.cfg` and weights.")
@@ -23,7 +23,7 @@ class Scispacy(Section):
     )
 
 
-class Grounding(Section):
+class DatasetSettings(Section):
     """The dataset of all sources."""
 
     @constraint
@@ -45,7 +45,7 @@ class Grounding(Section):
         "What counts the clinical concepts of `language.tsv`. lexicon: words of the classes, attributes, places and "
         "findings; scispacy: a spaCy pipeline.",
     )
-    scispacy: Scispacy = key(Scispacy, "The pipeline of the engine scispacy.")
+    scispacy: ScispacySettings = key(ScispacySettings, "The pipeline of the engine scispacy.")
     tokenizer: str = key(
         "",
         "Folder of a model whose tokenizer counts the queries' tokens (tokens.tsv); empty: words and characters alone.",
@@ -60,7 +60,7 @@ class Grounding(Section):
         "Coordinates in the texts of messages and sharegpt. grid1000: 0 to 1000; pixels_original: of the source's; "
         "pixels_resized: as a processor of the Qwen family sees the picture.",
     )
-    resized: Resized = key(Resized, "The processor that pixels_resized is of.")
+    resized: ProcessorSettings = key(ProcessorSettings, "The processor that pixels_resized is of.")
     withhold: list[Literal["pixels"]] = key(list, "What the exports leave out: pixels.")
     allow_nd: bool = key(False, "Whether exports with pixels hold sources whose licence forbids derivatives (ND).")
     audited: bool = key(False, "Whether the exports' test split holds only what experts let stand (medground.audit).")
