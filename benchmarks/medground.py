@@ -96,7 +96,7 @@ def dots(count: int, seed: int = 0) -> tuple[dict, list[dict], list[dict], Facts
         thin = max(2, round(long * (0.35 if name == "rod" else float(rng.uniform(0.6, 1)))))
         cv2.ellipse(planes[name], (x, y), (long, thin), float(rng.uniform(0, 180)), 0, 360, 1, -1)
     from cxr.medground.logic.facts import Planes
-    from cxr.medground.regions.make_regions import measure_image
+    from cxr.medground.regions import make_regions
     from medground_data import regions_options
 
     for plane in planes.values():
@@ -106,8 +106,9 @@ def dots(count: int, seed: int = 0) -> tuple[dict, list[dict], list[dict], Facts
         "anatomy": "none", "domain": "nuclei", "radiological": None, "split": "test", "subject_id": "a", "licence": "",
         "to_original": [1.0, 0, 0, 0, 1.0, 0],
     }  # fmt: skip
+    make_regions.MAX_BOXES = 1000
     held = Planes(picture, {name: plane > 0 for name, plane in planes.items()})
-    rows, _, further = measure_image(image, held, regions_options(max_boxes=1000))
+    rows, _, further = make_regions.measure_image(image, held, regions_options(), 2026)
     words = {"nucleus": {"one": "nucleus", "many": "nuclei", "parents": {"cell": "cells"}, "ask": True}}
     words["rod"] = {"one": "rod", "many": "rods", "parents": {"cell": "cells"}, "ask": True}
     return image, rows, further, Facts(["nucleus", "rod"], words, [], (), [], False, "drawn", False)

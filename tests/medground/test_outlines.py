@@ -30,7 +30,7 @@ def of_masks(planes: dict[str, np.ndarray], px: int = 1, **more: object) -> tupl
         "image_id": "a", "boxes": None, "extent": [0, 0, SIDE, SIDE], "inner": [False] * 4, "anatomy": "none",
     } | more  # fmt: skip
     held = Planes(np.zeros((SIDE, SIDE, 3), np.uint8), {name: plane > 0 for name, plane in planes.items()})
-    rows, _, found = measure_image(image, held, regions_options(outline_px=px))
+    rows, _, found = measure_image(image, held, regions_options(outline_px=px), 2026)
     return rows, found
 
 

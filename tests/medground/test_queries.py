@@ -124,7 +124,7 @@ def test_a_pixel_more_or_less_turns_no_answer_into_another(made, name, how):
         for image_id in sorted({line["image_id"] for line in lines}):
             planes = read_planes(shard, facts, image_id)
             changed = _changed(planes, how)
-            found, *_ = measure_image(images[image_id], changed, regions_options(outline_px=0))
+            found, *_ = measure_image(images[image_id], changed, regions_options(outline_px=0), 2026)
             decider = Decider(build_scene(images[image_id], found, facts, planes.picture.shape[0]), NUMBERS)
             twin = _twins(rows[image_id], found)
             for line in (line for line in lines if line["image_id"] == image_id):

@@ -158,25 +158,25 @@ def planes(*squares, label="x"):
 
 
 def test_small_components_are_dropped_and_open_their_class():
-    rows, lost, _ = measure_image(image(), planes((0, 0, 10, 10), (40, 40, 42, 42)), regions_options())
+    rows, lost, _ = measure_image(image(), planes((0, 0, 10, 10), (40, 40, 42, 42)), regions_options(), 2026)
     assert [(row["x1"], row["area"], row["open_class"]) for row in rows] == [(0, 100, True)]
     assert [(row["x1"], row["area"], row["reason"]) for row in lost] == [(40, 4, "too_small")]
-    rows, *_ = measure_image(image(), planes((0, 0, 30, 30), (40, 40, 42, 42)), regions_options())
+    rows, *_ = measure_image(image(), planes((0, 0, 30, 30), (40, 40, 42, 42)), regions_options(), 2026)
     assert not rows[0]["open_class"]
 
 
 def test_a_box_cut_by_a_tiles_edge_is_a_distractor():
     rows, *_ = measure_image(
-        image(inner=[True, False, False, False]), planes((0, 0, 10, 10), (30, 30, 40, 40)), regions_options()
+        image(inner=[True, False, False, False]), planes((0, 0, 10, 10), (30, 30, 40, 40)), regions_options(), 2026
     )
     assert [row["candidate"] for row in rows] == [False, True]
 
 
 def test_no_more_candidates_than_the_settings_allow():
     many = planes(*((8 * x, 8 * y, 8 * x + 5, 8 * y + 5) for x in range(8) for y in range(8)))
-    rows, *_ = measure_image(image(), many, regions_options())
+    rows, *_ = measure_image(image(), many, regions_options(), 2026)
     assert (len(rows), sum(row["candidate"] for row in rows)) == (64, 60)
-    assert rows == measure_image(image(), many, regions_options())[0]
+    assert rows == measure_image(image(), many, regions_options(), 2026)[0]
     assert [row["rank_cy"] for row in rows] == list(range(64))
 
 

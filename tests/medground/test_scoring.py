@@ -17,9 +17,10 @@ from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.geometry.unions import union_iou
 from cxr.medground.scoring import columns
 from cxr.medground.scoring.compare import ComparisonOptions, run_comparison
-from cxr.medground.scoring.score_run import ScoringOptions, both_correct, matched_iou, mean_with_interval, run_scores
+from cxr.medground.scoring.score_run import both_correct, matched_iou, mean_with_interval, run_scores
+from cxr.medground.scoring.settings import ScoringSettings
 
-OPTIONS = ScoringOptions(0.5, [0.3, 0.5, 0.7], "audited", "wrong", 200, 0.95, 7)
+OPTIONS, SEED = ScoringSettings(replicates=200), 7
 PAPER = yaml.safe_load((ROOT / "resources/medground/paper_tables.yaml").read_text(encoding="utf-8"))
 box = st.tuples(*[st.integers(0, 990)] * 2, *[st.integers(1, 400)] * 2).map(
     lambda b: (b[0], b[1], min(1000, b[0] + b[2]), min(1000, b[1] + b[3]))
@@ -150,7 +151,7 @@ def files(tmp_path) -> dict:
 
 
 def test_a_run_by_hand(files):
-    run_scores(**files, options=OPTIONS)
+    run_scores(**files, options=OPTIONS, seed=SEED)
     table = {row["query_id"]: row for row in read_table(files["queries"]).iter_rows(named=True)}
     assert {name: row["iou"] for name, row in table.items()} == {"a": 1, "b": 0.5, "c": 0, "d": 0}
     outcomes = {name: (row["outcome"], row["reason"]) for name, row in table.items()}
@@ -183,7 +184,7 @@ def test_a_run_by_hand(files):
 def test_failures_may_be_left_out(files):
     from dataclasses import replace
 
-    run_scores(**files, options=replace(OPTIONS, failed="leave_out"))
+    run_scores(**files, options=replace(OPTIONS, failed="leave_out"), seed=SEED)
     scores = read_table(files["scored"]).filter((pl.col("source") == "total") & (pl.col("part") == "all"))
     assert scores["queries"][0] == 3
     assert scores["iou"][0] == 50
@@ -192,7 +193,7 @@ def test_failures_may_be_left_out(files):
 def test_numbers_are_read_in_the_runs_convention_and_as_the_paper_did(files, tmp_path):
     said = {"turn": 0, "tokens": 9, "stop": "length", "failure": "", "convention": "pixels_resized", "seen": [500, 500]}
     write_lines(files["answers"], [said | {"sample_id": "b", "text": '[{"bbox_2d": [250, 250, 350, 300]}, {"bb'}])
-    run_scores(**files, options=OPTIONS)
+    run_scores(**files, options=OPTIONS, seed=SEED)
     row = read_table(files["queries"]).filter(query_id="b").row(0, named=True)
     assert (row["iou"], row["paper"], row["notes"]) == (1.0, 0.0, ["truncated"])
 
@@ -200,23 +201,23 @@ def test_numbers_are_read_in_the_runs_convention_and_as_the_paper_did(files, tmp
 def test_an_audit_leaves_lines_out(files, tmp_path):
     votes = pl.DataFrame({"query_id": ["a", "c", "d"], "accepted": [True, False, True]})
     write_table(tmp_path / "audit.parquet", votes)
-    run_scores(**files, options=OPTIONS, audit=[str(tmp_path / "audit.parquet")])
+    run_scores(**files, options=OPTIONS, seed=SEED, audit=[str(tmp_path / "audit.parquet")])
     assert read_table(files["queries"])["query_id"].to_list() == ["a", "d"]
     assert read_table(files["pairs_scored"]).is_empty()  # its other member was not judged
     from dataclasses import replace
 
-    run_scores(**files, options=replace(OPTIONS, test="all"), audit=[str(tmp_path / "audit.parquet")])
+    run_scores(**files, options=replace(OPTIONS, test="all"), seed=SEED, audit=[str(tmp_path / "audit.parquet")])
     assert len(read_table(files["queries"])) == 4
     write_table(tmp_path / "audit.parquet", pl.DataFrame({"query_id": ["a", "x", "y"], "accepted": [True] * 3}))
     with pytest.raises(UserError, match="has votes on 2 queries that no longer stand, such as x: audit again"):
-        run_scores(**files, options=OPTIONS, audit=str(tmp_path / "audit.parquet"))
+        run_scores(**files, options=OPTIONS, seed=SEED, audit=str(tmp_path / "audit.parquet"))
 
 
 def test_queries_that_are_not_asked_are_not_scored(files, tmp_path):
     """Votes on them still stand; a pair with one of them is left out."""
     write_lines(tmp_path / "drawn.jsonl", [line for line in LINES if line["query_id"] in ("a", "d")])
     write_lines(files["answers"], [one for one in read_lines(files["answers"]) if one["sample_id"] in ("a", "d")])
-    run_scores(**files, options=OPTIONS, drawn=[str(tmp_path / "drawn.jsonl")])
+    run_scores(**files, options=OPTIONS, seed=SEED, drawn=[str(tmp_path / "drawn.jsonl")])
     table = read_table(files["queries"])
     assert table.select("query_id", "reason").rows() == [("a", ""), ("d", "too_long")]
     total = read_table(files["scored"]).filter(source="total", part="all").row(0, named=True)
@@ -224,18 +225,18 @@ def test_queries_that_are_not_asked_are_not_scored(files, tmp_path):
     assert read_table(files["pairs_scored"]).is_empty()
     write_table(tmp_path / "audit.parquet", pl.DataFrame({"query_id": ["a", "c"], "accepted": [True, True]}))
     told = {"audit": [str(tmp_path / "audit.parquet")], "drawn": str(tmp_path / "drawn.jsonl")}
-    run_scores(**files, options=OPTIONS, **told)
+    run_scores(**files, options=OPTIONS, seed=SEED, **told)
     assert read_table(files["queries"])["query_id"].to_list() == ["a"]
 
 
 def test_answers_to_other_queries_are_refused(files):
     write_lines(files["answers"], [{"sample_id": "zz"}])
     with pytest.raises(UserError, match=r"answers zz, which is no query of .*: ask again"):
-        run_scores(**files, options=OPTIONS)
+        run_scores(**files, options=OPTIONS, seed=SEED)
 
 
 def test_the_comparison_has_the_runs_the_blind_and_the_paper(files, tmp_path):
-    run_scores(**files, options=OPTIONS)
+    run_scores(**files, options=OPTIONS, seed=SEED)
     two = {"scored": [files["scored"]] * 2, "pairs_scored": [files["pairs_scored"]] * 2}
     path = str(tmp_path / "comparison.tsv")
     run_comparison(**two, comparison=path, options=ComparisonOptions(["one", "two"], [], 0.5))
@@ -261,7 +262,7 @@ def test_the_comparison_has_the_runs_the_blind_and_the_paper(files, tmp_path):
 
 def test_a_baseline_without_a_value_is_no_row(files, tmp_path):
     """A zero-shot source has no training lines and may have one query an image: two columns are empty."""
-    run_scores(**files, options=OPTIONS)
+    run_scores(**files, options=OPTIONS, seed=SEED)
     scores = read_table(files["scored"]).with_columns(
         pl.lit(None, pl.Float64).alias(name) for name in ("mean_box", "shuffled")
     )
@@ -289,5 +290,5 @@ def test_the_papers_deltas_are_its_differences():
 
 
 def test_lines_and_answers_are_plain(files):
-    run_scores(**files, options=OPTIONS)
+    run_scores(**files, options=OPTIONS, seed=SEED)
     assert json.loads(read_table(files["queries"]).select("boxes").write_json())[0]["boxes"] == [[0, 0, 100, 100]]

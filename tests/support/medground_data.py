@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from cxr.base.hdf5 import Shard
@@ -10,7 +11,7 @@ from cxr.medground.logic.facts import Facts
 from cxr.medground.queries import make_queries
 from cxr.medground.queries.options import QueriesOptions
 from cxr.medground.regions import make_regions
-from cxr.medground.regions.make_regions import RegionsOptions
+from cxr.medground.regions.settings import RegionsSettings
 from cxr.medground.sources.read_sources import SourcesOptions, run
 from cxr.medground.verification.verify import VerificationOptions
 from cxr.workflow.plan_medground import find_film_files
@@ -134,10 +135,9 @@ def sources_options(keys: dict, name: str = "given", **more: object) -> SourcesO
     return SourcesOptions(**(shared | {"seed": 2026, "name": name, "source": keys} | more))
 
 
-def regions_options(**more: object) -> RegionsOptions:
-    """Return the options of the regions."""
-    plain = SETTINGS.regions.as_dict()
-    return RegionsOptions(**(plain | {"seed": 2026} | more))
+def regions_options(**more: object) -> RegionsSettings:
+    """Return the settings of the regions."""
+    return replace(SETTINGS.regions, **more)
 
 
 def read_source(folder: Path, keys: dict, shards: int = 1, name: str = "given", **more: object) -> Path:
@@ -165,7 +165,7 @@ def make_regions_of(folder: Path, **more: object) -> Path:
             output=str(made / f"{shard.stem}.parquet"),
             dropped=str(made / f"{shard.stem}.dropped.parquet"),
             moved=str(made / f"{shard.stem}.moved.parquet"),
-            excluded=str(made / f"{shard.stem}.excluded.parquet"), options=regions_options(**more),
+            excluded=str(made / f"{shard.stem}.excluded.parquet"), options=regions_options(**more), seed=2026,
         )  # fmt: skip
     return folder
 

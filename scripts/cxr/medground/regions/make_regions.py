@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import cv2
@@ -28,6 +27,7 @@ from cxr.medground.logic.components import (
     solidity,
 )  # fmt: skip
 from cxr.medground.logic.facts import Facts, Planes, read_planes
+from cxr.medground.regions.settings import RegionsSettings
 
 GRID = 1000
 WITHIN = pl.List(pl.Struct({"region": pl.Int64, "share": pl.Float64}))
@@ -82,19 +82,12 @@ SHIFTED: Columns = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class RegionsOptions:
-    """min_px: smallest area; outline_px: how far outlines are shifted, px, 0: not at all."""
-
-    min_px: int
-    outline_px: int
-    seed: int
-    max_boxes: int = 60
-    """Most candidates of an image; the other regions are distractors."""
-    connectivity: int = 8
-    """Pixels that touch at a corner are one component (8) or two (4)."""
-    open_share: float = 0.01
-    """Fraction of a class's pixels in dropped specks above which the class is open."""
+MAX_BOXES = 60
+"""Most candidates of an image; the other regions are distractors."""
+CONNECTIVITY = 8
+"""Pixels that touch at a corner are one component (8) or two (4)."""
+OPEN_FRACTION = 0.01
+"""Fraction of a class's pixels in dropped specks above which the class is open."""
 
 
 def box_on_grid(box: Sequence[int], side: int) -> tuple[int, int, int, int]:
@@ -110,16 +103,18 @@ def _grid_iou(box: Sequence[int], grid: Sequence[int], side: int) -> float:
     return float(paired_iou(exact, np.array(grid, np.float64)))
 
 
-def measure_image(row: Mapping, planes: Planes, options: RegionsOptions) -> tuple[list[dict], list[dict], list[dict]]:
+def measure_image(
+    row: Mapping, planes: Planes, options: RegionsSettings, seed: int
+) -> tuple[list[dict], list[dict], list[dict]]:
     """Return the rows of :data:`REGIONS` and of :data:`DROPPED` of one image, and those of :data:`SHIFTED`: its regions
     with every outline further out, and in.
 
     ``row``: of the table of images.
     """
-    rows, dropped_rows, labelled_components = _regions(row, planes, options)
+    rows, dropped_rows, labelled_components = _regions(row, planes, options, seed)
     shifted_rows = []
     for px in (options.outline_px, -options.outline_px) if options.outline_px else ():
-        rows_at_px, _, parts = _regions(*shift_outlines(row, planes, px), options)
+        rows_at_px, _, parts = _regions(*shift_outlines(row, planes, px), options, seed)
         twins = _match_twins(labelled_components, parts, planes.picture.shape[0])
         twin_by_region = {
             at: twin for at, twin in twins.items() if twin < len(rows)
@@ -150,11 +145,11 @@ def _match_twins(before: list[tuple[str, Component]], after: list[tuple[str, Com
 
 
 def _regions(
-    row: Mapping, planes: Planes, options: RegionsOptions
+    row: Mapping, planes: Planes, options: RegionsSettings, seed: int
 ) -> tuple[list[dict], list[dict], list[tuple[str, Component]]]:
     """Return an image's rows, those of its specks, and all classes and components, the regions' by number first."""
     side = planes.picture.shape[0]
-    labelled_components = _labelled_components(row, planes, options, side)
+    labelled_components = _labelled_components(row, planes, side)
     regions, dropped = [], []
     for label, component in labelled_components:
         small = component.area < options.min_px
@@ -168,8 +163,8 @@ def _regions(
     outside = np.ones(grey.shape, bool)
     outside[y_min:y_max, x_min:x_max] = False
     taken |= outside
-    free = _candidates(row, regions, options)
-    open_classes = _open_classes(regions, dropped, options.open_share)
+    free = _candidates(row, regions, seed)
+    open_classes = _open_classes(regions, dropped, OPEN_FRACTION)
     zones = planes.zones if row["anatomy"] == "found" else {}
     rows = []
     for number, (label, component) in enumerate(regions):
@@ -197,9 +192,7 @@ def _regions(
     return rows, dropped_rows, regions + dropped
 
 
-def _labelled_components(
-    row: Mapping, planes: Planes, options: RegionsOptions, side: int
-) -> list[tuple[str, Component]]:
+def _labelled_components(row: Mapping, planes: Planes, side: int) -> list[tuple[str, Component]]:
     labelled_components = []
     if row["boxes"]:
         for box in row["boxes"]:
@@ -219,13 +212,13 @@ def _labelled_components(
         if planes.instances is not None:
             parts = find_instances(planes.instances, mask)
         else:
-            parts = find_components(mask, options.connectivity)
+            parts = find_components(mask, CONNECTIVITY)
         labelled_components += [(label, component) for component in parts]
     return labelled_components
 
 
-def _candidates(row: Mapping, regions: list[tuple[str, Component]], options: RegionsOptions) -> set[int]:
-    """Return the numbers of the regions that may be an answer: not cut by a tile's edge, and at most ``max_boxes``."""
+def _candidates(row: Mapping, regions: list[tuple[str, Component]], seed: int) -> set[int]:
+    """Return the numbers of the candidates: not cut by a tile's edge, at most :data:`MAX_BOXES`."""
     x_min, y_min, x_max, y_max = row["extent"]
     edges = (x_min, y_min, x_max, y_max)
     free = [
@@ -233,8 +226,8 @@ def _candidates(row: Mapping, regions: list[tuple[str, Component]], options: Reg
         for number, (_, component) in enumerate(regions)
         if not any(cut and component.box[at] == edges[at] for at, cut in enumerate(row["inner"]))
     ]
-    if len(free) > options.max_boxes:
-        free = make_rng(options.seed, "candidates", row["image_id"]).sample(free, options.max_boxes)
+    if len(free) > MAX_BOXES:
+        free = make_rng(seed, "candidates", row["image_id"]).sample(free, MAX_BOXES)
     return set(free)
 
 
@@ -307,7 +300,15 @@ def _add_ranks(rows: list[dict]) -> None:
 
 
 def run_shard(
-    *, sources: str, images: str, output: str, dropped: str, moved: str, excluded: str, options: RegionsOptions
+    *,
+    sources: str,
+    images: str,
+    output: str,
+    dropped: str,
+    moved: str,
+    excluded: str,
+    options: RegionsSettings,
+    seed: int,
 ) -> None:
     """Write the regions, those of moved outlines, the dropped specks and the images without a region of one shard."""
     cv2.setNumThreads(1)
@@ -317,7 +318,7 @@ def run_shard(
         row_by_image = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
         for image_id in progress(sorted(shard.ids), len(shard.ids), "regions"):
             region_rows, image_dropped, image_shifted = measure_image(
-                row_by_image[image_id], read_planes(shard, facts, image_id), options
+                row_by_image[image_id], read_planes(shard, facts, image_id), options, seed
             )
             rows, dropped_rows, shifted_rows = (
                 rows + region_rows,

@@ -16,6 +16,7 @@ from cxr.base.tables import read_lines, read_table, write_table
 from cxr.geometry.boxes import box_iou
 from cxr.geometry.unions import union_ious
 from cxr.medground.scoring.columns import BLIND, QUERIES, SCORES, SENSITIVITY
+from cxr.medground.scoring.settings import ScoringSettings
 from cxr.metrics.intervals import ratio_intervals, sums_by_subject
 from cxr.vlm.grounding import GRID, read_answer
 
@@ -32,19 +33,10 @@ PARTS = {
 CLASSES = {"all": (True, False), "same_class": (True,), "other_classes": (False,)}
 
 
-@dataclass(frozen=True)
-class ScoringOptions:
-    """The settings ``medground.scoring``: thresholds of IoU, which queries count, failures, intervals."""
-
-    tau: float
-    test: str
-    failed: str
-    replicates: int
-    seed: int
-    taus: Sequence[float] = (0.3, 0.5, 0.7)
-    """Thresholds of the table of Semantic Sensitivity."""
-    interval: float = 0.95
-    """Coverage of the intervals."""
+TAUS = (0.3, 0.5, 0.7)
+"""Thresholds of the table of Semantic Sensitivity."""
+INTERVAL = 0.95
+"""Coverage of the intervals."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +79,7 @@ def build_baseline(regions: Sequence[pl.DataFrame], sources: Sequence[str], trai
 
 
 def score_queries(
-    lines: Sequence[Mapping], answers: Mapping[str, Mapping], blind: BlindBaseline, options: ScoringOptions
+    lines: Sequence[Mapping], answers: Mapping[str, Mapping], blind: BlindBaseline, options: ScoringSettings
 ) -> Iterator[dict]:
     """Yield a row of :data:`QUERIES` for each test line, in order."""
     of_image: dict[Key, list[Mapping]] = defaultdict(list)
@@ -155,7 +147,7 @@ def _read_answer_line(line: Mapping | None) -> dict:
     }  # fmt: skip
 
 
-def scores(table: pl.DataFrame, options: ScoringOptions) -> Iterator[dict]:
+def scores(table: pl.DataFrame, options: ScoringSettings, seed: int) -> Iterator[dict]:
     """Yield a row of :data:`SCORES` for each source and part that has a query, and for all sources."""
     columns = ["iou", "acc", "matched", "paper", "unreadable", *BLIND]
     table = table.with_columns(
@@ -170,8 +162,8 @@ def scores(table: pl.DataFrame, options: ScoringOptions) -> Iterator[dict]:
                 continue
             values = part_table.select(pl.col(columns).cast(pl.Float64).fill_null(np.nan)).to_numpy() * 100
             mean, low, high = mean_with_interval(
-                values, part_table["subject_id"].to_list(), replicates=options.replicates, level=options.interval,
-                seed=options.seed,
+                values, part_table["subject_id"].to_list(), replicates=options.replicates, level=INTERVAL,
+                seed=seed,
             )  # fmt: skip
             averages, lows, highs = (dict(zip(columns, _nulls(ends), strict=True)) for ends in (mean, low, high))
             yield {
@@ -196,7 +188,11 @@ def _nulls(values: np.ndarray) -> list[float | None]:
 
 
 def sensitivity(
-    pairs: Sequence[Mapping], table: pl.DataFrame, truth: Mapping[str, np.ndarray], options: ScoringOptions
+    pairs: Sequence[Mapping],
+    table: pl.DataFrame,
+    truth: Mapping[str, np.ndarray],
+    options: ScoringSettings,
+    seed: int,
 ) -> Iterator[dict]:
     """Yield a row of :data:`SENSITIVITY` for each source, kind of pair and threshold that has a pair.
 
@@ -219,7 +215,7 @@ def sensitivity(
         source_pairs = [pair for pair in pairs if source in (pair["source"], "total")]
         for name, classes in CLASSES.items():
             class_pairs = [pair for pair in source_pairs if pair["same_class"] in classes]
-            for tau in options.taus if class_pairs else ():
+            for tau in TAUS if class_pairs else ():
                 right = both_correct(class_pairs, ious, tau) * 100
                 scored_pairs = [pair for pair, value in zip(class_pairs, right, strict=True) if not np.isnan(value)]
                 if not scored_pairs:
@@ -233,7 +229,7 @@ def sensitivity(
                 ]
                 mean, low, high = mean_with_interval(
                     right[~np.isnan(right)][:, None], [subject[pair["first"]] for pair in scored_pairs],
-                    replicates=options.replicates, level=options.interval, seed=options.seed,
+                    replicates=options.replicates, level=INTERVAL, seed=seed,
                 )  # fmt: skip
                 yield {
                     "source": source,
@@ -274,7 +270,8 @@ def run_scores(
     queries: str,
     scored: str,
     pairs_scored: str,
-    options: ScoringOptions,
+    options: ScoringSettings,
+    seed: int,
     audit: str | list[str] = "",
     drawn: str | list[str] = "",
 ) -> None:
@@ -298,10 +295,12 @@ def run_scores(
     blind = build_baseline([read_table(path) for path in regions], sources, list(read_lines(train)))
     table = pl.DataFrame(list(score_queries(scored_lines, answer_by_id, blind, options)), schema=schema(QUERIES))
     write_table(queries, table, QUERIES)
-    write_table(scored, pl.DataFrame(list(scores(table, options)), schema=schema(SCORES)), SCORES)
+    write_table(scored, pl.DataFrame(list(scores(table, options, seed)), schema=schema(SCORES)), SCORES)
     truth = {line["query_id"]: np.array(line["boxes"], np.int64) for line in scored_lines}
     scored_pairs = [pair for pair in read_lines(pairs) if {pair["first"], pair["second"]} & truth.keys()]
-    sensitivity_table = pl.DataFrame(list(sensitivity(scored_pairs, table, truth, options)), schema=schema(SENSITIVITY))
+    sensitivity_table = pl.DataFrame(
+        list(sensitivity(scored_pairs, table, truth, options, seed)), schema=schema(SENSITIVITY)
+    )
     write_table(pairs_scored, sensitivity_table, SENSITIVITY)
 
 
