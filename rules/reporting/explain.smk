@@ -24,7 +24,10 @@ rule explain_study:
         **job("reporting.explain.explain_study.run"),
         # the page's name differs from the study's if that has characters that a file name or wildcard must not have
         options=lambda wildcards: PLAN.options["explain"]
-        | {"study": PLAN.reporting.explain["study"] or wildcards.study, "held": PLAN.reporting.explain["held"]},
+        | {
+            "study": PLAN.reporting.explain["study"] or wildcards.study,
+            "results_digest": PLAN.reporting.explain["results_digest"],
+        },
     message:
         "Every decision about the study {wildcards.study}"
     script:

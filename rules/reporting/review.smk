@@ -13,7 +13,7 @@ rule review_pages:
         pages=expand("results/review/{{thresholds}}/page_{expert}.html", expert=PLAN.settings.review.experts),
         # for the organiser: the ids of the units, and each expert's items
         units="results/review/{thresholds}/units.parquet",
-        asked="results/review/{thresholds}/items.parquet",
+        items_table="results/review/{thresholds}/items.parquet",
     log:
         "logs/review/{thresholds}/pages.log",
     benchmark:
@@ -44,7 +44,7 @@ rule review_sheets:
     input:
         lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=PLAN.settings.review.split)[0],
         units="results/review/{thresholds}/units.parquet",
-        asked="results/review/{thresholds}/items.parquet",
+        items_table="results/review/{thresholds}/items.parquet",
         sheets=lambda wildcards: wanted(
             PLAN.reporting.sheets,
             "review.sheets is empty: give the experts' filled sheets, or the folder that holds them",

@@ -8,7 +8,7 @@ rule review_query_pages:
         # for the experts
         pages=expand("results/review/queries/page_{expert}.html", expert=PLAN.settings.review.experts),
         # for the organiser
-        asked="results/review/queries/items.parquet",
+        items_table="results/review/queries/items.parquet",
     log:
         "logs/review/queries/pages.log",
     benchmark:
@@ -30,7 +30,7 @@ rule review_query_pages:
 
 rule review_query_answers:
     input:
-        asked="results/review/queries/items.parquet",
+        items_table="results/review/queries/items.parquet",
         sheets=lambda wildcards: wanted(
             PLAN.reporting.sheets,
             "review.sheets is empty: give the experts' filled sheets, or the folder that holds them",

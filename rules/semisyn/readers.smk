@@ -44,7 +44,7 @@ rule semisyn_readers_pages:
         # for the experts
         pages=expand("results/semisyn/readers/page_{expert}.html", expert=PLAN.settings.semisyn.readers.experts),
         # for the organiser
-        asked="results/semisyn/readers/items.parquet",
+        items_table="results/semisyn/readers/items.parquet",
     log:
         "logs/semisyn/readers/pages.log",
     benchmark:
@@ -71,7 +71,7 @@ rule semisyn_readers:
 
 rule semisyn_readers_answers:
     input:
-        asked="results/semisyn/readers/items.parquet",
+        items_table="results/semisyn/readers/items.parquet",
         sheets=lambda wildcards: wanted(
             PLAN.semisyn.readers_sheets,
             "semisyn.readers.sheets is empty: give the readers' filled sheets, or the folder that holds them",

@@ -98,7 +98,7 @@ def test_from_pages_over_sheets_to_table_7(cells, tmp_path):
     experts = ["A", "B", "C"]
     pages = [str(tmp_path / f"page_{one}.html") for one in experts]
     unit_pages.run_pages(
-        units=str(cells / "shown.parquet"), pages=pages, asked=str(tmp_path / "items.parquet"),
+        units=str(cells / "shown.parquet"), pages=pages, items_table=str(tmp_path / "items.parquet"),
         options=unit_pages.UnitPagesOptions(experts=experts, form="queries", seed=1, fewer="draw fewer"),
     )  # fmt: skip
     data = json.loads(re.search(r'id="data">(.*?)</script>', (tmp_path / "page_A.html").read_text())[1])
@@ -113,7 +113,7 @@ def test_from_pages_over_sheets_to_table_7(cells, tmp_path):
         said = {name: "good" if at < good[name] else ("ambiguous", "wrong box")[at % 2] for name in names}
         (tmp_path / f"{one}.csv").write_text(filled(part["page"][0], part, said))
     unit_pages.run_answers(
-        asked=str(tmp_path / "items.parquet"), answers=str(tmp_path / "answers.parquet"),
+        items_table=str(tmp_path / "items.parquet"), answers=str(tmp_path / "answers.parquet"),
         sheets=[str(tmp_path / f"{one}.csv") for one in experts],
         options=unit_pages.UnitAnswersOptions(form="queries", setting="review.sheets"),
     )  # fmt: skip

@@ -19,7 +19,7 @@ def rows(shared):
     return json.loads(path.read_text(encoding="utf-8"))["text_metric"]
 
 
-def named(parsed: answer_rules.ParsedAnswer) -> dict:
+def as_fields(parsed: answer_rules.ParsedAnswer) -> dict:
     return {
         "type": parsed.type.replace("_", " "),
         "target": parsed.target,
@@ -34,8 +34,8 @@ def test_the_authors_rules_agree_with_their_table_in_every_row(rows):
     for row in rows:
         kind = answer_rules.type_of(row["question"])
         true, said = answer_rules.parse_answer(kind, row["gt"]), answer_rules.parse_answer(kind, row["pred"])
-        assert named(true) == row["gt_parsed"], row
-        assert named(said) == row["pred_parsed"], row
+        assert as_fields(true) == row["gt_parsed"], row
+        assert as_fields(said) == row["pred_parsed"], row
         assert ("neg" if true.presence == "no" else "pos") == row["polarity"], row
         judged = answer_rules.judge_by_authors(kind, row["gt"], row["pred"])
         assert judged["authors"] == row["counted_correct"], row

@@ -49,23 +49,23 @@ def _without_head(part: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def asked() -> dict[str, str]:
+def system_prompts() -> dict[str, str]:
     """{prompt: what the model is told as its system}."""
     held = yaml.safe_load((ROOT / "resources/prompts.yaml").read_text(encoding="utf-8"))
     return {name: held[name]["system"] for name in ("structuring", "category", "zones")}
 
 
 @pytest.mark.parametrize("name", ["structuring", "category", "zones"])
-def test_a_prompt_is_the_figure_s_letter(name, asked, shared):
+def test_a_prompt_is_the_figure_s_letter(name, system_prompts, shared):
     figure = figures((shared / "spec/ils_prompts.md").read_text(encoding="utf-8"))[name]
-    own = OURS.search(asked[name])
+    own = OURS.search(system_prompts[name])
     assert own
-    assert words(asked[name][: own.start()]) == words(figure)
+    assert words(system_prompts[name][: own.start()]) == words(figure)
 
 
-def test_the_prompts_name_every_category_and_label(asked):
-    assert [name for name in CATEGORIES if f"\n{name}: " not in asked["category"]] == []
-    labels = next(line for line in asked["zones"].splitlines() if line.startswith("right upper zone lung, "))
+def test_the_prompts_name_every_category_and_label(system_prompts):
+    assert [name for name in CATEGORIES if f"\n{name}: " not in system_prompts["category"]] == []
+    labels = next(line for line in system_prompts["zones"].splitlines() if line.startswith("right upper zone lung, "))
     assert sorted(labels.split(", ")) == sorted(ZONE_LABELS)
 
 

@@ -25,7 +25,7 @@ LESION_TYPES = LESIONS[1:]
 GRID = {"general": {"ano": [0.05, 0.10, 0.15], "conf": [0.10, 0.30]}, "edema": {"ano": [0.005, 0.01]}}
 
 
-def told(grid: dict | None = None, **more: object) -> tuple[dict, charts.AblationChartsOptions]:
+def grid_options(grid: dict | None = None, **more: object) -> tuple[dict, charts.AblationChartsOptions]:
     """Options of both rules for a grid."""
     empty = {"general": {"ano": [], "conf": []}}
     options = stage_options(read({"thresholds": {"grid": empty if grid is None else grid} | more}))
@@ -54,7 +54,7 @@ def random_sweep(sets: list[str], seed: int) -> pl.DataFrame:
 
 
 def test_the_table_counts_what_the_sweep_holds(tmp_path):
-    options, _ = told(GRID)
+    options, _ = grid_options(GRID)
     names = list(options["sets"])
     assert len(names) == 2 + 12
     sweep = random_sweep(names, 3)
@@ -125,7 +125,7 @@ def panels(figure) -> list:
 
 
 def test_curves_go_through_the_points_whose_other_thresholds_are_at_the_base():
-    options, chart = told(GRID)
+    options, chart = grid_options(GRID)
     axes, reference = charts.find_varied(chart)
     assert [(axis.column, axis.values) for axis in axes] == [
         ("ano", [0.05, 0.10, 0.15]),
@@ -154,7 +154,7 @@ def test_curves_go_through_the_points_whose_other_thresholds_are_at_the_base():
 
 def test_a_named_set_on_the_way_is_a_point_of_the_curve():
     """The base lies between the grid's values of the only varied threshold."""
-    options, chart = told({"general": {"ano": [0.05, 0.15], "conf": [0.2]}})
+    options, chart = grid_options({"general": {"ano": [0.05, 0.15], "conf": [0.2]}})
     axes, reference = charts.find_varied(chart)
     recall = panels(charts.draw_curves(made_up(options), axes, reference))[0].lines[0]
     # reference of ano is not asked for on its own axis
@@ -163,7 +163,7 @@ def test_a_named_set_on_the_way_is_a_point_of_the_curve():
 
 def test_the_map_is_of_the_first_two_varied_thresholds_with_the_rest_at_the_base():
     grid = {"general": {"ano": [0.05, 0.10, 0.15], "conf": [0.10, 0.20], "size": [0.05, 0.2]}}
-    options, chart = told(grid)
+    options, chart = grid_options(grid)
     assert len(options["grid"]) == 12
     axes, reference = charts.find_varied(chart)
     figure = charts.draw_map(made_up(options), axes, reference)
@@ -185,7 +185,7 @@ def test_the_map_is_of_the_first_two_varied_thresholds_with_the_rest_at_the_base
     ],
 )
 def test_what_is_not_varied_is_said_in_one_line(grid, curves, recall_map):
-    options, chart = told(grid)
+    options, chart = grid_options(grid)
     axes, reference = charts.find_varied(chart)
     drawn = [draw(made_up(options), axes, reference) for draw in (charts.draw_curves, charts.draw_map)]
     for figure, line in zip(drawn, (curves, recall_map), strict=True):
@@ -197,7 +197,7 @@ def test_what_is_not_varied_is_said_in_one_line(grid, curves, recall_map):
 
 
 def test_a_lesion_without_a_study_leaves_a_gap(tmp_path):
-    options, chart = told(GRID)
+    options, chart = grid_options(GRID)
     sweep = random_sweep(list(options["sets"]), 4).filter(pl.col("lesion") == "edema")
     write_table(tmp_path / "sweep.parquet", sweep)
     table = str(tmp_path / "points.tsv")

@@ -53,14 +53,14 @@ def square(x1: int, y1: int, x2: int, y2: int, size: int = 16) -> np.ndarray:
     return mask
 
 
-def named(values) -> dict:
+def values_by_measure(values) -> dict:
     return {(value.name, value.at): (value.numerator, value.denominator) for value in values}
 
 
 def test_a_mask_against_a_region_by_hand():
     """8 x 4 against 4 x 4 of it and 2 rows below: 16 shared, 32 and 24 in all."""
     mask, region = square(0, 0, 8, 4), square(0, 0, 4, 6)
-    assert named(measure_mask(mask, region)) == {
+    assert values_by_measure(measure_mask(mask, region)) == {
         ("found", None): (1, 1),
         ("dice", None): (32 / 56, 1),
         ("iou", None): (16 / 40, 1),
@@ -69,7 +69,7 @@ def test_a_mask_against_a_region_by_hand():
         ("iou_of_found", None): (16 / 40, 1),
         ("inside", None): (16 / 32, 1),
     }
-    nothing = named(measure_mask(np.zeros_like(region), region))
+    nothing = values_by_measure(measure_mask(np.zeros_like(region), region))
     assert {name: value for (name, _), value in nothing.items()} == {
         "found": (0, 1), "dice": (0, 1), "iou": (0, 1), "covered": (0, 1),
         "dice_of_found": (0, 0), "iou_of_found": (0, 0), "inside": (0, 0),
@@ -82,7 +82,7 @@ def test_a_map_against_a_region_by_hand():
     anomaly[0:2, 0:4] = 25
     anomaly[0, 0:2] = 26
     region, lungs = square(0, 0, 2, 2), square(0, 0, 8, 8)
-    values = named(measure_map(anomaly, region, lungs, [0.05, 0.1, 0.5]))
+    values = values_by_measure(measure_map(anomaly, region, lungs, [0.05, 0.1, 0.5]))
     assert values == {
         ("pointing", None): (1, 1),
         ("chance", None): (4 / 64, 1),
@@ -91,10 +91,13 @@ def test_a_map_against_a_region_by_hand():
         ("dice", 0.5): (0, 1), ("iou", 0.5): (0, 1), ("covered", 0.5): (0, 1), ("inside", 0.5): (0, 0),
     }  # fmt: skip
     anomaly[15, 15] = anomaly[14, 15] = 26
-    assert named(measure_map(anomaly, region, lungs, []))["pointing", None] == (0.5, 1)  # two of four places with 26
+    assert values_by_measure(measure_map(anomaly, region, lungs, []))["pointing", None] == (
+        0.5,
+        1,
+    )  # two of four places with 26
     anomaly[:] = 0
-    assert named(measure_map(anomaly, region, lungs, []))["pointing", None] == (0, 1)
-    assert ("chance", None) not in named(measure_map(anomaly, region, np.zeros_like(lungs), []))
+    assert values_by_measure(measure_map(anomaly, region, lungs, []))["pointing", None] == (0, 1)
+    assert ("chance", None) not in values_by_measure(measure_map(anomaly, region, np.zeros_like(lungs), []))
 
 
 def test_boxes_against_boxes_by_hand():
@@ -103,20 +106,26 @@ def test_boxes_against_boxes_by_hand():
     confidence = np.array([0.9, 0.4, 0.3, 0.1])
     assert box_iou(boxes, drawn)[:, 0].tolist() == [0.5, 1, 0, 0]
     assert box_iou(boxes, drawn)[3, 1] == pytest.approx(90 / 110)
-    found = named(measure_boxes(boxes, confidence, drawn, [0.5, 0.6], [0.05, 0.35, 0.5, 0.95]))
+    found = values_by_measure(measure_boxes(boxes, confidence, drawn, [0.5, 0.6], [0.05, 0.35, 0.5, 0.95]))
     assert found == {
         ("recall_iou0.5", 0.05): (2, 2), ("recall_iou0.5", 0.35): (1, 2), ("recall_iou0.5", 0.5): (1, 2),
         ("recall_iou0.5", 0.95): (0, 2),
         ("recall_iou0.6", 0.05): (2, 2), ("recall_iou0.6", 0.35): (1, 2), ("recall_iou0.6", 0.5): (0, 2),
         ("recall_iou0.6", 0.95): (0, 2),
     }  # fmt: skip
-    assert named(count_false_boxes(boxes, confidence, drawn, 0.5, [0.05, 0.35])) == {
+    assert values_by_measure(count_false_boxes(boxes, confidence, drawn, 0.5, [0.05, 0.35])) == {
         ("false_iou0.5", 0.05): (1, 1), ("false_iou0.5", 0.35): (0, 1),
     }  # fmt: skip
     nothing = np.zeros((0, 4))
-    assert named(count_false_boxes(boxes, confidence, nothing, 0.5, [0.2])) == {("false_iou0.5", 0.2): (3, 1)}
-    assert named(count_false_boxes(nothing, np.zeros(0), drawn, 0.5, [0.2])) == {("false_iou0.5", 0.2): (0, 1)}
-    assert named(measure_boxes(nothing, np.zeros(0), drawn, [0.5], [0.2])) == {("recall_iou0.5", 0.2): (0, 2)}
+    assert values_by_measure(count_false_boxes(boxes, confidence, nothing, 0.5, [0.2])) == {
+        ("false_iou0.5", 0.2): (3, 1)
+    }
+    assert values_by_measure(count_false_boxes(nothing, np.zeros(0), drawn, 0.5, [0.2])) == {
+        ("false_iou0.5", 0.2): (0, 1)
+    }
+    assert values_by_measure(measure_boxes(nothing, np.zeros(0), drawn, [0.5], [0.2])) == {
+        ("recall_iou0.5", 0.2): (0, 2)
+    }
 
 
 def test_a_region_comes_into_the_frame_where_its_pixels_are():

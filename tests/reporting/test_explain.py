@@ -37,7 +37,7 @@ def results(workflow_run, tmp_path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(workflow_run) -> dict[str, str]:
+def text_by_study(workflow_run) -> dict[str, str]:
     """{study: its text}."""
     studies = sorted(set(read_table(workflow_run / "results/cohort/images.parquet")["study_id"]))
     return {study: explain(workflow_run / "results", study, (), 40)[0] for study in studies}
@@ -63,7 +63,7 @@ def squeezed(text: str) -> str:
 
 
 def exclude(results: Path, stage: str, image_id: str, reason: str, detail: str) -> None:
-    """Let a stage have excluded an image; what it made of it stays and must not be told."""
+    """Let a stage have excluded an image; its results stay, but the text must not report them."""
     shard = next(row["shard"] for row in images(results) if row["image_id"] == image_id)
     path = "dataset/default/excluded.parquet" if stage == "dataset" else f"{stage}/{shard}.excluded.parquet"
     row = {"image_id": image_id, "study_id": "", "stage": stage, "reason": reason, "detail": detail}
@@ -160,10 +160,10 @@ def test_what_is_not_made_yet_is_said_to_be_missing(results):
     assert "No report of this study was read." in text
 
 
-def test_the_numbers_beside_the_thresholds_agree_with_what_was_decided(workflow_run, told):
+def test_the_numbers_beside_the_thresholds_agree_with_what_was_decided(workflow_run, text_by_study):
     """The numbers are measured here on the stored arrays; the signs are the verdicts that the masks stage stored."""
     signs = []
-    for text in told.values():
+    for text in text_by_study.values():
         for value, sign, tau in re.findall(r"(\d\.\d{3}) (<|>=) (\d[\d.]*)", text):
             signs.append(sign)
             assert float(value) <= float(tau) + 0.0005 if sign == "<" else float(value) >= float(tau) - 0.0005
@@ -171,7 +171,7 @@ def test_the_numbers_beside_the_thresholds_agree_with_what_was_decided(workflow_
     judged = [row for row in rows if row["box_verdicts"]]
     assert len(signs) == 4 * sum(min(12, len(row["box_verdicts"])) for row in judged)
     assert {"<", ">="} == set(signs)
-    tables = [line for text in told.values() for line in text.splitlines()]
+    tables = [line for text in text_by_study.values() for line in text.splitlines()]
     productive = sum(line.endswith("productive") for line in tables)
     assert productive == sum(min(12, row["box_verdicts"].count(0)) for row in judged)
 
@@ -194,25 +194,25 @@ def test_the_numbers_have_the_lungs_of_the_organs_stage(results):
     assert any(one[3] != other[3] for one, other in zip(stored, moved, strict=True))
 
 
-def test_findings_stand_in_the_report_where_they_were_read(workflow_run, told):
+def test_findings_stand_in_the_report_where_they_were_read(workflow_run, text_by_study):
     lines = [line for path in (workflow_run / "results/reports").glob("*.jsonl") for line in read_lines(path)]
     assert lines
     for line in lines:
-        text = squeezed(told[line["study_id"]])
+        text = squeezed(text_by_study[line["study_id"]])
         for number, one in enumerate(line["tuples"]):
             words = squeezed(line["section_text"][slice(*one["span"])])
             assert re.search(rf"\[[^\]|]*{re.escape(words)}[^|]* \| [^\]]*\b{number} {one['presence']}", text)
 
 
-def test_every_pair_and_every_pair_not_made_is_told(workflow_run, told):
+def test_every_pair_and_every_pair_not_made_is_told(workflow_run, text_by_study):
     results = workflow_run / "results"
     dropped = read_table(results / "dataset/default/dropped.parquet").to_dicts()
     for row in images(results):
-        text = squeezed(told[row["study_id"]])
+        text = squeezed(text_by_study[row["study_id"]])
         for pair in pairs(results, row["image_id"]):
             assert f"{pair['pair_id']} {pair['type']} {pair['instruction']} {pair['answer']}" in text
     for row in dropped:
-        assert re.search(rf"{row['polarity']} .*{row['target']} .*{row['reason']}: \w", told[row["study_id"]])
+        assert re.search(rf"{row['polarity']} .*{row['target']} .*{row['reason']}: \w", text_by_study[row["study_id"]])
 
 
 def test_threshold_sets_stand_side_by_side(results):
@@ -335,11 +335,11 @@ def test_the_programs_mistakes_are_one_sentence(workflow_run, arguments, sentenc
     assert capsys.readouterr().err == f"cxr-ils: {sentence.format(results)}\n"
 
 
-def test_the_program_prints_the_text_and_writes_the_page(workflow_run, tmp_path, capsys, told):
+def test_the_program_prints_the_text_and_writes_the_page(workflow_run, tmp_path, capsys, text_by_study):
     page = tmp_path / "study.html"
     arguments = ["SYN0001-1", "--results", str(workflow_run / "results"), "--thresholds", "default"]
     assert program.main([*arguments, "--page", str(page)]) == 0
-    assert capsys.readouterr().out == told["SYN0001-1"]
+    assert capsys.readouterr().out == text_by_study["SYN0001-1"]
     assert page.read_text().startswith("<!DOCTYPE html>")
 
 
@@ -347,19 +347,19 @@ def test_a_study_given_as_a_number_is_looked_for_as_text(results):
     path = results / "cohort/images.parquet"
     write_table(path, read_table(path).with_columns(study_id=pl.lit("50414267")))
     assert read_request({"study": 50414267}, results)["study"] == "50414267"
-    assert read_request({}, results) == {"study": "", "held": "", "page": ""}
+    assert read_request({}, results) == {"study": "", "results_digest": "", "page": ""}
     with pytest.raises(
         UserError, match=re.escape("""give a study_id of it (an id with leading zeros as study="'007'")""")
     ):
         read_request({"study": 7}, results)
 
 
-def test_snakemake_explain_makes_nothing_else_and_follows_the_results(results, told, dry_run):
+def test_snakemake_explain_makes_nothing_else_and_follows_the_results(results, text_by_study, dry_run):
     directory = write_settings(results.parent, SLICE)
     asked_for = ("explain", "--config", "study=SYN0005-1")
     assert dry_run(directory, *asked_for) == {"explain_study": 1, "explain": 1}
     done = snakemake(directory, *asked_for)
-    text = told["SYN0005-1"]
+    text = text_by_study["SYN0005-1"]
     assert text in done.stdout + done.stderr
     assert (results / "explain/SYN0005-1.txt").read_text() == text
     assert (results / "explain/SYN0005-1.html").is_file()

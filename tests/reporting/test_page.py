@@ -343,14 +343,14 @@ def rows_of(path: Path) -> list[dict]:
         return list(csv.DictReader(file, delimiter="\t"))
 
 
-def plain(text: str) -> str:
+def without_commas(text: str) -> str:
     return text.replace(",", "")
 
 
 def test_counts_and_funnel_are_those_of_the_tables(workflow_run, page):
     counts = rows_of(workflow_run / "results/tables/counts.tsv")
     shown, _ = page.table("Counts")
-    assert [[row[0], *map(plain, row[1:])] for row in shown] == [
+    assert [[row[0], *map(without_commas, row[1:])] for row in shown] == [
         [row["count"], row["default"], row["paper"] or "–"] for row in counts if "%" not in row["count"]
     ]
     shown, _ = page.table("Shares among the negatives")

@@ -156,7 +156,7 @@ def test_no_identifier_is_in_it_where_they_are_withheld(run, package, all_withhe
     assert all(name.encode() in open_text for name in used - {None})
 
 
-def told(lines: list[dict], names: tuple[str, ...]) -> list[tuple]:
+def content_of_lines(lines: list[dict], names: tuple[str, ...]) -> list[tuple]:
     """What lines say beside their names, and for each name the first pair of its study or subject that has it."""
     first: dict[tuple, str] = {}
     for line in sorted(lines, key=lambda line: (line["study_id"], line["pair_id"])):
@@ -171,7 +171,7 @@ def told(lines: list[dict], names: tuple[str, ...]) -> list[tuple]:
 def test_withheld_identifiers_are_one_to_one_and_in_no_telling_order(run, all_withheld):
     lines, shown = dataset(run, "train"), pairs_of(all_withheld, "train")
     names = ("subject_id", "study_id", "image_id", "mask_id")
-    assert sorted(told(lines, names)) == sorted(told(shown, names))
+    assert sorted(content_of_lines(lines, names)) == sorted(content_of_lines(shown, names))
     assert not {line[name] for line in lines for name in names} - {None} & {
         pair[name] for pair in shown for name in names
     }

@@ -55,10 +55,10 @@ def fresh(browser: Browser, path: Path) -> None:
 
 def opened(browser: Browser, path: Path) -> None:
     browser.open(path)
-    drawn(browser)
+    wait_for_image(browser)
 
 
-def drawn(browser: Browser) -> None:
+def wait_for_image(browser: Browser) -> None:
     """Wait until the item's picture is on the canvas: its corners are never black."""
     browser.until("canvas.getContext('2d').getImageData(canvas.width / 10, canvas.height / 2, 1, 1).data[0] > 0")
 
@@ -92,7 +92,7 @@ def go_to(browser: Browser, items: list, wanted: Callable[[Unit], bool]) -> int:
     for _ in range(number):
         browser.key("ArrowRight")
     browser.until(f"document.getElementById('where').textContent.startsWith('Item {number + 1} of 300')")
-    drawn(browser)
+    wait_for_image(browser)
     return number
 
 
@@ -310,7 +310,7 @@ def test_the_mask_is_laid_over_and_taken_away(browser, page):
     browser.key("m")
     browser.key("ArrowRight")
     browser.key("ArrowLeft")
-    drawn(browser)
+    wait_for_image(browser)
     assert pressed(browser, "mask"), "a mask that was hidden for one item is not hidden for the next"
 
 
@@ -401,7 +401,7 @@ def test_a_phone(browser, page, tmp_path):
     browser.tap("#accept")
     browser.until(f"document.getElementById('where').textContent !== {before!r}")
     assert text(browser, "judged") == "1 of 300 judged"
-    drawn(browser)
+    wait_for_image(browser)
     browser.run("scrollTo(0, 0)")
     browser.screenshot(tmp_path / "phone.png")
     assert (tmp_path / "phone.png").stat().st_size > 10_000

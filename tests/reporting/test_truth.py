@@ -61,7 +61,9 @@ def test_mask_measures_by_hand():
     assert truth.mask_measures(findings, masks.get, {}.get)[0].rows()[-1]["value"] is None
 
 
-def said(lesion: str, labels: list[str], certainty: str = "definitive", presence: str = "positive", **more) -> dict:
+def report_tuple(
+    lesion: str, labels: list[str], certainty: str = "definitive", presence: str = "positive", **more
+) -> dict:
     return {
         "lesion_type": lesion,
         "predicted_lesion_type": None,
@@ -86,17 +88,17 @@ def test_text_measures_by_hand():
     line = {
         "study_id": "s",
         "tuples": [
-            said("edema", ["right lung"]),
-            said("edema", ["left lung"], "tentative"),
-            said("opacity", ["right lung base"], "tentative", predicted_lesion_type="atelectasis"),
-            said("consolidation", ["right lung"]),
-            said("effusion", [], presence="negative"),
-            said("opacity", [], presence="negative"),
-            said("pneumonia", [], presence="negative", denies=False),
+            report_tuple("edema", ["right lung"]),
+            report_tuple("edema", ["left lung"], "tentative"),
+            report_tuple("opacity", ["right lung base"], "tentative", predicted_lesion_type="atelectasis"),
+            report_tuple("consolidation", ["right lung"]),
+            report_tuple("effusion", [], presence="negative"),
+            report_tuple("opacity", [], presence="negative"),
+            report_tuple("pneumonia", [], presence="negative", denies=False),
         ],
     }
     blank = {"study_id": "other", "report_fault": "empty_report", "findings": [], "negatives": []}
-    lines = [line, {"study_id": "other", "tuples": [said("edema", [])]}, {"study_id": "strange", "tuples": []}]
+    lines = [line, {"study_id": "other", "tuples": [report_tuple("edema", [])]}, {"study_id": "strange", "tuples": []}]
     measures = truth.text_measures(lines, {"s": written, "other": blank})
     found = {row["measure"]: (row["value"], row["of"]) for m in measures for row in m.rows() if row["lesion"] == "all"}
     assert found == {
@@ -123,7 +125,7 @@ def test_run_truth_writes_every_set(tmp_path):
     )
     with ShardWriter(tmp_path / "truth.h5", labels=list(TRUTH)) as writer:
         writer.append("a", mask=np.stack(list(TRUTH.values())))
-    write_lines(tmp_path / "00.jsonl", [{"study_id": "s", "tuples": [said("edema", [])]}])
+    write_lines(tmp_path / "00.jsonl", [{"study_id": "s", "tuples": [report_tuple("edema", [])]}])
     findings, masks = [], []
     for name, box in (("default", (0, 10, 0, 20)), ("half", (0, 5, 0, 20))):
         findings.append(str(tmp_path / name / "findings.parquet"))

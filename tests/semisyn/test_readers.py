@@ -41,7 +41,7 @@ def judged(number: int) -> pl.DataFrame:
 def make_pages(folder: Path, number: int = 6) -> list[Path]:
     write_table(folder / "units.parquet", judged(number), REVIEW_UNITS)
     pages = [folder / f"page_{expert}.html" for expert in PAGES.experts]
-    where = {"units": str(folder / "units.parquet"), "asked": str(folder / "items.parquet")}
+    where = {"units": str(folder / "units.parquet"), "items_table": str(folder / "items.parquet")}
     unit_pages.run_pages(pages=list(map(str, pages)), options=PAGES, **where)
     return pages
 
@@ -77,7 +77,7 @@ def test_filled_sheets_become_answers_of_units(tmp_path):
     items = read_table(tmp_path / "items.parquet")
     said = {f"secret-{at}": ("real" if at % 2 else "generated", "edema" if at < 3 else "none") for at in range(6)}
     sheets = fill(tmp_path, items, said)
-    where = {"asked": str(tmp_path / "items.parquet"), "answers": str(tmp_path / "answers.parquet")}
+    where = {"items_table": str(tmp_path / "items.parquet"), "answers": str(tmp_path / "answers.parquet")}
     unit_pages.run_answers(sheets=sheets, options=ANSWERS, **where)
     table = read_table(tmp_path / "answers.parquet")
     assert len(table) == 3 * 6 * 2
@@ -153,11 +153,11 @@ def test_the_form_has_the_users_findings_and_labels():
 def test_a_page_and_its_sheet_know_the_users_findings(tmp_path):
     write_table(tmp_path / "units.parquet", judged(1), REVIEW_UNITS)
     named = {"finding": {"nodule": "Rundherd"}}
-    where = {"units": str(tmp_path / "units.parquet"), "asked": str(tmp_path / "items.parquet")}
+    where = {"units": str(tmp_path / "units.parquet"), "items_table": str(tmp_path / "items.parquet")}
     unit_pages.run_pages(pages=[str(tmp_path / "a.html")], options=replace(PAGES, experts=["A"], named=named), **where)
     assert "Rundherd" in (tmp_path / "a.html").read_text(encoding="utf-8")
     sheets = fill(tmp_path, read_table(tmp_path / "items.parquet"), {"secret-0": ("real", "nodule")})
-    out = {"asked": where["asked"], "answers": str(tmp_path / "answers.parquet")}
+    out = {"items_table": where["items_table"], "answers": str(tmp_path / "answers.parquet")}
     unit_pages.run_answers(sheets=sheets, options=replace(ANSWERS, named=named), **out)
     assert read_table(out["answers"]).filter(question="finding")["answer"].to_list() == ["nodule"]
     with pytest.raises(UserError, match="'nodule' is neither"):

@@ -17,7 +17,7 @@ class ExplainOptions:
     """The study, the digest of the results ("" without a study), and the resolution of the images."""
 
     study: str
-    held: str
+    results_digest: str
     dpi: int
 
 
@@ -32,7 +32,7 @@ def explain(results: str | Path, study: str, thresholds: Sequence[str], dpi: int
 
 def run(*, page: str, text: str, options: ExplainOptions, results: str = "results") -> None:
     """Write the page and the text of a study under every threshold set that has masks, and print the text."""
-    if not options.held:
+    if not options.results_digest:
         raise UserError("explain needs a study: snakemake explain --config study=<study_id>")
     text_content, page_content = explain(results, options.study, (), options.dpi)
     for path, content in ((page, page_content), (text, text_content)):

@@ -30,7 +30,7 @@ def read_request(config: dict, results: Path) -> dict[str, str]:
     study_value = config.get("study", "")
     study = str(study_value)
     if not study:
-        return {"study": "", "held": "", "page": ""}
+        return {"study": "", "results_digest": "", "page": ""}
     from cxr.base.errors import StoreError
     from cxr.reporting.explain.study import find_study_rows, results_digest  # loads HDF5 and polars only when needed
 
@@ -38,4 +38,4 @@ def read_request(config: dict, results: Path) -> dict[str, str]:
         find_study_rows(results, study, is_number=not isinstance(study_value, str))
     except StoreError as error:
         raise UserError(str(error)) from None
-    return {"study": study, "held": results_digest(results), "page": page_name(study)}
+    return {"study": study, "results_digest": results_digest(results), "page": page_name(study)}

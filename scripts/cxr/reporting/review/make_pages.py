@@ -49,7 +49,7 @@ def run_pages(
     masks: list[str],
     frames: list[str],
     units: str,
-    asked: str,
+    items_table: str,
     pages: list[str],
     options: ReviewSettings,
     synthetic: bool,
@@ -79,7 +79,7 @@ def run_pages(
         )
     keys = {unit.key for unit in sampled_units}
     write_table(units, tabulate_units(all_units, keys), UNITS)
-    write_table(asked, pl.DataFrame(rows, schema=schema(ITEMS), orient="row"), ITEMS)
+    write_table(items_table, pl.DataFrame(rows, schema=schema(ITEMS), orient="row"), ITEMS)
 
 
 def view_of_unit(unit: Unit) -> page.ItemView:

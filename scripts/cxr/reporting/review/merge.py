@@ -50,7 +50,7 @@ def run_sheets(
     *,
     lines: str,
     units: str,
-    asked: str,
+    items_table: str,
     judgements: str,
     expert_rates: str,
     lesion_rates: str,
@@ -68,7 +68,7 @@ def run_sheets(
     ``filtered`` has the other lines unchanged. Raises UserError for an incomplete sheet.
     """
     table = read_table(units)
-    order = read_table(asked).sort("expert", "position")
+    order = read_table(items_table).sort("expert", "position")
     answers = read_sheets(sheets or [], dealt_pages(order), read_form("verdict"), "review.sheets")
     judgement_rows = tabulate_judgements(order, answers)
     verdicts = judgement_rows.join(table, on="unit", how="left", maintain_order="left")

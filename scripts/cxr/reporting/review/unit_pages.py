@@ -61,7 +61,7 @@ class _Unit:
         return (self.name,)
 
 
-def run_pages(*, units: str, pages: list[str], asked: str, options: UnitPagesOptions) -> None:
+def run_pages(*, units: str, pages: list[str], items_table: str, options: UnitPagesOptions) -> None:
     """Write one page per expert, in the order of ``options.experts``, and the organiser's table of items.
 
     ``units``: a table with the columns :data:`cxr.base.review_units.REVIEW_UNITS`. Every expert gets every unit, in
@@ -88,12 +88,14 @@ def run_pages(*, units: str, pages: list[str], asked: str, options: UnitPagesOpt
         )
         page.write_page(path, form, data, urls, options.fewer, options.synthetic)
         rows += [(expert, data["page"], at, code, unit.name) for at, (code, unit) in enumerate(dealt, start=1)]
-    write_table(asked, pl.DataFrame(rows, schema=schema(ITEMS), orient="row"), ITEMS)
+    write_table(items_table, pl.DataFrame(rows, schema=schema(ITEMS), orient="row"), ITEMS)
 
 
-def run_answers(*, asked: str, answers: str, options: UnitAnswersOptions, sheets: list[str] | None = None) -> None:
+def run_answers(
+    *, items_table: str, answers: str, options: UnitAnswersOptions, sheets: list[str] | None = None
+) -> None:
     """Write one row per expert, unit and question of the filled ``sheets``. Raises UserError for an incomplete one."""
-    order = read_table(asked).sort("expert", "position")
+    order = read_table(items_table).sort("expert", "position")
     answers_by_expert = read_sheets(
         sheets or [], dealt_pages(order), read_form(options.form, options.named), options.setting
     )
