@@ -537,7 +537,8 @@ class SemisynPlan:
     def editing_options(self, options: dict, engine: str, configs: Sequence[str], choice: dict | str) -> dict:
         """Return the options of an engine's edits of some configurations. ``options``: of the whole stage."""
         chosen_configs = {name: options["configs"][name] for name in configs}
-        return options | {"own": {engine: options["own"][engine]}} | {"choice": choice, "configs": chosen_configs}
+        own = {engine: options["own"].get(engine, {})}
+        return options | {"own": own, "choice": choice, "configs": chosen_configs}
 
     def single_editing_options(self, options: dict, engine: str) -> Callable[[Any], dict]:
         """Return a function of a rule's wildcards that gives the options of an engine's edits of one configuration.
