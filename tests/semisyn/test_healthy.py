@@ -170,7 +170,7 @@ def test_scores_of_a_table(tmp_path):
     told += ["twice,0,0,x", "twice,0.9,0,x", "same,0,0,x", "same,0.0,0,x"]
     scores = scored(tmp_path / "scores.csv", told)
     films = [Film(name) for name in ("low", "high", "none", "nan", "far", "twice", "same", "absent")]
-    gone, kept = select(tmp_path, films, options(classifier="table", own={}), scores=scores)
+    gone, kept = select(tmp_path, films, options(classifier="table", table={"scores": "scores.csv"}), scores=scores)
     assert set(kept["image_id"]) == {"low", "same"}
     assert gone.pop("high")[:2] == ("classifier_positive", "effusion 0.500 >= 0.5")
     assert {reason for reason, *_ in gone.values()} == {"not_labelled"}
@@ -182,7 +182,7 @@ def test_scores_of_a_table(tmp_path):
 def test_a_table_of_scores_that_cannot_be_used(tmp_path, header):
     scores = scored(tmp_path / "scores.csv", [header, "i,0.1"])
     with pytest.raises(UserError, match=r"semisyn\.healthy\.table\.scores"):
-        select(tmp_path, [Film("i")], options(classifier="table", own={}), scores=scores)
+        select(tmp_path, [Film("i")], options(classifier="table", table={"scores": "scores.csv"}), scores=scores)
 
 
 # ------------------------------------------------------------------------------------------------- labels
@@ -348,8 +348,8 @@ def test_a_reference_reserves_its_patients_or_its_images(tmp_path, patients, kep
         writer.writerow(["stranger", "Cardiomegaly", 1, 2, 3, 4])
     reference = {"people": {"format": "vindr", "path": str(path), "image_id": "{stem}"}}
     films = [Film("a", subject_id="p"), Film("b", subject_id="p"), Film("c", subject_id="q")]
-    chosen = options(references=reference, exclude_patients=patients)
-    gone, found = select(tmp_path, films, chosen, reference_people=str(path))
+    chosen = options(exclude_patients=patients)
+    gone, found = select(tmp_path, films, chosen, reference, reference_people=str(path))
     assert set(found["image_id"]) == kept
     assert set(gone.values()) == {("in_reference", "people", "semisyn_healthy")}
 
@@ -372,6 +372,7 @@ def test_the_funnel_accounts_for_every_image(tmp_path):
         images=tmp_path / "index.parquet",
         funnel=tmp_path / "funnel.tsv",
         options=options(),
+        references={},
     )
     table = read_table(tmp_path / "funnel.tsv")
     assert table.columns == list(FUNNEL)

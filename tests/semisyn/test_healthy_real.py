@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 
 from conftest import ROOT
-from cxr.base.engines import Setup
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.boxes.detect_boxes import SCHEMA, rows_of
 from cxr.imaging.boxes.engine import BoxesOptions
@@ -17,6 +16,7 @@ from cxr.imaging.boxes.engine import load_engine as load_boxes
 from cxr.imaging.organs.engine import load_engine as load_organs
 from cxr.semisyn.healthy import anatomy
 from cxr.semisyn.healthy.lite import LiteClassifier
+from cxr.semisyn.healthy.settings import LiteSettings
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
 from organs_runs import OPTIONS as ORGANS
@@ -67,7 +67,7 @@ def screen(tmp_path_factory):
             folder / "e.parquet"
         )
         files = {"boxes": str(folder / "boxes.parquet"), "boxes_excluded": str(folder / "e.parquet")}
-        classifier = LiteClassifier(Setup(PLAIN["semisyn_healthy"]["own"]).own, files)
+        classifier = LiteClassifier(LiteSettings(), files)
         masks = dict(zip(organs.labels, organs.segment(frame, "i", affine, image.shape), strict=True))
         ratio = anatomy.cardiothoracic_ratio(anatomy.organ_boxes(masks))
         return classifier.explain_positive(classifier.scores("i", lambda: frame), ratio, view)

@@ -132,12 +132,12 @@ def test_the_screen_of_a_net(tmp_path):
     torch.save(net.state_dict(), tmp_path / "xrv.pt")
     convert_xrv(tmp_path / "xrv.pt", tmp_path / "xrv.safetensors")
     weights = str(tmp_path / "xrv.safetensors")
-    gone, _ = select(tmp_path, [Film("i")], options(classifier="xrv", own={}), weights=weights)
+    gone, _ = select(tmp_path, [Film("i")], options(classifier="xrv"), weights=weights)
     assert gone["i"][0] == "classifier_positive"
     assert gone["i"][1].startswith("effusion 0.9")
     net.classifier.bias.data[7] = -9.0
     torch.save(net.state_dict(), tmp_path / "xrv.pt")
     convert_xrv(tmp_path / "xrv.pt", tmp_path / "xrv.safetensors")
-    gone, kept = select(tmp_path, [Film("i")], options(classifier="xrv", own={}), weights=weights)
+    gone, kept = select(tmp_path, [Film("i")], options(classifier="xrv"), weights=weights)
     assert not gone
     assert 0 < kept["score_pneumothorax"][0] < 0.5

@@ -13,14 +13,13 @@ from cxr.base.tables import EXCLUDED_SCHEMA, read_table, write_table
 from cxr.base.vocabulary import ORGAN_LABELS
 from cxr.imaging.boxes.detect_boxes import COLUMNS as BOXES
 from cxr.imaging.cohort.columns import IMAGES, SHARD
-from cxr.semisyn.healthy.engine import HealthyOptions
 from cxr.semisyn.healthy.select_healthy import run_shard
+from cxr.semisyn.healthy.settings import HealthySettings
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
 
 CHEST = {"right lung": (100, 80, 240, 400), "left lung": (272, 80, 412, 400), "heart": (220, 250, 340, 400)}
 """Boxes of a usable chest: CTR 120 / 312."""
-LITE = stage_options(Settings())["semisyn_healthy"]["own"]
 
 
 @dataclass
@@ -47,11 +46,11 @@ class Film:
         self.study_id = self.study_id or f"s-{self.image_id}"
 
 
-def options(**changed) -> HealthyOptions:
+def options(**changed) -> HealthySettings:
     """The defaults, with labels by reports."""
     plain = stage_options(Settings())["semisyn_healthy"]
-    plain |= {"labels": "reports", "splits": ["train"], "devices": "not_positive", "references": {}}
-    return HealthyOptions(**(plain | changed))
+    plain |= {"labels": "reports", "splits": ["train"], "devices": "not_positive"}
+    return HealthySettings.of(plain | changed)
 
 
 def line(film: Film) -> dict:
@@ -122,14 +121,18 @@ def _masks(boxes: dict) -> np.ndarray:
     return masks
 
 
-def select(folder: Path, films: list[Film], chosen: HealthyOptions | None = None, **files: str):
+def select(
+    folder: Path, films: list[Film], chosen: HealthySettings | None = None, references: dict | None = None, **files: str
+):
     """Run the stage; return {image_id: (reason, detail, stage)} of the excluded images, and the table of the others.
 
     Nothing may be lost: the stage's ledger proves it. ``files`` are laid over the films' own; "" takes one away.
     """
     given = {name: path for name, path in (write(folder, films) | files).items() if path}
     output, excluded = folder / "healthy.parquet", folder / "excluded.parquet"
-    run_shard(shard="00", output=output, excluded=excluded, options=chosen or options(), **given)
+    run_shard(
+        shard="00", output=output, excluded=excluded, options=chosen or options(), references=references or {}, **given
+    )
     gone = {row["image_id"]: (row["reason"], row["detail"], row["stage"]) for row in read_table(excluded).to_dicts()}
     kept = read_table(output)
     assert sorted([*gone, *kept["image_id"]]) == sorted(film.image_id for film in films)

@@ -153,8 +153,8 @@ def _healthy_options(plain: dict) -> dict:
     """Return the options of the healthy pool, which depends neither on findings nor on the seed."""
     section = dict(plain["semisyn"]["healthy"])
     embedded = plain["cohort"]["source"] == "embedded"
-    sections = {name: section.pop(name) for name in ("lite", "table")}
-    section["own"] = sections["lite"] if section["classifier"] == "lite" else {}  # the table's file is an input
+    for name in {"lite", "table"} - {section["classifier"]}:
+        del section[name]
     section["splits"] = section["splits"] or (list(SPLITS) if embedded else [SPLITS[0]])
     if section["devices"] == "auto":
         section["devices"] = "any" if embedded else "not_positive"

@@ -11,6 +11,8 @@ from cxr.semisyn.healthy.criteria import Exclusion
 ORGANS = ("right", "left", "heart")
 MASKS = dict(zip(ORGANS, (*LUNGS, HEART), strict=True))
 Box = tuple[int, int, int, int]
+MAX_LUNG_IOU = 0.3
+"""IoU of the boxes of both lungs above which an image is excluded as lungs_overlap."""
 
 
 def organ_boxes(masks: Mapping[str, np.ndarray]) -> dict[str, Box]:

@@ -8,7 +8,8 @@ import polars as pl
 from cxr.base.engines import Setup
 from cxr.base.tables import read_table
 from cxr.semisyn.healthy.criteria import Exclusion
-from cxr.semisyn.healthy.engine import HealthyOptions, NoScores, ReadFrame, scores_above
+from cxr.semisyn.healthy.engine import NoScores, ReadFrame, scores_above
+from cxr.semisyn.healthy.settings import HealthySettings, LiteSettings
 
 INPUTS = {"boxes": "results/boxes/{shard}.parquet", "boxes_excluded": "results/boxes/{shard}.excluded.parquet"}
 CLASSES_BY_FINDING = {
@@ -32,11 +33,11 @@ class LiteClassifier:
     findings it is the highest confidence.
     """
 
-    def __init__(self, engine_settings: Mapping[str, float], files: Mapping[str, str]):
+    def __init__(self, settings: LiteSettings, files: Mapping[str, str]):
         self.thresholds = {
-            finding: engine_settings["opacity" if finding == "opacity" else "others"] for finding in CLASSES_BY_FINDING
+            finding: settings.opacity if finding == "opacity" else settings.others for finding in CLASSES_BY_FINDING
         }
-        self.most_ctr, self.most_ctr_ap = engine_settings["ctr"], engine_settings["ctr_ap"]
+        self.most_ctr, self.most_ctr_ap = settings.ctr, settings.ctr_ap
         boxes = read_table(files["boxes"])
         self.boxes_by_image = {image: table for (image,), table in boxes.partition_by("image_id", as_dict=True).items()}
         failed = read_table(files["boxes_excluded"]).select("image_id", "reason", "detail")
@@ -66,6 +67,6 @@ def score_boxes(boxes: pl.DataFrame) -> dict[str, float]:
     return scores
 
 
-def load(options: HealthyOptions, setup: Setup) -> LiteClassifier:
+def load(options: HealthySettings, setup: Setup) -> LiteClassifier:
     """Read the boxes of the shard."""
-    return LiteClassifier(setup.own, setup.files)
+    return LiteClassifier(options.lite, setup.files)

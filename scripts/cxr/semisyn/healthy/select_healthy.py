@@ -17,8 +17,9 @@ from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.healthy import anatomy, positions
 from cxr.semisyn.healthy.columns import HEALTHY, SCHEMA
 from cxr.semisyn.healthy.criteria import STAGE, Exclusion
-from cxr.semisyn.healthy.engine import Classifier, HealthyOptions, NoScores, load_classifier
+from cxr.semisyn.healthy.engine import Classifier, NoScores, load_classifier
 from cxr.semisyn.healthy.labels import Labels, ReportLabels, TableLabels
+from cxr.semisyn.healthy.settings import HealthySettings
 
 
 def find_reserved(references: Mapping[str, Mapping], images: pl.DataFrame, patients: bool) -> dict[str, str]:
@@ -50,7 +51,7 @@ Row = Mapping[str, str]
 class HealthyScreen:
     """Checks an image against all criteria, in the order of :data:`cxr.semisyn.healthy.criteria.CRITERIA`."""
 
-    options: HealthyOptions
+    options: HealthySettings
     stopped: Mapping[str, dict[str, Exclusion]]
     """{earlier stage: {image_id: why it excluded the image}}."""
     positions: Mapping[str, str]
@@ -95,7 +96,7 @@ class HealthyScreen:
             return Exclusion("classifier_positive", positive_findings)
         if boxes is None:
             return self.stopped["organs"][image["image_id"]]
-        return anatomy.check_organs(boxes, self.options.max_lung_iou) or self._row(image, boxes, ctr, scores)
+        return anatomy.check_organs(boxes, anatomy.MAX_LUNG_IOU) or self._row(image, boxes, ctr, scores)
 
     def _row(self, image: Row, boxes: Mapping[str, anatomy.Box], ctr: float | None, scores: Mapping) -> dict:
         corners = {f"{organ}_{side}": box[place] for organ, box in boxes.items() for place, side in enumerate(CORNERS)}
@@ -115,7 +116,8 @@ def run_shard(
     organs_excluded: str | Path,
     output: str | Path,
     excluded: str | Path,
-    options: HealthyOptions,
+    options: HealthySettings,
+    references: Mapping[str, Mapping],
     compute: dict | None = None,
     **files: str,
 ) -> None:
@@ -124,13 +126,14 @@ def run_shard(
     Writes ``output`` (Parquet: :data:`cxr.semisyn.healthy.columns.HEALTHY`, by image_id) and the ledger ``excluded``,
     which accounts for every image of the shard and names the stage that excluded it. ``files``: the label table
     (``chexpert``) or reports (``reports``, ``reports_excluded``), MIMIC's ``metadata``, the references
-    (``reference_<name>``), and the classifier's files. Raises UserError for an unusable file.
+    (``reference_<name>``), and the classifier's files; ``references``: {name: {format, path, image_id}}.
+    Raises UserError for an unusable file.
     """
     rows = read_table(cohort).sort("image_id").to_dicts()
     listed = read_table(images)
     image_ids = {row["image_id"] for row in rows}
     shard_images = listed.filter(pl.col("image_id").is_in(sorted(image_ids)))
-    reference_by_image = find_reserved(options.references, listed, options.exclude_patients)
+    reference_by_image = find_reserved(references, listed, options.exclude_patients)
     metadata = files.get("metadata")
     with Shard(frames) as pictures, Shard(organs) as masks:
 
@@ -146,7 +149,7 @@ def run_shard(
             exclude_unknown=options.unknown_position == "exclude"
             or (options.unknown_position == "auto" and metadata is not None),
             labels=_read_labels(options, files),
-            classifier=load_classifier(options, Setup.for_engine(options.own, files, compute, options.classifier)),
+            classifier=load_classifier(options, Setup.of_job(files, compute, options.classifier)),
             boxes=boxes,
             picture=lambda name: pictures.get("image", name),
         )  # fmt: skip
@@ -172,7 +175,7 @@ def _read_excluded(stage: str, path: str | Path) -> dict[str, Exclusion]:
     return {image: Exclusion(reason, detail, stage) for image, reason, detail in rows.iter_rows()}
 
 
-def _read_labels(options: HealthyOptions, files: Mapping[str, str]) -> Labels:
+def _read_labels(options: HealthySettings, files: Mapping[str, str]) -> Labels:
     if options.labels == TableLabels.name:
         return TableLabels(files["chexpert"], options.devices)
     reasons = dict(read_table(files["reports_excluded"]).select("image_id", "reason").iter_rows())

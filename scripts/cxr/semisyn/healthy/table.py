@@ -9,7 +9,8 @@ from cxr.base.errors import UserError
 from cxr.base.user_tables import fold_name, read_frame, require_columns
 from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.healthy.criteria import Exclusion
-from cxr.semisyn.healthy.engine import HealthyOptions, NoScores, ReadFrame, scores_above
+from cxr.semisyn.healthy.engine import NoScores, ReadFrame, scores_above
+from cxr.semisyn.healthy.settings import HealthySettings
 
 FILES = ("scores",)
 KEY = "semisyn.healthy.table.scores"
@@ -60,6 +61,6 @@ def _number(cell: str) -> float | None:
     return value if math.isfinite(value) and 0 <= value <= 1 else None
 
 
-def load(options: HealthyOptions, setup: Setup) -> TableClassifier:
+def load(options: HealthySettings, setup: Setup) -> TableClassifier:
     """Read the table. Raises UserError if it cannot be used."""
     return TableClassifier(setup.files["scores"], options.threshold)

@@ -9,7 +9,8 @@ from cxr.base.engines import Setup
 from cxr.base.paths import RESOURCES
 from cxr.nets.densenet import DenseNet121, normalise_scores, prepare_frame
 from cxr.nets.tensors import load_strict
-from cxr.semisyn.healthy.engine import HealthyOptions, ReadFrame, scores_above
+from cxr.semisyn.healthy.engine import ReadFrame, scores_above
+from cxr.semisyn.healthy.settings import HealthySettings
 
 INPUTS = {"weights": "results/weights/xrv.safetensors"}
 RESOURCE_FILES = ("semisyn/xrv.yaml",)
@@ -34,7 +35,7 @@ class XrvClassifier:
         return scores_above(scores, dict.fromkeys(self.places, self.threshold))
 
 
-def load(options: HealthyOptions, setup: Setup) -> XrvClassifier:
+def load(options: HealthySettings, setup: Setup) -> XrvClassifier:
     """Load the net. Raises UserError for weights that are missing or another net's."""
     outputs = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["outputs"]
     with torch.device("meta"):
