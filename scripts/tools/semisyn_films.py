@@ -29,7 +29,7 @@ inference: {split: train, text: false}
 """
 
 
-def rows(data: Path) -> Iterator[dict]:
+def read_films(data: Path) -> Iterator[dict]:
     """Yield name, patient, path, view, size, people's boxes and whether it is healthy, of each film."""
     for name in SETS:
         with open(data / name / f"{name}.csv", newline="", encoding="utf-8") as file:
@@ -37,14 +37,14 @@ def rows(data: Path) -> Iterator[dict]:
                 boxes = json.loads(row.get("rsna_boxes") or "[]")
                 nih = json.loads(row.get("nih_boxes") or "[]")
                 boxes = boxes or [box for box in nih if box["label"] in OPACITIES]
-                free = row["nih_labels"] == "No Finding" and row["rsna_class"] in ("", "Normal")
-                told = {"image": f"{name}-{Path(row['image']).stem}", "patient": f"nih-{row['patient_id']}"}
-                told |= {"path": str((data / name / "images" / row["image"]).resolve()), "view": row["view"]}
-                told |= {"width": int(row["width"]), "height": int(row["height"]), "boxes": boxes}
-                yield told | {"healthy": free and not boxes}
+                is_healthy = row["nih_labels"] == "No Finding" and row["rsna_class"] in ("", "Normal")
+                facts = {"image": f"{name}-{Path(row['image']).stem}", "patient": f"nih-{row['patient_id']}"}
+                facts |= {"path": str((data / name / "images" / row["image"]).resolve()), "view": row["view"]}
+                facts |= {"width": int(row["width"]), "height": int(row["height"]), "boxes": boxes}
+                yield facts | {"healthy": is_healthy and not boxes}
 
 
-def coco(films: list[dict]) -> dict:
+def coco_boxes(films: list[dict]) -> dict:
     """Return people's boxes as COCO, all of one class."""
     boxed = [film for film in films if film["boxes"]]
     regions = [(at, [box[side] for side in "xywh"]) for at, film in enumerate(boxed, 1) for box in film["boxes"]]
@@ -66,16 +66,16 @@ def main(data: Path, out: Path) -> None:
     for name, text in (("films", FILMS), ("ils", ILS)):
         (out / name).mkdir(parents=True, exist_ok=True)
         (out / name / "mine.yaml").write_text(text, encoding="utf-8")
-    films = list(rows(data))
+    films = list(read_films(data))
     manifest = [(film["patient"], film["image"], film["image"], film["path"], "", film["view"]) for film in films]
-    _write(out / "films/manifest.csv", "subject_id study_id image_id image_path findings view", manifest)
+    _write_csv(out / "films/manifest.csv", "subject_id study_id image_id image_path findings view", manifest)
     labels = [(film["image"], "1.0" if film["healthy"] else "", "") for film in films]
     with open(out / "films/chexpert.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("study_id", "No Finding", "Support Devices"), *labels])
-    (out / "films/people.json").write_text(json.dumps(coco(films)), encoding="utf-8")
+    (out / "films/people.json").write_text(json.dumps(coco_boxes(films)), encoding="utf-8")
 
 
-def _write(path: Path, names: str, lines: list[tuple]) -> None:
+def _write_csv(path: Path, names: str, lines: list[tuple]) -> None:
     with open(path, "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([names.split(), *lines])
 

@@ -23,23 +23,23 @@ import polars as pl
 from cxr.base.atomic import atomic_file
 from cxr.base.tables import write_table
 from semisyn_study import scores as scoring
-from semisyn_study.films import FOLDS, Film, Films, chests, read_films
+from semisyn_study.films import FOLDS, Film, Films, read_chests, read_films
 from semisyn_study.runs import (
     CANDIDATES,
     CURVES,
     RUNS,
     Run,
     Task,
-    done,
     inner_tasks,
-    pools_of,
-    predictions,
+    is_finished,
+    make_pools,
+    read_predictions,
     run_of,
     tasks,
     train_and_predict,
 )
-from semisyn_study.setup import Study, options_of, told_of
-from semisyn_study.synthesis import Painted, digest_of, synthetic
+from semisyn_study.setup import Study, detector_options, synthesis_digest
+from semisyn_study.synthesis import Painted, digest_of, make_synthetic
 
 EVERY = (*RUNS, *CURVES)
 PAIRS = (
@@ -66,142 +66,152 @@ class Work:
         """The folder of finished trainings."""
         return self.folder / "runs"
 
-    def painted(self, held: tuple[int, ...], run: Run) -> Path:
+    def painted_path(self, held_out: tuple[int, ...], run: Run) -> Path:
         """Return the file of the synthetic films of a run, with the digest of what they depend on in its name."""
-        folds = "-".join(map(str, held))
-        return self.folder / "painted" / f"without{folds}.{run.priors}.{run.sources}.{told_of(self.study)}.pickle"
+        folds = "-".join(map(str, held_out))
+        return (
+            self.folder / "painted" / f"without{folds}.{run.priors}.{run.sources}.{synthesis_digest(self.study)}.pickle"
+        )
 
-    def told(self, task: Task) -> str | None:
+    def painted_digest(self, task: Task) -> str | None:
         """Return the digest of the synthetic films of a task themselves, None before they are made.
 
         A change of code that changes no film re-trains nothing.
         """
-        path = self.painted(task.held, self.run(task)).with_suffix(".digest")
+        path = self.painted_path(task.held, self.run_of_task(task)).with_suffix(".digest")
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
-    def run(self, task: Task) -> Run:
+    def run_of_task(self, task: Task) -> Run:
         """Return what a task is trained on, with what was chosen for its held-out fold."""
         path = self.folder / "choices.json"
-        chosen = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        return run_of(task.run, chosen.get(str(task.fold), {}))
+        choices = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return run_of(task.run, choices.get(str(task.fold), {}))
 
-    def done(self, task: Task) -> bool:
+    def is_done(self, task: Task) -> bool:
         """Return whether a task's predictions are there."""
-        told = self.told(task)
-        return told is not None and done(task, self.run(task), options_of(self.study), self.runs, told)
+        digest = self.painted_digest(task)
+        return digest is not None and is_finished(
+            task, self.run_of_task(task), detector_options(self.study), self.runs, digest
+        )
 
 
-def training_films(films: Films, held: tuple[int, ...], sources: str) -> tuple[list[Film], list[Film]]:
+def training_films(films: Films, held_out: tuple[int, ...], sources: str) -> tuple[list[Film], list[Film]]:
     """Return the boxed films and the healthy ones of the folds that are not held out."""
     healthy = films.healthy + (films.more if sources == "more" else [])
-    return [one for one in films.boxed if one.fold not in held], [one for one in healthy if one.fold not in held]
+    return [film for film in films.boxed if film.fold not in held_out], [
+        film for film in healthy if film.fold not in held_out
+    ]
 
 
-def painted(films: Films, work: Work, held: tuple[int, ...], run: Run) -> list[Painted]:
+def painted_films(films: Films, work: Work, held_out: tuple[int, ...], run: Run) -> list[Painted]:
     """Return the synthetic films of the folds that are not held out, made once and kept."""
-    path = work.painted(held, run)
+    path = work.painted_path(held_out, run)
     if not path.is_file():
-        boxed, healthy = training_films(films, held, run.sources)
+        boxed, healthy = training_films(films, held_out, run.sources)
         masks = work.folder / "organs"
-        found = synthetic(chests(healthy, masks), chests(boxed, masks), run.priors == "fit", work.study.jobs)
+        films_made = make_synthetic(
+            read_chests(healthy, masks), read_chests(boxed, masks), run.priors == "fit", work.study.jobs
+        )
         with atomic_file(path.with_suffix(".digest")) as temporary:
-            temporary.write_text(digest_of(found), encoding="utf-8")
+            temporary.write_text(digest_of(films_made), encoding="utf-8")
         with atomic_file(path) as temporary:
-            temporary.write_bytes(pickle.dumps(found))
+            temporary.write_bytes(pickle.dumps(films_made))
     return pickle.loads(path.read_bytes())
 
 
-def make(work: Work, task: Task) -> str:
+def train_task(work: Work, task: Task) -> str:
     """Train and predict one task unless that is done; return what to print."""
-    if work.done(task):
+    if work.is_done(task):
         return ""
-    start, run, options = time.process_time(), work.run(task), options_of(work.study)
+    start, run, options = time.process_time(), work.run_of_task(task), detector_options(work.study)
     films = read_films(work.data)
     real, _ = training_films(films, task.held, run.sources)
-    made = painted(films, work, task.held, run)
-    if not made:
+    synthetic_films = painted_films(films, work, task.held, run)
+    if not synthetic_films:
         return f"{task.name}: left out, as no job has room under a prior fitted to {len(real)} films"
-    pools = pools_of(run, real, made, options.size, task.seed)
+    pools = make_pools(run, real, synthetic_films, options.size, task.seed)
     tested = [film for film in films.boxed + films.healthy if film.fold in task.held] + films.covid
-    train_and_predict(task, run, pools, tested, options, work.runs, work.told(task))
+    train_and_predict(task, run, pools, tested, options, work.runs, work.painted_digest(task))
     return f"{task.name}: {time.process_time() - start:.0f} s"
 
 
-def _make(arguments: tuple[Work, Task]) -> str:
+def _train_in_process(arguments: tuple[Work, Task]) -> str:
     import torch
 
     torch.set_num_threads(1)
-    return make(*arguments)
+    return train_task(*arguments)
 
 
-def make_all(work: Work, asked: list[Task], processes: int) -> None:
+def train_all(work: Work, requested: list[Task], processes: int) -> None:
     """Train all tasks that are not finished; what several want is painted before."""
     films = read_films(work.data)
-    for task in asked:
-        if not work.painted(task.held, work.run(task)).is_file():
-            painted(films, work, task.held, work.run(task))
-    waiting = [task for task in asked if not work.done(task)]
+    for task in requested:
+        if not work.painted_path(task.held, work.run_of_task(task)).is_file():
+            painted_films(films, work, task.held, work.run_of_task(task))
+    waiting = [task for task in requested if not work.is_done(task)]
     if waiting:
         with multiprocessing.get_context("spawn").Pool(processes) as pool:
-            for text in pool.imap(_make, [(work, task) for task in waiting]):
+            for text in pool.imap(_train_in_process, [(work, task) for task in waiting]):
                 print(text, flush=True)
 
 
-def choose(work: Work, processes: int) -> None:
+def choose_candidates(work: Work, processes: int) -> None:
     """Choose for each held-out fold on its training folds: trained on one of them, tested on the other, both ways.
 
     No film of the held-out fold takes part. A training without a synthetic film is left out. Writes choices.json and
     choices.tsv.
     """
     inner = inner_tasks(FOLDS)
-    make_all(work, inner, processes)
-    films, rows, chosen = read_films(work.data), [], {}
-    for held in range(FOLDS):
-        chosen[str(held)] = {}
+    train_all(work, inner, processes)
+    films, rows, choices = read_films(work.data), [], {}
+    for held_out in range(FOLDS):
+        choices[str(held_out)] = {}
         for run, candidates in CANDIDATES.items():
             values = {}
             for candidate in candidates:
-                some = [task for task in inner if task.run == f"{run}/{candidate}" and held in task.held]
-                of = [_inner_score(work, films, task, held) for task in some if work.done(task)]
-                values[candidate] = float(np.mean(of)) if of else 0.0
-                rows.append({"held_out": held, "run": run, "candidate": candidate, "map1070": 100 * values[candidate]})
-            chosen[str(held)][run] = max(values, key=values.__getitem__)
+                fold_tasks = [task for task in inner if task.run == f"{run}/{candidate}" and held_out in task.held]
+                scores = [_inner_score(work, films, task, held_out) for task in fold_tasks if work.is_done(task)]
+                values[candidate] = float(np.mean(scores)) if scores else 0.0
+                rows.append(
+                    {"held_out": held_out, "run": run, "candidate": candidate, "map1070": 100 * values[candidate]}
+                )
+            choices[str(held_out)][run] = max(values, key=values.__getitem__)
     write_table(work.folder / "choices.tsv", pl.DataFrame(rows))
     with atomic_file(work.folder / "choices.json") as temporary:
-        temporary.write_text(json.dumps(chosen), encoding="utf-8")
-    print(json.dumps(chosen, indent=1), flush=True)
+        temporary.write_text(json.dumps(choices), encoding="utf-8")
+    print(json.dumps(choices, indent=1), flush=True)
 
 
-def _inner_score(work: Work, films: Films, task: Task, held: int) -> float:
+def _inner_score(work: Work, films: Films, task: Task, held_out: int) -> float:
     """Return map1070 of a training of one fold on the one that is neither trained on nor held out."""
-    (tested,) = set(task.held) - {held}
-    some = [film for film in films.boxed + films.healthy if film.fold == tested]
-    told = predictions(work.runs, task).filter(pl.col("set") == "nih")
-    return scoring.score(some, told, 0, "inner").value
+    (tested,) = set(task.held) - {held_out}
+    tested_films = [film for film in films.boxed + films.healthy if film.fold == tested]
+    predicted = read_predictions(work.runs, task).filter(pl.col("set") == "nih")
+    return scoring.score_predictions(tested_films, predicted, 0, "inner").value
 
 
-def report(work: Work, asked: list[Task]) -> None:
+def write_report(work: Work, requested: list[Task]) -> None:
     """Score what is finished and write the tables."""
     films, scores = read_films(work.data), {}
-    finished = [task for task in asked if work.done(task)]
+    finished = [task for task in requested if work.is_done(task)]
     for task in finished:
-        told = predictions(work.runs, task)
+        predicted = read_predictions(work.runs, task)
         nih = [film for film in films.boxed + films.healthy if film.fold == task.fold]
-        for name, some, stratum in (("nih", nih, f"nih {task.fold}"), ("covid", films.covid, "covid")):
-            if any(len(film.boxes) for film in some):
-                own = told.filter(pl.col("set") == name)
-                scores[name, task] = scoring.score(some, own, work.study.replicates, stratum)
-    rows = [scoring.compare(scores, where, *pair, finished) for pair in PAIRS for where in ("nih", "covid")]
+        for name, tested, stratum in (("nih", nih, f"nih {task.fold}"), ("covid", films.covid, "covid")):
+            if any(len(film.boxes) for film in tested):
+                set_predictions = predicted.filter(pl.col("set") == name)
+                scores[name, task] = scoring.score_predictions(tested, set_predictions, work.study.replicates, stratum)
+    rows = [scoring.compare_runs(scores, where, *pair, finished) for pair in PAIRS for where in ("nih", "covid")]
     tables = {
         "scores": scoring.scores_table(scores, finished),
         "differences": pl.DataFrame([row for row in rows if row]),
-        "targets": scoring.targets(scores, finished),
+        "targets": scoring.target_table(scores, finished),
     }
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=200, fmt_str_lengths=60, float_precision=2):
         for name, table in tables.items():
             write_table(work.folder / f"{name}.tsv", table)
             print(table)
-    print(f"{len(finished)} of {len(asked)} trainings are done")
+    print(f"{len(finished)} of {len(requested)} trainings are done")
 
 
 def main() -> None:
@@ -217,21 +227,21 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=Study.jobs, help="synthetic films of each finding in a fold")
     parser.add_argument("--choose", action="store_true", help="end after the choices on the training folds")
     parser.add_argument("--report", action="store_true", help="train nothing, score what is finished")
-    given = parser.parse_args()
-    work = Work(given.data, given.work, Study(given.updates, given.jobs))
-    names = given.runs.split(",") if given.runs else [*RUNS, *(CURVES if given.curves else ())]
-    if not given.report:
-        films = read_films(given.data)
+    arguments = parser.parse_args()
+    work = Work(arguments.data, arguments.work, Study(arguments.updates, arguments.jobs))
+    names = arguments.runs.split(",") if arguments.runs else [*RUNS, *(CURVES if arguments.curves else ())]
+    if not arguments.report:
+        films = read_films(arguments.data)
         print(
             f"{len(films.boxed)} films with {sum(len(film.boxes) for film in films.boxed)} boxes, "
             f"{len(films.healthy)} + {len(films.more)} without a finding, {len(films.covid)} of COVID",
             flush=True,
         )
-        choose(work, given.processes)
-        if given.choose:
+        choose_candidates(work, arguments.processes)
+        if arguments.choose:
             return
-        make_all(work, tasks(names, FOLDS, given.seeds), given.processes)
-    report(work, tasks(EVERY, FOLDS, given.seeds))
+        train_all(work, tasks(names, FOLDS, arguments.seeds), arguments.processes)
+    write_report(work, tasks(EVERY, FOLDS, arguments.seeds))
 
 
 if __name__ == "__main__":

@@ -71,19 +71,21 @@ class Film:
     contrast: float
 
 
-def films(cohort: Path) -> Iterator[Film]:
+def read_films(cohort: Path) -> Iterator[Film]:
     """Yield the edited films. size: pixels of the lesion; contrast: mean change inside of it, in grey levels."""
     facts = {row["image_id"]: row for row in read_table(cohort / "manifest.csv").iter_rows(named=True)}
     truth = json.loads((cohort / "truth.json").read_text(encoding="utf-8"))
     masks: dict[int, np.ndarray] = {}
-    for one in truth["annotations"]:
-        drawn = decode_rle(one["segmentation"]).astype(bool)
-        masks[one["image_id"]] = masks[one["image_id"]] | drawn if one["image_id"] in masks else drawn
+    for annotation in truth["annotations"]:
+        lesion = decode_rle(annotation["segmentation"]).astype(bool)
+        masks[annotation["image_id"]] = (
+            masks[annotation["image_id"]] | lesion if annotation["image_id"] in masks else lesion
+        )
     for image in truth["images"]:
         name = Path(image["file_name"]).stem
         if image["id"] in masks and masks[image["id"]].any():
             row, mask = facts[name], masks[image["id"]]
-            before, after = (_grey(cohort / "images" / f"{one}.png") for one in (row["source"], name))
+            before, after = (_grey(cohort / "images" / f"{image_id}.png") for image_id in (row["source"], name))
             yield Film(name, row["source"], row["finding"], mask, int(mask.sum()), contrast(before, after, mask))
 
 
@@ -113,57 +115,59 @@ class Run:
         self.boxes = {name: part.select(CORNERS).to_numpy() for (name,), part in sure.group_by("image_id")}
         units = pl.concat(read_table(results / f"masks/default/{shard}.units.parquet") for shard in shards)
         self.units = units.filter(pl.col("mask_id").is_not_null()).select("image_id", "target", "mask_id").unique()
-        drawn = [stack.enter_context(Shard(results / f"masks/default/{shard}.h5", "mask_id")) for shard in shards]
-        self.masks = {name: shard for shard in drawn for name in shard.ids}
+        mask_shards = [stack.enter_context(Shard(results / f"masks/default/{shard}.h5", "mask_id")) for shard in shards]
+        self.masks = {name: shard for shard in mask_shards for name in shard.ids}
         lines = results / "dataset/default/train.jsonl"
         self.pairs = [line for line in read_lines(lines) if line["seg"] and line["type"] in ("basic", "global")]
         self.answers = stack.enter_context(Shard(results / "inference/base/train.h5", "pair_id"))
 
-    def organs(self, image: str, source: str) -> bool:
+    def keeps_lungs(self, image: str, source: str) -> bool:
         """Tell whether the lungs of the edited film are those of its source, though a lesion lies in them."""
-        found = []
+        lungs = []
         for name in (image, source):
             shard = self.place["organs"].get(name)
             masks = {} if shard is None else shard.masks(name)
-            found.append(np.any([masks[one] for one in LUNGS], axis=0) if masks else np.zeros((512, 512), bool))
-        return iou(*found) >= ALIKE
+            lungs.append(np.any([masks[label] for label in LUNGS], axis=0) if masks else np.zeros((512, 512), bool))
+        return iou(*lungs) >= ALIKE
 
     def hit(self, image: str, mask: np.ndarray) -> bool:
         """Tell whether a box of any class, as sure as the masks ask for, lies on the lesion."""
-        return hit(self.boxes.get(image, np.zeros((0, 4))), mask)
+        return is_hit(self.boxes.get(image, np.zeros((0, 4))), mask)
 
     def lit(self, image: str, mask: np.ndarray) -> bool:
         """Tell whether the anomaly map shows half of the lesion or more."""
         shard = self.place["anomaly"].get(image)
-        return shard is not None and lit(shard.get("anomaly", image) / 255, mask, self.ano)
+        return shard is not None and is_lit(shard.get("anomaly", image) / 255, mask, self.ano)
 
-    def drawn(self, image: str, finding: str, mask: np.ndarray) -> bool:
+    def masks_recover(self, image: str, finding: str, mask: np.ndarray) -> bool:
         """Tell whether the masks of the finding on an image are the lesion's."""
-        of = self.units.filter(pl.col("image_id") == image, pl.col("target") == finding)["mask_id"]
-        found = np.zeros(mask.shape, bool)
-        for name in of:
-            found |= self.masks[name].get("mask", name)
-        return iou(found, mask) >= IOU
+        mask_ids = self.units.filter(pl.col("image_id") == image, pl.col("target") == finding)["mask_id"]
+        combined = np.zeros(mask.shape, bool)
+        for name in mask_ids:
+            combined |= self.masks[name].get("mask", name)
+        return iou(combined, mask) >= IOU
 
-    def answered(self, image: str, finding: str, mask: np.ndarray) -> bool | None:
+    def answers_recover(self, image: str, finding: str, mask: np.ndarray) -> bool | None:
         """Tell whether ROSALIA's masks are the lesion's; None where the dataset does not ask for the finding."""
-        asked = [line["pair_id"] for line in self.pairs if (line["image_id"], line["target"]) == (image, finding)]
-        found = np.zeros(mask.shape, bool)
-        for name in asked:
+        pair_ids = [line["pair_id"] for line in self.pairs if (line["image_id"], line["target"]) == (image, finding)]
+        combined = np.zeros(mask.shape, bool)
+        for name in pair_ids:
             if name in self.answers:
                 answer = self.answers.get("mask", name).astype(np.uint8)
-                found |= cv2.resize(answer, mask.shape[::-1], interpolation=cv2.INTER_NEAREST) > 0
-        return iou(found, mask) >= IOU if asked else None
+                combined |= cv2.resize(answer, mask.shape[::-1], interpolation=cv2.INTER_NEAREST) > 0
+        return iou(combined, mask) >= IOU if pair_ids else None
 
 
-def hit(boxes: np.ndarray, mask: np.ndarray) -> bool:
+def is_hit(boxes: np.ndarray, mask: np.ndarray) -> bool:
     """Tell whether a box (N, 4) overlaps the tight box of a part of the mask, or of all of it, by :data:`IOU`."""
     count, parts = cv2.connectedComponents(mask.astype(np.uint8))
-    wanted = [np.array(bounding_box(part), np.float64) for part in (mask, *(parts == at for at in range(1, count)))]
-    return any(bool((paired_iou(boxes, np.tile(one, (len(boxes), 1))) >= IOU).any()) for one in wanted if len(boxes))
+    targets = [np.array(bounding_box(part), np.float64) for part in (mask, *(parts == at for at in range(1, count)))]
+    return any(
+        bool((paired_iou(boxes, np.tile(target, (len(boxes), 1))) >= IOU).any()) for target in targets if len(boxes)
+    )
 
 
-def lit(anomaly: np.ndarray, mask: np.ndarray, tau: float) -> bool:
+def is_lit(anomaly: np.ndarray, mask: np.ndarray, tau: float) -> bool:
     """Tell whether a map (H, W) in 0..1 reaches ``tau`` in :data:`LIT` of the mask's pixels or more."""
     return bool((anomaly[mask] >= tau).mean() >= LIT)
 
@@ -174,19 +178,19 @@ def iou(first: np.ndarray, second: np.ndarray) -> float:
     return int((first & second).sum()) / either if either else 0.0
 
 
-def asked(film: Film, run: Run) -> Iterator[tuple[str, bool, bool | None]]:
+def recoveries_of(film: Film, run: Run) -> Iterator[tuple[str, bool, bool | None]]:
     """Yield (stage, recovered, the same on the source) of the stages that could recover a film's lesion."""
-    yield "organs", run.organs(film.name, film.source), None
+    yield "organs", run.keeps_lungs(film.name, film.source), None
     yield "boxes", run.hit(film.name, film.mask), run.hit(film.source, film.mask)
     yield "anomaly", run.lit(film.name, film.mask), run.lit(film.source, film.mask)
     if film.finding in set(FINDINGS) - {"pneumothorax"}:  # ILS has no such target
-        yield "masks", run.drawn(film.name, film.finding, film.mask), None
-        answer = run.answered(film.name, film.finding, film.mask)
+        yield "masks", run.masks_recover(film.name, film.finding, film.mask), None
+        answer = run.answers_recover(film.name, film.finding, film.mask)
         if answer is not None:
             yield "rosalia", answer, None
 
 
-def table(rows: pl.DataFrame) -> pl.DataFrame:
+def recovery_table(rows: pl.DataFrame) -> pl.DataFrame:
     """Return :data:`TABLE` of rows with stage, finding, size, contrast, recovered and source (true, false or null).
 
     Thirds are of the films of one finding, so that every level has every finding alike.
@@ -195,16 +199,18 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
     for name in ("size", "contrast"):
         place = (pl.col(name).rank("ordinal") - 1) * len(THIRDS) // pl.len()
         ranked = ranked.with_columns(place.over("stage", "finding").cast(pl.Int64).alias(f"third_{name}"))
-    found = []
+    rows_out = []
     for stage in STAGES:
-        of_stage = ranked.filter(pl.col("stage") == stage)
+        stage_rows = ranked.filter(pl.col("stage") == stage)
         for finding in (*FINDINGS, "all"):
-            of = of_stage if finding == "all" else of_stage.filter(pl.col("finding") == finding)
-            parts = [("all", "", of)]
+            finding_rows = stage_rows if finding == "all" else stage_rows.filter(pl.col("finding") == finding)
+            parts = [("all", "", finding_rows)]
             for name in ("size", "contrast"):
-                parts += [(name, word, of.filter(pl.col(f"third_{name}") == at)) for at, word in enumerate(THIRDS)]
-            found += [_line(stage, finding, by, level, part) for by, level, part in parts if len(part)]
-    return pl.DataFrame(found, schema=schema(TABLE), orient="row")
+                parts += [
+                    (name, word, finding_rows.filter(pl.col(f"third_{name}") == at)) for at, word in enumerate(THIRDS)
+                ]
+            rows_out += [_line(stage, finding, by, level, part) for by, level, part in parts if len(part)]
+    return pl.DataFrame(rows_out, schema=schema(TABLE), orient="row")
 
 
 def _line(stage: str, finding: str, by: str, level: str, part: pl.DataFrame) -> tuple:
@@ -213,14 +219,16 @@ def _line(stage: str, finding: str, by: str, level: str, part: pl.DataFrame) -> 
     return (stage, finding, by, level, len(part), number, *rate, part["source"].mean(), stage in CIRCULAR)
 
 
-def figure(told: pl.DataFrame, path: Path) -> None:
+def draw_figure(table: pl.DataFrame, path: Path) -> None:
     """Draw the rates of each stage and finding with their intervals, and the sources' as a line."""
-    whole = told.filter(pl.col("by") == "all", pl.col("finding") != "all")
-    drawn, axes = plt.subplots(1, len(STAGES), figsize=(13, 3.4), sharex=True)
+    all_films = table.filter(pl.col("by") == "all", pl.col("finding") != "all")
+    canvas, axes = plt.subplots(1, len(STAGES), figsize=(13, 3.4), sharex=True)
     for axis, stage in zip(axes, STAGES, strict=True):
-        of: Mapping[str, dict] = {row["finding"]: row for row in whole.filter(pl.col("stage") == stage).to_dicts()}
+        row_by_finding: Mapping[str, dict] = {
+            row["finding"]: row for row in all_films.filter(pl.col("stage") == stage).to_dicts()
+        }
         for at, finding in enumerate(reversed(FINDINGS)):
-            if row := of.get(finding):
+            if row := row_by_finding.get(finding):
                 axis.plot([row["low"], row["high"]], [at, at], color="#33658a", lw=2)
                 axis.plot(row["rate"], at, "o", color="#33658a")
                 if row["on_source"] is not None:
@@ -230,10 +238,10 @@ def figure(told: pl.DataFrame, path: Path) -> None:
         axis.set_yticks(range(len(FINDINGS)), list(reversed(FINDINGS)) if stage == STAGES[0] else [])
         axis.set_xlabel("share of films")
     title = "Painted lesions recovered on real films; red: same place of the unedited source; right: number of films"
-    drawn.suptitle(title, fontsize=9)
-    drawn.tight_layout()
-    drawn.savefig(path, dpi=110)
-    plt.close(drawn)
+    canvas.suptitle(title, fontsize=9)
+    canvas.tight_layout()
+    canvas.savefig(path, dpi=110)
+    plt.close(canvas)
 
 
 def main() -> None:
@@ -242,20 +250,22 @@ def main() -> None:
     parser.add_argument("cohort", type=Path)
     parser.add_argument("run", type=Path)
     parser.add_argument("out", type=Path)
-    given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
     rows = []
     with ExitStack() as stack:
-        run = Run(given.run / "results", stack)
-        for film in films(given.cohort):
-            rows += [(stage, film.finding, film.size, film.contrast, *told) for stage, *told in asked(film, run)]
+        run = Run(arguments.run / "results", stack)
+        for film in read_films(arguments.cohort):
+            rows += [
+                (stage, film.finding, film.size, film.contrast, *hits) for stage, *hits in recoveries_of(film, run)
+            ]
     columns = {"stage": pl.String, "finding": pl.String, "size": pl.Float64, "contrast": pl.Float64}
     columns |= {"recovered": pl.Boolean, "source": pl.Boolean}
-    told = table(pl.DataFrame(rows, schema=columns, orient="row"))
-    write_table(given.out / "recovered.tsv", told, TABLE)
-    figure(told, given.out / "recovered.png")
+    recovered = recovery_table(pl.DataFrame(rows, schema=columns, orient="row"))
+    write_table(arguments.out / "recovered.tsv", recovered, TABLE)
+    draw_figure(recovered, arguments.out / "recovered.png")
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, float_precision=2):
-        print(told.filter(pl.col("by") == "all").drop("by", "level"))
+        print(recovered.filter(pl.col("by") == "all").drop("by", "level"))
 
 
 if __name__ == "__main__":

@@ -38,36 +38,36 @@ UNSIDED = {"edema": "both"}
 MEASURES = ("iou_lesion", "iou_visible", "edge_ratio", "change_inside", "leak", "ctr_off", *appearance.FEATURES)
 
 
-def films_of(folder: Path) -> list[tuple[str, str, np.ndarray]]:
+def read_films(folder: Path) -> list[tuple[str, str, np.ndarray]]:
     """Return (name, patient, frame) of the films without a finding and without a box."""
     with open(folder / f"{folder.name}.csv", newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["nih_labels"] == "No Finding"]
-    found = []
+    films = []
     for row in sorted(rows, key=lambda row: row["image"]):
-        people = json.loads(row.get("rsna_boxes") or "[]")
-        if people or row["rsna_class"] not in ("", "Normal"):
+        boxes = json.loads(row.get("rsna_boxes") or "[]")
+        if boxes or row["rsna_class"] not in ("", "Normal"):
             continue
         picture = cv2.imread(str(folder / "images" / row["image"]), cv2.IMREAD_GRAYSCALE)
-        found.append((row["image"], row["patient_id"], to_frame(picture, fit_affine(picture.shape, 512, "pad"), 512)))
-    return found
+        films.append((row["image"], row["patient_id"], to_frame(picture, fit_affine(picture.shape, 512, "pad"), 512)))
+    return films
 
 
-def strip(source: np.ndarray, edited: np.ndarray, boxes: np.ndarray, told: str) -> np.ndarray:
+def draw_strip(source: np.ndarray, edited: np.ndarray, boxes: np.ndarray, caption: str) -> np.ndarray:
     """Return source, edited and difference side by side, uint8 (H, W, 3)."""
     difference = np.clip(128 + 4 * edits.difference_image(source, edited), 0, 255).astype(np.uint8)
     parts = [cv2.cvtColor(picture, cv2.COLOR_GRAY2BGR) for picture in (source, edited, difference)]
     for x1, y1, x2, y2 in np.rint(boxes).astype(int).tolist():
         cv2.rectangle(parts[2], (x1, y1), (x2, y2), (0, 160, 255), 1)
-    cv2.putText(parts[2], told, (6, 18), cv2.FONT_HERSHEY_SIMPLEX, 0.45, (0, 255, 255), 1, cv2.LINE_AA)
+    cv2.putText(parts[2], caption, (6, 18), cv2.FONT_HERSHEY_SIMPLEX, 0.45, (0, 255, 255), 1, cv2.LINE_AA)
     return np.hstack(parts)
 
 
-def measures(source: np.ndarray, organs: dict, job: Job, done, edited: np.ndarray, net: MapNet) -> list[dict]:
+def measure_boxes(source: np.ndarray, organs: dict, job: Job, done, edited: np.ndarray, net: MapNet) -> list[dict]:
     """Return the numbers of each box of an edited film."""
     difference = edits.difference_image(source, edited)
     if job.ratio is not None:
-        found = dict(zip(net.labels, net.masks(edited), strict=True))
-        share = edits.cardiothoracic_ratio(found[HEART], *(found[name] for name in LUNGS))
+        masks = dict(zip(net.labels, net.masks(edited), strict=True))
+        share = edits.cardiothoracic_ratio(masks[HEART], *(masks[name] for name in LUNGS))
         return [
             {"ctr_off": abs(job.ratio - share), "change_inside": edits.mean_change_inside(difference, done.support)}
         ]
@@ -77,10 +77,12 @@ def measures(source: np.ndarray, organs: dict, job: Job, done, edited: np.ndarra
         label = edits.tight_box_inside(box, lung)
         if label is None:
             continue
-        shown = [
+        lesion_boxes = [
             edits.tight_box(mask & lung & inside) for mask in (done.lesion, edits.visible_pixels(difference, VISIBLE))
         ]
-        overlap = [0.0 if one is None else float(box_iou(label[None], one[None])[0, 0]) for one in shown]
+        overlap = [
+            0.0 if box_seen is None else float(box_iou(label[None], box_seen[None])[0, 0]) for box_seen in lesion_boxes
+        ]
         numbers = appearance.lesion_features(edited, box, lungs, np.delete(job.boxes, number, axis=0))
         row = {
             "iou_lesion": overlap[0],
@@ -97,28 +99,30 @@ def measures(source: np.ndarray, organs: dict, job: Job, done, edited: np.ndarra
 
 def main() -> None:
     """Draw the sheets and write the figures."""
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("folder", type=Path)
-    asked.add_argument(
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument(
         "--data", type=Path, nargs="+", default=[Path("../shared/data/nih"), Path("../shared/data/nih_more")]
     )
-    asked.add_argument("--films", type=int, default=12, help="films on a sheet")
-    asked.add_argument("--jobs", type=int, default=60, help="jobs that are measured")
-    asked.add_argument("--findings", nargs="+", default=list(FINDINGS))
-    given = asked.parse_args()
-    given.folder.mkdir(parents=True, exist_ok=True)
+    parser.add_argument("--films", type=int, default=12, help="films on a sheet")
+    parser.add_argument("--jobs", type=int, default=60, help="jobs that are measured")
+    parser.add_argument("--findings", nargs="+", default=list(FINDINGS))
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
     net, settings, catalogue = MapNet(RESOURCES / "organs/lite.onnx"), EditingSettings().as_dict(), read_catalogue()
-    images = {name: (patient, frame) for path in given.data for name, patient, frame in films_of(path)}
+    images = {name: (patient, frame) for path in arguments.data for name, patient, frame in read_films(path)}
     organs = {name: dict(zip(net.labels, net.masks(frame), strict=True)) for name, (_, frame) in images.items()}
     usable = {name: "0" for name, masks in organs.items() if all(masks[part].any() for part in (*LUNGS, HEART))}
     engine = load_engine("lite", SimpleNamespace(findings_file="", findings=list(FINDINGS)), Setup(), frozenset())
-    how = place_boxes.PlacementOptions(bounds="repo", tries=6, ctr_step=0.03, seed=SEED, unsided=UNSIDED)
-    planned = plan_jobs.plan_jobs(usable, catalogue, plan_jobs.PlanOptions(given.jobs, 0.0, 0, given.findings, SEED))
+    placement = place_boxes.PlacementOptions(bounds="repo", tries=6, ctr_step=0.03, seed=SEED, unsided=UNSIDED)
+    planned = plan_jobs.plan_jobs(
+        usable, catalogue, plan_jobs.PlanOptions(arguments.jobs, 0.0, 0, arguments.findings, SEED)
+    )
     picture = np.array([0.0, 0.0, 512.0, 512.0])
     lines = [
         "finding\tjobs\tedited\trefused\t" + "\t".join(f"{name}_median\t{name}_10\t{name}_90" for name in MEASURES)
     ]
-    for finding in given.findings:
+    for finding in arguments.findings:
         jobs = [
             place_boxes.Job(row[0], row[3], row[2], row[5],
                             (*(np.array(bounding_box(organs[row[3]][part]), float) for part in (*LUNGS, HEART)),
@@ -126,34 +130,36 @@ def main() -> None:
             for row in planned if row[1] == finding
         ]  # fmt: skip
         numbers, strips, refused, edited = [], [], {}, 0
-        for asked_for, rows in place_boxes.place_jobs(catalogue.findings[finding], jobs, catalogue, how):
+        for placed_job, rows in place_boxes.place_jobs(catalogue.findings[finding], jobs, catalogue, placement):
             if not rows:
                 refused["no_room"] = refused.get("no_room", 0) + 1
                 continue
             boxes, sides = np.array([row[9:13] for row in rows], float), tuple(row[3] for row in rows)
             mask = soft_mask(boxes, SHAPE, blur="none", r=1.0, beta=4.0)
-            seed, config = stable_hash(SEED, "edit", finding, asked_for.index), settings["configs"]["lite"]
-            job = Job(asked_for.job_id, finding, asked_for.prompt, boxes, sides, rows[0][-1], mask, seed, config)
-            source = images[asked_for.image_id][1]
-            made = engine.edit(source, organs[asked_for.image_id], job)
+            seed, config = stable_hash(SEED, "edit", finding, placed_job.index), settings["configs"]["lite"]
+            job = Job(placed_job.job_id, finding, placed_job.prompt, boxes, sides, rows[0][-1], mask, seed, config)
+            source = images[placed_job.image_id][1]
+            edited_image = engine.edit(source, organs[placed_job.image_id], job)
             try:
-                out = evaluate_edit(source, organs[asked_for.image_id], job, made, visible=VISIBLE, max_leak=LEAK)
+                accepted = evaluate_edit(
+                    source, organs[placed_job.image_id], job, edited_image, visible=VISIBLE, max_leak=LEAK
+                )
             except EditRefused as fault:
                 refused[fault.reason] = refused.get(fault.reason, 0) + 1
                 continue
             edited += 1
-            numbers += measures(source, organs[asked_for.image_id], job, made, out.image, net)
-            if len(strips) < given.films:
-                strips.append(strip(source, out.image, boxes, job.prompt))
+            numbers += measure_boxes(source, organs[placed_job.image_id], job, edited_image, accepted.image, net)
+            if len(strips) < arguments.films:
+                strips.append(draw_strip(source, accepted.image, boxes, job.prompt))
         rows = [np.hstack(strips[first : first + 2]) for first in range(0, len(strips) - 1, 2)]
-        cv2.imwrite(str(given.folder / f"{finding}.png"), np.vstack(rows))
+        cv2.imwrite(str(arguments.folder / f"{finding}.png"), np.vstack(rows))
         cells = []
         for name in MEASURES:
             values = np.array([row[name] for row in numbers if np.isfinite(row.get(name, np.nan))])
             cells += [f"{value:.3f}" for value in np.quantile(values, (0.5, 0.1, 0.9))] if len(values) else ["", "", ""]
         lines.append("\t".join([finding, str(len(jobs)), str(edited), json.dumps(refused), *cells]))
         print(lines[-1], flush=True)
-    (given.folder / "figures.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (arguments.folder / "figures.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -26,19 +26,19 @@ def square(x1: int, y1: int, x2: int, y2: int) -> np.ndarray:
 
 def test_a_box_counts_that_overlaps_the_lesion_or_one_of_its_parts():
     mask = square(10, 10, 30, 30) | square(60, 10, 90, 40)
-    assert recovered.hit(np.array([[60.0, 10, 90, 40]]), mask)
-    assert recovered.hit(np.array([[10.0, 10, 90, 40]]), mask)
-    assert not recovered.hit(np.array([[10.0, 10, 15, 30], [0, 60, 99, 99]]), mask)  # IoU .25 of the first part
-    assert recovered.hit(np.array([[10.0, 10, 16, 30]]), mask)  # and .30
-    assert not recovered.hit(np.zeros((0, 4)), mask)
+    assert recovered.is_hit(np.array([[60.0, 10, 90, 40]]), mask)
+    assert recovered.is_hit(np.array([[10.0, 10, 90, 40]]), mask)
+    assert not recovered.is_hit(np.array([[10.0, 10, 15, 30], [0, 60, 99, 99]]), mask)  # IoU .25 of the first part
+    assert recovered.is_hit(np.array([[10.0, 10, 16, 30]]), mask)  # and .30
+    assert not recovered.is_hit(np.zeros((0, 4)), mask)
 
 
 def test_a_map_that_shows_half_of_the_lesion_counts():
     mask, anomaly = square(0, 0, 10, 10), np.zeros((100, 100))
     anomaly[0:5, 0:10] = 0.1
-    assert recovered.lit(anomaly, mask, 0.1)
+    assert recovered.is_lit(anomaly, mask, 0.1)
     anomaly[0, 0] = 0.09
-    assert not recovered.lit(anomaly, mask, 0.1)
+    assert not recovered.is_lit(anomaly, mask, 0.1)
 
 
 def test_masks_and_contrast():
@@ -59,7 +59,7 @@ def rows() -> pl.DataFrame:
 
 
 def test_the_table_has_thirds_of_a_finding_with_wilsons_interval():
-    table = recovered.table(rows())
+    table = recovered.recovery_table(rows())
     found = {(row["stage"], row["finding"], row["by"], row["level"]): row for row in table.to_dicts()}
     whole = found["boxes", "edema", "all", ""]
     assert (whole["films"], whole["recovered"], whole["on_source"]) == (9, 3, pytest.approx(1 / 9))
@@ -73,7 +73,7 @@ def test_the_table_has_thirds_of_a_finding_with_wilsons_interval():
 
 
 def test_the_figure_is_drawn(tmp_path):
-    recovered.figure(recovered.table(rows()), tmp_path / "recovered.png")
+    recovered.draw_figure(recovered.recovery_table(rows()), tmp_path / "recovered.png")
     assert (tmp_path / "recovered.png").stat().st_size > 5000
 
 

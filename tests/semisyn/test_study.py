@@ -80,11 +80,11 @@ def test_differences_are_of_the_trainings_that_both_runs_have():
     del values["nih", "b", 2, 1]
     values["nih", "a", 2, 1] = 0.9
     found, asked = scored(values)
-    row = scores.compare(found, "nih", "a", "b", asked)
+    row = scores.compare_runs(found, "nih", "a", "b", asked)
     assert row["difference"] == pytest.approx(3)
     assert row["folds"] == "3.0 / 3.0 / 3.0"
     assert (row["trainings"], row["share_above_zero"]) == (5, 1.0)
-    assert scores.compare(found, "covid", "a", "b", asked) is None
+    assert scores.compare_runs(found, "covid", "a", "b", asked) is None
     table = scores.scores_table(found, asked)
     assert table["trainings"].to_list() == [6, 5]
     low, high = percentile_ends(
@@ -101,7 +101,7 @@ def test_missed_targets_are_told_as_missed():
         (where, run, fold, 0): value for run, value in base.items() for where in ("nih", "covid") for fold in range(3)
     }
     found, asked = scored(values, 0.0)
-    table = scores.targets(found, asked)
+    table = scores.target_table(found, asked)
     assert table.height == 10
     told = {(row["target"], row["what"].split(",")[0]): row["met"] for row in table.iter_rows(named=True)}
     assert told["1", "ten films"]

@@ -91,32 +91,32 @@ def _film(folder: Path, row: dict, boxes: np.ndarray | None, name: str) -> Film:
 def _covid(folder: Path) -> list[Film]:
     if not folder.is_dir():
         return []
-    found = []
-    for one in boxed_data.external(folder):
-        picture = cv2.imread(str(folder / "images" / one.name), cv2.IMREAD_GRAYSCALE)
+    films = []
+    for labelled in boxed_data.external(folder):
+        picture = cv2.imread(str(folder / "images" / labelled.name), cv2.IMREAD_GRAYSCALE)
         frame = to_frame(picture, fit_affine(picture.shape, FRAME, "pad"), FRAME)
-        boxes = np.array([box[1:] for box in one.boxes]) * boxed_data.CELL
-        found.append(Film(one.name, one.patient, frame, boxes, "covid", ""))
-    return found
+        boxes = np.array([box[1:] for box in labelled.boxes]) * boxed_data.CELL
+        films.append(Film(labelled.name, labelled.patient, frame, boxes, "covid", ""))
+    return films
 
 
-def chests(films: list[Film], kept: Path) -> list[Chest]:
+def read_chests(films: list[Film], folder: Path) -> list[Chest]:
     """Return the films whose lungs the organ net sees; the masks are kept in ``kept``, a file for each film."""
-    net, found = MapNet(RESOURCES / "organs" / "lite.onnx"), []
+    net, chests_found = MapNet(RESOURCES / "organs" / "lite.onnx"), []
     for film in films:
-        path = kept / f"{Path(film.name).stem}.npz"
+        path = folder / f"{Path(film.name).stem}.npz"
         if not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
             masks = dict(zip(net.labels, net.masks(film.frame), strict=True))
             np.savez_compressed(path, **{name.replace(" ", "_"): np.packbits(mask) for name, mask in masks.items()})
-        with np.load(path) as held:
+        with np.load(path) as packed:
             right, left, heart = (
-                np.unpackbits(held[name]).reshape(FRAME, FRAME).astype(bool)
+                np.unpackbits(packed[name]).reshape(FRAME, FRAME).astype(bool)
                 for name in ("right_lung", "left_lung", "heart")
             )
         if min(right.sum(), left.sum()) > LEAST_LUNG * FRAME**2 and heart.any():
-            found.append(Chest(film, right, left, heart, _covered(film.frame)))
-    return found
+            chests_found.append(Chest(film, right, left, heart, _covered(film.frame)))
+    return chests_found
 
 
 def _covered(frame: np.ndarray) -> np.ndarray:

@@ -83,14 +83,14 @@ CURVES = (
 """Learning curve, mixing shares, and the first comparison with the healthy films of ``nih`` alone as sources."""
 
 
-def run_of(name: str, chosen: Mapping[str, str]) -> Run:
+def run_of(name: str, choice: Mapping[str, str]) -> Run:
     """Return a run by its name, a candidate by run/candidate. ``chosen``: {run: candidate} of the held-out fold."""
     run, _, candidate = name.partition("/")
     if candidate:
         return CANDIDATES[run][candidate]
     if run in FIXED:
         return FIXED[run]
-    return replace(CANDIDATES["synthetic"][chosen["synthetic"]], **LIKE.get(run, {}))
+    return replace(CANDIDATES["synthetic"][choice["synthetic"]], **LIKE.get(run, {}))
 
 
 class Task(NamedTuple):
@@ -119,7 +119,7 @@ def tasks(names: Sequence[str], folds: int, seeds: int) -> list[Task]:
 
 def inner_tasks(folds: int) -> list[Task]:
     """Return the trainings of the choices: every candidate on one fold alone, with the others held out."""
-    names = [f"{run}/{candidate}" for run, of in CANDIDATES.items() for candidate in of]
+    names = [f"{run}/{candidate}" for run, candidates in CANDIDATES.items() for candidate in candidates]
     return [
         Task(name, tuple(fold for fold in range(folds) if fold != trained), 0)
         for name in names
@@ -127,7 +127,7 @@ def inner_tasks(folds: int) -> list[Task]:
     ]
 
 
-def pools_of(
+def make_pools(
     run: Run, real: Sequence[Film], painted: Sequence[Painted], size: int, seed: int
 ) -> dict[str, list[Sample]]:
     """Return the pools of a run: real films, the synthetic ones, their unedited sources and shuffled boxes, by job."""
@@ -137,24 +137,29 @@ def pools_of(
         return make_sample(frame, boxes, [0] * len(boxes), [0], grid, (name, subject))
 
     films = [sample(film.frame, film.boxes, film.name, film.subject) for film in real]
-    synthetic = [sample(one.frame, one.boxes[run.boxes], one.job, one.source.subject) for one in painted]
+    synthetic = [
+        sample(film_made.frame, film_made.boxes[run.boxes], film_made.job, film_made.source.subject)
+        for film_made in painted
+    ]
     none = np.zeros((0, 4))
     return {
         "real": films if run.films is None else take_images(films, run.films, seed),
         "synthetic": synthetic,
-        "unedited": [sample(one.source.frame, none, one.job, one.source.subject) for one in painted],
+        "unedited": [
+            sample(film_made.source.frame, none, film_made.job, film_made.source.subject) for film_made in painted
+        ],
         "shuffled": shuffle_boxes(synthetic, seed),
     }
 
 
-def done(task: Task, run: Run, options: LiteOptions, folder: Path, told: str) -> bool:
+def is_finished(task: Task, run: Run, options: LiteOptions, folder: Path, digest: str) -> bool:
     """Return whether the predictions of a task are there and were made in the same way."""
     path = folder / f"{task.name}.json"
-    return path.is_file() and path.read_text(encoding="utf-8") == _made(task, run, options, told)
+    return path.is_file() and path.read_text(encoding="utf-8") == _task_record(task, run, options, digest)
 
 
-def _made(task: Task, run: Run, options: LiteOptions, told: str) -> str:
-    return json.dumps([task, vars(run), vars(options), told], sort_keys=True)
+def _task_record(task: Task, run: Run, options: LiteOptions, digest: str) -> str:
+    return json.dumps([task, vars(run), vars(options), digest], sort_keys=True)
 
 
 def train_and_predict(
@@ -164,7 +169,7 @@ def train_and_predict(
     films: Sequence[Film],
     options: LiteOptions,
     folder: Path,
-    told: str,
+    digest: str,
 ) -> None:
     """Train one run and write its predictions of the films to ``folder``; an interrupted training is resumed.
 
@@ -178,10 +183,10 @@ def train_and_predict(
         rows += [(film.set, film.name, float(c), *map(float, box)) for c, box in zip(confidence, boxes, strict=True)]
     write_table(folder / f"{task.name}.parquet", pl.DataFrame(rows, schema=SCHEMA, orient="row"))
     with atomic_file(folder / f"{task.name}.json") as temporary:
-        temporary.write_text(_made(task, run, options, told), encoding="utf-8")
+        temporary.write_text(_task_record(task, run, options, digest), encoding="utf-8")
     unfinished.unlink(missing_ok=True)
 
 
-def predictions(folder: Path, task: Task) -> pl.DataFrame:
+def read_predictions(folder: Path, task: Task) -> pl.DataFrame:
     """Return the predictions of a finished task."""
     return read_table(folder / f"{task.name}.parquet")

@@ -30,16 +30,18 @@ class Scored(NamedTuple):
     draws: np.ndarray
 
 
-def score(films: Sequence[Film], told: pl.DataFrame, replicates: int, stratum: str) -> Scored:
+def score_predictions(films: Sequence[Film], predictions: pl.DataFrame, replicates: int, stratum: str) -> Scored:
     """Score predictions of one set of films. The draws of patients depend on the ``stratum`` and the patients alone."""
     rows = [(film.name, CLASS, *map(float, box)) for film in films for box in film.boxes]
     boxes = pl.DataFrame(rows, schema=SCHEMA, orient="row")
-    held = population_of(boxes, [film.name for film in films], {film.name: film.subject for film in films})
-    (found,) = match_run(held, told.with_columns(finding=pl.lit(CLASS)), IOUS, POINTS).matches_by_finding.values()
-    values = average_precision(found)[0]
-    drawn = draw_patient_weights(held.patients, replicates, stable_hash("study", stratum) % 2**32)
-    draws = [average_precision(found, draws=some).mean(axis=1) for some in drawn]
-    recall = float(recall_at(found, AT_50, [0.5])[0])
+    images = population_of(boxes, [film.name for film in films], {film.name: film.subject for film in films})
+    (matches,) = match_run(
+        images, predictions.with_columns(finding=pl.lit(CLASS)), IOUS, POINTS
+    ).matches_by_finding.values()
+    values = average_precision(matches)[0]
+    replicate_draws = draw_patient_weights(images.patients, replicates, stable_hash("study", stratum) % 2**32)
+    draws = [average_precision(matches, draws=some).mean(axis=1) for some in replicate_draws]
+    recall = float(recall_at(matches, AT_50, [0.5])[0])
     return Scored(float(values.mean()), float(values[AT_30]), recall, np.concatenate([np.zeros(0), *draws]))
 
 
@@ -47,13 +49,13 @@ Scores = Mapping[tuple[str, Task], Scored]
 """{(set of films, training): its scores}."""
 
 
-def mean_of(scores: Scores, where: str, run: str, tasks: Sequence[Task]) -> Scored | None:
+def mean_scores(scores: Scores, where: str, run: str, tasks: Sequence[Task]) -> Scored | None:
     """Return the mean of a run's trainings on a set, None without any; the draws of the folds are independent."""
-    own = [scores[where, task] for task in tasks if task.run == run and (where, task) in scores]
-    if not own:
+    run_scores = [scores[where, task] for task in tasks if task.run == run and (where, task) in scores]
+    if not run_scores:
         return None
-    values = np.mean([(one.value, one.at_30, one.recall) for one in own], axis=0)
-    return Scored(*map(float, values), np.mean([one.draws for one in own], axis=0))
+    values = np.mean([(scored.value, scored.at_30, scored.recall) for scored in run_scores], axis=0)
+    return Scored(*map(float, values), np.mean([scored.draws for scored in run_scores], axis=0))
 
 
 def scores_table(scores: Scores, tasks: Sequence[Task]) -> pl.DataFrame:
@@ -61,17 +63,25 @@ def scores_table(scores: Scores, tasks: Sequence[Task]) -> pl.DataFrame:
     rows = []
     for run in dict.fromkeys(task.run for task in tasks):
         for where in sorted({where for where, _ in scores}):
-            one = mean_of(scores, where, run, tasks)
-            if one is None:
+            mean = mean_scores(scores, where, run, tasks)
+            if mean is None:
                 continue
-            low, high = percentile_ends(one.draws[:, None], LEVEL)
-            own = [(task, scores[where, task].value) for task in tasks if task.run == run and (where, task) in scores]
-            folds = {f: np.mean([v for task, v in own if task.fold == f]) for f in sorted({t.fold for t, _ in own})}
-            seeds = {s: np.mean([v for task, v in own if task.seed == s]) for s in sorted({t.seed for t, _ in own})}
+            low, high = percentile_ends(mean.draws[:, None], LEVEL)
+            trainings = [
+                (task, scores[where, task].value) for task in tasks if task.run == run and (where, task) in scores
+            ]
+            folds = {
+                f: np.mean([v for task, v in trainings if task.fold == f])
+                for f in sorted({t.fold for t, _ in trainings})
+            }
+            seeds = {
+                s: np.mean([v for task, v in trainings if task.seed == s])
+                for s in sorted({t.seed for t, _ in trainings})
+            }
             rows.append(
-                {"run": run, "set": where, "map1070": 100 * one.value, "low": 100 * low[0], "high": 100 * high[0],
-                 "map30": 100 * one.at_30, "recall50_half_false": 100 * one.recall,
-                 "folds": _list(folds), "seeds": _list(seeds), "trainings": len(own)}
+                {"run": run, "set": where, "map1070": 100 * mean.value, "low": 100 * low[0], "high": 100 * high[0],
+                 "map30": 100 * mean.at_30, "recall50_half_false": 100 * mean.recall,
+                 "folds": _list(folds), "seeds": _list(seeds), "trainings": len(trainings)}
             )  # fmt: skip
     return pl.DataFrame(rows)
 
@@ -80,15 +90,15 @@ def _list(values: Mapping[int, float]) -> str:
     return " / ".join(f"{100 * value:.1f}" for value in values.values())
 
 
-def compare(scores: Scores, where: str, first: str, second: str, tasks: Sequence[Task]) -> dict | None:
+def compare_runs(scores: Scores, where: str, first: str, second: str, tasks: Sequence[Task]) -> dict | None:
     """Return a row of the table of differences, first less second in points, over the trainings that both have."""
     shared = {(t.fold, t.seed) for t in tasks if t.run == first and (where, t) in scores}
     shared &= {(t.fold, t.seed) for t in tasks if t.run == second and (where, t) in scores}
     some = [t for t in tasks if (t.fold, t.seed) in shared]
-    one, other = (mean_of(scores, where, name, some) for name in (first, second))
-    if one is None or other is None:
+    first_mean, second_mean = (mean_scores(scores, where, name, some) for name in (first, second))
+    if first_mean is None or second_mean is None:
         return None
-    found = compare_replicates(one.value - other.value, one.draws, other.draws, LEVEL)
+    gap = compare_replicates(first_mean.value - second_mean.value, first_mean.draws, second_mean.draws, LEVEL)
     gaps = {
         fold: np.mean([scores[where, Task(first, (fold,), s)].value
                        - scores[where, Task(second, (fold,), s)].value
@@ -96,38 +106,42 @@ def compare(scores: Scores, where: str, first: str, second: str, tasks: Sequence
         for fold in sorted({f for f, _ in shared})
     }  # fmt: skip
     return {
-        "set": where, "run": first, "against": second, "difference": 100 * found.value, "low": 100 * found.low,
-        "high": 100 * found.high, "share_above_zero": 1 - found.below, "folds": _list(gaps), "trainings": len(shared),
+        "set": where, "run": first, "against": second, "difference": 100 * gap.value, "low": 100 * gap.low,
+        "high": 100 * gap.high, "share_above_zero": 1 - gap.below, "folds": _list(gaps), "trainings": len(shared),
     }  # fmt: skip
 
 
-def targets(scores: Scores, tasks: Sequence[Task]) -> pl.DataFrame:
+def target_table(scores: Scores, tasks: Sequence[Task]) -> pl.DataFrame:
     """Return the targets of the study, each with its value and whether it is met; a missed one stays in the table."""
     rows = []
 
-    def told(number: str, what: str, value: float | None, least: float, more: bool = True) -> None:
+    def add_target(number: str, label: str, value: float | None, least: float, more: bool = True) -> None:
         if value is not None:
             met = value >= least if more else value <= least
             sign = ">=" if more else "<="
-            rows.append({"target": number, "what": what, "value": value, "wanted": f"{sign} {least:g}", "met": met})
+            rows.append({"target": number, "what": label, "value": value, "wanted": f"{sign} {least:g}", "met": met})
 
     def value(where: str, run: str) -> float | None:
-        found = mean_of(scores, where, run, tasks)
-        return 100 * found.value if found else None
+        mean = mean_scores(scores, where, run, tasks)
+        return 100 * mean.value if mean else None
 
-    few = compare(scores, "nih", "ten+synthetic", "ten+unedited", tasks)
+    few = compare_runs(scores, "nih", "ten+synthetic", "ten+unedited", tasks)
     if few:
-        told("1", "ten films, with synthetic less without, NIH, points", few["difference"], 2)
-        told("1", "its share of draws above 0", few["share_above_zero"], 0.8)
-        told("1", "folds in which it is above 0", sum(float(part) > 0 for part in few["folds"].split(" / ")), 2)
-        covid = compare(scores, "covid", "ten+synthetic", "ten+unedited", tasks)
-        told("1", "the same, COVID, points", covid and covid["difference"], -1)
+        add_target("1", "ten films, with synthetic less without, NIH, points", few["difference"], 2)
+        add_target("1", "its share of draws above 0", few["share_above_zero"], 0.8)
+        add_target("1", "folds in which it is above 0", sum(float(part) > 0 for part in few["folds"].split(" / ")), 2)
+        covid = compare_runs(scores, "covid", "ten+synthetic", "ten+unedited", tasks)
+        add_target("1", "the same, COVID, points", covid and covid["difference"], -1)
     alone, ten, mixed = (value("nih", name) for name in ("synthetic", "ten+unedited", "shuffled"))
-    told("2", "no real box, NIH, %", alone, 25)
-    told("2", "its ratio to ten real films", alone / ten if alone and ten else None, 0.85)
-    told("2", "no real box, COVID, %", value("covid", "synthetic"), 18)
-    told("2", "shuffled boxes over right ones, NIH", mixed / alone if mixed is not None and alone else None, 0.5, False)
+    add_target("2", "no real box, NIH, %", alone, 25)
+    add_target("2", "its ratio to ten real films", alone / ten if alone and ten else None, 0.85)
+    add_target("2", "no real box, COVID, %", value("covid", "synthetic"), 18)
+    add_target(
+        "2", "shuffled boxes over right ones, NIH", mixed / alone if mixed is not None and alone else None, 0.5, False
+    )
     for where, least in (("nih", -1), ("covid", 0)):
-        every = compare(scores, where, "all+synthetic", "all+unedited", tasks)
-        told("3", f"all films, with synthetic less without, {where}, points", every and every["difference"], least)
+        every = compare_runs(scores, where, "all+synthetic", "all+unedited", tasks)
+        add_target(
+            "3", f"all films, with synthetic less without, {where}, points", every and every["difference"], least
+        )
     return pl.DataFrame(rows)

@@ -35,7 +35,7 @@ def _plain() -> dict:
     return Settings().as_dict()["semisyn"]
 
 
-def options_of(study: Study) -> LiteOptions:
+def detector_options(study: Study) -> LiteOptions:
     """Return how a detector is trained."""
     return LiteOptions(**_plain()["detectors"]["lite"] | {"updates": study.updates})
 
@@ -55,10 +55,10 @@ def priors_options() -> dict:
     return defaults | _plain()["priors"]
 
 
-def editor(prompts: frozenset[str]) -> EditingEngine:
+def load_editor(prompts: frozenset[str]) -> EditingEngine:
     """Return the engine lite of the editing, with its default settings."""
-    plain = _plain()
-    options = SimpleNamespace(findings=plain["findings"], findings_file=plain.get("findings_file", ""))
+    settings = _plain()
+    options = SimpleNamespace(findings=settings["findings"], findings_file=settings.get("findings_file", ""))
     return load_engine("lite", options, Setup(), prompts)
 
 
@@ -67,22 +67,22 @@ def edit_config() -> dict:
     return _plain()["editing"]["configs"]["lite"]
 
 
-def judged() -> dict[str, float]:
+def edit_limits() -> dict[str, float]:
     """Return what an edit is refused by: grey levels that are seen, and the largest leak."""
     return {name: _plain()["editing"][name] for name in ("visible", "max_leak")}
 
 
 @cache
-def told_of(study: Study) -> str:
+def synthesis_digest(study: Study) -> str:
     """Return a digest of the code, the resources and the settings that the synthetic films depend on."""
     package = Path(__file__).resolve().parents[2] / "cxr"
     files = [path for part in CODE for path in sorted((package / part).glob("*.py"))]
     files += [package / "semisyn" / "editing" / name for name in ("lite.py", "outcome.py")]
     files += [Path(__file__), Path(__file__).with_name("synthesis.py")]
     files += [RESOURCES / "semisyn" / name for name in ("priors.yaml", "prompts.yaml")]
-    told = hashlib.blake2b(digest_size=6)
+    digest = hashlib.blake2b(digest_size=6)
     for path in files:
-        told.update(path.read_bytes())
-    told.update(repr([_plain()[name] for name in ("priors", "placement", "editing")]).encode())
-    told.update(str(study.jobs).encode())
-    return told.hexdigest()
+        digest.update(path.read_bytes())
+    digest.update(repr([_plain()[name] for name in ("priors", "placement", "editing")]).encode())
+    digest.update(str(study.jobs).encode())
+    return digest.hexdigest()

@@ -45,60 +45,60 @@ class Painted(NamedTuple):
 
 def samples_of(chests: Sequence[Chest]) -> dict[str, np.ndarray]:
     """Return {cx, cy, w, h: (N,)} of the boxes of films, in percent of their lungs' boxes, as a fit takes them."""
-    found, far = [], setup.priors_options()["far"]
+    rows, far = [], setup.priors_options()["far"]
     for chest in chests:
         organs = (bounding_box(mask) for mask in (chest.right, chest.left, chest.heart))
-        held = Boxed(*organs, np.eye(2, 3), chest.film.frame.shape, True, chest.film.subject)
+        measured_chest = Boxed(*organs, np.eye(2, 3), chest.film.frame.shape, True, chest.film.subject)
         for box in chest.film.boxes:
-            side = nearest_lung(tuple(box), held)
-            found.append(lung_percent(tuple(box), getattr(held, side), side))
-    numbers = np.array(found, np.float64).reshape(-1, 4)
+            side = nearest_lung(tuple(box), measured_chest)
+            rows.append(lung_percent(tuple(box), getattr(measured_chest, side), side))
+    numbers = np.array(rows, np.float64).reshape(-1, 4)
     near = ((numbers[:, :2] >= -far) & (numbers[:, :2] <= 100 + far)).all(axis=1)
     return dict(zip(("cx", "cy", "w", "h"), numbers[near].T, strict=True))
 
 
-def fitted(prior: Prior, chests: Sequence[Chest]) -> Prior:
+def fit_to_boxes(prior: Prior, chests: Sequence[Chest]) -> Prior:
     """Return the prior fitted to the boxes of some films as the stage semisyn_priors does; few boxes leave it."""
-    how, samples = setup.priors_options(), samples_of(chests)
-    if len(samples["cx"]) < how["min_boxes"]:
+    options, samples = setup.priors_options(), samples_of(chests)
+    if len(samples["cx"]) < options["min_boxes"]:
         return prior
     names = ("alpha", "bins", "families", "overshoot_percentile", "sizes")
-    return fit_prior(prior, samples, **{name: how[name] for name in names})[0]
+    return fit_prior(prior, samples, **{name: options[name] for name in names})[0]
 
 
-def synthetic(sources: Sequence[Chest], boxed: Sequence[Chest], fit: bool, count: int) -> list[Painted]:
+def make_synthetic(sources: Sequence[Chest], boxed: Sequence[Chest], fit: bool, count: int) -> list[Painted]:
     """Return the films of ``count`` jobs a finding, painted on the sources in turn, in the order of the jobs.
 
     ``fit``: whether the priors are fitted to the boxes of ``boxed``, else they are the paper's. A job without room, and
     one whose edit is refused, is left out.
     """
-    catalogue, found = read_catalogue(), []
+    catalogue, films = read_catalogue(), []
     by_name = {chest.film.name: chest for chest in sources}
     for name in FINDINGS:
         finding = catalogue.findings[name]
         if fit:
-            finding = replace(finding, prior=fitted(finding.prior, boxed))
+            finding = replace(finding, prior=fit_to_boxes(finding.prior, boxed))
         jobs = [
             _job(name, index, by_name[image], finding.prompts)
             for index, image in enumerate(assign_images(sorted(by_name), name, count, setup.SEED))
         ]
-        editor = setup.editor(frozenset(job.prompt for job in jobs))
+        editor = setup.load_editor(frozenset(job.prompt for job in jobs))
         for job, rows in place_jobs(finding, jobs, catalogue, setup.placement_options()):
-            made = _painted(job, rows, by_name[job.image_id], finding, editor) if rows else None
-            if made:
-                found.append(made)
-    return found
+            film = _paint_job(job, rows, by_name[job.image_id], finding, editor) if rows else None
+            if film:
+                films.append(film)
+    return films
 
 
 def digest_of(films: Sequence[Painted]) -> str:
     """Return a digest of synthetic films: jobs, sources, pictures, boxes."""
-    told = hashlib.blake2b(digest_size=16)
-    for one in films:
-        told.update(f"{one.job} {one.source.name} {one.source.subject}".encode())
-        told.update(one.frame.tobytes())
-        for kind in sorted(one.boxes):
-            told.update(one.boxes[kind].tobytes())
-    return told.hexdigest()
+    digest = hashlib.blake2b(digest_size=16)
+    for film in films:
+        digest.update(f"{film.job} {film.source.name} {film.source.subject}".encode())
+        digest.update(film.frame.tobytes())
+        for kind in sorted(film.boxes):
+            digest.update(film.boxes[kind].tobytes())
+    return digest.hexdigest()
 
 
 def _job(name: str, index: int, chest: Chest, prompts: dict[str, float]) -> Job:
@@ -107,20 +107,20 @@ def _job(name: str, index: int, chest: Chest, prompts: dict[str, float]) -> Job:
     return Job(job_id(name, index), chest.film.name, index, prompt, (*organs, chest.picture))
 
 
-def _painted(job: Job, rows: list[tuple], chest: Chest, finding: Finding, editor: EditingEngine) -> Painted | None:
+def _paint_job(job: Job, rows: list[tuple], chest: Chest, finding: Finding, editor: EditingEngine) -> Painted | None:
     """Edit one film as the stage does; None if the edit is refused."""
     boxes = np.array([row[AT : AT + 4] for row in rows])
     seed = stable_hash(setup.SEED, "edit", finding.name, job.index)
     sides = tuple(row[SIDE] for row in rows)
-    asked = Edit(job.job_id, finding.name, job.prompt, boxes, sides, None, None, seed, setup.edit_config())
+    edit = Edit(job.job_id, finding.name, job.prompt, boxes, sides, None, None, seed, setup.edit_config())
     masks = {LUNGS[0]: chest.right, LUNGS[1]: chest.left, HEART: chest.heart}
-    made = editor.edit(chest.film.frame.copy(), masks, asked)
+    edited = editor.edit(chest.film.frame.copy(), masks, edit)
     try:
-        done = evaluate_edit(chest.film.frame, masks, asked, made, **setup.judged())
+        accepted = evaluate_edit(chest.film.frame, masks, edit, edited, **setup.edit_limits())
     except EditRefused:
         return None
     kinds = {
-        kind: np.array([[row[name] for name in CORNERS] for row in done.boxes if row["kind"] == kind])
+        kind: np.array([[row[name] for name in CORNERS] for row in accepted.boxes if row["kind"] == kind])
         for kind in ("conditioning", "visible")
     }
-    return Painted(job.job_id, chest.film, done.image, kinds)
+    return Painted(job.job_id, chest.film, accepted.image, kinds)
