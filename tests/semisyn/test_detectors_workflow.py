@@ -52,7 +52,7 @@ def settings(folder: Path) -> dict:
             "dataset": {"per_finding": 2, "sizes": [7]}, "placement": {"most_per_image": 20},
             "references": told,
             "detectors": {"runs": runs, "seeds": 2, "updates": 60, "lite": lite},
-            "detection": {"replicates": 100, "wilcoxon": []},
+            "detection": {"replicates": 100},
         },
     }  # fmt: skip
 

@@ -32,7 +32,6 @@ def options(findings: list[str]) -> EditingOptions:
         configs=SETTINGS["configs"],
         choice=dict.fromkeys(findings, "lite"),
         max_leak=SETTINGS["max_leak"],
-        visible=SETTINGS["visible"],
         seed=5,
         findings=findings,
     )

@@ -39,7 +39,7 @@ def plan_of(**semisyn):
         ({"priors": {"sizes": "both"}}, ["semisyn.priors.sizes", "both"]),
         ({"findings": ["edema", "edema"]}, ["findings names 'edema' twice"]),
         ({"findings": []}, ["semisyn.findings is []"]),
-        ({"placement": {"tries": 0}}, ["placement.tries is 0"]),
+        ({"placement": {"most_per_image": 0}}, ["placement.most_per_image is 0"]),
     ],
 )
 def test_a_wrong_setting_stops_with_one_sentence(semisyn, words):

@@ -122,7 +122,7 @@ def _editing_options(system: SemisynSettings, plain: dict) -> dict[str, dict]:
     section, realism, selection_section = (sections[name] for name in ("editing", "realism", "selection"))
     shared = {"seed": plain["seed"], "findings": sections["findings"]}
     configs = {name: config.as_dict() for name, config in compared.items()} | section["configs"]
-    editing = {name: section[name] for name in ("max_leak", "visible", "choice")}
+    editing = {name: section[name] for name in ("max_leak", "choice")}
     editing |= {"configs": configs, "own": {name: section[name] for name in EDITING_ENGINES}}
     editing |= {"parts": selection_section["parts"]}
     engines = {"detector": plain["boxes"]["engine"], "classifier": sections["healthy"]["classifier"]}

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from cxr.base.engines import Setup
 from cxr.base.paths import RESOURCES
 from cxr.semisyn.detectors.lite import LiteOptions
+from cxr.semisyn.editing.edit_images import EditingOptions
 from cxr.semisyn.editing.engine import EditingEngine, load_engine
 from cxr.semisyn.placement.place_boxes import PlacementOptions
 from cxr.semisyn.priors.write_priors import PriorsOptions
@@ -69,7 +70,7 @@ def edit_config() -> dict:
 
 def edit_limits() -> dict[str, float]:
     """Return what an edit is refused by: grey levels that are seen, and the largest leak."""
-    return {name: _plain()["editing"][name] for name in ("visible", "max_leak")}
+    return {"visible": EditingOptions.visible, "max_leak": _plain()["editing"]["max_leak"]}
 
 
 @cache

@@ -59,7 +59,7 @@ class DetectionOptions:
     against: str
     replicates: int
     interval: float = INTERVAL
-    wilcoxon: Sequence[int]
+    wilcoxon: Sequence[int] = (100, 1000)
     seed: int
     findings: Sequence[str]
     runs: Sequence[Sequence]

@@ -20,17 +20,7 @@ class DetectionSettings(Section):
     )
     against: str = key("real", "The run that all others are compared with.", source=PAPER)
     replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for no intervals, else 100 or more.")
-    wilcoxon: list[Annotated[int, Limits(ge=2, le=100_000)]] = key(
-        lambda: [100, 1000],
-        "Numbers of replicates of the paper's test, 100 or 1000; its p is reported for comparison and is no evidence: "
-        "without any difference it rejects in nearly half of all experiments.",
-        source=PAPER,
-    )
 
     @constraint
     def _names_are_distinct(self) -> None:
         refuse_equal_names("the runs of predictions", self.predictions)
-        if not set(self.wilcoxon) <= {100, 1000}:
-            raise ValueError(
-                f"wilcoxon is {self.wilcoxon}: choose among 100 and 1000, which the tables have columns for"
-            )

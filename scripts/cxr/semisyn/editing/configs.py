@@ -18,6 +18,8 @@ PIPELINES = {
     "radedit": {"engine": "radedit", "blending": "guidance"},
 }
 """The paper's four pairs of a model and a blending (section 3.5)."""
+BASE = "roentgen_after"
+"""Pipeline from which a sequential search varies one axis at a time, if it is among the pipelines."""
 BLURS = {
     "none": {"blur": "none", "blur_r": 1.0},
     "gauss_r0.5": {"blur": "gauss", "blur_r": 0.5},
@@ -100,9 +102,6 @@ class EditingGrid(Section):
     pipelines: list[Literal[tuple(PIPELINES)]] = key(
         list, "Models with their blending; the paper compares all four. Empty: no grid.", source=OURS
     )
-    base: Literal[tuple(PIPELINES)] = key(
-        "roentgen_after", "Pipeline from which a sequential search varies one axis at a time."
-    )
 
     def points(self, search: str) -> dict[str, EditingConfig]:
         """Return {name: configuration} of a search: sequential, figures or product.
@@ -113,7 +112,7 @@ class EditingGrid(Section):
         """
         if not self.pipelines:
             return {}
-        base = self.base if self.base in self.pipelines else self.pipelines[0]
+        base = BASE if BASE in self.pipelines else self.pipelines[0]
         configs: dict[str, EditingConfig] = {}
         if search == "sequential":
             combinations = [(pipeline, ()) for pipeline in self.pipelines]

@@ -46,7 +46,7 @@ UNITS = {"image": "grey levels"}
 STAGE = "semisyn_editing_{engine}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EditingOptions:
     """Settings of the editing (section ``semisyn.editing``).
 
@@ -59,7 +59,7 @@ class EditingOptions:
     configs: dict[str, dict]
     choice: dict[str, str] | str
     max_leak: float
-    visible: float
+    visible: float = 4.0
     seed: int
     findings: list[str]
     parts: int = 1

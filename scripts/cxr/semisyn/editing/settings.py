@@ -49,7 +49,6 @@ class EditingSettings(Section):
         "semisyn_selection.",
     )
     max_leak: Share = key(0.5, "Fraction of the squared change outside the boxes above which a job is excluded.")
-    visible: float = key(4.0, "Smallest change that counts as visible.", unit="grey levels", gt=0, le=255)
     radedit: RadEditSettings = key(RadEditSettings, "Settings of the engine radedit.", source=AUTHORS)
     diffusion: DiffusionSettings = key(DiffusionSettings, "Settings of the engine diffusion.", source=AUTHORS)
 

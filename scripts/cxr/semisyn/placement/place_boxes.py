@@ -33,10 +33,10 @@ class PlacementOptions:
     """
 
     bounds: str
-    tries: int
+    tries: int = 6
     min_mass: float = 1e-9
     heart_exclusion: bool = True
-    ctr_step: float
+    ctr_step: float = 0.03
     seed: int
     unsided: dict[str, str] = field(default_factory=dict)
 

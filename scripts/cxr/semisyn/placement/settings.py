@@ -15,12 +15,6 @@ class PlacementSettings(Section):
         "paper), with an effusion cut at the lung's lower edge.",
         source=AUTHORS,
     )
-    tries: int = key(
-        6, "Number of draws of a box before the job is excluded as no_room.", source=AUTHORS, ge=1, le=1000
-    )
-    ctr_step: Share = key(
-        0.03, "Smallest increase of the cardiothoracic ratio by cardiomegaly.", unit="heart width / thorax width"
-    )
     unsided: dict[FindingName, Literal["both", "one"]] = key(
         lambda: {"edema": "both"},
         "Lungs of a prompt without a side, {finding: both or one}, by default one, drawn with equal probability "
