@@ -17,7 +17,7 @@ rule semisyn_readers_units:
     output:
         # for the organiser
         units="results/semisyn/readers/units.parquet",
-        shown=temp("results/semisyn/readers/shown.parquet"),
+        page_units=temp("results/semisyn/readers/shown.parquet"),
     log:
         "logs/semisyn/readers/units.log",
     benchmark:

@@ -56,7 +56,7 @@ rule semisyn_realism_measures:
             engine=PLAN.semisyn.engines_of(wildcards.config),
             **wildcards,
         ),
-        asked=lambda wildcards: expand(
+        requested_boxes=lambda wildcards: expand(
             "results/semisyn/editing/{engine}/{config}/{shard}.boxes.parquet",
             engine=PLAN.semisyn.engines_of(wildcards.config),
             **wildcards,
@@ -108,7 +108,7 @@ rule semisyn_realism_scores:
             shard=PLAN.semisyn.shards_of(wildcards.config),
             **wildcards,
         ),
-        asked=lambda wildcards: expand(
+        requested_boxes=lambda wildcards: expand(
             "results/semisyn/editing/{engine}/{config}/{shard}.boxes.parquet",
             shard=PLAN.semisyn.shards_of(wildcards.config),
             engine=PLAN.semisyn.engines_of(wildcards.config),

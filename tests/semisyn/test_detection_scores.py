@@ -36,7 +36,7 @@ def truth(seed: int = 1, images: int = 40) -> list[Annotation]:
     return found
 
 
-def told(name: str = "people", kind: str = "coco", **more: object) -> dict:
+def read_rows(name: str = "people", kind: str = "coco", **more: object) -> dict:
     return {"name": name, "format": kind, "path": "", "image_id": "{stem}", "role": "test", "classes": {}} | more
 
 
@@ -89,7 +89,7 @@ def people(tmp_path):
     boxes = truth()
     path = tmp_path / "ms_cxr.csv"
     ms_cxr.write(path, Annotations(boxes, set()))
-    return boxes, told("mscxr", "ms_cxr", path=str(path))
+    return boxes, read_rows("mscxr", "ms_cxr", path=str(path))
 
 
 def test_the_tables(tmp_path, people):
@@ -182,7 +182,7 @@ def test_one_law_is_no_difference(tmp_path, people):
 def test_images_without_boxes_count_where_the_format_tells_them(tmp_path):
     boxes, path = truth(), tmp_path / "vindr.csv"
     vindr.write(path, Annotations(boxes, {f"image{n:03d}" for n in range(40)}))
-    reference = told("vindr", "vindr", path=str(path))
+    reference = read_rows("vindr", "vindr", path=str(path))
     right = predicted(boxes, 1, 0)[::2].with_columns(confidence=pl.lit(0.5))
     empty = [name for name in (f"image{n:03d}" for n in range(40)) if name not in set(right["image_id"])]
     false = right.head(len(empty)).with_columns(image_id=pl.Series(empty), confidence=pl.lit(0.9))
@@ -198,7 +198,7 @@ def test_boxes_of_several_readers_are_fused(tmp_path):
     drawn = (("R1", (0.0, 0, 100, 100)), ("R2", (10.0, 0, 110, 100)), ("R3", (300.0, 300, 400, 400)))
     same = [Annotation("a", "Lung Opacity", box, reader=reader) for reader, box in drawn]
     vindr.write(path, Annotations(same, set()))
-    held = read_reference(Reference(**told("r", "vindr", path=str(path))))
+    held = read_reference(Reference(**read_rows("r", "vindr", path=str(path))))
     assert held.boxes.select("x1", "y1", "x2", "y2").rows() == [(5.0, 0.0, 105.0, 100.0), (300.0, 300.0, 400.0, 400.0)]
 
 
@@ -211,17 +211,17 @@ def test_labels_and_bad_rows(tmp_path):
         Annotation("b.png", "Pneumothorax", (5.0, 5, 8, 9)),
     ]
     nih.write(path, Annotations(rows, set()))
-    held = read_reference(Reference(**told("n", "nih", path=str(path))))
+    held = read_reference(Reference(**read_rows("n", "nih", path=str(path))))
     assert held.boxes.select("image_id", "finding").rows() == [("a", "opacity"), ("b", "pneumothorax")]
     assert dict(held.excluded) == {"no finding for Mass": 1, "no area": 1}
-    mapped = read_reference(Reference(**told("n", "nih", path=str(path), classes={"mass": "consolidation"})))
+    mapped = read_reference(Reference(**read_rows("n", "nih", path=str(path), classes={"mass": "consolidation"})))
     assert set(mapped.boxes["finding"]) == {"opacity", "consolidation", "pneumothorax"}
     assert finding_by_label("vindr", {})["pleural effusion"] == "effusion"
     nih.write(path, Annotations(rows[1:2], set()))
     with pytest.raises(
         UserError, match=r"no box of any finding: map its labels \(Mass\) in semisyn.references.n.classes"
     ):
-        read_reference(Reference(**told("n", "nih", path=str(path))))
+        read_reference(Reference(**read_rows("n", "nih", path=str(path))))
 
 
 def test_no_patient_is_in_two_roles(tmp_path, people):
@@ -249,9 +249,9 @@ def test_wrong_predictions_stop_with_the_column(tmp_path, people):
 def test_the_same_bytes_whatever_the_order_of_rows(tmp_path, people):
     boxes, reference = people
     table = predicted(boxes, 1, 20)
-    told = []
+    read_rows = []
     for folder, rows in (("one", table), ("two", table.sort("image_id", maintain_order=True))):
         (tmp_path / folder).mkdir()
         scored(tmp_path / folder, {("real", 0): rows}, reference)
-        told.append((tmp_path / folder / "scores.tsv").read_bytes())
-    assert told[0] == told[1]
+        read_rows.append((tmp_path / folder / "scores.tsv").read_bytes())
+    assert read_rows[0] == read_rows[1]

@@ -26,7 +26,7 @@ from cxr.workflow.settings import read
 from tiny_diffusion import pipeline, write_radedit
 
 WORDS = frozenset({"edema", "heart", "no acute process", ""})
-OWN = {
+ENGINE_SETTINGS = {
     name: getattr(EditingSettings(), name).as_dict() | {"steps": 6, "dtype": "float32"}
     for name in ("radedit", "diffusion")
 }
@@ -40,7 +40,10 @@ def editors(tmp_path_factory) -> dict[str, object]:
     pipeline(folder / "words").save_pretrained(folder / "roentgen")
     files = {"radedit": write_radedit(folder), "diffusion": {"folder": str(folder / "roentgen")}}
     modules = {"radedit": radedit, "diffusion": diffusion}
-    return {name: module.load(None, Setup(OWN[name], files[name], "cpu", 4), WORDS) for name, module in modules.items()}
+    return {
+        name: module.load(None, Setup(ENGINE_SETTINGS[name], files[name], "cpu", 4), WORDS)
+        for name, module in modules.items()
+    }
 
 
 def job(number: int = 1, prompt: str = "edema", boxes: np.ndarray = BOXES, **config: object) -> Job:
@@ -84,7 +87,7 @@ def test_a_job_has_the_same_image_alone_and_in_a_mixed_batch(editors, name):
 
 def test_with_the_prompt_of_the_inversion_radedit_returns_the_source(editors):
     editor = editors["radedit"]
-    weight = OWN["radedit"]["invert_guidance"]
+    weight = ENGINE_SETTINGS["radedit"]["invert_guidance"]
     same = job(1, "heart", engine="radedit", negative="heart", guidance=weight)
     found = editor.edit_batch([picture(1)], [{}], [same])[0].image
     assert np.abs(found - decoded(editor, picture(1))).max() <= 1
@@ -244,7 +247,7 @@ def test_only_configurations_with_the_same_inversion_are_edited_together(tmp_pat
     assert not any(alone.match(f"{name}/00") for name in names)
 
 
-class Told(DDIMScheduler):
+class RecordedNets(DDIMScheduler):
     """DDIM's steps at eta 1, with noise that is given."""
 
     def step(self, predicted, time, latent, **_):
@@ -255,7 +258,10 @@ class Told(DDIMScheduler):
 def test_with_a_mask_of_ones_masked_guidance_is_diffusers_own_inpainting(tmp_path):
     whole = pipeline(tmp_path / "words")
     whole.save_pretrained(tmp_path / "roentgen")
-    own = OWN["diffusion"] | {"guidance": 4.0, "steps": 5}  # of 1000; diffusers rounds the time after a step otherwise
+    own = ENGINE_SETTINGS["diffusion"] | {
+        "guidance": 4.0,
+        "steps": 5,
+    }  # of 1000; diffusers rounds the time after a step otherwise
     editor = diffusion.load(None, Setup(own, {"folder": str(tmp_path / "roentgen")}, "cpu", 1), WORDS)
     clean = latents_of(editor, picture(5))
     noises = [torch.randn(clean.shape, generator=torch.Generator().manual_seed(seed)) for seed in range(6)]
@@ -268,7 +274,7 @@ def test_with_a_mask_of_ones_masked_guidance_is_diffusers_own_inpainting(tmp_pat
     with torch.inference_mode():
         ours = editor.edit_latents(rows)
     ends = {"timestep_spacing": "trailing", "clip_sample": False, "set_alpha_to_one": True}
-    scheduler = Told.from_config(whole.scheduler.config, **ends)
+    scheduler = RecordedNets.from_config(whole.scheduler.config, **ends)
     scheduler.noises = iter(noises[1:])
     parts = {name: part for name, part in whole.components.items() if name != "scheduler"}
     inpainting = StableDiffusionInpaintPipeline(**parts, scheduler=scheduler, requires_safety_checker=False)

@@ -25,9 +25,9 @@ from cxr.semisyn.references import finding_by_label
 
 CATALOGUE = read_catalogue()
 HOW = {"alpha": 0.05, "bins": 50, "families": list(SHAPES), "overshoot_percentile": 2.5, "sizes": "drawn"}
-RIGHT, LEFT, HEART = (50.0, 100.0, 250.0, 400.0), (300.0, 90.0, 480.0, 390.0), (200.0, 250.0, 372.0, 400.0)
+RIGHT, LEFT_LUNG, HEART = (50.0, 100.0, 250.0, 400.0), (300.0, 90.0, 480.0, 390.0), (200.0, 250.0, 372.0, 400.0)
 SAME = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-CHEST = Chest(RIGHT, LEFT, HEART, SAME, (512, 512), True, "p")
+CHEST = Chest(RIGHT, LEFT_LUNG, HEART, SAME, (512, 512), True, "p")
 PLACEMENTS = {name: one.prior.placement for name, one in CATALOGUE.findings.items()}
 SOURCE = BoxSource("people", "ms_cxr", "{stem}", {})
 
@@ -49,7 +49,7 @@ def test_a_box_in_percent_of_its_lung_by_hand():
     # in the right lung (200 x 300 px): centre (110, 220), 40 x 60 px
     assert lung_percent((90, 190, 130, 250), RIGHT, "right") == (30.0, 40.0, 20.0, 20.0)
     # in the left lung (180 x 300 px): centre (426, 210), 54 px from the lateral edge
-    assert lung_percent((408, 180, 444, 240), LEFT, "left") == pytest.approx((30.0, 40.0, 20.0, 20.0))
+    assert lung_percent((408, 180, 444, 240), LEFT_LUNG, "left") == pytest.approx((30.0, 40.0, 20.0, 20.0))
 
 
 def test_the_lung_of_a_box_is_that_with_the_nearest_vertical_edge():
@@ -182,7 +182,7 @@ def test_a_prior_refitted_on_its_own_draws_is_the_prior(name):
         bottom = 100 - (samples["cy"] + samples["h"] / 2)
         assert fitted.overshoot[3] == pytest.approx(min(0, np.percentile(bottom, 2.5)))
         assert max(fitted.overshoot) <= 0
-    assert sum(fit.chosen for fit in fits) == len(prior.laws)
+    assert sum(fit.is_chosen for fit in fits) == len(prior.laws)
 
 
 def test_an_effusions_width_and_centre_stay_constant():
@@ -228,7 +228,7 @@ def test_both_laws_of_the_size_are_told_and_one_is_chosen():
     samples = {"cx": draw.normal(50, 8, 200), "cy": draw.normal(60, 8, 200), "w": sizes[:, 0], "h": sizes[:, 1]}
     new, fits = fit_prior(prior, samples, **HOW | {"sizes": "placed"})
     of_size = [fit for fit in fits if fit.element == "size"]
-    assert [fit.chosen for fit in of_size] == [False, True]
+    assert [fit.is_chosen for fit in of_size] == [False, True]
     assert new.laws["size"] == of_size[1].law
     assert of_size[0].law == fit_prior(prior, samples, **HOW)[0].laws["size"]
 
@@ -288,14 +288,14 @@ def people(tmp_path_factory):
     ):
         for name in names[:30]:
             masks = np.zeros((3, 512, 512), bool)
-            for mask, box in zip(masks, (RIGHT, LEFT, HEART), strict=True):
+            for mask, box in zip(masks, (RIGHT, LEFT_LUNG, HEART), strict=True):
                 x1, y1, x2, y2 = map(int, box)
                 mask[y1:y2, x1:x2] = True
             organs.append(name, mask=masks)
             frames.append(name, to_original=2 * SAME, original_shape=np.array([1024, 1024], np.int32))
     regions = []
     for n, name in enumerate(names):
-        for lung in (RIGHT, LEFT) if n < 27 else (RIGHT,):
+        for lung in (RIGHT, LEFT_LUNG) if n < 27 else (RIGHT,):
             x, y = lung[0] + 200 * (0.2 + 0.4 * draw.random()), lung[1] + 300 * (0.3 + 0.4 * draw.random())
             w, h = 200 * (0.2 + 0.3 * draw.random()), 300 * (0.1 + 0.2 * draw.random())
             regions.append(

@@ -24,7 +24,7 @@ from review_cases import cells
 
 PAGES = unit_pages.UnitPagesOptions(experts=["A", "B", "C"], form="readers", seed=1, fewer="draw fewer")
 ANSWERS = unit_pages.UnitAnswersOptions(form="readers", setting="semisyn.readers.sheets")
-DRAWN = {"replicates": 200, "level": 0.95, "seed": 1}
+BOOTSTRAP = {"replicates": 200, "level": 0.95, "seed": 1}
 
 
 def judged(number: int) -> pl.DataFrame:
@@ -99,7 +99,7 @@ UNITS = pl.DataFrame(
         "finding": ["edema", "effusion", "edema", "edema"],
     }
 )
-SAID = {  # unit: what readers A and B said
+ANSWERS = {  # unit: what readers A and B said
     "g1": [("generated", "edema"), ("real", "opacity")],
     "g2": [("generated", "effusion"), ("generated", "effusion")],
     "r1": [("real", "none"), ("real", "edema")],
@@ -111,7 +111,7 @@ SAID = {  # unit: what readers A and B said
 def read() -> pl.DataFrame:
     rows = [
         (unit, expert, question, value)
-        for unit, both in SAID.items()
+        for unit, both in ANSWERS.items()
         for expert, values in zip("AB", both, strict=True)
         for question, value in zip(("origin", "finding"), values, strict=True)
     ]
@@ -128,7 +128,7 @@ def test_readings_by_hand(read):
 
 def test_table_7_by_hand(read):
     printed = {"generated_as_real": [0.1, 0.5, 0.3, 0.4, 0.37, 0.47, 0.4, 0.36]}
-    table = reading.make_table7(read, printed, **DRAWN)
+    table = reading.make_table7(read, printed, **BOOTSTRAP)
     edema = cells(table, source="generated", finding="edema")
     assert (edema["images"], edema["answers"], edema["as_real"], edema["with_finding"]) == (1, 2, 50.0, 50.0)
     assert (edema["as_real_low"], edema["as_real_high"]) == (50.0, 50.0)  # one image has no spread
@@ -172,14 +172,14 @@ def test_a_finding_of_the_users_own_has_its_rows():
         units, pl.DataFrame(rows, schema=["unit", "expert", "question", "answer"], orient="row")
     )
     assert dict(read.select("finding", "with_finding").rows()) == {"nodule": 1, "edema": 0}
-    table = reading.make_table7(read, {"generated_as_real": [0.5] * 8}, **DRAWN)
+    table = reading.make_table7(read, {"generated_as_real": [0.5] * 8}, **BOOTSTRAP)
     row = cells(table, source="generated", finding="nodule")
     assert (row["with_finding"], row["as_real_paper"]) == (100.0, None)
-    assert cells(reading.agreement_table(read, 1, **DRAWN), finding="nodule", measure="as_real")["images"] == 1
+    assert cells(reading.agreement_table(read, 1, **BOOTSTRAP), finding="nodule", measure="as_real")["images"] == 1
 
 
 def test_agreement_and_d_prime_by_hand(read):
-    table = reading.agreement_table(read, 2, **DRAWN)
+    table = reading.agreement_table(read, 2, **BOOTSTRAP)
     row = cells(table, finding="all", measure="as_real")
     # g2 and r1 are agreed on; yes answers 4 of 8, so chance is 1/2
     assert (row["images"], row["percent"], row["kappa"], row["ac1"]) == (4, 50.0, 0.0, 0.0)
@@ -199,7 +199,7 @@ def test_readers_who_cannot_tell_have_no_d_prime():
         sources = ["generated", "real"] * 70
         rows = zip(units, sources, ["edema"] * 140, [3] * 140, said.tolist(), [0] * 140, strict=True)
         table = pl.DataFrame(list(rows), schema=reading.READINGS, orient="row")
-        _, low, high = reading.d_prime(table, **DRAWN)
+        _, low, high = reading.d_prime(table, **BOOTSTRAP)
         held += low <= 0 <= high
     assert held >= 34
 
@@ -226,9 +226,9 @@ def test_the_images_are_fresh_ones_and_as_many_real_ones(tmp_path):
     edited = shard(tmp_path / "edited.h5", [job for job, *_ in jobs if job != "edema-000005"], 100)
     frames = shard(tmp_path / "frames.h5", [f"i{number}" for number in range(10)], 10)
     where = {"plan": str(tmp_path / "plan.parquet"), "reference": str(reference)}
-    out = {"units": str(tmp_path / "units.parquet"), "shown": str(tmp_path / "shown.parquet")}
+    out = {"units": str(tmp_path / "units.parquet"), "page_units": str(tmp_path / "shown.parquet")}
     draw_units.run(edited=[edited], frames=[frames], options=options, **where, **out)
-    units, shown = read_table(out["units"]), read_table(out["shown"])
+    units, shown = read_table(out["units"]), read_table(out["page_units"])
     assert units.group_by("source", "finding").len()["len"].to_list() == [3] * 4
     generated = units.filter(pl.col("source") == "generated")
     barred = {job for job, _, _, trial in jobs if trial} | {"edema-000005"}

@@ -88,7 +88,7 @@ def folder(tmp_path_factory) -> Path:
         placed=[str(folder / "placed.parquet")],
         source_boxes=[str(folder / "source.parquet")],
         edited=[str(folder / "edited.h5")],
-        asked=[str(folder / "asked.parquet")],
+        requested_boxes=[str(folder / "asked.parquet")],
         edited_organs=[str(folder / "organs_after.h5")],
         edited_boxes=[str(folder / "detected.parquet")],
         options=measure.MeasureOptions(CLASSES),
@@ -128,7 +128,8 @@ def scored(
     paths = {name: str(folder / f"{name}_{config}.parquet") for name in ("table", "output", "replicates")}
     score.run(
         jobs=[str(folder / "jobs.parquet")], boxes=[str(folder / "boxes.parquet")],
-        asked=[str(folder / "asked.parquet")], detected=[str(folder / "detected.parquet")], options=options, **paths,
+        requested_boxes=[str(folder / "asked.parquet")], detected=[str(folder / "detected.parquet")],
+        options=options, **paths,
         references=references,
     )  # fmt: skip
     return read_table(paths["output"]), read_table(paths["replicates"])

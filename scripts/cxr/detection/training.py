@@ -94,15 +94,15 @@ def train_net(
     draw: Callable[[np.random.Generator, int], Batch],
     recipe: Recipe,
     seed: int,
-    tell: Callable[[int, float], None] = lambda update, value: None,
+    on_step: Callable[[int, float], None] = lambda update, value: None,
     checkpoint: Checkpoint | None = None,
     losses: list[tuple[float, float]] | None = None,
     watch: Monitor | None = None,
 ) -> Detector:
     """Train a net on batches from ``draw``; return a net with the running mean of the weights.
 
-    ``draw`` receives the random generator and the number of finished steps; ``tell`` receives the number and the loss
-    of each step. On a CPU with one thread the same seed gives the same bytes, also after resuming from ``checkpoint``.
+    ``draw`` receives the random generator and the number of finished steps; ``on_step`` receives number and loss of
+    each step. On a CPU with one thread the same seed gives the same bytes, also after resuming from ``checkpoint``.
     ``losses`` receives the class and box loss of every step, steps before an interruption included; ``watch`` scores
     the net without changing it.
     """
@@ -132,7 +132,7 @@ def train_net(
         for name, now in net.state_dict().items():
             mean[name] = mean[name] * share + now * (1 - share) if now.is_floating_point() else now.clone()
         losses.append(value)
-        tell(update + 1, sum(value))
+        on_step(update + 1, sum(value))
         if watch and update + 1 in watch.at:
             with torch.random.fork_rng(devices=[]):  # creating a net draws random weights
                 watch.scores[update + 1] = watch.score(_averaged_net(net, mean))

@@ -25,8 +25,8 @@ PREDICTIONS = {
     "finding": Column(pl.String, "Finding."),
     "confidence": Column(pl.Float64, "Confidence, 0 to 1."),
     **{
-        name: Column(pl.Float64, f"{what} edge, half-open.", "original px")
-        for name, what in (("x1", "Left"), ("y1", "Upper"), ("x2", "Right"), ("y2", "Lower"))
+        name: Column(pl.Float64, f"{edge_name} edge, half-open.", "original px")
+        for name, edge_name in (("x1", "Left"), ("y1", "Upper"), ("x2", "Right"), ("y2", "Lower"))
     },
 }
 

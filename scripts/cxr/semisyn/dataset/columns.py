@@ -35,7 +35,7 @@ BOXES: Columns = {
     "target": Column(pl.String, "Readers whose convention the box follows: source, vindr or mimic."),
     "side": Column(pl.String, "Lung of the box: right or left; empty for the heart."),
     "zone": Column(pl.String, "Zone of the lung that the prompt names; empty without one."),
-    **{name: Column(pl.Float64, f"{what} edge, half-open.", "frame pixels") for name, what in _EDGES},
+    **{name: Column(pl.Float64, f"{edge_name} edge, half-open.", "frame pixels") for name, edge_name in _EDGES},
     "change_inside": Column(pl.Float64, "Mean absolute change inside the job's boxes.", "grey levels"),
     "change_outside_max": Column(pl.Float64, "Largest absolute change outside them.", "grey levels"),
     "leak": Column(pl.Float64, "Fraction of the squared change outside them."),

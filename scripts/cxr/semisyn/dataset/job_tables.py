@@ -90,13 +90,13 @@ def _read_shapes(paths: Iterable[str]) -> dict[str, tuple]:
 
 
 def _job_states(
-    planned: pl.DataFrame, placed: list[str], not_placed: list[str], edited: dict, not_edited: list[str]
+    planned: pl.DataFrame, placed_paths: list[str], not_placed: list[str], edited: dict, not_edited: list[str]
 ) -> pl.DataFrame:
     """Return job_id, placed, edited, stage and reason of all jobs.
 
     Raises StoreError unless each planned job was placed or excluded once, and each placed job edited or excluded once.
     """
-    boxed = {job for path in placed for job in read_table(path)["job_id"]}
+    boxed = {job for path in placed_paths for job in read_table(path)["job_id"]}
     stopped = {}
     for paths, into in ((not_placed, set(planned["job_id"])), (not_edited, boxed)):
         ledger = pl.concat([read_table(path) for path in paths])
@@ -192,16 +192,16 @@ def assign_subsets(images: pl.DataFrame, options: DatasetOptions) -> list[str]:
     patients = sorted(set(images.filter(pl.col("split") == "train")["subject_id"]))
     order = sorted(patients, key=lambda subject: (stable_hash(options.seed, "validation", subject), subject))
     number = max(round(options.validation * len(order)), 1 if options.validation and len(order) > 1 else 0)
-    taken = set(order[:number] if without else ())
+    validation_patients = set(order[:number] if without else ())
     return [
-        SUBSETS["validate"] if split == "train" and subject in taken else SUBSETS[split]
+        SUBSETS["validate"] if split == "train" and subject in validation_patients else SUBSETS[split]
         for subject, split in images.select("subject_id", "split").iter_rows()
     ]
 
 
-def _box_table(images: pl.DataFrame, box_table: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
+def _box_table(images: pl.DataFrame, box_table: pl.DataFrame, placed_boxes: pl.DataFrame) -> pl.DataFrame:
     """Return :data:`BOXES`: each box of the exported jobs in every convention."""
-    zones = dict(zip(placed.select("job_id", "side").iter_rows(), placed["zone"], strict=True))
+    zones = dict(zip(placed_boxes.select("job_id", "side").iter_rows(), placed_boxes["zone"], strict=True))
     facts = {row["job_id"]: row for row in images.iter_rows(named=True)}
     exported_boxes = box_table.filter(pl.col("job_id").is_in(images["job_id"].implode())).sort(
         "job_id", "kind", "number"

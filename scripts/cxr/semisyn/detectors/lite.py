@@ -74,7 +74,7 @@ def train_lite(
     options: LiteOptions,
     seed: int,
     unfinished: Path | None = None,
-    tell: Callable[[int, float], None] = lambda update, loss: None,
+    on_step: Callable[[int, float], None] = lambda update, loss: None,
     losses: list[tuple[float, float]] | None = None,
     watch: Monitor | None = None,
 ) -> Detector:
@@ -99,7 +99,7 @@ def train_lite(
     if unfinished is not None:
         identity = training_digest(pools, shares, classes, options, seed) + (watch.identity if watch else "")
         checkpoint = Checkpoint(unfinished, options.checkpoint_every, identity)
-    return training.train_net(net, draw, recipe, seed, tell, checkpoint, losses, watch)
+    return training.train_net(net, draw, recipe, seed, on_step, checkpoint, losses, watch)
 
 
 @torch.no_grad()

@@ -28,7 +28,7 @@ class FrameShards:
     frames: Shards
     by_reference: Mapping[str, Shards]
 
-    def of(self, reference: str) -> Shards:
+    def shards_of(self, reference: str) -> Shards:
         """Return the shards with a reference's images."""
         return self.by_reference.get(reference, self.frames)
 
@@ -151,7 +151,7 @@ def read_pools(
         films = real_samples(
             reference,
             reference_boxes,
-            pictures.of(reference.name),
+            pictures.shards_of(reference.name),
             map_patients(reference_boxes.image_ids, patient_tables),
             options.findings,
         )
@@ -191,6 +191,9 @@ def read_validation(options: DetectorsOptions, pictures: FrameShards, patients: 
     for settings in options.validation:
         reference = Reference(**settings)
         reference_boxes = read_reference(reference, options.findings)
-        shards, patient_by_image = pictures.of(reference.name), map_patients(reference_boxes.image_ids, patient_tables)
+        shards, patient_by_image = (
+            pictures.shards_of(reference.name),
+            map_patients(reference_boxes.image_ids, patient_tables),
+        )
         films += real_samples(reference, reference_boxes, shards, patient_by_image, options.findings)
     return Validation(films, options.ious, options.recalls) if films else None

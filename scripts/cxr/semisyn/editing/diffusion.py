@@ -19,7 +19,7 @@ KEY = "semisyn.editing.diffusion.model"
 class DiffusionEditor(ModelEditor):
     """Samples findings into the masks."""
 
-    def edited(self, rows: EditBatch) -> torch.Tensor:
+    def edit_latents(self, rows: EditBatch) -> torch.Tensor:
         """See :class:`ModelEditor`."""
         strength = self.strength(rows.config)
         steps = select_steps(self.nets.abars, self.num_steps(rows.config), 1 - strength)

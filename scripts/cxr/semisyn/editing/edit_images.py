@@ -32,8 +32,8 @@ BOXES = {
     "kind": Column(pl.String, "conditioning: as requested; visible: tight box of the visible change."),
     "side": Column(pl.String, "Lung of the box: right or left; empty for the heart."),
     **{
-        name: Column(pl.Float64, f"{what} edge, half-open.", "frame px")
-        for name, what in zip(CORNERS, ("Left", "Upper", "Right", "Lower"), strict=True)
+        name: Column(pl.Float64, f"{edge_name} edge, half-open.", "frame px")
+        for name, edge_name in zip(CORNERS, ("Left", "Upper", "Right", "Lower"), strict=True)
     },
     "change_inside": Column(pl.Float64, "Mean absolute change inside the job's boxes.", "grey levels"),
     "change_outside_max": Column(pl.Float64, "Largest absolute change outside them.", "grey levels"),
@@ -159,13 +159,13 @@ def _edit_shard(
     tables = read_table(plan), pl.concat([read_table(path) for path in every])
     per_config = {config: jobs_of(*tables, shard, config, options, choice) for config in targets}
     # the configurations of a job follow one another, so that a batch holds them together
-    taken = {
+    job_by_key = {
         (job_id, config): per_config[config][job_id]
         for job_id in sorted({job_id for jobs in per_config.values() for job_id in jobs})
         for config in targets
         if job_id in per_config[config]
     }
-    texts = frozenset(text for _, job in taken.values() for text in (job.prompt, job.config["negative"]))
+    texts = frozenset(text for _, job in job_by_key.values() for text in (job.prompt, job.config["negative"]))
     engine_settings = options.own.get(options.engine, {})
     editor = load_engine(
         options.engine, options, Setup.for_engine(engine_settings, files, compute, options.engine), texts
@@ -207,8 +207,8 @@ def _edit_shard(
             name: stack.enter_context(ShardWriter(target.output, **writer_keywords)) for name, target in targets.items()
         }
 
-        def read(name: tuple[str, str]) -> tuple[np.ndarray, dict[str, np.ndarray], Job]:
-            image_id, job = taken[name]
+        def read_inputs(name: tuple[str, str]) -> tuple[np.ndarray, dict[str, np.ndarray], Job]:
+            image_id, job = job_by_key[name]
             # masks are made here, one by one: those of all jobs would not fit in memory
             masks = organ_shards.of(image_id).masks(image_id)
             return frame_shards.of(image_id).get("image", image_id), masks, replace(job, mask=_job_mask(job))
@@ -217,9 +217,9 @@ def _edit_shard(
         tolerance = Tolerance.of(compute)
         worker_keywords = {"threads": threads, "batch": batch, "tolerance": tolerance}
         for (job_id, config), (edited_image, box_rows) in process_singly_or_batched(
-            ledger, list(taken), read, work, work_batch, **worker_keywords
+            ledger, list(job_by_key), read_inputs, work, work_batch, **worker_keywords
         ):
-            image_id, job = taken[job_id, config]
+            image_id, job = job_by_key[job_id, config]
             frame = frame_shards.of(image_id)
             back = {name: frame.get(name, image_id) for name in ("to_original", "original_shape")}
             writers[config].append(job_id, image=edited_image.image, lesion=edited_image.lesion, **back)

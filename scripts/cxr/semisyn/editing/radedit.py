@@ -29,7 +29,7 @@ class RadEditor(ModelEditor):
 
     inverts = True
 
-    def edited(self, rows: EditBatch) -> torch.Tensor:
+    def edit_latents(self, rows: EditBatch) -> torch.Tensor:
         """See :class:`ModelEditor`."""
         steps = select_steps(self.nets.abars, self.num_steps(rows.config), 1 - self.strength(rows.config))
         editing = Editing(
@@ -41,9 +41,11 @@ class RadEditor(ModelEditor):
             extent=rows.config["extent"],
         )
         mask = rows.mask
-        keep = ~mask if mask.dtype == torch.bool else 1 - mask
+        source_weight = ~mask if mask.dtype == torch.bool else 1 - mask
         predict, prediction = self.nets.predict, self.nets.prediction
-        return edit_latents(rows.clean, mask, keep, steps, prediction, predict, rows.draw, editing, rows.sources)
+        return edit_latents(
+            rows.clean, mask, source_weight, steps, prediction, predict, rows.draw, editing, rows.sources
+        )
 
 
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> RadEditor:

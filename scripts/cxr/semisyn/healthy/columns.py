@@ -19,9 +19,9 @@ HEALTHY: Columns = {
     "position": Column(pl.String, "Erect, Semi-erect, Sitting or Recumbent; empty if unknown."),
     "ctr": Column(pl.Float64, "Cardiothoracic ratio: the heart's width over both lungs', outer edge to outer edge."),
     **{
-        f"{organ}_{edge}": Column(pl.Int64, f"{told} of the {_NAMES[organ]}'s box.", "frame pixels")
+        f"{organ}_{edge}": Column(pl.Int64, f"{edge_name} of the {_NAMES[organ]}'s box.", "frame pixels")
         for organ in ORGANS
-        for edge, told in _EDGES.items()
+        for edge, edge_name in _EDGES.items()
     },
     **{
         f"score_{finding}": Column(

@@ -30,8 +30,8 @@ _WORDS = (
 
 def parse_position(text: str) -> str:
     """Return one of :data:`POSITIONS` for a text of a table or header, "" if it names none."""
-    plain = normalize_text(text)
-    return next((name for name, words in _WORDS if re.search(words, plain)), "")
+    normalised = normalize_text(text)
+    return next((name for name, words in _WORDS if re.search(words, normalised)), "")
 
 
 def read_header_position(path: str | Path) -> str:

@@ -26,8 +26,8 @@ BOXES = {
     "w": Column(pl.Float64, "Width, before clipping to the image; null for the heart.", "% of the lung's box"),
     "h": Column(pl.Float64, "Height, before clipping to the image; null for the heart.", "% of the lung's box"),
     **{
-        name: Column(pl.Float64, f"{what} edge of the box, half-open, not rounded.", "frame px")
-        for name, what in (("x1", "Left"), ("y1", "Upper"), ("x2", "Right"), ("y2", "Lower"))
+        name: Column(pl.Float64, f"{edge_name} edge of the box, half-open, not rounded.", "frame px")
+        for name, edge_name in (("x1", "Left"), ("y1", "Upper"), ("x2", "Right"), ("y2", "Lower"))
     },
     "mass_centre": Column(pl.Float64, "Mass of the centre's prior in the allowed region; null for the heart."),
     "mass_size": Column(pl.Float64, "Mass of the prior of the size, or of the ratio, in the allowed region."),

@@ -120,9 +120,9 @@ def _place_in_lungs(
 ) -> list[list[tuple]]:
     placements = []
     unsided = options.unsided.get(finding.name, "one")
-    read = {prompt: parse_prompt(prompt, catalogue.parser) for prompt in {job.prompt for job in jobs}}
+    parsed_by_prompt = {prompt: parse_prompt(prompt, catalogue.parser) for prompt in {job.prompt for job in jobs}}
     for number, (job, (_, coin, _)) in enumerate(zip(jobs, draws, strict=True)):
-        prompt_side, zone = read[job.prompt]
+        prompt_side, zone = parsed_by_prompt[job.prompt]
         placements += [
             (number, side, *zone_bounds(zone, side, catalogue)) for side in choose_sides(prompt_side, unsided, coin)
         ]

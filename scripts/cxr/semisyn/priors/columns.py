@@ -33,8 +33,8 @@ ZONES = {
     "side": Column(pl.String, "Lung."),
     "zone": Column(pl.String, "Zone."),
     **{
-        name: Column(pl.Float64, f"{what} edge, as the picture shows the lung.", _LUNG)
-        for name, what in (("x1", "Left"), ("y1", "Upper"), ("x2", "Right"), ("y2", "Lower"))
+        name: Column(pl.Float64, f"{edge_name} edge, as the picture shows the lung.", _LUNG)
+        for name, edge_name in (("x1", "Left"), ("y1", "Upper"), ("x2", "Right"), ("y2", "Lower"))
     },
     "patients": Column(pl.Int64, "Patients of the fit."),
     "origin": Column(pl.String, "paper, file (the user's) or fit."),

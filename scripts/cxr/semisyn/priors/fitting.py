@@ -28,7 +28,7 @@ class Fit:
     n: int
     rss: float | None
     spearman_p: float | None
-    chosen: bool
+    is_chosen: bool
 
 
 def spearman_p_value(first: np.ndarray, second: np.ndarray) -> float:
@@ -162,15 +162,15 @@ def fit_prior(
     new = _fitted_prior(prior, fits, pairs["size"].min(axis=0), _overshoot_limits(pairs, overshoot_percentile))
     if sizes == "placed" and "size" in new.laws:
         low, high = size_bounds(new, pairs["center"], np.tile(new.overshoot, (len(pairs["center"]), 1)), "repo")
-        plain = next(fit for fit in fits if fit.element == "size")
-        placed = replace(plain, law=fit_truncated(pairs["size"], low, high))
-        fits = [*(replace(fit, chosen=fit.chosen and fit is not plain) for fit in fits), placed]
-        new = replace(new, laws=new.laws | {"size": placed.law})
+        drawn_fit = next(fit for fit in fits if fit.element == "size")
+        placed_fit = replace(drawn_fit, law=fit_truncated(pairs["size"], low, high))
+        fits = [*(replace(fit, is_chosen=fit.is_chosen and fit is not drawn_fit) for fit in fits), placed_fit]
+        new = replace(new, laws=new.laws | {"size": placed_fit.law})
     return new, fits
 
 
 def _fitted_prior(prior: Prior, fits: Sequence[Fit], smallest: Sequence[float], overshoot: Zone) -> Prior:
-    law_by_element = {fit.element: fit.law for fit in fits if fit.chosen}
+    law_by_element = {fit.element: fit.law for fit in fits if fit.is_chosen}
     laws = {
         name: law
         for element in (*SINGLES, RATIO)

@@ -154,7 +154,7 @@ def _fit_finding(name: str, prior: Prior, samples: pl.DataFrame, options: Priors
             fit.n,
             fit.rss,
             fit.spearman_p,
-            fit.chosen,
+            fit.is_chosen,
             "fit",
         )
         for fit in fits

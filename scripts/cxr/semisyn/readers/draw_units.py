@@ -54,9 +54,16 @@ class ReaderImage:
 
 
 def run(
-    *, plan: str, reference: str, edited: list[str], frames: list[str], units: str, shown: str, options: ReadersOptions
+    *,
+    plan: str,
+    reference: str,
+    edited: list[str],
+    frames: list[str],
+    units: str,
+    page_units: str,
+    options: ReadersOptions,
 ) -> None:
-    """Draw the images; ``units`` tells what each is (:data:`UNITS`), ``shown`` is what the pages are made from.
+    """Draw the images; ``units`` tells what each is (:data:`UNITS`), ``page_units`` is what the pages are made from.
 
     ``plan``: jobs; ``edited``: the shards of the chosen configuration; ``frames``: all shards of the cohort's frames.
     Raises UserError where there is no fresh generated image, or no real one.
@@ -78,22 +85,22 @@ def run(
             "reference in semisyn.readers.reference"
         )
     generated = [ReaderImage(*row) for row in jobs.iter_rows()]
-    taken = (
+    selections = (
         draw_images(generated, options),
         draw_images([ReaderImage(finding, "", image) for finding, image in real.iter_rows()], options),
     )
-    pictures = _read_images(frames, {drawn_image.image_id for drawn_image in taken[1]}) | _read_images(
-        edited, {drawn_image.job_id for drawn_image in taken[0]}
+    pictures = _read_images(frames, {drawn_image.image_id for drawn_image in selections[1]}) | _read_images(
+        edited, {drawn_image.job_id for drawn_image in selections[0]}
     )
     rows, judged = [], []
-    for source, drawn_images in zip((GENERATED, REAL), taken, strict=True):
+    for source, drawn_images in zip((GENERATED, REAL), selections, strict=True):
         for drawn_image in drawn_images:
             unit = drawn_image.key(options.seed)
             rows.append((unit, source, drawn_image.finding, drawn_image.job_id, drawn_image.image_id))
             picture = encode_image(".png", pictures[drawn_image.job_id or drawn_image.image_id], PNG)
             judged.append((unit, picture, None, QUESTION, "", [], "", "", None, True))
     write_table(units, pl.DataFrame(rows, schema=schema(UNITS), orient="row").sort("unit"), UNITS)
-    write_table(shown, pl.DataFrame(judged, schema=schema(REVIEW_UNITS), orient="row").sort("unit"), REVIEW_UNITS)
+    write_table(page_units, pl.DataFrame(judged, schema=schema(REVIEW_UNITS), orient="row").sort("unit"), REVIEW_UNITS)
 
 
 def draw_images(candidates: Iterable[ReaderImage], options: ReadersOptions) -> list[ReaderImage]:

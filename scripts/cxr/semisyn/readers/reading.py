@@ -69,12 +69,14 @@ def count_readings(units: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
     return counts.select(list(READINGS)).sort("unit")
 
 
-def make_table7(read: pl.DataFrame, printed: dict, *, replicates: int, level: float, seed: int) -> pl.DataFrame:
+def make_table7(
+    reading_table: pl.DataFrame, printed: dict, *, replicates: int, level: float, seed: int
+) -> pl.DataFrame:
     """Return Table 7 of :data:`READINGS`. ``printed``: the paper's {source_measure: fractions per finding, mean}."""
     rows, unprinted = [], [None] * (len(FINDINGS) + 1)
     for source in (GENERATED, REAL):
-        of_source = read.filter(pl.col("source") == source)
-        for finding in (*_findings(read), MEAN):
+        of_source = reading_table.filter(pl.col("source") == source)
+        for finding in (*_findings(reading_table), MEAN):
             part = of_source if finding == MEAN else of_source.filter(pl.col("finding") == finding)
             row = {"source": source, "finding": finding, "images": len(part), "answers": int(part["readings"].sum())}
             for measure in MEASURES:
@@ -86,9 +88,9 @@ def make_table7(read: pl.DataFrame, printed: dict, *, replicates: int, level: fl
     return pl.DataFrame(rows, schema=schema(TABLE7))
 
 
-def _findings(read: pl.DataFrame) -> list[str]:
+def _findings(reading_table: pl.DataFrame) -> list[str]:
     """Return the paper's findings, followed by the user's findings that have images."""
-    return [*FINDINGS, *sorted(set(read["finding"]) - set(FINDINGS))]
+    return [*FINDINGS, *sorted(set(reading_table["finding"]) - set(FINDINGS))]
 
 
 def _rate(part: pl.DataFrame, measure: str, replicates: int, level: float, seed: int) -> dict:
@@ -101,12 +103,14 @@ def _rate(part: pl.DataFrame, measure: str, replicates: int, level: float, seed:
     return {name: _percent(value) for name, value in zip(names, values, strict=True)}
 
 
-def agreement_table(read: pl.DataFrame, readers: int, *, replicates: int, level: float, seed: int) -> pl.DataFrame:
+def agreement_table(
+    reading_table: pl.DataFrame, readers: int, *, replicates: int, level: float, seed: int
+) -> pl.DataFrame:
     """Return the agreement on images that all readers read, and d' of telling generated from real images."""
     bootstrap = {"replicates": replicates, "level": level, "seed": seed}
-    of_all = read.filter(pl.col("readings") == readers)
+    of_all = reading_table.filter(pl.col("readings") == readers)
     rows = []
-    for finding in (*_findings(read), ALL):
+    for finding in (*_findings(reading_table), ALL):
         part = of_all if finding == ALL else of_all.filter(pl.col("finding") == finding)
         for measure in MEASURES:
             statistics = measure_agreement(part[measure].to_numpy(), readers, part["unit"].to_numpy(), **bootstrap)
@@ -124,13 +128,13 @@ def agreement_table(read: pl.DataFrame, readers: int, *, replicates: int, level:
     return pl.DataFrame(rows, schema=schema(AGREEMENT), orient="row")
 
 
-def d_prime(read: pl.DataFrame, *, replicates: int, level: float, seed: int) -> tuple[float | None, ...]:
+def d_prime(reading_table: pl.DataFrame, *, replicates: int, level: float, seed: int) -> tuple[float | None, ...]:
     """Return d' of telling generated images from real ones, and the ends of its interval; None without both kinds.
 
     d' = z(fraction of generated images called generated) - z(fraction of real images called generated). Half a reading
     is added to each count and one to each total, so that fractions of 0 and 1 have a finite z.
     """
-    kinds = [read.filter(pl.col("source") == source) for source in (GENERATED, REAL)]
+    kinds = [reading_table.filter(pl.col("source") == source) for source in (GENERATED, REAL)]
     if not all(map(len, kinds)):
         return None, None, None
     sums = [np.stack([part["readings"] - part["as_real"], part["readings"]], axis=1).astype(float) for part in kinds]
@@ -168,9 +172,9 @@ class ReadersMergeOptions:
 
 def run(*, units: str, answers: str, table7: str, agreement: str, options: ReadersMergeOptions) -> None:
     """Write ``table7``, with the paper's values, and ``agreement``; ``units``: what each image is."""
-    read = count_readings(read_table(units), read_table(answers))
+    reading_table = count_readings(read_table(units), read_table(answers))
     printed = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["table7"]
     bootstrap = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
-    write_table(table7, make_table7(read, printed, **bootstrap), TABLE7)
-    agreed = agreement_table(read, options.readers, **bootstrap)
+    write_table(table7, make_table7(reading_table, printed, **bootstrap), TABLE7)
+    agreed = agreement_table(reading_table, options.readers, **bootstrap)
     write_table(agreement, agreed, AGREEMENT)

@@ -60,7 +60,7 @@ def run_shard(
     organs: list[str],
     source_boxes: list[str],
     edited: list[str],
-    asked: list[str],
+    requested_boxes: list[str],
     edited_organs: list[str],
     edited_boxes: list[str],
     jobs: str,
@@ -69,9 +69,9 @@ def run_shard(
 ) -> None:
     """Write the table of the jobs (:data:`JOBS`) and that of their boxes (:data:`BOXES`).
 
-    ``placed``, ``frames``, ``organs``, ``source_boxes``: of the shards with the jobs' images. ``edited``, ``asked``,
-    ``edited_organs`` and ``edited_boxes``: the edited shards of each engine, their box tables, and the organs and
-    detector boxes on them, in the same order.
+    ``placed``, ``frames``, ``organs``, ``source_boxes``: of the shards with the jobs' images. ``edited``,
+    ``requested_boxes``, ``edited_organs`` and ``edited_boxes``: the edited shards of each engine, their box tables, and
+    the organs and detector boxes on them, in the same order.
     """
     image_of = read_table(plan).select("job_id", "finding", "image_id", "trial")
     patients = read_table(healthy).select("image_id", "subject_id")
@@ -82,7 +82,7 @@ def run_shard(
     rows, parts = [], []
     with ExitStack() as stack:
         sources, masks = (stack.enter_context(Shards(paths)) for paths in (frames, organs))
-        for path, table, organ_path, detected in zip(edited, asked, edited_organs, edited_boxes, strict=True):
+        for path, table, organ_path, detected in zip(edited, requested_boxes, edited_organs, edited_boxes, strict=True):
             shard, organs_after = (stack.enter_context(Shard(shard_path)) for shard_path in (path, organ_path))
             of_job = {job: part for (job,), part in read_table(table).group_by("job_id", maintain_order=True)}
             after = best_confidence(read_table(detected), options.classes)

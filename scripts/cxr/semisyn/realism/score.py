@@ -84,7 +84,7 @@ def run(
     *,
     jobs: list[str],
     boxes: list[str],
-    asked: list[str],
+    requested_boxes: list[str],
     detected: list[str],
     table: str,
     output: str,
@@ -95,8 +95,8 @@ def run(
 ) -> None:
     """Score one configuration.
 
-    ``jobs`` and ``boxes``: measures of the shards; ``asked``, ``detected``: requested boxes, and those of a detector;
-    ``references``: measures of real boxes; ``features``: feature files ``edited_{engine}`` and ``real_{engine}``.
+    ``jobs`` and ``boxes``: measures of the shards; ``requested_boxes``, ``detected``: boxes of the jobs, and those of a
+    detector; ``references``: measures of real boxes; ``features``: feature files ``edited_{engine}`` and ``real_{engine}``.
     Writes ``table`` (all jobs), ``output`` (:data:`SCORES`) and ``replicates``. Raises UserError for a reference
     without an image of the cohort.
     """
@@ -106,7 +106,7 @@ def run(
     # trial jobs selected the configuration, so other jobs score it if there are any
     scored_jobs = fresh if options.config == CHOSEN_CONFIG and len(fresh) else every.filter("trial")
     parts, conditioning, detections = (
-        pl.concat(read_table(path) for path in paths) for paths in (boxes, asked, detected)
+        pl.concat(read_table(path) for path in paths) for paths in (boxes, requested_boxes, detected)
     )
     real = pl.concat(read_table(path) for path in references) if references else None
     if real is not None and not len(real):
@@ -247,7 +247,7 @@ def _score_row(
     jobs: pl.DataFrame,
     options: ScoreOptions,
 ) -> tuple:
-    plain = (None if np.isnan(number) else float(number) for number in numbers)
+    values = (None if np.isnan(number) else float(number) for number in numbers)
     screened = metric == "auroc" and scored.engine == options.classifier
     labels = scored.reference, scored.engine, is_circular(scored, options), screened, jobs["trial"][0]
-    return (options.config, finding, metric, *plain, len(jobs), *labels)
+    return (options.config, finding, metric, *values, len(jobs), *labels)

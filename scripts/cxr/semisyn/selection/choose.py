@@ -42,10 +42,10 @@ def scale_metric(values: np.ndarray, metric: str) -> np.ndarray:
     return np.where(span > 0, 1 - fractions, fractions) if metric in LOWER_IS_BETTER else fractions
 
 
-def score_table(measured: pl.DataFrame, costs: Mapping[str, tuple]) -> pl.DataFrame:
+def score_table(metric_values: pl.DataFrame, costs: Mapping[str, tuple]) -> pl.DataFrame:
     """Return :data:`SCORES` of :data:`MEASURED_SCHEMA`; ties rank by ``costs``, the cheaper first, then by name."""
     rows = []
-    for (finding,), part in measured.filter(pl.col("replicate") == -1).group_by("finding", maintain_order=True):
+    for (finding,), part in metric_values.filter(pl.col("replicate") == -1).group_by("finding", maintain_order=True):
         configs = sorted(set(part["config"]), key=lambda name: (costs[name], name))
         table, complete = _values_by_metric(part, configs, [-1])
         scores = _mean_scaled(table, len(configs))[:, 0]
@@ -65,7 +65,7 @@ def score_table(measured: pl.DataFrame, costs: Mapping[str, tuple]) -> pl.DataFr
 
 
 def choose_configs(
-    measured: pl.DataFrame, scores: pl.DataFrame, engines: Mapping[str, str], level: float
+    metric_values: pl.DataFrame, scores: pl.DataFrame, engines: Mapping[str, str], level: float
 ) -> dict[str, dict]:
     """Return {finding: {config, engine, score, second, difference, circular}} of the best configuration.
 
@@ -76,7 +76,7 @@ def choose_configs(
     choice_by_finding = {}
     for (finding,), part in scores.group_by("finding", maintain_order=True):
         ranked = part.unique("config", keep="first").sort("rank")["config"].to_list()
-        replicates = measured.filter(pl.col("finding") == finding, pl.col("replicate") >= 0)
+        replicates = metric_values.filter(pl.col("finding") == finding, pl.col("replicate") >= 0)
         difference = None
         if len(ranked) > 1 and len(replicates):
             table, _ = _values_by_metric(replicates, ranked, sorted(set(replicates["replicate"])))

@@ -133,18 +133,18 @@ def run(
 
     Raises UserError if no configuration has any of the metrics.
     """
-    measured = pl.concat(read_table(path) for path in replicates).filter(pl.col("metric").is_in(options.metrics))
-    if not len(measured):
+    metric_values = pl.concat(read_table(path) for path in replicates).filter(pl.col("metric").is_in(options.metrics))
+    if not len(metric_values):
         raise UserError(
             f"no configuration has any of semisyn.selection.metrics ({', '.join(options.metrics)}): name others, or "
             "give references"
         )
     costs = {name: (ENGINES.index(config["engine"]), config["steps"]) for name, config in options.configs.items()}
-    scored = score_table(measured, costs)
+    scored = score_table(metric_values, costs)
     engines = {name: config["engine"] for name, config in options.configs.items()}
     choice_by_finding = {
         finding: entry | {"samples": options.samples}
-        for finding, entry in choose_configs(measured, scored, engines, options.interval).items()
+        for finding, entry in choose_configs(metric_values, scored, engines, options.interval).items()
     }
     for finding, entry in choice_by_finding.items():
         if entry["circular"]:
