@@ -96,7 +96,7 @@ def run(
     """Score one configuration.
 
     ``jobs`` and ``boxes``: measures of the shards; ``requested_boxes``, ``detected``: boxes of the jobs, and those of a
-    detector; ``references``: measures of real boxes; ``features``: feature files ``edited_{engine}`` and ``real_{engine}``.
+    detector; ``references``: measures of real boxes; ``features``: files ``edited_{engine}`` and ``real_{engine}``.
     Writes ``table`` (all jobs), ``output`` (:data:`SCORES`) and ``replicates``. Raises UserError for a reference
     without an image of the cohort.
     """
