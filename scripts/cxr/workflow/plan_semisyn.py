@@ -733,7 +733,7 @@ def _editing_fields(settings: Settings) -> dict:
 
 def _group_configs(engine: str, configs: Mapping[str, EditingConfig]) -> list[list[str]]:
     """Return groups of 2 to :data:`MAX_CONFIGS` of an engine's configurations whose shared work is done once."""
-    keys, groups = read_declaration(f"{PACKAGE}.editing", engine, "SHARES", ()), {}
+    keys, groups = read_declaration(f"{PACKAGE}.editing", engine, "SHARED_KEYS", ()), {}
     for name, config in configs.items():
         if config.engine == engine and keys:
             values = config.as_dict()
