@@ -125,7 +125,7 @@ def make(given: argparse.Namespace) -> Bench:
     tokens = Tokens.prepare(make_word_tokenizer(texts))
     dtype = DTYPES[given.dtype or ("float32" if device.type == "cpu" else "bfloat16")]
     if given.size == "lite":
-        model = make_lite(training.lite.sizes, tokens, 0).to(device, dtype)
+        model = make_lite(training.lite.model_sizes, tokens, 0).to(device, dtype)
     else:
         model = random_7b(tokens, given.layers, device, dtype)
     model.images_at_once = Settings().compute.images_at_once if device.type == "cuda" else None

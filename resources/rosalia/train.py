@@ -73,7 +73,7 @@ def fit(cohorts: list[Cohort], work: Path, seed: int) -> tuple[Rosalia, Tokens]:
     settings = Settings().training
     recipe = settings.lite
     tokens = Tokens.prepare(make_word_tokenizer(texts()))
-    model = make_lite(recipe.sizes, tokens, seed)
+    model = make_lite(recipe.model_sizes, tokens, seed)
     store = Store(cohorts, tokens, PairOptions.for_model(model.config, settings, answers=True, equalise=False))
     weights = replace(WEIGHTS, text=TEXT)
     optimiser = torch.optim.AdamW(model.parameters(), 0.0, betas=recipe.betas, weight_decay=0.0)

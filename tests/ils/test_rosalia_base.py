@@ -18,6 +18,7 @@ from cxr.ils.rosalia.config import read_config
 from cxr.ils.rosalia.lite import FOLDER, TENSORS_BY_TOKEN, extend_base, load_base, read_sizes
 from cxr.ils.rosalia.prompts import write_prompt
 from cxr.ils.templates import TYPES, write_instruction, write_negative_answer
+from cxr.ils.training.settings import LiteSizes
 from cxr.ils.training.untrained import run_base
 from cxr.imaging.phantom.cohort import draw
 from cxr.imaging.phantom.plan import make_plan
@@ -26,7 +27,7 @@ from cxr.nets.weight_files import WeightFiles
 from cxr.workflow.settings import Settings
 from tiny_rosalia import frame
 
-SIZES = SimpleNamespace(**Settings().training.lite.sizes.as_dict())
+SIZES = LiteSizes()
 LIMIT = 6 * 10**6
 """Bytes that the repository gives to these weights at most."""
 

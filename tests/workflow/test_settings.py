@@ -93,11 +93,11 @@ def test_every_key_is_described_and_sourced():
         ({"dataset": {"mimic_ils": "there"}}, ["dataset.mimic_ils_images", "give the folder of its images"]),
         (
             {"training": {"lite": {"sizes": {"image": 100, "patch": 16}}}},
-            ["training.lite.sizes", "image is 100, not a multiple of its patch 16"],
+            ["training.lite", "sizes.image is 100: make it a multiple of 16"],
         ),
         (
             {"training": {"lite": {"sizes": {"clip_image": 70}}}},
-            ["training.lite.sizes", "clip_image is 70, not a multiple of its patch 16"],
+            ["training.lite", "sizes.clip_image is 70: make it a multiple of 16"],
         ),
         (
             {"training": {"published_mismatch": True, "fit": "stretch"}},

@@ -38,10 +38,14 @@ class PromptSettings(Section):
     """How a pair becomes a model's input, the same in training and when the model is asked."""
 
     conversation: Literal["llava_v1", "llava_llama_2"] = key(
-        "llava_v1", "Conversation template around an instruction.", source=AUTHORS
+        "llava_v1", "LISA's conversation template around an instruction.", source=AUTHORS
     )
-    max_length: int = key(512, "Longest prompt and answer, image included.", unit="tokens", source=AUTHORS, ge=64)
-    fit: Literal["pad", "stretch"] = key("pad", "How an image that is not square is fitted to the model's square.")
+    max_length: int = key(
+        512, "Maximum length of prompt and answer, image included.", unit="tokens", source=AUTHORS, ge=64
+    )
+    fit: Literal["pad", "stretch"] = key(
+        "pad", "pad: a non-square image is padded to the model's square; stretch: it is stretched."
+    )
     published_mismatch: bool = key(
         False,
         "Train and score as in the published code: references padded to the square, predictions cropped and stretched.",

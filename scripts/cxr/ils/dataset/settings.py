@@ -11,12 +11,12 @@ class PairSettings(ReportLogic):
     """What the pairs depend on."""
 
     ctr_negative_max: float = key(
-        0.45, "Largest cardiothoracic ratio at which cardiomegaly may be denied.", source=PAPER, ge=0, le=1
+        0.45, "Largest cardiothoracic ratio at which cardiomegaly can be denied.", source=PAPER, ge=0, le=1
     )
     unknown_words_max: Share = key(
         0.05,
-        "Fraction of unknown words, among a section's distinct words in sentences that could hold a finding, above "
-        "which no unmentioned lesion type becomes a negative (engine rules).",
+        "Fraction of unknown words, among the distinct words of sentences with possible findings, above which lesion "
+        "types that a section does not mention give no negatives (engine rules).",
     )
     global_share: dict[Literal[LESIONS[1:]], Share] = key(
         lambda: {
@@ -27,12 +27,12 @@ class PairSettings(ReportLogic):
             "edema": 0.0222,
             "effusion": 0.2326,
         },
-        "Fraction of a lesion type's negatives that are global, as nearly as the reports allow (from Table 10).",
+        "Fraction of a lesion type's negatives that are global, as close as the reports allow (Table 10).",
         source=PAPER,
     )
     opacity_inference_share: Share = key(
         0.5,
-        "Fraction of opacity's local negatives that are lesion inference (Table 10: 72,269 of 145,888).",
+        "Fraction of opacity's local negatives that are lesion inferences (Table 10: 72,269 of 145,888).",
     )
 
 

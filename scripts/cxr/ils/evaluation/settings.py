@@ -17,7 +17,7 @@ class OutputFormat(Section):
     ] = key(
         "jsonl", "Format of the predictions (docs/systems/evaluation.md); everything: the whole image, as a baseline."
     )
-    threshold: float | None = key(None, "Value above which a pixel is foreground; null for the model's own.")
+    threshold: float | None = key(None, "Value above which a pixel is foreground; null: the model's own.")
     grid: int = key(24, "Side of Text4Seg's grid of text: 24 for its p24, 16 for p16.", unit="cells", ge=4, le=128)
 
 
@@ -48,7 +48,7 @@ class ScoringSettings(IntervalSettings):
         multiple_of=8,
     )
     failed: Literal["wrong", "leave_out"] = key(
-        "wrong", "How to count a pair whose prediction is missing or damaged: as wrong, or not at all."
+        "wrong", "wrong: a pair with a missing or damaged prediction counts as wrong; leave_out: it is excluded."
     )
 
 

@@ -9,8 +9,8 @@ from cxr.ils.settings import PromptSettings
 class AnswerSettings(Section):
     """What a model is asked for."""
 
-    text: bool = key(True, "Whether to generate the answers' text too; masks alone are much faster.")
-    max_new_tokens: int = key(512, "Longest answer.", unit="tokens", source=AUTHORS, ge=1, le=4096)
+    text: bool = key(True, "Whether to generate the text of answers; masks alone are much faster.")
+    max_new_tokens: int = key(512, "Maximum length of an answer.", unit="tokens", source=AUTHORS, ge=1, le=4096)
     equalise: bool = key(True, "Equalise the histogram of every image, as in the authors' evaluation.", source=AUTHORS)
     size: int = key(1024, "Side of the masks.", unit="pixels", source=AUTHORS, ge=64, le=4096, multiple_of=8)
 
@@ -20,7 +20,7 @@ class InferenceSettings(AnswerSettings):
 
     split: Literal["train", "validate", "test"] = key("test", "Split whose instructions the model answers.")
     paraphrases: bool = key(
-        False, "Also ask each instruction in one wording of each persona (C.3), for a comparison in the evaluation."
+        False, "Also ask each instruction in one wording of each persona (C.3), to compare the scores."
     )
 
 

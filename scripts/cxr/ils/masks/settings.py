@@ -19,18 +19,18 @@ TauName = Literal["ano", "anatomy", "conf", "signal", "size"]
 class TauSettings(Section):
     """The five thresholds of Algorithm 1 (Table 7)."""
 
-    ano: Share = key(0.10, "tau_ano: share of 255 from which a pixel is anomalous.", source=PAPER)
-    anatomy: Share = key(0.25, "tau_anatomy: IoU of box and named anatomy.", source=PAPER)
-    conf: Share = key(0.20, "tau_conf: confidence of the box.", source=PAPER)
-    signal: Share = key(0.20, "tau_signal: share of anomalous pixels in the box.", source=PAPER)
-    size: Share = key(0.10, "tau_size: IoU of box and a lung.", source=PAPER)
+    ano: Share = key(0.10, "tau_ano: fraction of grey level 255 from which a pixel is anomalous.", source=PAPER)
+    anatomy: Share = key(0.25, "tau_anatomy: smallest IoU of a box and the reported anatomy.", source=PAPER)
+    conf: Share = key(0.20, "tau_conf: smallest confidence of a box.", source=PAPER)
+    signal: Share = key(0.20, "tau_signal: smallest fraction of anomalous pixels in a box.", source=PAPER)
+    size: Share = key(0.10, "tau_size: smallest IoU of a box and a lung.", source=PAPER)
 
 
 class EdemaTauSettings(TauSettings):
     """The thresholds of edema, which is faint and diffuse (Table 7)."""
 
-    ano: Share = key(0.01, "tau_ano: share of 255 from which a pixel is anomalous.", source=PAPER)
-    conf: Share = key(0.01, "tau_conf: confidence of the box.", source=PAPER)
+    ano: Share = key(0.01, "tau_ano: fraction of grey level 255 from which a pixel is anomalous.", source=PAPER)
+    conf: Share = key(0.01, "tau_conf: smallest confidence of a box.", source=PAPER)
 
 
 class ThresholdSetSettings(Section):
@@ -48,14 +48,14 @@ def _half() -> ThresholdSetSettings:
 
 
 class GridSettings(Section):
-    """A sweep over every combination of the given values; all other thresholds are those of the set ``base``."""
+    """A sweep over all combinations of the listed values; other thresholds are those of the set ``base``."""
 
-    base: str = key("default", "Named set that provides the thresholds that the grid does not vary.")
+    base: str = key("default", "Named set with the values of all thresholds that the grid does not vary.")
     general: dict[TauName, list[Share]] = key(
         lambda: {"ano": [0.05, 0.10, 0.15], "conf": [0.10, 0.20, 0.30]},
-        "Values to try for all lesion types but edema; empty: as in base.",
+        "Values to try for all lesion types except edema; empty: as in base.",
     )
-    edema: dict[TauName, list[Share]] = key(dict, "Values to try for edema.")
+    edema: dict[TauName, list[Share]] = key(dict, "Values to try for edema; empty: as in base.")
     max_points: int = key(
         100,
         "Largest number of grid points; raise it to confirm a larger grid.",
@@ -94,7 +94,7 @@ class ThresholdsSettings(Section):
     grid: GridSettings = key(
         GridSettings, "Sweep for the recall table; the dataset of a point can also be built, by the point's name."
     )
-    build: list[str] = key(lambda: ["default"], "Sets whose dataset bare `snakemake` builds.", min_length=1)
+    build: list[str] = key(lambda: ["default"], "Sets whose dataset `snakemake` builds without a target.", min_length=1)
 
     @constraint
     def _names_exist(self) -> None:

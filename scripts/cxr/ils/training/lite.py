@@ -32,4 +32,4 @@ class LiteStart:
 def load(options: TrainingOptions, setup: Setup) -> LiteStart:
     """Return the engine."""
     del setup
-    return LiteStart(options.lite.sizes, options.lite.init, options.seed)
+    return LiteStart(options.lite.model_sizes, options.lite.init, options.seed)

@@ -1,6 +1,6 @@
 """Settings of the training stage: recipes of the engines, and the runs."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
 from cxr.base.errors import UserError
@@ -15,12 +15,13 @@ Part = Literal[
     "prompt_encoder", "vision_encoder",
 ]  # fmt: skip
 """Parts of the model that can be trained in full."""
+SizeName = Literal["image", "patch", "width", "depth", "clip_image", "clip_patch", "hidden", "layers"]
 
 
 class LoraSettings(Section):
     """Low-rank adapters on every linear layer of the language model, its head included (authors' code)."""
 
-    rank: int = key(128, "Rank of the adapters; 0 for none.", source=PAPER, ge=0, le=4096)
+    rank: int = key(128, "Rank of the adapters; 0: no adapters.", source=PAPER, ge=0, le=4096)
     alpha: int = key(
         256, "Scale of the adapters: their output is multiplied by alpha / rank.", source=PAPER, ge=1, le=8192
     )
@@ -28,7 +29,7 @@ class LoraSettings(Section):
 
 
 class Recipe(Section):
-    """How a model is trained; the paper's values."""
+    """How a model is trained. The defaults are the paper's."""
 
     betas: ClassVar[tuple[float, float]] = (0.9, 0.95)
     """Decay rates of AdamW's two moments (authors' code)."""
@@ -42,7 +43,7 @@ class Recipe(Section):
         "Parts that are trained in full; the rest is frozen except for the adapters.",
         source=AUTHORS,
     )
-    epochs: int = key(15, "Passes over the positives.", source=PAPER, ge=1, le=100_000)
+    epochs: int = key(15, "Number of passes over the positive pairs.", source=PAPER, ge=1, le=100_000)
     batch: int = key(256, "Pairs per update, over all GPUs.", unit="pairs", source=PAPER, ge=1, le=65_536)
     micro_batch: int = key(
         128,
@@ -65,14 +66,14 @@ class Recipe(Section):
     equalise: Share = key(0.5, "Probability that an image's histogram is equalised.", source=AUTHORS)
     keep: Literal["giou", "mean"] = key(
         "giou",
-        "The epoch that is kept is the best on the validation split by: giou, gIoU of the positives (authors' code); "
-        "mean, the mean of that and of N-Acc, which a model that marks every image cannot win.",
+        "Score that selects the best epoch on the validation split: giou, the gIoU of positives (authors' code); mean, "
+        "the mean of gIoU and N-Acc, which a model that marks every image cannot win.",
         source=AUTHORS,
     )
     runner: Literal["plain", "deepspeed"] = key(
         "deepspeed", "deepspeed: ZeRO-2, one process per GPU (compute.gpus); plain: one process.", source=AUTHORS
     )
-    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the model.", source=AUTHORS)
+    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the weights.", source=AUTHORS)
     gradient_checkpointing: bool = key(True, "Recompute activations to save memory.", source=AUTHORS)
 
     def shared(self, ranks: int) -> Self:
@@ -91,23 +92,26 @@ class Recipe(Section):
         return count
 
 
-class LiteSizes(Section):
-    """Sizes of the small model of the engine lite."""
+@dataclass(frozen=True)
+class LiteSizes:
+    """Sizes of the engine lite's model: sides in pixels, widths in channels. The base has the defaults."""
 
-    image: int = key(128, "Side of the mask branch's image.", unit="pixels", ge=64, le=1024)
-    patch: int = key(8, "Side of the mask branch's patches.", unit="pixels", ge=4, le=32)
-    width: int = key(32, "Channels of the mask branch's encoder.", ge=16, le=1024, multiple_of=16)
-    depth: int = key(3, "Layers of the mask branch's encoder.", ge=1, le=32)
-    clip_image: int = key(128, "Side of the image that the language model receives.", unit="pixels", ge=32, le=336)
-    clip_patch: int = key(16, "Side of the patches of the language model's image.", unit="pixels", ge=4, le=32)
-    hidden: int = key(96, "Channels of the language model.", ge=32, le=4096, multiple_of=16)
-    layers: int = key(2, "Layers of the language model.", ge=1, le=32)
-
-    @constraint
-    def _patches_fill_the_picture(self) -> None:
-        for side, patch in (("image", self.patch), ("clip_image", self.clip_patch)):
-            if getattr(self, side) % patch:
-                raise ValueError(f"{side} is {getattr(self, side)}, not a multiple of its patch {patch}: change one")
+    image: int = 128
+    """Side of the mask branch's image."""
+    patch: int = 8
+    """Side of the mask branch's patches."""
+    width: int = 32
+    """Width of the mask branch's encoder, a multiple of 16."""
+    depth: int = 3
+    """Layers of the mask branch's encoder."""
+    clip_image: int = 128
+    """Side of the image that the language model receives."""
+    clip_patch: int = 16
+    """Side of its patches."""
+    hidden: int = 96
+    """Width of the language model, a multiple of 16."""
+    layers: int = 2
+    """Layers of the language model."""
 
 
 class LiteRecipe(Recipe):
@@ -116,10 +120,13 @@ class LiteRecipe(Recipe):
     runner: Literal["plain"] = key("plain", "One process.")
     init: Literal["base", "random"] = key(
         "base",
-        "base: the weights of resources/rosalia, learnt from a synthetic cohort; random: nothing, which any sizes can "
-        "start from.",
+        "base: the weights of resources/rosalia, trained on a synthetic cohort; random: random weights, for any sizes.",
     )
-    sizes: LiteSizes = key(LiteSizes, "Sizes of the model; the base has these.")
+    sizes: dict[SizeName, int] = key(
+        dict,
+        "Sizes of the model that differ from the base's, with init random: image, patch, width and depth of the mask "
+        "branch, clip_image and clip_patch of the language model's image, its width hidden and its layers.",
+    )
     lora: LoraSettings = key(lambda: LoraSettings(rank=0), "Adapters.")
     trained: list[Part] = key(
         lambda: [
@@ -128,10 +135,10 @@ class LiteRecipe(Recipe):
         ],
         "Parts that are trained in full.",
     )  # fmt: skip
-    epochs: int = key(10, "Passes over the pairs; from random weights take 40 or more.", ge=1, le=100_000)
+    epochs: int = key(10, "Number of passes over the pairs; with init random use 40 or more.", ge=1, le=100_000)
     batch: int = key(16, "Pairs per update.", unit="pairs", ge=1, le=65_536)
     micro_batch: int = key(16, "Pairs per forward pass.", unit="pairs", ge=1, le=4096)
-    learning_rate: float = key(2e-4, "Highest learning rate; from random weights take 2e-3.", gt=0, le=1)
+    learning_rate: float = key(2e-4, "Highest learning rate; with init random use 2e-3.", gt=0, le=1)
     warmup: int = key(10, "Number of updates in which the learning rate rises from 0; afterwards it falls to 0.", ge=0)
     balance: Literal["expectation", "exact", "all"] = key(
         "all",
@@ -140,11 +147,23 @@ class LiteRecipe(Recipe):
     )
     keep: Literal["giou", "mean"] = key(
         "mean",
-        "How the epoch to keep is chosen on the validation split: giou, by the gIoU of the positives (authors' code); "
-        "mean, by the mean of that and N-Acc.",
+        "Score that selects the best epoch on the validation split: giou, the gIoU of positives (authors' code); mean, "
+        "the mean of gIoU and N-Acc.",
     )
     dtype: Literal["bfloat16", "float32"] = key("float32", "Number type of the model.")
     gradient_checkpointing: bool = key(False, "Recompute activations to save memory.")
+
+    @property
+    def model_sizes(self) -> LiteSizes:
+        """All sizes of the model."""
+        return LiteSizes(**self.sizes)
+
+    @constraint
+    def _sizes_fit(self) -> None:
+        sizes = self.model_sizes
+        for name, unit in (("width", 16), ("hidden", 16), ("image", sizes.patch), ("clip_image", sizes.clip_patch)):
+            if min(unit, getattr(sizes, name)) < 1 or getattr(sizes, name) % unit:
+                raise ValueError(f"sizes.{name} is {getattr(sizes, name)}: make it a multiple of {unit}")
 
 
 class RosaliaRecipe(Recipe):
@@ -166,7 +185,7 @@ class TrainingRun(Section):
     test: str = key("", "Threshold set whose test split the model is scored on; empty: the one of its training.")
     paraphrases: bool = key(
         False,
-        "Also train on the paraphrases (C.3): each text is drawn uniformly from the original and its paraphrases.",
+        "Also train on the paraphrases (C.3): each text is sampled from the original and its paraphrases.",
         source=PAPER,
     )
     weights: Literal["", "lisa", "rosalia", "lite"] = key(
@@ -204,8 +223,8 @@ class TrainingSettings(PromptSettings):
         "Models by name, trained here or used unchanged; the name is the wildcard {run}. Empty: `default`, trained on "
         "the threshold set default, and with the engine lite also `base`, from which that training starts.",
     )
-    validate_every: int = key(1, "Epochs between two validations.", unit="epochs", ge=1)
-    nan_limit: int = key(10, "Number of updates with a NaN loss, each skipped, after which the run stops.", ge=1)
+    validate_every: int = key(1, "Number of epochs between validations.", unit="epochs", ge=1)
+    nan_limit: int = key(10, "Number of skipped updates (with a NaN loss) at which the run stops.", ge=1)
 
     def named_runs(self) -> dict[str, TrainingRun]:
         """Return the runs, of which there is always one."""
@@ -220,7 +239,7 @@ class TrainingSettings(PromptSettings):
     def _the_base_has_its_sizes(self) -> None:
         if self.engine == "lite" and self.lite.init == "base":
             base_sizes = LiteSizes()
-            for name, value in self.lite.sizes.as_dict().items():
+            for name, value in self.lite.sizes.items():
                 if value != getattr(base_sizes, name):
                     raise ValueError(
                         f"lite.sizes.{name} is {value}, but the base has {getattr(base_sizes, name)}: leave it so, or "
