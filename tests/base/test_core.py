@@ -675,7 +675,7 @@ def test_a_users_mistake_in_the_work_ends_the_shard():
     ],
 )
 def test_a_machine_that_is_too_small_is_one_sentence(tmp_path, error, words):
-    code = f"import sys; from cxr.base import jobs; jobs.start(sys.argv[1])\nraise {error}"
+    code = f"import sys; from cxr.base import jobs; jobs.start_logging(sys.argv[1])\nraise {error}"
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "log")],
         env={"PYTHONPATH": str(code_digest.SCRIPTS)}, capture_output=True, text=True, check=False,
@@ -688,7 +688,7 @@ def test_a_machine_that_is_too_small_is_one_sentence(tmp_path, error, words):
 
 def test_a_users_mistake_is_one_sentence_and_ours_leaves_a_trace(tmp_path):
     code = (
-        "import sys; from cxr.base import errors, jobs; jobs.start(sys.argv[1])\n"
+        "import sys; from cxr.base import errors, jobs; jobs.start_logging(sys.argv[1])\n"
         "raise {error}('boxes.table is x.csv: give a file that exists.')"
     )
     seen = {}

@@ -117,7 +117,7 @@ def test_300_shards_are_read_where_256_files_may_be_open(tmp_path):
 def test_a_job_may_open_as_many_files_as_its_user(tmp_path):
     code = (
         "import resource as r, sys; from cxr.base import jobs\n"
-        "r.setrlimit(r.RLIMIT_NOFILE, (64, r.getrlimit(r.RLIMIT_NOFILE)[1])); jobs.start(sys.argv[1])\n"
+        "r.setrlimit(r.RLIMIT_NOFILE, (64, r.getrlimit(r.RLIMIT_NOFILE)[1])); jobs.start_logging(sys.argv[1])\n"
         "print(r.getrlimit(r.RLIMIT_NOFILE))"
     )
     soft, hard = json.loads(run_python(code, tmp_path / "log").translate(str.maketrans("()", "[]")))
@@ -189,7 +189,7 @@ TEXT = "Frau Müller, MRN 7700008: pleural effusion"
     ],
 )
 def test_no_unexpected_error_prints_a_patients_text(tmp_path, code):
-    program = "import sys; from cxr.base import jobs; jobs.start(sys.argv[1])\n"
+    program = "import sys; from cxr.base import jobs; jobs.start_logging(sys.argv[1])\n"
     program += "try:\n  " + code.replace("; ", "\n  ") + "\nexcept Exception as error:\n  raise TypeError from error\n"
     done = subprocess.run(
         [sys.executable, "-c", program, tmp_path / "log"], capture_output=True, text=True, check=False, cwd=tmp_path,
@@ -208,10 +208,10 @@ def test_no_process_of_a_training_prints_a_patients_text(tmp_path):
     program = f"""
 import sys
 from pathlib import Path
-from cxr.nets.fitting.launch import serve
+from cxr.nets.fitting.launch import run_process
 def work(job):
     raise ValueError("no token for {{!r}}".format({TEXT!r}))
-serve(Path(sys.argv[1]), work)
+run_process(Path(sys.argv[1]), work)
 """
     done = subprocess.run(
         [sys.executable, "-c", program, tmp_path / "job"], capture_output=True, text=True, check=False,

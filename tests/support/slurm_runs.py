@@ -104,12 +104,14 @@ def with_fault(root: Path, rule: str, fault: str, marker: Path, always: str = ""
     ``always`` is done each time, before that.
     """
     path = root / "scripts/job.py"
-    before, work, after = path.read_text().rpartition("part(snakemake)")
+    before, work, after = path.read_text().rpartition("run_job(snakemake)")
     assert work
     once = (
         f"import pathlib, time\nmarker = pathlib.Path({str(marker)!r})\nif not marker.exists():\n    marker.touch()\n"
     )
-    once += "    from cxr.base.jobs import start\n    start(snakemake.log[0])\n" + textwrap.indent(f"{fault}\n", "    ")
+    once += "    from cxr.base.jobs import start_logging\n    start_logging(snakemake.log[0])\n" + textwrap.indent(
+        f"{fault}\n", "    "
+    )
     guarded = textwrap.indent(f"{always}\n{once}", "    ")
     path.write_text(f"{before}if snakemake.rule == {rule!r}:\n{guarded}\n{work}{after}")
 
