@@ -744,7 +744,7 @@ def work():
     print(cv2.getNumThreads(), polars.thread_pool_size(), torch.get_num_threads())
 
 sys.modules["cxr.imaging.working"] = SimpleNamespace(work=work)
-jobs.part(SimpleNamespace(
+jobs.run_job(SimpleNamespace(
     log=[sys.argv[1]], rule="boxes_part", threads=3, input={}, output={}, wildcards={}, resources={},
     params={"function": "imaging.working.work", "code": "0f"}, config={"compute": {}},
 ))

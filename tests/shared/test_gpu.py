@@ -217,7 +217,7 @@ def work_batch(rows):
 def work(number):
     return work_batch([(number,)])[0]
 
-jobs.start(sys.argv[1])
+jobs.start_logging(sys.argv[1])
 names = [f"{number:02}" for number in range(12)]  # from the ninth on no place of the table
 read = lambda name: (int(name),)
 if sys.argv[2] == "one":

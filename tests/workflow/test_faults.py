@@ -188,7 +188,7 @@ def files_of(folder: Path) -> dict[Path, tuple[int, int]]:
 def test_what_cannot_be_closed_on_a_full_disk_adds_no_words(tmp_path):
     """As HDF5's files, whose last bytes find no room when Python ends."""
     code = (
-        "import sys; from cxr.base import jobs; jobs.start(sys.argv[1])\n"
+        "import sys; from cxr.base import jobs; jobs.start_logging(sys.argv[1])\n"
         "class File:\n    def __del__(self): raise RuntimeError('not closed')\n"
         "file = File()\nraise OSError({number}, 'write')"
     )

@@ -279,7 +279,7 @@ def test_a_library_that_does_not_say_why_is_asked_of_the_disk(tmp_path, monkeypa
 def test_a_log_that_cannot_be_written_is_one_sentence(tmp_path):
     with mounted(tmp_path / "logs", "1m"):
         subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "logs")], check=True)
-        code = "import sys; from cxr.base import jobs; jobs.start(sys.argv[1])"
+        code = "import sys; from cxr.base import jobs; jobs.start_logging(sys.argv[1])"
         done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "logs/a.log")], capture_output=True,
                               text=True, env={"PYTHONPATH": str(ROOT / "scripts")}, check=False)  # fmt: skip
         assert done.returncode == 1

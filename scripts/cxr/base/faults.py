@@ -118,7 +118,7 @@ class Failures:
         """Record a failure of a ``kind`` (:func:`failure_kind`). Raises Broken over the limit."""
         if kind not in self._shown:
             self._shown.add(kind)
-            # at level DEBUG the traceback goes to the log file alone: see cxr.base.jobs.start
+            # at level DEBUG the traceback goes to the log file alone: see cxr.base.jobs.start_logging
             log.debug("%s: first image with this failure: %s", self.what, kind, exc_info=error)
         if kind != self._first[0] or not self.row:
             self._first, self.row = (kind, error), 0
