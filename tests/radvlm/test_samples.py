@@ -89,6 +89,6 @@ def test_written_boxes_are_read_back_within_half_a_step(drawn):
     for name in ("unit", "unit_short"):
         how, seen = CONVENTIONS[name], InputSize(512, 512)
         if len(boxes):
-            found = read_boxes(f"It is at {how.listed(boxes.tolist(), seen)}.", how, seen)
+            found = read_boxes(f"It is at {how.write_list(boxes.tolist(), seen)}.", how, seen)
             assert found.notes == ()
             np.testing.assert_allclose(found.boxes, boxes, atol=0.005 + 1e-12)

@@ -72,9 +72,9 @@ def _example(loaded, lesson: Lesson) -> dict:
     tokenizer = loaded.tokens.tokenizer
     text = tokenizer.apply_chat_template(shown, tokenize=False, add_generation_prompt=True)
     asked, counts = [], iter(seen.tokens)
-    for one in loaded.tokens.piece(text):
+    for one in loaded.tokens.encode_piece(text):
         asked += [one] * next(counts) if one == loaded.tokens.picture else [one]
-    said = [*loaded.tokens.piece(lesson.answer), loaded.tokens.end]
+    said = [*loaded.tokens.encode_piece(lesson.answer), loaded.tokens.end]
     return {
         "ids": asked + said, "labels": [-100] * len(asked) + said, "tensors": seen.tensors,
         "pad": loaded.tokens.pad, "picture": loaded.tokens.picture,

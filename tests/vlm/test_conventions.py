@@ -73,11 +73,11 @@ def test_answers_are_written_in_one_form():
 def test_boxes_stand_in_a_sentence():
     boxes = [(0.0, 0.125, 0.3, 1.0), (0.1, 0.2, 0.375, 0.4), (0.5, 0.5, 0.6, 0.6)]
     unit, short, grid = (CONVENTIONS[name] for name in ("unit", "unit_short", "grid1000"))
-    assert unit.listed(boxes[:1], SEEN) == "[0.00, 0.12, 0.30, 1.00]"  # an exact half goes to the even digit
-    assert unit.listed(boxes[:2], SEEN) == "[0.00, 0.12, 0.30, 1.00] and [0.10, 0.20, 0.38, 0.40]"
-    assert short.listed(boxes[:1], SEEN) == "[0.0, 0.12, 0.3, 1.0]"
-    assert grid.listed(boxes, SEEN) == "[0, 125, 300, 1000], [100, 200, 375, 400] and [500, 500, 600, 600]"
-    said = read_boxes(f"Left at {unit.listed(boxes, SEEN)}.", unit, SEEN)
+    assert unit.write_list(boxes[:1], SEEN) == "[0.00, 0.12, 0.30, 1.00]"  # an exact half goes to the even digit
+    assert unit.write_list(boxes[:2], SEEN) == "[0.00, 0.12, 0.30, 1.00] and [0.10, 0.20, 0.38, 0.40]"
+    assert short.write_list(boxes[:1], SEEN) == "[0.0, 0.12, 0.3, 1.0]"
+    assert grid.write_list(boxes, SEEN) == "[0, 125, 300, 1000], [100, 200, 375, 400] and [500, 500, 600, 600]"
+    said = read_boxes(f"Left at {unit.write_list(boxes, SEEN)}.", unit, SEEN)
     np.testing.assert_allclose(said.boxes, boxes, atol=0.005)
 
 

@@ -83,7 +83,7 @@ def test_the_prompt_is_a_prefix_of_what_is_learned(made):
     for sample in (SAMPLE, TALK):
         whole = collator.encode(sample, picture(64, 96))
         for turn in range(len(sample.turns)):
-            seen = whole.pictures.seen[0]
+            seen = whole.pictures.sizes[0]
             said = [sample.answer(number, collator.convention, seen) for number in range(turn)]
             asked = collator.ask(sample, picture(64, 96), said)
             assert asked.ids == whole.ids[: len(asked.ids)]
@@ -191,4 +191,4 @@ def test_a_text_cannot_speak_as_the_model(made):
     _, _, loaded, _ = made
     for mark in loaded.family.frame.reserved:
         with pytest.raises(ReservedTokenError, match="a token of the model's own"):
-            loaded.tokens.said(f"cells {mark} ignore this")
+            loaded.tokens.encode_text(f"cells {mark} ignore this")

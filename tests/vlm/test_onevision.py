@@ -62,7 +62,7 @@ def test_tokens_of_published_models(height, width, tiles, tokens):
 @pytest.mark.parametrize("most", [1, 4, 9])
 @pytest.mark.parametrize("grid", [1, 2, 3, 6])
 def test_tokens_of_any_size_are_the_librarys_count(grid, most):
-    tiling = PUBLISHED.told(f"anyres_max_{most}", grid)
+    tiling = PUBLISHED.with_limits(f"anyres_max_{most}", grid)
     assert (tiling == PUBLISHED) == (grid == 6 and most == 9)
     sizes = np.random.default_rng(8).integers(20, 3200, (400, 2)).tolist()
     assert [tiling.features(*size) for size in sizes] == [counted(tiling, *size) for size in sizes]
@@ -87,7 +87,7 @@ def test_tokens_of_any_size_are_the_models_features(folder):
 
 def test_a_picture_on_its_canvas_keeps_its_proportions():
     for height, width in np.random.default_rng(1).integers(40, 3000, (200, 2)).tolist():
-        seen, (rows, columns) = PUBLISHED.seen(height, width), PUBLISHED.canvas(height, width)
+        seen, (rows, columns) = PUBLISHED.visible_size(height, width), PUBLISHED.canvas(height, width)
         assert seen.height == rows or seen.width == columns
         assert abs(seen.width / width - seen.height / height) <= 1 / min(height, width)
 

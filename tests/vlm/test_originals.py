@@ -285,4 +285,4 @@ def test_what_stays_in_memory_is_bounded_by_bytes():
         "40", "50", "40", "30", "40", "50", "200", "40",
     ]  # fmt: skip
     assert made == [40, 50, 30, 50, 200, 40]  # 30 pushed 50 out, 50 then 30, 200 all
-    assert recent.held == 40
+    assert recent.num_bytes == 40

@@ -80,7 +80,7 @@ def test_the_prompt_of_asking_is_a_prefix_of_what_is_learned(tuned, given):
     tokens = loaded.tokens
     assert tokens.frame == onevision.TEMPLATE.with_system(PROMPT) == asked.tokens.frame
     learns = asking.Collator(loaded.family, tokens, asked.convention)
-    begun = tokens.piece(f"<|im_start|>system\n{PROMPT}<|im_end|>\n")
+    begun = tokens.encode_piece(f"<|im_start|>system\n{PROMPT}<|im_end|>\n")
     assert tokens.tokenizer.convert_tokens_to_ids(UNKNOWN) not in begun  # the tiny model knows its words
     for sample in read_samples(given["lines"]):
         whole, prompt = learns.encode(sample, PICTURE), asked.ask(sample, PICTURE)

@@ -109,7 +109,7 @@ def test_the_masks_are_those_of_the_states_before_each_seg(learned, film, tmp_pa
 
     _, reply = Asker.from_run(str(learned), "", ASKING, how).replies(make_samples(QUESTIONS, referring=False), Store())
     drawer = MaskPredictor.load(learned, ASKING, how)
-    for mark, mask in zip(reply.said.marks, about["turns"][1]["masks"], strict=True):
+    for mark, mask in zip(reply.answer.marks, about["turns"][1]["masks"], strict=True):
         (logits,) = drawer.logits("v", picture.frame, [mark])
         np.testing.assert_array_equal(in_picture(logits, picture), mask_at(tmp_path / "out" / mask["file"]))
 

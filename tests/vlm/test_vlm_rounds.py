@@ -60,20 +60,20 @@ def test_kept_rounds_give_the_answers_of_rounds_read_anew_in_any_batch(
 
 def test_a_picture_is_read_once_a_conversation(given, tuned, tmp_path, monkeypatch):
     begun, read = [], []
-    first, later = transformers.Transformers._begun, transformers.Transformers._going
+    first, later = transformers.Transformers._whole_prompts, transformers.Transformers._unread_prompts
 
     def counted(self, asked):
         begun.extend(one.encoded.sample_id for one in asked)
         return first(self, asked)
 
     def measured(self, asked):
-        kept = self.rounds.cache.get_seq_length()
+        kept = self.cache.cache.get_seq_length()
         made = later(self, asked)
         read.append(made["input_ids"].shape[1] - kept)
         return made
 
-    monkeypatch.setattr(transformers.Transformers, "_begun", counted)
-    monkeypatch.setattr(transformers.Transformers, "_going", measured)
+    monkeypatch.setattr(transformers.Transformers, "_whole_prompts", counted)
+    monkeypatch.setattr(transformers.Transformers, "_unread_prompts", measured)
     ask(tmp_path / "kept.jsonl", given, tuned, HOW, batch=3)
     assert sorted(begun) == [f"s{at}" for at in range(len(TURNS))]
     assert 0 < max(read) < 30  # the question with its frame; a picture alone has more
@@ -119,15 +119,15 @@ class Cache:
 def test_what_is_left_to_read_is_what_differs():
     """Token 0 pads, 9 ends. Row b is padded before and ended a step early, row c was told otherwise than it said."""
     rounds = ConversationCache(["a", "b", "c"], Cache(6), [[1, 2, 3], [None, 1, 2], [1, 2, 4]])
-    rounds.said([[5, 6, 7, 9], [8, 9, 0, 0], [5, 5, 5, 5]], 9)
+    rounds.append_answers([[5, 6, 7, 9], [8, 9, 0, 0], [5, 5, 5, 5]], 9)
     assert rounds.places == [[1, 2, 3, 5, 6, 7], [None, 1, 2, 8, 9, None], [1, 2, 4, 5, 5, 5]]
-    assert rounds.has(["c", "b"])
-    assert not rounds.has(["b", "d"])
+    assert rounds.contains(["c", "b"])
+    assert not rounds.contains(["b", "d"])
     prompts = {"b": [1, 2, 8, 9, 3], "c": [1, 2, 4, 6, 9, 3], "a": [1, 2, 3, 5, 6, 7]}
-    going = rounds.go_on(["c", "b"], [prompts["c"], prompts["b"]], 0)
+    going = rounds.resume(["c", "b"], [prompts["c"], prompts["b"]], 0)
     assert rounds.cache.chosen == [2, 1]
     assert going.ids.tolist() == [[1, 2, 4, 0, 0, 0, 6, 9, 3], [0, 1, 2, 8, 9, 0, 0, 0, 3]]
     assert going.mask.tolist() == [[1, 1, 1, 0, 0, 0, 1, 1, 1], [0, 1, 1, 1, 1, 0, 0, 0, 1]]
-    alone = ConversationCache(["a"], Cache(6), [[1, 2, 3, 5, 6, 7]]).go_on(["a"], [prompts["a"]], 0)
+    alone = ConversationCache(["a"], Cache(6), [[1, 2, 3, 5, 6, 7]]).resume(["a"], [prompts["a"]], 0)
     assert alone.ids.tolist() == [[1, 2, 3, 5, 6, 0, 7]]  # its last token is read in any case
     assert alone.mask.tolist() == [[1, 1, 1, 1, 1, 0, 1]]

@@ -181,7 +181,7 @@ def fit(loaded: Loaded, pairs: Pairs, lines: Lines, side: int) -> SegmentingMode
     """Train language model and head on pairs with masks and lines of the mix."""
     model = SegmentingModel(loaded.model, lite.load(loaded.model.config.text_config.hidden_size, "", SEED)).train()
     # pictures are moved, so that none is seen twice and no embedding is kept
-    model.kept = SimpleNamespace(get=lambda views, levels, embed: embed(levels))
+    model.embedding_cache = SimpleNamespace(get=lambda views, levels, embed: embed(levels))
     collator = Collator(loaded.family, loaded.tokens, find_convention(loaded.family.convention))
     language, head = chosen(model, loaded.tokens.seg)
     groups = [{"params": language, "top": RATE}, {"params": head, "top": HEAD_RATE}]

@@ -69,14 +69,14 @@ class Collator:
         """Return the tokens of a sample with its answers and an image of ``size`` (H, W), without reading it."""
         if size not in self._sized:
             pictures = self.family.pictures([np.zeros((*size, 3), np.uint8)])
-            self._sized[size] = EncodedImages({}, pictures.tokens, pictures.seen)
+            self._sized[size] = EncodedImages({}, pictures.tokens, pictures.sizes)
         return len(self._encoded(sample, self._sized[size]).ids)
 
     def _encoded(self, sample: Sample, pictures: EncodedImages) -> Encoded:
         turns = [
             (
                 sample.question(turn, self.convention, self.wording),
-                sample.answer(turn, self.convention, pictures.seen[0]),
+                sample.answer(turn, self.convention, pictures.sizes[0]),
             )
             for turn in range(len(sample.turns))
         ]
@@ -97,7 +97,7 @@ class Collator:
         ]
         ids, _ = self.tokens.conversation(earlier_turns, pictures.tokens[0])
         question = sample.question(len(earlier_answers), self.convention, self.wording)
-        ids = [*ids, *self.tokens.opened(question, pictures.tokens[0], first=not earlier_answers)]
+        ids = [*ids, *self.tokens.turn_prompt(question, pictures.tokens[0], first=not earlier_answers)]
         return Encoded(sample.sample_id, ids, [IGNORED] * len(ids), pictures)
 
     def batch(self, encoded: Sequence[Encoded], pad_left: bool = False) -> Batch:
@@ -109,7 +109,7 @@ class Collator:
             span = slice(longest - len(conversation.ids), longest) if pad_left else slice(0, len(conversation.ids))
             ids[row, span], mask[row, span] = torch.tensor(conversation.ids), 1
             labels[row, span] = torch.tensor(conversation.labels)
-        pictures = EncodedImages.joined([conversation.pictures for conversation in encoded])
+        pictures = EncodedImages.concatenate([conversation.pictures for conversation in encoded])
         family_inputs = self.family.inputs(ids, self.tokens.picture)
         inputs = {"input_ids": ids, "attention_mask": mask} | family_inputs | dict(pictures.tensors)
         return Batch([conversation.sample_id for conversation in encoded], inputs, labels, self._segs(encoded))

@@ -32,7 +32,7 @@ class Convention:
     decimals: int = 0
     y_first: bool = False
     key: str = "bbox_2d"
-    said: int = 0
+    sentence_decimals: int = 0
     short: bool = False
 
     def sides(self, size: InputSize) -> np.ndarray:
@@ -52,9 +52,9 @@ class Convention:
             return [str(int(value)) for value in np.floor(values + 0.5)]
         return [f"{value:.{decimals}f}" for value in values]
 
-    def listed(self, boxes: Sequence[Sequence[float]], size: InputSize) -> str:
+    def write_list(self, boxes: Sequence[Sequence[float]], size: InputSize) -> str:
         """Return boxes as part of a sentence: separated by commas, with "and" before the last."""
-        numbers = [self._numbers(box, size, self.said or self.decimals) for box in boxes]
+        numbers = [self._numbers(box, size, self.sentence_decimals or self.decimals) for box in boxes]
         if self.short:
             numbers = [[str(float(number)) for number in box] for box in numbers]
         texts = [f"[{', '.join(box)}]" for box in numbers]
@@ -78,8 +78,8 @@ CONVENTIONS = {
     for each in (
         Convention("grid1000", 1000),
         Convention("pixels_resized", None),
-        Convention("unit", 1, decimals=3, said=2),
-        Convention("unit_short", 1, decimals=3, said=2, short=True),
+        Convention("unit", 1, decimals=3, sentence_decimals=2),
+        Convention("unit_short", 1, decimals=3, sentence_decimals=2, short=True),
         Convention("yx1000", 1000, y_first=True, key="box_2d"),
     )
 }

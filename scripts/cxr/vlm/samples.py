@@ -62,7 +62,7 @@ class Sample:
         if name not in self.boxes:
             raise UserError(f"{self.sample_id}: the answer has the slot {name!r} but no boxes of that name: add them")
         boxes = self.boxes[name]
-        return convention.answer(boxes, size) if self.asks_boxes else convention.listed(boxes, size)
+        return convention.answer(boxes, size) if self.asks_boxes else convention.write_list(boxes, size)
 
 
 def parse_sample(line: Mapping) -> Sample:

@@ -32,13 +32,13 @@ class SegmentingModel(nn.Module):
     def __init__(self, model: nn.Module, segmenter: Segmenter):
         super().__init__()
         self.model, self.segmenter = model, segmenter
-        self.kept: DiskCache | MemoryCache = MemoryCache()
+        self.embedding_cache: DiskCache | MemoryCache = MemoryCache()
         """Cache of SAM's image embeddings."""
 
     def embeddings(self, segs: SegBatch) -> torch.Tensor:
         """Return SAM's embedding of each [SEG]'s image, (M, C, h, w)."""
         views = [(view, False) for view in segs.views]
-        return self.kept.get(views, segs.levels, self.segmenter.embed)[segs.image_of]
+        return self.embedding_cache.get(views, segs.levels, self.segmenter.embed)[segs.image_of]
 
     def forward(self, segs: SegBatch, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return ``logits`` (N, L, V) of the next tokens and ``masks`` (M, T, T), mask logits in the targets' frame.

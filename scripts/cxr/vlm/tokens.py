@@ -36,7 +36,7 @@ class Tokens:
     seg: int | None = None
 
     @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerBase, frame: ChatTemplate, where: str | Path) -> "Tokens":
+    def from_tokenizer(cls, tokenizer: PreTrainedTokenizerBase, frame: ChatTemplate, where: str | Path) -> "Tokens":
         """Return the tokens of a tokenizer. Raises UserError if picture or end is not one token (another family)."""
         id_by_name = {}
         for name, text in (("picture", frame.picture), ("end", frame.end)):
@@ -49,14 +49,14 @@ class Tokens:
 
     @classmethod
     def read(cls, folder: str | Path, frame: ChatTemplate) -> "Tokens":
-        """Read the tokenizer in a model's folder. Raises UserError like :meth:`of`."""
+        """Read the tokenizer in a model's folder. Raises UserError like :meth:`from_tokenizer`."""
         try:
             tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
         except (OSError, ValueError) as error:
             refuse_machine_fault(folder, error)
             first = str(error).strip().splitlines()[0]
             raise UserError(f"{folder} holds no tokenizer ({first[:160]}): give the model's whole folder") from None
-        return cls.of(tokenizer, frame, folder)
+        return cls.from_tokenizer(tokenizer, frame, folder)
 
     def with_seg(self) -> "Tokens":
         """Return the tokens with [SEG], which is added to the tokenizer if it is missing."""
@@ -67,33 +67,37 @@ class Tokens:
         """Return the tokens with another system prompt in the template; "" keeps the default."""
         return replace(self, frame=self.frame.with_system(prompt))
 
-    def piece(self, text: str) -> list[int]:
+    def encode_piece(self, text: str) -> list[int]:
         """Return the ids of a piece of the template or of a text."""
         return self.tokenizer(text, add_special_tokens=False).input_ids if text else []
 
-    def said(self, text: str) -> list[int]:
+    def encode_text(self, text: str) -> list[int]:
         """Return the ids of a question or an answer. Raises Reserved if it holds a token of the frame."""
         for mark in self.frame.reserved:
             if mark in text:
                 raise ReservedTokenError(f"the text holds {mark!r}, a token of the model's own: leave it out")
-        return self.piece(text)
+        return self.encode_piece(text)
 
-    def _asked(self, question: str) -> list[int]:
+    def _encode_question(self, question: str) -> list[int]:
         """Return the ids of a question. Raises ReservedTokenError if the model gives masks and it contains [SEG]."""
         if self.seg is not None and SEG in question:
             raise ReservedTokenError(f"the text holds {SEG!r}, a token of the model's own: leave it out")
-        return self.said(question)
+        return self.encode_text(question)
 
-    def opened(self, question: str, count: int, first: bool = True) -> list[int]:
+    def turn_prompt(self, question: str, count: int, first: bool = True) -> list[int]:
         """Return the ids of a turn up to its answer; ``count``: number of image tokens, which the first turn has."""
         frame = self.frame
-        picture_ids = [*self.piece(frame.opening), *[self.picture] * count, *self.piece(frame.closing)] if first else []
+        picture_ids = (
+            [*self.encode_piece(frame.opening), *[self.picture] * count, *self.encode_piece(frame.closing)]
+            if first
+            else []
+        )
         return [
-            *(self.piece(frame.start) if first else self.piece(frame.between)),
-            *self.piece(frame.user),
+            *(self.encode_piece(frame.start) if first else self.encode_piece(frame.between)),
+            *self.encode_piece(frame.user),
             *picture_ids,
-            *self._asked(question),
-            *self.piece(frame.assistant),
+            *self._encode_question(question),
+            *self.encode_piece(frame.assistant),
         ]
 
     def conversation(self, turns: Iterable[tuple[str, str]], count: int) -> tuple[list[int], list[int]]:
@@ -104,7 +108,10 @@ class Tokens:
         ids: list[int] = []
         labels: list[int] = []
         for number, (question, answer) in enumerate(turns):
-            prompt_ids, answer_ids = self.opened(question, count, first=not number), [*self.said(answer), self.end]
+            prompt_ids, answer_ids = (
+                self.turn_prompt(question, count, first=not number),
+                [*self.encode_text(answer), self.end],
+            )
             ids += [*prompt_ids, *answer_ids]
             labels += [*[IGNORED] * len(prompt_ids), *answer_ids]
         return ids, labels
@@ -116,11 +123,14 @@ class Tokens:
         system and user messages.
         """
         marks = {
-            token for mark in special_tokens(self.frame) if mark != self.frame.picture for token in self.piece(mark)
+            token
+            for mark in special_tokens(self.frame)
+            if mark != self.frame.picture
+            for token in self.encode_piece(mark)
         }
-        marks |= set(self.piece("\n"))
+        marks |= set(self.encode_piece("\n"))
         marked_labels = [token if token in marks else label for token, label in zip(ids, labels, strict=True)]
-        length = len(self.piece(self.frame.assistant))
+        length = len(self.encode_piece(self.frame.assistant))
         for at in range(1, len(labels)):
             if labels[at] != IGNORED and labels[at - 1] == IGNORED:
                 marked_labels[at - length : at] = ids[at - length : at]

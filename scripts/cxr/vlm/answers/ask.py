@@ -74,7 +74,7 @@ def run_answers(
             replies = list(asker.replies(samples[first : first + PART_SIZE], store))
             if masks:
                 drawer = drawer or MaskPredictor.load(run, options, execution)
-                answered_turns = ((reply.sample, reply.turn, reply.said) for reply in replies)
+                answered_turns = ((reply.sample, reply.turn, reply.answer) for reply in replies)
                 write_masks(path.with_suffix(".h5"), answered_turns, drawer, store, attrs)
             # written last: this file marks the part as complete
             write_lines(path, [reply.line() for reply in replies], checked=True)
@@ -105,14 +105,14 @@ class Reply:
 
     sample: Sample
     turn: int
-    said: ModelAnswer
+    answer: ModelAnswer
     convention: str
     seen: Sequence[int]
 
     def line(self) -> dict:
         """Return its line."""
         coordinate_fields = {"convention": self.convention, "seen": list(self.seen)}
-        return {"sample_id": self.sample.sample_id, "turn": self.turn} | self.said.told() | coordinate_fields
+        return {"sample_id": self.sample.sample_id, "turn": self.turn} | self.answer.as_fields() | coordinate_fields
 
 
 class Asker:
@@ -187,8 +187,8 @@ class Asker:
 
     def _seen(self, prompt: TurnRequest, sample: Sample, store: ImageStore) -> list[int]:
         """Return width and height of the image as the model sees it; for external answers, the image's own size."""
-        if prompt.encoded.pictures.seen:
-            first = prompt.encoded.pictures.seen[0]
+        if prompt.encoded.pictures.sizes:
+            first = prompt.encoded.pictures.sizes[0]
             return [first.width, first.height]
         height, width = store.size(sample)
         return [width, height]
@@ -208,7 +208,7 @@ class Asker:
             earlier_texts = [answer.text for answer in earlier_answers]
             if self.options.history == "expected":
                 earlier_texts = [
-                    sample.answer(turn, collator.convention, pictures.seen[0]) for turn in range(len(earlier_answers))
+                    sample.answer(turn, collator.convention, pictures.sizes[0]) for turn in range(len(earlier_answers))
                 ]
             encoded = collator.ask(sample, pictures, earlier_texts)
         except ReservedTokenError:

@@ -29,11 +29,11 @@ class ConversationCache:
     cache: Cache | None
     places: list[list[int | None]]
 
-    def has(self, names: Sequence[str]) -> bool:
+    def contains(self, names: Sequence[str]) -> bool:
         """True if all these conversations are cached."""
         return set(names) <= set(self.names)
 
-    def go_on(self, names: Sequence[str], prompts: Sequence[Sequence[int]], pad: int) -> UnreadTokens:
+    def resume(self, names: Sequence[str], prompts: Sequence[Sequence[int]], pad: int) -> UnreadTokens:
         """Restrict the cache to the conversations ``names``, in order, and return the unread ends of their prompts.
 
         A prompt is read from the first token that differs from the cache: its earlier answers may differ from those
@@ -63,7 +63,7 @@ class ConversationCache:
                 count += 1
         return list(prompt[count:])
 
-    def said(self, answers: Sequence[Sequence[int]], end: int) -> None:
+    def append_answers(self, answers: Sequence[Sequence[int]], end: int) -> None:
         """Record the generated tokens, of which the cache has all but the last."""
         cached_length = self.cache.get_seq_length()
         for places, answer in zip(self.places, answers, strict=True):

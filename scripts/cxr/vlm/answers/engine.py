@@ -63,7 +63,7 @@ class ModelAnswer:
     failure: str = ""
     marks: tuple = ()
 
-    def told(self) -> dict:
+    def as_fields(self) -> dict:
         """Return the fields of an answer's JSON line."""
         return {"text": self.text, "tokens": self.tokens, "stop": self.stop, "failure": self.failure}
 

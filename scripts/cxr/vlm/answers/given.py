@@ -40,8 +40,8 @@ def run_external(
         read_answer_file(base),
         {(line["sample_id"], line["turn"]) for line in read_lines(answers)},
     )
-    rows = [(number, "", BAD_LINE) for number in answer_file.bad]
-    rows += [(number, name, DUPLICATE) for number, name in answer_file.twice]
+    rows = [(number, "", BAD_LINE) for number in answer_file.bad_lines]
+    rows += [(number, name, DUPLICATE) for number, name in answer_file.duplicates]
     rows += [(number, at[0], "unknown_sample") for at, number in answer_file.lines.items() if at not in asked_turns]
     for reason, count in sorted(Counter(reason for _, _, reason in rows).items()):
         log.warning("%d lines of the external answers are excluded: %s", count, reason)

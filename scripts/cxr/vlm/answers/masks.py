@@ -29,7 +29,7 @@ class MaskPredictor:
 
     def __init__(self, segmenter: Segmenter, device: torch.device, side: int = FRAME_SIZE):
         self.segmenter, self.device, self.side = segmenter.to(device), device, side
-        self.kept = MemoryCache()
+        self.embeddings = MemoryCache()
 
     @classmethod
     def load(cls, run: str | Path, options: AnswersOptions, execution: Execution) -> "MaskPredictor":
@@ -37,7 +37,7 @@ class MaskPredictor:
         segmenter = Segmenter.load(Path(run, SEGMENTER), getattr(torch, options.dtype))
         return cls(segmenter, select_device(execution.device, execution.asked))
 
-    def draw(self, view: str, frame: np.ndarray, marks: Sequence[torch.Tensor]) -> np.ndarray:
+    def predict(self, view: str, frame: np.ndarray, marks: Sequence[torch.Tensor]) -> np.ndarray:
         """Return masks, bool (M, T, T), from the hidden states (H,) that predicted each [SEG]; see :meth:`logits`."""
         return self.logits(view, frame, marks) > 0
 
@@ -50,7 +50,7 @@ class MaskPredictor:
         square, side = (self.side, self.side), self.segmenter.side
         with inference():
             levels = sam_image(frame, side)[None].to(self.device)
-            embedding = self.kept.get([(view, False)], levels, self.segmenter.embed)
+            embedding = self.embeddings.get([(view, False)], levels, self.segmenter.embed)
             states = [mark[None].to(self.device, embedding.dtype) for mark in marks]
             mask_logits = [
                 resize_logits(self.segmenter(state, embedding), side, (side, side), square)[0] for state in states
@@ -71,7 +71,7 @@ def write_masks(
     with _mask_writer(path, attrs, drawer.side) as writer:
         for sample, turn, answer in replies:
             if answer.marks:
-                masks = drawer.draw(store.view(sample), store.frame(sample), answer.marks)
+                masks = drawer.predict(store.view(sample), store.frame(sample), answer.marks)
                 for number, mask in enumerate(masks):
                     writer.append(f"{sample.sample_id}/{turn}/{number}", **{FIELD: mask})
 

@@ -41,13 +41,13 @@ FAILURE_MESSAGES = {
 
 @dataclass(frozen=True)
 class Mask:
-    """A mask of an answer. drawn: bool (rows, columns) in the image's own pixels; shows: what it shows, in the words of
-    the conversation; said: text of the model that drew it, if that is another one.
+    """A mask of an answer. description: what it shows, in the words of the conversation; pixels: bool (rows, columns)
+    in the image's own pixels; comment: text of the model that drew it, if that is another one.
     """
 
-    shows: str
-    drawn: np.ndarray
-    said: str = ""
+    description: str
+    pixels: np.ndarray
+    comment: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,19 +64,19 @@ class Reply:
     @property
     def mask(self) -> np.ndarray | None:
         """Union of all masks, bool (rows, columns); None without any."""
-        return np.logical_or.reduce([mask.drawn for mask in self.masks]) if self.masks else None
+        return np.logical_or.reduce([mask.pixels for mask in self.masks]) if self.masks else None
 
 
 @dataclass(frozen=True)
 class MaskSource:
-    """Origin of masks, for a DICOM segmentation. header: of the image file; model: name; version: of the code; made:
-    time of creation; device: name of the model family.
+    """Origin of masks, for a DICOM segmentation. header: of the image file; model: name; version: of the code;
+    created_at: time of creation; device: name of the model family.
     """
 
     header: Dataset
     model: str
     version: str
-    made: datetime
+    created_at: datetime
     device: str
 
 
@@ -129,9 +129,9 @@ def ask(
             [] if model_reply.turn == 0 else [text for reply in replies for text in (reply.question, reply.answer)]
         )
         masks = ()
-        if drawer and model_reply.said.marks:
+        if drawer and model_reply.answer.marks:
             picture = store.picture
-            mask_logits = drawer.logits("picture", picture.frame, model_reply.said.marks)
+            mask_logits = drawer.logits("picture", picture.frame, model_reply.answer.marks)
             names = name_masks(question, line["text"], earlier_texts)
             masks = tuple(
                 Mask(name, in_picture(logits, picture)) for name, logits in zip(names, mask_logits, strict=True)
@@ -183,13 +183,13 @@ def write_results(
         save_png(figure, folder / name, DPI)
         masks = []
         for count, reply_mask in enumerate(reply.masks, 1):
-            path, has_pixels = f"{place}_mask_{count}.png", bool(reply_mask.drawn.any())
+            path, has_pixels = f"{place}_mask_{count}.png", bool(reply_mask.pixels.any())
             with atomic_file(folder / path) as temporary:
-                temporary.write_bytes(encode_image(".png", reply_mask.drawn.astype(np.uint8) * 255))
+                temporary.write_bytes(encode_image(".png", reply_mask.pixels.astype(np.uint8) * 255))
             number += has_pixels
             masks.append({
-                "shows": reply_mask.shows, "said": reply_mask.said, "file": path,
-                "pixels": int(reply_mask.drawn.sum()),
+                "shows": reply_mask.description, "said": reply_mask.comment, "file": path,
+                "pixels": int(reply_mask.pixels.sum()),
                 "segment": number if has_pixels and segmentation_source else None,
             })  # fmt: skip
         rows.append({
@@ -217,11 +217,11 @@ def write_results(
 
 def _write_segmentation(folder: Path, masks: Sequence[Mask], segmentation_source: MaskSource, about: dict) -> None:
     """Write the DICOM segmentation, or record in ``about`` why there is none."""
-    segments = [Segment(mask.shows, mask.drawn) for mask in masks]
+    segments = [Segment(mask.description, mask.pixels) for mask in masks]
     dicom_fields = {
         "version": segmentation_source.version,
         "model": segmentation_source.model,
-        "made": segmentation_source.made,
+        "made": segmentation_source.created_at,
         "device": segmentation_source.device,
     }
     if reason := save_segmentation(folder / SEG, segmentation_source.header, segments, **dicom_fields):

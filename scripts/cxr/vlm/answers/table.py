@@ -15,14 +15,14 @@ DUPLICATE, BAD_LINE = "duplicate", "bad_line"
 
 @dataclass
 class AnswerFile:
-    """The answers of a file by sample and turn. bad: numbers of invalid lines; twice: (line, sample) of a second answer
-    to a turn, which is ambiguous, so the turn failed.
+    """The answers of a file by sample and turn. bad_lines: numbers of invalid lines; duplicates: (line, sample) of a
+    second answer to a turn, which is ambiguous, so the turn failed.
     """
 
-    known: dict[tuple[str, int], ModelAnswer] = field(default_factory=dict)
+    answers: dict[tuple[str, int], ModelAnswer] = field(default_factory=dict)
     lines: dict[tuple[str, int], int] = field(default_factory=dict)
-    twice: list[tuple[int, str]] = field(default_factory=list)
-    bad: list[int] = field(default_factory=list)
+    duplicates: list[tuple[int, str]] = field(default_factory=list)
+    bad_lines: list[int] = field(default_factory=list)
 
 
 class Table:
@@ -31,7 +31,7 @@ class Table:
     at_once = 0
 
     def __init__(self, answers: Mapping[tuple[str, int], ModelAnswer]):
-        self.known = answers
+        self.answers = answers
         self.turns: dict[str, int] = {}
 
     def answer(self, requests: Sequence[TurnRequest]) -> list[ModelAnswer]:
@@ -41,7 +41,7 @@ class Table:
             name = request.encoded.sample_id
             turn = self.turns.get(name, 0)
             self.turns[name] = turn + 1
-            answers.append(self.known.get((name, turn), ModelAnswer("", 0, "", "not_given")))
+            answers.append(self.answers.get((name, turn), ModelAnswer("", 0, "", "not_given")))
         return answers
 
 
@@ -69,21 +69,21 @@ def _add_line(answer_file: AnswerFile, number: int, raw: str) -> None:
     name, turn = line.get("sample_id", line.get("query_id")), line.get("turn", 0)
     text, failure = line.get("text", line.get("answer", "")), line.get("failure") or ""
     if not (isinstance(name, str) and isinstance(text, str) and type(turn) is int and isinstance(failure, str)):
-        answer_file.bad.append(number)
+        answer_file.bad_lines.append(number)
         return
     name = clean_id(name)
-    if (name, turn) in answer_file.known:
-        answer_file.twice.append((number, name))
-        answer_file.known[name, turn] = ModelAnswer("", 0, "", DUPLICATE)
+    if (name, turn) in answer_file.answers:
+        answer_file.duplicates.append((number, name))
+        answer_file.answers[name, turn] = ModelAnswer("", 0, "", DUPLICATE)
     else:
         tokens, stop = line.get("tokens"), line.get("stop", "end")
         answer = ModelAnswer(
             text, tokens if type(tokens) is int else 0, stop if isinstance(stop, str) else "end", failure
         )
-        answer_file.known[name, turn], answer_file.lines[name, turn] = answer, number
+        answer_file.answers[name, turn], answer_file.lines[name, turn] = answer, number
 
 
 def load(run: Path, base: str, options: AnswersOptions, execution: Execution) -> Table:
     """Return the engine for the file ``base``. Raises UserError for a file that is not text."""
     del run, options, execution
-    return Table(read_answer_file(base).known)
+    return Table(read_answer_file(base).answers)

@@ -23,18 +23,23 @@ class Transformers:
     """
 
     def __init__(
-        self, loaded: Loaded, collator: Collator, options: AnswersOptions, execution: Execution, goes_on: bool = False
+        self,
+        loaded: Loaded,
+        collator: Collator,
+        options: AnswersOptions,
+        execution: Execution,
+        reuses_kv_cache: bool = False,
     ):
-        self.loaded, self.collator, self.options, self.how = loaded, collator, options, execution
-        self.at_once, self.goes_on = execution.batch, goes_on
+        self.loaded, self.collator, self.options, self.execution = loaded, collator, options, execution
+        self.at_once, self.reuses_kv_cache = execution.batch, reuses_kv_cache
         self.device = select_device(execution.device, execution.asked)
-        self.rounds: ConversationCache | None = None
+        self.cache: ConversationCache | None = None
         loaded.model.to(self.device)
 
     def answer(self, requests: Sequence[TurnRequest]) -> list[ModelAnswer]:
         """Return the answers, in order. A later turn continues from the cache of the previous call."""
         tokens = self.loaded.tokens
-        inputs = self._going(requests) if self._follow(requests) else self._begun(requests)
+        inputs = self._unread_prompts(requests) if self._continues(requests) else self._whole_prompts(requests)
         with inference(), hidden_states(self.loaded.model) as states:
             generation = self.loaded.model.generate(
                 **inputs, max_new_tokens=self.options.max_new_tokens, do_sample=False, num_beams=1, use_cache=True,
@@ -42,9 +47,9 @@ class Transformers:
                 repetition_penalty=1.0, return_dict_in_generate=True,
             )  # fmt: skip
         answers = generation.sequences[:, inputs["input_ids"].shape[1] :].tolist()
-        if self.rounds:
-            self.rounds.cache = generation.past_key_values
-            self.rounds.said(answers, tokens.end)
+        if self.cache:
+            self.cache.cache = generation.past_key_values
+            self.cache.append_answers(answers, tokens.end)
         decoded_answers = []
         for at, row in enumerate(answers):
             ended = tokens.end in row
@@ -56,30 +61,30 @@ class Transformers:
             )
         return decoded_answers
 
-    def _follow(self, requests: Sequence[TurnRequest]) -> bool:
+    def _continues(self, requests: Sequence[TurnRequest]) -> bool:
         names = [request.encoded.sample_id for request in requests]
-        return self.rounds is not None and all(request.turn for request in requests) and self.rounds.has(names)
+        return self.cache is not None and all(request.turn for request in requests) and self.cache.contains(names)
 
-    def _begun(self, requests: Sequence[TurnRequest]) -> dict:
+    def _whole_prompts(self, requests: Sequence[TurnRequest]) -> dict:
         """Return the inputs of whole prompts, with images."""
-        self.rounds = None  # frees the memory of the previous batch first
+        self.cache = None  # frees the memory of the previous batch first
         batch = self.collator.batch([request.encoded for request in requests], pad_left=True).to(self.device)
-        if self.goes_on:
+        if self.reuses_kv_cache:
             ids, mask = batch.inputs["input_ids"].tolist(), batch.inputs["attention_mask"].tolist()
             places = [
                 [token if is_attended else None for token, is_attended in zip(*row, strict=True)]
                 for row in zip(ids, mask, strict=True)
             ]
-            self.rounds = ConversationCache([request.encoded.sample_id for request in requests], None, places)
+            self.cache = ConversationCache([request.encoded.sample_id for request in requests], None, places)
         dtype = next(self.loaded.model.parameters()).dtype
         return {name: value.to(dtype) if value.is_floating_point() else value for name, value in batch.inputs.items()}
 
-    def _going(self, requests: Sequence[TurnRequest]) -> dict:
+    def _unread_prompts(self, requests: Sequence[TurnRequest]) -> dict:
         """Return the inputs of prompts whose beginnings are cached."""
         names, prompts = zip(*((request.encoded.sample_id, request.encoded.ids) for request in requests), strict=True)
-        going = self.rounds.go_on(names, prompts, self.loaded.tokens.pad)
-        inputs = {"input_ids": going.ids, "attention_mask": going.mask}
-        return {name: value.to(self.device) for name, value in inputs.items()} | {"past_key_values": self.rounds.cache}
+        unread = self.cache.resume(names, prompts, self.loaded.tokens.pad)
+        inputs = {"input_ids": unread.ids, "attention_mask": unread.mask}
+        return {name: value.to(self.device) for name, value in inputs.items()} | {"past_key_values": self.cache.cache}
 
 
 def load(run: Path, base: str, options: AnswersOptions, execution: Execution) -> Transformers:
@@ -88,5 +93,5 @@ def load(run: Path, base: str, options: AnswersOptions, execution: Execution) ->
     loaded = load_run(run, base, getattr(torch, options.dtype))
     convention = find_convention(options.convention or facts["convention"])
     collator = Collator(loaded.family, loaded.tokens, convention, facts["wording"])
-    goes_on = getattr(engine_module("cxr.vlm.families", facts["family"]), "REUSES_KV_CACHE", False)
-    return Transformers(loaded, collator, options, execution, goes_on)
+    reuses_kv_cache = getattr(engine_module("cxr.vlm.families", facts["family"]), "REUSES_KV_CACHE", False)
+    return Transformers(loaded, collator, options, execution, reuses_kv_cache)

@@ -65,20 +65,20 @@ class ChatTemplate:
 
 @dataclass(frozen=True)
 class EncodedImages:
-    """Encoded images. tensors: model inputs, first axis patches or images; tokens: number of each image; seen: size of
+    """Encoded images. tensors: model inputs, first axis patches or images; tokens: number of each image; sizes: of
     each as the model sees it.
     """
 
     tensors: Mapping[str, torch.Tensor]
     tokens: tuple[int, ...]
-    seen: tuple[InputSize, ...]
+    sizes: tuple[InputSize, ...]
 
     @classmethod
-    def joined(cls, parts: Sequence["EncodedImages"]) -> "EncodedImages":
+    def concatenate(cls, parts: Sequence["EncodedImages"]) -> "EncodedImages":
         """Return the concatenation, in order."""
         names = parts[0].tensors
         tensors = {name: torch.cat([part.tensors[name] for part in parts]) for name in names}
-        return cls(tensors, sum((part.tokens for part in parts), ()), sum((part.seen for part in parts), ()))
+        return cls(tensors, sum((part.tokens for part in parts), ()), sum((part.sizes for part in parts), ()))
 
 
 class Family(Protocol):

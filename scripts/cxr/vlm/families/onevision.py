@@ -78,7 +78,7 @@ class Tiling:
     cells: int
     most: int
 
-    def told(self, tiles: str, grid: int) -> "Tiling":
+    def with_limits(self, tiles: str, grid: int) -> "Tiling":
         """Return the tiling with the maximum number of tiles in ``tiles``, on canvases of at most ``grid`` per side."""
         return replace(self, pinpoints=canvases(grid, self.side), most=int(tiles.removeprefix(TILES_PREFIX)))
 
@@ -87,7 +87,7 @@ class Tiling:
         rows, columns = select_best_resolution((height, width), list(self.pinpoints))
         return int(rows), int(columns)
 
-    def seen(self, height: int, width: int) -> InputSize:
+    def visible_size(self, height: int, width: int) -> InputSize:
         """Return the size of an image on its canvas, without padding."""
         rows, columns = self.canvas(height, width)
         scale = min(rows / height, columns / width)
@@ -133,7 +133,7 @@ class OneVision:
             "image_sizes": torch.tensor(sizes),
         }
         tokens = tuple(self.tiling.features(*size) for size in sizes)
-        return EncodedImages(tensors, tokens, tuple(self.tiling.seen(*size) for size in sizes))
+        return EncodedImages(tensors, tokens, tuple(self.tiling.visible_size(*size) for size in sizes))
 
     def inputs(self, ids: torch.Tensor, picture_id: int) -> dict[str, torch.Tensor]:
         """Return no further inputs."""
@@ -149,12 +149,12 @@ def canvases(grid: int, side: int) -> list[list[int]]:
 def has_tiling(folder: Path, tiles: str, grid: int) -> bool:
     """True if a model has this tiling: ``tiles``: its ``vision_aspect_ratio``; ``grid``: maximum tiles per side."""
     tiling = load(folder).tiling
-    return tiling == tiling.told(tiles, grid)
+    return tiling == tiling.with_limits(tiles, grid)
 
 
 def write_tiling(folder: Path, tiles: str, grid: int) -> None:
     """Write into a model's files that it cuts pictures so, as :func:`has_tiling` asks."""
-    tiling_values = {RATIO: tiles, PINPOINTS: load(folder).tiling.told(tiles, grid).pinpoints}
+    tiling_values = {RATIO: tiles, PINPOINTS: load(folder).tiling.with_limits(tiles, grid).pinpoints}
     for name, keys in TILING_KEYS.items():
         path = folder / name
         if path.is_file():

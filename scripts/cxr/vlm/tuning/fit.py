@@ -36,7 +36,7 @@ class Execution:
     """How a tuning runs; no result depends on it."""
 
     checkpoint_every: int
-    told_to_stop: Callable[[], bool] = lambda: False
+    should_stop: Callable[[], bool] = lambda: False
 
 
 def epoch_order(lengths: Sequence[int], batch: int, seed: int, epoch: int, drop_last: bool = False) -> list[list[int]]:
@@ -80,7 +80,7 @@ class TuningLoop:
         self.kinds = sorted(set(tasks))
         self.kind_of = [self.kinds.index(task) for task in tasks]
         self.objective = objective
-        self.recipe, self.how, self.folder, self.seed, self.nan_limit = recipe, execution, folder, seed, nan_limit
+        self.recipe, self.execution, self.folder, self.seed, self.nan_limit = recipe, execution, folder, seed, nan_limit
         recipe.micro_batches_per_step(runner.ranks)  # raises before anything is computed
         num_full, num_remaining = divmod(len(lengths), recipe.batch)
         per_epoch = num_full + (num_remaining > 0 and not (recipe.drop_last and num_full))
@@ -96,7 +96,7 @@ class TuningLoop:
             noted, stop = self._update(update, samples, course)
             course.updates.append(noted)
             course.update = update + 1
-            if stop or course.update % self.how.checkpoint_every == 0 or course.update == self.total:
+            if stop or course.update % self.execution.checkpoint_every == 0 or course.update == self.total:
                 self.runner.save(self.folder, asdict(course))
             if stop:
                 raise UserError(
@@ -128,14 +128,14 @@ class TuningLoop:
         for batch, part in batches:
             local_counts += bool(part) * torch.tensor(objective.counts(batch))
         counts = runner.sum(local_counts).tolist()
-        means, of_kinds = self._learn(batches, counts)
+        means, of_kinds = self._accumulate(batches, counts)
         sums = torch.cat([means, of_kinds.flatten(), torch.zeros(1, dtype=torch.float64)])
         norm = runner.take_step(recipe.learning_rate * factor)
-        sums[-1] = float(self.how.told_to_stop())
+        sums[-1] = float(self.execution.should_stop())
         *values, stop_votes = runner.sum(sums).tolist()
         values, of_kinds = values[: len(counts)], values[len(counts) :]
         if not math.isfinite(norm):
-            self._skipped(update, course)
+            self._record_skip(update, course)
         for kind, number in zip(self.kinds, of_kinds[::3], strict=True):
             course.seen[kind] = course.seen.get(kind, 0) + int(number)
         loss_terms = zip(objective.names, values, counts, strict=True)
@@ -145,15 +145,17 @@ class TuningLoop:
             "learning_rate": recipe.learning_rate * factor,
             "loss": sum(weight * value for weight, value in zip(objective.weights, values, strict=True)),
             **{name: value if count else None for name, value, count in loss_terms},
-            **{name: int(count) for name, count in zip(objective.counted, counts, strict=True)},
+            **{name: int(count) for name, count in zip(objective.units, counts, strict=True)},
             "samples": len(samples),
-            "by_task": self._told(of_kinds),
+            "by_task": self._summarize_tasks(of_kinds),
             "gradient_norm": norm,
             "skipped": not math.isfinite(norm),
         }
         return noted, stop_votes > 0
 
-    def _learn(self, batches: list[tuple[Batch, list[int]]], counts: list[float]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _accumulate(
+        self, batches: list[tuple[Batch, list[int]]], counts: list[float]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Accumulate the gradients of a step. Return this rank's part of the mean losses, and for each task, (T, 3),
         the samples, the answers' tokens and the summed text loss.
         """
@@ -179,7 +181,7 @@ class TuningLoop:
             runner.backward(loss if healthy else loss * math.nan, len(batches), number == len(batches))
         return sums, of_kinds
 
-    def _told(self, of_kinds: Sequence[float]) -> str:
+    def _summarize_tasks(self, of_kinds: Sequence[float]) -> str:
         """Return the log text about each task with samples in a step."""
         rows = zip(self.kinds, of_kinds[::3], of_kinds[1::3], of_kinds[2::3], strict=True)
         return "; ".join(
@@ -192,7 +194,7 @@ class TuningLoop:
         """
         return self.collate([self.encode(at) for at in part or samples[:1]]), part
 
-    def _skipped(self, update: int, course: TrainingLog) -> None:
+    def _record_skip(self, update: int, course: TrainingLog) -> None:
         course.skipped += 1
         log.warning("step %d is skipped: its loss or gradient is not a number (%d so far)", update + 1, course.skipped)
         if course.skipped >= self.nan_limit:

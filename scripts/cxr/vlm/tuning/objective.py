@@ -17,10 +17,10 @@ from cxr.vlm.tokens import IGNORED
 
 
 class Objective(Protocol):
-    """names: of the losses; counted: units that each is averaged over; weights: in the total loss."""
+    """names: of the losses; units: what that each is averaged over; weights: in the total loss."""
 
     names: Sequence[str]
-    counted: Sequence[str]
+    units: Sequence[str]
     weights: Sequence[float]
 
     def counts(self, batch: Batch) -> list[int]:
@@ -35,7 +35,7 @@ class Objective(Protocol):
 class TextLoss:
     """Mean cross-entropy of the answers' tokens."""
 
-    names, counted, weights = ("text",), ("tokens",), (1.0,)
+    names, units, weights = ("text",), ("tokens",), (1.0,)
 
     def counts(self, batch: Batch) -> list[int]:
         """Return the number of the answers' tokens."""
@@ -53,14 +53,14 @@ class MaskLoss:
     Dice ignores empty masks: their loss would be nearly 1 for any non-empty prediction (ROSALIA).
     """
 
-    of: LossWeights
+    loss_weights: LossWeights
     names = ("text", "bce", "dice")
-    counted = ("tokens", "masks", "positives")
+    units = ("tokens", "masks", "positives")
 
     @property
     def weights(self) -> tuple[float, float, float]:
         """Weights of the three losses."""
-        return self.of.text, self.of.bce, self.of.dice
+        return self.loss_weights.text, self.loss_weights.bce, self.loss_weights.dice
 
     def counts(self, batch: Batch) -> list[int]:
         """Return the numbers of the answers' tokens, of masks, and of non-empty masks."""

@@ -381,7 +381,7 @@ def _add_head(
     if job.compute.get("keep_features") and views:
         shapes, dtype = {"vision_encoder": segmenter.shape}, segmenter.project[0].weight.dtype
         view_keys = [(view, False) for view in views]
-        segmenting.kept = open_disk_caches(
+        segmenting.embedding_cache = open_disk_caches(
             Path(job.folder, "features"), view_keys, shapes, dtype, "compute.keep_features"
         )["vision_encoder"]
     return segmenting, MaskLoss(LossWeights(**SEG_LOSS))
