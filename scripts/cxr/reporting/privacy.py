@@ -20,8 +20,8 @@ TABLE = {
         "What was removed ([privacy.md](../how-to/privacy.md)); `any`: one kind or more; `none`: nothing. The "
         "studies of `any` and `none` add up to all that the stage passed on.",
     ),
-    "studies": Column(pl.Int64, "Studies, or images of `frames`, in which it was found."),
-    "number": Column(pl.Int64, "How often it was found."),
+    "studies": Column(pl.Int64, "Studies (for `frames`: images) in which the kind was found."),
+    "number": Column(pl.Int64, "Number of occurrences."),
 }
 
 

@@ -48,15 +48,15 @@ CONFIDENCE_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
 KEY_COLUMNS = {
     "reference": Column(pl.String, "Reference, by its name in `agreement.references`."),
     "what": Column(pl.String, "`masks {thresholds}`, `anomaly map` or `boxes`."),
-    "lesion": Column(pl.String, "Lesion type, or `any`: all but cardiomegaly."),
+    "lesion": Column(pl.String, "Lesion type, or `any`: all except cardiomegaly."),
     "measure": Column(pl.String, "Measure ([agreement.md](../how-to/agreement.md#what-is-measured))."),
-    "at": Column(pl.Float64, "Threshold: of the map tau_ano, of boxes the confidence; null without one."),
+    "at": Column(pl.Float64, "Threshold: tau_ano of the map, confidence of boxes; null without one."),
 }
 VALUES = KEY_COLUMNS | {
     "subject_id": Column(pl.String, "Patient."),
     "image_id": Column(pl.String, "Image."),
-    "top": Column(pl.Float64, "What the image adds above the line of the score."),
-    "below": Column(pl.Float64, "What it adds below: a score is the sum of `top` over that of `below`."),
+    "top": Column(pl.Float64, "Numerator of the image's measure."),
+    "below": Column(pl.Float64, "Denominator; a score is the sum of `top` over the sum of `below`."),
 }
 SCORES = KEY_COLUMNS | {
     "value": Column(pl.Float64, "Score; null without a denominator."),
@@ -67,14 +67,14 @@ SCORES = KEY_COLUMNS | {
 }
 EXCLUSIONS = {
     "reference": Column(pl.String, "Reference."),
-    "image_id": Column(pl.String, "Image, as the cohort or, where it has none, the reference names it."),
+    "image_id": Column(pl.String, "Image id in the cohort, or else the reference's name."),
     "reason": Column(pl.String, "Code of the reason ([agreement.md](../how-to/agreement.md#what-is-measured))."),
     "detail": Column(pl.String, "Label, or the stage's reason."),
 }
 POPULATION = {
     "reference": Column(pl.String, "Reference."),
     "what": Column(pl.String, "`compared`, or the code of a reason."),
-    "number": Column(pl.Int64, "Images compared; images or regions left out."),
+    "number": Column(pl.Int64, "Images compared, or images or regions excluded."),
     "meaning": Column(pl.String, "The same in words."),
 }
 KEYS = list(KEY_COLUMNS)

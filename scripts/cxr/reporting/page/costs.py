@@ -25,18 +25,18 @@ PER_IMAGE = ("frames", "organs", "anomaly", "anatomy", "boxes")
 JOBS = {
     "stage": Column(pl.String, "Stage."),
     "job": Column(pl.String, "Job."),
-    "seconds": Column(pl.Float64, "What it took; null for a job too short to be looked at.", "s"),
-    "max_rss_mb": Column(pl.Float64, "Its largest memory.", "MB"),
-    "cpu_seconds": Column(pl.Float64, "Its CPU time.", "s"),
+    "seconds": Column(pl.Float64, "Duration; null for a job too short to measure.", "s"),
+    "max_rss_mb": Column(pl.Float64, "Peak memory.", "MB"),
+    "cpu_seconds": Column(pl.Float64, "CPU time.", "s"),
 }
 COSTS = {
     "stage": Column(pl.String, "Stage, or `total`."),
-    "jobs": Column(pl.Int64, "Its jobs."),
-    "seconds": Column(pl.Float64, "What they took together.", "s"),
-    "cpu_seconds": Column(pl.Float64, "Their CPU time.", "s"),
-    "max_rss_mb": Column(pl.Float64, "Memory of the largest.", "MB"),
-    "images": Column(pl.Int64, "Images of a stage that works image by image; else null."),
-    "images_per_second": Column(pl.Float64, "Images over seconds, the start of each job included.", "1/s"),
+    "jobs": Column(pl.Int64, "Number of jobs."),
+    "seconds": Column(pl.Float64, "Total duration of the jobs.", "s"),
+    "cpu_seconds": Column(pl.Float64, "Total CPU time of the jobs.", "s"),
+    "max_rss_mb": Column(pl.Float64, "Peak memory of the largest job.", "MB"),
+    "images": Column(pl.Int64, "Images of a stage that processes image by image; else null."),
+    "images_per_second": Column(pl.Float64, "`images` over `seconds`, start-up of each job included.", "1/s"),
 }
 
 

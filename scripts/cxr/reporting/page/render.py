@@ -75,9 +75,9 @@ def _read_first_line(path: str) -> list[dict]:
 
 VERSIONS = {
     "kind": Column(pl.String, "code, settings, weights or package."),
-    "name": Column(pl.String, "Stage; file of weights; package."),
-    "version": Column(pl.String, "Digest, or a package's version."),
-    "detail": Column(pl.String, "Engine; licence of weights; environments that have the package."),
+    "name": Column(pl.String, "Stage, weights file or package."),
+    "version": Column(pl.String, "Digest, or version of a package."),
+    "detail": Column(pl.String, "Engine of a stage, licence of weights, or environments with the package."),
 }
 
 

@@ -27,7 +27,7 @@ PAIRS = {
     "target": Column(pl.String, "Lesion type."),
     "certainty": Column(pl.String, "definitive or tentative; null for a negative and for cardiomegaly."),
     "instruction": Column(pl.String, "Text of the instruction."),
-    "answer": Column(pl.String, "Right answer."),
+    "answer": Column(pl.String, "Expected answer."),
     "location": Column(TEXTS, "Named locations."),
     "grounded_location": Column(TEXTS, "Locations that the mask confirms; empty for a negative."),
     "reported_location": Column(TEXTS, "Reported locations; empty for a negative."),

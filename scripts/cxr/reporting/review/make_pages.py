@@ -34,7 +34,7 @@ UNITS = {
     "location": Column(TEXTS, "Places as the instructions name them; empty for a negative of the whole image."),
     "mask_id": Column(pl.String, "Its mask; null for a negative."),
     "pair_ids": Column(TEXTS, "Pairs that share it."),
-    "asked": Column(pl.Boolean, "Whether it was drawn for the review."),
+    "asked": Column(pl.Boolean, "Whether it was sampled for the review."),
 }
 ITEMS = page.ITEM_COLUMNS | {"unit": Column(pl.Int64, "Unit that is judged.")}
 

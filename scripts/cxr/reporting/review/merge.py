@@ -26,7 +26,7 @@ JUDGEMENTS = {
     "unit": Column(pl.Int64, "Unit."),
     "accepted": Column(pl.Boolean, "Whether the expert accepted it."),
     "note": Column(pl.String, "The expert's note."),
-    "seconds": Column(pl.Int64, "How long it was shown.", "s"),
+    "seconds": Column(pl.Int64, "Time for which the item was shown.", "s"),
 }
 REJECTED = {
     "unit": Column(pl.Int64, "Unit that an expert rejected."),
@@ -36,13 +36,13 @@ REJECTED = {
     "location": Column(pl.String, "Places as the instructions name them."),
     "mask_id": Column(pl.String, "Its mask; empty for a negative."),
     "rejected_by": Column(pl.String, "Experts who rejected it."),
-    "notes": Column(pl.String, "What any expert noted."),
-    "pair_ids": Column(pl.String, "Pairs that leave with it."),
+    "notes": Column(pl.String, "Notes of all experts."),
+    "pair_ids": Column(pl.String, "Pairs excluded with it."),
 }
 COUNTS = {
     "of": Column(pl.String, "units or pairs."),
-    "what": Column(pl.String, "First what there is, then what it is made of."),
-    "number": Column(pl.Int64, "How many."),
+    "what": Column(pl.String, "Total, then its parts."),
+    "number": Column(pl.Int64, "Number of units or pairs."),
 }
 
 

@@ -28,7 +28,7 @@ SCRIPTS = ("sheet.js", "view.js", "page.js")
 ITEM_COLUMNS = {
     "expert": Column(pl.String, "Expert."),
     "page": Column(pl.String, "Digest of the expert's page."),
-    "position": Column(pl.Int64, "Place on the page, from 1."),
+    "position": Column(pl.Int64, "Position on the page, from 1."),
     "item": Column(pl.String, "Code on the page and in the sheet."),
 }
 """Columns of the organiser's table of items, without the unit."""

@@ -19,29 +19,31 @@ AUDIT = {
     "source": Column(pl.String, "Its source."),
     "image_id": Column(pl.String, "Its image."),
     "experts": Column(pl.Int64, "Experts who judged it."),
-    "good": Column(pl.Int64, "Of these, those who found it good."),
-    "accepted": Column(pl.Boolean, "Whether it stands by `review.rule`: found good by all, or by more than half."),
-    "faults": Column(pl.List(pl.String), "Faults that the others named, in the order of the experts' names."),
-    "notes": Column(pl.String, "What any expert noted."),
+    "good": Column(pl.Int64, "Experts who found it good."),
+    "accepted": Column(
+        pl.Boolean, "Whether it is accepted by `review.rule`: found good by all experts, or by more than half."
+    ),
+    "faults": Column(pl.List(pl.String), "Faults named by the other experts, in the order of their names."),
+    "notes": Column(pl.String, "Notes of all experts."),
 }
 TABLE7 = {
     "by": Column(pl.String, "ours or paper."),
     "source": Column(pl.String, "Source; `total`: all."),
     "queries": Column(pl.Int64, "Audited queries."),
     "votes": Column(pl.String, "Queries by the number of experts who found them good, from all experts to none."),
-    "accepted": Column(pl.Int64, "Queries that stand."),
-    "rate": Column(pl.Float64, "The same of `queries`; of the paper, recomputed from its votes.", "%"),
+    "accepted": Column(pl.Int64, "Accepted queries."),
+    "rate": Column(pl.Float64, "`accepted` over `queries`; the paper's is recomputed from its votes.", "%"),
     "low": Column(pl.Float64, "Lower end of its Wilson 95 % interval.", "%"),
     "high": Column(pl.Float64, "Upper end.", "%"),
     "printed": Column(pl.Float64, "The rate as the paper prints it.", "%"),
-    "note": Column(pl.String, "Where the paper's values differ from each other."),
+    "note": Column(pl.String, "Where the paper's values contradict each other."),
 }
 AGREEMENT = {
     "source": Column(pl.String, "Source; `total`: all."),
     "experts": Column(pl.Int64, "Experts."),
-    "queries": Column(pl.Int64, "Queries, which all of them judged."),
-    "unanimous": Column(pl.Int64, "Of these, queries with the same verdict from all."),
-    "percent_agreement": Column(pl.Float64, "Pairs of experts who agree; null without a query.", "%"),
+    "queries": Column(pl.Int64, "Queries judged by all experts."),
+    "unanimous": Column(pl.Int64, "Of these, queries with a unanimous verdict."),
+    "percent_agreement": Column(pl.Float64, "Percentage of expert pairs who agree; null without a query.", "%"),
     **agreement_columns(", by images"),
 }
 

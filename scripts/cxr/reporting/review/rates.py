@@ -26,23 +26,23 @@ VERDICTS = {
 """Columns of a table of verdicts: one row per expert and unit."""
 SOURCE = {"source": Column(pl.String, "ours or paper.")}
 RATE = {
-    "expert": Column(pl.String, "Expert, or `overall`: each unit once, accepted where nobody rejected it."),
+    "expert": Column(pl.String, "Expert, or `overall`: each unit once, accepted if nobody rejected it."),
     "group": Column(pl.String, "total, positive (units with a mask) or negative."),
     "units": Column(pl.Int64, "Units judged."),
     "accepted": Column(pl.Int64, "Of these, units accepted; null for the paper."),
     "rate": Column(pl.Float64, "`accepted` over `units`.", "%"),
     "low": Column(pl.Float64, "Lower end of its Wilson 95 % interval.", "%"),
     "high": Column(pl.Float64, "Upper end.", "%"),
-    "note": Column(pl.String, "Other values that the paper prints elsewhere."),
+    "note": Column(pl.String, "Other values printed elsewhere in the paper."),
 }
 EXPERTS = SOURCE | RATE
 LESION_RATES = SOURCE | {"lesion": Column(pl.String, "Lesion type.")} | RATE
 AGREEMENT = {
     "lesion": Column(pl.String, "Lesion type, or `total`."),
     "experts": Column(pl.Int64, "Experts."),
-    "units": Column(pl.Int64, "Units with a mask, which all of them judged."),
-    "unanimous": Column(pl.Int64, "Of these, units with the same verdict from all."),
-    "percent_agreement": Column(pl.Float64, "Pairs of experts who agree; null without a unit.", "%"),
+    "units": Column(pl.Int64, "Units with a mask judged by all experts."),
+    "unanimous": Column(pl.Int64, "Of these, units with a unanimous verdict."),
+    "percent_agreement": Column(pl.Float64, "Percentage of expert pairs who agree; null without a unit.", "%"),
     **agreement_columns(" (95 %), by patients"),
 }
 

@@ -21,7 +21,7 @@ ANSWERS = {
     "question": Column(pl.String, "Question of the form."),
     "answer": Column(pl.String, "The expert's answer."),
     "note": Column(pl.String, "The expert's note on the item."),
-    "seconds": Column(pl.Int64, "How long it was shown.", "s"),
+    "seconds": Column(pl.Int64, "Time for which the item was shown.", "s"),
 }
 
 

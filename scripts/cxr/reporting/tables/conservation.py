@@ -12,16 +12,16 @@ from cxr.base.exclusions import REASONS, STAGES
 
 CONSERVATION = {
     "stage": Column(pl.String, "Stage."),
-    "input": Column(pl.Int64, "Images that went in."),
-    "accepted": Column(pl.Int64, "Images that came out."),
-    "excluded": Column(pl.Int64, "Images that stopped there."),
-    "balanced": Column(pl.String, "yes: each image that went in was accepted or excluded, exactly once; else no."),
+    "input": Column(pl.Int64, "Input images."),
+    "accepted": Column(pl.Int64, "Accepted images."),
+    "excluded": Column(pl.Int64, "Excluded images."),
+    "balanced": Column(pl.String, "yes if each input image was accepted or excluded, exactly once; else no."),
 }
 FUNNEL = {
     "stage": Column(pl.String, "Stage; first `input`, last `pairs`."),
-    "reason": Column(pl.String, "Code of a reason ([reasons.md](reasons.md)); empty where the stage stopped no image."),
-    "images": Column(pl.Int64, "Images that it stopped and no stage before."),
-    "left": Column(pl.Int64, "Images left after the whole stage."),
+    "reason": Column(pl.String, "Code of a reason ([reasons.md](reasons.md)); empty if the stage excluded no image."),
+    "images": Column(pl.Int64, "Images that this stage, and no earlier one, excluded for it."),
+    "left": Column(pl.Int64, "Images remaining after the stage."),
     "meaning": Column(pl.String, "The reason in words."),
 }
 

@@ -101,10 +101,12 @@ def negative_shares(pairs: Counts) -> dict[str, float | None]:
 def count_columns(sets: Iterable[str]) -> Columns:
     """Return the columns of the table of counts, which has one for each threshold set."""
     return {
-        "count": Column(pl.String, "What is counted, or a share in per cent."),
-        **{name: Column(pl.String, "Its number in that threshold set of `thresholds.build`.") for name in sets},
-        "wanted": Column(pl.String, "Share asked for (`dataset.global_share`, `dataset.opacity_inference_share`)."),
-        "paper": Column(pl.String, "The paper's number, rounded; its share."),
+        "count": Column(pl.String, "Name of a count, or of a share in percent."),
+        **{name: Column(pl.String, "Value for that threshold set of `thresholds.build`.") for name in sets},
+        "wanted": Column(
+            pl.String, "Share in the settings (`dataset.global_share`, `dataset.opacity_inference_share`)."
+        ),
+        "paper": Column(pl.String, "The paper's value, rounded if a count."),
     }
 
 

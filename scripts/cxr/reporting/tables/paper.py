@@ -57,14 +57,14 @@ TOTAL = "total"
 
 def _column(name: str) -> dict[str, Column]:
     description = "Pairs." if name == TOTAL else f"Of these, {name.replace('_', ' ')} ones."
-    return {name: Column(pl.Int64, description), f"{name}_paper": Column(pl.Int64, "The paper's.")}
+    return {name: Column(pl.Int64, description), f"{name}_paper": Column(pl.Int64, "The paper's value.")}
 
 
 PAIRS_BY_SPLIT = {
     "split": Column(pl.String, "train, validate or test."),
     "lesion": Column(pl.String, "Lesion type, or `total`."),
     **{name: column for kind in (TOTAL, *PAIR_COLUMNS) for name, column in _column(kind).items()},
-    "note": Column(pl.String, "What the paper prints, where that was a misprint."),
+    "note": Column(pl.String, "What the paper prints where that is a misprint."),
 }
 Counts = Counter[tuple[str, str, str]]
 
@@ -105,7 +105,7 @@ RECALL = THRESHOLDS | {
     "total": Column(pl.Int64, "Studies that state it."),
     "without_labels": Column(pl.Int64, "Of these, studies whose report names no zone for it."),
     "paper": Column(pl.Float64, "The paper's recall (Table 8); null where it prints none.", "%"),
-    "note": Column(pl.String, "What the paper prints, where that was a misprint."),
+    "note": Column(pl.String, "What the paper prints where that is a misprint."),
 }
 
 

@@ -20,10 +20,10 @@ MIN_LESION_PX = 64
 """Minimum number of painted pixels of a lesion in a zone that contains the lesion."""
 GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
 TRUTH = {
-    "measure": Column(pl.String, "What is compared with what was painted or written."),
+    "measure": Column(pl.String, "Measure of the results against the ground truth."),
     "lesion": Column(pl.String, "Lesion type, or `all`."),
-    "value": Column(pl.Float64, "Mean or fraction, 0 to 1; null of nothing."),
-    "of": Column(pl.Int64, "How many it is of."),
+    "value": Column(pl.Float64, "Mean or fraction, 0 to 1; null without a trial."),
+    "of": Column(pl.Int64, "Number of trials."),
 }
 
 
