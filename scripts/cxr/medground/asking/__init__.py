@@ -1,1 +1,1 @@
-"""What MedGround's language models are shown: prompts, tables of measurements, pictures with boxes."""
+"""Input of MedGround's language models: prompts, tables of measurements, images with boxes."""

@@ -1,4 +1,4 @@
-"""Options of MedGround's language models, which look at pictures."""
+"""Options of MedGround's language models, which see images."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -12,9 +12,9 @@ from cxr.llm.client import connect_lazily
 from cxr.llm.options import Execution, ModelOptions
 
 IMAGES_PER_BATCH = 64
-"""Images asked about at a time: their pictures are held in memory, and their answers written together."""
+"""Images asked about at a time, all of them in memory."""
 ANSWERS_FOLDER, ALL = "answers", "all"
-"""Folder of the answers as they come, and its part for several shards."""
+"""Folder of the answer cache, and its subfolder for a job of several shards."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,15 +32,15 @@ class AskingOptions(ModelOptions):
         return [replace(self, source=name) for name in self.of]
 
     def seed_of(self, *parts: object) -> int:
-        """Return the seed of a question, by what it is about: another image changes no answer."""
+        """Return the seed of a question from its subject, so that it does not depend on other images."""
         return stable_hash(self.seed, self.source, *parts) % 2**31
 
 
 def build_generate(options: AskingOptions, execution: Execution, outputs: Sequence[str], code: str) -> Generate:
-    """Return the function that asks the model, which is loaded at the first question that no earlier job asked.
+    """Return the function that asks the model, which is loaded at the first question that is not in the cache.
 
-    What it says is kept in a folder ``answers``: beside the output of one shard, above the folders of several shards'.
-    ``code``: the digest of the code.
+    The cache is a folder ``answers``: beside the output of a single shard, or above the folders of several shards.
+    ``code``: digest of the code.
     """
     first = Path(outputs[0])
     folder = (

@@ -1,4 +1,4 @@
-"""The prompts of MedGround's language models: ours, or a user's file of the same keys."""
+"""Prompts of MedGround's language models: the default ones, or a user's file with the same keys."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ PROMPTS = RESOURCES / RESOURCE_FILES[0]
 
 @dataclass(frozen=True)
 class Prompts:
-    """The wordings of one file, and what a user's file leaves out from ours. ``path``: the file, for messages."""
+    """Wordings of a user's file, completed by the default ones. ``path``: the file, for messages."""
 
     wordings: Mapping
     path: str
 
     @classmethod
     def read(cls, path: str | Path = "") -> "Prompts":
-        """Read a user's file, or ours. Raises UserError for a file that is no YAML of our keys."""
+        """Read a user's file, or the default one. Raises UserError for invalid YAML or an unknown key."""
         ours = _read_yaml(str(PROMPTS))
         if not path:
             return cls(ours, str(PROMPTS))
@@ -35,9 +35,9 @@ class Prompts:
         return cls({**ours, **theirs}, str(path))
 
     def prompt(self, name: str, domain: str, user: str = "user") -> dict[str, str]:
-        """Return {system, user} of a prompt for a kind of image; ``user``: which of its texts for the user.
+        """Return {system, user} of a prompt for a domain; ``user``: key of the user text.
 
-        Raises UserError where the file lacks one.
+        Raises UserError if the file lacks one.
         """
         texts = self.wordings[name]
         if not isinstance(texts, Mapping) or not all(isinstance(texts.get(role), str) for role in ("system", user)):
@@ -46,7 +46,7 @@ class Prompts:
         return {"system": fill_slots(texts["system"], domain_note=note), "user": texts[user]}
 
     def description(self, text: str) -> str:
-        """Return an image's description in words for its slot."""
+        """Return the text for the slot of an image's description."""
         return neutralize(text) if text else self.wordings["no_description"]
 
     def words(self, name: str) -> tuple[str, ...]:

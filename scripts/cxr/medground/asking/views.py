@@ -1,6 +1,6 @@
-"""What a model sees of an image: the picture, the picture with boxes, and the measurements of each box as a table.
+"""Views of an image for a model: boxes drawn on it, and the measurements of each box as a table.
 
-A box's number is that of its region plus 1, everywhere: in pictures, tables, answers and on our pages.
+A box's number is its region's number plus 1 in images, tables, answers and pages.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,9 @@ from cxr.medground.logic.scene import parse_class_words
 from cxr.plotting.numbered_boxes import draw_numbered_boxes
 
 SIDE = 512
-"""Least side of a picture with boxes, px: on a smaller one numbers hide what they stand beside."""
+"""Smallest side of an image with boxes, px: on a smaller one, numbers would hide the regions."""
 MARKED = (230, 159, 0)
-"""Red, green, blue of an answer's outline."""
+"""RGB colour of an answer's outline."""
 
 
 def box_number(region: int) -> int:
@@ -26,13 +26,13 @@ def box_number(region: int) -> int:
 
 
 def draw_numbered(picture: np.ndarray, rows: Sequence[Mapping]) -> PromptImage:
-    """Return a picture uint8 (S, S, 3) with the boxes of some regions, numbered; none is marked."""
+    """Return an image uint8 (S, S, 3) with the numbered boxes of some regions; none is highlighted."""
     boxes = {box_number(row["region"]): [row[side] for side in CORNERS] for row in rows}
     return PromptImage(draw_numbered_boxes(picture, boxes, {}, _side(picture), show_numbers=True))
 
 
 def draw_outlined(picture: np.ndarray, rows: Sequence[Mapping]) -> PromptImage:
-    """Return a picture with the boxes of some regions outlined, without numbers."""
+    """Return an image with the boxes of some regions outlined, without numbers."""
     boxes = {box_number(row["region"]): [row[side] for side in CORNERS] for row in rows}
     return PromptImage(
         draw_numbered_boxes(picture, boxes, dict.fromkeys(boxes, MARKED), _side(picture), show_numbers=False)
@@ -44,7 +44,7 @@ def _side(picture: np.ndarray) -> int:
 
 
 def measurement_table(rows: Sequence[Mapping], classes: Mapping[str, Mapping], domain: str) -> str:
-    """Return the measurements of regions as lines, one a box."""
+    """Return the measurements of regions as text, one line per box."""
     words = parse_class_words(classes)
     appearance_known = domain not in DOMAINS_WITHOUT_APPEARANCE
     return "".join(f"\n{_line(row, words[row['label']].one, appearance_known)}" for row in rows)

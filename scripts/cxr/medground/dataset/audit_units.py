@@ -1,4 +1,4 @@
-"""Queries of the test split for experts: each with its image, its boxes and, at a key, all candidates."""
+"""Queries of the test split for experts: each with its image, its boxes and, on a key press, all candidates."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,12 +19,12 @@ from cxr.plotting.encoding import encode_image
 QUESTION = "Does this query mean exactly the marked boxes?"
 SIDES = ("x1", "y1", "x2", "y2")
 FRAME = 256
-"""Pixels of the image for each pixel that a candidate's frame is thick."""
+"""Image side per pixel of a frame's line width."""
 
 
 @dataclass(frozen=True)
 class AuditUnitsOptions:
-    """queries: how many are drawn, 0 for all; seed: of the draw; sources: names, in the order of the files."""
+    """queries: number to sample, 0 for all; sources: names, in the order of the files."""
 
     queries: int
     seed: int
@@ -66,7 +66,7 @@ def run(
 
 
 def sample_lines(lines: Sequence[dict], options: AuditUnitsOptions) -> list[dict]:
-    """Return the first queries by the hash of their ids, as many as are asked for."""
+    """Return the first ``options.queries`` lines by the hash of their ids; all for 0."""
     order = sorted(lines, key=lambda line: stable_hash(options.seed, "audit", line["query_id"]))
     return order[: options.queries] if options.queries else order
 
@@ -82,7 +82,7 @@ def _row(
 
 
 def fill_boxes(rows: Iterable[Mapping], shape: tuple[int, int]) -> np.ndarray:
-    """Return the boxes of regions as areas, uint8 (H, W), 255 inside."""
+    """Return the boxes of regions as a mask, uint8 (H, W), 255 inside."""
     plane = np.zeros(shape, np.uint8)
     for row in rows:
         x1, y1, x2, y2 = (row[name] for name in SIDES)
@@ -91,7 +91,7 @@ def fill_boxes(rows: Iterable[Mapping], shape: tuple[int, int]) -> np.ndarray:
 
 
 def draw_frames(rows: Iterable[Mapping], shape: tuple[int, int]) -> np.ndarray:
-    """Return the boxes of regions as frames, uint8 (H, W), 255 on them."""
+    """Return the outlines of regions' boxes, uint8 (H, W), 255 on the lines."""
     plane = np.zeros(shape, np.uint8)
     for row in rows:
         x1, y1, x2, y2 = (row[name] for name in SIDES)

@@ -1,4 +1,4 @@
-"""The dataset as other tools read it: one folder for each format, with the pictures as PNG."""
+"""Export of the dataset in formats of other tools: one folder per format, with the images as PNG."""
 
 import json
 from collections import Counter, defaultdict
@@ -26,7 +26,7 @@ SIDES = ("x1", "y1", "x2", "y2")
 MERGE, MIN_PIXELS = 2, 3136
 """Of the processors of the Qwen family: patches per side that become one token, and smallest area of an image, px."""
 COPIED_FIELDS = ("query_id", "source", "split", "domain", "modality", "licence", "kind", "trivial")
-"""Fields of a line that each format carries beside its own."""
+"""Fields of a line that every format includes."""
 PARQUET = {
     "query_id": pl.String,
     "image": pl.Struct({"bytes": pl.Binary, "path": pl.String}),
@@ -56,7 +56,7 @@ class ExportOptions:
 
 @dataclass(frozen=True)
 class ExportedLine:
-    """A line, its image's name, the size of its picture (px) and its boxes there."""
+    """A line with its image's name and size (px), and its boxes in pixels."""
 
     line: Mapping
     name: str
@@ -71,12 +71,12 @@ class ExportedLine:
 
 
 def forbids_derivatives(licence: str) -> bool:
-    """Return whether a licence forbids to pass on what was made of the pictures, as CC BY-NC-ND does."""
+    """Return whether a licence forbids to distribute derivatives of the images, as CC BY-NC-ND does."""
     return "ND" in licence.upper().replace("-", " ").split()
 
 
 def keep_audited(lines: Sequence[dict], audit: str) -> list[dict]:
-    """Return the lines that experts let stand, of those that they judged. Raises UserError for a vote on none of them.
+    """Return the lines that experts accepted. Raises UserError for a vote on an unknown query.
 
     ``audit``: the table audit.parquet of the stage review.
     """
@@ -92,10 +92,10 @@ def keep_audited(lines: Sequence[dict], audit: str) -> list[dict]:
 def resized_sides(
     width: int, height: int, patch: int, max_pixels: int, merge: int = MERGE, min_pixels: int = MIN_PIXELS
 ) -> InputSize:
-    """Return the sides, multiples of ``patch * merge``, to which Qwen's processors resize a picture.
+    """Return the size, in multiples of ``patch * merge``, to which Qwen's processors resize an image.
 
-    Each side is rounded; where the area then leaves ``min_pixels`` to ``max_pixels``, both are scaled first, and
-    rounded up or down.
+    Each side is rounded. If the area is then outside ``min_pixels`` to ``max_pixels``, both sides are scaled to the
+    limit and rounded up or down.
     """
     unit = patch * merge
     sides = np.array([width, height], np.float64)
@@ -187,7 +187,7 @@ def _write_image(path: Path, picture: np.ndarray, options: ExportOptions) -> Non
 
 
 def to_conversation(sample: ExportedLine, options: ExportOptions) -> Conversation:
-    """Return a line as a question for boxes and its answer, in the coordinates of the options."""
+    """Return a line as a question and an answer with boxes, in the options' coordinates."""
     line = sample.line
     picture_size = InputSize(sample.width, sample.height)
     if options.coordinates == "pixels_resized":
@@ -338,7 +338,7 @@ def _feature(name: str, kind: pl.DataType) -> dict:
 def _readme(
     samples_by_split: Mapping[str, list[ExportedLine]], excluded_by_reason: Mapping[str, int], options: ExportOptions
 ) -> str:
-    """Return what the folder's README tells: counts, licences, coordinates, what was left out."""
+    """Return the README of the folder: counts, licences, coordinates, and what is excluded."""
     counts = ", ".join(f"{name} {len(samples)}" for name, samples in samples_by_split.items())
     all_lines = [sample.line for split_samples in samples_by_split.values() for sample in split_samples]
     licences = Counter((line["source"], line["licence"] or "none stated") for line in all_lines)

@@ -1,4 +1,4 @@
-"""Pictures of accepted and rejected queries and of sensitivity pairs: numbered candidates, the answer marked."""
+"""Gallery of accepted and rejected queries and of sensitivity pairs: numbered candidates, the answer highlighted."""
 
 import hashlib
 from collections import defaultdict
@@ -18,16 +18,16 @@ from cxr.plotting.numbered_boxes import draw_numbered_boxes
 
 SIDES = ("x1", "y1", "x2", "y2")
 ANSWERS = ((230, 159, 0), (0, 200, 140))
-"""Red, green, blue of the answers of one query or two."""
+"""RGB colours of the answers of one or two queries."""
 MAX_OBSERVED = 120
-"""Characters that are shown of what a language model observed."""
+"""Longest observation of a language model in a caption, in characters."""
 WIDTH = 520
 """Side of a picture of the gallery, px."""
 
 
 @dataclass(frozen=True)
 class GalleryOptions:
-    """each: pictures of each source (accepted), reason (rejected) and source (pairs); quality: of JPEG."""
+    """each: images per source (accepted), per reason (rejected) and per source (pairs); quality: of JPEG."""
 
     quality: int
     seed: int
@@ -38,7 +38,7 @@ class GalleryOptions:
 
 @dataclass(frozen=True)
 class Case:
-    """What is shown. kind: accepted, rejected or pair; lines: one query, or the two of a pair."""
+    """One image of the gallery. kind: accepted, rejected or pair; lines: one query, or the two of a pair."""
 
     kind: str
     source: str
@@ -51,7 +51,7 @@ def run(
     *, accepted: list[str], made: list[str], rejected: str, sensitivity: str, regions: list[str], sources: list[str],
     folder: str, options: GalleryOptions,
 ) -> None:  # fmt: skip
-    """Write ``gallery.jsonl`` and its pictures into ``folder``.
+    """Write ``gallery.jsonl`` and its images into ``folder``.
 
     ``accepted`` and ``made``: accepted lines and candidates; ``rejected``, ``sensitivity``: rejected queries and
     pairs; ``regions``, ``sources``: of each source and shard.
@@ -84,7 +84,7 @@ def _row(case: Case, name: str, digest: str) -> dict:
 
 
 def _sample_by_group(rows: Sequence[Mapping], names: tuple[str, ...], options: GalleryOptions) -> Iterator[Mapping]:
-    """Yield the first ``each`` rows of every group, by the hash of their ids, at most one of an image."""
+    """Yield the first ``each`` rows of every group, by the hash of their ids, at most one per image."""
     groups: dict[tuple, list] = defaultdict(list)
     for row in sorted(
         rows, key=lambda row: stable_hash(options.seed, "gallery", row.get("query_id", row.get("first")))
@@ -105,7 +105,7 @@ def _accepted(lines: Sequence[Mapping], options: GalleryOptions) -> Iterator[Cas
 
 
 def _describe_checks(checks: Mapping) -> str:
-    """Return what the checks read and measured, in words."""
+    """Return the claims and measurements of the checks in words."""
     parts = [f"read: {', '.join(checks['read'])}"] if checks["read"] else []
     parts += [f"order: {checks['ordinal']}"] if checks["ordinal"] else []
     parts += [f"not read: {', '.join(checks['unread'])}"] if checks["unread"] else []
@@ -159,7 +159,7 @@ def _images(
 
 
 def draw_case(image: np.ndarray, candidates: Sequence[Mapping], answers: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return an image uint8 (WIDTH, WIDTH, 3), its candidates framed and numbered from 1, each answer in its colour."""
+    """Return an image uint8 (WIDTH, WIDTH, 3) with numbered candidates (from 1), each answer in its colour."""
     colours = {region + 1: colour for answer, colour in zip(answers, ANSWERS, strict=False) for region in answer}
     boxes = {row["region"] + 1: [row[side] for side in SIDES] for row in candidates}
     return draw_numbered_boxes(image, boxes, colours, WIDTH, show_numbers=True)

@@ -1,4 +1,4 @@
-"""How varied and how clinical the queries' language is, beside that of the label baselines (paper, 3.5)."""
+"""Variety and clinical content of the queries' language, compared with the label baselines (paper, 3.5)."""
 
 import re
 from collections import Counter, defaultdict
@@ -43,7 +43,7 @@ WORDS: Columns = {
     "queries": Column(pl.Int64, "Queries that hold it."),
 }
 MAX_WORDS = 50
-"""Words of a domain and split that are told."""
+"""Most words listed per domain and split."""
 SLOTS = ("class", "attribute", "number", "order", "place")
 
 
@@ -128,7 +128,7 @@ class TextMeasures:
 
 
 def measure_text(text: str, lexicon: Lexicon, concepts: int | None = None) -> TextMeasures:
-    """Return the measures of one text. ``concepts``: their number, where another engine than ours has counted them."""
+    """Return the measures of one text. ``concepts``: number of concepts if another engine counted them."""
     phrases = lexicon.read(text)
     distinct_concepts = {concept for _, _, concept in phrases if concept}
     distinct_concepts |= {phrase for phrase, _, concept in phrases if phrase in lexicon.morphology and not concept}
@@ -163,7 +163,7 @@ def run(
 ) -> None:  # fmt: skip
     """Write the measures of the queries and of each baseline, by domain and split, and the commonest words.
 
-    ``entities``: the table of concepts that another engine has counted, or none.
+    ``entities``: the table of another engine's concept counts, or nothing.
     """
     concepts_by_query = dict(read_table(entities[0]).iter_rows()) if entities else {}
     count = len(options.shards)
@@ -196,7 +196,7 @@ def run(
 
 
 def _sort_groups(groups: Mapping[tuple[str, str, str], object]) -> list[tuple[str, str, str]]:
-    """Return the groups: queries first, a domain's before the total."""
+    """Return the groups in order: queries before baselines, domains before the total."""
     return sorted(groups, key=lambda key: (key[0] != QUERIES, key[0], key[1] == "total", key[1], key[2]))
 
 

@@ -1,4 +1,4 @@
-"""The language of queries as bars: by kind of image, train above test, beside the label baselines."""
+"""Bar charts of the queries' language by domain, for train and test, next to the label baselines."""
 
 from dataclasses import dataclass
 

@@ -82,7 +82,7 @@ class Source:
 
 
 def answer_words(line: Mapping, labels: Mapping[int, str], facts: Facts) -> str:
-    """Return the class words of a line's answer, for the baseline that replaces each query by them."""
+    """Return the class words of a line's answer, the text of the baseline "replaced"."""
     noun_by_class = parse_class_words(facts.classes)
     counts = Counter(labels[region] for region in line["regions"])
     return " and ".join(
@@ -155,7 +155,7 @@ def sensitivity_pairs(
 
 
 def check_conservation(source: Source, split: str, options: DatasetOptions) -> list[dict]:
-    """Return what went in and came out of one source and split. Raises AssertionError where they differ."""
+    """Return the counts that went into and came out of one source and split. Raises AssertionError if they differ."""
     images = source.images.filter(split=split)
     ids = set(images["image_id"])
     queried = {line["image_id"] for line in source.accepted if line["split"] == split}
@@ -167,7 +167,7 @@ def check_conservation(source: Source, split: str, options: DatasetOptions) -> l
     dropped = source.dropped.filter(pl.col("image_id").is_in(list(ids)))
     unasked = source.unasked.filter(split=split)
     stages = Counter(rejected["stage"])
-    # by what became of their queries, not by what is left over: an image that vanished is in none of the three
+    # counted from the queries' fates, not as a remainder, so that a lost image is in none of the three
     silent = {*unasked["image_id"], *rejected["image_id"]} - queried
     balances = [
         ("images", len(images), {
@@ -192,7 +192,7 @@ def _num_requested(
 ) -> int:
     """Return how many queries the images with regions should have, by their number of candidates.
 
-    Where a table gives an image more, all of them were wanted. Of statements there is one an image.
+    If a table has more for an image, all of them count. Statements: one per image.
     """
     if source in options.stated:
         return regions["image_id"].n_unique()
@@ -244,7 +244,7 @@ def run(
     *, lines: list[str], labels: list[str], sensitivity: str, units: str, statistics: str, counts: str,
     options: DatasetOptions, **files: list[str],
 ) -> None:  # fmt: skip
-    """Write the dataset. Raises AssertionError where a count does not add up.
+    """Write the dataset. Raises AssertionError if counts do not add up.
 
     ``lines``: one file for each of :data:`FILES`, ``labels``: for each baseline and split; ``files``: of all sources
     and shards, in the order of the options.

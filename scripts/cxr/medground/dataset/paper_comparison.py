@@ -1,4 +1,4 @@
-"""The paper's Tables 1, 2, 5 and 6 beside what this dataset has, and its sources in both of the paper's units."""
+"""This dataset compared with the paper's Tables 1, 2, 5 and 6, and its sources in both of the paper's units."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ def count_sources(
 
 
 def table1_rows(tables: Mapping, queries: int) -> Iterator[dict]:
-    """Yield Table 1: datasets by annotations, with a row of ours."""
+    """Yield Table 1: number of annotations of published datasets and of ours."""
     for row in tables["table1"]:
         note = tables["totals"]["notes"][0] if row["dataset"] == "MedGround-35K" else ""
         yield _row("Table 1", row["dataset"], "annotations", row["annotations"], None, "annotations", note)
@@ -84,7 +84,7 @@ def table1_rows(tables: Mapping, queries: int) -> Iterator[dict]:
 
 
 def table2_rows(tables: Mapping, statistics: pl.DataFrame, domains: Mapping[str, str]) -> Iterator[dict]:
-    """Yield Table 2: sizes, words, and shares of the domains."""
+    """Yield Table 2: sizes, words per query, and percentages of the domains."""
     printed = tables["table2"]
     total = {row["split"]: row for row in statistics.filter(source="total").to_dicts()}
     for split in ("train", "test"):
@@ -115,7 +115,7 @@ def table2_rows(tables: Mapping, statistics: pl.DataFrame, domains: Mapping[str,
 
 
 def table5_rows(tables: Mapping, rows: Sequence[Mapping]) -> Iterator[dict]:
-    """Yield Table 5: images of each source and split, the paper's printed ones and ours."""
+    """Yield Table 5: images of each source and split."""
     ours = {(row["source"].lower(), row["split"]): row for row in rows if row["split"] in PRINTED_SPLITS.values()}
     for name, printed in tables["table5"]["rows"].items():
         for column, split in PRINTED_SPLITS.items():
@@ -128,7 +128,7 @@ def table5_rows(tables: Mapping, rows: Sequence[Mapping]) -> Iterator[dict]:
 
 
 def table6_rows(tables: Mapping, rates: pl.DataFrame) -> Iterator[dict]:
-    """Yield Table 6: queries left by each stage, share of the candidates."""
+    """Yield Table 6: queries kept by each stage, as a percentage of the candidates."""
     printed = tables["table6"]
     ours = {(row["source"].lower(), row["split"], row["stage"]): row for row in rates.to_dicts()}
     for name, printed_row in printed["rows"].items():
@@ -151,7 +151,7 @@ def run(
     *, statistics: str, rates: str, images: list[str], excluded: list[str], regions: list[str], counted: str,
     beside: str, options: PaperOptions,
 ) -> None:  # fmt: skip
-    """Write the sources in both units, and the paper's tables with ours beside.
+    """Write the counts of the sources, and the comparison with the paper's tables.
 
     ``images``, ``excluded``: of each source; ``regions``: of each source and shard.
     """

@@ -1,7 +1,7 @@
-"""Concepts by a spaCy pipeline that a user has placed, linked by scispaCy's linker if its files are placed too.
+"""Clinical concepts found by a user's spaCy pipeline, and linked by scispaCy's linker if the user has its files.
 
-Of a pipeline folder spaCy reads settings and weights, and runs no code of the folder. The published linkers hold a
-pickle (``tfidf_vectorizer.joblib``), which may run any code: files are read from the disk, never fetched.
+spaCy reads settings and weights of a pipeline folder and runs none of its code. Published linkers contain a pickle
+(``tfidf_vectorizer.joblib``), which may run any code; files are read from the disk, never downloaded.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,13 +20,13 @@ from cxr.medground.dataset.language import ENTITIES
 
 KEY = "medground.dataset.scispacy"
 LINKER = "scispacy_linker"
-"""Factory of the linker, which fetches its files where a pipeline makes it."""
+"""Factory of the linker; as a part of a pipeline it would download its files."""
 LINKED = "kb_ents"
-"""Where the linker leaves [(concept, score)] of an entity, the best first."""
+"""Extension attribute in which the linker stores an entity's [(concept, score)], best first."""
 FILES = ("nmslib_index.bin", "tfidf_vectorizer.joblib", "tfidf_vectors_sparse.npz", "concept_aliases.json")
-"""What scispaCy publishes of a linker, beside the knowledge base ``*.jsonl``."""
+"""Files of a linker, besides the knowledge base ``*.jsonl``."""
 REPLACED_SETTINGS = ("factory", "linker_name", "candidate_generator")
-"""Settings of a linker that its files replace."""
+"""Settings of a linker that are replaced by its files."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class ScispacyOptions:
 def load_pipeline(options: ScispacyOptions) -> Callable[[Iterable[str]], Iterator[set[str]]]:
     """Return a function that yields the distinct concepts of each text.
 
-    With a linker they are those of its knowledge base, and an entity without one is none; without, an entity's own id
-    or its text in small letters. Raises UserError for a folder that cannot be read.
+    With a linker, concepts are ids of its knowledge base, and unlinked entities are ignored. Without one, a concept is
+    the entity's own id or lower-case text. Raises UserError for a folder that cannot be read.
     """
     if Span.has_extension(LINKED):  # another pipeline's
         Span.remove_extension(LINKED)

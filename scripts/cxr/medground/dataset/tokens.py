@@ -1,4 +1,4 @@
-"""Tokens of the queries, by the tokenizer that a user names: of the query alone, and of what a model is trained on."""
+"""Token counts of queries and of training texts, with the user's tokenizer."""
 
 from collections import defaultdict
 from dataclasses import dataclass

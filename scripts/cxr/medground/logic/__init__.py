@@ -1,1 +1,1 @@
-"""What a query may say: atoms with three values, and which queries are decidable (medground.md section 5)."""
+"""The logic of queries: atoms with three values, scenes, and which queries are decidable."""

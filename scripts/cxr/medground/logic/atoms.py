@@ -1,4 +1,4 @@
-"""Atoms: what language says about a region, with three values. Medground.md section 5."""
+"""Atoms: statements about a region, such as "size:small", with the values no, unclear and yes."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ from cxr.medground.logic.options import LogicOptions
 from cxr.medground.logic.scene import Scene
 
 NO, UNCLEAR, YES = 0, 1, 2
-"""The values of an atom for a region. The conjunction of atoms is their minimum."""
+"""Values of an atom for a region. A conjunction of atoms is their minimum."""
 FAMILIES = ("class", "size", "shape", "position", "zone", "ordinal", "relation", "number", "appearance")
-"""The families of what a query says. A side of the patient is of the family zone."""
+"""Families of atoms. Sides of the patient belong to the family zone."""
 DOMAINS_WITHOUT_APPEARANCE = ("cxr",)
-"""Domains whose contrast says nothing about a finding, so that no query speaks of it."""
+"""Domains whose contrast is not related to findings, so that no query mentions appearance."""
 OPPOSITE_SIDE = {"left": "right", "right": "left"}
 HALVES = {"left": (0, -1), "right": (0, 1), "upper": (1, -1), "lower": (1, 1)}
 """{half: (axis, direction)}."""
@@ -23,9 +23,9 @@ def atom_family(atom: str) -> str:
 
 
 def atom_in_range(value: np.ndarray, low: float, high: float, margins: tuple[float, float]) -> np.ndarray:
-    """Return the atom low <= value < high, uint8 (N,): unclear within a margin of either edge, or where it is NaN.
+    """Return the atom low <= value < high, uint8 (N,): unclear within a margin of a bound, or for NaN.
 
-    An infinite edge has no margin.
+    An infinite bound has no margin.
     """
     under, over = margins
     sure = (value >= low + under) & (value < high - over)
@@ -34,7 +34,7 @@ def atom_in_range(value: np.ndarray, low: float, high: float, margins: tuple[flo
 
 
 def atom_at_least(value: np.ndarray, no: float, yes: float) -> np.ndarray:
-    """Return the atom "at least", uint8 (N,): yes from ``yes`` on, no below ``no``, else unclear."""
+    """Return the atom "at least", uint8 (N,): yes for ``yes`` or more, no below ``no``, else unclear."""
     return np.where(value >= yes, YES, np.where(value < no, NO, UNCLEAR)).astype(np.uint8)
 
 
@@ -44,7 +44,7 @@ def conjoin(*values: np.ndarray) -> np.ndarray:
 
 
 def evaluate_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
-    """Return {atom: values uint8 (N,)} of every atom without a reference that the image offers."""
+    """Return {atom: values uint8 (N,)} of every atom that needs no reference region."""
     atoms = (
         _class_atoms(scene)
         | _size_atoms(scene, numbers)
@@ -95,7 +95,7 @@ def _shape_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
 
 
 def relative_centroids(scene: Scene) -> np.ndarray:
-    """Return the centroids over the picture without its padding, float (2, N), each 0 to 1."""
+    """Return the centroids (x, y) relative to the image without padding, float (2, N), 0 to 1."""
     x_min, y_min, x_max, y_max = scene.extent
     return np.stack([(scene.cx - x_min) / (x_max - x_min), (scene.cy - y_min) / (y_max - y_min)])
 
@@ -114,7 +114,7 @@ def _position_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray
 
 
 def _side_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
-    """Return the atoms of the patient's sides, from the zones where they are known, else from the image's halves."""
+    """Return the atoms of zones, where these are known, and of the patient's sides, from the image's halves."""
     atoms = {}
     for at, zone in enumerate(scene.zones if scene.shares is not None else ()):
         atoms[f"zone:{zone}"] = atom_at_least(scene.shares[:, at], numbers.zone_no, numbers.zone_yes)
@@ -141,9 +141,9 @@ def _appearance_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarr
 
 
 def evaluate_relation(kind: str, reference: int, scene: Scene, numbers: LogicOptions) -> np.ndarray:
-    """Return the atom "kind the region ``reference``", uint8 (N,); the reference itself has it not.
+    """Return the atom "``kind`` the region ``reference``", uint8 (N,); it is no for the reference itself.
 
-    ``kind``: left_of, right_of, above, below (of the image) or inside.
+    ``kind``: left_of, right_of, above, below (in the image) or inside.
     """
     if kind == "inside":
         if scene.within is None:

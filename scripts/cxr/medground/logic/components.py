@@ -1,4 +1,4 @@
-"""Components of a class's mask, or its instances: pixels, box, centroid and shape of each. Medground.md section 4."""
+"""Components of a class's mask, or its instances, and their measurements: centroid, shape, contrast, texture."""
 
 import math
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def find_components(mask: np.ndarray, connectivity: int = 8) -> list[Component]:
     filled = cv2.countNonZero(plane)
     if not filled:
         return []
-    # 16 bits hold the number of every pixel's own component here, and are counted in a third of the time
+    # below 65,535 pixels the labels fit in 16 bits, which takes a third of the time
     kind = cv2.CV_16U if filled < np.iinfo(np.uint16).max else cv2.CV_32S
     _, numbers, stats, _ = cv2.connectedComponentsWithStats(plane, connectivity=connectivity, ltype=kind)
     parts = []
@@ -51,7 +51,7 @@ def find_components(mask: np.ndarray, connectivity: int = 8) -> list[Component]:
 
 
 def find_instances(numbers: np.ndarray, mask: np.ndarray) -> list[Component]:
-    """Return the instances (H, W; 0 outside) that lie for the greater part in a class's mask, in the same order."""
+    """Return the instances (H, W; 0 outside) with most of their pixels in a class's mask, in the same order."""
     parts = []
     for number, (box, pixels) in _instance_pixels(numbers):
         area = int(pixels.sum())
@@ -84,7 +84,7 @@ def centroid(component: Component) -> tuple[float, float]:
 
 
 def elongation(component: Component) -> float:
-    """Return 1 - sqrt(l2 / l1), l the eigenvalues of the pixels' covariance plus the one of a pixel itself (1/12)."""
+    """Return 1 - sqrt(l2 / l1); l1, l2 are the eigenvalues of the pixels' covariance plus a pixel's own (1/12)."""
     y, x = (at - mean for at, mean in zip(component.points, component.means, strict=True))
     a, b, c = (float(np.add.reduce(product)) / component.area for product in (x * x, y * y, x * y))
     a, b = a + 1 / 12, b + 1 / 12
@@ -94,7 +94,7 @@ def elongation(component: Component) -> float:
 
 
 def solidity(component: Component) -> float:
-    """Return the area over that of the convex hull of the pixels' corners."""
+    """Return the area divided by the area of the convex hull of the pixels' corners."""
     filled = np.flatnonzero(component.pixels.any(axis=1))
     rows = component.pixels if len(filled) == len(component.pixels) else component.pixels[filled]
     starts, ends = rows.argmax(axis=1), rows.shape[1] - rows[:, ::-1].argmax(axis=1)
@@ -104,7 +104,7 @@ def solidity(component: Component) -> float:
 
 
 def compactness(component: Component) -> float:
-    """Return 4 pi area / P squared, P by the Cauchy-Crofton formula from four directions."""
+    """Return 4 pi area / P^2, with the perimeter P from the Cauchy-Crofton formula in four directions."""
     height, width = component.pixels.shape
     plane = np.zeros((height + 2, width + 2), bool)
     plane[1:-1, 1:-1] = component.pixels
@@ -115,10 +115,10 @@ def compactness(component: Component) -> float:
 
 
 def contrast_and_texture(component: Component, grey: np.ndarray, taken: np.ndarray) -> tuple[float, float]:
-    """Return contrast and texture of a component against a ring of equal area; NaN without one.
+    """Return contrast and texture of a component against a ring of equal area; NaN without a ring.
 
-    The ring is the nearest pixels outside every component (``taken``, bool (H, W)), as many as the component has.
-    Contrast is the difference of means over the pooled SD, texture the ratio of the SDs.
+    The ring consists of the nearest pixels outside every component (``taken``, bool (H, W)). Contrast is the difference
+    of means divided by the pooled SD, texture the ratio of the SDs.
     """
     reach = math.ceil(math.sqrt(component.area)) + 3
     x1, y1, x2, y2 = component.box

@@ -1,4 +1,4 @@
-"""Which regions a query selects, and whether it is decidable. Medground.md section 5, semantics."""
+"""Which regions a query selects, and whether it is decidable: has exactly one answer."""
 
 import math
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ AXES = {
     "largest": ("area", -1), "smallest": ("area", 1), "leftmost": ("cx", 1), "rightmost": ("cx", -1),
     "topmost": ("cy", 1), "lowest": ("cy", -1),
 }  # fmt: skip
-"""{ordinal: (attribute, 1 if the least value is meant, -1 if the greatest)}."""
+"""{ordinal: (attribute, 1 for the smallest value, -1 for the largest)}."""
 RELATIONS = ("left_of", "right_of", "above", "below", "inside")
 
 
 @dataclass(frozen=True)
 class Reference:
-    """The one region that a relation refers to, by its own atoms and at most one ordinal."""
+    """The region that a relation refers to, described by atoms and at most one ordinal."""
 
     atoms: tuple[str, ...]
     ordinal: str = ""
@@ -52,7 +52,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Answer:
-    """``selected`` and ``doubtful``: numbers of regions; ``why``: why the query is not decidable, "" if it is."""
+    """``selected`` and ``doubtful``: numbers of regions; ``reason``: why the query is not decidable, "" if it is."""
 
     selected: tuple[int, ...]
     doubtful: tuple[int, ...] = ()
@@ -60,12 +60,12 @@ class Answer:
 
     @property
     def decidable(self) -> bool:
-        """Whether the query has exactly one answer, which is ``selected``."""
+        """Whether ``selected`` is the query's only possible answer."""
         return not self.reason
 
 
 def answer_from_values(values: np.ndarray) -> Answer:
-    """Return the regions with Yes everywhere, and the doubtful ones. ``values``: (N,), the minimum over the atoms."""
+    """Return the regions whose value is yes, and those whose value is unclear. ``values`` (N,): of a conjunction."""
     selected, doubtful = (tuple((values == level).nonzero()[0].tolist()) for level in (YES, UNCLEAR))
     return Answer(selected, doubtful, "doubtful" if doubtful else "" if selected else "empty")
 
@@ -73,9 +73,9 @@ def answer_from_values(values: np.ndarray) -> Answer:
 def nth_region(
     value: np.ndarray, regions: tuple[int, ...], direction: int, nth: int, gap: float, *, ratio: bool
 ) -> int | None:
-    """Return the nth of ``regions`` by a value, None where it is not far enough from those before and after it.
+    """Return the nth of ``regions`` by a value; None if it is too near to the one before or after it.
 
-    ``gap``: least distance, as a share of the smaller value if ``ratio``.
+    ``gap``: smallest difference, as a fraction of the smaller value if ``ratio``.
     """
     if len(regions) < max(2, nth) or any(math.isnan(value[region]) for region in regions):
         return None
@@ -90,14 +90,14 @@ def nth_region(
 
 
 def nearest_region(scene: Scene, regions: tuple[int, ...], reference: int, numbers: LogicOptions) -> int | None:
-    """Return the one of ``regions`` whose centroid is nearest to the reference's; None if another is nearly as near."""
+    """Return the region whose centroid is nearest to the reference's; None if another one is nearly as near."""
     other_regions = tuple(region for region in regions if region != reference)
     distance = np.hypot(scene.cx - scene.cx[reference], scene.cy - scene.cy[reference])
     return nth_region(distance, other_regions, 1, 1, numbers.nearest_gap, ratio=True)
 
 
 def ordinal_region(scene: Scene, regions: tuple[int, ...], name: str, nth: int, numbers: LogicOptions) -> int | None:
-    """Return the nth region of ``regions`` by an ordinal; None without a clear one."""
+    """Return the nth of ``regions`` by an ordinal; None if it is not clear."""
     if nth > numbers.farthest_nth:
         return None
     attribute, direction = AXES[name]
@@ -106,7 +106,7 @@ def ordinal_region(scene: Scene, regions: tuple[int, ...], name: str, nth: int, 
 
 
 class Decider:
-    """Answers queries about one image."""
+    """Answer queries about one image."""
 
     def __init__(self, scene: Scene, numbers: LogicOptions):
         self.scene, self.numbers = scene, numbers
@@ -114,11 +114,11 @@ class Decider:
         self._everything = np.full(len(scene), YES, np.uint8)
 
     def conjunction(self, atoms: tuple[str, ...]) -> np.ndarray:
-        """Return the values (N,) of a conjunction. Raises KeyError for an atom that the image does not offer."""
+        """Return the values (N,) of a conjunction. Raises KeyError for an atom that the scene lacks."""
         return np.minimum.reduce([self.atoms[atom] for atom in atoms]) if atoms else self._everything.copy()
 
     def is_closed(self, atoms: tuple[str, ...]) -> bool:
-        """Return whether no class that the atoms allow is open, so that all its regions are known."""
+        """Return whether every class that the atoms allow is closed, that is, all its regions are listed."""
         class_names = [atom.partition(":")[2] for atom in atoms if atom.startswith("class:")]
         for name in self.scene.open_classes:
             words = self.scene.classes[name]
@@ -127,16 +127,16 @@ class Decider:
         return True
 
     def resolve_reference(self, reference: Reference) -> int | None:
-        """Return the region that a reference means, None if it is not one decided region."""
+        """Return the region that a reference means; None unless it is exactly one."""
         answer = self.answer(Query(reference.atoms, ordinal=reference.ordinal))
         return answer.selected[0] if answer.decidable and len(answer.selected) == 1 else None
 
     def supports(self, query: Query) -> bool:
-        """Return whether the image offers every atom of a query."""
+        """Return whether the scene has every atom of a query."""
         return all(atom in self.atoms for atom in (*query.atoms, *(query.reference.atoms if query.reference else ())))
 
     def answer(self, query: Query) -> Answer:
-        """Return the answer of a query. Raises KeyError for an atom that the image does not offer."""
+        """Return the answer of a query. Raises KeyError for an atom that the scene lacks."""
         values, reference = self.conjunction(query.atoms), None
         if query.reference:
             reference = self.resolve_reference(query.reference)

@@ -1,9 +1,11 @@
-"""What a description of a known form says: how many areas, and in which places.
+"""Descriptions that come with images: cleaned, parsed if they have a known form, and compared with the masks.
+
+Known forms, of LViT's datasets and of its copy of MoNuSeg:
 
     (bilateral|unilateral) pulmonary infection, NUMBER infected area(s), PLACE[, PLACE]* [and PLACE].
     PLACE = all, or one or more of upper, middle, lower; then left or right lung
 
-A tree of MoNuSeg says instead: "The nuclei density in the upper right is high."
+    The nuclei density in the upper right is high.
 """
 
 import re
@@ -22,7 +24,7 @@ NUMBERS = {
     for number, name in enumerate(("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), 1)
 }
 LEVELS = {"upper": "upper", "middle": "mid", "lower": "lower"}
-"""{level in a description: its word in the name of a zone}."""
+"""{level in a description: its word in a zone's name}."""
 _INFECTION = re.compile(
     r"(?:bilateral|unilateral) pulmonary infection, (\w+) infected areas?, (.+?)\.?$", re.IGNORECASE
 )
@@ -32,24 +34,24 @@ _DENSITY = re.compile(r"the nuclei density in the (upper|lower)?\s?(left|right)?
 
 @dataclass(frozen=True)
 class Description:
-    """number: infected areas, None if not told; places: (levels, side); the side is the patient's in LViT's form."""
+    """number: infected areas, None if not stated; places: (levels, side), sides of the patient in LViT's form."""
 
     number: int | None
     places: tuple[tuple[tuple[str, ...], str], ...]
 
     @property
     def sides(self) -> set[str]:
-        """The sides that it names."""
+        """The sides that are named."""
         return {side for _, side in self.places if side}
 
     @property
     def names_patient_sides(self) -> bool:
-        """Whether its sides are the patient's, and it counts the areas."""
+        """Whether the form is LViT's, with a number of areas and sides of the patient."""
         return self.number is not None and bool(self.sides)
 
 
 def parse_description(text: str) -> Description | None:
-    """Return what a description says, None where it is not of a known form."""
+    """Return the content of a description; None if it has no known form."""
     if match := _DENSITY.fullmatch(text.strip()):
         level, side = (part.lower() if part else "" for part in match.groups())
         return Description(None, (((level,) if level else (), side),)) if level or side else None
@@ -69,22 +71,22 @@ def _levels(words: str) -> tuple[str, ...]:
 
 
 def patient_side(x: float, middle: float) -> str:
-    """Return the patient's side of a place of a radiological image: its left is the patient's right."""
+    """Return the patient's side of a column in radiological orientation: the image's left is the patient's right."""
     return "right" if x < middle else "left"
 
 
 def description_faults(read: Description, sides: Sequence[str]) -> list[str]:
-    """Return what a description has wrong of regions, whose patient's ``sides`` are given: side, number."""
+    """Return which of "side" and "number" a description has wrong. ``sides``: the patient's side of each region."""
     wrong = {"side": read.sides != set(sides), "number": read.number != len(sides)}
     return [name for name, is_wrong in wrong.items() if is_wrong]
 
 
 def described_zones(read: Description, sides: Sequence[str]) -> Mapping[str, np.ndarray]:
-    """Return {zone: share of each region in it, float (N,), NaN: unknown} that a description tells.
+    """Return {zone: fraction of each region in it, float (N,), NaN: unknown} that a description implies.
 
-    Empty unless its sides and number are the regions'. A place tells the zone of a region that is alone on its side:
-    one level is its zone, of several levels each is unclear, and no other level is its. Of regions that share a side
-    only the other side's zones are known.
+    Empty if its sides or number contradict the regions. If a region is alone on its side and the description gives one
+    level there, that is its zone; of several levels each is unknown. For regions that share a side, only the zones of
+    the other side are known (0).
     """
     alone = [side for side in SIDES if list(sides).count(side) == 1]
     if description_faults(read, sides) or not alone:
@@ -104,14 +106,14 @@ def described_zones(read: Description, sides: Sequence[str]) -> Mapping[str, np.
 
 
 LONGEST = 600
-"""Characters of a description that are kept."""
+"""Longest description, in characters; the rest is cut off."""
 _INVISIBLE = re.compile(r"[\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
 def clean_description(text: str) -> tuple[str, str]:
-    """Return (text, state) of a description: none, refused (it speaks to a model), read (LViT's form) or unread.
+    """Return (cleaned text, state) of a description: none, refused (it addresses a model), read (known form) or unread.
 
-    The text is harmless and at most :data:`LONGEST` characters; that of a refused one is empty.
+    The text is neutralized and at most :data:`LONGEST` characters; a refused one is empty.
     """
     plain = " ".join(neutralize(_INVISIBLE.sub("", text)).split())
     if not plain:
@@ -123,7 +125,7 @@ def clean_description(text: str) -> tuple[str, str]:
 
 
 def mask_sides(masks: Mapping[str, np.ndarray]) -> set[str]:
-    """Return the patient's sides of the centroids of masks' components, bool (H, W)."""
+    """Return the patient's sides on which the components of masks, bool (H, W), have their centroids."""
     sides: set[str] = set()
     for mask in masks.values():
         _, _, _, centroids = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
@@ -132,9 +134,9 @@ def mask_sides(masks: Mapping[str, np.ndarray]) -> set[str]:
 
 
 def sides_disagree(text: str, masks: Mapping[str, np.ndarray], radiological: bool) -> bool | None:
-    """Return whether a description names a side without a mask, or leaves one with a mask out.
+    """Return whether a description's sides differ from those of the masks.
 
-    None where it does not tell: no known form, no side of a body, or sides that are unknown.
+    None if it states none: another form, or an image whose sides are unknown.
     """
     read = parse_description(text)
     if read is None or not read.names_patient_sides or not radiological:

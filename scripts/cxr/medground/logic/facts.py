@@ -1,4 +1,4 @@
-"""What a shard of sources says of its source: its classes, their words, and which fields its images have."""
+"""Facts about a source, stored in its shards: classes, their words, and the fields of its images."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,14 +9,14 @@ import numpy as np
 from cxr.base.hdf5 import Shard
 
 FACTS = "facts"
-"""Name of the shard's attribute that holds them as JSON."""
+"""Shard attribute that holds the facts as JSON."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """labels: classes in the order of the field ``mask``; classes: {class: {one, many, parents, ask}}; fields: what the
-    images have besides picture and mask (instances, zones); zones: labels of the field ``zones``; allow: words that no
-    deny list refuses; touching: whether instances that touch are one region.
+    """labels: classes in the order of the field ``mask``; classes: {class: {one, many, parents, ask}}; fields: further
+    fields of the images (instances, zones, …); zones: labels of the field ``zones``; allow: words exempt from the deny
+    lists; touching: whether touching instances may have merged into one region.
     """
 
     labels: Sequence[str]
@@ -29,7 +29,7 @@ class Facts:
     boxes_only: bool = False
 
     def to_attrs(self) -> dict:
-        """Return the attribute to write."""
+        """Return the shard attribute."""
         return {FACTS: asdict(self)}
 
     @classmethod

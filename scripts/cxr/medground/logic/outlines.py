@@ -1,7 +1,7 @@
-"""Which queries keep their answer when every region's outline lies a few pixels further out, or further in.
+"""Robustness of queries: whether they keep their answer when all outlines are shifted outwards or inwards.
 
-The outline of a mask is uncertain by about a pixel, and the rim of that width is over 15 % of the area of what is less
-than 27 px wide. Regions then meet, fall apart, appear and vanish too.
+Outlines are uncertain by about a pixel; a rim of that width is over 15 % of the area of a region under 27 px. With
+shifted outlines, regions may also merge, split, appear or vanish.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,9 @@ from cxr.medground.logic.options import LogicOptions
 from cxr.medground.logic.scene import build_scene
 
 ROBUST = 2
-"""The grade of a query that keeps its answer: further out and further in."""
+"""Grade of a query that keeps its answer for both shifts."""
 ANSWER_CHANGES = -1
-"""The grade of a query that has another answer somewhere: it is never asked."""
+"""Grade of a query with another answer for one shift: it is never asked."""
 
 
 class Outlines:
@@ -33,9 +33,9 @@ class Outlines:
             self._moved.append((Decider(build_scene(image, rows, facts, side), numbers), twins))
 
     def grade(self, query: Query, target: tuple[int, ...]) -> int:
-        """Return ROBUST where the answer of a query, decidable with ``target`` as it is, stays the same.
+        """Return for how many shifts a query keeps its answer ``target``: 0 to :data:`ROBUST`.
 
-        Else for how many of the shifted outlines it does, and OTHER where another answer is decidable for one.
+        Return :data:`ANSWER_CHANGES` if it has another answer for one shift.
         """
         grade = self._least
         for decider, twins in self._moved:

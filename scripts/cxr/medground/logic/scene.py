@@ -1,4 +1,4 @@
-"""The regions of one image, as arrays: what atoms are evaluated on."""
+"""Scenes: the regions of one image as arrays, on which atoms are evaluated, and the words of their classes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from cxr.medground.logic.facts import Facts
 
 @dataclass(frozen=True)
 class ClassWords:
-    """A class in words: singular, plural, wider words (singular to plural); ``ask``: whether queries may name it.
+    """Words of a class: singular, plural, hypernyms (singular to plural).
 
-    ``inside``: whether it may be said to lie inside another region.
+    ``ask``: whether queries may ask for it; ``inside``: whether they may say that it lies inside another region.
     """
 
     one: str
@@ -63,7 +63,7 @@ class Scene:
         return len(self.label)
 
     def of_class(self, name: str) -> np.ndarray:
-        """Return which regions, bool (N,), are of a class or of one that the word ``name`` includes."""
+        """Return which regions, bool (N,), the word ``name`` includes: of a class of that word or hypernym."""
         noun_by_class = self.classes
         return np.array(
             [name in (noun_by_class[label].one, *noun_by_class[label].parents) for label in self.label], bool
@@ -71,7 +71,7 @@ class Scene:
 
 
 def parse_class_words(classes: Mapping[str, Mapping]) -> dict[str, ClassWords]:
-    """Return {class: words} from {class: {one, many, parents, ask, inside}}; what is left out follows from the name."""
+    """Return {class: words} from {class: {one, many, parents, ask, inside}}; absent entries follow from the name."""
     noun_by_class = {}
     for name, forms in classes.items():
         singular = forms.get("one") or name
@@ -82,7 +82,7 @@ def parse_class_words(classes: Mapping[str, Mapping]) -> dict[str, ClassWords]:
 
 
 def zone_phrases(zone: str) -> tuple[str, ...]:
-    """Return the wordings of a valid location, the plainest first."""
+    """Return the wordings of a zone, the plainest first."""
     side, _, zone_name = zone.partition(" ")
     if zone_name == "lung base":
         return f"{side} lung base", f"base of the {side} lung"
@@ -91,7 +91,7 @@ def zone_phrases(zone: str) -> tuple[str, ...]:
 
 
 def build_scene(image: Mapping, rows: Sequence[Mapping], facts: Facts, side: int) -> Scene:
-    """Return the scene of an image: ``image`` a row of the images, ``rows`` of its regions by number, ``side`` px."""
+    """Return the scene of an image. ``image``: its row; ``rows``: its regions by number; ``side``: of the frame, px."""
 
     def column(name: str) -> np.ndarray:
         return np.array([np.nan if row[name] is None else row[name] for row in rows], np.float64)
@@ -136,7 +136,7 @@ def region_sides(image: Mapping, rows: Sequence[Mapping], side: int) -> list[str
 
 
 def _zones_from_description(image: Mapping, rows: Sequence[Mapping], side: int) -> Mapping[str, np.ndarray]:
-    """Return {zone: shares (N,)} that an image's description tells of its regions; empty where it tells none."""
+    """Return {zone: fractions (N,)} that an image's description implies; empty if it implies none."""
     read = parse_description(image.get("description", "")) if image["radiological"] else None
     return (
         described_zones(read, region_sides(image, rows, side)) if read is not None and read.names_patient_sides else {}
@@ -144,6 +144,6 @@ def _zones_from_description(image: Mapping, rows: Sequence[Mapping], side: int) 
 
 
 def _edge_gap(row: Mapping, extent: Sequence[int]) -> int:
-    """Return the pixels from a box to the nearest edge of the picture."""
+    """Return the distance from a box to the nearest edge of the image, px."""
     x_min, y_min, x_max, y_max = extent
     return min(row["x1"] - x_min, row["y1"] - y_min, x_max - row["x2"], y_max - row["y2"])

@@ -1,1 +1,1 @@
-"""The stage medground_queries: candidates (image, query, answer boxes) in words."""
+"""The stage medground_queries: candidate queries, each with an image, a text and the answer's boxes."""

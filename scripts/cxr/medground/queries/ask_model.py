@@ -36,11 +36,11 @@ from cxr.medground.queries.written_queries import SIDES, parse_raw_queries
 log = logging.getLogger("cxr")
 EXECUTION = "medground.queries.llm.execution"
 MAX_CHARACTERS = 400
-"""Characters of a query, so that the schema stops a model that does not end."""
+"""Longest query in the schema, so that a model that does not end is stopped."""
 QUERIES_FACTOR = 4
-"""How many times the wanted queries a model that chooses targets may give at most."""
+"""Most queries of a model that chooses targets, as a multiple of the requested number."""
 RETRIED_FAULTS = ("markup", "speaks_to_model", "coordinates")
-"""Faults of a text for which the model is asked again; others are left to the verification, which counts them."""
+"""Faults of a text for which the model is asked again; the verification counts the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class QuestionOptions(AskingOptions, SearchOptions):
 
 @dataclass(frozen=True)
 class ImageRequest:
-    """What is asked about an image. targets: [(number, regions)], None where the model chooses."""
+    """The request about an image. targets: [(number, regions)], None if the model chooses them."""
 
     image: Mapping
     wanted: int
@@ -83,7 +83,7 @@ class ImageRequest:
 def build_request(
     image: Mapping, rows: list[dict], facts: Facts, picture, options: QuestionOptions, prompts: Prompts
 ) -> ImageRequest:
-    """Return what is asked about one image: ``image`` its row, ``rows`` of its regions, ``picture`` uint8 (S, S, 3)."""
+    """Return the request about an image: ``image`` its row, ``rows`` its regions, ``picture`` uint8 (S, S, 3)."""
     candidates = [row for row in rows if row["candidate"]]
     num_queries = options.wanted(len(candidates))
     targets, lost = None, []
@@ -124,10 +124,7 @@ def _describe_target(regions: Sequence[int]) -> str:
 
 
 def answer_schema(numbers: list[int], targets: Sequence[tuple[int, Sequence[int]]] | None, num_queries: int) -> dict:
-    """Return the schema of an answer: its numbers are those of the candidates, or those that we drew, in their order.
-
-    No coordinates can be invented.
-    """
+    """Return the schema of an answer: numbers of candidates, or the sampled targets in order; never coordinates."""
     text = {"type": "string", "maxLength": MAX_CHARACTERS}  # an empty one declines
     if targets is None:
         targets_schema = {"type": "array", "items": {"enum": numbers}, "minItems": 1, "maxItems": len(numbers)}
@@ -143,7 +140,7 @@ def answer_schema(numbers: list[int], targets: Sequence[tuple[int, Sequence[int]
 
 
 def find_contradiction(answer: dict, refusals: Sequence[str] = ()) -> str | None:
-    """Return what makes an answer unusable although it fits the schema; None if nothing does. It quotes no text."""
+    """Return why an answer that fits the schema is unusable, without quoting its text; None if it is usable."""
     seen_keys: set[tuple] = set()
     for number, query in enumerate(answer["queries"]):
         text = query["text"].strip()
@@ -211,15 +208,15 @@ def _shard_lines(
 
 
 TRIES = 12
-"""Draws of a target that is new."""
+"""Draws until a target is new."""
 
 
 def sample_targets(
     decider: Decider, forms: Forms, kinds: Mapping[str, float], num_queries: int, *key: object
 ) -> tuple[list[tuple[int, Target]], list[tuple[int, str]]]:
-    """Return [(number, target)] and [(number, reason)] of an image's wanted queries, numbered from 0.
+    """Return [(number, target)] and [(number, reason)] of an image's requested queries, numbered from 0.
 
-    kinds: share of each kind; ``key``: what the draws depend on. No target is drawn twice.
+    kinds: weight of each kind; ``key``: seed of the draws. No target is drawn twice.
     """
     by_kind: dict[str, list[Target]] = {}
     for target in sorted(forms.of):

@@ -1,4 +1,4 @@
-"""Every decidable query about an image, within a budget: its targets, and the logical forms that select each."""
+"""Search for the decidable queries about an image: targets, and the logical forms that select each."""
 
 import random
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ from cxr.medground.logic.decide import (
 )
 
 REFERENCES = 5
-"""References tried in an image."""
+"""Most references tried per image."""
 FORMS = 40
-"""Forms kept of a target."""
+"""Most forms kept per target."""
 HORIZONTAL = ("left", "right")
 PLACES = (
     ("left",), ("right",), ("upper",), ("lower",), ("upper", "left"), ("upper", "right"), ("lower", "left"),
@@ -39,7 +39,7 @@ class Forms:
 
 
 def find_references(decider: Decider, draw: random.Random) -> list[tuple[Reference, int]]:
-    """Return decided references with their regions: by class, or by class and an ordinal; at most REFERENCES."""
+    """Return unambiguous references with their regions, by class and possibly an ordinal; at most REFERENCES."""
     words = [atom for atom in decider.atoms if atom.startswith("class:") and _may_name(atom, decider)]
     reference_by_region: dict[int, Reference] = {}
     options = [Reference((word,), name) for word in words for name in ("", *AXES)]
@@ -52,13 +52,13 @@ def find_references(decider: Decider, draw: random.Random) -> list[tuple[Referen
 
 
 def _may_name(atom: str, decider: Decider) -> bool:
-    """Return whether a class word includes no class that may not be asked for."""
+    """Return whether queries may ask for every class that a class word includes."""
     word = atom.partition(":")[2]
     return all(noun.ask for noun in decider.scene.classes.values() if word in (noun.one, *noun.parents))
 
 
 class FormSearch:
-    """Enumerates conjunctions family by family, and gives up a branch as soon as nothing is selected."""
+    """Enumerate conjunctions family by family; a branch ends as soon as it selects nothing."""
 
     def __init__(self, decider: Decider, max_atoms: int, budget: int, families: tuple[str, ...], draw: random.Random):
         self.decider, self.max_atoms, self.budget, self.families = decider, max_atoms, budget, families
@@ -71,7 +71,7 @@ class FormSearch:
         self._relations: dict[tuple[str, int], np.ndarray] = {}
 
     def run(self) -> Forms:
-        """Return the forms of every target that was found."""
+        """Return the forms of every target."""
         start = np.full(len(self.decider.scene), YES, np.uint8)
         for query, values in self._grown(0, Query(()), start):
             self._keep(query, values)
@@ -111,7 +111,7 @@ class FormSearch:
         if len(query.atoms) + len(option) > self.max_atoms:
             return None
         narrowed = np.minimum(values, self.decider.conjunction(option))
-        # an atom that leaves everything as it was says nothing yet; enriching may add it
+        # an atom that excludes no region adds nothing here; it may lengthen the query later
         if not (narrowed == YES).any() or (narrowed == values).all():
             return None
         grown = replace(query, atoms=(*query.atoms, *option))
@@ -126,7 +126,7 @@ class FormSearch:
             self._relate(query, values)
 
     def _related(self, kind: str, region: int) -> np.ndarray:
-        """Return the values (N,) of a relation to a region; each is computed once."""
+        """Return the cached values (N,) of a relation to a region."""
         if (kind, region) not in self._relations:
             self._relations[kind, region] = evaluate_relation(kind, region, self.decider.scene, self.decider.numbers)
         return self._relations[kind, region]
@@ -183,7 +183,7 @@ class FormSearch:
 
 
 def mixes_sides(query: Query) -> bool:
-    """Return whether a query has a side of the patient and a left or right of the image: people would confuse them."""
+    """Return whether a query mixes the patient's sides with left or right of the image, which confuses readers."""
     sides = any(atom_family(atom) == "zone" for atom in query.atoms)
     image = any(atom in ("position:left", "position:right") for atom in query.atoms)
     image |= query.relation in ("left_of", "right_of") or query.ordinal in ("leftmost", "rightmost")
@@ -200,7 +200,7 @@ MIRRORED = {
 
 
 def mirror_query(query: Query) -> Query:
-    """Return a query with left and right exchanged, those of zones' names left as they are."""
+    """Return a query with left and right exchanged, except in names of zones."""
     reference = query.reference
     if reference:
         reference = replace(reference, ordinal=MIRRORED.get(reference.ordinal, reference.ordinal))
@@ -214,7 +214,7 @@ def mirror_query(query: Query) -> Query:
 
 
 def target_kind(target: Target, decider: Decider) -> str:
-    """Return single, subset or all; "" for a set of all regions whose class is open or has distractors."""
+    """Return single, subset or all; "" for all regions of a class that is open or has distractors."""
     scene = decider.scene
     if len(target) == 1:
         return "single"

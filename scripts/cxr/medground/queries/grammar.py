@@ -1,4 +1,4 @@
-"""The words of a query: a sentence that says its atoms, its relation, its ordinal and its number, and nothing else."""
+"""Wording of queries: a sentence with exactly the query's atoms, relation, ordinal and number."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ MIN_WORDS = 4
 """Fewest words of a query."""
 FRAMES = (("imperatives", 0.5), ("questions", 0.26), ("phrases", 0.24))
 BARE = 0.5
-"""Chance that a place in an image without the patient's sides is told without "of the image"."""
+"""Probability that a position omits "of the image", in images without sides of the patient."""
 FRONTED = (0.15, 0.4)
-"""Chances that a place begins the sentence: of other queries, and of those whose order counts in it."""
+"""Probabilities that a position begins the sentence: without, and with an ordinal that counts within it."""
 AMONG = 0.2
-"""Chance that a query with an order names the group first, where it need not."""
+"""Probability that a query with an ordinal names the group first, where it need not."""
 NUM_SYNONYMS = 3
-"""The first words of a size or shape in the lexicon, which queries use; the further ones are read alone."""
+"""Words of a size or shape that queries use, the first of the lexicon; the rest is only understood."""
 AGREEMENT = {
     "is": ("is", "are"), "box": ("box", "boxes"), "a_box": ("a box", "boxes"), "position": ("position", "positions"),
     "extent": ("extent", "extents"), "Position": ("Position", "Positions"), "Extent": ("Extent", "Extents"),
@@ -40,7 +40,7 @@ def _read_resource(name: str) -> Mapping:
 
 @dataclass
 class QueryWriter:
-    """Words a query about one scene. ``draw``: every choice of a synonym or a frame."""
+    """Put queries about one scene into words. ``draw``: random choices of synonyms and frames."""
 
     scene: Scene
     draw: random.Random
@@ -54,7 +54,7 @@ class QueryWriter:
         return _read_resource(RESOURCE_FILES[1])
 
     def say(self, query: Query, count: int) -> str:
-        """Return a sentence, of four words at least, of a query whose answer has ``count`` regions."""
+        """Return a sentence of at least four words for a query whose answer has ``count`` regions."""
         text = self._said(query, count)
         while len(text.split()) < MIN_WORDS:
             text = self._said(query, count)
@@ -78,7 +78,7 @@ class QueryWriter:
         return frame.format(np=phrase, Np=_capitalise(phrase), Place=_capitalise(place), **words)
 
     def _among(self, query: Query, places: Sequence[str], *, image: bool) -> str:
-        """Return "among …, the largest one": the group in the plural, then the one that is meant."""
+        """Return "among …, the largest one": the group in the plural, then its member."""
         group = replace(query, ordinal="", nth=1, number=0)
         if query.ordinal == "nearest":
             which = f"one {self._relation(query, image=image)}"
@@ -91,7 +91,7 @@ class QueryWriter:
         return self.draw.choice(self.grammar["among"]).format(group=group_phrase, which=which)
 
     def _turned(self, query: Query, places: Sequence[str]) -> bool:
-        """Return whether "on the image" must be said: bare sides are the patient's, and no place names the image."""
+        """Return whether "on the image" is needed: unqualified sides are the patient's, and no position has it."""
         orders = (query.ordinal, query.reference.ordinal if query.reference else "")
         sided = query.relation in ("left_of", "right_of") or {"leftmost", "rightmost"} & {*orders}
         names_image = any(place.endswith(tuple(self.grammar["of"])) for place in places)
@@ -169,7 +169,7 @@ class QueryWriter:
         raise KeyError(word)
 
     def _places(self, query: Query) -> list[str]:
-        """Return the places of a query's atoms in words, in a drawn order."""
+        """Return the query's positions and zones in words, in random order."""
         halves = [atom.partition(":")[2] for atom in query.atoms if atom.startswith("position:")]
         templates, phrases = self.grammar["places"], []
         of_phrase = self.draw.choice(self.grammar["of"])
@@ -207,12 +207,12 @@ NTH = {2: "second", 3: "third"}
 
 
 def _orders_within_place(query: Query, places: Sequence[str]) -> bool:
-    """Return whether an order counts in a place: "the second cell from the left in the upper half" would not say so."""
+    """Return whether an ordinal counts within a position, as in "in the upper half, the second from the left"."""
     return (query.nth > 1 or query.ordinal == "nearest") and bool(places or query.relation)
 
 
 def _orders_by_relative_size(query: Query) -> bool:
-    """Return whether an order would stand before a relative size: "the rightmost relatively large cell"."""
+    """Return whether an ordinal would precede a relative size: "the rightmost relatively large cell"."""
     return query.ordinal not in ("", "nearest") and bool({"size:larger", "size:smaller"} & {*query.atoms})
 
 

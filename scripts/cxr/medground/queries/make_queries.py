@@ -1,4 +1,4 @@
-"""Make the queries of one shard: decidable and in varied words (rules), of a language model (vllm), or of a table."""
+"""Make the queries of one shard by rules, from a language model's answers (vllm), or from a user's table."""
 
 import hashlib
 from collections import defaultdict
@@ -50,7 +50,7 @@ UNASKED: Columns = {
 
 
 def query_id(image_id: str, query: str, regions: list[int]) -> str:
-    """Return the id of a query: of its image, its text and its answer."""
+    """Return the id of a query, a digest of its image, text and answer."""
     key = "\x1f".join([image_id, query, *map(str, regions)])
     return "q" + hashlib.blake2b(key.encode()).hexdigest()[:16]
 
@@ -89,7 +89,7 @@ def sample_queries(
 def supplied_queries(
     image: Mapping, rows: list[dict], facts: Facts, side: int, options: QueriesOptions, queries: Sequence[WrittenQuery]
 ) -> tuple[list[dict], list[dict]]:
-    """Return the lines of an image's queries that were made elsewhere, all of them, and the rows of those that lack."""
+    """Return the lines of an image's supplied queries, and the rows of missing ones."""
     decider = Decider(build_scene(image, rows, facts, side), LogicOptions())
     candidates = int(decider.scene.candidate.sum())
     num_queries = options.wanted(candidates)
@@ -104,9 +104,9 @@ def supplied_queries(
 def model_queries(
     image: Mapping, rows: list[dict], facts: Facts, side: int, options: QueriesOptions, line: Mapping
 ) -> tuple[list[dict], list[dict]]:
-    """Return the lines of the queries that a model worded about an image, and the rows of those that lack.
+    """Return the lines of a model's queries about an image, and the rows of missing ones.
 
-    ``line``: what it answered (:mod:`cxr.medground.queries.ask_model`).
+    ``line``: its answer (:mod:`cxr.medground.queries.ask_model`).
     """
     decider = Decider(build_scene(image, rows, facts, side), LogicOptions())
     lines, missing = [], []
@@ -123,10 +123,9 @@ def model_queries(
 def statement_queries(
     image: Mapping, rows: list[dict], facts: Facts, side: int, options: QueriesOptions
 ) -> tuple[list[dict], list[dict]]:
-    """Return the line of an image's description, whose answer is the regions on the sides that it names.
+    """Return the line of an image's description, whose answer is all its regions.
 
-    Instead the row of its reason where the description is of no known form, or has the sides or the number of regions
-    wrong.
+    If the description has no known form, or its sides or number are wrong, return a row with the reason instead.
     """
     statement = parse_description(image["description"]) if image["radiological"] else None
     reason = ""
@@ -172,7 +171,7 @@ def _sampled_line(image, rows, facts, options, query: SampledQuery, decider) -> 
 
 
 def _line_fields(image, rows, facts, options, regions, decider) -> dict:
-    """Return the fields of a line, in their order; what the query itself decides is empty."""
+    """Return the fields of a line in their order; those that the query decides are empty."""
     boxes = [[rows[region][name] for name in ("gx1", "gy1", "gx2", "gy2")] for region in regions]
     return {
         "query_id": "",
@@ -201,7 +200,7 @@ def _line_fields(image, rows, facts, options, regions, decider) -> dict:
 
 
 def _to_original(box: list[int], affine: list[float]) -> list[float]:
-    """Return a box of the frame in original pixels; ``affine``: its six numbers by rows."""
+    """Return a frame box in original pixels; ``affine``: six numbers, row by row."""
     (corners,) = boxes_to_original(np.array(box, np.float64), np.reshape(affine, (2, 3))).tolist()
     return [round(corner, 2) for corner in corners]
 

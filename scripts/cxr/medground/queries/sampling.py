@@ -1,4 +1,4 @@
-"""Which of an image's decidable queries are asked: drawn by kind and family, robust ones before fragile ones."""
+"""Sampling an image's queries by kind of answer and family of atoms, robust ones before fragile ones."""
 
 import random
 from collections.abc import Iterator
@@ -13,21 +13,21 @@ from cxr.medground.queries.grammar import QueryWriter
 from cxr.medground.queries.options import QueriesOptions
 
 TRIES = 12
-"""Draws of a family until one has a robust query."""
+"""Families drawn until one has a robust query."""
 TRIES_A_KIND = 4
-"""Draws of a family before another kind of answer is drawn."""
+"""Families drawn before another kind of answer is drawn."""
 FORMS_A_TRY = 24
-"""Forms that are tried of a family."""
+"""Forms tried per family."""
 WORDINGS = 6
 NUMBERED = 0.6
-"""Chance that the words state the number of an answer of several regions."""
+"""Probability that the text states the number of regions, if there are several."""
 MOST_NUMBERED = 10
 BEST = (ROBUST, True)
 
 
 @dataclass(frozen=True)
 class SampledQuery:
-    """A query that is asked. ``kind``: single, subset or all."""
+    """A query, its text and its answer. ``kind``: single, subset or all."""
 
     kind: str
     target: Target
@@ -36,9 +36,9 @@ class SampledQuery:
 
 
 class QuerySampler:
-    """Draws the queries of one image.
+    """Sample the queries of one image.
 
-    ``withheld``: whether the last draw found fragile queries alone, of which the image has as many as it may.
+    ``withheld``: whether the last draw found only fragile queries and the image's limit of these was reached.
     """
 
     def __init__(self, decider: Decider, outlines: Outlines, forms: Forms, options: QueriesOptions, image_id: str):
@@ -56,7 +56,7 @@ class QuerySampler:
         self._ranks: dict[tuple[Target, Query], tuple[int, bool]] = {}
 
     def draw(self, number: int) -> SampledQuery | None:
-        """Return the next query; None without one that is new and robust, or that may be fragile."""
+        """Return a new query, robust if possible; None if there is none within the limit of fragile ones."""
         draw = make_rng(self.options.seed, self.options.source, self.image_id, number)
         best: tuple[tuple[int, bool], str, Target, Query] | None = None
         self.withheld = False
@@ -78,7 +78,7 @@ class QuerySampler:
         return self._made(*best[1:], draw)
 
     def _tried(self, draw: random.Random) -> Iterator[tuple[str, Target, Query]]:
-        """Yield new forms in the order in which they are tried: (kind, target, form)."""
+        """Yield unused forms in the order in which they are tried: (kind, target, form)."""
         kind = ""
         for at in range(TRIES if self.by_kind else 0):
             if at % TRIES_A_KIND == 0:
@@ -93,7 +93,7 @@ class QuerySampler:
                     yield kind, target, form
 
     def _rank(self, target: Target, form: Query) -> tuple[int, bool]:
-        """Return how good a form is: how robust, and whether left and right could not be exchanged in it."""
+        """Return a form's grade, and whether its answer changes when left and right are exchanged."""
         if (target, form) not in self._ranks:
             mirrored_form = mirror_query(form)
             says = mirrored_form == form or self.decider.answer(mirrored_form).selected != target
@@ -105,7 +105,7 @@ class QuerySampler:
         return SampledQuery(kind, target, *self._worded(form, target, kind, draw))
 
     def _worded(self, form: Query, target: Target, kind: str, draw: random.Random) -> tuple[Query, str]:
-        """Return a form with the atoms that lengthen it, none of which makes it more fragile, and its words."""
+        """Return a form, lengthened by atoms that do not make it more fragile, and its text."""
         speaker = QueryWriter(self.decider.scene, draw)
         length = draw.gauss(self.options.words, self.options.spread)
         grade = self.outlines.grade(form, target)
@@ -129,7 +129,7 @@ class QuerySampler:
         return _drop_all(form), text
 
     def _counted(self, form: Query, target: Target, kind: str, draw: random.Random) -> Query:
-        """Return a form that may state its number, or -1 for "all"."""
+        """Return a form that may state the number of regions; -1 stands for "all"."""
         may_state_number = "number" in self.options.families and self.decider.is_closed(form.atoms)
         if len(target) > 1 and may_state_number and not form.ordinal:
             if len(target) <= MOST_NUMBERED and draw.random() < NUMBERED:
@@ -139,7 +139,7 @@ class QuerySampler:
         return form
 
     def _fitting(self, form: Query, target: Target) -> list[str]:
-        """Return the atoms that are Yes for every target and of a family that the query does not use yet."""
+        """Return the atoms that hold for every target and belong to an unused family."""
         used_families = {atom_family(atom) for atom in form.atoms}
         free_families = [
             name for name in ("size", "shape", "appearance", "position", "zone", "class") if name not in used_families
@@ -169,12 +169,12 @@ def _form_families(form: Query) -> list[str]:
 
 
 def _drop_all(form: Query) -> Query:
-    """Return a form with the number that its words state; "all" states none."""
+    """Return a form without the mark for "all", which states no number."""
     return replace(form, number=max(0, form.number))
 
 
 def _closest_wording(speaker: QueryWriter, form: Query, count: int, length: float) -> str:
-    """Return the one of some wordings of a query whose number of words is nearest to ``length``."""
+    """Return the wording, of several drawn ones, whose number of words is nearest to ``length``."""
     return min((speaker.say(form, count) for _ in range(WORDINGS)), key=lambda text: _length_error(text, length))
 
 

@@ -1,4 +1,4 @@
-"""The engine table: queries whose texts were made elsewhere, as JSON Lines of ours or as the paper's raw form."""
+"""Queries that others wrote: a user's table (JSON Lines, or the paper's raw form), or a language model's answers."""
 
 import json
 import re
@@ -26,14 +26,14 @@ UNUSED: Columns = {
         "no_text: its file has no `Question:` with an `Answer:`.",
     ),
 }
-"""Columns of the table of texts that became no candidate."""
+"""Columns of the table of unused texts."""
 SIDES = ("gx1", "gy1", "gx2", "gy2")
 _RAW = re.compile(r"Question:\s*(.+?)\s*\n\s*Answer:\s*(.+?)\s*(?=\n\s*Question:|\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class WrittenQuery:
-    """A text and what it means: the numbers of its regions, or its boxes on the grid; one of both."""
+    """A text with its answer: numbers of regions, or boxes on the grid of 1000."""
 
     text: str
     regions: tuple[int, ...] | None
@@ -41,9 +41,9 @@ class WrittenQuery:
 
 
 def read_written_queries(path: str | Path) -> dict[str, list[WrittenQuery]]:
-    """Return {image_id: its queries} of a file of JSON Lines, or of a folder of ``{image_id}.txt`` in the raw form.
+    """Return {image_id: queries} of a JSON Lines file, or of a folder of ``{image_id}.txt`` in the raw form.
 
-    A line has image_id, query, and regions or boxes. Raises UserError for a line that has not.
+    A line has image_id, query, and regions or boxes. Raises UserError for a malformed line.
     """
     queries_by_image: dict[str, list[WrittenQuery]] = {}
     path = Path(path)
@@ -70,7 +70,7 @@ def _parse_line(text: str, number: int, name: str) -> tuple[str, WrittenQuery]:
 
 
 def parse_raw_queries(text: str) -> Iterator[WrittenQuery]:
-    """Yield the queries of the paper's raw form; an answer that is no JSON has no box, so that it fails stage I."""
+    """Yield the queries of the paper's raw form; an answer that is not JSON gets no box, so that it fails stage I."""
     for question, answer in _RAW.findall(text.strip()):
         try:
             value = json.loads(answer)
@@ -82,7 +82,7 @@ def parse_raw_queries(text: str) -> Iterator[WrittenQuery]:
 
 
 def match_regions(query: WrittenQuery, rows: Sequence[Mapping]) -> tuple[tuple[int, ...], list[list[int]]]:
-    """Return the regions of a query and its boxes on the grid; without regions where a box is no exact copy of one."""
+    """Return a query's regions and its boxes on the grid; no regions if a box is not exactly a candidate's."""
     if query.regions is not None:
         row_by_region = {row["region"]: row for row in rows}
         region_rows = [row_by_region[region] for region in query.regions if region in row_by_region]
@@ -95,10 +95,10 @@ def match_regions(query: WrittenQuery, rows: Sequence[Mapping]) -> tuple[tuple[i
 def run_unused(
     *, given: list[str], queries: Sequence[str], images: Sequence[str], excluded: Sequence[str], unused: str
 ) -> None:
-    """Write the texts of the table that became no candidate of any source, and why, and say how many they are.
+    """Write the unused texts of the table with a reason each, and log their number.
 
-    ``queries``: candidates of all sources; ``images``, ``excluded``: their tables. Raises AssertionError where a text
-    about an image with candidates is none of them.
+    ``queries``: candidates of all sources; ``images``, ``excluded``: the sources' tables. Raises AssertionError if a
+    text about an image with candidates is missing among these.
     """
     queries_by_image = read_written_queries(given[0])
     texts_by_image: dict[str, set[str]] = {}
@@ -135,12 +135,12 @@ def _ids(paths: Sequence[str]) -> set[str]:
 
 
 def read_answers(path: str | Path) -> dict[str, dict]:
-    """Return {image_id: its line} of a file of answers (:mod:`cxr.medground.queries.ask_model`)."""
+    """Return {image_id: line} of a file of :mod:`cxr.medground.queries.ask_model`."""
     return {line["image_id"]: line for line in read_lines(path)}
 
 
 def get_answer(answers: Mapping[str, dict], image_id: str) -> dict:
-    """Return the line of an image. Raises UserError where the answers are of other images."""
+    """Return the line of an image. Raises UserError if there is none."""
     if image_id not in answers:
         raise UserError(
             f"medground_queries_told has no answer for the image {image_id}: ask again with "
@@ -150,9 +150,9 @@ def get_answer(answers: Mapping[str, dict], image_id: str) -> dict:
 
 
 def parse_answer(line: Mapping) -> Iterator[tuple[int, WrittenQuery | None, str]]:
-    """Yield (number, query, reason) of every wanted query of an image: a query, or the reason why there is none.
+    """Yield (number, query or None, reason) for every requested query of an image.
 
-    Where the model chose targets and gave more queries than were wanted, all of them were.
+    If the model chose the targets and wrote more queries than requested, all are used.
     """
     for number, reason in line["lost"]:
         yield number, None, reason

@@ -1,4 +1,4 @@
-"""Make the regions of one shard: boxes on the grid of 1000, attributes, and which of them may be an answer."""
+"""Make the regions of one shard: boxes on the grid of 1000, attributes, and candidates for answers."""
 
 import math
 from collections import Counter
@@ -106,11 +106,7 @@ def _grid_iou(box: Sequence[int], grid: Sequence[int], side: int) -> float:
 def measure_image(
     row: Mapping, planes: Planes, options: RegionsSettings, seed: int
 ) -> tuple[list[dict], list[dict], list[dict]]:
-    """Return the rows of :data:`REGIONS` and of :data:`DROPPED` of one image, and those of :data:`SHIFTED`: its regions
-    with every outline further out, and in.
-
-    ``row``: of the table of images.
-    """
+    """Return one image's rows of :data:`REGIONS`, :data:`DROPPED` and :data:`SHIFTED`. ``row``: its row."""
     rows, dropped_rows, labelled_components = _regions(row, planes, options, seed)
     shifted_rows = []
     for px in (options.outline_px, -options.outline_px) if options.outline_px else ():
@@ -126,7 +122,7 @@ def measure_image(
 
 
 def _match_twins(before: list[tuple[str, Component]], after: list[tuple[str, Component]], side: int) -> dict[int, int]:
-    """Return {place of a moved component: of the one that it is}: of those that share pixels with each other alone."""
+    """Return {index of a shifted component: index of the original}, for pairs that overlap only each other."""
     met: dict[int, set[int]] = {at: set() for at in range(len(after))}
     for label in {label for label, _ in before}:
         plane = np.zeros((side, side), np.int32)
@@ -147,7 +143,7 @@ def _match_twins(before: list[tuple[str, Component]], after: list[tuple[str, Com
 def _regions(
     row: Mapping, planes: Planes, options: RegionsSettings, seed: int
 ) -> tuple[list[dict], list[dict], list[tuple[str, Component]]]:
-    """Return an image's rows, those of its specks, and all classes and components, the regions' by number first."""
+    """Return an image's rows, the rows of its specks, and all (class, component) pairs, regions first, by number."""
     side = planes.picture.shape[0]
     labelled_components = _labelled_components(row, planes, side)
     regions, dropped = [], []
@@ -275,7 +271,7 @@ def _zone_fractions(component: Component, zones: Mapping[str, np.ndarray]) -> li
 
 
 def _overlaps_with_others(number: int, component: Component, regions: list[tuple[str, Component]]) -> list[dict]:
-    """Return the shares of a region's pixels inside each region of another class."""
+    """Return the fractions of a region's pixels inside each region of another class."""
     x1, y1, x2, y2 = component.box
     overlaps = []
     for region, (label, part) in enumerate(regions):
@@ -310,7 +306,7 @@ def run_shard(
     options: RegionsSettings,
     seed: int,
 ) -> None:
-    """Write the regions, those of moved outlines, the dropped specks and the images without a region of one shard."""
+    """Write one shard's regions, those of shifted outlines, the dropped specks and the images without a region."""
     cv2.setNumThreads(1)
     rows, dropped_rows, shifted_rows, ledger = [], [], [], Ledger("medground_regions")
     with Shard(sources) as shard:
@@ -337,10 +333,10 @@ def run_shard(
 
 
 def shift_outlines(row: Mapping, planes: Planes, px: int) -> tuple[dict, Planes]:
-    """Return an image's row and planes with the outlines of its masks, instances or boxes ``px`` further out.
+    """Return an image's row and planes with all outlines shifted outwards by ``px``, or inwards if it is negative.
 
-    ``px``: negative: further in. A mask is dilated or eroded by a square of 2 ``px`` + 1, inside the picture without
-    its padding, whose edge is no outline. An instance grows into what is outside every instance.
+    Masks are dilated or eroded by a square of side 2 ``px`` + 1, within the image without padding, whose edge is no
+    outline. Instances grow only into background.
     """
     x_min, y_min, x_max, y_max = row["extent"]
     window, square = np.s_[y_min:y_max, x_min:x_max], np.ones((2 * abs(px) + 1,) * 2, np.uint8)
@@ -367,12 +363,12 @@ def shift_outlines(row: Mapping, planes: Planes, px: int) -> tuple[dict, Planes]
 
 
 def _shift_box(box: Mapping, extent: tuple[int, int, int, int], px: int) -> dict:
-    """Return a box with its edges ``px`` further out, but inside the picture; an edge at the picture's stays there."""
+    """Return a box with its edges shifted outwards by ``px``, within the image; an edge at the image's edge stays."""
     shifted_box = dict(box)
     for name, edge, way in zip(CORNERS, extent, (-1, -1, 1, 1), strict=True):
         limit = max if way < 0 else min
         shifted_box[name] = edge if box[name] == edge else limit(box[name] + way * px, edge)
     for low, high in (("x1", "x2"), ("y1", "y2")):
-        if shifted_box[high] <= shifted_box[low]:  # nothing is left of it but its middle
+        if shifted_box[high] <= shifted_box[low]:  # collapsed to its centre
             shifted_box[low] = shifted_box[high] = (box[low] + box[high]) / 2
     return shifted_box

@@ -1,1 +1,1 @@
-"""Scoring: IoU and Semantic Sensitivity of a model's answers, beside baselines that never read the query."""
+"""Scoring: IoU and Semantic Sensitivity of a model's answers, compared with baselines that never read the query."""

@@ -1,4 +1,4 @@
-"""Scores of all runs as bars (the paper's Figure 6): by source, runs above answers that read no query."""
+"""Bar chart of all runs' scores by source (the paper's Figure 6), next to blind baselines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ PANELS = {"iou": "mean IoU (%)", "sensitivity": "Semantic Sensitivity (%)"}
 COLOURS = (BLUE, ORANGE, GREEN)
 TOTAL = "total"
 MIN_AXIS_TOP = 10.0
-"""Least top of an axis, %: zeros are then seen as such."""
+"""Smallest upper end of an axis, %, so that zeros are recognizable."""
 HATCHES = ("", "//", "..", "xx", "\\\\")
-"""Of the blind answers that are the same beside every run."""
+"""Hatches of the blind baselines that do not depend on the run."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ def run(*, comparison: str, chart: str, options: ChartOptions) -> None:
 
 
 def draw_scores(table: pl.DataFrame) -> Figure:
-    """Return the figure: a panel for each measure; a bar for each run and blind answer, its interval where it has one.
+    """Return the figure: a panel per measure, a bar per run and blind baseline, with its interval if it has one.
 
-    The paper's models are not drawn: their sources are others. They stand in the table.
+    The paper's models are only in the table, because their sources differ.
     """
     figure = Figure(figsize=(10, 7), layout="constrained")
     for axes, (name, label) in zip(figure.subplots(len(PANELS), 1), PANELS.items(), strict=True):
@@ -66,7 +66,7 @@ def draw_scores(table: pl.DataFrame) -> Figure:
 
 
 def _bar_style(by: str, model: str, runs: Sequence[str], at: int) -> dict:
-    """Return how a bar is drawn: a run in its colour, its own blind answers in the same but hatched, others grey."""
+    """Return a bar's style: runs in their colours, their own blind baselines hatched in the same, others grey."""
     if by == "ours":
         return {"color": COLOURS[runs.index(model) % len(COLOURS)], "label": model}
     label, run = f"blind: {model}", model.partition(": ")[0]

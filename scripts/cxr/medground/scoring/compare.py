@@ -1,4 +1,4 @@
-"""The scores of all runs, of the blind baselines, and the paper's Tables 3 and 4, in one table."""
+"""One table of the scores of all runs, of the blind baselines, and of the paper's Tables 3 and 4."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ def _row(by: str, table: str, model: str, source: str, number: int | None, *valu
 
 
 def run_rows(run: str, scores: pl.DataFrame, pairs: pl.DataFrame, tau: float) -> Iterator[dict]:
-    """Yield the rows of a run: mean IoU, the blind baselines beside it, Semantic Sensitivity at ``tau``."""
+    """Yield the rows of a run: mean IoU and Semantic Sensitivity at ``tau``, each with its blind baselines."""
     for row in scores.filter(part="all").iter_rows(named=True):
         yield _row("ours", "iou", run, row["source"], row["queries"], row["iou"], row["iou_low"], row["iou_high"])
         for name in (name for name in BLIND if row[name] is not None):
@@ -45,7 +45,7 @@ def run_rows(run: str, scores: pl.DataFrame, pairs: pl.DataFrame, tau: float) ->
 
 
 def zero_shot_rows(run: str, scores: pl.DataFrame) -> Iterator[dict]:
-    """Yield the rows of a run on the sources that no training saw: mean IoU, the blind baselines beside it."""
+    """Yield the rows of a run on zero-shot sources: mean IoU with its blind baselines."""
     for row in run_rows(run, scores, pl.DataFrame(schema=schema(SENSITIVITY)), 0.5):
         yield row | {"table": "zero_shot"}
 
@@ -65,7 +65,7 @@ def paper_rows() -> Iterator[dict]:
 
 
 def read_declared(path: str | Path, columns: Columns) -> pl.DataFrame:
-    """Return a table of text; a column without any value has its declared kind, which the file cannot tell."""
+    """Return a table; a column without values gets its declared type, which a text file does not store."""
     table = read_table(path)
     empty = [name for name in table.columns if table[name].dtype == pl.String and columns[name].kind != pl.String]
     return table.with_columns(pl.lit(None, columns[name].kind).alias(name) for name in empty)
@@ -75,15 +75,15 @@ def run_comparison(
     *, scored: list[str], pairs_scored: list[str], comparison: str, options: ComparisonOptions,
     zero_shot: list[str] | None = None,
 ) -> None:  # fmt: skip
-    """Write the table of the runs whose scores are given, in the options' order, and of the paper's models.
+    """Write the scores of the runs, in the options' order, and of the paper's models.
 
-    ``zero_shot``: scores of the runs on sources that no training saw.
+    ``zero_shot``: scores of the runs on zero-shot sources.
     """
     rows = list(_all_rows(options.runs, scored, pairs_scored, options.tau))
     for run, path in zip(options.zero_shot, zero_shot or (), strict=True):
         rows += zero_shot_rows(run, read_declared(path, SCORES))
     seen_keys, unique_rows = set(), []
-    for row in rows:  # a baseline that reads no answer is the same beside every run
+    for row in rows:  # most baselines are the same for all runs
         key = tuple(row[part] for part in ("by", "table", "model", "source"))
         if key not in seen_keys:
             seen_keys.add(key)

@@ -41,15 +41,15 @@ INTERVAL = 0.95
 
 @dataclass(frozen=True)
 class BlindBaseline:
-    """What the blind answers are made of. candidates: {image: its candidates' boxes, the largest first}; mean_box:
-    {source: of its training lines}.
+    """Answers that read no query. candidates: {image: its candidates' boxes, largest first}; mean_box: {source: mean
+    box of its training lines}.
     """
 
     candidates: Mapping[Key, np.ndarray]
     mean_box: Mapping[str, np.ndarray]
 
     def answers(self, key: Key) -> dict[str, np.ndarray]:
-        """Return {baseline: its boxes} for an image; without those that there are none of."""
+        """Return {baseline: boxes} for an image; baselines without boxes are absent."""
         candidates = self.candidates.get(key, np.zeros((0, 4), np.int64))
         boxes_by_baseline = {
             "largest": candidates[:1],
@@ -62,7 +62,7 @@ class BlindBaseline:
 
 
 def build_baseline(regions: Sequence[pl.DataFrame], sources: Sequence[str], train: Sequence[Mapping]) -> BlindBaseline:
-    """Return what the blind answers are made of; ``sources``: of each table of regions."""
+    """Return the blind baselines; ``sources``: the source of each table of regions."""
     corners = ["gx1", "gy1", "gx2", "gy2"]
     candidates: dict[Key, np.ndarray] = {}
     for source, table in zip(sources, regions, strict=True):
@@ -119,7 +119,7 @@ def score_queries(
 def _compared_boxes(
     line: Mapping, reading_by_query: Mapping[str, Mapping], of_image: Sequence[Mapping], blind: BlindBaseline
 ) -> dict:
-    """Return {measure: boxes} that are compared with a line's own: its answer's, and those that read no query."""
+    """Return {measure: boxes} to compare with a line's true boxes: the answer's, and the blind baselines'."""
     answer = reading_by_query[line["query_id"]]
     other_lines = [other_line for other_line in of_image if other_line["regions"] != line["regions"]]
     shuffled = {"shuffled": reading_by_query[other_lines[0]["query_id"]]["found"]} if other_lines else {}
@@ -128,7 +128,7 @@ def _compared_boxes(
 
 
 def _read_answer_line(line: Mapping | None) -> dict:
-    """Return how an answer was read, with its boxes as ``boxes``, and as ``paper`` those on a grid of 1000."""
+    """Return an answer as it was read; ``found``: its boxes, ``paper``: its numbers read on a grid of 1000."""
     no_boxes = np.zeros((0, 4), np.int64)
     if line is None or line["failure"]:
         reason = line["failure"] if line else "not_given"
@@ -245,9 +245,9 @@ def sensitivity(
 
 
 def audited(lines: Sequence[Mapping], votes: pl.DataFrame) -> list[Mapping]:
-    """Return the lines that experts let stand, and those that none judged are left out.
+    """Return the lines that experts accepted; those without a judgement are excluded.
 
-    Raises UserError for votes on queries that are no longer there, with their number.
+    Raises UserError for votes on queries that no longer exist.
     """
     line_ids = {line["query_id"] for line in lines}
     missing_ids = set(votes["query_id"]) - line_ids
@@ -277,9 +277,9 @@ def run_scores(
 ) -> None:
     """Score the ``answers`` to the test ``lines``; write tables of queries, scores and sensitivity.
 
-    ``train``: lines that the mean box is of; ``regions``: of all shards, each in its source's folder; ``audit``: the
-    experts' votes, after which ``options.test`` leaves lines out; ``drawn``: lines that were asked, where not all were,
-    and the others are left out too. Raises UserError for answers to other queries.
+    ``train``: lines for the mean box; ``regions``: of all shards, each in its source's folder; ``audit``: the experts'
+    votes, by which ``options.test`` may exclude lines; ``drawn``: the sampled lines, if not all were asked; others are
+    excluded. Raises UserError for answers to other queries.
     """
     refuse_empty(lines, "to score")
     test_lines = list(read_lines(lines))
@@ -305,9 +305,9 @@ def run_scores(
 
 
 def matched_iou(predicted: np.ndarray, reference: np.ndarray) -> float:
-    """Return the greatest sum of IoU over one-to-one matches of boxes, (N, 4) and (M, 4), over the larger number.
+    """Return the largest sum of IoU over one-to-one matches of boxes, (N, 4) and (M, 4), divided by max(N, M).
 
-    A box too many counts like one that is missing. 0 where one side has none.
+    A surplus box counts like a missing one. 0 if one side is empty.
     """
     if not len(predicted) or not len(reference):
         return 0.0
@@ -318,7 +318,7 @@ def matched_iou(predicted: np.ndarray, reference: np.ndarray) -> float:
 def mean_with_interval(
     values: np.ndarray, subjects: Sequence[str], *, replicates: int, level: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return mean, lower and upper end, (K,) each, of columns of values (N, K); intervals by subject, NaN left out."""
+    """Return mean, lower and upper end, (K,) each, of columns of values (N, K); intervals by subject, NaN excluded."""
     has_value = ~np.isnan(values)
     _, subject = np.unique(np.asarray(subjects, str), return_inverse=True)
     count = int(subject.max(initial=-1)) + 1
@@ -330,6 +330,6 @@ def mean_with_interval(
 
 
 def both_correct(pairs: Sequence[Mapping], ious: Mapping[str, float], tau: float) -> np.ndarray:
-    """Return of each pair whether both IoU exceed ``tau``, float64 (N,); NaN where one of them is not scored."""
+    """Return whether both IoUs of each pair exceed ``tau``, float64 (N,); NaN if one of them is not scored."""
     iou_pairs = [(ious.get(pair["first"]), ious.get(pair["second"])) for pair in pairs]
     return np.array([np.nan if None in iou_pair else float(min(iou_pair) > tau) for iou_pair in iou_pairs])

@@ -1,1 +1,1 @@
-"""The stage medground_sources: reads a declared source into shards of pictures and masks."""
+"""The stage medground_sources: reads each source into shards of images and masks."""

@@ -1,4 +1,4 @@
-"""The source cells: drawn microscopy with known instances, embedded so that queries can be tested without any file."""
+"""The source cells: synthetic microscopy with exact instances, embedded so that queries need no files."""
 
 from collections.abc import Iterator
 
@@ -11,11 +11,11 @@ from cxr.medground.sources.image import Image
 SIDE = 256
 SHARES = {"train": 0.6, "validate": 0.1, "test": 0.3}
 KINDS = {"nucleus": (6.0, 17.0), "rod": (11.0, 24.0)}
-"""{class: least and greatest long half axis, px}."""
+"""{class: smallest and largest major half axis, px}."""
 
 
 def read_cells(count: int, seed: int) -> Iterator[tuple[str, Image]]:
-    """Yield (image_id, image) of the drawn pictures. Their instances are the truth: each cell's own pixels."""
+    """Yield (image_id, image) of the synthetic images; their instances are exact."""
     for number in range(count):
         image_id = f"cells{number:04d}"
         yield image_id, draw_cells(image_id, seed)
@@ -31,7 +31,7 @@ def _split(image_id: str) -> str:
 
 
 def draw_cells(image_id: str, seed: int) -> Image:
-    """Draw one picture: 3 to 14 cells on a noisy ground; some touch, some are cut by the edge."""
+    """Draw one image: 3 to 14 cells on a noisy background; some touch, some are cut by the edge."""
     rng = np.random.default_rng(stable_hash("cells", seed, image_id))
     ground = rng.uniform(70, 150)
     picture = cv2.GaussianBlur(rng.normal(ground, 9.0, (SIDE, SIDE)), (0, 0), 1.2)
@@ -57,7 +57,7 @@ def draw_cells(image_id: str, seed: int) -> Image:
 
 
 def _draw_cell(name: str, taken: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
-    """Return the pixels of a new cell that overlaps none (some touch), or None if no free place was found."""
+    """Return the pixels of a new cell that overlaps no other (some touch), or None without a free place."""
     for _ in range(20):
         long = rng.uniform(*KINDS[name]) * (1.8 if rng.random() < 0.15 else 1.0)
         thin = long * (rng.uniform(0.22, 0.38) if name == "rod" else rng.choice([0.55, 0.72, 0.85, 1.0]))

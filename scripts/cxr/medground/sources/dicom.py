@@ -1,4 +1,4 @@
-"""DICOM pictures of a source, decoded as the stage frames decodes them, and DICOM masks, as they are stored."""
+"""DICOM images of a source, decoded as in the stage frames, and DICOM masks, with their stored values."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from cxr.medground.sources.image import PERCENTILES, Refused
 
 
 def is_dicom(path: Path) -> bool:
-    """Return whether a file is DICOM, by its first bytes; a file that is not there is not."""
+    """Return whether a file exists and is DICOM, by its first bytes."""
     if not path.is_file():
         return False
     with open(path, "rb") as file:
@@ -32,10 +32,10 @@ def is_dicom(path: Path) -> bool:
 
 
 def read_dicom_grey(path: Path, max_pixels: int) -> np.ndarray:
-    """Return a DICOM picture uint8 (H, W), white bone, padding 0; its range is that of other pictures of many bits.
+    """Return a DICOM image uint8 (H, W), bones white, padding 0, scaled like other images of more than 8 bits.
 
-    ``max_pixels``: more are not decoded. Raises Refused with a reason of the stage frames, UserError where this Python
-    lacks decoders.
+    ``max_pixels``: larger images are not decoded. Raises Refused with a reason of the stage frames, UserError if
+    decoders are not installed.
     """
     if missing := list_missing_decoders():
         raise UserError(f"{path.name} is DICOM, and this Python lacks decoders ({', '.join(missing)}): install them")
@@ -51,9 +51,9 @@ def read_dicom_grey(path: Path, max_pixels: int) -> np.ndarray:
 
 
 def read_dicom_values(path: Path, max_pixels: int) -> np.ndarray:
-    """Return the stored values (H, W) or (H, W, 3) of a DICOM mask, a segmentation or any other; high values are white.
+    """Return the stored values (H, W) or (H, W, 3) of a DICOM mask; high values are white.
 
-    Raises Refused for one of several frames, or that cannot be decoded.
+    Raises Refused for several frames, or if it cannot be decoded.
     """
     try:
         with silence_output():

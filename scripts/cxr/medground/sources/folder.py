@@ -27,17 +27,17 @@ REQUIRED = {
     "folder": ("image_path", "mask_path", "split"),
     "boxes": ("image_path", "split", "x", "y", "w", "h", "class"),
 }
-"""Columns that a manifest must have."""
+"""Required columns of a manifest, by kind."""
 IDS = ("image_id", "subject_id")
 OPTIONAL = (*IDS, "mask_path", "class", "domain", "licence", "description")
 WORDS = ("image_path", "split")
-"""Columns whose cells are one word, unless paths have blanks."""
+"""Columns whose cells are single words, unless paths have blanks."""
 PATHS = ("image_path", "mask_path")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the manifest. ``files``: what its paths lead to."""
+    """A row of the manifest. ``files``: its paths, resolved."""
 
     line: int
     cells: Mapping[str, str]
@@ -56,7 +56,7 @@ class Row:
 
 
 def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
-    """Return {image_id: its rows} of a manifest, sorted. Raises UserError in one sentence for a wrong manifest."""
+    """Return {image_id: rows} of a manifest, sorted. Raises UserError for an invalid manifest."""
     key = f"medground.sources.sets.{name}.manifest"
     columns = (*REQUIRED[kind], *OPTIONAL)
     sheet = read_sheet(path, key, columns, ids=IDS, words=WORDS, single_lines=columns[:-1])
@@ -97,7 +97,7 @@ def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
 
 
 def _check_paths(key: str, row: Row, folder: Path) -> None:
-    """Raise UserError for a relative path that leaves the manifest's folder."""
+    """Raise UserError for a relative path outside the manifest's folder."""
     for column, file in row.files.items():
         is_absolute = Path(row[column]).is_absolute() or row[column].lower().startswith("file:")
         if row[column] and not is_absolute and not Path(file.path).resolve().is_relative_to(folder):
@@ -105,9 +105,9 @@ def _check_paths(key: str, row: Row, folder: Path) -> None:
 
 
 def read_image(path: Path, max_pixels: int) -> np.ndarray:
-    """Return a picture uint8 (H, W, 3) from a DICOM file, or one that ``read_array`` reads. Raises Refused.
+    """Return an image uint8 (H, W, 3) from a DICOM file, or from one that ``read_array`` reads. Raises Refused.
 
-    ``max_pixels``: of a DICOM file; a larger one is not decoded.
+    ``max_pixels``: larger DICOM images are not decoded.
     """
     from cxr.medground.sources.dicom import is_dicom, read_dicom_grey  # heavy, and few sources need it
 

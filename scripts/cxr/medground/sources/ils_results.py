@@ -1,7 +1,7 @@
-"""What ILS found in a source's films: zones, organs and anomaly maps, from the results of a run over the same images.
+"""Zones, organs and anomaly maps of a source's radiographs, from an ILS run over the same images.
 
-An image is found there by its file, else by its id; then its pixels are compared, so that no other film of that name
-lends it its zones.
+An image is looked up by its file, else by its id. Its pixels are compared, so that another image of the same name is
+never used.
 """
 
 import os
@@ -21,16 +21,16 @@ from cxr.geometry.affine import to_frame
 from cxr.medground.sources.image import Image
 
 PROPORTIONS = 0.01
-"""How far the proportions of a picture may be from those of the image that the results are of."""
+"""Largest relative difference between the aspect ratios of an image and of the one in the results."""
 MIN_CORRELATION = 0.95
 """Correlation of two images' pixels from which they are the same radiograph."""
 NONE, FOUND, ABSENT, DIFFERENT = "none", "found", "absent", "different"
-"""What is known of an image's anatomy: not asked for; found; not in the results; of another picture of that name."""
+"""State of an image's anatomy: not requested; found; not in the results; the results have another image of its name."""
 
 
 @dataclass(frozen=True)
 class ShardFiles:
-    """The files of one shard of ILS; ``anomaly`` is None where the maps are not asked for."""
+    """The files of one shard of ILS; ``anomaly`` is None if the maps are not requested."""
 
     cohort: str
     frames: str
@@ -73,9 +73,9 @@ class IlsResults:
         self._opened.__exit__(*error)
 
     def add_anatomy(self, image: Image, shape: tuple[int, int]) -> Image:
-        """Return an image in its frame with what was found in it: ``anatomy``, ``zones``, ``organs`` and ``anomaly``.
+        """Return an image with ``anatomy``, ``zones``, ``organs`` and ``anomaly`` from the results, in its frame.
 
-        ``shape``: of its picture before it was brought into the frame.
+        ``shape``: (rows, columns) of the image before it was fitted to the frame.
         """
         name = self._by_path.get(os.path.realpath(image.path), image.image_id)
         shards = self._of.get(name)
@@ -109,9 +109,9 @@ class IlsResults:
 
 
 def _affine(image: Image, shape: tuple[int, int], frames: Shard, name: str) -> np.ndarray | None:
-    """Return the affine from a source's frame to the one of ILS; None where the pictures' proportions differ.
+    """Return the affine from a source's frame to that of ILS; None if the aspect ratios differ.
 
-    A copy of another size is the same picture.
+    A copy of another size counts as the same image.
     """
     original_shape = frames.get("original_shape", name).astype(np.float64)
     rows, columns = original_shape / np.array(shape)
@@ -123,7 +123,7 @@ def _affine(image: Image, shape: tuple[int, int], frames: Shard, name: str) -> n
 
 
 def take_shard_files(inputs: dict) -> list[ShardFiles]:
-    """Take the files of ILS out of a rule's inputs, shard by shard. Raises StoreError where shards lack a stage."""
+    """Remove the files of ILS from a rule's inputs and return them by shard. Raises StoreError if a stage lacks one."""
     names = ("film_cohort", "film_frames", "film_organs", "film_anatomy", "film_anomaly")
     lists = [list(inputs.pop(name, ())) for name in names]
     maps = lists[-1] or [None] * len(lists[0])

@@ -1,4 +1,4 @@
-"""What a reader yields for an image, and its fitting into the frame of its source."""
+"""The image that each source's reader yields, its tiles, and its fitting to the source's frame."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -7,11 +7,11 @@ import cv2
 import numpy as np
 
 PERCENTILES = (0.1, 99.9)
-"""Of a picture of more than 8 bits; they become 0 and 255."""
+"""Percentiles that become 0 and 255 in images of more than 8 bits."""
 
 
 class Refused(Exception):
-    """An image that cannot be used, by a code of :data:`cxr.base.exclusions.REASONS`, with a detail."""
+    """An image is excluded. ``reason``: a code of :data:`cxr.base.exclusions.REASONS`."""
 
     def __init__(self, reason: str, detail: str = ""):
         super().__init__(reason)
@@ -51,7 +51,7 @@ class Image:
 
 
 def to_grey8(values: np.ndarray) -> np.ndarray:
-    """Return a picture as uint8: the .1 to 99.9 percentiles of more than 8 bits become 0 to 255."""
+    """Return an image as uint8; with more than 8 bits, its 0.1 and 99.9 percentiles become 0 and 255."""
     if values.dtype == np.uint8:
         return values
     low, high = np.percentile(values, PERCENTILES)
@@ -60,7 +60,7 @@ def to_grey8(values: np.ndarray) -> np.ndarray:
 
 
 def cut_tiles(image: Image, side: int) -> list[Image]:
-    """Return the whole tiles of an image, row by row; a rest at the right and lower edges narrower than one is left."""
+    """Return the complete tiles of an image, row by row; incomplete ones at the right and lower edges are dropped."""
     height, width = image.picture.shape[:2]
     rows, columns = max(1, height // side), max(1, width // side)
     tile_images = []
@@ -87,7 +87,7 @@ def cut_tiles(image: Image, side: int) -> list[Image]:
 
 
 def fit_to_frame(image: Image, side: int, fit: str) -> Image:
-    """Return an image in a square frame: padded around its centre, or stretched. ``extent``: where the picture lies."""
+    """Return an image in a square frame, padded to the centre or stretched, with its ``extent`` there."""
     height, width = image.picture.shape[:2]
     if fit == "stretch":
         new = (side, side)

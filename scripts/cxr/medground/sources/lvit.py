@@ -13,14 +13,13 @@ FOLDERS = {"train": "Train_Folder", "validate": "Val_Folder", "test": "Test_Fold
 ENDINGS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
 COLUMNS = ("Image", "Description")
 PREFIX = "mask_"
-"""What the name of a mask may begin with before the image's name."""
+"""Optional prefix of a mask's name before the image's name."""
 
 
 def read_workbook(path: Path, key: str) -> dict[str, str]:
-    """Return {stem of a file: description, empty without one} of the first sheet with the columns, by values alone.
+    """Return {file stem: description or ""} of the first sheet that has the columns.
 
-    Formulas give the value that was saved with them. Raises UserError for a file without such a sheet, or with an image
-    twice.
+    Formulas give their saved values. Raises UserError for a file without such a sheet, or with an image twice.
     """
     import openpyxl
 
@@ -65,9 +64,9 @@ def _image_files(folder: Path) -> dict[str, Path]:
 
 
 def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, Image | Refused]]:
-    """Yield (image_id, image or why it cannot be used), split by split; the id is the file's name without its ending.
+    """Yield (image_id, image or why it is excluded), split by split; the id is the file's stem.
 
-    A split's folder may be absent. Raises UserError for a wrong workbook, an id in two splits, or no folder at all.
+    A split's folder may be absent. Raises UserError for an invalid workbook, an id in two splits, or no folder at all.
     """
     key, root = f"medground.sources.sets.{name}.folder", Path(folder)
     folder_by_split = {split: root / part for split, part in FOLDERS.items() if (root / part).is_dir()}
@@ -91,7 +90,7 @@ def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, I
 
 
 def _resolve_image(stem: str, images: Mapping[str, Path]) -> str:
-    """Return the image that a workbook's name stands for: some name the mask."""
+    """Return the image for a name in a workbook; some workbooks name the mask."""
     plain = stem.removeprefix(PREFIX)
     return plain if stem not in images and plain in images else stem
 

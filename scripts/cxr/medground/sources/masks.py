@@ -1,4 +1,4 @@
-"""Masks of a source, however they are encoded: one plane of values, then a mask for each class."""
+"""Reading masks in any encoding: first one plane of values, then a mask for each class."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,16 +12,16 @@ from cxr.base.faults import broken_part
 from cxr.medground.sources.image import Refused
 
 SHOWN_COLOURS = 3
-"""Of a coloured mask, those that the reason names."""
+"""Most colours named in the reason for excluding a coloured mask."""
 PROPORTIONS = 0.01
-"""How far the proportions of a mask may be from its picture's where it is resized."""
+"""Largest relative difference between the aspect ratios of a resized mask and its image."""
 INVERTED_AREA, INVERTED_EDGE = 0.5, 0.75
-"""Fractions of the picture, and of its outermost pixels, above which a foreground looks like a background."""
+"""Fractions of the image and of its outermost pixels above which a foreground looks inverted."""
 MOST_INSTANCES = np.iinfo(np.uint16).max
 
 
 def read_array(path: Path) -> np.ndarray:
-    """Return the pixels of a PNG, JPEG, TIFF or NPY file as they are stored; colours in the order R, G, B, A.
+    """Return the stored pixels of a PNG, JPEG, TIFF or NPY file; colours in the order R, G, B, A.
 
     Raises Refused with missing_file or undecodable.
     """
@@ -39,7 +39,7 @@ def read_array(path: Path) -> np.ndarray:
 
 
 def _squeeze_array(values: np.ndarray) -> np.ndarray:
-    """Return an array as (H, W) or (H, W, colours). Raises Refused for another shape, or for what are no numbers."""
+    """Return an array as (H, W) or (H, W, colours). Raises Refused for another shape or type."""
     if values.ndim > 2:
         values = values.reshape([side for side in values.shape if side > 1])
     if (
@@ -52,11 +52,11 @@ def _squeeze_array(values: np.ndarray) -> np.ndarray:
 
 
 def read_mask(path: Path, max_pixels: int) -> np.ndarray:
-    """Return the values (H, W) of a mask: 0 is background.
+    """Return the values (H, W) of a mask; 0 is background.
 
-    Of a palette, the index counts; of a DICOM file, the stored value; of a colour picture whose transparency varies,
-    what is visible. ``max_pixels``: of a DICOM file; a larger one is not decoded. Raises Refused for a mask of several
-    pages or frames, or of several colours that no palette numbers.
+    A palette gives its indices, a DICOM file its stored values, a colour image with varying transparency its visible
+    pixels. ``max_pixels``: larger DICOM masks are not decoded. Raises Refused for several pages or frames, or for
+    several colours without a palette.
     """
     from cxr.medground.sources.dicom import is_dicom, read_dicom_values  # heavy, and few sources need it
 
@@ -70,10 +70,10 @@ def read_mask(path: Path, max_pixels: int) -> np.ndarray:
 
 
 def _palette_indices(path: Path) -> np.ndarray | None:
-    """Return the indices of a picture with a palette, 0 background; None for any other picture.
+    """Return the indices of an image with a palette, 0 background; None for any other image.
 
-    Of two colours, one of which is black, programs that count colours may put either first; the background is then the
-    one that looks like it. Raises Refused if neither does, or for several pages.
+    With two colours, one of them black, either may come first in the palette; the background is the one that looks like
+    it. Raises Refused if that is ambiguous, or for several pages.
     """
     try:
         with PillowImage.open(path) as picture:
@@ -104,9 +104,9 @@ def _palette_indices(path: Path) -> np.ndarray | None:
 
 
 def _plane_from_colours(values: np.ndarray) -> np.ndarray:
-    """Return the one plane of a mask; of one in black and one colour, where it is coloured.
+    """Return the only plane of a mask; for black and one colour, its coloured pixels.
 
-    Where the transparency varies, transparent pixels are background. Raises Refused for more colours.
+    If the transparency varies, transparent pixels are background. Raises Refused for more colours.
     """
     if values.ndim == 2:
         return values
@@ -127,9 +127,9 @@ def _plane_from_colours(values: np.ndarray) -> np.ndarray:
 
 
 def match_image_size(values: np.ndarray, shape: tuple[int, int], resize: str) -> np.ndarray:
-    """Return a mask's values (H, W) in the size of its picture. ``resize``: none, or nearest.
+    """Return a mask's values (H, W) in the size of its image. ``resize``: none or nearest.
 
-    Raises Refused for a mask of another size; with ``nearest``, for one of other proportions (by more than 1 %).
+    Raises Refused for another size; with ``nearest``, for another aspect ratio (by more than 1 %).
     """
     if values.shape == shape:
         return values
@@ -141,17 +141,17 @@ def match_image_size(values: np.ndarray, shape: tuple[int, int], resize: str) ->
 
 
 def looks_inverted(mask: np.ndarray) -> bool:
-    """Tell whether a mask, bool (H, W), covers most of its picture and of the picture's outermost pixels."""
+    """Return whether a mask, bool (H, W), covers most of its image and of the image's outermost pixels."""
     edge = np.concatenate([mask[0], mask[-1], mask[:, 0], mask[:, -1]])
     return bool(mask.mean() > INVERTED_AREA and edge.mean() > INVERTED_EDGE)
 
 
 def binary_mask(values: np.ndarray, threshold: float, most_foreground: float) -> np.ndarray:
-    """Return a mask of two values as bool (H, W).
+    """Return a binary mask as bool (H, W).
 
-    ``threshold``: above it lies the foreground of a mask with more values than 0 and 1; 0: such a mask must have two.
-    ``most_foreground``: largest fraction of the picture that may be foreground; 1: any. Raises Refused for a mask of
-    more values, or one that seems inverted.
+    ``threshold``: value above which pixels are foreground, in masks with values above 1; 0: such a mask must have two
+    values. ``most_foreground``: largest fraction of foreground; 1: any. Raises Refused for more values, or for a mask
+    that looks inverted.
     """
     levels = np.unique(values)
     if threshold <= 0 and (len(levels) > 2 or (len(levels) == 2 and levels[0] != 0)):
@@ -176,7 +176,7 @@ def masks_by_value(values: np.ndarray, names: Mapping[str, str]) -> dict[str, np
 
 
 def instance_numbers(values: np.ndarray) -> np.ndarray:
-    """Return a mask whose values number instances as uint16 (H, W). Raises Refused for values beyond 0 to 65,535."""
+    """Return a mask of instance numbers as uint16 (H, W). Raises Refused for values other than 0 to 65,535."""
     is_number = np.isfinite(values) & (values >= 0) & (values <= MOST_INSTANCES) & (values == np.floor(values))
     if not is_number.all():
         raise Refused("unknown_label", f"the value {values[~is_number][0]} is no number of an instance")

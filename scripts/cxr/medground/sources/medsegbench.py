@@ -1,4 +1,4 @@
-"""Sources of the kind medsegbench: the published npz files, read row by row without unpacking them into memory."""
+"""Sources of the kind medsegbench: the published npz files, streamed row by row."""
 
 import hashlib
 import math
@@ -84,7 +84,7 @@ class Member:
 
 
 def read_npz(path: str, flag: str, facts: Mapping) -> Iterator[tuple[str, Image | Refused]]:
-    """Yield (image_id, image or why it cannot be used) of a file, split by split. Raises UserError."""
+    """Yield (image_id, image or why it is excluded) of a file, split by split. Raises UserError."""
     try:
         archive = zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile) as error:

@@ -1,4 +1,4 @@
-"""Read one source: shards of pictures and masks, a table of images, and the images that cannot be used.
+"""Read one source: shards of images and masks, a table of images, and the excluded images.
 
 A shard (HDF5, key ``image_id``): ``picture`` uint8 (S, S, 3); ``mask`` bool (K, S, S), packed, the classes in the
 attribute ``facts``; ``instances`` uint16 (S, S) where the source knows instances; ``zones`` bool (Z, S, S) where it
@@ -133,7 +133,7 @@ def _read_images(options: SourcesOptions, inputs: Mapping) -> Iterator[tuple[str
 
 
 def _without_identifiers(image: Image | Refused, options: SourcesOptions) -> Image | Refused:
-    """Return an image without burned-in text, and with its description scrubbed."""
+    """Return an image without burned-in text and with a scrubbed description."""
     if isinstance(image, Refused):
         return image
     try:
@@ -145,7 +145,7 @@ def _without_identifiers(image: Image | Refused, options: SourcesOptions) -> Ima
 
 
 def _with_published_facts(options: SourcesOptions) -> SourcesOptions:
-    """Return the options with the published facts of a MedSegBench set. Raises UserError for another file."""
+    """Return the options with the published facts of a MedSegBench file. Raises UserError for any other file."""
     source = options.source
     if source["kind"] != "medsegbench":
         return options
@@ -172,7 +172,7 @@ def _labels(options: SourcesOptions) -> list[str]:
 
 
 class _Writer:
-    """Writes the images of a source to its shards."""
+    """Write the images of a source to its shards."""
 
     def __init__(self, options: SourcesOptions, shards: Sequence[str], attrs: dict, stack: ExitStack):
         self.options, self.labels, self.side = options, _labels(options), _frame_side(options)
@@ -214,7 +214,7 @@ class _Writer:
         return source["kind"] == "cells" or (source["kind"] == "folder" and source["mask_kind"] == "instances")
 
     def _more(self, image: Image) -> dict[str, np.ndarray]:
-        """Return the image's other fields; 0 where ILS found nothing in it."""
+        """Return the image's further fields; 0 without results of ILS."""
         planes = {
             "zones": np.stack([image.zones[zone] for zone in ZONE_LABELS]) if image.zones else None,
             "organs": np.stack([image.organs[organ] for organ in ORGAN_LABELS]) if image.organs else None,
@@ -269,7 +269,7 @@ def _image_digest(image: Image) -> str:
 
 
 def _find_duplicates(images: Iterator[tuple[str, str, str]]) -> dict[str, str]:
-    """Return {image_id: reason} of the copies: the first stays, but a test image's copy in another split goes."""
+    """Return {image_id: reason} of duplicates: all but the first test image, or all but the first image."""
     copies_by_digest: dict[str, list[tuple[str, str]]] = {}
     for image_id, digest, split in images:
         copies_by_digest.setdefault(digest, []).append((image_id, split))
@@ -333,7 +333,7 @@ def run(
 
 
 def _warn_mirrored(name: str, rows: Sequence[dict]) -> None:
-    """Say once if most descriptions name other sides than the masks."""
+    """Warn if most descriptions name other sides than the masks."""
     disagreements = [row["disagrees"] for row in rows if row["disagrees"] is not None]
     if disagreements and sum(disagreements) > len(disagreements) / 2:
         log.warning(
@@ -343,7 +343,7 @@ def _warn_mirrored(name: str, rows: Sequence[dict]) -> None:
 
 
 def _warn_missing_anatomy(options: SourcesOptions, rows: Sequence[dict]) -> None:
-    """Say how many films the results of ILS have nothing of."""
+    """Warn about the number of radiographs without results of ILS."""
     counts = Counter(row["anatomy"] for row in rows)
     if lost := counts[ABSENT] + counts[DIFFERENT]:
         log.warning(
@@ -362,7 +362,7 @@ def run_tables(*, images: Sequence[str], excluded: Sequence[str], table: str, ga
 
 
 def _pad_tile(image: Image, side: int) -> Image:
-    """Return a tile in its frame, at its own scale, from the upper left corner."""
+    """Return a tile in its frame, unscaled, at the upper left corner."""
     height, width = image.picture.shape[:2]
     grow = ((0, side - height), (0, side - width))
     return replace(

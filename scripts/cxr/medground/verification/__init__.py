@@ -1,1 +1,1 @@
-"""The stage medground_verification: form, rules that read the text, and a judge; one reasoned row a reject."""
+"""The stage medground_verification: checks of the form and the text, and a judge; a reason for each rejected query."""

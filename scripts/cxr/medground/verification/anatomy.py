@@ -1,8 +1,7 @@
-"""Stage III by rules on chest films: where the boxes lie in the anatomy, and what the anomaly map shows in them.
+"""Stage III by rules on chest X-rays: positions of the boxes in the anatomy, and the anomaly map inside them.
 
-Contrast says nothing on a film. What ILS found in it does: lungs and zones, in which a place that a text names can be
-looked up, and the anomaly map, which is brighter in a lesion than in the rest of the lungs. Nothing here looks at the
-source's masks.
+Contrast is meaningless on radiographs, so the judge uses results of ILS: lungs and zones, to check a position that a
+text names, and the anomaly map, which is brighter in lesions. The source's masks are not used.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,10 +19,10 @@ from cxr.medground.verification.thresholds import JudgeThresholds
 
 @dataclass(frozen=True)
 class Anatomy:
-    """What ILS found in a film.
+    """Results of ILS for a radiograph.
 
-    zones, organs: {name: bool (S, S)}, organs empty where the source's masks are made of them; anomaly: uint8 (S, S),
-    grey levels, or None; opaque: classes that the map can show.
+    zones, organs: {name: bool (S, S)}, organs empty if the source's masks derive from them; anomaly: uint8 (S, S), grey
+    levels, or None; opaque: classes that the anomaly map can show.
     """
 
     zones: Mapping[str, np.ndarray]
@@ -38,7 +37,7 @@ class Anatomy:
 
 
 def zone_fractions(film: Anatomy, box: Sequence[int], least: float) -> dict[str, float]:
-    """Return the share of each zone in a box's part of the lungs; empty where less than ``least`` of it is lung."""
+    """Return each zone's fraction of the lung pixels in a box; empty if less than ``least`` of the box is lung."""
     x1, y1, x2, y2 = (int(edge) for edge in box)
     lungs = film.lungs[y1:y2, x1:x2]
     lung_area = int(lungs.sum())
@@ -48,10 +47,7 @@ def zone_fractions(film: Anatomy, box: Sequence[int], least: float) -> dict[str,
 
 
 def fraction_in_place(film: Anatomy, place: str, box: Sequence[int], least: float) -> float | None:
-    """Return how much of a box's part of the lungs lies in a zone or lung, or of the box itself in another organ.
-
-    None where that cannot be told.
-    """
+    """Return the fraction of a box's lung pixels in a zone or lung, or of the box in another organ; None if unknown."""
     if place in film.zones:
         return zone_fractions(film, box, least).get(place)
     x1, y1, x2, y2 = (int(edge) for edge in box)
@@ -60,9 +56,9 @@ def fraction_in_place(film: Anatomy, place: str, box: Sequence[int], least: floa
 
 
 def excess_anomaly(film: Anatomy, boxes: Sequence[Sequence[int]], level: float) -> list[float | None]:
-    """Return for each box the share of its lung pixels that are anomalous, less that of the lungs outside all of them.
+    """Return each box's fraction of anomalous lung pixels minus that of the lungs outside all boxes.
 
-    None without a map, or where a box or the rest holds no lung. ``level``: grey levels from which on a pixel counts.
+    None without a map, or if a box or the remainder has no lung. ``level``: grey level from which a pixel is anomalous.
     """
     if film.anomaly is None:
         return [None] * len(boxes)
@@ -82,7 +78,7 @@ def excess_anomaly(film: Anatomy, boxes: Sequence[Sequence[int]], level: float) 
 
 
 def organ_iou(film: Anatomy, name: str, box: Sequence[int]) -> float | None:
-    """Return the IoU of a box and that of the organ ``name``; None where it is no organ or was not found."""
+    """Return the IoU of a box and the box of the organ ``name``; None without such an organ."""
     mask = film.organs.get(name)
     if mask is None or not mask.any():
         return None
@@ -93,7 +89,7 @@ def organ_iou(film: Anatomy, name: str, box: Sequence[int]) -> float | None:
 
 @dataclass(frozen=True)
 class Measurements:
-    """What was measured in an answer's boxes: verdicts by what they are of (place, organ, anomaly), and numbers."""
+    """Measurements in an answer's boxes: verdicts by kind (place, organ, anomaly), and values."""
 
     verdicts: Mapping[str, int]
     observed: tuple[dict, ...]
@@ -136,9 +132,9 @@ def measure_boxes(
 
 
 def claimed_places(claims: Claims) -> list[str]:
-    """Return the zones, lungs and organs that a text says its answer lies in.
+    """Return the zones, lungs and organs in which a text places its answer.
 
-    Where a lung is a class of the source, "in the left lung" is a relation to it.
+    If a lung is a class of the source, "in the left lung" is a relation to it.
     """
     query, places = claims.query, []
     within = query.reference.atoms if query.reference and query.relation == "inside" else ()

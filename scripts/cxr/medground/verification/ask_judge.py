@@ -1,7 +1,7 @@
-"""Ask a language model that sees pictures to judge the queries of shards, in one of two ways or in both.
+"""Ask a language model that sees images to judge queries, in one of two ways or in both.
 
-confirm: it sees the answer outlined, says what it observes and whether the query is grounded and unambiguous. select:
-it sees the candidates numbered, not the answer, and gives the numbers that the query means.
+confirm: it sees the answer outlined, describes it, and says whether the query is grounded and unambiguous. select: it
+sees the numbered candidates, not the answer, and gives the numbers that the query means.
 
 Writes JSON Lines, one line for each query of good form, by image and query: query_id, shown (regions on the picture),
 answer (the model's, null if none could be used), problem (null, or why), raw (the last answer if it could not be used),
@@ -35,7 +35,7 @@ from cxr.medground.verification.text_rules import find_form_fault
 log = logging.getLogger("cxr")
 EXECUTION = "medground.verification.llm.execution"
 MAX_CHARACTERS = 400
-"""Characters of what a judge observes or gives as its reason."""
+"""Longest observation or reason of a judge, in characters."""
 SIDES = ("gx1", "gy1", "gx2", "gy2")
 
 
@@ -72,9 +72,9 @@ class Views:
 def candidates_to_show(
     answer: Sequence[int], rows: Mapping[int, Mapping], candidates: Sequence[int], most: int
 ) -> list[int]:
-    """Return the candidates that a blind question shows: all, or the answer and those nearest to it, ``most`` in all.
+    """Return the candidates that select shows: all, or the answer and those nearest to it, ``most`` in total.
 
-    An answer of ``most`` regions or more is asked among all candidates: alone, it would give itself away.
+    For an answer of ``most`` regions or more, all candidates are shown; otherwise the answer would be obvious.
     """
     if len(candidates) <= most or len(answer) >= most:
         return sorted(candidates)
@@ -98,7 +98,7 @@ def confirm_schema() -> dict:
 
 
 def select_schema(regions: Sequence[int]) -> dict:
-    """Return the schema of an answer to select: numbers of the boxes on the picture."""
+    """Return the schema of an answer to select: numbers of boxes on the image."""
     numbers = [box_number(region) for region in regions]
     return object_schema(targets={"type": "array", "items": {"enum": numbers}, "maxItems": len(numbers)})
 
@@ -110,7 +110,7 @@ def _find_repeated_target(answer: dict) -> str | None:
 def build_question(
     way: str, line: Mapping, views: Views, image: Mapping, facts: Facts, options: JudgeOptions, prompts: Prompts
 ) -> tuple[list[int], Question | Answer]:
-    """Return the regions on the picture, and the question about one query, or why it is not asked."""
+    """Return the regions on the image, and the question about a query, or why it is not asked."""
     regions = list(line["regions"])
     if way == "select":
         regions = candidates_to_show(line["regions"], views.rows, views.candidates(), options.select_from)
@@ -126,7 +126,7 @@ def build_question(
 
 
 def well_formed_queries(lines: Iterable[Mapping], rows: Mapping[int, Mapping]) -> list[Mapping]:
-    """Return the queries of one image that pass stage I, which no setting changes; the others are not asked about."""
+    """Return the queries of one image that pass stage I; the others are not asked about."""
     boxes = {region: [row[side] for side in SIDES] for region, row in rows.items()}
     candidates = {region for region, row in rows.items() if row["candidate"]}
     return [line for line in lines if find_form_fault(line, boxes, candidates) is None]
@@ -213,8 +213,8 @@ _NEGATED = re.compile(
 def find_contradiction(answer: Mapping, affirms: Sequence[str], denies: Sequence[str]) -> str | None:
     """Return why an answer {observed, grounded, unambiguous, reason} contradicts itself; None if it does not.
 
-    affirms, denies: phrases of a reason that speak for a query or against it. A rejection needs a reason. A reason with
-    phrases of both kinds contradicts nothing.
+    affirms, denies: phrases for and against a query. A rejection needs a reason; one with phrases of both kinds is no
+    contradiction.
     """
     if not answer["observed"].strip():
         return "observed: blank"
@@ -231,7 +231,7 @@ def find_contradiction(answer: Mapping, affirms: Sequence[str], denies: Sequence
 
 
 def _count_phrases(reason: str, affirms: Sequence[str], denies: Sequence[str]) -> tuple[int, int]:
-    """Return how many phrases speak for and against, the longest first; one that is negated counts for the other."""
+    """Return the numbers of affirming and denying phrases, longest first; a negated one counts for the other."""
     counts = [0, 0]
     phrases = sorted(
         [*((word, 0) for word in affirms), *((word, 1) for word in denies)], key=lambda phrase: -len(phrase[0])

@@ -1,6 +1,6 @@
-"""Stage II's reader: turns the text of a query, from whomever, into atoms, and says what it could not read.
+"""Parser of stage II: turns the text of a query into atoms, and lists the words it could not read.
 
-It knows the words of resources/medground/logic.yaml and the source's classes; of how a text was made it knows nothing.
+It uses the words of resources/medground/logic.yaml and the source's classes, and nothing about how a text was made.
 """
 
 import re
@@ -70,7 +70,7 @@ def load_lexicon() -> Mapping:
 
 
 def _token_by_phrase(scene: Scene) -> dict[str, Token]:
-    """Return {words: token} of everything that may be read about a scene; what comes later does not replace."""
+    """Return {words: token} of all phrases that can be read about a scene; earlier entries win."""
     vocabulary, token_by_phrase = load_lexicon(), {}
 
     def add(words: str, kind: str, value: str, plural: bool | None = None) -> None:
@@ -222,7 +222,7 @@ def _split_reference(tokens: list[Token]) -> tuple[list[Token], list[Token] | No
             if noun.kind == "class":
                 return [*tokens[:at], *tokens[end + 1 :]], [*tokens[at + 1 : end], noun], token.value
             end += 1
-        # what a reference without a noun covers is not guessed
+        # without a noun, the extent of the reference is unknown
         return [*tokens[:at], Token("unread", token.text, token.text), *tokens[end:]], None, ""
     return tokens, None, ""
 
@@ -264,7 +264,7 @@ def _claims(tokens: Sequence[Token], scene: Scene, all_tokens: Sequence[Token]) 
         elif kind == "both":
             claims.both = True
         elif kind in ("negation", "comparison", "unread", "relation"):
-            # what a negation or a comparison covers is not guessed: everything up to the next stop is left unread
+            # the scope of a negation or comparison is unknown, so the rest is not read
             claims.unread.append(token.text)
             if kind in ("negation", "comparison"):
                 return _finish_claims(claims, atoms, ordinal, nth, [*tokens[at + 1 :]])
@@ -295,7 +295,7 @@ def _merge_both_sides(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _position(value: str, scene: Scene, imaged: bool) -> str:
-    """Return the atom of a place: bare left and right are the patient's on chest films and axial CT."""
+    """Return the atom of a position: unqualified left and right are the patient's on radiographs and axial CT."""
     if value in OPPOSITE_SIDE and scene.radiological is not None and not imaged:
         return f"side:{value}"
     return f"position:{value}"

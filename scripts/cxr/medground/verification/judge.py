@@ -1,4 +1,4 @@
-"""Stage III by rules: looks at pixels inside the answer boxes, not at masks; on films, at what ILS found there."""
+"""Stage III by rules: measures pixels inside the answer's boxes, not masks; on radiographs, results of ILS."""
 
 import math
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from cxr.medground.verification.claims import Claims
 from cxr.medground.verification.thresholds import JudgeThresholds
 
 CONTRAST_DOMAINS = ("nuclei", "bacteria", "ultrasound", "dermoscopy")
-"""Kinds of images on which contrast tells a region from its surroundings; measured for nuclei alone."""
+"""Domains where contrast separates a region from its surroundings; tested on nuclei only."""
 MEASURED = ("size", "shape")
-"""Families of claims that are held against the blob in a box."""
+"""Families of claims that are compared with the blob in a box."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """verdict: grounded, rejected or unjudged; reason: a code where it is rejected; observed: what was measured or
-    seen; detail: words on the reason.
+    """verdict: grounded, rejected, unjudged or not_run; reason: code of a rejection; observed: measurements, or a
+    model's observations; detail: more about the reason.
     """
 
     verdict: str
@@ -34,11 +34,10 @@ class Judgement:
 
 
 def measure_box(grey: np.ndarray, box: Sequence[int], enlarge: float, extent: Sequence[int] | None = None) -> dict:
-    """Return what stands out in a box (x1, y1, x2, y2; px): effect size and texture against its ring, and the overlap
-    of the blob, with the blob itself.
+    """Measure a box (x1, y1, x2, y2; px): effect size and texture against its surroundings, its blob, and their IoU.
 
-    ``enlarge``: how far the crop reaches beyond the box, as a share of its longer side. ``extent``: the part (x1, y1,
-    x2, y2; px) of ``grey`` that is no padding, beyond which it never reaches; None for all of it.
+    ``enlarge``: margin of the crop around the box, as a fraction of its longer side. ``extent``: the part (x1, y1, x2,
+    y2; px) of ``grey`` without padding, which limits the crop; None for all of it.
     """
     x1, y1, x2, y2 = (int(v) for v in box)
     first_x, first_y, last_x, last_y = extent or (0, 0, *grey.shape[::-1])
@@ -47,7 +46,7 @@ def measure_box(grey: np.ndarray, box: Sequence[int], enlarge: float, extent: Se
     crop = grey[y_min : min(last_y, y2 + reach), x_min : min(last_x, x2 + reach)].astype(np.float64)
     inner = np.zeros(crop.shape, bool)
     inner[y1 - y_min : y2 - y_min, x1 - x_min : x2 - x_min] = True
-    # a box has corners that its region does not fill: what stands out is measured in the inscribed ellipse
+    # a region rarely fills the corners of its box, so the inscribed ellipse is measured
     yy, xx = np.nonzero(inner)
     round_part = np.zeros_like(inner)
     cy, cx = (yy.mean(), xx.mean()) if len(yy) else (0, 0)
@@ -73,7 +72,7 @@ def measure_box(grey: np.ndarray, box: Sequence[int], enlarge: float, extent: Se
 
 
 def _find_blob(crop: np.ndarray, bright: bool, box: tuple[int, int, int, int]) -> tuple[float, Component | None]:
-    """Return the IoU of the box with the box of the Otsu blob that overlaps it most, and that blob."""
+    """Return the Otsu blob whose box overlaps the box most, after their IoU."""
     grey = cv2.GaussianBlur(np.clip(crop, 0, 255).astype(np.uint8), (3, 3), 0)
     mode = cv2.THRESH_BINARY if bright else cv2.THRESH_BINARY_INV
     _, mask = cv2.threshold(grey, 0, 1, mode + cv2.THRESH_OTSU)
@@ -88,7 +87,7 @@ def _find_blob(crop: np.ndarray, bright: bool, box: tuple[int, int, int, int]) -
 
 
 class ImageJudge:
-    """What the judge sees of one image: each candidate's box, measured once.
+    """The judge's measurements of one image: each candidate's box, measured once.
 
     grey: uint8 (S, S); boxes: (N, 4), of all regions, px; film: the anatomy of a radiograph, None without it; extent:
     the part of ``grey`` that is no padding, None for all of it.
@@ -108,7 +107,7 @@ class ImageJudge:
         self._seen: dict[int, dict] = {}
 
     def seen(self, region: int) -> dict:
-        """Return what :func:`measure_box` finds in a region's box; without a blob where that is not the box's."""
+        """Return :func:`measure_box` of a region's box; without the blob if it does not fit the box."""
         if region not in self._seen:
             measurement = measure_box(self.grey, self.boxes[region], self.thresholds.enlarge, self.extent)
             blob_fits = measurement["blob_iou"] >= self.thresholds.blob_iou
@@ -116,7 +115,7 @@ class ImageJudge:
         return self._seen[region]
 
     def observed(self, region: int) -> dict:
-        """Return the same in numbers and words, for the checks of a line."""
+        """Return the same as plain values, for the checks of a line."""
         measurement, blob, side = self.seen(region), self.seen(region)["blob"], self.grey.shape[0]
         observation = {name: measurement[name] for name in ("effect", "texture", "blob_iou")}
         if blob is not None:
@@ -127,7 +126,7 @@ class ImageJudge:
 
     @cached_property
     def remeasured(self) -> Decider:
-        """The logic over what was seen: a region without a blob, and every distractor, is unclear in size and shape."""
+        """The logic on these measurements; size and shape are unclear for distractors and regions without a blob."""
         scene, side, slack = self.decider.scene, self.grey.shape[0], self.thresholds.slack
         names = ("area", "elongation", "solidity", "contrast", "texture")
         values = {name: np.full(len(scene), np.nan) for name in names}
@@ -153,8 +152,8 @@ class ImageJudge:
 def judge_query(looked: ImageJudge, regions: Sequence[int], claims: Claims) -> Judgement:
     """Return the judgement of a query for its answer ``regions``.
 
-    Grounded: in each box something stands out, and no claim on appearance, size or shape is contradicted by what was
-    measured there. Unambiguous: as measured in all candidates' boxes, the claims select no other set.
+    Grounded: something stands out in each box, and the measurements contradict no claim on appearance, size or shape.
+    Unambiguous: with the measurements of all candidates, the claims select no other set.
     """
     scene, thresholds = looked.decider.scene, looked.thresholds
     if looked.film is not None:
@@ -184,9 +183,7 @@ def judge_query(looked: ImageJudge, regions: Sequence[int], claims: Claims) -> J
 
 
 def _judge_anatomy(looked: ImageJudge, film: Anatomy, regions: Sequence[int], claims: Claims) -> Judgement:
-    """Return the judgement on a film: rejected if one measure speaks against it, grounded if each speaks for it, and
-    unjudged where there is none, or one that tells neither.
-    """
+    """Return the judgement on a radiograph: rejected if any verdict is no, grounded if all are yes, else unjudged."""
     measured = measure_boxes(film, looked.decider, looked.boxes, regions, claims, looked.thresholds)
     against = [name for name, value in measured.verdicts.items() if value == NO]
     if against:
@@ -196,7 +193,7 @@ def _judge_anatomy(looked: ImageJudge, film: Anatomy, regions: Sequence[int], cl
 
 
 def _count_other_fits(decider: Decider, regions: Sequence[int], claims: Claims) -> int:
-    """Return how many other candidates fit a text that was read in full, as measured; 0 where that cannot be told."""
+    """Return how many other candidates fit a fully read text by these measurements; 0 if that is unknown."""
     query = claims.query
     all_atoms = (*query.atoms, *(query.reference.atoms if query.reference else ()))
     if claims.unread or claims.both or not query.atoms or any(atom not in decider.atoms for atom in all_atoms):
@@ -215,14 +212,14 @@ NUCLEI = "nuclei"
 STAINS = np.array([[0.650, 0.704, 0.286], [0.072, 0.990, 0.105], [0.268, 0.570, 0.776]])
 """Optical densities (red, green, blue) of hematoxylin, eosin and DAB (Ruifrok and Johnston 2001)."""
 DENSEST = 99.9
-"""Percentile of the density that becomes 0, as dark as a nucleus is in the picture."""
+"""Percentile of the density that becomes 0, the darkest value."""
 
 
 def measured_plane(picture: np.ndarray, domain: str, stain: str, extent: Sequence[int]) -> np.ndarray:
-    """Return a plane uint8 (H, W) of a picture uint8 (H, W, 3).
+    """Return the plane, uint8 (H, W), of an image uint8 (H, W, 3) in which the judge measures.
 
-    ``stain``: hematoxylin, of coloured pictures of nuclei, whose density is drawn dark; none: always luminance.
-    ``extent``: the part (x1, y1, x2, y2; px) that is no padding.
+    ``stain``: hematoxylin: its density, dark, for coloured images of nuclei; none: always luminance. ``extent``: the
+    part (x1, y1, x2, y2; px) without padding.
     """
     grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
     coloured = bool((picture != picture[..., :1]).any())

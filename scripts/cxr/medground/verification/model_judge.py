@@ -1,4 +1,4 @@
-"""Stage III by a language model: read what it answered. What it did not judge is never taken as accepted."""
+"""Stage III by a language model: reads its answers. A query without a usable answer is rejected."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from cxr.llm.guards import neutralize
 from cxr.medground.verification.judge import Judgement
 
 MAX_DETAIL = 200
-"""Characters of a judge's reason in the table of rejected queries."""
+"""Longest reason of a judge in the table of rejected queries, in characters."""
 
 Answers = Mapping[str, Mapping[str, Mapping]]
 """{confirm or select: {query_id: the line of the model's answer}}."""
@@ -23,7 +23,7 @@ def read_answers(paths: Mapping[str, str | Path]) -> Answers:
 def judge_from_answers(query_id: str, regions: Sequence[int], answers: Answers) -> Judgement:
     """Return the judgement of a query with the answer ``regions``; confirm is read before select.
 
-    Raises UserError where the answers are of other queries.
+    Raises UserError if a query has no answer.
     """
     observed = []
     for way, line_by_query in sorted(answers.items()):
@@ -54,7 +54,7 @@ def _select_fault(answer: Mapping, regions: Sequence[int]) -> str:
 
 
 def _detail(answer: Mapping) -> str:
-    """Return the judge's reason without marks, or the numbers that it selected."""
+    """Return the judge's neutralized reason, or the numbers it selected."""
     if "targets" in answer:
         return f"selected {', '.join(map(str, sorted(answer['targets']))) or 'none'}"
     return neutralize(answer["reason"])[:MAX_DETAIL]

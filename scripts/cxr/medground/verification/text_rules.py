@@ -1,4 +1,4 @@
-"""Stage II: what the text says, checked against what was measured. It reads the text, never a query's logic."""
+"""Stages I and II: the form of a query, and its text against the measurements. A query's logic is never read."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,13 @@ from cxr.medground.verification.claims import Claims, load_lexicon, read_claims
 
 Fault = tuple[str, str]
 GROUPS = ("among ", "of ", "from ", "out of ")
-"""Beginnings of a sentence that names a group first, then the one of it."""
+"""Beginnings of a sentence that names a group first, then its member."""
 
 
 def find_denied_word(text: str, domain: str, allowed: Sequence[str]) -> Fault | None:
-    """Return the fault of a word of another kind of image, or of what no picture shows; None without one.
+    """Return the fault of a word from another domain, or of something no image shows; None without one.
 
-    ``allowed``: words and phrases that are allowed whatever the lists say.
+    ``allowed``: words and phrases exempt from the lists.
     """
     plain = text.lower()
     for words in sorted(allowed, key=len, reverse=True):
@@ -35,7 +35,7 @@ def find_denied_word(text: str, domain: str, allowed: Sequence[str]) -> Fault | 
 
 
 def allowed_words(decider: Decider, allow: Sequence[str], description: str = "") -> list[str]:
-    """Return the words that no deny list refuses: of the classes, of the source's ``allow``, of a used description."""
+    """Return the words exempt from the deny lists: classes, zones, sides, the source's ``allow``, the description."""
     allowed = list(allow)
     for noun in decider.scene.classes.values():
         allowed += [noun.one, noun.many, *noun.parents, *noun.parents.values()]
@@ -49,7 +49,7 @@ def allowed_words(decider: Decider, allow: Sequence[str], description: str = "")
 def check_text(
     text: str, regions: Sequence[int], decider: Decider, allowed: Sequence[str], strict: bool
 ) -> tuple[Fault | None, Claims]:
-    """Return (reason, detail) of a text that fails stage II for its answer, or None, and what was read."""
+    """Return (reason, detail) if a text fails stage II for its answer, else None, and the text's claims."""
     claims = read_claims(text, decider.scene)
     return find_denied_word(text, decider.scene.domain, allowed) or _find_contradiction(
         claims, regions, decider
@@ -76,7 +76,7 @@ def _find_number_fault(text: str, claims: Claims, regions: Sequence[int]) -> Fau
 
 
 def _names_group(text: str, claims: Claims, regions: Sequence[int]) -> bool:
-    """Return whether a plural is the group that an ordinal chooses one of."""
+    """Return whether a plural names the group from which an ordinal selects one region."""
     return text.lower().startswith(GROUPS) and bool(claims.query.ordinal) and bool(claims.plural) and len(regions) == 1
 
 
@@ -112,9 +112,9 @@ REQUIRED_FIELDS = ("query_id", "source", "image_id", "query", "kind", "regions",
 
 
 def find_form_fault(line: Mapping, boxes: Mapping[int, Sequence[int]], candidates: set[int]) -> tuple[str, str] | None:
-    """Return (reason, detail) of a line that fails stage I, None for one that passes.
+    """Return (reason, detail) if a line fails stage I, else None.
 
-    ``boxes``: {region: its box on the grid} of the image; ``candidates``: the regions that may be an answer.
+    ``boxes``: {region: box on the grid} of the image; ``candidates``: regions that may be an answer.
     """
     if missing := [name for name in REQUIRED_FIELDS if name not in line]:
         return "missing_field", missing[0]

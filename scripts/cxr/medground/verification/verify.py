@@ -1,4 +1,4 @@
-"""Verify the candidates of one shard: form, rules that read the text, judge. One reasoned row for each rejected one."""
+"""Verify the queries of one shard: form, text, judge. Each rejected query gets a row with its reason."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -89,8 +89,8 @@ def verify_line(
 ) -> tuple[tuple[str, str, str] | None, dict]:
     """Return (stage, reason, detail) of a rejected line or None, and the checks of an accepted one.
 
-    A statement is always accepted; what the first stages find is then a part of its checks.
-    ``description``: a text that came with the image, whose words no deny list refuses; ``answers``: of the judge vllm.
+    A statement is always accepted; faults of stages I and II become part of its checks. ``description``: the image's
+    text, whose words are exempt from the deny lists; ``answers``: of the judge vllm.
     """
     boxes = {row["region"]: [row[name] for name in ("gx1", "gy1", "gx2", "gy2")] for row in rows}
     candidates = {row["region"] for row in rows if row["candidate"]}
@@ -129,7 +129,7 @@ def _judge_line(
 
 
 def read_anatomy(shard: Shard, facts: Facts, image: Mapping) -> Anatomy | None:
-    """Return what ILS found in a film, ``image`` a row of the images; None without its anatomy."""
+    """Return the anatomy of a radiograph, ``image`` its row; None without results of ILS."""
     if image["anatomy"] != "found":
         return None
     organs = shard.get("organs", image["image_id"]) if "organs" in facts.fields else ()
@@ -145,9 +145,9 @@ def run_shard(
     *, sources: str, images: str, regions: str, queries: str, output: str, rejected: str, options: VerificationOptions,
     confirm: list[str] | None = None, select: list[str] | None = None,
 ) -> None:  # fmt: skip
-    """Write the accepted lines of one shard and its rejected queries. Raises AssertionError if one were lost.
+    """Write the accepted lines of one shard and its rejected queries. Raises AssertionError if one is lost.
 
-    ``confirm``, ``select``: the answers of the judge vllm to these questions, where it was asked them.
+    ``confirm``, ``select``: answers of the judge vllm to these questions, if asked.
     """
     cv2.setNumThreads(1)
     paths_by_way = {"confirm": confirm, "select": select}
@@ -213,7 +213,7 @@ def run_rates(
 def count_by_group(
     candidate_lines: Iterable[Mapping], accepted_lines: Iterable[Mapping], rejected_rows: Iterable[Mapping]
 ) -> list[dict]:
-    """Return the rows of :data:`GROUPED`: what was made, and what each stage left of it."""
+    """Return the rows of :data:`GROUPED`: queries made, and queries left after each stage."""
     ends = {(row["source"], row["query_id"]): STAGES.index(row["stage"]) for row in rejected_rows}
     verdicts = {(line["source"], line["query_id"]): line["checks"]["verdict"] for line in accepted_lines}
     counts_by_group: dict[tuple[str, str], Counter] = defaultdict(Counter)
@@ -236,7 +236,7 @@ def count_by_group(
 
 
 def _is_undecided(line: Mapping, stage: str) -> bool:
-    """Return whether a stage did not decide about a line that it kept: a statement, or one that no judge judged."""
+    """Return whether a stage kept a line without deciding: a statement, or a query that no judge judged."""
     return line["engine"] == "statements" or (stage == "III" and line["checks"]["verdict"] in ("unjudged", "not_run"))
 
 
