@@ -6,9 +6,9 @@ rule medground_queries_shard:
         sources="results/medground/sources/{source}/{shard}.h5",
         images="results/medground/sources/{source}/images.parquet",
         regions="results/medground/regions/{source}/{shard}.parquet",
-        moved="results/medground/regions/{source}/{shard}.moved.parquet",
-        given=PLAN.medground.texts,
-        told=PLAN.medground.answer_files("queries", "told"),
+        shifted="results/medground/regions/{source}/{shard}.moved.parquet",
+        text_files=PLAN.medground.texts,
+        model_answers=PLAN.medground.answer_files("queries", "told"),
     output:
         output="results/medground/queries/{source}/{shard}.jsonl",
         unasked="results/medground/queries/{source}/{shard}.unasked.parquet",
@@ -37,7 +37,7 @@ rule medground_queries_shard:
 
 rule medground_queries_unused:
     input:
-        given=PLAN.medground.texts,
+        text_files=PLAN.medground.texts,
         queries=expand(
             "results/medground/queries/{source}/{shard}.jsonl",
             source=PLAN.medground.queried,
@@ -61,13 +61,13 @@ rule medground_queries_unused:
     params:
         **job("medground.queries.written_queries.run_unused"),
     message:
-        "MedGround: given texts about images that no source has"
+        "MedGround: texts of the table that no source can use"
     script:
         "../../scripts/job.py"
 
 
-# Answers of the engine vllm, once an image. Reading them again asks nothing again. A model in the job is loaded once for all
-# sources and shards; the clients of a server are a job for each.
+# The engine vllm's answers, one request per image; parsing them again sends no request. A model inside the job is loaded
+# once for all sources and shards; with a server, each source and shard has its own job.
 rule medground_queries_told:
     input:
         sources=expand(
@@ -82,7 +82,7 @@ rule medground_queries_told:
         ),
         prompts=PLAN.medground.prompts["queries"],
     output:
-        told=expand(
+        answers=expand(
             "results/medground/queries/{source}/{shard}.told.jsonl", **PLAN.medground.model_jobs["queries"].wildcards
         ),
     log:

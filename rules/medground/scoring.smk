@@ -5,7 +5,7 @@ rule medground_scoring_run:
     input:
         answers="results/vlm/{run}/answers/medground_test.jsonl",
         lines="results/medground/dataset/test.jsonl",
-        drawn=PLAN.vlm.draw_files("medground_test", "jsonl"),
+        sampled=PLAN.vlm.draw_files("medground_test", "jsonl"),
         train="results/medground/dataset/train.jsonl",
         pairs="results/medground/dataset/pairs.jsonl",
         regions=expand("results/medground/regions/{source}/{shard}.parquet", **PLAN.medground.all_shards),
@@ -40,7 +40,7 @@ use rule medground_scoring_run as medground_scoring_zero_shot with:
     input:
         answers="results/vlm/{run}/answers/medground_zero_shot.jsonl",
         lines="results/medground/dataset/zero_shot.jsonl",
-        drawn=PLAN.vlm.draw_files("medground_zero_shot", "jsonl"),
+        sampled=PLAN.vlm.draw_files("medground_zero_shot", "jsonl"),
         train="results/medground/dataset/train.jsonl",
         pairs="results/medground/dataset/pairs.jsonl",
         regions=expand("results/medground/regions/{source}/{shard}.parquet", **PLAN.medground.all_shards),

@@ -74,7 +74,7 @@ rule medground_sources_tables:
         excluded=expand("results/medground/sources/{{source}}/{shard}.excluded.parquet", shard=PLAN.medground.shards),
     output:
         table="results/medground/sources/{source}/images.parquet",
-        gathered="results/medground/sources/{source}/excluded.parquet",
+        all_excluded="results/medground/sources/{source}/excluded.parquet",
     log:
         "logs/medground/sources/{source}/tables.log",
     benchmark:

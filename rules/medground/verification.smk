@@ -35,7 +35,7 @@ rule medground_verification_shard:
         "../../scripts/job.py"
 
 
-# Answers of the judge vllm, which is shown the answer (confirm) or not (select); loaded once, as the model of the queries.
+# The judge vllm sees the answer (confirm) or not (select). A model inside the job is loaded once for all shards.
 rule medground_verification_told:
     input:
         sources=expand(
@@ -53,7 +53,7 @@ rule medground_verification_told:
         ),
         prompts=PLAN.medground.prompts["verification"],
     output:
-        told=expand(
+        answers=expand(
             "results/medground/verification/{source}/{shard}.{asked}.jsonl",
             **PLAN.medground.model_jobs["verification"].wildcards,
         ),

@@ -41,7 +41,7 @@ def shown(folder, **more) -> pl.DataFrame:
     audit_units.run(
         lines=str(folder / "queries/00.jsonl"), images=[str(folder / "sources/images.parquet")],
         regions=[str(folder / "regions/00.parquet")], sources=[str(folder / "sources/00.h5")],
-        shown=str(folder / "shown.parquet"), options=audit_units.AuditUnitsOptions(**options),
+        units=str(folder / "shown.parquet"), options=audit_units.AuditUnitsOptions(**options),
     )  # fmt: skip
     return read_table(folder / "shown.parquet")
 
@@ -78,7 +78,7 @@ def test_a_test_split_without_a_query_is_refused(cells, tmp_path):
     write_lines(tmp_path / "none.jsonl", [])
     with pytest.raises(UserError, match="holds no query"):
         audit_units.run(
-            lines=str(tmp_path / "none.jsonl"), images=[], regions=[], sources=[], shown=str(tmp_path / "x"),
+            lines=str(tmp_path / "none.jsonl"), images=[], regions=[], sources=[], units=str(tmp_path / "x"),
             options=audit_units.AuditUnitsOptions(queries=0, seed=1, sources=[], shards=["00"]),
         )  # fmt: skip
 

@@ -175,7 +175,7 @@ def test_tokens_are_those_of_the_named_tokenizer(cells, tmp_path):
     question = "the small rod Answer with the bounding box"
     small_tokenizer([question], TEMPLATE).save_pretrained(tmp_path / "tokenizer")
     tokens.run(
-        lines=[str(tmp_path / "test.jsonl")], counted=str(tmp_path / "tokens.tsv"),
+        lines=[str(tmp_path / "test.jsonl")], tokens=str(tmp_path / "tokens.tsv"),
         options=tokens.TokensOptions(str(tmp_path / "tokenizer")),
     )  # fmt: skip
     rows = read_table(tmp_path / "tokens.tsv").to_dicts()
@@ -210,8 +210,8 @@ def test_the_papers_tables_stand_beside_ours(cells, tmp_path):
     paper_comparison.run(
         statistics=str(tmp_path / "statistics.tsv"), rates=str(tmp_path / "rates.tsv"),
         images=[str(folder / "sources/images.parquet")], excluded=[str(folder / "sources/excluded.parquet")],
-        regions=[str(folder / "regions/00.parquet")], counted=str(tmp_path / "sources.tsv"),
-        beside=str(tmp_path / "paper.tsv"), options=paper_comparison.PaperOptions(sources=["cells"], shards=["00"]),
+        regions=[str(folder / "regions/00.parquet")], source_counts=str(tmp_path / "sources.tsv"),
+        comparison=str(tmp_path / "paper.tsv"), options=paper_comparison.PaperOptions(sources=["cells"], shards=["00"]),
     )  # fmt: skip
     found = {
         (row["table"], row["row"], row["what"]): (row["paper"], row["ours"], row["note"])

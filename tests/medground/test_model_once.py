@@ -40,7 +40,7 @@ def files_of(cells: Path, shards: list[str], sources: list[str]) -> dict[str, li
 def words(cells: Path, out: Path, shards: list[str], of: list[str]) -> list[bytes]:
     told = [out / name / f"{shard}.told.jsonl" for name, shard in zip(of, shards, strict=True)]
     ask_model.run(
-        **files_of(cells, shards, of), told=list(map(str, told)), options=question_options(of=of, **STAND_IN),
+        **files_of(cells, shards, of), answers=list(map(str, told)), options=question_options(of=of, **STAND_IN),
         execution=execution(""), compute=COMPUTE, code="c",
     )  # fmt: skip
     return [path.read_bytes() for path in told]
@@ -50,7 +50,7 @@ def verdicts(cells: Path, out: Path, shards: list[str], of: list[str], queries: 
     pairs = list(zip(of, shards, strict=True))
     told = [out / name / f"{shard}.{asked}.jsonl" for asked in WAYS for name, shard in pairs]
     ask_judge.run(
-        **files_of(cells, shards, of), queries=queries, told=list(map(str, told)), execution=execution(""),
+        **files_of(cells, shards, of), queries=queries, answers=list(map(str, told)), execution=execution(""),
         options=judge_options(of=of, ways=WAYS, **STAND_IN), compute=COMPUTE, code="c",
     )  # fmt: skip
     return [path.read_bytes() for path in told]
@@ -69,9 +69,10 @@ def test_one_load_serves_all_with_the_bytes_of_a_job_for_each(cells, loads, tmp_
         files = {key: paths[0] for key, paths in files_of(cells, [one], [name]).items()}
         queries.append(str(tmp_path / f"{name}{one}.jsonl"))
         make_queries.run_shard(
-            **files, moved=files["regions"].replace(".parquet", ".moved.parquet"), output=queries[-1],
+            **files, shifted=files["regions"].replace(".parquet", ".moved.parquet"), output=queries[-1],
             unasked=str(tmp_path / "u.parquet"),
-            told=[str(tmp_path / f"all/{name}/{one}.told.jsonl")], options=queries_options(name, engine="vllm"),
+            model_answers=[str(tmp_path / f"all/{name}/{one}.told.jsonl")],
+            options=queries_options(name, engine="vllm"),
         )  # fmt: skip
     loads.clear()
     judged = verdicts(cells, tmp_path / "judged", shards, OF, queries)

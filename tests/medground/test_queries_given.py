@@ -35,8 +35,8 @@ def made(folder, out, given) -> tuple[list[dict], list[dict], dict[str, tuple[st
         "regions": str(folder / "regions/00.parquet"),
     }  # fmt: skip
     make_queries.run_shard(
-        **common, moved=str(folder / "regions/00.moved.parquet"), output=str(out / "q.jsonl"),
-        unasked=str(out / "u.parquet"), given=[str(given)], options=queries_options("cells", engine="table"),
+        **common, shifted=str(folder / "regions/00.moved.parquet"), output=str(out / "q.jsonl"),
+        unasked=str(out / "u.parquet"), text_files=[str(given)], options=queries_options("cells", engine="table"),
     )  # fmt: skip
     verify.run_shard(
         **common, queries=str(out / "q.jsonl"), output=str(out / "v.jsonl"), rejected=str(out / "r.parquet"),
@@ -118,7 +118,7 @@ def unused(folder, out, given, **more) -> list[tuple]:
     files = {"queries": out / "q.jsonl", "images": folder / "sources/images.parquet"}
     files |= {"excluded": folder / "sources/excluded.parquet"} | more
     run_unused(
-        given=[str(given)], unused=str(out / "unused.parquet"), **{name: [str(at)] for name, at in files.items()}
+        text_files=[str(given)], unused=str(out / "unused.parquet"), **{name: [str(at)] for name, at in files.items()}
     )
     return read_table(out / "unused.parquet").rows()
 

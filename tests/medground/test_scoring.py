@@ -217,14 +217,14 @@ def test_queries_that_are_not_asked_are_not_scored(files, tmp_path):
     """Votes on them still stand; a pair with one of them is left out."""
     write_lines(tmp_path / "drawn.jsonl", [line for line in LINES if line["query_id"] in ("a", "d")])
     write_lines(files["answers"], [one for one in read_lines(files["answers"]) if one["sample_id"] in ("a", "d")])
-    run_scores(**files, options=OPTIONS, seed=SEED, drawn=[str(tmp_path / "drawn.jsonl")])
+    run_scores(**files, options=OPTIONS, seed=SEED, sampled=[str(tmp_path / "drawn.jsonl")])
     table = read_table(files["queries"])
     assert table.select("query_id", "reason").rows() == [("a", ""), ("d", "too_long")]
     total = read_table(files["scored"]).filter(source="total", part="all").row(0, named=True)
     assert (total["queries"], total["failed"], total["iou"]) == (2, 1, 50)
     assert read_table(files["pairs_scored"]).is_empty()
     write_table(tmp_path / "audit.parquet", pl.DataFrame({"query_id": ["a", "c"], "accepted": [True, True]}))
-    told = {"audit": [str(tmp_path / "audit.parquet")], "drawn": str(tmp_path / "drawn.jsonl")}
+    told = {"audit": [str(tmp_path / "audit.parquet")], "sampled": str(tmp_path / "drawn.jsonl")}
     run_scores(**files, options=OPTIONS, seed=SEED, **told)
     assert read_table(files["queries"])["query_id"].to_list() == ["a"]
 

@@ -164,7 +164,7 @@ def make_regions_of(folder: Path, **more: object) -> Path:
             sources=str(shard), images=str(folder / "sources/images.parquet"),
             output=str(made / f"{shard.stem}.parquet"),
             dropped=str(made / f"{shard.stem}.dropped.parquet"),
-            moved=str(made / f"{shard.stem}.moved.parquet"),
+            shifted=str(made / f"{shard.stem}.moved.parquet"),
             excluded=str(made / f"{shard.stem}.excluded.parquet"), options=regions_options(**more), seed=2026,
         )  # fmt: skip
     return folder
@@ -197,7 +197,7 @@ def make_queries_of(folder: Path, source: str, **more: object) -> list[dict]:
         make_queries.run_shard(
             sources=str(shard), images=str(folder / "sources/images.parquet"),
             regions=str(folder / f"regions/{shard.stem}.parquet"),
-            moved=str(folder / f"regions/{shard.stem}.moved.parquet"), output=str(output),
+            shifted=str(folder / f"regions/{shard.stem}.moved.parquet"), output=str(output),
             unasked=str(folder / f"queries/{shard.stem}.unasked.parquet"), options=queries_options(source, **more),
         )  # fmt: skip
         lines += read_lines(output)

@@ -94,7 +94,8 @@ def ask(
     """Ask for the queries of a folder of cells; return the lines of answers."""
     files = {name: [path] for name, path in files_of(folder).items()}
     ask_model.run(
-        **files, told=[str(out / "told.jsonl")], options=question_options(of=["cells"], **own), prompts=prompts or [],
+        **files, answers=[str(out / "told.jsonl")], prompts=prompts or [],
+        options=question_options(of=["cells"], **own),
         execution=execution(address), compute=COMPUTE, code=code,
     )  # fmt: skip
     return list(read_lines(out / "told.jsonl"))
@@ -103,8 +104,8 @@ def ask(
 def make(folder: Path, out: Path) -> tuple[list[dict], list[dict]]:
     """Read the answers; return the candidates and the rows of the wanted queries that lack."""
     make_queries.run_shard(
-        **files_of(folder), moved=str(folder / "regions/00.moved.parquet"), output=str(out / "q.jsonl"),
-        unasked=str(out / "u.parquet"), told=[str(out / "told.jsonl")],
+        **files_of(folder), shifted=str(folder / "regions/00.moved.parquet"), output=str(out / "q.jsonl"),
+        unasked=str(out / "u.parquet"), model_answers=[str(out / "told.jsonl")],
         options=queries_options("cells", engine="vllm"),
     )  # fmt: skip
     return list(read_lines(out / "q.jsonl")), read_table(out / "u.parquet").to_dicts()
@@ -114,7 +115,8 @@ def judge(folder: Path, out: Path, address: str, modes: tuple[str, ...] = ASKED,
     """Ask the judge and verify; return the accepted lines and {query: (stage, reason, detail)} of the rejected."""
     files = {name: [path] for name, path in (files_of(folder) | {"queries": str(out / "q.jsonl")}).items()}
     ask_judge.run(
-        **files, told=[str(out / f"{asked}.jsonl") for asked in modes], execution=execution(address), compute=COMPUTE,
+        **files, answers=[str(out / f"{asked}.jsonl") for asked in modes],
+        execution=execution(address), compute=COMPUTE,
         options=judge_options(of=["cells"], ways=modes, **own), code=code,
     )  # fmt: skip
     told = {asked: [str(out / f"{asked}.jsonl")] for asked in modes}

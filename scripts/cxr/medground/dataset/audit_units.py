@@ -33,7 +33,7 @@ class AuditUnitsOptions:
 
 
 def run(
-    *, lines: str, images: list[str], regions: list[str], sources: list[str], shown: str, options: AuditUnitsOptions
+    *, lines: str, images: list[str], regions: list[str], sources: list[str], units: str, options: AuditUnitsOptions
 ) -> None:
     """Write the table of :data:`cxr.base.review_units.REVIEW_UNITS` of the drawn queries; the unit is the query's id.
 
@@ -62,7 +62,7 @@ def run(
                     png = _png(picture[..., ::-1])
                     for line in lines_by_image[source, image_id]:
                         rows.append(_row(line, png, frames_png, candidates, picture.shape[:2], facts[image_id]))
-    write_table(shown, pl.DataFrame(rows, schema=schema(REVIEW_UNITS), orient="row").sort("unit"), REVIEW_UNITS)
+    write_table(units, pl.DataFrame(rows, schema=schema(REVIEW_UNITS), orient="row").sort("unit"), REVIEW_UNITS)
 
 
 def sample_lines(lines: Sequence[dict], options: AuditUnitsOptions) -> list[dict]:

@@ -148,8 +148,8 @@ def table6_rows(tables: Mapping, rates: pl.DataFrame) -> Iterator[dict]:
 
 
 def run(
-    *, statistics: str, rates: str, images: list[str], excluded: list[str], regions: list[str], counted: str,
-    beside: str, options: PaperOptions,
+    *, statistics: str, rates: str, images: list[str], excluded: list[str], regions: list[str], source_counts: str,
+    comparison: str, options: PaperOptions,
 ) -> None:  # fmt: skip
     """Write the counts of the sources, and the comparison with the paper's tables.
 
@@ -165,7 +165,7 @@ def run(
     rows = list(
         count_sources(options.sources, image_tables, region_tables, [len(read_table(path)) for path in excluded])
     )
-    write_table(counted, pl.DataFrame(rows, schema=schema(SOURCE_COUNTS)), SOURCE_COUNTS)
+    write_table(source_counts, pl.DataFrame(rows, schema=schema(SOURCE_COUNTS)), SOURCE_COUNTS)
     statistics_table = read_table(statistics)
     domains = {row["source"]: row["domain"] for row in rows}
     queries = statistics_table.filter(source="total")["queries"].sum()
@@ -175,4 +175,4 @@ def run(
         *table5_rows(tables, rows),
         *table6_rows(tables, read_table(rates)),
     ]
-    write_table(beside, pl.DataFrame(comparison_rows, schema=schema(PAPER_COMPARISON)), PAPER_COMPARISON)
+    write_table(comparison, pl.DataFrame(comparison_rows, schema=schema(PAPER_COMPARISON)), PAPER_COMPARISON)

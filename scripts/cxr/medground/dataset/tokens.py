@@ -37,8 +37,8 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
         raise UserError(message) from None
 
 
-def run(*, lines: list[str], counted: str, options: TokensOptions) -> None:
-    """Write the numbers of tokens of all lines to ``counted``."""
+def run(*, lines: list[str], tokens: str, options: TokensOptions) -> None:
+    """Write the table of token counts of all lines."""
     tokenizer, convention = load_tokenizer(options.tokenizer), find_convention(CONVENTION)
 
     def count(text: str) -> int:
@@ -58,4 +58,4 @@ def run(*, lines: list[str], counted: str, options: TokensOptions) -> None:
         means = {"query_tokens": float(query_counts.mean()), "line_tokens": float(line_counts.mean())}
         shared_fields = {"source": source, "split": split, "queries": len(group)}
         rows.append(shared_fields | means | {"total_tokens": int(line_counts.sum())})
-    write_table(counted, pl.DataFrame(rows, schema=schema(TOKENS)), TOKENS)
+    write_table(tokens, pl.DataFrame(rows, schema=schema(TOKENS)), TOKENS)

@@ -159,20 +159,20 @@ def find_contradiction(answer: dict, refusals: Sequence[str] = ()) -> str | None
 
 
 def run(
-    *, sources: Sequence[str], images: Sequence[str], regions: Sequence[str], told: Sequence[str],
+    *, sources: Sequence[str], images: Sequence[str], regions: Sequence[str], answers: Sequence[str],
     options: QuestionOptions, execution: dict, code: str = "", compute: dict | None = None,
     prompts: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Ask about every image with regions of the shards ``options.of`` names the sources of; the model is loaded once.
+    """Ask about every image with regions; the model is loaded once.
 
-    sources, regions, told: paths, one a shard; images: a table of each source, in their order; prompts: a user's file
-    of wordings, none or one. Raises UserError if the model cannot be reached, Broken if none of its answers can be
-    used.
+    sources, regions, answers: one path per shard, whose sources are ``options.of``; images: one table per source, in
+    their order; prompts: a user's file of wordings, or nothing. Raises UserError if the model cannot be reached, Broken
+    if none of its answers can be used.
     """
     tables, wordings = dict(zip(dict.fromkeys(options.of), images, strict=True)), Prompts.read(*prompts)
-    generate = build_generate(options, Execution.from_settings(execution, EXECUTION), told, code)
+    generate = build_generate(options, Execution.from_settings(execution, EXECUTION), answers, code)
     tolerance = Tolerance.of(compute)
-    for shard_options, source, boxes, output in zip(options.each, sources, regions, told, strict=True):
+    for shard_options, source, boxes, output in zip(options.each, sources, regions, answers, strict=True):
         row_by_image = {row["image_id"]: row for row in read_table(tables[shard_options.source]).iter_rows(named=True)}
         write_lines(
             output,

@@ -60,7 +60,7 @@ def sample_queries(
 ) -> tuple[list[dict], list[dict]]:
     """Return the lines of one image's queries, and the rows of :data:`UNASKED`.
 
-    ``rows``: of its regions; ``shifted_rows``: of its regions with moved outlines.
+    ``rows``: of its regions; ``shifted_rows``: of its regions with shifted outlines.
     """
     numbers = LogicOptions()
     decider = Decider(build_scene(image, rows, facts, side), numbers)
@@ -213,18 +213,17 @@ def _read_rows_by_image(path: str) -> Mapping[str, list[dict]]:
 
 
 def run_shard(
-    *, sources: str, images: str, regions: str, moved: str, output: str, unasked: str, options: QueriesOptions,
-    given: list[str] | None = None, told: list[str] | None = None,
+    *, sources: str, images: str, regions: str, shifted: str, output: str, unasked: str, options: QueriesOptions,
+    text_files: list[str] | None = None, model_answers: list[str] | None = None,
 ) -> None:  # fmt: skip
-    """Write the candidates of one shard (JSON Lines) and the wanted queries that could not be made.
+    """Write the queries of one shard (JSON Lines) and the requested queries that could not be made.
 
-    ``moved``: the regions with moved outlines. ``given``: the file or folder of the engine table; its queries about
-    images of other sources are left to those. ``told``: the answers of the engine vllm. Raises UserError where they are
-    of other images.
+    ``shifted``: regions with shifted outlines; ``text_files``: file or folder of the engine table, whose queries about
+    other sources' images are ignored; ``model_answers``: of the engine vllm. Raises UserError if an answer is missing.
     """
-    queries_by_image = read_written_queries(given[0]) if given else {}
-    answers = read_answers(told[0]) if told else {}
-    by_image, shifted_by_image = _read_rows_by_image(regions), _read_rows_by_image(moved)
+    queries_by_image = read_written_queries(text_files[0]) if text_files else {}
+    answers = read_answers(model_answers[0]) if model_answers else {}
+    by_image, shifted_by_image = _read_rows_by_image(regions), _read_rows_by_image(shifted)
     lines, missing = [], []
     with Shard(sources) as shard:
         facts, side = Facts.from_shard(shard), shard.shape("picture")[0]
@@ -233,11 +232,11 @@ def run_shard(
         image, rows = row_by_image[image_id], by_image[image_id]
         if options.statements:
             image_lines, image_missing = statement_queries(image, rows, facts, side, options)
-        elif given:
+        elif text_files:
             image_lines, image_missing = supplied_queries(
                 image, rows, facts, side, options, queries_by_image.get(image_id, ())
             )
-        elif told:
+        elif model_answers:
             image_lines, image_missing = model_queries(image, rows, facts, side, options, get_answer(answers, image_id))
         else:
             image_lines, image_missing = sample_queries(image, rows, shifted_by_image[image_id], facts, side, options)

@@ -93,14 +93,14 @@ def match_regions(query: WrittenQuery, rows: Sequence[Mapping]) -> tuple[tuple[i
 
 
 def run_unused(
-    *, given: list[str], queries: Sequence[str], images: Sequence[str], excluded: Sequence[str], unused: str
+    *, text_files: list[str], queries: Sequence[str], images: Sequence[str], excluded: Sequence[str], unused: str
 ) -> None:
     """Write the unused texts of the table with a reason each, and log their number.
 
     ``queries``: candidates of all sources; ``images``, ``excluded``: the sources' tables. Raises AssertionError if a
     text about an image with candidates is missing among these.
     """
-    queries_by_image = read_written_queries(given[0])
+    queries_by_image = read_written_queries(text_files[0])
     texts_by_image: dict[str, set[str]] = {}
     for path in queries:
         for line in read_lines(path):
@@ -111,7 +111,7 @@ def run_unused(
         if image_id in texts_by_image and texts:
             if missing_texts := [query.text for query in texts if query.text not in texts_by_image[image_id]]:
                 raise AssertionError(
-                    f"medground, {image_id}: {len(missing_texts)} of {len(texts)} given texts are no candidate"
+                    f"medground, {image_id}: {len(missing_texts)} of {len(texts)} supplied texts are no candidate"
                 )
             continue
         reason = "no_regions" if image_id in image_ids else "excluded" if image_id in excluded_ids else "unknown_image"

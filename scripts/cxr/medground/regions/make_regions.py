@@ -301,7 +301,7 @@ def run_shard(
     images: str,
     output: str,
     dropped: str,
-    moved: str,
+    shifted: str,
     excluded: str,
     options: RegionsSettings,
     seed: int,
@@ -326,7 +326,7 @@ def run_shard(
     for path, table_rows, columns in (
         (output, rows, REGIONS),
         (dropped, dropped_rows, DROPPED),
-        (moved, shifted_rows, SHIFTED),
+        (shifted, shifted_rows, SHIFTED),
     ):
         records = [{name: row[name] for name in columns} for row in table_rows]
         write_table(path, pl.DataFrame(records, schema=schema(columns), infer_schema_length=None), columns)

@@ -273,13 +273,13 @@ def run_scores(
     options: ScoringSettings,
     seed: int,
     audit: str | list[str] = "",
-    drawn: str | list[str] = "",
+    sampled: str | list[str] = "",
 ) -> None:
     """Score the ``answers`` to the test ``lines``; write tables of queries, scores and sensitivity.
 
     ``train``: lines for the mean box; ``regions``: of all shards, each in its source's folder; ``audit``: the experts'
-    votes, by which ``options.test`` may exclude lines; ``drawn``: the sampled lines, if not all were asked; others are
-    excluded. Raises UserError for answers to other queries.
+    votes, by which ``options.test`` may exclude lines; ``sampled``: the lines that were asked, if not all were; others
+    are excluded. Raises UserError for answers to other queries.
     """
     refuse_empty(lines, "to score")
     test_lines = list(read_lines(lines))
@@ -288,8 +288,8 @@ def run_scores(
         raise UserError(f"{answers} answers {min(unknown)}, which is no query of {lines}: ask again")
     votes = audit if isinstance(audit, str) else "".join(audit[:1])
     scored_lines = audited(test_lines, read_table(votes)) if votes and options.test == "audited" else test_lines
-    if drawn:
-        sampled_ids = {line["query_id"] for line in read_lines("".join(drawn))}
+    if sampled:
+        sampled_ids = {line["query_id"] for line in read_lines("".join(sampled))}
         scored_lines = [line for line in scored_lines if line["query_id"] in sampled_ids]
     sources = [Path(path).parent.name for path in regions]
     blind = build_baseline([read_table(path) for path in regions], sources, list(read_lines(train)))

@@ -353,12 +353,12 @@ def _warn_missing_anatomy(options: SourcesOptions, rows: Sequence[dict]) -> None
         )  # fmt: skip
 
 
-def run_tables(*, images: Sequence[str], excluded: Sequence[str], table: str, gathered: str) -> None:
+def run_tables(*, images: Sequence[str], excluded: Sequence[str], table: str, all_excluded: str) -> None:
     """Join the tables of images, and those of excluded images, of a source's shards."""
     joined = (pl.concat([read_table(path) for path in paths]) for paths in (images, excluded))
     write_table(table, next(joined).sort("image_id"), IMAGES)
     excluded_table = next(joined)
-    write_table(gathered, excluded_table.sort(excluded_table.columns), EXCLUDED)
+    write_table(all_excluded, excluded_table.sort(excluded_table.columns), EXCLUDED)
 
 
 def _pad_tile(image: Image, side: int) -> Image:

@@ -134,19 +134,19 @@ def well_formed_queries(lines: Iterable[Mapping], rows: Mapping[int, Mapping]) -
 
 def run(
     *, sources: Sequence[str], images: Sequence[str], regions: Sequence[str], queries: Sequence[str],
-    told: Sequence[str], options: JudgeOptions, execution: dict, code: str = "", compute: dict | None = None,
+    answers: Sequence[str], options: JudgeOptions, execution: dict, code: str = "", compute: dict | None = None,
     prompts: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Ask about every query of good form of the shards ``options.of`` names the sources of; the model is loaded once.
+    """Ask about every well-formed query of the shards, whose sources are ``options.of``; the model is loaded once.
 
-    sources, regions, queries: paths, one a shard; images: a table of each source, in their order; told: a file for
+    sources, regions, queries: paths, one a shard; images: a table of each source, in their order; answers: a file for
     each of ``options.ways`` and shard, in this order; prompts: a user's file of wordings, none or one. Raises
     UserError if the model cannot be reached, Broken if none of its answers can be used.
     """
     tables, wordings = dict(zip(dict.fromkeys(options.of), images, strict=True)), Prompts.read(*prompts)
-    generate = build_generate(options, Execution.from_settings(execution, EXECUTION), told, code)
+    generate = build_generate(options, Execution.from_settings(execution, EXECUTION), answers, code)
     tolerance = Tolerance.of(compute)
-    outputs = iter(told)
+    outputs = iter(answers)
     for way in options.ways:
         for shard_options, source, boxes, lines in zip(options.each, sources, regions, queries, strict=True):
             row_by_image = {
