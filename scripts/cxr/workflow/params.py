@@ -170,9 +170,7 @@ def _ablation(settings: Settings, plain: dict) -> dict[str, dict]:
 
 def _training(settings: Settings) -> dict:
     """Return what a training depends on: the recipe of the chosen engine, and none of the runs."""
-    options = engine_options(settings.training)
-    del options["runs"]
-    return options
+    return {name: value for name, value in engine_options(settings.training).items() if name != "runs"}
 
 
 def _paraphrase(plain: dict) -> dict:

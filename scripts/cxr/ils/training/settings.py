@@ -210,30 +210,16 @@ class TrainingRun(Section):
             raise ValueError("paraphrases is true, but trained is false, and only a training draws them: leave one out")
 
 
-class TrainingSettings(PromptSettings):
-    """ROSALIA: fine-tuning."""
+class EngineSettings(PromptSettings):
+    """How models are trained."""
 
     engine: Literal["lite", "rosalia"] = key(
         "lite", "lite: a small model of the same classes, on a CPU; rosalia: the paper's model, from LISA-7B."
     )
     lite: LiteRecipe = key(LiteRecipe, "Settings of the engine lite.")
     rosalia: RosaliaRecipe = key(RosaliaRecipe, "Settings of the engine rosalia.", source=PAPER)
-    runs: dict[RunName, TrainingRun] = key(
-        dict,
-        "Models by name, trained here or used unchanged; the name is the wildcard {run}. Empty: `default`, trained on "
-        "the threshold set default, and with the engine lite also `base`, from which that training starts.",
-    )
     validate_every: int = key(1, "Number of epochs between validations.", unit="epochs", ge=1)
     nan_limit: int = key(10, "Number of skipped updates (with a NaN loss) at which the run stops.", ge=1)
-
-    def named_runs(self) -> dict[str, TrainingRun]:
-        """Return the runs, of which there is always one."""
-        if self.runs:
-            return dict(self.runs)
-        runs = {"default": TrainingRun()}
-        if self.engine == "lite" and self.lite.init == "base":
-            runs[BASE] = TrainingRun(weights="lite", trained=False)
-        return runs
 
     @constraint
     def _the_base_has_its_sizes(self) -> None:
@@ -245,15 +231,6 @@ class TrainingSettings(PromptSettings):
                         f"lite.sizes.{name} is {value}, but the base has {getattr(base_sizes, name)}: leave it so, or "
                         "set lite.init to random"
                     )
-
-    @constraint
-    def _the_engine_starts_from_weights(self) -> None:
-        for name, run in self.runs.items():
-            if run.trained and run.weights and self.engine != "rosalia":
-                raise ValueError(
-                    f"runs.{name}.weights is {run.weights!r}, but the engine {self.engine!r} starts from none: set "
-                    f"engine to rosalia to train it further, or runs.{name}.trained to false to ask it as it is"
-                )
 
     @constraint
     def _recipes_can_be_followed(self) -> None:
@@ -271,8 +248,36 @@ class TrainingSettings(PromptSettings):
                 )
 
 
-class TrainingOptions(TrainingSettings):
-    """What a training depends on: its settings, without ``runs``, and the seed."""
+class TrainingSettings(EngineSettings):
+    """ROSALIA: fine-tuning."""
+
+    runs: dict[RunName, TrainingRun] = key(
+        dict,
+        "Models by name, trained here or used unchanged; the name is the wildcard {run}. Empty: `default`, trained on "
+        "the threshold set default, and with the engine lite also `base`, from which that training starts.",
+    )
+
+    def named_runs(self) -> dict[str, TrainingRun]:
+        """Return the runs, of which there is always one."""
+        if self.runs:
+            return dict(self.runs)
+        runs = {"default": TrainingRun()}
+        if self.engine == "lite" and self.lite.init == "base":
+            runs[BASE] = TrainingRun(weights="lite", trained=False)
+        return runs
+
+    @constraint
+    def _the_engine_starts_from_weights(self) -> None:
+        for name, run in self.runs.items():
+            if run.trained and run.weights and self.engine != "rosalia":
+                raise ValueError(
+                    f"runs.{name}.weights is {run.weights!r}, but the engine {self.engine!r} starts from none: set "
+                    f"engine to rosalia to train it further, or runs.{name}.trained to false to ask it as it is"
+                )
+
+
+class TrainingOptions(EngineSettings):
+    """What a training depends on."""
 
     seed: int = 0
 
