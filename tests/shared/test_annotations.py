@@ -178,7 +178,7 @@ def test_a_format_is_one_file(tmp_path, monkeypatch):
     found = importlib.import_module("annotations.formats")
     assert set(found.FORMATS) == {*FORMATS, "mine"}
     assert set(found.FOLDERS) == {*FOLDERS, "mine"} == {"imagenome", "mimic_ils", "padchest_gr", "mine"}
-    assert "; mine: a file of mine; " in found.described()
+    assert "; mine: a file of mine; " in found.describe_formats()
 
 
 @pytest.mark.parametrize(
