@@ -34,7 +34,7 @@ class ExportIds:
         self._key = read_secret("release.salt", salt) if salt else b""
 
     def of_image(self, facts: Mapping) -> dict[str, str]:
-        """Return the ids among ``facts`` as they are told."""
+        """Return {name: id} of the ids among ``facts``, as the export gives them."""
         present = {name: facts[name] for name in IDS if name in facts}
         return {name: keyed_digest(self._key, name, value) if self._key else value for name, value in present.items()}
 

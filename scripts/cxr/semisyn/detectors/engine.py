@@ -20,7 +20,7 @@ from cxr.semisyn.shared import AP_IOUS, AP_RECALLS
 class Validation:
     """Images with experts' boxes. ious: over which AP is averaged; recalls: number of recall points of an AP."""
 
-    films: Sequence[LazySample]
+    samples: Sequence[LazySample]
     ious: Sequence[float]
     recalls: int
 
@@ -29,8 +29,8 @@ class Validation:
         """Digest of everything but the detector that a score depends on."""
         digest = hashlib.blake2b(digest_size=16)
         digest.update(f"{list(self.ious)} {self.recalls}".encode())
-        for film in self.films:
-            digest.update(f"{film.image_id} {film.boxes} {film.labelled_classes}".encode())
+        for sample in self.samples:
+            digest.update(f"{sample.image_id} {sample.boxes} {sample.labelled_classes}".encode())
         return digest.hexdigest()
 
     def score(self, find: Callable[[np.ndarray], ScoredBoxes]) -> float:
@@ -38,18 +38,20 @@ class Validation:
 
         ``find``: returns the boxes of a frame in its pixels. A class is scored on images where it is labelled only.
         """
-        detections = [find(film.read_frame()) for film in self.films]
-        classes = sorted({box[0] for film in self.films for box in film.boxes})
+        detections = [find(sample.read_frame()) for sample in self.samples]
+        classes = sorted({box[0] for sample in self.samples for box in sample.boxes})
         values = [self._class(kind, detections) for kind in classes]
         return float(np.mean(values)) if values else float("nan")
 
     def _class(self, kind: int, detections: Sequence[ScoredBoxes]) -> float:
         true, predicted, confidence = [], [], []
         labelled = [
-            (film, boxes) for film, boxes in zip(self.films, detections, strict=True) if kind in film.labelled_classes
+            (sample, boxes)
+            for sample, boxes in zip(self.samples, detections, strict=True)
+            if kind in sample.labelled_classes
         ]
-        for number, (film, boxes) in enumerate(labelled):
-            true += [(number, *box[1:]) for box in film.boxes if box[0] == kind]
+        for number, (sample, boxes) in enumerate(labelled):
+            true += [(number, *box[1:]) for box in sample.boxes if box[0] == kind]
             is_class = np.asarray(boxes.classes) == kind
             predicted += [(number, *box) for box in np.asarray(boxes.boxes)[is_class].tolist()]
             confidence += np.asarray(boxes.confidence)[is_class].tolist()

@@ -73,14 +73,19 @@ def make_sample(
     return Sample(small, grid_boxes, tuple(labelled_classes), *ids)
 
 
-def read_samples(films: Sequence[LazySample], grid: Grid) -> list[Sample]:
+def read_samples(lazy_samples: Sequence[LazySample], grid: Grid) -> list[Sample]:
     """Read the images and return them as samples of a grid."""
     samples = []
-    for film in films:
-        boxes, classes = np.array([box[1:] for box in film.boxes]), [box[0] for box in film.boxes]
+    for lazy_sample in lazy_samples:
+        boxes, classes = np.array([box[1:] for box in lazy_sample.boxes]), [box[0] for box in lazy_sample.boxes]
         samples.append(
             make_sample(
-                film.read_frame(), boxes, classes, film.labelled_classes, grid, (film.image_id, film.subject_id)
+                lazy_sample.read_frame(),
+                boxes,
+                classes,
+                lazy_sample.labelled_classes,
+                grid,
+                (lazy_sample.image_id, lazy_sample.subject_id),
             )
         )
     return samples

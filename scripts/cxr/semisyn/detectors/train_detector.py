@@ -136,16 +136,16 @@ def pools_table(task: TrainingTask, batch: int, options: DetectorsOptions, lacki
             num_shown_by_pool[name] += share * task.updates * batch / SHARE_POINTS
     first, last = (shares_at(task.shares, progress) for progress in (0.0, 1.0))
     rows = []
-    for name, films in task.pools.items():
+    for name, samples in task.pools.items():
         reference_names = ", ".join(options.real) if name == "real" else ""
-        patients, boxes = len({film.subject_id for film in films}), sum(len(film.boxes) for film in films)
+        patients, boxes = len({sample.subject_id for sample in samples}), sum(len(sample.boxes) for sample in samples)
         missing = sum(lacking.values()) if name == "real" else 0
-        times = round(num_shown_by_pool.get(name, 0.0) / len(films), 6)
+        times = round(num_shown_by_pool.get(name, 0.0) / len(samples), 6)
         rows.append(
             (
                 name,
                 reference_names,
-                len(films),
+                len(samples),
                 patients,
                 boxes,
                 missing,
@@ -158,8 +158,8 @@ def pools_table(task: TrainingTask, batch: int, options: DetectorsOptions, lacki
 
 
 def _log_pools(task: TrainingTask, lacking: Counter) -> None:
-    for name, films in task.pools.items():
-        log.info("%s: %d images, %d boxes", name, len(films), sum(len(film.boxes) for film in films))
+    for name, samples in task.pools.items():
+        log.info("%s: %d images, %d boxes", name, len(samples), sum(len(sample.boxes) for sample in samples))
     for name, count in lacking.items():
         if count:
             log.warning("semisyn.references.%s: %d of its images have no frame and are not learnt", name, count)

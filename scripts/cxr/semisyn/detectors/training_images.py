@@ -64,14 +64,14 @@ def real_samples(
     for image, finding, *box in reference_boxes.boxes.select("image_id", "finding", *CORNERS).iter_rows():
         if finding in number:
             rows.setdefault(image, []).append((number[finding], *box))
-    films = []
+    samples = []
     for image in sorted(image for image in reference_boxes.image_ids if image in shards):
         shard, box_rows = shards.of(image), rows.get(image, [])
         corners = np.array([box[1:] for box in box_rows], np.float64)
         framed = boxes_to_frame(corners, shard.get("to_original", image))
         boxes = tuple((box[0], *map(float, new)) for box, new in zip(box_rows, framed, strict=True))
-        films.append(LazySample(boxes, labelled_classes, image, patient[image], partial(shard.get, "image", image)))
-    return films
+        samples.append(LazySample(boxes, labelled_classes, image, patient[image], partial(shard.get, "image", image)))
+    return samples
 
 
 def synthetic_samples(
@@ -94,27 +94,27 @@ def synthetic_samples(
     ]
 
 
-def unedited_samples(films: Sequence[LazySample], sources: Mapping[str, str], shards: Shards) -> list[LazySample]:
+def unedited_samples(samples: Sequence[LazySample], sources: Mapping[str, str], shards: Shards) -> list[LazySample]:
     """Return the healthy sources of synthetic images, without boxes, in the same order.
 
     ``sources``: {job_id: image_id}.
     """
     source_films = []
-    for film in films:
-        source = sources[film.image_id]
+    for sample in samples:
+        source = sources[sample.image_id]
         source_films.append(
             LazySample(
                 (),
-                film.labelled_classes,
-                film.image_id,
-                film.subject_id,
+                sample.labelled_classes,
+                sample.image_id,
+                sample.subject_id,
                 partial(shards.of(source).get, "image", source),
             )
         )
     return source_films
 
 
-def take_size(films: Sequence[LazySample], images: pl.DataFrame, size: int | str, findings: int) -> list[LazySample]:
+def take_size(samples: Sequence[LazySample], images: pl.DataFrame, size: int | str, findings: int) -> list[LazySample]:
     """Return the images of a size: those of the lowest ranks. ``images``: the dataset's image table.
 
     Raises UserError for more images than the dataset has.
@@ -127,7 +127,7 @@ def take_size(films: Sequence[LazySample], images: pl.DataFrame, size: int | str
             f"lower it, name one of {', '.join(PARTS)}, or raise semisyn.dataset.per_finding"
         )
     rank = dict(images.select("job_id", "rank").iter_rows())
-    return [film for film in films if rank[film.image_id] < num_each]
+    return [sample for sample in samples if rank[sample.image_id] < num_each]
 
 
 def read_pools(
@@ -148,20 +148,20 @@ def read_pools(
     for settings in options.references:
         reference = Reference(**settings)
         reference_boxes = read_reference(reference, options.findings)
-        films = real_samples(
+        samples = real_samples(
             reference,
             reference_boxes,
             pictures.shards_of(reference.name),
             map_patients(reference_boxes.image_ids, patient_tables),
             options.findings,
         )
-        lacking[reference.name] = len(reference_boxes.image_ids) - len(films)
-        if not films:
+        lacking[reference.name] = len(reference_boxes.image_ids) - len(samples)
+        if not samples:
             raise UserError(
                 f"{reference.key}: none of its {len(reference_boxes.image_ids)} images has a frame: they are not the "
                 f"cohort's; name their folder in semisyn.references.{reference.name}.images"
             )
-        real += films
+        real += samples
     pools = {"real": take_patients(real, options.real_share, seed)} if real else {}
     edited_films = (
         synthetic_samples(images, boxes, options, pictures.edited) if options.synthetic or options.extra else []
@@ -187,7 +187,7 @@ def read_pools(
 
 def read_validation(options: DetectorsOptions, pictures: FrameShards, patients: Sequence[str]) -> Validation | None:
     """Return the validation images; None without a reference with the role val."""
-    films, patient_tables = [], read_patients(patients)
+    samples, patient_tables = [], read_patients(patients)
     for settings in options.validation:
         reference = Reference(**settings)
         reference_boxes = read_reference(reference, options.findings)
@@ -195,5 +195,5 @@ def read_validation(options: DetectorsOptions, pictures: FrameShards, patients: 
             pictures.shards_of(reference.name),
             map_patients(reference_boxes.image_ids, patient_tables),
         )
-        films += real_samples(reference, reference_boxes, shards, patient_by_image, options.findings)
-    return Validation(films, options.ious, options.recalls) if films else None
+        samples += real_samples(reference, reference_boxes, shards, patient_by_image, options.findings)
+    return Validation(samples, options.ious, options.recalls) if samples else None

@@ -216,8 +216,8 @@ def training_digest(task: TrainingTask, engine_settings: dict, steps: int, image
     facts = [task.shares, task.classes, task.updates, task.seed, engine_settings, steps]
     digest.update(json.dumps(facts, sort_keys=True, default=str).encode())
     for name in task.shares:
-        for film in task.pools[name]:
-            digest.update(f"{name} {film.image_id} {film.boxes}".encode())
+        for sample in task.pools[name]:
+            digest.update(f"{name} {sample.image_id} {sample.boxes}".encode())
     for path in sorted(images.iterdir()):
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -247,7 +247,7 @@ class ImageSampler(torch.utils.data.Sampler):
 
     def __init__(self, task: TrainingTask, batch: int, steps: int):
         self.task, self.batch, self.each, self.done = task, batch, task.updates // steps, 0
-        self.images = [(name, film) for name in task.shares for film in task.pools[name]]
+        self.images = [(name, sample) for name in task.shares for sample in task.pools[name]]
         sizes = [len(task.pools[name]) for name in task.shares]
         self.first = dict(zip(task.shares, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))
 
@@ -265,15 +265,15 @@ class ImageSampler(torch.utils.data.Sampler):
 
 def write_images(task: TrainingTask, folder: Path) -> Path:
     """Write a task's images and labels in YOLO's layout, in the order of :class:`ImageSampler`; return data.yaml."""
-    films: list[LazySample] = [film for name in task.shares for film in task.pools[name]]
+    samples: list[LazySample] = [sample for name in task.shares for sample in task.pools[name]]
     for kind in ("images", "labels"):
         (folder / kind / "train").mkdir(parents=True)
-    for number, film in enumerate(films):
-        frame = film.read_frame()
+    for number, sample in enumerate(samples):
+        frame = sample.read_frame()
         if not cv2.imwrite(str(folder / f"images/train/{number:07d}.png"), frame):
             raise UserError(f"{folder}: an image could not be written: its disk may be full")
         lines = []
-        for kind, *box in film.boxes:
+        for kind, *box in sample.boxes:
             x1, y1, x2, y2 = np.clip(np.array(box) / np.tile(frame.shape[::-1], 2), 0, 1)
             lines.append(f"{kind} {(x1 + x2) / 2:.8f} {(y1 + y2) / 2:.8f} {x2 - x1:.8f} {y2 - y1:.8f}\n")
         (folder / f"labels/train/{number:07d}.txt").write_text("".join(lines), encoding="utf-8")

@@ -83,7 +83,7 @@ class EditingConfig(Section):
     )
 
     def effective(self) -> tuple:
-        """Return what tells this configuration from another one: equal ones make the same images."""
+        """Return the values that determine the images; configurations with equal ones make the same images."""
         config_fields = self.as_dict() | {"strength": self.strength or OWN_STRENGTH[self.engine]}
         if self.blur != "ggauss":
             config_fields.pop("blur_beta")

@@ -39,7 +39,7 @@ class LiteEditor:
         """See :class:`cxr.semisyn.editing.engine.EditingEngine`."""
         painter = self._painters[job.finding]
         masks = [organs[name] for name in (*LUNGS, HEART)]
-        film = Chest(image.astype(np.float32) / 255, *masks, fissure=tuple(self._ranges["fissure"]))
+        chest = Chest(image.astype(np.float32) / 255, *masks, fissure=tuple(self._ranges["fissure"]))
         places = [Place(tuple(box), side) for box, side in zip(job.boxes, job.sides, strict=True) if side]
         request = PaintRequest(
             places=tuple(places),
@@ -49,8 +49,8 @@ class LiteEditor:
             curve=self._ranges["curve"],
             measure=partial(_measure_ratio, self._net),
         )
-        painted = PAINTERS[painter].paint(film, request, np.random.default_rng(job.seed))
-        return EditedImage(painted.image * 255, painted.lesion, region_of(painter, film, request), painted.parameters)
+        painted = PAINTERS[painter].paint(chest, request, np.random.default_rng(job.seed))
+        return EditedImage(painted.image * 255, painted.lesion, region_of(painter, chest, request), painted.parameters)
 
 
 def _measure_ratio(net: MapNet, image: np.ndarray) -> float:

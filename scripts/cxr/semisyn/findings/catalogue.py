@@ -226,7 +226,7 @@ def _parse_prior(entry: Mapping) -> Prior:
     if placement not in PLACEMENTS:
         raise WrongValue(f".placement is {placement!r}: choose one of {', '.join(PLACEMENTS)}")
     if covers not in (None, "bottom"):
-        raise WrongValue(f".covers is {covers!r}: choose bottom, or leave it out")
+        raise WrongValue(f".covers is {covers!r}: choose bottom, or remove it")
     laws = {}
     for name, law_entry in _check_mapping(".prior", entry.get("prior")).items():
         try:

@@ -14,9 +14,9 @@ from cxr.dicom.files import HEAD_BYTES, HeaderError, detect_file_kind, get_text,
 ERECT, SEMI, SITTING, RECUMBENT = "Erect", "Semi-erect", "Sitting", "Recumbent"
 POSITIONS = (ERECT, SEMI, SITTING, RECUMBENT)
 METADATA = "PatientOrientationCodeSequence_CodeMeaning"
-"""Column of MIMIC-CXR-JPG's metadata table that tells the position."""
+"""Column of MIMIC-CXR-JPG's metadata table with the position."""
 MANIFEST = "position"
-"""Column of a manifest that tells it."""
+"""Column of a manifest with the position."""
 FIELDS = ("PatientOrientationCodeSequence", "PatientPosition")
 """Header elements (0054,0410) and (0018,5100); the first that is understood counts."""
 _WORDS = (

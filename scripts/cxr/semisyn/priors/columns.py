@@ -33,7 +33,7 @@ ZONES = {
     "side": Column(pl.String, "Lung."),
     "zone": Column(pl.String, "Zone."),
     **{
-        name: Column(pl.Float64, f"{edge_name} edge, as the picture shows the lung.", _LUNG)
+        name: Column(pl.Float64, f"{edge_name} edge, as the image shows the lung.", _LUNG)
         for name, edge_name in (("x1", "Left"), ("y1", "Upper"), ("x2", "Right"), ("y2", "Lower"))
     },
     "patients": Column(pl.Int64, "Patients of the fit."),

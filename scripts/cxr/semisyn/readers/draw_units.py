@@ -63,7 +63,7 @@ def run(
     page_units: str,
     options: ReadersOptions,
 ) -> None:
-    """Draw the images; ``units`` tells what each is (:data:`UNITS`), ``page_units`` is what the pages are made from.
+    """Draw the images; write what each is to ``units`` (:data:`UNITS`), and the input of the pages to ``page_units``.
 
     ``plan``: jobs; ``edited``: the shards of the chosen configuration; ``frames``: all shards of the cohort's frames.
     Raises UserError where there is no fresh generated image, or no real one.

@@ -42,7 +42,7 @@ AGREEMENT = {
     "images": Column(pl.Int64, "Images that all of them read."),
     "percent": Column(pl.Float64, "Pairs of readers who agree.", "%"),
     **agreement_columns(", by images"),
-    "d_prime": Column(pl.Float64, "How well generated is told from real, 0 for chance; null for with_finding."),
+    "d_prime": Column(pl.Float64, "Discrimination of generated and real images, 0 for chance; null for with_finding."),
     "d_prime_low": Column(pl.Float64, "Lower end of its interval, by images."),
     "d_prime_high": Column(pl.Float64, "Upper end."),
 }
