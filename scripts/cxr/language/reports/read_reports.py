@@ -12,11 +12,13 @@ from cxr.base.errors import UserError
 from cxr.base.jobs import log, progress
 from cxr.base.ledger import Ledger
 from cxr.base.paths import RESOURCES
+from cxr.base.settings import key
 from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import read_table, write_lines
 from cxr.language.reports import engine, language, reading, schema, sentences, substance, vocabulary
 from cxr.language.reports.rules import lexicon as rules_lexicon
 from cxr.language.reports.rules import statements
+from cxr.language.reports.settings import ReportsSettings
 
 RESOURCE_FILES = ("lexicon", "reading")
 ENGLISH_ONLY = "rules"
@@ -25,29 +27,14 @@ NOTHING = "no_report", "the text says nothing of the chest"
 EFFUSION = ("both_bases", "none")
 
 
-@dataclass(frozen=True)
-class ReportsOptions:
-    """Settings of the stage.
+class ReportsOptions(ReportsSettings):
+    """Settings of the stage, with what the plan adds; ``sections`` is ``mimic`` or ``tolerant``."""
 
-    engine: which engine structures the section (a package of ``cxr.language.reports`` with ``load``).
-    sections: ``mimic`` (the official rules) or ``tolerant`` (:mod:`cxr.language.reports.layouts`).
-    max_characters, max_findings: a longer report, or one with more findings, is not used.
-    nothing_share: fraction of a shard's studies without a usable report above which the log warns.
-    section_overrides: use the official code's manual sections for 54 irregular MIMIC-CXR studies, and correct the
-    known mistakes of its table of headings.
-    scrub: replace identifiers in the text by surrogates, and remove signatures and markup
-    (:mod:`cxr.language.reports.privacy`).
-    effusion_without_side: zone labels of an effusion without a side in the text: ``both_bases`` or ``none``.
-    """
-
-    engine: str
-    sections: str
-    section_overrides: bool
-    scrub: bool
-    effusion_without_side: str
-    max_characters: int
-    max_findings: int
-    nothing_share: float
+    scrub: bool = key(
+        True,
+        "Whether identifiers in the text are replaced by surrogates, and signatures and markup removed "
+        "(cxr.language.reports.privacy).",
+    )
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from cxr.ils.masks.settings import ThresholdsSettings
 from cxr.ils.paraphrase.settings import ParaphraseSettings
 from cxr.ils.training.settings import TrainingSettings
 from cxr.imaging.organs.settings import OrgansSettings
+from cxr.language.reports.settings import ReportsSettings
 from cxr.medground.settings import MedgroundSettings
 from cxr.nets.microbatch import fit_micro_batch
 from cxr.radvlm.settings import Radvlm
@@ -34,7 +35,6 @@ from cxr.workflow.settings.faults import place_of, sentence, switch_sentence, sw
 from cxr.workflow.settings.images import Anatomy, Anomaly, Boxes, Compute
 from cxr.workflow.settings.inputs import Cohort, Frames, Phantom
 from cxr.workflow.settings.moved import MIMIC_ILS, moved
-from cxr.workflow.settings.reports import Reports
 from cxr.workflow.settings.vlm import Vlm
 from cxr.workflow.settings.weights import Weights
 from cxr.workflow.settings.written import Twice, at, over, written
@@ -51,7 +51,7 @@ class Settings(Section):
     phantom: Phantom = key(Phantom, "The embedded cohort.")
     privacy: PrivacySettings = key(PrivacySettings, "What identifies a person is removed from texts and images.")
     frames: Frames = key(Frames, "From image files to frames.")
-    reports: Reports = key(Reports, "From report text to findings.")
+    reports: ReportsSettings = key(ReportsSettings, "From report text to findings.")
     organs: OrgansSettings = key(OrgansSettings, "Organ masks.")
     anomaly: Anomaly = key(Anomaly, "Image without lesions, and anomaly map.")
     anatomy: Anatomy = key(Anatomy, "Zone masks.")

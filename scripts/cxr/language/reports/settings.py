@@ -15,7 +15,7 @@ class Structuring(LanguageModel):
     max_tokens: int = max_tokens(4096)
 
 
-class Mapping(LanguageModel):
+class LocationMapping(LanguageModel):
     """The model that maps locations to categories and zone labels (Figure 10)."""
 
     model: str = model("google/medgemma-27b-text-it", PAPER)
@@ -36,15 +36,17 @@ class ReportsExecution(Execution):
     )
 
 
-class Llm(Asking):
+class ReportsLlm(Asking):
     """The paper's engine: one language model structures the text, another maps the locations."""
 
     structuring: Structuring = key(Structuring, "From the section's text to findings (Figure 9).", source=PAPER)
-    mapping: Mapping = key(Mapping, "From locations to categories and zone labels (Figure 10).", source=PAPER)
+    mapping: LocationMapping = key(
+        LocationMapping, "From locations to categories and zone labels (Figure 10).", source=PAPER
+    )
     execution: ReportsExecution = key(ReportsExecution, "How the models run.")
 
 
-class Reports(Section):
+class ReportsSettings(Section):
     """From report text to findings."""
 
     engine: Literal["rules", "vllm", "both"] = key(
@@ -81,4 +83,4 @@ class Reports(Section):
     effusion_without_side: Literal["both_bases", "none"] = key(
         "both_bases", "Zone labels of an effusion whose side is not stated: both lung bases, or none (after Fig. 11)."
     )
-    llm: Llm = key(Llm, "The language models of the engine vllm.")
+    llm: ReportsLlm = key(ReportsLlm, "The language models of the engine vllm.")
