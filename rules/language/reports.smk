@@ -61,7 +61,7 @@ rule reports_agreement:
         "../../scripts/job.py"
 
 
-# Outcomes of the studies' reports with reasons, and unknown words; a summary is printed on the screen too.
+# Outcomes of all reports with reasons, and unknown words. The end of the run prints a summary.
 rule reports_read:
     input:
         reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),

@@ -1,8 +1,7 @@
 # Reports by language models: the inputs of the engine vllm.
 
 
-# Answers for the shards' texts; each distinct location is mapped once. A model in the job is loaded once for all shards; the
-# clients of a server are a job for each shard.
+# Answers for the shards' texts. A model in the job is loaded once for all shards; clients of a server are one job per shard.
 rule reports_structured:
     input:
         cohort=expand("results/cohort/{shard}.parquet", **PLAN.structuring.wildcards),

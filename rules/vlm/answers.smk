@@ -1,7 +1,7 @@
 # Answers of vision-language models to the questions of vlm.answers.sets.
 
 
-# The samples that are asked (vlm.answers.most): all that reads a set's lines beside answers reads these.
+# The samples that are asked (vlm.answers.most). Rules that read answers of a set also read these lines.
 rule vlm_answers_draw:
     input:
         lines=lambda wildcards: PLAN.vlm.all_lines[wildcards.set],
@@ -26,7 +26,7 @@ rule vlm_answers_draw:
         **job("vlm.answers.selection.run"),
         options={"most": PLAN.vlm.most},
     message:
-        "Samples of {wildcards.set} that are asked"
+        "Selection of the samples of {wildcards.set} that are asked"
     script:
         "../../scripts/job.py"
 
@@ -80,7 +80,7 @@ use rule vlm_answers_run as vlm_answers_run_masks with:
         "Answers and masks of {wildcards.run} to {wildcards.set}"
 
 
-# Answers that another model gave elsewhere (vlm.answers.predictions).
+# Answers of an external model (vlm.answers.predictions).
 rule vlm_answers_read:
     input:
         lines=lambda wildcards: PLAN.vlm.sets[wildcards.set],
@@ -103,11 +103,11 @@ rule vlm_answers_read:
         mem_mb=megabytes(4000),
         runtime=minutes(30),
     params:
-        **job("vlm.answers.given.run_external", "vlm.answers.table"),
+        **job("vlm.answers.external.run_external", "vlm.answers.table"),
         options=lambda wildcards: PLAN.vlm.answer_options[wildcards.run],
         folders=lambda wildcards: PLAN.image_folders(PLAN.vlm.systems[wildcards.set]),
     message:
-        "Answers of {wildcards.run} to {wildcards.set}, made elsewhere"
+        "External answers of {wildcards.run} to {wildcards.set}"
     script:
         "../../scripts/job.py"
 
@@ -120,7 +120,7 @@ rule vlm_answers:
 # One image: snakemake vlm_ask --config image=chest.dcm questions='["What is abnormal?", "Where is it?"]' run=radvlm
 rule vlm_answers_image:
     input:
-        # without a question nothing is tuned
+        # without an image in --config nothing is tuned
         run=lambda wildcards: f"results/vlm/{wildcards.run}/weights" if PLAN.vlm_request["image"] else [],
         base=lambda wildcards: PLAN.vlm.runs[wildcards.run]["base"],
         image=PLAN.vlm_request["image"] or [],

@@ -1,4 +1,4 @@
-# Tuning of vision-language models: one for each name in vlm.tuning.runs, on samples of any system.
+# Tuning of vision-language models: one run per name in vlm.tuning.runs, on samples of any system.
 
 
 rule vlm_tuning_run:
@@ -31,7 +31,7 @@ rule vlm_tuning_run:
             lambda wildcards: 16000 + 40000 * PLAN.vlm.gpus[wildcards.run] if PLAN.vlm.gpus[wildcards.run] else 4000
         ),
         runtime=minutes(lambda wildcards: 1440 if PLAN.vlm.gpus[wildcards.run] else 240),
-        # it then writes a checkpoint, and the next try resumes there
+        # the job then writes a checkpoint, from which the next try resumes
         slurm_extra=warning_options(default_resources(workflow), PLAN.settings.compute.time_to_stop),
     params:
         **job(
@@ -46,7 +46,7 @@ rule vlm_tuning_run:
         "../../scripts/job.py"
 
 
-# A model that is asked as it is: how it writes coordinates is declared, or probed on validation lines.
+# An untrained model: its convention of coordinates is declared, or probed on validation lines.
 rule vlm_tuning_untrained:
     input:
         lines=lambda wildcards: PLAN.vlm.runs[wildcards.run]["validate"],

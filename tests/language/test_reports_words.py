@@ -46,7 +46,7 @@ COMMON = """
 
 
 def test_common_words_of_radiology_are_known():
-    assert [word for word in COMMON.split() if not VOCABULARY.known(word)] == []
+    assert [word for word in COMMON.split() if not VOCABULARY.is_known(word)] == []
 
 
 SIGNS = {

@@ -9,7 +9,7 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.vlm.answers import ask as stage
 from cxr.vlm.answers import transformers
-from cxr.vlm.answers.given import run_external
+from cxr.vlm.answers.external import run_external
 from cxr.vlm.answers.table import read_answer_file
 from cxr.vlm.models import ADAPTERS, MODEL, read_run
 from cxr.vlm.tuning.untrained import UntrainedOptions, run_untrained, select_queries

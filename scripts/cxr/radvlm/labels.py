@@ -59,7 +59,7 @@ def label_report(tuples: Iterable[Mapping], sentences: Iterable[str]) -> dict[st
         for label, value in _label_values(finding, label_resource):
             previous_value = stated.get(label, value)
             stated[label] = min(value, previous_value, key=_strength)
-    stated[label_resource.device] = PRESENT if label_resource.words.told_in(sentences) else ABSENT
+    stated[label_resource.device] = PRESENT if label_resource.words.are_stated_in(sentences) else ABSENT
     stated[label_resource.no_finding] = _no_finding(stated)
     return {label: stated[label] for label in label_resource.names if label in stated}
 

@@ -66,7 +66,7 @@ def decode(data: bytes) -> str:
 
 
 def normalize_text(text: str) -> str:
-    """Return a normalised text: marks resolved, composed letters, plain blanks and line ends, nothing of no width."""
+    """Return a normalised text: escapes resolved, letters composed, plain blanks and line ends, no zero-width signs."""
     text = unescape(text)
     text = _NO_WIDTH.sub("", _SPACES.sub(" ", _LINE_ENDS.sub("\n", text)))
     return unicodedata.normalize("NFC", _CONTROL.sub(" ", text).translate(_LIGATURES))
@@ -98,7 +98,7 @@ def _plausible(text: str) -> str:
 
 
 class _Text(HTMLParser):
-    """Text of HTML or XML: block elements end lines, scripts and heads are left out."""
+    """Text of HTML or XML: block elements end lines, scripts and heads are dropped."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)

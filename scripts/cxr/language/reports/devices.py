@@ -1,4 +1,4 @@
-"""Whether a report's sentence says that a device is there, by lists of words."""
+"""Detecting devices that a report's sentences state, by lists of words."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,21 +19,21 @@ def phrase_pattern(phrases: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Devices:
-    """Patterns of a device that is not said to be removed, and of one that is denied."""
+    """Patterns of a device that is not stated to be removed, and of a denied device."""
 
     device: re.Pattern
     denied: re.Pattern
 
-    def told_in(self, sentences: Iterable[str]) -> bool:
-        """Tell whether a sentence names a device that it neither denies nor says to be removed."""
+    def are_stated_in(self, sentences: Iterable[str]) -> bool:
+        """True if a sentence names a device and neither denies it nor states that it was removed."""
         return any(self.device.search(self.denied.sub("", normalize_words(sentence))) for sentence in sentences)
 
 
 def compile_devices(words: Mapping[str, Sequence[str]]) -> Devices:
     """Return the patterns of ``words``: devices, denied, between, gone.
 
-    A device counts unless a phrase of ``denied`` stands before it, with nothing but words of ``between`` and other
-    devices between them, or one of ``gone`` right after it.
+    A device counts unless a phrase of ``denied`` precedes it, with only words of ``between`` and other devices in
+    between, or one of ``gone`` follows it directly.
     """
     device = rf"(?:{phrase_pattern(words['devices'])})(?:s|es)?"
     return Devices(

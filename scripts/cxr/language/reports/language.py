@@ -37,7 +37,7 @@ def load_languages(path: str, vocabulary: Vocabulary) -> tuple[Language, ...]:
     tables = ((name, set(table["words"]), set(table["loose"])) for name, table in data.items())
     return tuple(
         Language(
-            name, frozenset(word for word in words - loose if not vocabulary.known(word)), frozenset(words | loose)
+            name, frozenset(word for word in words - loose if not vocabulary.is_known(word)), frozenset(words | loose)
         )
         for name, words, loose in tables
     )
@@ -59,7 +59,7 @@ def detect_foreign(sentences: list[str], languages: tuple[Language, ...], vocabu
         num_foreign, num_english, name = _likeliest_language(words, languages, vocabulary)
         if num_foreign > num_english if words is all_words else num_foreign >= _CLEAR * max(1, num_english):
             return name
-    num_unknown = sum(len(word) > 1 and not vocabulary.known(word) for word in set(all_words))
+    num_unknown = sum(len(word) > 1 and not vocabulary.is_known(word) for word in set(all_words))
     return "unknown" if len(set(all_words)) >= _ENOUGH_WORDS and num_unknown > _UNKNOWN * len(set(all_words)) else None
 
 
@@ -78,7 +78,7 @@ def _likeliest_language(
         for language in languages
     ]
     num_foreign, _, language = max(counts, key=lambda count: count[:2])
-    num_english = sum(len(word) > 1 and word not in language.loose and vocabulary.known(word) for word in words)
+    num_english = sum(len(word) > 1 and word not in language.loose and vocabulary.is_known(word) for word in words)
     return num_foreign, num_english, language.name
 
 

@@ -1,4 +1,4 @@
-"""Splitting reports of any layout into sections by a tolerant detection of headings (ils.md section 3; our choice).
+"""Splitting reports of any layout into sections by a tolerant detection of headings (our choice).
 
 A heading is a phrase in ``resources/reading/headings.yaml``
 
@@ -28,7 +28,7 @@ UNUSED = frozenset(
 """Sections whose text is never used, except for a last paragraph."""
 _NEVER_LAST = frozenset(("patient", "recommendation", "notification"))
 _ONE_SENTENCE = frozenset(("comparison", "technique", "examination"))
-"""Sections of one sentence: further text belongs to the report if nothing else does. A history may be longer."""
+"""Sections of one sentence: further text becomes the report if there is no other text. A history may be longer."""
 _SHORTEST_IN_CAPITALS = 4
 _BEHIND_A_SENTENCE = frozenset(".!?;)]")
 _DECORATION = r"(?:(?:\(?\d{1,2}[.):]|\(?[a-z][.)]|\(?[ivx]{2,4}[.)]|[-•·*>#=]+)[ \t]*)*"
@@ -43,7 +43,7 @@ _NOTHING = re.compile(r"\W*(?:none|nil|n/?a|not applicable|not given|not provide
 _COLON = re.compile(r"[:：](?!\d)")
 _MORE = re.compile(r"[ \t]*\([^()\n]{0,60}\)[ \t]*$")
 _MOST_WORDS = 6
-"""Number of words of the longest heading that is searched inside a line."""
+"""Maximum number of words of a heading inside a line."""
 _LETTERS = re.compile(r"[^\W\d_]")
 
 
@@ -140,7 +140,7 @@ def _assign_loose_text(sections: dict[str, str], order: list[str], short: Set[st
 
 
 def _is_prose(text: str) -> bool:
-    """Tell whether a text before the first heading is prose (full sentences, no labels), not a letterhead."""
+    """True if a text before the first heading is prose (full sentences, no labels), not a letterhead."""
     return bool(re.search(r"[^\W\d_]{2,}(?:\W+[^\W\d_]+)+[.;](?:\s|$)", text)) and ":" not in text
 
 
@@ -181,7 +181,7 @@ def _kind(name: str, headings: Headings) -> str:
 
 
 def _is_heading_of_line(text: str, plain: str, match: re.Match, kind: str, headings: Headings, shouted: bool) -> bool:
-    """Tell whether a phrase at the start of a line is a heading."""
+    """True if a phrase at the start of a line is a heading."""
     name, end = text[match.start("name") : match.end("name")], match["end"]
     if end.strip() in (":", "："):
         return not (kind == "part" and name.islower() and not _is_after_break(text, match.start()))
@@ -207,7 +207,7 @@ def _is_heading_of_line(text: str, plain: str, match: re.Match, kind: str, headi
 
 
 def _is_after_break(text: str, position: int) -> bool:
-    """Tell whether the line before is blank, missing, or ends a sentence or a heading."""
+    """True if the line before is blank, missing, or ends a sentence or a heading."""
     before = text[:position].rstrip(" \t")
     if not before.strip() or before.endswith("\n\n"):
         return True
@@ -235,7 +235,7 @@ def _heading_before_colon(text: str, plain: str, colon: int, headings: Headings,
 
 
 def _is_heading_in_line(name: str, phrase: str, before: str, headings: Headings, shouted: bool) -> bool:
-    """Tell whether a phrase before a colon, with ``before`` on its line, is a heading."""
+    """True if a phrase before a colon, with ``before`` on its line, is a heading."""
     capitals = name.isupper() and not shouted and len(name) >= _SHORTEST_IN_CAPITALS
     is_plain = phrase in headings.plain
     end = before.rstrip()[-1]

@@ -1,11 +1,11 @@
-"""Resolving the marks that an export leaves in a plain text: of Excel, HTML and HL7."""
+"""Resolving escapes and tags of Excel, HTML and HL7 in exported text."""
 
 import html
 import re
 
 _EXCEL = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
-"""An entity with its semicolon: without one, the & of "A&Lt" would count."""
+"""An entity with its semicolon, without which the & of "A&Lt" would match."""
 _SCRIPT = re.compile(r"<(script|style)\b[^<>]*>.*?</\1\s*>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
 _BREAK = re.compile(
     r"[ \t]*<(?:br|hr|cr|lf|crlf|/?(?:p|div|li|ul|ol|tr|table|h[1-6]|pre))(?:\s[^<>]*)?/?\s*>[ \t]*\n?", re.IGNORECASE
@@ -16,7 +16,7 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 _BRACKETS = re.compile(r"\[<|>\]")
-"""What some dictation systems put around an inserted text."""
+"""Brackets that some dictation systems put around inserted text."""
 _HL7 = re.compile(
     r"\\(?:\.(br|sp|ce|sk|in|ti|fi|nf)(?:[+-]?\d{1,3})?\\(?:(?<=br\\)\n)?|([FSTREHN])\\|X((?:[0-9A-Fa-f]{2}){1,8})\\)"
 )
@@ -26,7 +26,7 @@ _HL7_SIGNS = {"F": "|", "S": "^", "T": "&", "R": "~", "E": "\\", "H": "", "N": "
 def unescape(text: str) -> str:
     """Return a text with the escapes of Excel, the entities and tags of HTML and the escapes of HL7 resolved.
 
-    What ends a line there ends one here; other tags vanish, scripts with what they hold. Tags are known by their names:
+    Line-breaking tags become line ends; other tags are removed, scripts with their content. Only known tag names count:
     "<3 mm" stays.
     """
     if "_x" in text:

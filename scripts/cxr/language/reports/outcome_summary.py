@@ -1,4 +1,4 @@
-"""Summarizing the outcomes of a cohort's reports in a table and in a sentence for the screen."""
+"""Summary of the outcomes of a cohort's reports, as a table and as a sentence for the screen."""
 
 import csv
 import sys
@@ -13,7 +13,7 @@ MEANINGS = {
     NO_FINDINGS: "read; nothing is affirmed or denied",
 }
 MAX_REASONS = 4
-"""Reasons that the sentence names."""
+"""Maximum number of reasons in the sentence."""
 
 
 def outcome_rows(outcomes: dict[str, list[str]]) -> list[dict]:

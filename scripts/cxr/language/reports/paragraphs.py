@@ -55,7 +55,7 @@ def _joined(before: str, line: str, hyphenated: Set[str]) -> str:
 
 
 def _wrapped(line: str, following: str, width: int, small: bool) -> bool:
-    """Tell whether a line continues in the following one."""
+    """True if a line continues in the following one."""
     if not following.strip():
         return False
     if line[-1] in ".!?:;" or _GOES_ON.search(line) or (following.lstrip()[0].islower() and not small):

@@ -36,8 +36,8 @@ class ReadingOptions(Protocol):
 class Section:
     """The section to use: name, text, [start, end) of its sentences, and the other section (name, text).
 
-    ``removed``: how many identifiers of each kind the report had. ``corrected``: a heading is read otherwise than the
-    official table says, whose mistake is known.
+    ``removed``: number of identifiers of each kind in the report. ``corrected``: a known mistake of the official table
+    was corrected for a heading.
     """
 
     name: str

@@ -24,7 +24,7 @@ class Quarantined(Exception):
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding of a report (ils.md sections 3 and 10; paper Figure 9).
+    """One finding of a report (paper Figure 9).
 
     entity: name of the finding without its place.
     sentence_index: sentence of the section, from 1.

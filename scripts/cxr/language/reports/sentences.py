@@ -42,7 +42,7 @@ def _skip(text: str, start: int, end: int) -> int:
 
 
 def _sentence_continues(text: str, start: int, match: re.Match) -> bool:
-    """Tell whether this mark does not end the sentence that begins at ``start``."""
+    """True if this mark does not end the sentence that begins at ``start``."""
     if match.group()[0] == "\n":
         return False
     before = text[max(start, match.start() - 8) : match.start()]

@@ -18,7 +18,7 @@ class Substance:
     says: frozenset[str]
 
     def lacks(self, sentences: list[str]) -> bool:
-        """Tell whether no sentence says anything of the chest."""
+        """True if no sentence says anything of the chest."""
         chest_sentences = (sentence.lower() for sentence in sentences if not self.phrases.search(sentence))
         return all(self.says.isdisjoint(WORD.findall(sentence)) for sentence in chest_sentences)
 

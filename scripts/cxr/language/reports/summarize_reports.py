@@ -37,9 +37,10 @@ WITHHELD = "withheld"
 
 @dataclass(frozen=True)
 class SummaryOptions:
-    """engine: that of the reports; nothing_share: of studies without a usable report, from which that is a warning;
-    withheld: whether no text of a report may be shown (``release.withhold``). Then a word of fewer than
-    ``least_subjects`` subjects is not shown either, nor one that is a capitalised word inside each of its sentences."""
+    """engine: of the reports; nothing_share: fraction of studies without a usable report above which the summary is a
+    warning; withheld: no text of a report may be shown (``release.withhold``), nor a word of fewer than
+    ``least_subjects`` subjects, nor a word that is always capitalised inside its sentences (it may be a name).
+    """
 
     engine: str
     nothing_share: float

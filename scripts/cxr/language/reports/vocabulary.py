@@ -31,8 +31,8 @@ class Vocabulary:
     words: frozenset[str]
     talk: frozenset[str]
 
-    def known(self, word: str) -> bool:
-        """Tell whether a word in lower case is known, or is a regular form of a known word."""
+    def is_known(self, word: str) -> bool:
+        """True if a word in lower case is known, or is a regular form of a known word."""
         return word in self.words or _is_derived(self, word)
 
     def unknown(self, sentences: list[str]) -> list[dict]:
@@ -44,7 +44,9 @@ class Vocabulary:
         row_by_word: dict[str, dict] = {}
         for number, sentence in enumerate(sentences, start=1):
             words = [match[0] for match in WORD.finditer(sentence)]
-            unknown_words = [word for word in _without_names(words) if len(word) > 1 and not self.known(word.lower())]
+            unknown_words = [
+                word for word in _without_names(words) if len(word) > 1 and not self.is_known(word.lower())
+            ]
             holds = bool(unknown_words) and self.talk.isdisjoint(word.lower() for word in words)
             for word in unknown_words:
                 name = word.lower()[:LONGEST_WORD]

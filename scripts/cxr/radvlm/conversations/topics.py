@@ -311,7 +311,7 @@ def _read_content(text: str) -> _SentenceContent:
     view = any(pattern.search(low) for pattern in statements.load_patterns().views.values())
     organs = () if view or len(text.split()) > MAX_WORDS else load_wordings().organs.items()
     return _SentenceContent(
-        not view and load_label_names().words.told_in([text]),
+        not view and load_label_names().words.are_stated_in([text]),
         next((organ for organ, pattern in organs if pattern.search(text)), ""),
         bool(statements.load_patterns().normal["heart"].search(low) and _HEART_SIZE.search(low)),
     )

@@ -129,7 +129,7 @@ class ReportWords:
 
     def has_device(self, sentences: Iterable[str]) -> bool:
         """True if a sentence names a device and does not deny it or state its removal."""
-        return self.devices.told_in(sentences)
+        return self.devices.are_stated_in(sentences)
 
     def is_normal(self, sentences: Iterable[str]) -> bool:
         """True if a sentence calls the image normal."""

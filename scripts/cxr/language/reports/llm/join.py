@@ -38,7 +38,7 @@ class Joiner:
     def tuples(self, findings: list[dict], sentences: list[str]) -> list[dict]:
         """Return the tuples of a section's findings; ``span`` counts characters of its sentence.
 
-        Raises :class:`cxr.language.reports.schema.Quarantined` for a finding that its sentence does not name.
+        Raises :class:`cxr.language.reports.schema.Quarantined` if a finding is not named in its sentence.
         """
         rules_tuples = self.rules(sentences)
         joined_findings = []
@@ -64,7 +64,7 @@ class Joiner:
         return [mention.entity for mention in text_mentions if mention.entity is not None]
 
     def _supported(self, entity: Entity, sentence: str) -> bool:
-        """Tell whether a sentence contains a word of the entity, or a synonym."""
+        """True if a sentence contains a word of the entity, or a synonym."""
         words = [word for word, _, _ in split_words(sentence)]
         stems = [word[:_STEM] for word, _, _ in split_words(entity.name) if len(word) > 2]
         if any(word.startswith(stem) for word in words for stem in stems):

@@ -24,7 +24,7 @@ def _prompts() -> dict:
 
 
 def addresses_the_model(text: str) -> bool:
-    """Tell whether a text gives orders to a language model, or contains marks of a chat template or an answer."""
+    """True if a text gives orders to a language model, or contains marks of a chat template or an answer."""
     return guards.addresses_the_model(text, FIELDS)
 
 

@@ -344,7 +344,7 @@ class _Finder:
             if (
                 word.sentence == previous.sentence
                 and not word.text.isupper()
-                and not (self.rules.report_words.known(word.lower) or self._has("eponyms", word.lower))
+                and not (self.rules.report_words.is_known(word.lower) or self._has("eponyms", word.lower))
             ):
                 self._set(word, ADDRESS)
 

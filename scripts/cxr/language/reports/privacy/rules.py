@@ -1,8 +1,7 @@
-"""The words by which identifiers are recognised: common words, names of people, and those of ``identifiers.yaml``.
+"""Word lists for recognising identifiers: common words, names of people, and those of ``identifiers.yaml``.
 
-Philter's idea (Norgeot et al. 2020, doi:10.1038/s41746-020-0258-y): what is in a list of harmless words stays. The
-lists of harmless words and of names are those of its package ``philter_ucsf``, beside the words that the reports stage
-knows.
+As in Philter (Norgeot et al. 2020, doi:10.1038/s41746-020-0258-y), words in a list of harmless words stay. The lists of
+harmless words and of names are from its package ``philter_ucsf``, plus the words that the reports stage knows.
 """
 
 import json
@@ -59,7 +58,7 @@ class Rules:
             word in self.report_words.words
             or any(word in self.words[name] for name in _HARMLESS)
             or word in self.harmless
-            or (word not in self.names and self.report_words.known(word))
+            or (word not in self.names and self.report_words.is_known(word))
         )
 
 

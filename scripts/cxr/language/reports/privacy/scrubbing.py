@@ -1,8 +1,7 @@
 """Scrubbing a report: removing markup, signatures and orders, and replacing identifiers by surrogates.
 
-:func:`scrub` is the only entry. It works line by line on the whole text, before sections are told apart, because a
-signature is a line. What describes the chest stays: a sentence that says something of it is never removed, only the
-names, numbers and dates in it are replaced.
+:func:`scrub` is the only entry. It works line by line on the whole text, before sections are split, because a signature
+is a line. A sentence that describes the chest is never removed; only its names, numbers and dates are replaced.
 """
 
 import re
@@ -19,8 +18,8 @@ from cxr.language.reports.privacy.surrogates import Surrogates
 from cxr.llm.guards import addresses_the_model
 
 KINDS = ("name", "address", "date", "record", "phone", "web", "age", "signature", "markup", "order")
-"""What is removed: names; places and institutions; dates; numbers of records; telephones; mail and web addresses; ages
-above 89; signatures; markup; orders to a language model."""
+"""Kinds of removed text: names; places and institutions; dates; record numbers; telephones; mail and web addresses;
+ages above 89; signatures; markup; orders to a language model."""
 
 _HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|head|title|template)\b[^>]*>.*?(?:</\1\s*>|\Z)", re.I | re.S)
 _TAGS = (
@@ -92,13 +91,13 @@ _INITIALS = re.compile(
 )
 _HEADING = re.compile(r"\W*[A-Z][A-Za-z /]{3,40}:")
 _REST_WORDS = 12
-"""Words up to which what follows a signature on its line belongs to it."""
+"""Maximum number of words after a signature on its line that belong to it."""
 _CLOSING_LINES = 5
 
 
 @dataclass(frozen=True)
 class Scrubbed:
-    """A scrubbed text, and how many identifiers of each kind it had."""
+    """A scrubbed text, and the number of removed identifiers by kind."""
 
     text: str
     removed: dict[str, int]
@@ -243,7 +242,7 @@ def _candidates(text: str, rules: Rules) -> Iterator[tuple[int, int, str]]:
                 yield start, end - len(ending[0]), "address"
             elif (
                 part[0][0].isupper()
-                and not rules.report_words.known(part[0].lower())
+                and not rules.report_words.is_known(part[0].lower())
                 and not patterns["street"].fullmatch(part[0])
             ):
                 yield start, end, "address"

@@ -1,7 +1,7 @@
-"""Surrogates: what replaces an identifier. It has the same form and says nothing of what it replaces.
+"""Surrogates for identifiers: the same form, but no information about the identifier.
 
-A surrogate depends on the subject, the kind of identifier and how many others of that kind stand before it, never on
-the identifier itself: nobody can compute one from the other. Equal identifiers of a report have equal surrogates, and
+A surrogate depends on the subject, the kind of identifier and the number of earlier ones of that kind, never on the
+identifier itself, so neither can be computed from the other. Equal identifiers of a report have equal surrogates, and
 dates keep their distances.
 """
 

@@ -1,4 +1,4 @@
-"""Places that one statement tells and another means: "RUL opacity. Pneumonia is possible.", "in this region"."""
+"""Places carried over from one statement to another: "RUL opacity. Pneumonia is possible.", "in this region"."""
 
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ def carry_places(
     places_by_finding: dict,
     lexicon: Lexicon,
 ):
-    """Give the findings of a sentence without places those that they mean; return its affirmed findings.
+    """Assign carried-over places to the findings of a sentence without places; return its affirmed findings.
 
     ``last``: the findings of the previous sentence; ``places_by_finding``: the last places of each finding, and under
     None the last places of any finding.
@@ -61,7 +61,7 @@ def place_after(words: list[str], hits: list[Hit], last: list[Mention], lexicon:
 
 
 def _is_beside_previous(words: list[str], mention: Mention, previous_mention: Mention, lexicon: Lexicon) -> bool:
-    """Tell whether a finding without a place lies beside the one told last ("Adjacent atelectasis.")."""
+    """True if a finding without a place lies beside the one told last ("Adjacent atelectasis.")."""
     pulmonary = all(m.entity.category in _PULMONARY for m in (mention, previous_mention))
     near = words[max(0, mention.start - 3) : mention.start]
     return pulmonary and not mention.places and not lexicon.beside.isdisjoint(near)

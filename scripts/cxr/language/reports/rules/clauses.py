@@ -88,7 +88,7 @@ def find_reversed_links(hits: list[Hit], mentions: list[Mention]) -> list[tuple[
 
 
 def _leads(gap: list[str], lexicon: Lexicon) -> bool:
-    """Tell whether the words after a link lead straight to the disease."""
+    """True if the words after a link lead straight to the disease."""
     return len(gap) <= lexicon.link_gap and lexicon.link_breaks.isdisjoint(gap)
 
 

@@ -1,4 +1,4 @@
-"""What ties a sentence to those around it. A sentence without such ties reads the same alone and in any text."""
+"""Ties of a sentence to those around it; a sentence without ties is read the same alone and in any text."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ _SUBJECTS = ("it", "this", "these", "they")
 
 @dataclass(frozen=True)
 class Ties:
-    """back: a sentence's reading, or that of those before it, may depend on both; on: it may with the next one.
+    """back: the sentence and earlier ones may affect each other's reading; on: so may the sentence and the next one.
 
-    takes: a finding may take the place of one in the sentence right before it; gives: it has a finding with a place.
+    takes: a finding may take the place of one in the previous sentence; gives: it has a finding with a place.
     """
 
     back: bool
@@ -25,7 +25,7 @@ class Ties:
 
 
 def find_ties(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> Ties:
-    """Return the ties of a sentence that was read by itself. They are wide: a tie may have no effect."""
+    """Return the ties of a sentence that was read alone; some may have no effect."""
     tags = {hit[0] for hit in hits}
     back = (
         bool(tags & {"hedged", "here"})
@@ -41,19 +41,19 @@ def find_ties(words: list[str], hits: list[Hit], mentions: list[Mention], lexico
 
 
 def _stands_in(words: list[str], tags: set[str], mentions: list[Mention], lexicon: Lexicon) -> bool:
-    """Tell whether a word may stand for a finding that the sentence has not told before it: "none on the right"."""
+    """True if a word may stand for a finding that the sentence has not told before it: "none on the right"."""
     first_mention_end = min((mention.end for mention in mentions), default=len(words))
     bare = not mentions and not tags.isdisjoint(SIDED) and not lexicon.one_sizes.isdisjoint(words)
     return bare or not lexicon.stand_ins.keys().isdisjoint(words[:first_mention_end])
 
 
 def _points(words: list[str], mention: Mention, lexicon: Lexicon) -> bool:
-    """Tell whether a finding without a place may take that of the same one in any sentence before."""
+    """True if a finding without a place may take that of the same one in any sentence before."""
     pointed = not lexicon.pointers.isdisjoint(words[max(0, mention.start - 2) : mention.start])
     return pointed and mention.entity is not None and not mention.places
 
 
 def _inherits(mention: Mention, lexicon: Lexicon) -> bool:
-    """Tell whether a disease without a place may take that of a finding in the sentence before."""
+    """True if a disease without a place may take that of a finding in the sentence before."""
     possible = mention.entity is not None and mention.entity.name in lexicon.possible_diseases
     return possible and mention.hedge != "definite" and not mention.places

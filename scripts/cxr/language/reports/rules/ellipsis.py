@@ -226,7 +226,7 @@ def _bare(
 
 
 def _is_amount(words: list[str], at: int, lexicon: Lexicon) -> bool:
-    """Tell whether "a trace", "a small amount" stand alone for the fluid told before."""
+    """True if "a trace", "a small amount" stand alone for the fluid told before."""
     led = at > 0 and (words[at - 1] in lexicon.one_sizes or (words[at] == "trace" and words[at - 1] == "a"))
     following = words[at + 1 : at + 2]
     return led and (not following or following[0] in _LEADS | _ENDS | _HAS | _DOUBTS | {"persists"})
@@ -255,7 +255,7 @@ def _leads_to_place(words: list[str], at: int, sided: set[int], bare: bool) -> b
 
 
 def _elided(words, at: int, mentions: list[Mention], sided: set[int], lexicon: Lexicon) -> bool:
-    """Tell whether a side alone is the subject: "... has decreased on the left and *the right* has resolved"."""
+    """True if a side alone is the subject: "... has decreased on the left and *the right* has resolved"."""
     lead = at - (words[at - 1 : at] == ["the"])
     if words[at] not in ("right", "left") or lead < 1:
         return False

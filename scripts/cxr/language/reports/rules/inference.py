@@ -1,4 +1,4 @@
-"""Which disease a non-specific finding is said to stand for (paper A.2: one tuple, with a predicted lesion type)."""
+"""The disease that a non-specific finding is stated to represent (paper A.2: one tuple, a predicted lesion type)."""
 
 from itertools import pairwise
 
@@ -91,5 +91,5 @@ def _take(finding: Mention, disease: Mention, grade: str) -> None:
 
 
 def refers_back(words: list[str], lexicon: Lexicon) -> bool:
-    """Tell whether a sentence begins with a word for what was told before ("This likely represents ...")."""
+    """True if a sentence begins with a word for what was told before ("This likely represents ...")."""
     return any(tuple(words[: len(phrase)]) == phrase for phrase in lexicon.anaphora.get(words[0], ()))

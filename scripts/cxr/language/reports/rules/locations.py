@@ -82,13 +82,13 @@ def _parts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: 
 
 
 def _portion(words: list[str], part: _Part, lexicon: Lexicon) -> bool:
-    """Tell whether the words only say which part of the next place is meant ("basilar portion of the ...")."""
+    """True if the words only say which part of the next place is meant ("basilar portion of the ...")."""
     after = words[part.end : part.end + 2]
     return len(after) == 2 and after[0] in lexicon.portions and after[1] == "of" and part.items[0][0] == "level"
 
 
 def _continues(words: list[str], part: _Part, item, lexicon: Lexicon) -> bool:
-    """Tell whether a place word continues the part before it: at once, or past "lateral" or "anterior fifth"."""
+    """True if a place word continues the part before it: at once, or past "lateral" or "anterior fifth"."""
     last, gap = part.items[-1][0], words[part.end : item[2]]
     if item[0] == "side":
         return not gap and last == "side"
@@ -128,7 +128,7 @@ def _paired(words: list[str], start: int, end: int, adjectives: set[int]) -> set
 
 
 def _led_by(words, start: int, earlier: Mention, lexicon: Lexicon) -> bool:
-    """Tell whether a preposition right after the earlier finding leads to the place."""
+    """True if a preposition right after the earlier finding leads to the place."""
     token = start - 1
     while token >= earlier.end and words[token] in lexicon.inside - lexicon.place_led - {"and", "or", "/", ","}:
         token -= 1
@@ -159,7 +159,7 @@ def _share_forward(words, part: _Part, following: _Part, mentions, adjectives: s
 
 
 def _joint(words, start: int, end: int, adjectives: set[int], lexicon: Lexicon) -> bool:
-    """Tell whether the words between two places only join them."""
+    """True if the words between two places only join them."""
     gap = range(start, end)
     joined = any(words[i] in _JOINTS for i in gap)
     return joined and len(gap) <= 6 and all(words[i] in lexicon.inside or i in adjectives for i in gap)

@@ -1,4 +1,4 @@
-"""Where a text names a finding: the longest wording wins, look-alikes cancel, subject and state make one mention."""
+"""Mentions of findings: the longest wording wins, look-alikes cancel, subject and state form one mention."""
 
 from dataclasses import dataclass, field
 
@@ -30,9 +30,9 @@ class Mention:
     related: list = field(default_factory=list)
     consumed: bool = False
     denied: bool | None = None
-    """Whether it is denied where its form says so ("none on the left"); None: where the scope engine says so."""
+    """Whether its form denies it ("none on the left"); None: the scope engine decides."""
     told: list | None = None
-    """Place words that are its own whatever stands beside them ("small *left* and no right effusion")."""
+    """Place words that belong to it regardless of their neighbours ("small *left* and no right effusion")."""
     stand_in: bool = False
 
 
@@ -85,7 +85,7 @@ def _with_composites(words: list[str], hits: list[Hit], mentions: list[Mention],
 
 
 def _same(mention: Mention, composite: Composite) -> bool:
-    """Tell whether a plain mention is but a part of the composite ("borderline cardiomegaly")."""
+    """True if a plain mention is but a part of the composite ("borderline cardiomegaly")."""
     entity = mention.entity
     if entity is None or "composite" in mention.flags:
         return False
@@ -93,13 +93,13 @@ def _same(mention: Mention, composite: Composite) -> bool:
 
 
 def _part_itself(mention: Mention, *parts: tuple[int, int]) -> bool:
-    """Tell whether a plain mention is but one part: the "collapse" of a vertebra is no collapse of the lung."""
+    """True if a plain mention is but one part: the "collapse" of a vertebra is no collapse of the lung."""
     plain = mention.entity is not None and "composite" not in mention.flags
     return plain and any(s <= mention.start and mention.end <= e for s, e in parts)
 
 
 def _joined(words, subject, state, composite: Composite, nouns: set[int], lexicon: Lexicon) -> bool:
-    """Tell whether subject and state are close enough, and nothing between parts them."""
+    """True if subject and state are close enough, and nothing between parts them."""
     if subject[1] <= state[0]:
         gap = words[subject[1] : state[0]]
         if gap[:1] == [":"] and len(gap) <= 3:
@@ -126,7 +126,7 @@ def _continued(gap: list[str], after: list[str], lexicon: Lexicon) -> list[str]:
 
 
 def _nearer_subject(words, subjects, subject_span: tuple[int, int], state: int) -> bool:
-    """Tell whether another subject stands between ours and the state, not joined to ours by "and"."""
+    """True if another subject stands between ours and the state, not joined to ours by "and"."""
     if subject_span[0] > state:
         return False
     return any(

@@ -1,4 +1,4 @@
-"""Findings told together: which share a place, and what one beside another takes from it."""
+"""Findings stated together: which ones share a place, and which place an adjacent finding takes over."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Place words in their order into places: sides and nouns are shared along a list."""
+"""From the place words of a sentence to places: sides and nouns are shared along a list."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ _HEART = frozenset(("retrocardiac", "heart"))
 
 @dataclass(frozen=True)
 class Place:
-    """A place as the text means it: ``sides`` (empty: not told), a ``level`` of the lung or another ``category``."""
+    """A place in the text: ``sides`` (empty: not stated), a ``level`` of the lung or another ``category``."""
 
     text: str
     sides: tuple[str, ...]
@@ -19,12 +19,12 @@ class Place:
 
 
 def are_aspects(gap: list[str], lexicon: Lexicon) -> bool:
-    """Tell whether the words between a side and its noun only say which part ("right *anterior fifth* rib")."""
+    """True if the words between a side and its noun only say which part ("right *anterior fifth* rib")."""
     return all(word in lexicon.within or word.isdigit() or word == "and" for word in gap)
 
 
 def resolve_places(words: list[str], items: list[tuple[str, object, int, int]], lexicon: Lexicon) -> list[Place]:
-    """Turn place words in their order into places: sides and nouns are shared along a list."""
+    """Return the places of place words in text order; sides and nouns are shared along a list."""
     places: list[Place] = []
     sides: list[str] = []
     fresh = False
@@ -82,7 +82,7 @@ def resolve_places(words: list[str], items: list[tuple[str, object, int, int]], 
 
 
 def is_on_other_side(place: Place, lung_places: list[Place], lexicon: Lexicon) -> bool:
-    """Tell whether a place of the lateral view lies on no side of the others: retrocardiac beside the right base."""
+    """True if a place of the lateral view lies on no side of the others: retrocardiac beside the right base."""
     if place.category != _LATERAL:
         return False
     blocks = lexicon.locations["blocks"].items()
@@ -149,5 +149,5 @@ def _level_of_half(half: str, following: list, lexicon: Lexicon) -> str | None:
 
 
 def side_place(sides: tuple[str, ...]) -> Place:
-    """Return the place of a text that tells a side and no more."""
+    """Return the place for a text that names only a side."""
     return Place("bilateral" if len(sides) == 2 else "".join(sides), sides, None)

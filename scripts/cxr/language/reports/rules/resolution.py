@@ -1,4 +1,4 @@
-"""What a sentence says of a finding told before: that it has resolved, that it has not, that another does likewise."""
+"""Statements about an earlier finding: that it has resolved, that it has not, that another one behaves alike."""
 
 from itertools import pairwise
 
@@ -34,7 +34,7 @@ _STOPS = frozenset((";", "but", "however", "although"))
 def settle_denials(
     words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], last, lexicon: Lexicon
 ) -> None:
-    """Set or take away denials that the reach of a cue alone gets wrong; ``last``: mentions of the sentence before."""
+    """Set or remove denials that the scope of a cue alone gets wrong; ``last``: mentions of the previous sentence."""
     for mention in mentions:
         if mention.denied is not None:
             _deny(mention, mention.denied)

@@ -61,7 +61,7 @@ def deny_adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cu
 
 
 def _over(words: list[str], mention: Mention, lexicon: Lexicon) -> bool:
-    """Tell whether the finding's statement is its noun and "resolved": "Edema resolved. Effusions smaller." """
+    """True if the finding's statement is its noun and "resolved": "Edema resolved. Effusions smaller." """
     state, after = words[mention.end : mention.end + 1], words[mention.end + 1 : mention.end + 2]
     over = bool(state) and state[0] in ("resolved", "cleared", "gone", "disappeared", "vanished")
     return over and (not after or after[0] in lexicon.behind["ends"])
@@ -104,7 +104,7 @@ def grade_hedges(mentions: list[Mention], words: list[str], hits: list[Hit], lex
 
 
 def _unchanged(words: list[str], mention: Mention, hits: list[Hit]) -> bool:
-    """Tell whether "no change in" stands before: "no change in the effusion or opacity" leaves no choice of the two."""
+    """True if "no change in" stands before: "no change in the effusion or opacity" leaves no choice of the two."""
     ends = [e for tag, _, s, e in hits if tag == "deny_not" and e <= mention.start]
     parts = {";", "but", "there"}
     return any(
@@ -146,6 +146,6 @@ def _rank(mentions: list[Mention], words: list[str]) -> None:
 
 
 def _coordinates(gap: list[str], alternatives: set[str]) -> bool:
-    """Tell whether the alternative joins the two nouns, not two adjectives of the second ("new or increased")."""
+    """True if the alternative joins the two nouns, not two adjectives of the second ("new or increased")."""
     place = next(i for i, word in enumerate(gap) if word in alternatives)
     return place <= 2 or gap[place - 1] == ","

@@ -1,4 +1,4 @@
-"""Shorthand and misspelt words of a report, read as the words that they stand for; spans stay those of the text."""
+"""Shorthand and misspelt words of a report, read as the intended words; spans refer to the original text."""
 
 from functools import lru_cache
 
@@ -7,7 +7,7 @@ from cxr.language.reports.rules.tokens import split_words
 Token = tuple[str, int, int]
 _NUMBER = "#"
 _TWO_SLIPS = 10
-"""Letters from which a word of the list is known with two slips as well as with one."""
+"""Minimum length of a word that is recognised with two slips, not only one."""
 
 
 class Shorthand:
@@ -93,7 +93,7 @@ def _by_deletion(words: list[str]) -> dict[str, list[str]]:
 
 
 def _near(word: str, right: str) -> bool:
-    """Tell whether a word is at most two slips away, with the first letter and the plural right."""
+    """True if a word is at most two slips away, with the first letter and the plural right."""
     if word[0] != right[0] or abs(len(word) - len(right)) > 2 or word.endswith("s") != right.endswith("s"):
         return False
     before, row = None, list(range(len(right) + 1))

@@ -1,4 +1,4 @@
-"""What a section says as a whole: whether it speaks of lungs or pleura, whether it rests on a comparison alone."""
+"""Statements of a whole section: whether it mentions lungs or pleura, and whether it only compares with before."""
 
 import re
 from collections.abc import Iterable
@@ -73,13 +73,13 @@ def _any_of(phrases: list[str]) -> re.Pattern:
 
 
 def mentions_lungs(sentences: list[str], tuples: list[dict], lexicon: Lexicon) -> bool:
-    """Tell whether the section says anything about lungs or pleura."""
+    """True if the section says anything about lungs or pleura."""
     lung = _patterns(lexicon)[2]
     return any(item["category"] in _LUNG for item in tuples) or any(lung.search(text) for text in sentences)
 
 
 def comparison_only(sentences: list[str], tuples: list[dict], lexicon: Lexicon) -> bool:
-    """Tell whether all that the section says of the lungs is how they compare with an earlier picture.
+    """True if the section says nothing of the lungs except how they compare with an earlier image.
 
     A statement stands by itself if it calls the lungs normal, denies a finding outright, or affirms one without a word
     of change in its sentence.

@@ -49,7 +49,7 @@ def structure_sentences(sentences: list[str], lexicon: Lexicon, unsided_effusion
 
 
 def structure_alone(sentence: str, lexicon: Lexicon, unsided_effusion: bool) -> tuple[list[dict], context.Ties]:
-    """Return the tuples of a sentence that is read by itself, and its ties to those around it in a text."""
+    """Return the tuples of a sentence that is read alone, and its ties to its neighbours in a text."""
     readings = _read_sentences([sentence], lexicon)
     findings = [finding for reading in readings for finding in _tuples(*reading, unsided_effusion, lexicon)]
     if len(readings) != 1:  # no word, or a sentence that is read in windows
@@ -61,7 +61,7 @@ def structure_alone(sentence: str, lexicon: Lexicon, unsided_effusion: bool) -> 
 
 
 def undecided_lesions(sentences: list[str], lexicon: Lexicon) -> set[str]:
-    """Return the lesion types that sentences name without telling whether they are there ("rule out pneumonia")."""
+    """Return the lesion types that sentences name without stating or denying them ("rule out pneumonia")."""
     all_mentions = [mention for *_, mentions_ in _read_sentences(sentences, lexicon) for mention in mentions_]
     return {
         m.entity.lesion for m in all_mentions if m.entity is not None and m.entity.lesion and "elsewhere" in m.flags

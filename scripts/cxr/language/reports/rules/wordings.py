@@ -10,7 +10,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 def fill_slots(tree, slots: dict[str, list[str]]):
     """Return a YAML tree in which each "{slot}" phrase of a list is replaced by the phrases it stands for.
 
-    Slots may hold slots. Raises KeyError for a slot that is not told.
+    Slots may contain slots. Raises KeyError for an undefined slot.
     """
     if isinstance(tree, dict):
         return {key: fill_slots(value, slots) for key, value in tree.items()}
@@ -40,9 +40,9 @@ def plurals(phrase: str) -> list[str]:
 
 
 def misspellings(words: list[str], known_words: set[str]) -> dict[str, str]:
-    """Return {misspelt: right} of all words one slip away: a letter left out, added, wrong, or two swapped.
+    """Return {misspelt: right} of all words one slip away: a letter missing, added, wrong, or two swapped.
 
-    ``known_words``, and those that are one slip from two of ``words``, stand for themselves.
+    ``known_words``, and words one slip away from two of ``words``, are not changed.
     """
     word_by_slip: dict[str, str | None] = {}
     for word in words:
