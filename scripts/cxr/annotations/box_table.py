@@ -1,4 +1,4 @@
-"""Converting human annotations of any format to a table of boxes with the class names of VinBigData's detectors."""
+"""Conversion of human annotations of any format to a table of boxes with the classes of VinBigData's detectors."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ CLASS_BY_LESION = {
 CONFIDENCE = 1.0
 """Confidence of a human box."""
 CLASS_BY_NIH_LABEL = {"Mass": "Nodule/Mass", "Nodule": "Nodule/Mass", "Infiltrate": "Infiltration"}
-"""Labels of NIH that are none of the seven lesion types, or that have their own detector class."""
+"""{NIH label: detector class} for labels that are no lesion type, or that have a detector class of their own."""
 SCHEMA = {
     "image_id": pl.String,
     **dict.fromkeys(("x1", "y1", "x2", "y2", "confidence"), pl.Float64),
@@ -30,7 +30,7 @@ SCHEMA = {
 def detector_class(label: str, kind: str, classes: Mapping[str, str]) -> str | None:
     """Return the detector class for a label of a format, None if there is none.
 
-    ``classes`` {label: class} takes precedence, then the detector's own names, the labels of NIH and the lesion types.
+    Precedence: ``classes`` {label: class}, NIH's labels, the detectors' own names, lesion types.
     """
     class_by_lower_name = {name.lower(): name for name in BOX_CLASSES}
     detector_class = classes.get(label) or CLASS_BY_NIH_LABEL.get(label) or class_by_lower_name.get(label.lower())
@@ -38,10 +38,7 @@ def detector_class(label: str, kind: str, classes: Mapping[str, str]) -> str | N
 
 
 def region_box(region: Annotation) -> tuple[float, float, float, float] | None:
-    """Return a region's box, or the box around its mask.
-
-    None if it has neither, if a coordinate is not a number, or if the mask cannot be read.
-    """
+    """Return a region's box, or its mask's box; None without either, for a NaN, or if the mask cannot be read."""
     if region.box is not None:
         return region.box if np.isfinite(region.box).all() else None
     try:
@@ -54,7 +51,7 @@ def region_box(region: Annotation) -> tuple[float, float, float, float] | None:
 def read_box_table(
     path: str | Path, kind: str, image_id: str, classes: Mapping[str, str]
 ) -> tuple[pl.DataFrame, Counter[str]]:
-    """Return the boxes of a file in original pixels, and the number of omitted regions per reason.
+    """Return the boxes of a file in original pixels, and {reason: number of excluded regions}.
 
     ``image_id``: template of the cohort's image_id ({name}, {stem}). Raises UserError for a file of another format.
     """

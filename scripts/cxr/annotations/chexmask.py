@@ -1,8 +1,8 @@
 """Reading the MIMIC-CXR table of the CheXmask database (PhysioNet): lungs and heart segmented by a net.
 
-A row holds dicom_id, estimated Dice, 120 landmarks (x, y), runs of pixels for each organ, Height and Width, all in
-pixels of the original image. Runs are "start length" pairs along the rows; the first pixel is 1. The table is 15 GB of
-text, so it is streamed and only the requested images are kept. It is not a human annotation, so it is not a format in
+A row has dicom_id, estimated Dice, 120 landmarks (x, y), runs of pixels of each organ, Height and Width, all in pixels
+of the original image. Runs are "start length" pairs along the rows; the first pixel is 1. The table is 15 GB of text,
+so it is streamed and only the requested images are kept. It is no human annotation, hence no format in
 :mod:`cxr.annotations.formats`.
 """
 
@@ -30,7 +30,7 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table: estimated Dice, size in pixels, landmarks and runs as undecoded text."""
+    """A row of the table: estimated Dice, shape (rows, columns), landmarks and runs as undecoded text."""
 
     dice: float
     shape: tuple[int, int]
@@ -42,12 +42,11 @@ class Row:
 def stream_rows(key: str, path: str | Path, image_ids: list[str]) -> Iterator[dict[str, str | None]]:
     """Yield the rows of some images, {column: text}, in the table's order. ``key``: the setting that names the file.
 
-    The table is streamed: memory holds one block only. Raises UserError with one sentence for a file that is not such
-    a table.
+    Only one block is in memory at a time. Raises UserError for any other file.
     """
     try:
         table = scan_frame(path, key, COLUMNS, "give the CheXmask database's OriginalResolution/MIMIC-CXR-JPG.csv")
-        # a stray quotation mark joins lines: only landmarks may span several
+        # a stray quotation mark joins lines; only landmarks may span several lines
         joined = pl.any_horizontal(pl.col(LINES).str.contains("\n", literal=True))
         selected_rows = table.filter(pl.col(IDS).is_in(image_ids) | joined)
         for batch in selected_rows.collect_batches(chunk_size=BATCH, maintain_order=True):
@@ -62,7 +61,7 @@ def stream_rows(key: str, path: str | Path, image_ids: list[str]) -> Iterator[di
 
 
 def read_rows(key: str, path: str | Path, image_ids: list[str]) -> dict[str, Row | None]:
-    """Return {image: row} of some images; None for an unreadable row. Of repeated rows the highest Dice is kept.
+    """Return {image: row} of some images, None for an unreadable row; of duplicates, the row of the highest Dice.
 
     Raises UserError like :func:`stream_rows`.
     """
@@ -111,7 +110,7 @@ def encode_runs(mask: np.ndarray) -> str:
 
 
 def decode_points(text: str, count: int) -> np.ndarray:
-    """Parse float64 (count, 2: x, y) from a list or a printed array. Raises ValueError for another number of values."""
+    """Return the points, float64 (count, 2: x, y), of a printed list or array. Raises ValueError for another count."""
     numbers = [float(number) for number in re.findall(r"-?\d+(?:\.\d*)?(?:e[+-]?\d+)?", text)]
     if len(numbers) != 2 * count:
         raise ValueError(f"{len(numbers)} numbers instead of {2 * count}")

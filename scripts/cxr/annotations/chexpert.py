@@ -1,4 +1,4 @@
-"""CheXpert (Stanford): ``train.csv``, ``valid.csv`` and ``test.csv``, an image a row, with the 14 labels."""
+"""CheXpert (Stanford): ``train.csv``, ``valid.csv`` and ``test.csv``, one row per image, with the 14 labels."""
 
 from collections import Counter
 from pathlib import Path
@@ -10,22 +10,21 @@ from cxr.annotations.label_tables import LABELS, count_unknown_cells, decode_lab
 TABLES = {"train": "train.csv", "validate": "valid.csv", "test": "test.csv"}
 """{split: its table}."""
 PREFIX = r"^(?:CheXpert-v1\.0(?:-small)?/)"
-"""Folder that the paths of the release begin with."""
+"""Leading folder of the release's paths."""
 PLACE = r"(patient\d+)/(study\d+)/(view\d+_(frontal|lateral)[^/]*)$"
 BESIDES = ("Sex", "AP/PA")
 
 
 def find_table(folder: Path, name: str) -> Path | None:
-    """Return a table of a folder, packed or not, None if it is not there."""
+    """Return the path of a table in a folder, gzipped or not; None if it is absent."""
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
 def read_table(key: str, path: Path, split: str, unknown: Counter[str]) -> pl.DataFrame:
     """Return path, image_id, study_id, subject_id, split, view, sex, frontal and labels of a table, in its order.
 
-    ``image_id`` is patient, study and file joined by "-"; a path of another form has null ids. ``frontal`` is told by
-    the file's name. ``unknown`` counts each label's cells that say nothing known. Raises UserError for a table without
-    one of the columns.
+    ``image_id`` is patient, study and file joined by "-"; ids are null for any other path. ``frontal`` is taken from
+    the file's name. Cells with unknown values are added to ``unknown`` by label. Raises UserError for a missing column.
     """
     table = read_columns(key, path, "CheXpert", ("Path", *LABELS), BESIDES, ids=("Path",))
     unknown.update(count_unknown_cells(table))

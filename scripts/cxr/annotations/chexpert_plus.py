@@ -1,4 +1,4 @@
-"""CheXpert Plus (Stanford): one table of images with the sections of their reports, and label files of JSON lines."""
+"""CheXpert Plus (Stanford): one table of images with sections of their reports, and label files as JSON Lines."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ PLACE = r"(patient\d+)/(study\d+)/([^/]+?)(?:\.[A-Za-z]+)?$"
 def read_table(key: str, path: Path) -> pl.DataFrame:
     """Return path, image_id, study_id, subject_id, split, view, sex, frontal, findings and impression of the table.
 
-    What it tells of race, ethnicity, language or insurance is not kept. Raises UserError for a missing column.
+    Columns on race, ethnicity, language and insurance are not read. Raises UserError for a missing column.
     """
     table = read_columns(key, path, "CheXpert Plus", COLUMNS, BESIDES, ids=IDS, words=IDS[:1])
     place = pl.col("path_to_image").str.extract_groups(PLACE)
@@ -40,7 +40,7 @@ def read_table(key: str, path: Path) -> pl.DataFrame:
 
 
 def read_labels(key: str, path: Path) -> pl.DataFrame:
-    """Return ``path`` and the labels of a label file: an object a line. Raises UserError for another file."""
+    """Return ``path`` and the labels of a label file, one object per line. Raises UserError for any other file."""
     rows, number = [], 0
     try:
         with open(path, encoding="utf-8-sig") as file:

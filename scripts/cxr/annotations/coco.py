@@ -1,6 +1,6 @@
-"""COCO's JSON: boxes, polygons or run lengths. A phrase is in ``label_text``, as in MS-CXR's JSON.
+"""COCO's JSON: boxes, polygons or run lengths. Phrases are in ``label_text``, as in MS-CXR's JSON.
 
-A category's label is its ``name``; where it has a ``finding``, as those of SemiSynCXR have, it is that.
+The label of a category is its ``finding`` if it has one, as in SemiSynCXR's exports, else its ``name``.
 """
 
 import json
@@ -20,10 +20,9 @@ LESIONS: dict[str, str] = {}
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read the JSON; every image that it lists counts as read by an annotator.
+    """Read the JSON; all listed images count as annotated. Raises UserError.
 
-    The image of an annotation whose image is not listed is UNLISTED, the label of one whose category is not listed "".
-    Raises UserError.
+    An annotation of an unlisted image gets the image UNLISTED, one of an unlisted category the label "".
     """
     try:
         content = json.loads(path.read_bytes())
@@ -44,7 +43,7 @@ def read(key: str, path: Path) -> Annotations:
 
 
 def _normalise_id(value: object) -> str:
-    """Return an id, which one program writes as a number and another as text, as text."""
+    """Return an id as text; some programs write it as a number."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else clean_id(str(value))
 
 
@@ -66,10 +65,10 @@ def _parse_region(row: dict, images: dict[str, dict], labels: dict[str, str]) ->
 
 
 def _parse_segmentation(segmentation: object) -> dict | list | None:
-    """Return run lengths, or polygons as lists of numbers x, y, x, y …; None where there is nothing drawn.
+    """Return run lengths, or polygons as flat lists x, y, x, y …; None without a segmentation.
 
-    Points may be objects {x, y} or pairs, and a single polygon may stand alone. Polygons of fewer than three points are
-    dropped. What cannot be read stays as it is: :meth:`Annotation.mask` refuses it.
+    Points may be objects {x, y} or pairs, and the outer list may be absent. Polygons of fewer than three points are
+    dropped. Anything unreadable is returned unchanged, and refused by :meth:`Annotation.mask`.
     """
     if not isinstance(segmentation, list) or not segmentation:
         return segmentation or None
@@ -89,14 +88,14 @@ def _is_pair(points: list) -> bool:
 
 
 def _point_numbers(point: object) -> list:
-    """Return the numbers of a point: {x, y}, a pair, or one number of a flat list."""
+    """Return the numbers of a point {x, y}, of a pair, or of a single number in a flat list."""
     if isinstance(point, dict):
         return [point.get("x"), point.get("y")]
     return point if isinstance(point, list) else [point]
 
 
 def write(path: Path, annotations: Annotations) -> None:
-    """Write the JSON. An image's size and split are those of its first region. Masks in files are not supported."""
+    """Write the JSON. Size and split of an image come from its first region. Masks in files are not supported."""
     first_by_image = {region.image: region for region in reversed(annotations.regions)}
     id_by_image = {image: number for number, image in enumerate(sorted(annotations.seen | first_by_image.keys()), 1)}
     id_by_label = {

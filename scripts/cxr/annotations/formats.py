@@ -2,14 +2,14 @@
 
 A format declares these literals:
 
-WHAT: what its file is, in a clause for the settings.
-FOLDER: True if it is a folder, not a file.
+WHAT: description of its file, for the settings.
+FOLDER: True for a folder instead of a file.
 LESIONS: {label: lesion type} for labels that have one; an infiltrate is an opacity, as in the reports (our choice).
-HOLDS: the fields of :class:`cxr.annotations.regions.Annotation` that its file has besides ``image`` and ``label``.
+HOLDS: fields of :class:`cxr.annotations.regions.Annotation` in the file, besides ``image`` and ``label``.
 
-It offers ``read(key, path)``, which returns :class:`cxr.annotations.regions.Annotations`, and ``write(path,
-annotations)``, which writes them in the layout that ``read`` reads. Reading clips, maps and omits nothing except rows
-that say "no finding"; their images count as read by an annotator.
+It has ``read(key, path)``, which returns :class:`cxr.annotations.regions.Annotations`, and ``write(path,
+annotations)``, which writes the layout that ``read`` reads. Reading does not clip, map or exclude anything, except rows
+"no finding", whose images count as annotated.
 """
 
 import ast

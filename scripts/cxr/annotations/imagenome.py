@@ -1,4 +1,4 @@
-"""Chest ImaGenome (PhysioNet): the silver set's scene graphs, a JSON file for each image of MIMIC-CXR."""
+"""Chest ImaGenome (PhysioNet): scene graphs of the silver set, one JSON file per image of MIMIC-CXR."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
 
 @dataclass(frozen=True)
 class SceneGraph:
-    """The regions of an image: names, boxes (N, 4) in pixels of the original with NaN for no number, and the sex."""
+    """The regions of an image: names, boxes (N, 4) in original pixels (NaN: no number), and the patient's sex."""
 
     image_id: str
     names: list[str]
@@ -31,13 +31,13 @@ class SceneGraph:
 
 
 def graph_folder(path: Path) -> Path:
-    """Return the folder of the graphs: the one given, or that of a release."""
+    """Return the folder of the graphs, given that folder or the release's."""
     inner = path / "silver_dataset" / "scene_graph"
     return inner if inner.is_dir() else path
 
 
 def read_graphs(key: str, path: Path) -> Iterator[SceneGraph]:
-    """Yield the graphs of a folder, in order of their names. Raises UserError if it has none, or for a broken one."""
+    """Yield the graphs of a folder by file name. Raises UserError if there is none, or if one is damaged."""
     files = sorted(graph_folder(path).glob(f"*{ENDING}"))
     if not files:
         raise UserError(f"{key}: {path} has no scene graph (*{ENDING}): give the folder of Chest ImaGenome")

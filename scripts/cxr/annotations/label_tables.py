@@ -1,4 +1,4 @@
-"""Tables of the labels of CheXpert, of any dataset: an image or a study a row, a column a label."""
+"""Tables with CheXpert's labels, of any dataset: one row per image or study, one column per label."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ VALUE_BY_CELL = {
     **dict.fromkeys(("0", "0.0"), "absent"),
     **dict.fromkeys(("-1", "-1.0"), "uncertain"),
 }
-"""What a cell says; an empty one says nothing."""
+"""{cell: its meaning}; an empty cell has none."""
 SEX = {"female": "F", "f": "F", "male": "M", "m": "M"}
 
 
@@ -30,10 +30,10 @@ def read_columns(
     ids: Sequence[str],
     words: Sequence[str] = (),
 ) -> pl.DataFrame:
-    """Return the columns of a table as texts without blanks at their ends; ``besides``: "" where it lacks them.
+    """Return the columns of a table as stripped strings; absent columns of ``besides`` are "".
 
-    ``ids``: its identifiers; ``words``: those whose every cell is one word, of a table with texts of several lines.
-    Raises UserError that names the file and the first missing column of ``required``.
+    ``ids``: identifiers; ``words``: columns whose cells are single words, in a table with multi-line texts. Raises
+    UserError for the first missing column of ``required``.
     """
     table = read_frame(path, key, (*required, *besides), ids=ids, words=words)
     require_columns(table.columns, required, path, key, f"give a file of {kind}")
@@ -42,23 +42,23 @@ def read_columns(
 
 
 def decode_labels(table: pl.DataFrame, labels: Sequence[str] = LABELS) -> pl.DataFrame:
-    """Return a table whose labels' cells are present, absent, uncertain or null."""
+    """Return the table with labels decoded to present, absent, uncertain or null."""
     return table.with_columns(
         pl.col(name).replace_strict(VALUE_BY_CELL, default=None, return_dtype=pl.String) for name in labels
     )
 
 
 def decode_sex(column: str) -> pl.Expr:
-    """Return F or M of a column of texts; null for any other."""
+    """Return F, M or null for a column of strings."""
     return pl.col(column).str.to_lowercase().replace_strict(SEX, default=None, return_dtype=pl.String)
 
 
 def normalise_id(column: str) -> pl.Expr:
-    """Return ids as text: one that a program has saved as a number with decimals loses its ".0"."""
+    """Return ids without a trailing ".0", which some programs add."""
     return pl.col(column).str.replace(r"^(\d+)\.0$", "$1")
 
 
 def count_unknown_cells(table: pl.DataFrame, labels: Sequence[str] = LABELS) -> dict[str, int]:
-    """Return {label: number of cells that are neither empty nor 1, 0 or -1} of a table of texts."""
+    """Return {label: number of cells that are neither empty nor 1, 0 or -1} of a table of strings."""
     counts = table.select((~pl.col(name).is_in([*VALUE_BY_CELL, ""])).sum() for name in labels).row(0, named=True)
     return {name: number for name, number in counts.items() if number}

@@ -1,4 +1,9 @@
-"""PadChest-GR (BIMCV): a folder with grounded reports, the table of their images, and pictures."""
+"""PadChest and PadChest-GR (BIMCV): PadChest's table of images, and grounded reports with boxes.
+
+The folder of PadChest-GR has a JSON list of reports ``grounded_reports_*.json``: StudyID, ImageID and ``findings``,
+each with ``sentence_en``, ``boxes`` and ``extra_boxes`` (x1, y1, x2, y2 of the unit square), and labels;
+``master_table.csv`` has the split of each image.
+"""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +26,7 @@ LESIONS: dict[str, str] = {}
 
 
 def find_one_file(key: str, folder: Path, pattern: str) -> Path:
-    """Return the file of a folder by its pattern, packed or not. Raises UserError if there is none, or several."""
+    """Return the only file of a pattern in a folder, gzipped or not. Raises UserError for none or several."""
     paths = sorted({*folder.glob(pattern), *folder.glob(f"{pattern}.gz")})
     if len(paths) != 1:
         fault = "has no" if not paths else f"has {len(paths)} files"
@@ -30,7 +35,7 @@ def find_one_file(key: str, folder: Path, pattern: str) -> Path:
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read the boxes of sentences, in pixels; an image of unknown size has none. Raises UserError."""
+    """Read the boxes of sentences, in pixels; images of unknown size have none. Raises UserError."""
     images = {row["image_id"]: row for row in read_images(key, find_one_file(key, path, TABLE)).iter_rows(named=True)}
     split_by_image = dict(read_master(key, find_one_file(key, path, MASTER)).iter_rows())
     regions, image_names = [], set()
@@ -50,7 +55,7 @@ def read(key: str, path: Path) -> Annotations:
 
 
 def write(path: Path, annotations: Annotations) -> None:
-    """Write a folder in the layout; an image without a region is one without sentences."""
+    """Write the folder; an image without a region gets no sentences."""
     path.mkdir(parents=True, exist_ok=True)
     first_by_image = {region.image: region for region in reversed(annotations.regions)}
     reports, rows, master = [], [], []
@@ -81,12 +86,12 @@ REPORTS = "grounded_reports_*.json"
 COLUMNS = ("ImageID", "StudyID", "PatientID", "Projection")
 BESIDES = ("PatientSex_DICOM", "Rows_DICOM", "Columns_DICOM")
 VIEWS = {"PA": "PA", "AP": "AP", "AP_horizontal": "AP"}
-"""Projections that are frontal; AP_horizontal is supine."""
+"""{frontal projection: view}; AP_horizontal is supine."""
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of a report, with its boxes and further ones in the unit square, and its labels."""
+    """A sentence of a report with its boxes, extra boxes (unit square) and labels."""
 
     text: str
     boxes: list
@@ -96,7 +101,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Report:
-    """The sentences about an image, in their order."""
+    """The sentences about an image, in order."""
 
     image_id: str
     study_id: str
@@ -106,7 +111,7 @@ class Report:
 def read_images(key: str, path: Path) -> pl.DataFrame:
     """Return image_id, study_id, subject_id, projection, view (null if not frontal), sex, rows, columns of the table.
 
-    Ids are texts. Raises UserError for a missing column.
+    Ids are strings. Raises UserError for a missing column.
     """
     table = read_columns(key, path, "PadChest", COLUMNS, BESIDES, ids=COLUMNS[:3], words=COLUMNS[:3])
     number = {name: pl.col(name).cast(pl.Float64, strict=False).cast(pl.Int64, strict=False) for name in BESIDES[1:]}
@@ -123,13 +128,13 @@ def read_images(key: str, path: Path) -> pl.DataFrame:
 
 
 def read_master(key: str, path: Path) -> pl.DataFrame:
-    """Return ``image_id`` and the ``split`` as the table writes it, an image a row. Raises UserError."""
+    """Return ``image_id`` and ``split`` of the master table, one row per image. Raises UserError."""
     table = read_columns(key, path, "PadChest-GR", ("ImageID", "split"), ids=("ImageID",))
     return table.select(image_id="ImageID", split="split").unique("image_id", keep="first", maintain_order=True)
 
 
 def read_reports(key: str, path: Path) -> Iterator[Report]:
-    """Yield the reports of the JSON. Raises UserError for another file."""
+    """Yield the reports of the JSON. Raises UserError for any other file."""
     try:
         with open(path, encoding="utf-8-sig") as file:
             entries = json.load(file)

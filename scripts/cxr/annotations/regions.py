@@ -1,4 +1,4 @@
-"""The common structure of all formats: annotated regions of images, as objects and as one table."""
+"""The common structure of all formats, annotated regions of images, and reading a file of any format."""
 
 import importlib
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from cxr.geometry.rle import decode_rle
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".dcm", ".dicom", ".tif", ".tiff", ".bmp")
 UNLISTED = "(an image that the file does not list)"
-"""Image of a region whose file names its image by a number that it does not explain."""
+"""Image of a region whose image number is not listed in its file."""
 SCHEMA = {
     "image": pl.String,
     "label": pl.String,
@@ -36,13 +36,12 @@ SCHEMA = {
 class Annotation:
     """One region: a ``box`` (x1, y1, x2, y2), a mask in ``drawn``, or both.
 
-    Coordinates are continuous, in pixels of the annotated image: the pixel (0, 0) covers 0 to 1. A field that a file
-    lacks is "" or None.
+    Coordinates are continuous, in pixels of the annotated image: the pixel (0, 0) covers 0 to 1. Fields that a file
+    lacks are "" or None.
 
-    ``image``: name of the image in the file; ``drawn``: polygons or run lengths of COCO, or the path of an image that
-    is above 0 inside the mask; ``reader``: the annotator; ``size``: (rows, columns) of the annotated image;
-    ``phrase``: the text that the region shows, where one phrase may have several regions; ``split``: the file's name
-    for it.
+    ``image``: the image's name in the file; ``drawn``: COCO's polygons or run lengths, or the path of a mask image,
+    above 0 inside; ``reader``: annotator; ``size``: (rows, columns) of the annotated image; ``phrase``: text about the
+    region; several regions may share one; ``split``: as written in the file.
     """
 
     image: str
@@ -55,10 +54,7 @@ class Annotation:
     split: str = ""
 
     def mask(self) -> np.ndarray | None:
-        """Return the mask, bool (rows, columns), None without one. It is decoded on demand: a file has thousands.
-
-        Raises ValueError for a mask that cannot be read.
-        """
+        """Return the decoded mask, bool (rows, columns), None without one. Raises ValueError if it cannot be read."""
         if isinstance(self.drawn, dict):
             return decode_rle(self.drawn)
         if isinstance(self.drawn, Path):
@@ -78,7 +74,7 @@ class Annotation:
 
 
 class Annotations(NamedTuple):
-    """Contents of a file: its ``regions`` in the file's order, and the names of all images that annotators read."""
+    """Contents of a file: ``regions`` in the file's order, and ``seen``, the names of all annotated images."""
 
     regions: list[Annotation]
     seen: set[str]
@@ -113,9 +109,9 @@ def image_name(template: str, name: str) -> str:
 
 
 def polygon_mask(flat_polygons: list[list[float]], shape: tuple[int, int]) -> np.ndarray:
-    """Return the union of polygons [x1, y1, x2, y2, …], bool ``shape``: the pixels whose centres lie inside one.
+    """Return the pixels, bool ``shape``, whose centres lie inside one of the polygons [x1, y1, x2, y2, …].
 
-    Raises ValueError for what is no list of such polygons.
+    Raises ValueError for anything else than lists of numbers.
     """
     mask = np.zeros(shape, bool)
     try:
@@ -148,11 +144,9 @@ def format_module(kind: str) -> ModuleType:
 
 
 def read_annotations(key: str, path: str | Path, kind: str) -> Annotations:
-    """Return the regions of a file of a format, and the names of all images that annotators read.
+    """Return the contents of a file of a format; the image of a region may be UNLISTED.
 
-    The image of a region may be UNLISTED.
-
-    ``key``: the setting that names the file. Raises UserError for a file that cannot be read as that format.
+    ``key``: the setting that names the file. Raises UserError for a file that is not of that format.
     """
     regions, image_names = format_module(kind).read(key, Path(path))
     return Annotations(regions, (image_names | {region.image for region in regions}) - {UNLISTED})

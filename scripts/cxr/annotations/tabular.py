@@ -8,14 +8,13 @@ from cxr.annotations.regions import Annotation, Annotations
 from cxr.base.user_tables import read_frame, require_columns
 
 NO_FINDING = ("no finding", "normal", "no lung opacity / not normal")
-"""Labels, in lower case, of an image that an annotator read without a finding."""
+"""Labels, in lower case, of an annotated image without a finding."""
 
 
 def read_rows(key: str, path: Path, kind: str, required: Sequence[str], besides: Sequence[str] = ()) -> Iterator[dict]:
-    """Return the rows of a table, {column: text}. The first column of ``required`` names the image; ``besides``:
-    optional columns.
+    """Return the rows of a table, {column: text}. Raises UserError if it lacks a column of ``required``.
 
-    Raises UserError for a table that lacks one of the ``required`` columns.
+    The first column of ``required`` names the image; ``besides``: optional columns.
     """
     table = read_frame(path, key, (*required, *besides), ids=required[:1])
     require_columns(table.columns, required, path, key, f"give a file of the format {kind}")
@@ -23,13 +22,13 @@ def read_rows(key: str, path: Path, kind: str, required: Sequence[str], besides:
 
 
 def drop_no_finding(regions: Sequence[Annotation]) -> Annotations:
-    """Return the regions without those labelled "no finding"; their images still count as read."""
+    """Return the regions except those labelled "no finding", whose images still count as annotated."""
     images_without_finding = {region.image for region in regions if region.label.lower() in NO_FINDING}
     return Annotations([region for region in regions if region.label.lower() not in NO_FINDING], images_without_finding)
 
 
 def parse_numbers(cells: Iterable[str | None]) -> tuple[float, ...] | None:
-    """Return the numbers of cells, None if a cell holds no number."""
+    """Return the numbers of cells, None if a cell is not a number."""
     try:
         return tuple(float(cell) for cell in cells)
     except (TypeError, ValueError):
@@ -37,7 +36,7 @@ def parse_numbers(cells: Iterable[str | None]) -> tuple[float, ...] | None:
 
 
 def box_from_sides(cells: Iterable[str | float | None]) -> tuple[float, float, float, float] | None:
-    """Return the box (x1, y1, x2, y2) of cells x, y, width, height; None if a cell holds no number."""
+    """Return the box (x1, y1, x2, y2) of cells x, y, width, height; None if a cell is not a number."""
     side_values = parse_numbers(cells)
     if side_values is None:
         return None
@@ -46,7 +45,7 @@ def box_from_sides(cells: Iterable[str | float | None]) -> tuple[float, float, f
 
 
 def box_sides(box: tuple[float, float, float, float] | None) -> tuple[float | str, ...]:
-    """Return the cells x, y, width, height of a box, empty cells for None."""
+    """Return the cells x, y, width, height of a box; empty cells for None."""
     return ("",) * 4 if box is None else (box[0], box[1], box[2] - box[0], box[3] - box[1])
 
 

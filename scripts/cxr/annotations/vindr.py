@@ -24,11 +24,11 @@ CLASSES = (
     "Nodule/Mass", "Other lesion", "Pleural effusion", "Pleural thickening", "Pneumothorax", "Pulmonary fibrosis",
     "Rib fracture",
 )  # fmt: skip
-"""Its findings with boxes; VinBigData has 14 of them."""
+"""Findings with boxes; VinBigData has 14 of them."""
 LABELS = (*CLASSES, "COPD", "Lung tumor", "Pneumonia", "Tuberculosis", "Other diseases", "No finding")
-"""Its labels of whole images."""
+"""Labels of images."""
 SAME_LABEL = {"Other disease": "Other diseases"}
-"""How the test file calls some of them."""
+"""{label in the test file: label in the training file}."""
 LESIONS = {
     "Cardiomegaly": "cardiomegaly", "Atelectasis": "atelectasis", "Lung Opacity": "opacity",
     "Infiltration": "opacity", "Consolidation": "consolidation", "Pleural effusion": "effusion", "Edema": "edema",
@@ -50,9 +50,9 @@ def read(key: str, path: Path) -> Annotations:
 
 
 def read_labels(key: str, path: Path) -> pl.DataFrame:
-    """Return a file of labels of whole images as texts: image_id, rad_id ("" in a test file), and each label it has.
+    """Return a file of image labels as strings: image_id, rad_id ("" in a test file), and its labels.
 
-    Labels stand under the names of the training file. Raises UserError for a file without image_id or labels.
+    Labels have the names of the training file. Raises UserError for a file without image_id or labels.
     """
     table = read_frame(path, key, ("image_id", *BESIDES, *LABELS, *SAME_LABEL), ids=("image_id", *BESIDES))
     table = table.rename({old: new for old, new in SAME_LABEL.items() if old in table.columns})

@@ -1,7 +1,4 @@
-"""Writing a split in COCO's instance format, with masks as compressed run lengths.
-
-The caller defines what an annotation stands for and which samples have it; an image may have none.
-"""
+"""Writing a split in COCO's instance format, with masks as compressed run lengths, and RefCOCO's ``refs.json``."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +13,7 @@ from cxr.geometry.rle import encode_rle
 
 
 def make_categories(names: Sequence[str], above: str) -> list[dict]:
-    """Return COCO's categories for these names, numbered from 1; ``above``: their supercategory."""
+    """Return COCO's categories, numbered from 1; ``above``: their supercategory."""
     return [{"id": number, "name": name, "supercategory": above} for number, name in enumerate(names, 1)]
 
 
@@ -28,7 +25,7 @@ def mask_annotation(mask: np.ndarray) -> dict:
 
 
 class CocoWriter:
-    """Write the file of one split. Images go straight to it; annotations are buffered in a second file.
+    """Write the file of one split. Images are written at once; annotations are buffered in a second file.
 
     ``kinds``: the result of :func:`make_categories`.
     """
@@ -48,7 +45,7 @@ class CocoWriter:
         return self
 
     def image(self, **facts: object) -> int:
-        """Add an image; returns its number."""
+        """Add an image and return its number."""
         self._images += 1
         text = json.dumps({"id": self._images} | facts, ensure_ascii=False)
         self._file.write(f"{',' * (self._images > 1)}\n{text}")
@@ -75,7 +72,10 @@ class CocoWriter:
 
 @dataclass(frozen=True)
 class ReferringExpression:
-    """An expression: its text, its image's number, the numbers of the annotations and of the category that it means."""
+    """A referring expression: text, and the numbers of its image, annotations and category.
+
+    As in gRefCOCO, ``ann_ids`` is a list: an expression may refer to several objects.
+    """
 
     ref_id: str
     text: str

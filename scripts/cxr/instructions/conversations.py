@@ -1,7 +1,7 @@
-"""A sample as the trainers of vision-language models read it: OpenAI's messages, ShareGPT, ms-swift.
+"""Samples in formats of vision-language trainers: OpenAI's messages, ShareGPT, ms-swift.
 
-The caller writes the texts; coordinates in them are its own choice. Boxes that a trainer converts itself (ms-swift) are
-in pixels of the picture.
+The caller writes the texts and chooses their coordinates. Boxes that the trainer converts itself (ms-swift) are in
+pixels of the image.
 """
 
 import json
@@ -13,14 +13,14 @@ from cxr.base.atomic import atomic_file
 from cxr.instructions.record import Turn
 
 IMAGE = "<image>"
-"""Where the picture stands in the first question."""
+"""Placeholder of the image in the first question."""
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """A sample. picture: path of its picture, relative to the file, or empty where pixels are withheld; turns: their
-    texts without marks of the picture; refers: what is asked for; boxes: (x1, y1, x2, y2), pixels of the picture; more:
-    the system's own fields, which stand beside the trainer's.
+    """A sample. picture: path of its image, relative to the file, or empty if pixels are withheld; turns: texts without
+    the image placeholder; refers: the expression asked for; boxes: (x1, y1, x2, y2) in pixels; more: further fields
+    of the system.
     """
 
     sample_id: str
@@ -43,7 +43,7 @@ def to_messages(conversation: Conversation) -> dict:
 
 
 def to_sharegpt(conversation: Conversation) -> dict:
-    """Return an entry as LLaVA's trainers and LLaMA-Factory read it: id, image, images, conversations."""
+    """Return an entry for LLaVA's trainers and LLaMA-Factory: id, image, images, conversations."""
     chat_turns = [
         {"from": speaker, "value": text}
         for number, turn in enumerate(conversation.turns)
@@ -59,7 +59,7 @@ def to_sharegpt(conversation: Conversation) -> dict:
 
 
 def to_swift(conversation: Conversation) -> dict:
-    """Return a line of ms-swift's grounding: its templates scale the boxes and write them as each model wants them."""
+    """Return a line for ms-swift's grounding, whose templates scale and format the boxes for each model."""
     one_box = {"bbox_2d": "<bbox>"}
     answer = one_box if len(conversation.boxes) == 1 else [one_box] * len(conversation.boxes)
     text = json.dumps(answer).replace('"<bbox>"', "<bbox>")
@@ -74,7 +74,7 @@ def to_swift(conversation: Conversation) -> dict:
 
 
 def write_entries(path: Path, entries: Iterable[dict]) -> None:
-    """Write entries as one JSON list, an entry a line."""
+    """Write entries as one JSON list, one entry per line."""
     with atomic_file(path) as temporary_path, open(temporary_path, "w", encoding="utf-8", newline="\n") as file:
         file.write("[")
         for number, entry in enumerate(entries):

@@ -1,6 +1,6 @@
-"""Writing the JSON layout of the published MIMIC-ILS: {split: {study: entry}}, with the masks in a folder beside it.
+"""The layout of the published MIMIC-ILS: a JSON {split: {study: entry}}, a folder of masks, and the masks' index.
 
-The file has one line per study, so that writing holds one study in memory and a reader can find a study's line.
+The JSON has one line per study, so that only one study is in memory, and a reader can find a study's line.
 """
 
 import json

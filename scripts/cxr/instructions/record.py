@@ -1,4 +1,4 @@
-"""The record of a sample: questions and answers about one image, and the boxes or masks that the answers refer to."""
+"""The record of a sample: questions and answers about one image with their boxes or masks; and writing JSON Lines."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Turn:
-    """A question and its answer. wording: the ids of what both are worded by, in the system's own names."""
+    """A question and its answer. wording: ids of their templates, as the system names them."""
 
     question: str
     answer: str
@@ -26,10 +26,9 @@ class Turn:
 class Record:
     """A sample: one image and its turns, in order.
 
-    sample_id: unique within its system; task: the kind of sample and source: the origin of its facts, both in the
-    system's own names; boxes: {name: boxes that the answers refer to}; mask_ids: the masks that they refer to, in
-    order; more: the system's own fields. Raises ValueError for a record without a turn, with an unknown split, or with
-    a box that is empty or leaves the image.
+    sample_id: unique within its system; task: kind of sample; source: origin of its facts; boxes: {name: boxes that the
+    answers refer to}; mask_ids: masks that they refer to, in order; more: further fields of the system. Raises
+    ValueError for a record without a turn, an unknown split, or a box that is empty or leaves the image.
     """
 
     sample_id: str
@@ -52,7 +51,7 @@ class Record:
         for name, boxes in self.boxes.items():
             for x1, y1, x2, y2 in boxes:
                 if not (0 <= x1 < x2 <= 1 and 0 <= y1 < y2 <= 1):
-                    raise ValueError(f"{self.sample_id} has a box of {name!r} that is empty or leaves the picture")
+                    raise ValueError(f"{self.sample_id} has a box of {name!r} that is empty or leaves the image")
 
 
 @contextmanager
@@ -61,7 +60,7 @@ def open_split_files(
 ) -> Iterator[Callable[[Record], None]]:
     """Yield a function that writes ``line_of(record)`` to the file of the record's split.
 
-    Records go straight to the files (UTF-8, keys in the order given). The files appear only when all are complete.
+    Records are written at once (UTF-8, keys in the given order). The files appear only when all are complete.
     """
     with ExitStack() as stack:
         temporaries = {split: stack.enter_context(atomic_file(path)) for split, path in paths.items()}
