@@ -95,7 +95,7 @@ def row(what: str, texts: Sequence, reports: int, calls: Counter) -> dict:
 
 def of_filter(what: str, sections: Sections) -> tuple[dict, list[FilteredText]]:
     """Return the row of the filter, and what it made."""
-    options = FilterOptions("vllm", keep_view=False, resolved="drop", min_words=3, phrases=True, own=FILTER)
+    options = FilterOptions("vllm", "drop", own=FILTER)
     with counted() as calls:
         made = filtered.load_engine(options, EXECUTION).filter(sections)
     return row(f"the filter, {what}", sections, len(sections), calls), made
@@ -103,7 +103,7 @@ def of_filter(what: str, sections: Sections) -> tuple[dict, list[FilteredText]]:
 
 def talking(**changed: object) -> ConversationOptions:
     """Return the options of conversations."""
-    return ConversationOptions("vllm", (5, 10), 1, 100_000, "strict", True, 42, own=CONVERSE, **changed)
+    return ConversationOptions("vllm", 1, 100_000, "strict", 42, own=CONVERSE, **changed)
 
 
 def of_conversations(what: str, asked: Sequence[ConversationRequest], reports: int) -> dict:

@@ -88,7 +88,7 @@ def draw(folder: Path, count: int) -> None:
 
 
 ROWS = rows_to_options(mix_rows({"preset": "own", "tasks": {}}, {"own": "own"}))
-OPTIONS = {"regions": "regions29", "label_case": "lower", "absent_share": 1.0, "smallest": 64, "seed": 1}
+OPTIONS = {"smallest": 64, "seed": 1}
 
 
 def write(folder: Path) -> None:
@@ -106,7 +106,7 @@ def join(folder: Path) -> None:
     join_parts.run(
         lines=[part["lines_out"]], indices=[part["index"]], lefts=[part["left"]],
         **{name: str(folder / file) for name, file in FILES.items()},
-        options=join_parts.JoinOptions(ROWS, {"own": "embedded"}, "shuffled", 1),
+        options=join_parts.JoinOptions(ROWS, {"own": "embedded"}, 1),
     )  # fmt: skip
 
 

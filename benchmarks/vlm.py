@@ -121,8 +121,8 @@ def of_texts() -> list[dict]:
     if not sections:
         return []
     read = reports.load_engine("rules", reports.EngineOptions(str(RESOURCES / "lexicon"), "both_bases", {}))
-    keep = filtered.load_engine(filtered.FilterOptions("rules", False, "drop", 3, True), {}).filter
-    options = ConversationOptions("rules", (5, 10), 1, len(sections), "strict", True, 42)
+    keep = filtered.load_engine(filtered.FilterOptions("rules", "drop"), {}).filter
+    options = ConversationOptions("rules", 1, len(sections), "strict", 42)
     converse = conversations.load_engine(options, {}).converse
     read(sections[0]), keep(sections[:1]), load_wordings()  # lexicon and wordings are loaded
     gc.collect()

@@ -26,7 +26,7 @@ def test_equal_texts_are_asked_of_the_filters_model_once_and_orders_never():
         "what": "calls of the filter, mine: 3 for 5 reports, 1 texts as before; 0 asked again",
         "against": "one a report", "ratio": 0.6, "target": None,
     }  # fmt: skip
-    rules = filtered.load_engine(filtered.FilterOptions("rules", False, "drop", 3, True), {}).filter(SECTIONS)
+    rules = filtered.load_engine(filtered.FilterOptions("rules", "drop"), {}).filter(SECTIONS)
     told = [[sentence.text for sentence in one.sentences] for one in made]
     assert told == [[] if at == 3 else [sentence.text for sentence in one.sentences] for at, one in enumerate(rules)]
 

@@ -20,14 +20,14 @@ from cxr.radvlm.filtered.engine import FilterOptions
 from cxr.radvlm.filtered.rules import load_sentence_filter
 from radvlm_pictures import PICTURES, facts_of
 
-OPTIONS = ConversationOptions("rules", (5, 10), 1, 100_000, "strict", True, 42, retries=4)
+OPTIONS = ConversationOptions("rules", 1, 100_000, "strict", 42, retries=4)
 ENGINE = load_engine(OPTIONS, {})
 SHARED = Path(os.environ.get("CXR_ILS_SHARED", Path(__file__).parents[2] / "../shared")).resolve()
 OPENI = SHARED / "fixtures/openi_reports.jsonl"
 
 
 def of_name(name: str, seed: int = 42, grounded: bool | None = None):
-    options = ConversationOptions("rules", (5, 10), 1, 100_000, "strict", True, seed, retries=4)
+    options = ConversationOptions("rules", 1, 100_000, "strict", seed, retries=4)
     kind = PICTURES[name]["grounded"] if grounded is None else grounded
     (made,) = load_engine(options, {}).converse([ConversationRequest(facts_of(name), kind)])
     return made
@@ -163,7 +163,7 @@ def test_a_term_is_explained_without_a_statement_about_the_picture():
 # ---- real reports -------------------------------------------------------------------------------------------------
 def reports(every: int) -> list[tuple[ImageFacts, int]]:
     """Return every n-th report of Open-i as facts, with the number of its findings."""
-    keep = load_sentence_filter(FilterOptions("rules", False, "drop", 3, True))
+    keep = load_sentence_filter(FilterOptions("rules", "drop"))
     found = []
     for number, line in enumerate(OPENI.read_text(encoding="utf-8").splitlines()[::every]):
         row = json.loads(line)

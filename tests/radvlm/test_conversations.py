@@ -26,7 +26,7 @@ MODEL = {
 EXECUTION = {
     "gpus": 0, "gpu_memory": 0.9, "server": "", "requests": 1, "timeout_s": 1, "remote_ok": False,
 }  # fmt: skip
-OPTIONS = ConversationOptions("vllm", (5, 10), 1, 100, "strict", True, 42, own=MODEL)
+OPTIONS = ConversationOptions("vllm", 1, 100, "strict", 42, own=MODEL)
 WRITTEN: dict[str, list] = {}
 
 

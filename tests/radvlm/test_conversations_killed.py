@@ -24,7 +24,7 @@ def converse_part(made: Path, folder: Path, killed: bool = False) -> Path:
     if killed:
         lines = converse._ConversationWriter.lines
         converse._ConversationWriter.lines = lambda work, asked: dying(lines(work, asked))
-    options = ConversationOptions("rules", (5, 10), 1, 100, "strict", True, 42)
+    options = ConversationOptions("rules", 1, 100, "strict", 42)
     converse.run_part(
         images=str(made / "images.parquet"), facts=[str(made / "facts.parquet")], texts=[str(made / "filtered.jsonl")],
         phrases=str(made / "phrases.jsonl"), elsewhere=[], pairs=[], lines=str(folder / "train.jsonl"),

@@ -34,7 +34,7 @@ def answer(messages: list[dict], schema: dict) -> str:
 
 def options(kinds: list[str]) -> ConversationOptions:
     own = MODEL | {"model": "test_conversations_once:answer"}
-    return ConversationOptions("vllm", (5, 10), 1, 100, "json", True, 42, kinds=kinds, own=own)
+    return ConversationOptions("vllm", 1, 100, "json", 42, kinds=kinds, own=own)
 
 
 @pytest.fixture(autouse=True)

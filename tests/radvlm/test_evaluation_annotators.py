@@ -62,8 +62,10 @@ def by_loops(net, answer: str, right: str, layer: int) -> float:
 
 
 @pytest.mark.parametrize("layer", [1, 5])
-def test_bertscore_is_that_of_loops_over_tokens(bert, layer):
-    own = {"model": str(bert), "revision": "", "layer": layer, "baseline": BASELINE}
+def test_bertscore_is_that_of_loops_over_tokens(bert, layer, monkeypatch):
+    monkeypatch.setattr(annotate_bertscore, "LAYER", layer)
+    monkeypatch.setattr(annotate_bertscore, "BASELINE", BASELINE)
+    own = {"model": str(bert), "revision": ""}
     found = [one["f1"] for one in annotate_bertscore.load(own, {}, {})(PAIRS)]
     net = AutoModel.from_pretrained(bert).eval()
     np.testing.assert_allclose(found, [by_loops(net, *pair, layer) for pair in PAIRS], atol=1e-5)
@@ -71,12 +73,13 @@ def test_bertscore_is_that_of_loops_over_tokens(bert, layer):
     assert len({round(one, 3) for one in found}) == len(PAIRS)
 
 
-def test_another_model_or_layer_is_one_sentence(bert, tmp_path):
-    own = {"model": str(tmp_path), "revision": "", "layer": 5, "baseline": 0.0}
+def test_another_model_or_layer_is_one_sentence(bert, tmp_path, monkeypatch):
+    own = {"model": str(tmp_path), "revision": ""}
     with pytest.raises(UserError, match=r"radvlm.evaluation.bertscore.model: .* holds no model"):
         annotate_bertscore.load(own, {}, {})
-    with pytest.raises(UserError, match=r"radvlm.evaluation.bertscore.layer is 7, but the model has 6 layers"):
-        annotate_bertscore.load(own | {"model": str(bert), "layer": 7}, {}, {})
+    monkeypatch.setattr(annotate_bertscore, "LAYER", 7)
+    with pytest.raises(UserError, match=r"radvlm.evaluation.bertscore.model: .* has 6 layers, but layer 7 is compared"):
+        annotate_bertscore.load(own | {"model": str(bert)}, {}, {})
 
 
 @pytest.fixture(scope="module")

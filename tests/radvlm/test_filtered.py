@@ -14,7 +14,7 @@ from cxr.radvlm.filtered import filter_texts, vllm
 from cxr.radvlm.filtered.engine import FilterOptions
 from cxr.radvlm.filtered.rules import load_sentence_filter
 
-OPTIONS = FilterOptions("rules", keep_view=False, resolved="drop", min_words=3, phrases=True)
+OPTIONS = FilterOptions("rules", "drop")
 MODEL = {
     "key": "radvlm.filtered.llm", "transport": "stand_in", "model": "test_filtered:answer", "revision": "",
     "context": 16384, "max_tokens": 2048, "dtype": "auto", "temperature": 0.0, "retries": 1, "retry_temperature": 0.5,

@@ -33,7 +33,7 @@ FORMATS = {
     "ms": "ms_cxr", "padchest": "padchest_gr",
 }  # fmt: skip
 """A source of each published format."""
-HOW = TaskOptions("regions29", "lower", 1)
+HOW = TaskOptions(1)
 SHAPE = (100, 200)
 """Rows and columns of a picture."""
 
@@ -155,7 +155,6 @@ def test_names_are_said_as_people_say_them():
     assert [told.say(name) for name in ("ILD", "svc", "Nodule/Mass", "Pleural Effusion")] == [
         "interstitial lung disease", "superior vena cava", "nodule or mass", "pleural effusion",
     ]  # fmt: skip
-    assert told.say("Pleural Effusion", "as_is") == "Pleural Effusion"
     assert told.with_article("pleural effusion") == "a pleural effusion"
     assert told.with_article("Enlarged cardiomediastinum") == "an Enlarged cardiomediastinum"
     assert told.with_article("edema") == "edema"
@@ -210,8 +209,8 @@ def blocks_of(folder, facts, images=("i1", "i2"), split="train", source="people"
 def written(blocks: Blocks, rows, options, pairs=frozenset()) -> tuple[list, SampleWriter, pl.DataFrame]:
     """The records of all blocks, the writer, and what became of all that was given."""
     with blocks:
-        how = TaskOptions(options.regions, options.label_case, options.seed, pairs=pairs)
-        writer = SampleWriter(options, rows, draw_samples(blocks, rows, how, options.absent_share), pairs)
+        how = TaskOptions(options.seed, pairs=pairs)
+        writer = SampleWriter(options, rows, draw_samples(blocks, rows, how), pairs)
         made = [one for given in blocks.each() for one in writer.records(given)]
         return made, writer, outcome_table(blocks, writer.num_by_outcome, {})
 
@@ -225,7 +224,7 @@ def test_boxes_of_a_finding_are_one_pair_and_readers_boxes_are_none():
         fact("i3", "box", "Edema", (0, 0, 50, 50), group="g3"),  # an image that the mix does not have
     ]  # fmt: skip
     left = []
-    how = TaskOptions("regions29", "lower", 1, lambda reason, ids: left.append((reason, list(ids))))
+    how = TaskOptions(1, lambda reason, ids: left.append((reason, list(ids))))
     (unit,) = tasks.abnormality_grounding(given_of(facts), how)
     (part,) = unit.parts
     assert (unit.image_id, unit.key, part.target) == ("i1", "g1", "Edema")
@@ -234,12 +233,10 @@ def test_boxes_of_a_finding_are_one_pair_and_readers_boxes_are_none():
     assert left == [("no_area", [facts[3]["fact_id"]])]
 
 
-def test_regions_that_nobody_asks_for_are_asked_with_the_setting_file_alone():
+def test_only_the_regions_of_the_paper_are_asked_for():
     facts = [fact("i1", "region", name, (0, 0, 50, 50)) for name in ("carina", "svc", "left upper abdomen")]
     (few,) = tasks.anatomical_grounding(given_of(facts), HOW)
-    (every,) = tasks.anatomical_grounding(given_of(facts), TaskOptions("file", "lower", 1))
     assert {part.target for part in few.parts} == {"carina", "svc"}
-    assert {part.target for part in every.parts} == {"carina", "svc", "left upper abdomen"}
     assert [few.part(number) is None for number in range(4)] == [False, False, True, True]
 
 
@@ -274,7 +271,7 @@ def test_a_phrase_is_data_and_one_with_coordinates_is_not_asked():
     facts = [fact("i1", "phrase", f"as it was {group}", (0, 0, 50, 50), group=group) for group in (*said, "g4")]
     phrases = [{"image_id": "i1", "group": group, "text": text} for group, text in said.items()]
     left = []
-    how = TaskOptions("regions29", "lower", 1, lambda reason, ids: left.append(reason))
+    how = TaskOptions(1, lambda reason, ids: left.append(reason))
     (unit,) = tasks.phrase_grounding(given_of(facts, phrases=phrases), how)
     assert unit.parts[0].slots["phrase"] == "Opacity 'mild' at (base) (x)"
     assert unit.parts[0].boxes == {"phrase": ((0.0, 0.0, 0.25, 0.5),)}
@@ -321,7 +318,7 @@ def test_limits_draw_images_by_a_hash_whatever_their_order(tmp_path):
     facts = [fact(f"i{n:02d}", "region", "carina", (0, 0, 50, 50)) for n in range(20)]
     images = [f"i{n:02d}" for n in range(20)]
     row = rows_from_options([{"task": "anatomical_grounding", "source": "people", "repeat": 1, "most": 5}])
-    options = PartOptions("people", [], "regions29", "lower", 1.0, 64, 3)
+    options = PartOptions("people", [], 64, 3)
     first, _, left = written(blocks_of(tmp_path / "a", facts, images), row, options)
     other, _, _ = written(blocks_of(tmp_path / "b", facts[::-1], images[::-1]), row, options)
     made, turned = ([one.image_id for one in found] for found in (first, other))
@@ -334,7 +331,7 @@ def test_limits_draw_images_by_a_hash_whatever_their_order(tmp_path):
 
 
 IMAGES = [f"i{n:02d}" for n in range(9)]
-OPTIONS = PartOptions("people", [], "regions29", "lower", 1.0, 64, 3)
+OPTIONS = PartOptions("people", [], 64, 3)
 
 
 def everything() -> tuple[list, dict]:
@@ -491,7 +488,7 @@ def test_conversations_keep_their_turns_in_every_pass():
         {"task": "conversation", "source": "people", "repeat": 1},
         {"task": "conversation_grounded", "source": "people", "repeat": 4},
     ])  # fmt: skip
-    options = PartOptions("people", [], "regions29", "lower", 1.0, 64, 3)
+    options = PartOptions("people", [], 64, 3)
     found = list(SampleWriter(options, rows).records(given_of([], conversations=talks)))
     assert [one.task for one in found] == ["conversation"] + ["conversation_grounded"] * 4
     assert len({one.sample_id for one in found}) == 5

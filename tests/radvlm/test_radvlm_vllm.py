@@ -31,7 +31,7 @@ pytest.importorskip("vllm", reason="vLLM is not installed here: `make vllm` inst
 EXECUTION = {
     "gpus": 0, "gpu_memory": 0.9, "server": "", "requests": 4, "timeout_s": 300, "remote_ok": False,
 }  # fmt: skip
-NONE = FilterOptions("rules", False, "drop", 3, True)
+NONE = FilterOptions("rules", "drop")
 
 # ---- single-image text: the report, what is learnt of it, and why it is refused ("" if it is not)
 REPORTS: dict[str, tuple[list[str], list[str | None], str]] = {
@@ -84,7 +84,7 @@ def model(folder: Path, key: str, **changed: object) -> dict:
 
 
 def talking(own: Mapping) -> ConversationOptions:
-    return ConversationOptions("vllm", (5, 10), 1, 100, "strict", True, 42, own=own)
+    return ConversationOptions("vllm", 1, 100, "strict", 42, own=own)
 
 
 def asked(name: str) -> ConversationRequest:
@@ -154,7 +154,7 @@ def loaded(connected, monkeypatch):
 
 def test_reports_are_edited_and_what_compares_or_invents_is_quarantined(loaded, folder):
     own = model(folder, "radvlm.filtered.llm")
-    engine = filtered.load(FilterOptions("vllm", False, "drop", 3, True, own=own), EXECUTION)
+    engine = filtered.load(FilterOptions("vllm", "drop", own=own), EXECUTION)
     sections: Sequence[Sequence[str]] = [sentences for sentences, *_ in REPORTS.values()]
     made = engine.filter([*sections, ODD, [], *sections[:2]])
     assert engine.made_by == str(folder)

@@ -92,7 +92,7 @@ def given(place) -> dict:
             "sources": {"use": ["own", *held], "list": held},
             "instructions": {"mixes": {"all": {"preset": "own", "tasks": tasks}}},
             "evaluation": {
-                "replicates": 100, "checked": 10, "predictions": {"other": other}, "runs": ["radvlm", "masks"],
+                "replicates": 100, "predictions": {"other": other}, "runs": ["radvlm", "masks"],
                 "segmenter": "rosalia:base", "annotators": ["chexbert"],
                 "report_metrics": ["rouge_l", "findings_f1", "chexbert_f1"],
             },

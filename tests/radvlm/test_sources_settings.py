@@ -22,7 +22,7 @@ from radvlm_trees import vindr_tree
         ),
         ({"list": {"a": {"format": "dicom", "path": "x"}}}, r"radvlm.sources.list.a.format is 'dicom'"),
         ({"uncertain": "maybe"}, r"radvlm.sources.uncertain is 'maybe'"),
-        ({"fusion": {"iou": 1.5}}, r"radvlm.sources.fusion.iou is 1.5"),
+        ({"min_box": 1.5}, r"radvlm.sources.min_box is 1.5"),
         ({"min_boks": 0.1}, r"min_boks"),
     ],
 )  # fmt: skip

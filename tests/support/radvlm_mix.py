@@ -9,9 +9,7 @@ from cxr.radvlm.instructions import join_parts, write_part
 from cxr.radvlm.instructions.mix import mix_rows, rows_to_options
 from cxr.radvlm.sources.read_own import OwnOptions, run_shard, run_tables
 
-OPTIONS = OwnOptions(
-    labels="rules", weak_hedges="absent", uncertain="absent", regions="zones", min_box=0.0, smallest=64
-)
+OPTIONS = OwnOptions(labels="rules", weak_hedges="absent", uncertain="absent", min_box=0.0, smallest=64)
 SEED = 42
 FORMATS = {"own": "embedded"}
 
@@ -49,7 +47,7 @@ def sources(results, folder: Path) -> Path:
     read_all(results, folder)
     conflicts = str(folder / "conflicts.parquet")
     splits.run(images=[str(folder / "images.parquet")], conflicts_out=conflicts, formats=FORMATS)
-    options = FilterOptions("rules", keep_view=False, resolved="drop", min_words=3, phrases=True)
+    options = FilterOptions("rules", "drop")
     filter_texts.run(
         texts=[str(folder / "texts.jsonl")], facts=[str(folder / "facts.parquet")],
         texts_out=[str(folder / "filtered.jsonl")], phrases_out=[str(folder / "phrases.jsonl")],
@@ -66,7 +64,7 @@ def instructions(results, made: Path, folder: Path, mix=None, conversations=(), 
     folder.mkdir(parents=True, exist_ok=True)
     shards = sorted(path.stem for path in (results / "frames").glob("??.h5"))
     rows = mix_rows(mix or {"preset": "own", "tasks": {}}, {"own": "own"})
-    told = {"regions": "regions29", "label_case": "lower", "absent_share": 1.0, "smallest": 64} | settings
+    told = {"smallest": 64} | settings
     pairs = pairs or {
         "pairs": [str(results / f"dataset/default/{split}.jsonl") for split in ("train", "validate", "test")],
         "masks": [str(results / f"masks/default/{shard}.h5") for shard in shards],
@@ -81,7 +79,7 @@ def instructions(results, made: Path, folder: Path, mix=None, conversations=(), 
     out = {name: str(folder / file) for name, file in FILES.items()}
     join_parts.run(
         lines=[part["lines_out"]], indices=[part["index"]], lefts=[part["left"]], **out,
-        options=join_parts.JoinOptions(rows_to_options(rows), FORMATS, "shuffled", SEED),
+        options=join_parts.JoinOptions(rows_to_options(rows), FORMATS, SEED),
     )  # fmt: skip
     return folder
 

@@ -11,8 +11,8 @@ from cxr.radvlm.conversations.record import to_messages
 from cxr.radvlm.filtered.engine import FilterOptions
 from cxr.radvlm.filtered.rules import load_sentence_filter
 
-FILTER = FilterOptions("rules", keep_view=False, resolved="drop", min_words=3, phrases=True)
-CONVERSE = ConversationOptions("rules", (5, 10), 1, 1, "strict", False, 42)
+FILTER = FilterOptions("rules", "drop")
+CONVERSE = ConversationOptions("rules", 1, 1, "strict", 42, segment_turns=False)
 NUMBER = r"\d\.\d\d"
 
 

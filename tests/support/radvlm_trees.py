@@ -16,7 +16,6 @@ from cxr.radvlm.sources.columns import IMAGES_SCHEMA
 from cxr.radvlm.sources.facts import ReadOptions, SourceRecords, facts_table, images_table
 from cxr.radvlm.sources.read_sources import read_source
 
-FUSION = {"iou": 0.1, "decimals": 3, "splits": ["train", "validate"]}
 SIZE = (60, 80)
 """Rows and columns of every picture."""
 
@@ -25,7 +24,7 @@ def options(kind: str, path: Path, **more: object) -> ReadOptions:
     """Return the options of a source of a format, named like it."""
     keys = {"format": kind, "path": str(path), "pictures": "", "subject": ""} | more.pop("source", {})
     told = {
-        "uncertain": "absent", "split": "mimic", "min_box": 0.0, "fusion": FUSION, "max_characters": 20_000,
+        "uncertain": "absent", "split": "mimic", "min_box": 0.0, "max_characters": 20_000,
         "section_overrides": True, "seed": 2026, "shares": [0.8, 0.1, 0.1],
     }  # fmt: skip
     return ReadOptions(name=kind, source=keys, **(told | more))

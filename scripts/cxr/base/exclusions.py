@@ -74,7 +74,7 @@ REASONS: dict[str, str] = {
     # RadVLM's single-image text
     "nothing_left": "all that the text says needs another image, or tells nothing of this one",
     # RadVLM's conversations
-    "too_few_facts": "the facts of the image give fewer rounds than radvlm.conversations.rounds asks for",
+    "too_few_facts": "the facts of the image allow fewer than 5 rounds",
     "bad_form": "the rounds of the conversation do not alternate, are too few or too many, or one is empty or repeated",
     "foreign_box": "an answer gives a box that is no box of what it speaks of",
     "ungrounded": "no box is asked for and given in a grounded conversation",

@@ -15,25 +15,25 @@ class Chexbert(Section):
 
     model: str = key(
         "google-bert/bert-base-uncased",
-        "Folder, or id on the Hugging Face hub, of the BERT whose configuration and tokenizer CheXbert has.",
+        "Folder or Hugging Face id of the BERT whose configuration and tokenizer CheXbert uses.",
         source=AUTHORS,
     )
-    revision: str = key("", "Its revision on the hub; empty: what is there.")
+    revision: str = key("", "Revision on the hub; empty: the downloaded one.")
     uncertain: Literal["present", "absent"] = key(
         "present",
-        "What an uncertain label counts as in chexbert_f1, as in public code of that metric; in sources it is "
+        "Value of uncertain labels in chexbert_f1 (default as in public code of that metric); for sources see "
         "`sources.uncertain`.",
     )
 
 
 class Radvlm(Section):
-    """RadVLM: an instruction mix from many datasets, and an assistant."""
+    """RadVLM: an instruction mix from many datasets, and an assistant tuned on it."""
 
-    sources: FactSources = key(FactSources, "Facts and pictures of each source.")
+    sources: FactSources = key(FactSources, "Facts and images of each source.")
     chexbert: Chexbert = key(
         Chexbert, "The model CheXbert, where `sources.labels` or `evaluation.annotators` names it."
     )
-    filtered: FilteredTexts = key(FilteredTexts, "Reports and phrases without what needs another image.")
-    conversations: Conversations = key(Conversations, "Turns about the facts of one image.")
-    instructions: Instructions = key(Instructions, "Mixes of samples, from facts, texts and conversations.")
+    filtered: FilteredTexts = key(FilteredTexts, "Single-image reports and phrases.")
+    conversations: Conversations = key(Conversations, "Conversations about the facts of one image.")
+    instructions: Instructions = key(Instructions, "Mixes of samples from facts, texts and conversations.")
     evaluation: Evaluation = key(Evaluation, "Scores of answers.")

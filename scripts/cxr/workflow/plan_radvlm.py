@@ -38,8 +38,7 @@ TEST_SET, EXCHANGED_SET, ILS_SET = "radvlm_test", "radvlm_exchanged", "radvlm_il
 """Sets of vlm.answers: test lines of a mix, the same about other images, and all pairs that ILS's evaluation scores."""
 FACTS = "facts"
 SCORE_KEYS = (
-    "iou", "strict_iou", "coco_ious", "label_match", "synonyms", "report_metrics", "reference", "failed", "replicates",
-    "interval",
+    "label_match", "report_metrics", "reference", "failed", "replicates",
 )  # fmt: skip
 """Keys that the scores depend on."""
 
@@ -210,15 +209,13 @@ class RadvlmPlan:
     def part_options(self, mix: str, source: str) -> dict:
         """Return the options of a source's samples in a mix."""
         rows = [row for row in self.mixes[mix] if row.source == source]
-        options = {
-            name: self.options["instructions"][name] for name in ("regions", "label_case", "absent_share", "seed")
-        }
-        return options | {"source": source, "rows": rows_to_options(rows), "smallest": self.options["own"]["smallest"]}
+        smallest, seed = self.options["own"]["smallest"], self.options["instructions"]["seed"]
+        return {"source": source, "rows": rows_to_options(rows), "smallest": smallest, "seed": seed}
 
     def mix_options(self, mix: str) -> dict:
         """Return the options of joining a mix."""
-        options = {name: self.options["instructions"][name] for name in ("order", "seed")}
-        return options | {"rows": rows_to_options(self.mixes[mix]), "formats": dict(self.formats)}
+        rows, seed = rows_to_options(self.mixes[mix]), self.options["instructions"]["seed"]
+        return {"rows": rows, "formats": dict(self.formats), "seed": seed}
 
 
 def make_radvlm_plan(settings: Settings, shards: Sequence[str], cohort: Mapping) -> RadvlmPlan:
@@ -231,8 +228,8 @@ def make_radvlm_plan(settings: Settings, shards: Sequence[str], cohort: Mapping)
     external = sources["list"]
     for name, source in external.items():
         _check_source_files(name, source)
-    own_options = {name: sources[name] for name in ("labels", "weak_hedges", "uncertain", "regions", "min_box")}
-    shared = {name: sources[name] for name in ("uncertain", "split", "min_box", "fusion")}
+    own_options = {name: sources[name] for name in ("labels", "weak_hedges", "uncertain", "min_box")}
+    shared = {name: sources[name] for name in ("uncertain", "split", "min_box")}
     reports = settings.reports
     shared |= {"max_characters": reports.max_characters, "section_overrides": reports.section_overrides}
     shared |= {"seed": settings.seed, "shares": cohort["split_shares"]}
@@ -343,7 +340,7 @@ def _make_conversations_plan(settings: Settings, formats: Mapping[str, str], pla
         engine=section.engine,
         jobs=ModelJobs.of_section(section.llm, values, is_asked=section.engine != RULES),
         options=options,
-        pairs=pairs if section.segment_turns else [],
+        pairs=pairs,
     )
 
 
@@ -446,7 +443,7 @@ class EvaluationPlan:
     def comparison(self) -> dict:
         """Options of the tables of all runs and models."""
         return {
-            "runs": list(self.runs), "models": list(self.models), "iou": self.scoring["iou"],
+            "runs": list(self.runs), "models": list(self.models),
             "adapters": {name: keys["adapter"] for name, keys in self.models.items()},
         }  # fmt: skip
 
@@ -471,7 +468,7 @@ def make_evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
         existing_file(f"radvlm.evaluation.predictions.{name}.path", prediction.path)
     for name, path in evaluation.annotations.items():
         existing_file(f"radvlm.evaluation.annotations.{name}", path)
-    judging = {"judge": evaluation.judge, "iou": evaluation.iou, "most": evaluation.checked, "own": {}}
+    judging = {"judge": evaluation.judge, "own": {}}
     if evaluation.judge != FACTS:
         judging["own"] = model_options("radvlm.evaluation.llm", plain["llm"], settings.seed)
     loads_judge = evaluation.judge != FACTS and evaluation.llm.transport == "offline"

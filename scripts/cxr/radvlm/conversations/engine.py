@@ -7,6 +7,11 @@ from cxr.base.engines import engine_module
 from cxr.radvlm.conversations.facts import ImageFacts
 from cxr.radvlm.conversations.record import GROUNDED, STANDARD, Conversation
 
+ROUNDS = (5, 10)
+"""Minimum and maximum of rounds (paper)."""
+RETRIES = 4
+"""Attempts of the engine rules after a conversation that fails the check."""
+
 
 @dataclass(frozen=True)
 class ConversationOptions:
@@ -18,13 +23,13 @@ class ConversationOptions:
     """
 
     engine: str
-    rounds: tuple[int, int]
     per_image: int
     most: int
     check: str
-    segment_turns: bool
     seed: int
-    retries: int = 2
+    segment_turns: bool = True
+    rounds: tuple[int, int] = ROUNDS
+    retries: int = RETRIES
     kinds: Sequence[str] = (STANDARD, GROUNDED)
     own: Mapping = field(default_factory=dict)
 

@@ -16,6 +16,10 @@ METRIC = "bertscore"
 PAIRS = True
 INPUTS: dict[str, str] = {}
 KEY = "radvlm.evaluation.bertscore"
+LAYER = 5
+"""Layer whose embeddings are compared, of distilbert-base-uncased (paper)."""
+BASELINE = 0.66620487
+"""F1 of unrelated sentences with this model and layer, rescaled to 0 (authors\' code)."""
 
 
 class Embedder:
@@ -32,7 +36,10 @@ class Embedder:
             raise UserError(f"{KEY}.model: {folder} holds no model ({first}): give the folder of one") from None
         layers = self.net.config.num_hidden_layers
         if layer > layers:
-            raise UserError(f"{KEY}.layer is {layer}, but the model has {layers} layers: give one of these")
+            raise UserError(
+                f"{KEY}.model: {folder} has {layers} layers, but layer {layer} is compared: "
+                f"give a model with {layer} or more"
+            )
         self.layer, self.longest = layer, self.net.config.max_position_embeddings
 
     def __call__(self, text: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -61,13 +68,11 @@ def rescaled_f1(
 def load(
     settings: Mapping, files: Mapping[str, str], execution: Mapping
 ) -> Callable[[Sequence[tuple[str, str]]], list[dict]]:
-    """Return the annotator. ``settings``: model, revision, layer, baseline. Raises UserError for a missing model."""
+    """Return the annotator. ``settings``: model, revision. Raises UserError for a missing model."""
     del files, execution
-    embed = Embedder(find_downloaded_model(KEY, settings["model"], settings["revision"]), settings["layer"])
+    embed = Embedder(find_downloaded_model(KEY, settings["model"], settings["revision"]), LAYER)
 
     def annotate(pairs: Sequence[tuple[str, str]]) -> list[dict]:
-        return [
-            {"f1": rescaled_f1(embed(answer), embed(reference), settings["baseline"])} for answer, reference in pairs
-        ]
+        return [{"f1": rescaled_f1(embed(answer), embed(reference), BASELINE)} for answer, reference in pairs]
 
     return annotate

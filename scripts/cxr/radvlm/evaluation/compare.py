@@ -11,6 +11,7 @@ from cxr.base.columns import schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
 from cxr.radvlm.evaluation.columns import TABLES, read_scores
+from cxr.radvlm.evaluation.judge import HIT_IOU
 from cxr.radvlm.evaluation.measures import ALL
 from cxr.radvlm.evaluation.other_models import Adapter, load_adapters
 
@@ -29,7 +30,7 @@ CELLS = (
     "ils_grounding", MAP), ("ours", "ils_absent", "ils_grounding", "box_rate"), ("ours", "conversation_boxes",
     "conversation_grounded", MAP),
 )  # fmt: skip
-"""(table, column, task, metric); map: AP at radvlm.evaluation.iou."""
+"""(table, column, task, metric); map: AP at the IoU of a hit."""
 ABLATION_COLUMNS = ("radgraph_f1", "green", "rouge_l", "findings_f1", "f1_macro", "anatomical", "abnormality", "phrase",
 "standard",
            "grounded", "detection", "absent", "ils_grounding")  # fmt: skip
@@ -57,7 +58,7 @@ class ComparisonOptions:
     runs: list
     models: list
     adapters: dict
-    iou: float
+    iou: float = HIT_IOU
     masked: list = field(default_factory=list)
 
 

@@ -19,11 +19,15 @@ TEST, EXCHANGED, BLIND = "test", "exchanged", "blind"
 """Judged answers: the model's, those about exchanged images, and one constant answer."""
 
 
+CHECKED_CONVERSATIONS = 200
+"""Conversations on which the judge is checked."""
+
+
 @dataclass(frozen=True)
 class ConversationJudgeOptions(JudgeOptions):
     """Options of the judge; most: conversations used to check it, first in line order; 0: all."""
 
-    most: int = 0
+    most: int = CHECKED_CONVERSATIONS
 
 
 def to_item(line: Mapping, answer: SampleAnswer | None, name: str = "") -> Item:

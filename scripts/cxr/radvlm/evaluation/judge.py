@@ -11,6 +11,8 @@ from cxr.base.errors import UserError
 JUDGES = ("facts", "vllm")
 MAX_SCORE = 10.0
 UNSCORED = "unscored"
+HIT_IOU = 0.5
+"""IoU from which a box is correct (paper)."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class JudgeOptions:
 
     judge: str
     own: Mapping
-    iou: float
+    iou: float = HIT_IOU
 
 
 def load_judge(options: JudgeOptions, execution: Mapping) -> Judge:

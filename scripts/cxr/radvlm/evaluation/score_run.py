@@ -19,6 +19,7 @@ from cxr.radvlm.evaluation.answers import SampleAnswer, find_commonest_answers, 
 from cxr.radvlm.evaluation.columns import COUNTS, SAMPLES, SCORES
 from cxr.radvlm.evaluation.conversations import BLIND, EXCHANGED, TEST
 from cxr.radvlm.evaluation.grounding import IouThresholds, compute_mean_boxes
+from cxr.radvlm.evaluation.judge import HIT_IOU
 from cxr.radvlm.evaluation.label_names import load_label_reader
 from cxr.radvlm.evaluation.measures import ALL, Measure, Score, score_differences, score_measures
 from cxr.radvlm.evaluation.outcomes import Judged, count_not_asked, count_outcomes
@@ -29,24 +30,30 @@ from cxr.radvlm.evaluation.tasks import ScoringTools, measure_task
 RESOURCE_FILES = ("radvlm/names.yaml",)
 NO_SCORE = Score(None, None, None)
 BOTH = "both"
+STRICT_IOU = 0.75
+"""IoU of a strict hit."""
+COCO_IOUS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
+"""IoUs that COCO's AP averages."""
+INTERVAL = 0.95
+"""Coverage of the bootstrap intervals."""
 
 
 @dataclass(frozen=True)
 class EvaluationOptions:
     """Settings of ``radvlm.evaluation`` for scores. tasks: scored tasks, empty for all; others are not counted."""
 
-    iou: float
-    strict_iou: float
-    coco_ious: list
     label_match: str
-    synonyms: bool
     report_metrics: list
     reference: str
     failed: str
     replicates: int
-    interval: float
     seed: int
     tasks: list
+    iou: float = HIT_IOU
+    strict_iou: float = STRICT_IOU
+    coco_ious: Sequence[float] = COCO_IOUS
+    synonyms: bool = False
+    interval: float = INTERVAL
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from cxr.base.settings import (
     Limits,
     Replicates,
     Section,
-    Share,
     constraint,
     key,
     refuse_equal_names,
@@ -21,20 +20,18 @@ Segmenter = Annotated[str, Limits(pattern=r"^(none|rosalia:[A-Za-z0-9][A-Za-z0-9
 Metric = Literal["rouge_l", "bleu", "findings_f1", "bertscore", "radgraph_f1", "green", "chexbert_f1"]
 
 METRICS = {"chexbert": "chexbert_f1", "radgraph": "radgraph_f1"}
-"""{annotator: its metric}, of those that are not named like it."""
+"""{annotator: metric} of annotators with another name than their metric."""
 
 
 class Bertscore(Section):
     """The model of BERTScore."""
 
     model: str = key(
-        "distilbert/distilbert-base-uncased", "Folder, or id on the Hugging Face hub, of its model.", source=PAPER
+        "distilbert/distilbert-base-uncased",
+        "Folder or Hugging Face id of a model like DistilBERT (layer 5 is compared).",
+        source=PAPER,
     )
-    revision: str = key("", "Its revision on the hub; empty: what is there.")
-    layer: int = key(5, "Layer whose vectors are compared.", source=PAPER, ge=1)
-    baseline: float = key(
-        0.66620487, "F1 of unrelated sentences by this model and layer, which becomes 0.", source=AUTHORS, ge=0, lt=1
-    )
+    revision: str = key("", "Revision on the hub; empty: the downloaded one.")
 
 
 class Radgraph(Section):
@@ -43,27 +40,26 @@ class Radgraph(Section):
     model: str = key("", "Folder of the extracted archive radgraph-xl.tar.gz: config.json, weights.th, vocabulary/.")
     encoder: str = key(
         "",
-        "Folder, or id on the Hugging Face hub, of the BERT whose tokenizer and configuration it has; empty: the id in "
-        "its config.json.",
+        "Folder or Hugging Face id of its BERT encoder; empty: the id in its config.json.",
     )
 
 
 class Green(Asking, LanguageModel):
-    """The language model of GREEN; how it is run stands in `evaluation.llm.execution`."""
+    """The language model of GREEN; it runs as set in `evaluation.llm.execution`."""
 
     prompt: str = key(
         "",
-        "Text file of its prompt, with `{reference}` and `{answer}` once each; it is the only message. You place it.",
+        "Text file that you provide with its prompt, which contains `{reference}` and `{answer}` once each.",
     )
     model: str = model("StanfordAIMI/GREEN-radllama2-7b", AUTHORS)
-    revision: str = key("", "Its revision on the hub; empty: what is there.")
+    revision: str = key("", "Revision on the hub; empty: the downloaded one.")
     context: int = key(
         4096, "Longest prompt and answer together.", unit="tokens", source=AUTHORS, ge=1024, le=1_000_000
     )
     max_tokens: int = max_tokens(1024)
     prompt_bytes: int = key(
         6000,
-        "Longest prompt with both reports, in UTF-8; a longer one is not asked. It must fit `context`.",
+        "Maximum length of the prompt with both reports, in UTF-8; longer ones fail. It must fit into `context`.",
         unit="bytes",
         ge=256,
         le=10_000_000,
@@ -87,71 +83,67 @@ class JudgeLlm(Asking, LanguageModel):
 
 
 class OtherModel(Section):
-    """Outputs of a model that others made."""
+    """Outputs of an external model."""
 
     adapter: Literal["jsonl", "llava_ov", "llava_med", "radialog", "chexagent", "maira2"] = key(
-        "jsonl", "How they are read; `asked.jsonl` tells what the model is to be asked."
+        "jsonl", "Adapter that reads the outputs; `asked.jsonl` has the questions to the model."
     )
     path: str = key("", "JSON lines of {sample_id, turn, text} or {sample_id, turn, failure}.")
     boxes: Literal["", "unit", "percent", "hundred", "bins", "grid1000", "pixels"] = key(
-        "", "How the model writes boxes; empty: as its adapter declares. It is never guessed from the numbers."
+        "", "Format in which the model writes boxes; empty: as its adapter declares."
     )
 
 
 class Evaluation(Section):
-    """Scores of answers, beside blind answers, exchanged pictures, other models and the paper."""
+    """Scores of answers, compared with blind answers, exchanged images, other models and the paper."""
 
     runs: list[str] = key(
         lambda: ["radvlm"],
-        "Runs of vlm.tuning whose answers are scored. The first is the model, the others are rows of the ablations.",
+        "Scored runs of vlm.tuning: first the model, then the rows of the ablations.",
     )
-    predictions: dict[ModelName, OtherModel] = key(dict, "Other models, by name.")
+    predictions: dict[ModelName, OtherModel] = key(dict, "External models, by name.")
     beyond: bool = key(
-        False, "Whether other models are asked and scored on tasks too that they were not made for; they are marked."
+        False, "Whether external models are also scored on tasks that they were not made for, with a mark."
     )
-    iou: Share = key(0.5, "IoU at which a box hits.", source=PAPER)
-    strict_iou: Share = key(0.75, "The same, strictly.")
-    coco_ious: list[Share] = key(
-        lambda: [0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95], "IoUs that COCO's AP is the mean of.",
-        min_length=1,
-    )  # fmt: skip
     label_match: Literal["asserted", "substring"] = key(
-        "asserted", "When an answer says a label. substring: its name is there, denied or not (the published code)."
+        "asserted",
+        "When a label counts. asserted: the answer asserts it; substring: it contains its name, denied "
+        "or not (published code).",
     )
-    synonyms: bool = key(False, "Whether other words for a label count too, where labels must be asserted.")
     report_metrics: list[Metric] = key(
         lambda: ["rouge_l", "bleu", "findings_f1"],
-        "Metrics of reports. bertscore, radgraph_f1, green and chexbert_f1 need annotations; without them their cells "
-        "are empty.",
+        "Metrics of reports. bertscore, radgraph_f1, green and chexbert_f1 need annotations, else "
+        "their cells are empty.",
         min_length=1,
     )
     annotators: list[Literal["bertscore", "chexbert", "green", "radgraph"]] = key(
-        list, "Models that annotate the reports in the run, each for the metric of its name (docs/how-to/models.md)."
+        list, "Models that annotate the reports, each for its metric (docs/how-to/models.md)."
     )
     bertscore: Bertscore = key(Bertscore, "The annotator bertscore.")
     green: Green = key(Green, "The annotator green.")
     radgraph: Radgraph = key(Radgraph, "The annotator radgraph.")
     annotations: dict[ModelName, str] = key(
-        dict, "{run or other model: file of annotations of its reports and of the references, made elsewhere}."
+        dict, "{run or external model: file of external annotations of its reports and of the references}."
     )
     reference: Literal["filtered", "original", "both"] = key(
-        "filtered", "What reports are compared with: the single-image text, the report's own section.", source=PAPER
+        "filtered", "References of reports. filtered: single-image text; original: report section; both.", source=PAPER
     )
     judge: Literal["facts", "vllm"] = key(
-        "facts", "Who scores conversations. facts: the findings, places and boxes of both answers; vllm: a model."
+        "facts", "Judge of conversations. facts: compares findings, places and boxes; vllm: a language model."
     )
     llm: JudgeLlm = key(JudgeLlm, "The language model of the judge vllm.")
-    checked: int = key(200, "Conversations that the judge itself is tried on; 0: all.", unit="conversations", ge=0)
     segmenter: Segmenter = key(
         "none",
-        "What draws masks for the answers of runs that draw none. rosalia:<run>: ROSALIA of that run of training.runs; "
-        "its masks and texts stand beside the answers and change none.",
+        "Masks for the answers of runs without a segmentation head. rosalia:<run>: ROSALIA of that run "
+        "of training.runs; "
+        "the answers stay unchanged.",
     )
     failed: Literal["wrong", "leave_out"] = key(
-        "wrong", "How a sample without a full answer counts; the published code leaves such conversations out."
+        "wrong",
+        "Treatment of failed samples. wrong: they count as wrong; leave_out: they are excluded, as in "
+        "the published code.",
     )
-    replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for none.")
-    interval: Share = key(0.95, "Coverage of the intervals.")
+    replicates: Replicates = key(1000, "Bootstrap replicates by patient; 0: no intervals.")
 
     @constraint
     def _names_are_apart(self) -> None:

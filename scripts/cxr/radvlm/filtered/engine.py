@@ -12,15 +12,11 @@ KEPT, REWRITTEN, DROPPED = ACTIONS = ("kept", "rewritten", "dropped")
 class FilterOptions:
     """Settings of the stage; own: settings of the language model (empty for ``rules``).
 
-    keep_view: keep views and projections; resolved: ``drop`` or ``state_absence``; min_words: shorter remainders are
-    excluded; phrases: filter phrases with boxes too.
+    resolved: ``drop`` or ``state_absence``.
     """
 
     engine: str
-    keep_view: bool
     resolved: str
-    min_words: int
-    phrases: bool
     own: Mapping = field(default_factory=dict)
 
 

@@ -19,7 +19,7 @@ from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, read_table, write_excluded, write_lines, write_table
 from cxr.language.reports import sentences
 from cxr.language.reports.rules import lexicon
-from cxr.radvlm.filtered.engine import ACTIONS, KEPT, Engine, FilteredText, FilterOptions, Sentence, load_engine
+from cxr.radvlm.filtered.engine import ACTIONS, KEPT, Engine, FilteredText, FilterOptions, load_engine
 from cxr.radvlm.filtered.rules import SentenceFilter, load_sentence_filter
 
 RESOURCE_FILES = ("radvlm/filter.yaml", "lexicon")
@@ -27,6 +27,8 @@ STAGE = "radvlm_filtered"
 BATCH_SIZE = 20000
 """Texts passed to an engine at once: one batch of a language model; bounds memory."""
 PHRASE = "phrase"
+MIN_WORDS = 3
+"""Shorter remainders of a changed text that name no finding are excluded, in words."""
 AGREEMENT: Columns = {
     "action": Column(pl.String, "What the engine did with a sentence: kept, rewritten or dropped."),
     "rules": Column(pl.String, "What the engine rules did with it."),
@@ -115,10 +117,7 @@ class _TextFilter:
     def phrases(self, rows: Sequence[dict]) -> Iterator[dict]:
         """Yield one line per phrase with remaining text."""
         for batch in _split_batches(rows):
-            if self.options.phrases:
-                filtered = self._filtered([[row["name"]] for row in batch])
-            else:
-                filtered = [FilteredText((Sentence(row["name"], KEPT),)) for row in batch]
+            filtered = self._filtered([[row["name"]] for row in batch])
             for row, filtered_text in zip(batch, filtered, strict=True):
                 if problem := self._problem(filtered_text):
                     self._leave_out(row["image_id"], "", problem, PHRASE)
@@ -145,7 +144,7 @@ class _TextFilter:
         if filtered_text.problem:
             return "quarantined", filtered_text.problem
         changed = any(sentence.action != KEPT for sentence in filtered_text.sentences)
-        short = len(filtered_text.text.split()) < self.options.min_words
+        short = len(filtered_text.text.split()) < MIN_WORDS
         if not filtered_text.text or (changed and short and not self.rules.names(filtered_text.text)):
             return "nothing_left", ""
         return None

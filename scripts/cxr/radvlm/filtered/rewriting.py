@@ -123,13 +123,12 @@ class Draft:
 @dataclass(frozen=True)
 class Rewriter:
     """Rewrites sentences. find_protected: returns protected spans [start, end); names: True if a text names a finding,
-    device or state; ignored_reasons: reasons to ignore; states_absence: resolved findings are stated as absent.
+    device or state; states_absence: resolved findings are stated as absent.
     """
 
     patterns: Patterns
     find_protected: Callable[[str], list[tuple[int, int]]]
     names: Callable[[str], bool]
-    ignored_reasons: frozenset[str] = frozenset()
     states_absence: bool = False
 
     def rewrite(self, sentence: str) -> Draft:
@@ -178,11 +177,9 @@ class Rewriter:
                 clause = after
                 why.append(rule.reason)
         for reason, pattern in self.patterns.drop:
-            if reason not in self.ignored_reasons and pattern.search(clause):
+            if pattern.search(clause):
                 return self._state_absence(clause) if reason == RESOLVED and self.states_absence else "", [*why, reason]
         for rule in self.patterns.rules:
-            if rule.reason in self.ignored_reasons:
-                continue
             after = _apply_rule(rule, clause)
             if after != clause:
                 clause = after

@@ -81,9 +81,8 @@ def load_sentence_filter(options: FilterOptions) -> SentenceFilter:
     """Load the sentence filter."""
     patterns = load_patterns(str(Path(RESOURCES) / RESOURCE_FILES[0]))
     words = lexicon.load_lexicon(str(Path(RESOURCES) / RESOURCE_FILES[1]))
-    ignored_reasons = frozenset(("view",)) if options.keep_view else frozenset()
     safe, states_absence = partial(_protected_spans, words, patterns.past), options.resolved == "state_absence"
-    rewriter = Rewriter(patterns, safe, partial(_names_something, words), ignored_reasons, states_absence)
+    rewriter = Rewriter(patterns, safe, partial(_names_something, words), states_absence)
     return SentenceFilter(patterns, words, rewriter)
 
 

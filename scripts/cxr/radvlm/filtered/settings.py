@@ -1,8 +1,8 @@
-"""Settings of RadVLM's single-image text: what of a report one image can bear out."""
+"""Settings of RadVLM's single-image text."""
 
 from typing import Literal
 
-from cxr.base.settings import AUTHORS, Section, key
+from cxr.base.settings import Section, key
 from cxr.llm.settings import Asking, Execution, LanguageModel, context, max_tokens, model, revision
 
 
@@ -17,23 +17,15 @@ class FilteredLlm(Asking, LanguageModel):
 
 
 class FilteredTexts(Section):
-    """Reports and phrases without what needs another image."""
+    """Reports and phrases without statements that need another image."""
 
     engine: Literal["rules", "vllm", "both", "none"] = key(
         "rules",
-        "rules: patterns, no download; vllm: a language model, whose every sentence the rules check; both: vllm, with "
-        "the rules beside it in a table of agreement; none: texts stay as they are, for an ablation.",
+        "rules: patterns, no download; vllm: a language model, checked by the rules; both: vllm, "
+        "compared with the rules "
+        "in an agreement table; none: texts stay unchanged, for an ablation.",
     )
     llm: FilteredLlm = key(FilteredLlm, "The language model of the engines vllm and both.")
-    keep_view: bool = key(False, "Whether views and projections stay.", source=AUTHORS)
-    phrases: bool = key(True, "Whether phrases with boxes are filtered too; the paper asks them as they are.")
     resolved: Literal["drop", "state_absence"] = key(
-        "drop", "What becomes of a finding that has gone. state_absence: it is denied."
-    )
-    min_words: int = key(
-        3,
-        "Fewer words that are left of a changed text, and name no finding, are nothing.",
-        unit="words",
-        ge=1,
-        le=100,
+        "drop", "Treatment of a resolved finding. drop: it is removed; state_absence: it is denied."
     )

@@ -12,6 +12,8 @@ from cxr.radvlm.instructions.mix import TRAIN, MixRow
 from cxr.radvlm.instructions.source_block import Blocks, SourceBlock
 from cxr.radvlm.instructions.tasks import ABSENT, PRESENT, UNITS_BY_TASK, TaskOptions
 
+ABSENCES_PER_SAMPLE = 1.0
+"""Questions about absent findings per sample of abnormality_grounding."""
 UNIT_SCHEMA = {"task": pl.String, "image_id": pl.String, "given": pl.String, "split": pl.String, "name": pl.String}
 """A unit that a task could use. given: split of the source; split: split of the mix."""
 
@@ -29,8 +31,8 @@ class SampleDraws:
         return kept_ids is None or image_id in kept_ids
 
 
-def draw_samples(blocks: Blocks, rows: Sequence[MixRow], settings: TaskOptions, share: float) -> SampleDraws:
-    """Return the selections for the mix rows of a source; ``share``: absences per sample of abnormality_grounding."""
+def draw_samples(blocks: Blocks, rows: Sequence[MixRow], settings: TaskOptions) -> SampleDraws:
+    """Return the selections for the mix rows of a source."""
     absent = next((row for row in rows if row.task == ABSENT), None)
     counted_rows = [row for row in rows if row is not absent and (row.limits or (absent and row.task == PRESENT))]
     if not counted_rows and not absent:
@@ -53,7 +55,9 @@ def draw_samples(blocks: Blocks, rows: Sequence[MixRow], settings: TaskOptions, 
     }
     if not absent:
         return SampleDraws(kept_images)
-    absences = select_absences(pl.concat(pool), _count_present(rows, unit_table, SampleDraws(kept_images)), share)
+    absences = select_absences(
+        pl.concat(pool), _count_present(rows, unit_table, SampleDraws(kept_images)), ABSENCES_PER_SAMPLE
+    )
     splits = pl.col("split").replace(dict.fromkeys(absent.splits, TRAIN))
     absence_units = absences.select(
         pl.lit(ABSENT).alias("task"), "image_id", pl.col("split").alias("given"), splits, "name"

@@ -20,7 +20,6 @@ from cxr.radvlm.instructions.mix import TEST, TRAIN, MixRow, rows_from_options
 from cxr.radvlm.samples import TASKS
 from cxr.radvlm.splits import assign_families
 
-SHUFFLED = "shuffled"
 VALIDATE, EXCHANGED = "validate", "exchanged"
 STAGE = "radvlm_instructions"
 T = TypeVar("T")
@@ -28,11 +27,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class JoinOptions:
-    """Settings for a mix. rows: builtins; formats: {source: format}; order of train: shuffled or by_task."""
+    """Settings for a mix. rows: builtins; formats: {source: format}."""
 
     rows: list
     formats: dict
-    order: str
     seed: int
 
 
@@ -68,9 +66,9 @@ def drop_conflicts(index: pl.DataFrame, formats: Mapping[str, str]) -> tuple[pl.
 
 
 def sort_split(index: pl.DataFrame, split: str, options: JoinOptions) -> pl.DataFrame:
-    """Return the index of a split in order: train shuffled or by task, other splits by image."""
+    """Return the index of a split in order: train in hash order, other splits by image."""
     split_index = index.filter(split=split)
-    if split == TRAIN and options.order == SHUFFLED:
+    if split == TRAIN:
         order_hashes = [stable_hash(options.seed, "order", name) for name in split_index["sample_id"]]
         return (
             split_index.with_columns(place=pl.Series(order_hashes, dtype=pl.UInt64))
@@ -78,8 +76,7 @@ def sort_split(index: pl.DataFrame, split: str, options: JoinOptions) -> pl.Data
             .drop("place")
         )
     task = pl.col("task").replace_strict(list(TASKS), range(len(TASKS)), return_dtype=pl.Int64)
-    first = [task, "source", "image_id"] if split == TRAIN else ["source", "image_id", task]
-    return split_index.sort(*first, "unit", "pass", "sample_id")
+    return split_index.sort("source", "image_id", task, "unit", "pass", "sample_id")
 
 
 def run(

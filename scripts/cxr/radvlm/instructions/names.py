@@ -10,7 +10,6 @@ import yaml
 from cxr.base.paths import RESOURCES
 
 RESOURCE_FILES = ("radvlm/names.yaml",)
-LOWER = "lower"
 
 
 @dataclass(frozen=True)
@@ -21,10 +20,9 @@ class SpokenNames:
     articles: dict[str, str]
     regions: tuple[str, ...]
 
-    def say(self, name: str, case: str = LOWER) -> str:
-        """Return the wording of a name; ``case``: lower or as_is."""
-        words = self.wording_by_name.get(name, name)
-        return words.lower() if case == LOWER else words
+    def say(self, name: str) -> str:
+        """Return the wording of a name, in lower case."""
+        return self.wording_by_name.get(name, name).lower()
 
     def with_article(self, words: str) -> str:
         """Return the words with "a" or "an" if they take an article."""

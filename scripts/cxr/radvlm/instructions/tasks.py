@@ -15,8 +15,6 @@ from cxr.radvlm.labels import ABSENT as DENIED
 from cxr.radvlm.labels import load_label_names as label_names
 from cxr.radvlm.samples import SEG, box_slot
 
-FILE = "file"
-"""radvlm.instructions.regions: use every region of a source."""
 COORDINATES = re.compile(r"\[\s*\d*\.?\d+\s*(?:,\s*\d*\.?\d+\s*){3}\]|" + re.escape(SEG))
 """Text that a phrase must not contain."""
 REPLACED_CHARACTERS = {"\n": " ", "\r": " ", '"': "'", "“": "'", "”": "'", "{": "(", "}": ")", "<": "(", ">": ")"}
@@ -71,12 +69,10 @@ class Unit:
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """Settings of tasks. regions: regions29 or file; case: case of names; exclude: called with (reason, fact ids) of
+    """Settings of tasks. exclude: called with (reason, fact ids) of
     excluded facts; pairs: ids of the selected ILS pairs.
     """
 
-    regions: str
-    case: str
     seed: int
     exclude: Callable[[str, Sequence[str]], None] = lambda reason, ids: None
     pairs: frozenset[str] = frozenset()
@@ -93,7 +89,7 @@ def report_generation(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Un
 def classification(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
     """Yield the present labels of each labelled image, with devices but without No Finding."""
     for image_id in sorted(filter(inputs.images.__contains__, inputs.stated)):
-        finding_names = [load_spoken_names().say(name, settings.case) for name in inputs.present[image_id]]
+        finding_names = [load_spoken_names().say(name) for name in inputs.present[image_id]]
         slots = {"findings": join_in_words(finding_names), "number": str(len(finding_names))}
         yield Unit(
             image_id, image_id, (Part("some" if finding_names else "none", slots, facts=inputs.stated[image_id]),)
@@ -102,11 +98,11 @@ def classification(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]
 
 def anatomical_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
     """Yield the regions of each image in random order, one per pass."""
-    region_names = None if settings.regions == FILE else set(load_spoken_names().regions)
+    region_names = set(load_spoken_names().regions)
     regions_by_image: dict[str, list[NamedBoxes]] = {}
     for region in inputs.named_boxes(REGION):
         _exclude_flat_boxes(region, settings)
-        if region.boxes and (region_names is None or region.name in region_names):
+        if region.boxes and region.name in region_names:
             regions_by_image.setdefault(region.image_id, []).append(region)
     for image_id, regions in regions_by_image.items():
         make_rng(settings.seed, "regions", inputs.source, image_id).shuffle(regions)
@@ -145,8 +141,7 @@ def abnormality_detection(inputs: SourceBlock, settings: TaskOptions) -> Iterato
             settings.exclude("no_boxes", [fact for finding in boxed_findings for fact in finding.facts])
             continue
         items = "; ".join(
-            f"{load_spoken_names().say(finding.name, settings.case)} {box_slot(finding.name)}"
-            for finding in boxed_findings
+            f"{load_spoken_names().say(finding.name)} {box_slot(finding.name)}" for finding in boxed_findings
         )
         slots = {"items": items, "number": str(len(boxed_findings))}
         boxes, facts = (
@@ -220,7 +215,7 @@ def find_absences(inputs: SourceBlock) -> Iterator[tuple[str, str, tuple[str, ..
 
 def absent_unit(settings: TaskOptions, image_id: str, name: str, facts: tuple[str, ...]) -> Unit:
     """Return the unit of an absent finding."""
-    words = load_spoken_names().say(name, settings.case)
+    words = load_spoken_names().say(name)
     slots = {"finding": words, "a finding": load_spoken_names().with_article(words)}
     return Unit(image_id, f"absent/{image_id}/{name}", (Part("none", slots, facts=facts, target=name),))
 
@@ -277,7 +272,7 @@ def clean_phrase(text: str) -> str:
 
 
 def _grounding_part(named_boxes: NamedBoxes, slot_name: str, settings: TaskOptions) -> Part:
-    words = load_spoken_names().say(named_boxes.name, settings.case)
+    words = load_spoken_names().say(named_boxes.name)
     slots = {
         slot_name: words,
         f"a {slot_name}": load_spoken_names().with_article(words),

@@ -28,9 +28,6 @@ class PartOptions:
 
     source: str
     rows: list
-    regions: str
-    label_case: str
-    absent_share: float
     smallest: int
     seed: int
 
@@ -49,7 +46,7 @@ class SampleWriter:
         self.reason_by_image = reason_by_image or {}
         self.index: list[pl.DataFrame] = []
         self.num_by_outcome: Counter[tuple[str, str]] = Counter()
-        self.task_options = TaskOptions(options.regions, options.label_case, options.seed, self._note, pairs)
+        self.task_options = TaskOptions(options.seed, self._note, pairs)
         self._block = outcomes.BlockOutcome()
 
     def _note(self, reason: str, ids: Sequence[str]) -> None:
@@ -136,10 +133,8 @@ def run(
     areas = read_mask_boxes(pair_rows, frames, masks, options.smallest) if masks else {}
     lines = {"texts": [texts], "phrases": [phrases], "conversations": conversations, "pairs": pairs}
     with Blocks(options.source, usable_images, facts, sizes, lines, areas) as blocks:
-        settings = TaskOptions(options.regions, options.label_case, options.seed, pairs=balanced_ids)
-        writer = SampleWriter(
-            options, rows, draw_samples(blocks, rows, settings, options.absent_share), balanced_ids, reason_by_image
-        )
+        settings = TaskOptions(options.seed, pairs=balanced_ids)
+        writer = SampleWriter(options, rows, draw_samples(blocks, rows, settings), balanced_ids, reason_by_image)
         sample_lines = (sample_line(sample) for inputs in blocks.each() for sample in writer.records(inputs))
         write_lines(lines_out, sample_lines)
         write_table(index, pl.concat(writer.index), INDEX)

@@ -44,6 +44,12 @@ from cxr.radvlm.sources.facts import (
 VINDR_TABLES = {"train": ("annotations/annotations_train.csv", "annotations_train.csv", "train.csv"),
          "test": ("annotations/annotations_test.csv", "annotations_test.csv")}  # fmt: skip
 """{split: possible paths of its table}; the last path of train is Kaggle's."""
+FUSION_IOU = 0.1
+"""IoU above which boxes of several readers of one class are fused (authors' code)."""
+FUSION_DECIMALS = 3
+"""Decimals of fused corners on the unit square (authors' code)."""
+FUSED_SPLITS = ("train", "validate")
+"""Splits whose boxes are fused; the test boxes of VinDr-CXR are a consensus."""
 ENDINGS = (
     "",
     *(case(ending) for ending in (".dicom", ".dcm", ".png", ".jpg", ".jpeg") for case in (str.lower, str.upper)),
@@ -211,12 +217,12 @@ def _add_images(records: SourceRecords, options: ReadOptions, images: Sequence[S
             records.exclude("unknown_label", image_id, detail=UNNAMED_BOX, record_kind=BOX)
         subject = subject_of(image.image_id, options)
         records.images.append(_image_row(image_id, subject, image.split, size, path, options.name))
-        if several and image.split in options.fusion["splits"]:
+        if several and image.split in FUSED_SPLITS:
             readers += _add_reader_boxes(records, image_id, regions, size, options.min_box)
         else:
             _add_boxes_by_name(records, image_id, regions, size, options.min_box)
     records.num_kept.update({IMAGES: len(records.images), BOX: len(records.facts)})
-    for image_id, name, box in fuse_readers(readers, sizes, options.fusion["iou"], options.fusion["decimals"]):
+    for image_id, name, box in fuse_readers(readers, sizes, FUSION_IOU, FUSION_DECIMALS):
         records.num_kept[FUSED] += add_boxes(
             records, image_id, BOX, name, box[None], sizes[image_id], options.min_box, record_kind=FUSED
         )

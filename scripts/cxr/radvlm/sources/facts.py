@@ -17,8 +17,8 @@ from cxr.radvlm.sources.columns import FACTS_SCHEMA, IMAGES_SCHEMA
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of a reader. source: keys of the source (format, path, pictures, subject); uncertain, split, min_box,
-    fusion: settings of radvlm.sources; max_characters: longest report; seed, shares: to split sources without splits.
+    """Options of a reader. source: keys of the source (format, path, pictures, subject); uncertain, split, min_box:
+    settings of radvlm.sources; max_characters: longest report; seed, shares: to split sources without splits.
     """
 
     name: str
@@ -26,7 +26,6 @@ class ReadOptions:
     uncertain: str
     split: str
     min_box: float
-    fusion: Mapping
     max_characters: int
     section_overrides: bool
     seed: int

@@ -115,14 +115,13 @@ def read_own(
             else:
                 records.exclude("no_labels", image_id, row["study_id"], record_kind=LABELS)
             place = _BoxAdder(records, image_id, affine, shape, options.min_box)
-            if options.regions == "zones":
-                mask_sets = (
-                    (organ.masks(image_id) if image_id in organ else {}),
-                    (zone.masks(image_id) if image_id in zone else {}),
-                )
-                for region, box in region_boxes(*mask_sets).items():
-                    records.num_rows[REGION] += 1
-                    records.num_kept[REGION] += place(REGION, region, np.array([box]))
+            mask_sets = (
+                (organ.masks(image_id) if image_id in organ else {}),
+                (zone.masks(image_id) if image_id in zone else {}),
+            )
+            for region, box in region_boxes(*mask_sets).items():
+                records.num_rows[REGION] += 1
+                records.num_kept[REGION] += place(REGION, region, np.array([box]))
             _add_findings(place, grounded.get(image_id, []), line, lesions, options.smallest)
         for study_id, image_ids in studies.items():
             line = lines.get(study_id)
@@ -222,14 +221,13 @@ OWN = "own"
 
 @dataclass(frozen=True)
 class OwnOptions:
-    """labels, weak_hedges, uncertain, regions, min_box: settings of radvlm.sources; smallest: least mask part, in frame
+    """labels, weak_hedges, uncertain, min_box: settings of radvlm.sources; smallest: least mask part, in frame
     pixels, that gets a box.
     """
 
     labels: str
     weak_hedges: str
     uncertain: str
-    regions: str
     min_box: float
     smallest: int
 

@@ -3,15 +3,14 @@
 import re
 from typing import Literal
 
-from cxr.base.settings import AUTHORS, PAPER, Section, Share, constraint, key, refuse_equal_names
+from cxr.base.settings import PAPER, Section, Share, constraint, key, refuse_equal_names
 
 OWN = "own"
 """The source that is read from the cohort."""
 ON_MIMIC = ("ms_cxr", "imagenome")
-"""Formats whose pictures are those of a source of format mimic."""
+"""Formats that use the images of a source of format mimic."""
 FILES = ("nih", "rsna", "coco")
 """Formats whose path is a file."""
-Split = Literal["train", "validate", "test"]
 
 
 class FactSource(Section):
@@ -20,50 +19,38 @@ class FactSource(Section):
     format: Literal[
         "mimic", "chexpert", "chexpert_plus", "vindr", "ms_cxr", "padchest_gr", "imagenome", "nih", "rsna", "coco"
     ] = key("mimic", "Format of its files.")
-    path: str = key("", "Its folder, as published; of nih, rsna and coco the file of boxes.")
+    path: str = key("", "Folder of the source as published; for nih, rsna and coco the file of boxes.")
     pictures: str = key(
         "",
-        "Folder of its pictures, of mimic that of `files/` with the reports; empty: `path`. Of ms_cxr and imagenome: "
-        "the name of a source of format mimic.",
+        "Folder of its images, for mimic that of `files/` with the reports; empty: `path`. For ms_cxr and imagenome: "
+        "name of a source of format mimic.",
     )
     subject: str = key(
         "",
-        "Regular expression whose first group is the subject in an image's name; empty: the image itself.",
-    )
-
-
-class Fusion(Section):
-    """Boxes of several readers become one."""
-
-    iou: Share = key(0.1, "Overlap above which boxes of a class are fused.", source=AUTHORS)
-    decimals: int = key(3, "Decimals that fused boxes are rounded to, of the unit square.", source=AUTHORS, ge=2, le=8)
-    splits: list[Split] = key(
-        lambda: ["train", "validate"], "Splits whose boxes are fused. Test boxes of VinDr-CXR are a consensus."
+        "Regular expression whose first group is the subject in an image's name; empty: each image is a subject.",
     )
 
 
 class FactSources(Section):
-    """Facts and pictures of each source."""
+    """Facts and images of each source."""
 
-    use: list[str] = key(lambda: [OWN], "Sources whose facts go into the mix.", min_length=1)
+    use: list[str] = key(lambda: [OWN], "Sources of the mix.", min_length=1)
     list: dict[str, FactSource] = key(dict, "External sources, by name.")
     uncertain: Literal["absent", "present", "left_out"] = key(
-        "absent", "What an uncertain label counts as; left_out: neither.", source=PAPER
+        "absent", "Value of uncertain labels; left_out: they stay uncertain and are not used.", source=PAPER
     )
     labels: Literal["rules", "table", "chexbert"] = key(
         "rules",
-        "Where the 14 labels of own come from. rules: its reports' findings; table: columns of the manifest that are "
-        "named like the labels; chexbert: the model of that name, of the section that was used.",
+        "Origin of the 14 labels of own. rules: the findings of its reports; table: columns of the manifest that are "
+        "named like the labels; chexbert: the model CheXbert, from the report section in use.",
     )
-    weak_hedges: Literal["absent", "present"] = key("absent", "What weakly hedged findings are in labels of own.")
-    regions: Literal["zones", "table"] = key(
-        "zones", "Where the regions of own come from. zones: masks and geometry; table: none, unless a source has them."
-    )
-    fusion: Fusion = key(Fusion, "Fusion of readers' boxes.")
+    weak_hedges: Literal["absent", "present"] = key("absent", "Value of weakly hedged findings in the labels of own.")
     split: Literal["mimic", "published"] = key(
-        "mimic", "Whose split decides for Chest ImaGenome. published: its own, whose test pictures MIMIC trains on."
+        "mimic",
+        "Split of Chest ImaGenome. mimic: that of MIMIC-CXR; published: its own, whose test images are "
+        "in MIMIC-CXR's train.",
     )
-    min_box: Share = key(0.0, "Boxes with a side up to this fraction of the picture's are left out.")
+    min_box: Share = key(0.0, "Boxes with a side up to this fraction of the image's side are excluded.")
 
     @constraint
     def _sources_are_known(self) -> None:
