@@ -12,12 +12,13 @@ KEPT, REWRITTEN, DROPPED = ACTIONS = ("kept", "rewritten", "dropped")
 class FilterOptions:
     """Settings of the stage; own: settings of the language model (empty for ``rules``).
 
-    resolved: ``drop`` or ``state_absence``.
+    resolved: ``drop`` or ``state_absence``; phrases: filter phrases with boxes too.
     """
 
     engine: str
     resolved: str
     own: Mapping = field(default_factory=dict)
+    phrases: bool = True
 
 
 @dataclass(frozen=True)

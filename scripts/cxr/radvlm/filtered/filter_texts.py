@@ -19,7 +19,7 @@ from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, read_table, write_excluded, write_lines, write_table
 from cxr.language.reports import sentences
 from cxr.language.reports.rules import lexicon
-from cxr.radvlm.filtered.engine import ACTIONS, KEPT, Engine, FilteredText, FilterOptions, load_engine
+from cxr.radvlm.filtered.engine import ACTIONS, KEPT, Engine, FilteredText, FilterOptions, Sentence, load_engine
 from cxr.radvlm.filtered.rules import SentenceFilter, load_sentence_filter
 
 RESOURCE_FILES = ("radvlm/filter.yaml", "lexicon")
@@ -117,7 +117,10 @@ class _TextFilter:
     def phrases(self, rows: Sequence[dict]) -> Iterator[dict]:
         """Yield one line per phrase with remaining text."""
         for batch in _split_batches(rows):
-            filtered = self._filtered([[row["name"]] for row in batch])
+            if self.options.phrases:
+                filtered = self._filtered([[row["name"]] for row in batch])
+            else:
+                filtered = [FilteredText((Sentence(row["name"], KEPT),)) for row in batch]
             for row, filtered_text in zip(batch, filtered, strict=True):
                 if problem := self._problem(filtered_text):
                     self._leave_out(row["image_id"], "", problem, PHRASE)

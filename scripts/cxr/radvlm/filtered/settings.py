@@ -26,6 +26,7 @@ class FilteredTexts(Section):
         "in an agreement table; none: texts stay unchanged, for an ablation.",
     )
     llm: FilteredLlm = key(FilteredLlm, "The language model of the engines vllm and both.")
+    phrases: bool = key(True, "Whether phrases with boxes are filtered too; false: as in the paper.")
     resolved: Literal["drop", "state_absence"] = key(
         "drop", "Treatment of a resolved finding. drop: it is removed; state_absence: it is denied."
     )

@@ -182,7 +182,6 @@ REMOVED = {
     "radvlm.sources.fusion.decimals": "3",
     "radvlm.sources.fusion.splits": "[train, validate]",
     "radvlm.filtered.keep_view": "false",
-    "radvlm.filtered.phrases": "true",
     "radvlm.filtered.min_words": "3",
     "radvlm.conversations.rounds": "[5, 10]",
     "radvlm.conversations.retries": "4",
