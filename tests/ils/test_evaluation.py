@@ -282,8 +282,6 @@ def test_reviewed_pairs_leave_the_scores_but_not_the_counts(tmp_path):
     [
         ({"entries": [{"pair_id": "other"}]}, "none of its 1 lines names a pair"),
         ({"entries": []}, "none of its 0 lines"),
-        ({"options": {"failed": "hide"}}, "evaluation.failed is 'hide'"),
-        ({"options": {"size": 33}}, "multiple of 8"),
         ({"lines": [LINES[0] | {"mask_id": "gone"}]}, r"pair p0: its mask gone is not in .*index\.parquet"),
         ({"lines": [LINES[0], LINES[0]]}, "1 pair_id comes twice"),
         ({"lines": [{key: value for key, value in LINES[0].items() if key != "answer"}]}, "'p0' lacks answer"),
@@ -292,7 +290,7 @@ def test_reviewed_pairs_leave_the_scores_but_not_the_counts(tmp_path):
 )
 def test_what_is_wrong_as_a_whole_is_one_sentence(tmp_path, change, match):
     with pytest.raises(UserError, match=match) as raised:
-        score(tmp_path, change.get("entries", own([0])), lines=change.get("lines"), **change.get("options", {}))
+        score(tmp_path, change.get("entries", own([0])), lines=change.get("lines"))
     assert "\n" not in str(raised.value)
 
 

@@ -248,14 +248,6 @@ def test_nothing_is_written_where_no_pair_could_be_asked(tiny, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.h5"]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"), [({"dtype": "float8"}, "inference.dtype is 'float8'"), ({"size": 100}, "multiple of 8")]
-)
-def test_wrong_options_are_one_sentence(tiny, tmp_path, change, message):
-    with pytest.raises(UserError, match=message):
-        run(tiny, tmp_path, replace(OPTIONS, **change))
-
-
 def test_a_folder_without_a_model_is_one_sentence(tiny, tmp_path):
     with pytest.raises(UserError, match="there is no folder"):
         run(replace(tiny, model=tmp_path / "none"), tmp_path)

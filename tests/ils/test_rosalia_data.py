@@ -289,19 +289,6 @@ def test_a_table_of_pictures_takes_another_root_and_colour(tmp_path):
     np.testing.assert_array_equal(table.get("a"), image)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"fit": "crop"}, "fit is 'crop': choose pad or stretch"),
-        ({"fit": "stretch", "published_mismatch": True}, "pad with published_mismatch"),
-        ({"conversation": "vicuna"}, "conversation is 'vicuna': choose one of llava_v1, llava_llama_2"),
-    ],
-)
-def test_wrong_options_are_one_sentence(given, options, message):
-    with pytest.raises(UserError, match=message):
-        pairs(given, **options)
-
-
 def test_a_text_that_is_too_long_names_its_pair(given):
     with pytest.raises(UserError, match=r"pair s0_positive_0: the instruction .* no room in max_length 20"):
         pairs(given, max_length=20)[0]

@@ -36,7 +36,6 @@ COLUMNS = {
 }
 SCHEMA = schema(COLUMNS)
 """``iou`` and the rules are null if the pair is not scored for masks or text."""
-FAILED_CHOICES = ("wrong", "leave_out")
 REQUIRED = ("pair_id", "subject_id", "target", "type", "instruction", "answer", "seg", "mask_id")
 
 

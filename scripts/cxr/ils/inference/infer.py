@@ -15,7 +15,7 @@ from cxr.base.faults import Failures, Tolerance, failure_kind
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.jobs import progress
 from cxr.base.tables import write_lines
-from cxr.ils.inference.asker import DTYPES, Asker, Reply
+from cxr.ils.inference.asker import Asker, Reply
 from cxr.ils.inference.settings import InferenceOptions
 from cxr.ils.rosalia.samples import Pairs, Sample
 from cxr.ils.rosalia.sources import ImageSource, open_image_source
@@ -69,7 +69,6 @@ def run_split(
     ``compute``: how the nets are run; ``may_be_empty``: allow a split without pairs. Raises UserError for a folder
     without a model, damaged lines, or if no pair could be asked; Broken if failures are not due to single pairs.
     """
-    check_options(options)
     size = options.size
     about = attrs | {"frame": f"{size} x {size} pixels, the frame resized; right is on the image's left"}
     empty = {"key": "pair_id", "attrs": about, "empty": {"mask": ((size, size), bool)}}
@@ -90,14 +89,6 @@ def run_split(
     if faults:
         without = count_phrase(faults.total(), f"of {len(pairs)} pairs has", f"of {len(pairs)} pairs have")
         log.warning("%s no prediction: the files of predictions say why", without)
-
-
-def check_options(options: InferenceOptions) -> None:
-    """Raise UserError for invalid options."""
-    if options.dtype not in DTYPES:
-        raise UserError(f"inference.dtype is {options.dtype!r}: choose one of {', '.join(DTYPES)}")
-    if options.size % 8:
-        raise UserError(f"inference.size is {options.size}: give a multiple of 8")
 
 
 def split_by_images(images: Iterable[int], count: int) -> Iterator[range]:

@@ -15,7 +15,6 @@ from cxr.base.errors import UserError, describe
 from cxr.base.tables import read_lines
 from cxr.dicom.segmentation import Segment, save_segmentation
 from cxr.ils.inference.asker import NO_SEG, SEVERAL_SEG, Asker
-from cxr.ils.inference.infer import check_options
 from cxr.ils.inference.settings import InferenceOptions
 from cxr.ils.rosalia.images import equalise, make_clip_input
 from cxr.ils.rosalia.samples import Sample
@@ -160,7 +159,6 @@ def run(
     elif not image or not instructions:
         raise UserError("predict needs --config image=chest.dcm instruction='Segment the edema.'")
     options = InferenceOptions(**asking)
-    check_options(options)
     picture, header = picture_of(image, cohort, frames)
     findings = ask_about_image(Asker.load(model, options, compute), picture, instructions) if instructions else []
     name = "/".join(Path(model).resolve().parts[-2:])

@@ -9,8 +9,6 @@ from torch.utils.data import Sampler
 from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
 
-BALANCES = ("expectation", "exact", "all")
-
 
 class Draw(NamedTuple):
     """A row of the lines, whether its image is equalised, and the random number that selects its wording."""
@@ -52,8 +50,6 @@ class PairSampler(Sampler[list[Draw]]):
         for name, rows in (("positive", self.positives), ("negative", self.negatives)):
             if not len(rows):
                 raise UserError(f"{where} holds no {name} pair: train on a dataset with both")
-        if balance not in BALANCES:
-            raise UserError(f"balance is {balance!r}: choose one of {', '.join(BALANCES)}")
         if balance == "exact" and batch % 2:
             raise UserError(f"micro_batch is {batch}, which has no half: make it even or set balance to expectation")
         self.batch, self.seed, self.balance, self.equalise = batch, seed, balance, equalise

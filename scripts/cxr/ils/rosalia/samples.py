@@ -23,13 +23,12 @@ from torch.utils.data import DataLoader, Dataset
 from cxr.base.errors import StoreError, UserError
 from cxr.ils.rosalia.config import RosaliaConfig
 from cxr.ils.rosalia.images import equalise, make_clip_input
-from cxr.ils.rosalia.prompts import CONVERSATIONS
 from cxr.ils.rosalia.sampler import Draw, PairSampler
 from cxr.ils.rosalia.sources import ImageSource, PairLines, ShardFrames, ShardMasks
 from cxr.ils.rosalia.tokens import IGNORED, Tokens
 from cxr.ils.rosalia.wordings import PlainWording, Wording
 from cxr.ils.settings import PromptSettings
-from cxr.segmentation.images import FITS, make_mask_target, make_sam_levels, normalise_levels, pad_to_square
+from cxr.segmentation.images import make_mask_target, make_sam_levels, normalise_levels, pad_to_square
 
 
 @dataclass(frozen=True)
@@ -177,10 +176,6 @@ class Pairs(Dataset):
         pictures: ImageSource | None = None,
         wording: Wording | None = None,
     ):
-        if options.conversation not in CONVERSATIONS:
-            raise UserError(f"conversation is {options.conversation!r}: choose one of {', '.join(CONVERSATIONS)}")
-        if options.fit not in FITS or (options.published_mismatch and options.fit != "pad"):
-            raise UserError(f"fit is {options.fit!r}: choose pad or stretch, and pad with published_mismatch")
         if (frames is None) == (pictures is None):
             raise ValueError("give frames or pictures")
         if masks and not options.target:
