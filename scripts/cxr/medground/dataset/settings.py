@@ -6,20 +6,20 @@ from cxr.base.settings import PAPER, Section, constraint, key
 
 
 class ProcessorSettings(Section):
-    """Sides of the picture that a processor of the Qwen family makes, for coordinates in its pixels."""
+    """The image processor of a model of the Qwen family, for coordinates in its pixels."""
 
     patch: int = key(14, "Side of a patch; 14 is Qwen2.5-VL's.", unit="px", ge=1)
     max_pixels: int = key(12_845_056, "Greatest area.", unit="px", ge=1)
 
 
 class ScispacySettings(Section):
-    """Folders of the engine scispacy, which you place. Nothing is fetched."""
+    """Folders of the engine scispacy. Nothing is downloaded."""
 
-    pipeline: str = key("", "Folder to which spaCy saved a pipeline that finds entities: `config.cfg` and weights.")
+    pipeline: str = key("", "Folder of a saved spaCy pipeline that finds entities: `config.cfg` and weights.")
     linker: str = key(
         "",
-        "Folder with the four files of a linker of scispaCy and its knowledge base (`*.jsonl`); empty: entities are "
-        "linked by the pipeline itself, or not. It holds a pickle, which may run any code.",
+        "Folder with the four files of a scispaCy linker and its knowledge base (`*.jsonl`); empty: no linker besides "
+        "the pipeline's own. It contains a pickle, which may run any code.",
     )
 
 
@@ -35,20 +35,20 @@ class DatasetSettings(Section):
 
     labels: list[Literal["generic", "class", "replaced"]] = key(
         lambda: ["generic", "class", "replaced"],
-        "Baselines without referring language. generic: one query an image, for all boxes; class: one for each class; "
-        "replaced: each query's words replaced by its classes.",
+        "Baselines without referring language. generic: one query per image, for all boxes; class: one per class; "
+        "replaced: each query's text replaced by the words of its classes.",
         source=PAPER,
         min_length=1,
     )
     entities: Literal["lexicon", "scispacy"] = key(
         "lexicon",
-        "What counts the clinical concepts of `language.tsv`. lexicon: words of the classes, attributes, places and "
+        "Engine that counts the clinical concepts of `language.tsv`. lexicon: words of classes, attributes, places and "
         "findings; scispacy: a spaCy pipeline.",
     )
     scispacy: ScispacySettings = key(ScispacySettings, "The pipeline of the engine scispacy.")
     tokenizer: str = key(
         "",
-        "Folder of a model whose tokenizer counts the queries' tokens (tokens.tsv); empty: words and characters alone.",
+        "Folder of a model whose tokenizer counts the tokens of queries (tokens.tsv); empty: no token counts.",
     )
     export: list[Literal["messages", "sharegpt", "swift", "coco", "refcoco", "hf"]] = key(
         lambda: ["messages"],
@@ -57,10 +57,12 @@ class DatasetSettings(Section):
     )
     coordinates: Literal["grid1000", "pixels_original", "pixels_resized"] = key(
         "grid1000",
-        "Coordinates in the texts of messages and sharegpt. grid1000: 0 to 1000; pixels_original: of the source's; "
-        "pixels_resized: as a processor of the Qwen family sees the picture.",
+        "Coordinates in the texts of messages and sharegpt. grid1000: 0 to 1000; pixels_original: pixels of the "
+        "source's image; pixels_resized: pixels after a processor of the Qwen family.",
     )
-    resized: ProcessorSettings = key(ProcessorSettings, "The processor that pixels_resized is of.")
-    withhold: list[Literal["pixels"]] = key(list, "What the exports leave out: pixels.")
-    allow_nd: bool = key(False, "Whether exports with pixels hold sources whose licence forbids derivatives (ND).")
-    audited: bool = key(False, "Whether the exports' test split holds only what experts let stand (medground.audit).")
+    resized: ProcessorSettings = key(ProcessorSettings, "The processor of pixels_resized.")
+    withhold: list[Literal["pixels"]] = key(list, "What the exports exclude: pixels.")
+    allow_nd: bool = key(False, "Whether exports with pixels include sources whose licence forbids derivatives (ND).")
+    audited: bool = key(
+        False, "Whether the exports' test split has only queries that experts accepted (medground.audit)."
+    )

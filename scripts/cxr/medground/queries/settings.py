@@ -25,13 +25,13 @@ class QueriesSettings(Section):
 
     engine: Literal["rules", "vllm", "table"] = key(
         "rules",
-        "rules: a grammar whose every query is decidable; vllm: a language model that sees the image; table: texts "
-        "that were made elsewhere.",
+        "rules: a grammar that writes decidable queries; vllm: a language model that sees the image; table: texts of "
+        "your own.",
     )
     selection: Literal["ours", "model"] = key(
         "ours",
-        "ours: targets are drawn by seed among those that some query decides, and the language model words them; "
-        "model: it chooses them, as in the paper (engine vllm).",
+        "ours: decidable targets are sampled, and the language model words them; model: it chooses the targets, as in "
+        "the paper (engine vllm).",
     )
     llm: GeneratorSettings = key(GeneratorSettings, "The language model of the engine vllm.")
     table: str = key(
@@ -39,15 +39,15 @@ class QueriesSettings(Section):
         "The texts of the engine table: JSON Lines with image_id, query, and regions or boxes (grid of 1000); or a "
         "folder with a file {image_id}.txt of `Question:` and `Answer:` lines for each image.",
     )
-    per_image: int = key(3, "Queries of an image.", ge=1, le=100)
-    per_image_many: int = key(6, "Queries of an image with more than `many` candidates.", ge=1, le=100)
-    many: int = key(5, "Candidates above which an image has `per_image_many` queries.", ge=1)
+    per_image: int = key(3, "Number of queries per image.", ge=1, le=100)
+    per_image_many: int = key(6, "Number of queries per image with more than `many` candidates.", ge=1, le=100)
+    many: int = key(5, "Number of candidates above which an image gets `per_image_many` queries.", ge=1)
     fragile: Share = key(
         0.25,
-        "Greatest fraction of an image's queries that may be undecidable where the outlines are moved "
-        "(`medground.regions.outline_px`). Queries with another answer there are never asked.",
+        "Largest fraction of an image's queries that may become undecidable when outlines are shifted by "
+        "`medground.regions.outline_px`. Queries whose answer changes are never used.",
     )
-    words: float = key(12, "Mean number of words that a query is lengthened to.", source=PAPER, ge=4, le=40)
+    words: float = key(12, "Mean number of words to which queries are lengthened.", source=PAPER, ge=4, le=40)
     families: list[Family] = key(
         lambda: ["class", "size", "shape", "position", "zone", "ordinal", "relation", "number", "appearance"],
         "Families of attributes that queries use.",

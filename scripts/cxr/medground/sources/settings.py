@@ -19,12 +19,12 @@ class ClassSettings(Section):
     ask: bool = key(True, "Whether a query may ask for it.")
     opaque: bool = key(
         True,
-        "Whether it is brighter on a film than healthy lung, so that the anomaly map can show it; false for organs and "
-        "for what is dark, such as pneumothorax.",
+        "Whether it is brighter than healthy lung on a radiograph, so that the anomaly map can show it; false for "
+        "organs and for dark findings such as pneumothorax.",
     )
     inside: bool = key(
         True,
-        "Whether a query may say that it lies inside another region; false for organs, which only overlap on a film.",
+        "Whether a query may say that it lies inside another region; false for organs, which only overlap.",
     )
 
 
@@ -33,7 +33,7 @@ class SourceSet(Section):
 
     kind: Literal["ils", "cells", "folder", "boxes", "medsegbench", "lvit"] = key(
         "folder",
-        "ils: lesion masks of ILS; cells: drawn microscopy; folder: a CSV manifest of images, DICOM too, and masks "
+        "ils: lesion masks of ILS; cells: synthetic microscopy; folder: a CSV manifest of images, DICOM too, and masks "
         "(image_path, mask_path, split; optional image_id, subject_id, class, domain, description, licence); boxes: "
         "one with x, y, w, h, class in place of mask_path; medsegbench: one of its published npz files; lvit: a folder "
         "in LViT's layout, with a description of each image.",
@@ -41,39 +41,38 @@ class SourceSet(Section):
     manifest: str = key("", "The CSV manifest (kinds folder and boxes).")
     npz: str = key("", "The file, named as published, such as fhpsaop_256.npz (kind medsegbench).")
     folder: str = key("", "The folder that holds Train_Folder, Val_Folder or Test_Folder (kind lvit).")
-    use: Literal["dataset", "zero_shot"] = key("dataset", "zero_shot: its queries stand in zero_shot.jsonl alone.")
+    use: Literal["dataset", "zero_shot"] = key("dataset", "zero_shot: its queries are only in zero_shot.jsonl.")
     queries: Literal["engine", "statements"] = key(
         "engine",
-        "engine: those of medground.queries; statements: the sentences of its descriptions, one an image, whose answer "
-        "is the regions on the sides that it names (kind lvit or folder, use zero_shot).",
+        "engine: those of medground.queries; statements: the sentence of each image's description, whose answer is the "
+        "regions on the sides that it names (kind lvit or folder, use zero_shot).",
         source=PAPER,
     )
     anatomy: str = key(
         "",
-        "Folder of results of ILS for the same films, `results` or another run's, whose organs and anatomy give the "
-        "patient's zones (kind folder, boxes or lvit, domain cxr); an image is found there by its file or its id. "
-        "Empty: no zones.",
+        "Folder of results of ILS for the same radiographs, `results` or another run's, for the patient's zones (kind "
+        "folder, boxes or lvit, domain cxr); images are matched by file or id. Empty: no zones.",
     )
     anomaly: Literal["none", "results"] = key(
         "none",
-        "results: the judge rules also looks at the anomaly map in the results that anatomy names; none: it does not.",
+        "results: the judge rules also uses the anomaly map of the results in anatomy; none: it does not.",
     )
     thresholds: str = key("default", "Threshold set of the masks (kind ils).")
     structures: bool = key(True, "Whether lungs and heart are regions too (kind ils).")
-    domain: Domain = key("other", "Kind of image, where the manifest has no column domain.", source=PAPER)
+    domain: Domain = key("other", "Kind of image, if the manifest has no column domain.", source=PAPER)
     modality: str = key("", "Modality in words.")
-    licence: str = key("", "Licence of pictures and masks, where the manifest has no column licence.")
+    licence: str = key("", "Licence of images and masks, if the manifest has no column licence.")
     orientation: Literal["radiological", "unknown"] = key(
         "radiological", "radiological: the image's left is the patient's right (cxr, ct); unknown: no sides in queries."
     )
     mask_kind: Literal["semantic", "instances"] = key("semantic", "instances: each value of a mask is one region.")
     mask_values: dict[str, str] = key(dict, "Class of each value of a mask; empty: any foreground is the row's class.")
     classes: dict[str, ClassSettings] = key(dict, "Classes of the manifest, in words. Empty: one class, region.")
-    touching: bool = key(False, "Whether regions that touch have merged in the masks, so that one may be several.")
+    touching: bool = key(False, "Whether touching regions have merged in the masks, so that one may be several.")
     tile: int | None = key(
-        None, "Side of the tiles that pictures are cut into; null: whole.", unit="px", ge=32, le=4096
+        None, "Side of the tiles into which images are cut; null: no tiles.", unit="px", ge=32, le=4096
     )
-    allow: list[str] = key(list, "Words that queries may use although another kind of image uses them.")
+    allow: list[str] = key(list, "Words that queries may use although they belong to another kind of image.")
 
     @constraint
     def _values_have_classes(self) -> None:
@@ -113,32 +112,32 @@ class SourcesSettings(Section):
     sets: dict[str, SourceSet] = key(
         dict,
         "Sources by name; the name is the wildcard {source}. Empty: `ils`, the lesion masks of the cohort; for the "
-        "embedded cohort also `cells`, drawn microscopy.",
+        "embedded cohort also `cells`, synthetic microscopy.",
     )
     size: int = key(512, "Side of frames, a multiple of 8; cells: 256; tiles: their own.", unit="px", ge=64, le=2048)
-    fit: Literal["pad", "stretch"] = key("pad", "How a picture that is not square becomes a frame.")
+    fit: Literal["pad", "stretch"] = key("pad", "Whether non-square images are padded or stretched to a square frame.")
     shards: int | None = key(
         None,
         "Shards of each source; null: the cohort's where a source is of kind ils, else 1 if all are embedded, else 8.",
         ge=1,
         le=1024,
     )
-    duplicates: Literal["exclude", "keep"] = key("exclude", "What to do with equal pictures of one source.")
+    duplicates: Literal["exclude", "keep"] = key("exclude", "Whether identical images of a source are excluded.")
     mask_threshold: float = key(
-        0, "Value above which a pixel is foreground; 0: masks must have two values. Masks of 0 and 1 need none.", ge=0
+        0, "Value above which a pixel is foreground; 0: masks must be binary. Ignored for masks of 0 and 1.", ge=0
     )
     most_foreground: Share = key(
         0.8,
-        "Largest fraction of a picture that a mask of two values may cover; above it, or where the mask covers most of "
-        "the picture and of its edges, it counts as inverted (inverted_mask). 1: any mask is used.",
+        "Largest fraction of an image that a binary mask may cover; above it, or if it covers most of the image and of "
+        "its edges, the image is excluded as inverted_mask. 1: never.",
     )
     resize_masks: Literal["none", "nearest"] = key(
         "none",
-        "nearest: a mask of another size than its picture, but of its proportions within 1 %, is brought to it by its "
-        "nearest pixels; none: the image is left out (shape_mismatch).",
+        "nearest: a mask of another size than its image, but of the same aspect ratio within 1 %, is resized by nearest "
+        "neighbour; none: the image is excluded as shape_mismatch.",
     )
     md5: Literal["check", "skip"] = key("check", "check: a MedSegBench file that is not the published one is refused.")
-    cells: int = key(48, "Number of drawn pictures.", ge=1, le=100_000)
+    cells: int = key(48, "Number of synthetic images.", ge=1, le=100_000)
 
     def in_use(self, cohort_source: str) -> dict[str, SourceSet]:
         """Return the sources by name: those of the settings, else those that the cohort's source has by default."""

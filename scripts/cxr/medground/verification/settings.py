@@ -16,13 +16,15 @@ class VerificationSettings(Section):
     )
     mode: Literal["confirm", "select", "both"] = key(
         "both",
-        "How the judge vllm is asked. confirm: it sees the answer and says whether the query is grounded and "
-        "unambiguous, as in the paper; select: it sees the numbered candidates and finds the answer itself.",
+        "Questions to the judge vllm. confirm: it sees the answer and says whether the query is grounded and "
+        "unambiguous, as in the paper; select: it sees the numbered candidates and selects the answer.",
     )
-    same_model: bool = key(False, "Whether the judge may be the model that worded the queries.")
+    same_model: bool = key(False, "Whether the judge may be the model that wrote the queries.")
     llm: JudgeSettings = key(JudgeSettings, "The language model of the judge vllm.")
-    unjudged: Literal["keep", "drop"] = key("keep", "What to do with queries that the judge cannot judge.")
-    strict: bool = key(False, "Whether a text that claims nothing fails on an image with several candidates.")
+    unjudged: Literal["keep", "drop"] = key("keep", "Whether queries on which the judge abstains are kept.")
+    strict: bool = key(
+        False, "Whether a text without a claim about its answer fails on an image with several candidates."
+    )
 
     @constraint
     def _a_model_is_given(self) -> None:
