@@ -133,8 +133,8 @@ class SourcesSettings(Section):
     )
     resize_masks: Literal["none", "nearest"] = key(
         "none",
-        "nearest: a mask of another size than its image, but of the same aspect ratio within 1 %, is resized by nearest "
-        "neighbour; none: the image is excluded as shape_mismatch.",
+        "nearest: a mask of another size than its image, but of the same aspect ratio within 1 %, is resized by "
+        "nearest neighbour; none: the image is excluded as shape_mismatch.",
     )
     md5: Literal["check", "skip"] = key("check", "check: a MedSegBench file that is not the published one is refused.")
     cells: int = key(48, "Number of synthetic images.", ge=1, le=100_000)
