@@ -18,7 +18,7 @@ from cxr.base.tables import read_table, write_lines
 from cxr.language.reports import engine, language, reading, schema, sentences, substance, vocabulary
 from cxr.language.reports.rules import lexicon as rules_lexicon
 from cxr.language.reports.rules import statements
-from cxr.language.reports.settings import ReportsSettings
+from cxr.language.reports.settings import ReadingSettings
 
 RESOURCE_FILES = ("lexicon", "reading")
 ENGLISH_ONLY = "rules"
@@ -27,7 +27,7 @@ NOTHING = "no_report", "the text says nothing of the chest"
 EFFUSION = ("both_bases", "none")
 
 
-class ReportsOptions(ReportsSettings):
+class ReportsOptions(ReadingSettings):
     """Settings of the stage, with what the plan adds; ``sections`` is ``mimic`` or ``tolerant``."""
 
     scrub: bool = key(

@@ -46,8 +46,8 @@ class ReportsLlm(Asking):
     execution: ReportsExecution = key(ReportsExecution, "How the models run.")
 
 
-class ReportsSettings(Section):
-    """From report text to findings."""
+class ReadingSettings(Section):
+    """How reports are read, by any engine."""
 
     engine: Literal["rules", "vllm", "both"] = key(
         "rules",
@@ -83,4 +83,9 @@ class ReportsSettings(Section):
     effusion_without_side: Literal["both_bases", "none"] = key(
         "both_bases", "Zone labels of an effusion whose side is not stated: both lung bases, or none (after Fig. 11)."
     )
+
+
+class ReportsSettings(ReadingSettings):
+    """From report text to findings."""
+
     llm: ReportsLlm = key(ReportsLlm, "The language models of the engine vllm.")
