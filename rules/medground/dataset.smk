@@ -178,7 +178,7 @@ rule medground_dataset_beside:
 rule medground_dataset_gallery:
     input:
         accepted=expand("results/medground/verification/{source}/{shard}.jsonl", **PLAN.medground.all_shards),
-        made=expand("results/medground/queries/{source}/{shard}.jsonl", **PLAN.medground.all_shards),
+        queries=expand("results/medground/queries/{source}/{shard}.jsonl", **PLAN.medground.all_shards),
         rejected="results/medground/verification/rejected.parquet",
         sensitivity="results/medground/dataset/pairs.jsonl",
         regions=expand("results/medground/regions/{source}/{shard}.parquet", **PLAN.medground.all_shards),

@@ -83,7 +83,7 @@ rule medground_verification_told:
 
 rule medground_verification_rates:
     input:
-        made=expand("results/medground/queries/{source}/{shard}.jsonl", **PLAN.medground.all_shards),
+        queries=expand("results/medground/queries/{source}/{shard}.jsonl", **PLAN.medground.all_shards),
         accepted=expand("results/medground/verification/{source}/{shard}.jsonl", **PLAN.medground.all_shards),
         parts=expand("results/medground/verification/{source}/{shard}.rejected.parquet", **PLAN.medground.all_shards),
     output:

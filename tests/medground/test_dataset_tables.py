@@ -119,7 +119,7 @@ def shown(folder, out, rejected: list[tuple], pairs: list[dict], each: int = 2) 
     write_table(out / "rejected.parquet", pl.DataFrame(rejected, schema=schema(REJECTED), orient="row"), REJECTED)
     write_lines(out / "pairs.jsonl", pairs)
     gallery.run(
-        accepted=[str(folder / "accepted.jsonl")], made=[str(folder / "queries/00.jsonl")],
+        accepted=[str(folder / "accepted.jsonl")], queries=[str(folder / "queries/00.jsonl")],
         rejected=str(out / "rejected.parquet"), sensitivity=str(out / "pairs.jsonl"),
         regions=[str(folder / "regions/00.parquet")], sources=[str(folder / "sources/00.h5")], folder=str(out / "made"),
         options=gallery.GalleryOptions(each=each, quality=95, seed=1, sources=["cells"], shards=["00"]),

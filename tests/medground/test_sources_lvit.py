@@ -342,7 +342,7 @@ def test_no_stage_vouches_for_a_statement(stated):
     kept, _ = verified(stated, statements=True)
     part = stated / "verification"
     verify.run_rates(
-        made=[str(stated / "queries/00.jsonl")], accepted=[str(part / "00.jsonl")],
+        queries=[str(stated / "queries/00.jsonl")], accepted=[str(part / "00.jsonl")],
         parts=[str(part / "00.rejected.parquet")], rates=str(part / "rates.tsv"), grouped=str(part / "groups.tsv"),
         rejected=str(part / "all.parquet"),
     )  # fmt: skip

@@ -266,7 +266,7 @@ def test_every_candidate_is_accepted_or_has_one_reason(made, tmp_path):
     ids = [line["query_id"] for line in kept] + gone["query_id"].to_list()
     assert sorted(ids) == sorted(line["query_id"] for line in source.lines)
     verify.run_rates(
-        made=[str(folder / "queries/00.jsonl")], accepted=[str(tmp_path / "00.jsonl")],
+        queries=[str(folder / "queries/00.jsonl")], accepted=[str(tmp_path / "00.jsonl")],
         parts=[str(tmp_path / "00.rejected.parquet")], rates=str(tmp_path / "rates.tsv"),
         grouped=str(tmp_path / "groups.tsv"), rejected=str(tmp_path / "all.parquet"),
     )  # fmt: skip

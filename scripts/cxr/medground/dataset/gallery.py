@@ -48,16 +48,16 @@ class Case:
 
 
 def run(
-    *, accepted: list[str], made: list[str], rejected: str, sensitivity: str, regions: list[str], sources: list[str],
+    *, accepted: list[str], queries: list[str], rejected: str, sensitivity: str, regions: list[str], sources: list[str],
     folder: str, options: GalleryOptions,
 ) -> None:  # fmt: skip
     """Write ``gallery.jsonl`` and its images into ``folder``.
 
-    ``accepted`` and ``made``: accepted lines and candidates; ``rejected``, ``sensitivity``: rejected queries and
+    ``accepted`` and ``queries``: accepted lines and candidates; ``rejected``, ``sensitivity``: rejected queries and
     pairs; ``regions``, ``sources``: of each source and shard.
     """
     accepted_lines = [line for path in accepted for line in read_lines(path)]
-    line_by_id = {line["query_id"]: line for path in made for line in read_lines(path)}
+    line_by_id = {line["query_id"]: line for path in queries for line in read_lines(path)}
     cases = [
         *_accepted(accepted_lines, options), *_rejected(read_table(rejected).to_dicts(), line_by_id, options),
         *_pairs(list(read_lines(sensitivity)), {line["query_id"]: line for line in accepted_lines}, options),

@@ -26,8 +26,8 @@ STATISTICS: Columns = {
     "trivial": Column(pl.Int64, "Of these, on an image with one candidate: any text gets the right answer."),
     "by_class": Column(pl.Int64, "Of these, where the class's word alone selects the answer."),
     **{
-        kind: Column(pl.Int64, f"Queries for {what}.")
-        for kind, what in (("single", "one region"), ("subset", "several regions"), ("all", "all of a class"))
+        kind: Column(pl.Int64, f"Queries for {answer}.")
+        for kind, answer in (("single", "one region"), ("subset", "several regions"), ("all", "all of a class"))
     },
     "words": Column(pl.Float64, "Mean number of words."),
     "characters": Column(pl.Float64, "Mean number of characters."),
@@ -75,7 +75,7 @@ class Source:
     regions: pl.DataFrame
     dropped: pl.DataFrame
     without: pl.DataFrame
-    made: list[dict]
+    queries: list[dict]
     unasked: pl.DataFrame
     accepted: list[dict]
     rejected: pl.DataFrame
@@ -160,7 +160,7 @@ def check_conservation(source: Source, split: str, options: DatasetOptions) -> l
     ids = set(images["image_id"])
     queried = {line["image_id"] for line in source.accepted if line["split"] == split}
     rejected = source.rejected.filter(split=split)
-    candidate_lines = [line for line in source.made if line["split"] == split]
+    candidate_lines = [line for line in source.queries if line["split"] == split]
     accepted = [line for line in source.accepted if line["split"] == split]
     without_regions = source.without.filter(pl.col("image_id").is_in(list(ids)))
     regions = source.regions.filter(pl.col("image_id").is_in(list(ids)))

@@ -59,7 +59,7 @@ class ImageRequest:
     """The request about an image. targets: [(number, regions)], None if the model chooses them."""
 
     image: Mapping
-    wanted: int
+    num_queries: int
     targets: Sequence[tuple[int, Sequence[int]]] | None
     lost: Sequence[tuple[int, str]]
     question: Question | Answer
@@ -68,7 +68,7 @@ class ImageRequest:
         """Return the line of the file."""
         return {
             "image_id": self.image["image_id"],
-            "wanted": self.wanted,
+            "wanted": self.num_queries,
             "targets": self.targets if self.targets is None else [[at, list(regions)] for at, regions in self.targets],
             "lost": [list(pair) for pair in self.lost],
             "described": bool(self.image["description"]),
@@ -85,7 +85,7 @@ def build_request(
 ) -> ImageRequest:
     """Return the request about an image: ``image`` its row, ``rows`` its regions, ``picture`` uint8 (S, S, 3)."""
     candidates = [row for row in rows if row["candidate"]]
-    num_queries = options.wanted(len(candidates))
+    num_queries = options.count_queries(len(candidates))
     targets, lost = None, []
     if options.selection == "ours":
         key = (options.seed, options.source, image["image_id"])

@@ -68,7 +68,7 @@ def sample_queries(
     draw = make_rng(options.seed, options.source, image["image_id"], "forms")
     forms = FormSearch(decider, options.max_atoms, options.budget, tuple(options.families), draw).run()
     candidates = int(decider.scene.candidate.sum())
-    num_queries = options.wanted(candidates)
+    num_queries = options.count_queries(candidates)
     drawer, lines, unasked, seen_texts = (
         QuerySampler(decider, outlines, forms, options, image["image_id"]),
         [],
@@ -92,7 +92,7 @@ def supplied_queries(
     """Return the lines of an image's supplied queries, and the rows of missing ones."""
     decider = Decider(build_scene(image, rows, facts, side), LogicOptions())
     candidates = int(decider.scene.candidate.sum())
-    num_queries = options.wanted(candidates)
+    num_queries = options.count_queries(candidates)
     lines = [_written_line(image, rows, facts, options, decider, query) for query in queries]
     missing = [
         {"image_id": image["image_id"], "split": image["split"], "number": number, "reason": "not_given"}

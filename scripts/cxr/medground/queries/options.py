@@ -19,8 +19,8 @@ class SearchOptions:
     budget: int = 20_000
     """Combinations of attributes that are tried in an image."""
 
-    def wanted(self, candidates: int) -> int:
-        """Return how many queries an image of so many candidates is to have."""
+    def count_queries(self, candidates: int) -> int:
+        """Return the number of queries for an image with so many candidates."""
         return self.per_image_many if candidates > self.many else self.per_image
 
 

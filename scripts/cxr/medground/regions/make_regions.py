@@ -58,8 +58,8 @@ REGIONS: Columns = WHERE | {
     "zones": Column(pl.List(pl.Float64), "Share of the region in each zone label; null where zones are unknown."),
     "within": Column(WITHIN, "Shares of its pixels inside regions of other classes; null without masks."),
     **{
-        name: Column(pl.Int64, f"Rank by {what}, from 0 for the {first}.")
-        for name, what, first in (
+        name: Column(pl.Int64, f"Rank by {quantity}, from 0 for the {first}.")
+        for name, quantity, first in (
             ("rank_area", "area among the image's regions", "largest"), ("rank_cx", "cx", "leftmost"),
             ("rank_cy", "cy", "topmost"), ("class_rank_area", "area among those of its class", "largest"),
             ("class_rank_cx", "cx among those of its class", "leftmost"),

@@ -31,7 +31,7 @@ QUERIES: Columns = {
     "iou": Column(pl.Float64, "IoU of the unions of boxes, a fraction; null where a failure is left out."),
     "matched": Column(pl.Float64, "Sum of the IoU of matched boxes over the larger number of boxes."),
     "paper": Column(pl.Float64, "IoU if every number is read on a grid of 1000, as the paper read all models."),
-    **{name: Column(pl.Float64, f"IoU of {what}; null without one.") for name, what in BLIND.items()},
+    **{name: Column(pl.Float64, f"IoU of {baseline}; null without one.") for name, baseline in BLIND.items()},
 }
 SCORES: Columns = {
     "source": Column(pl.String, "Source; `total`: all."),
@@ -48,7 +48,7 @@ SCORES: Columns = {
     "paper": Column(pl.Float64, "Mean IoU if every number is read on a grid of 1000.", "%"),
     "unreadable": Column(pl.Float64, "Queries without a readable box.", "%"),
     "failed": Column(pl.Int64, "Queries without an answer."),
-    **{name: Column(pl.Float64, f"Mean IoU of {what}.", "%") for name, what in BLIND.items()},
+    **{name: Column(pl.Float64, f"Mean IoU of {baseline}.", "%") for name, baseline in BLIND.items()},
 }
 SENSITIVITY: Columns = {
     "source": Column(pl.String, "Source; `total`: all."),

@@ -160,7 +160,7 @@ def run(
 class _JudgeRequests:
     """One way of asking the judge about the queries of a source."""
 
-    asked: str
+    way: str
     options: JudgeOptions
     wordings: Prompts
     generate: Generate
@@ -182,14 +182,14 @@ class _JudgeRequests:
                     views = Views(shard.get("picture", name), by_image[name])
                     for line in well_formed_queries(lines[name], views.rows):
                         regions_by_query[line["query_id"]], questions[line["query_id"]] = build_question(
-                            self.asked, line, views, row_by_image[name], facts, self.options, self.wordings
+                            self.way, line, views, row_by_image[name], facts, self.options, self.wordings
                         )
                 answers = ask_each(questions, self.generate, self.options.limits, self.tolerance)
                 answer_lines += [
                     _line(name, regions_by_query[name], answer, self.options.name) for name, answer in answers.items()
                 ]
                 at = min(first + IMAGES_PER_BATCH, len(names))
-                log.info("verification: %s is asked of %d of %d images of %s", self.asked, at, len(names), source)
+                log.info("verification: %s is asked of %d of %d images of %s", self.way, at, len(names), source)
         return answer_lines
 
 

@@ -104,19 +104,19 @@ class ImageJudge:
     ):
         self.grey, self.boxes, self.decider, self.thresholds, self.film = grey, boxes, decider, thresholds, film
         self.extent = extent
-        self._seen: dict[int, dict] = {}
+        self._measurements: dict[int, dict] = {}
 
-    def seen(self, region: int) -> dict:
+    def measurement(self, region: int) -> dict:
         """Return :func:`measure_box` of a region's box; without the blob if it does not fit the box."""
-        if region not in self._seen:
+        if region not in self._measurements:
             measurement = measure_box(self.grey, self.boxes[region], self.thresholds.enlarge, self.extent)
             blob_fits = measurement["blob_iou"] >= self.thresholds.blob_iou
-            self._seen[region] = measurement | {"blob": measurement["blob"] if blob_fits else None}
-        return self._seen[region]
+            self._measurements[region] = measurement | {"blob": measurement["blob"] if blob_fits else None}
+        return self._measurements[region]
 
     def observed(self, region: int) -> dict:
         """Return the same as plain values, for the checks of a line."""
-        measurement, blob, side = self.seen(region), self.seen(region)["blob"], self.grey.shape[0]
+        measurement, blob, side = self.measurement(region), self.measurement(region)["blob"], self.grey.shape[0]
         observation = {name: measurement[name] for name in ("effect", "texture", "blob_iou")}
         if blob is not None:
             x, y = (round(value / side, 3) for value in centroid(blob))
@@ -132,7 +132,7 @@ class ImageJudge:
         values = {name: np.full(len(scene), np.nan) for name in names}
         centres = np.array([[(x1 + x2) / 2, (y1 + y2) / 2] for x1, y1, x2, y2 in self.boxes], np.float64).reshape(-1, 2)
         for region in np.flatnonzero(scene.candidate).tolist():
-            measurement = self.seen(region)
+            measurement = self.measurement(region)
             for name, value in (("contrast", measurement["effect"]), ("texture", measurement["texture"])):
                 values[name][region] = np.nan if value is None else value
             if (blob := measurement["blob"]) is not None:

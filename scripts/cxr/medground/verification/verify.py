@@ -187,7 +187,7 @@ def run_shard(
 
 
 def run_rates(
-    *, made: list[str], accepted: list[str], parts: list[str], rates: str, grouped: str, rejected: str
+    *, queries: list[str], accepted: list[str], parts: list[str], rates: str, grouped: str, rejected: str
 ) -> None:
     """Write the pass rates of all sources, the same by kind and family, and all rejected queries."""
     rejected_table = pl.concat(read_table(path) for path in parts).sort("source", "image_id", "query_id")
@@ -200,7 +200,7 @@ def run_rates(
                 groups[group][at].append(row)
     rows = [row for group in sorted(groups) for row in _rate_rows(group, *groups[group])]
     write_table(rates, pl.DataFrame(rows, schema=schema(PASSED)), PASSED)
-    candidate_lines = (line for path in made for line in read_lines(path))
+    candidate_lines = (line for path in queries for line in read_lines(path))
     write_table(
         grouped,
         pl.DataFrame(
