@@ -26,7 +26,7 @@ from cxr.vlm.samples import read_samples
 from cxr.vlm.tuning.tune import TuningOptions
 from cxr.workflow.plan_radvlm import make_radvlm_plan
 from cxr.workflow.plan_vlm import make_vlm_plan
-from cxr.workflow.settings import Settings
+from cxr.workflow.settings import Settings, parse_section
 from cxr.workflow.settings.vlm import Vlm
 from radvlm_mix import FILES, instructions, sources
 from radvlm_read_back import read_back
@@ -203,7 +203,7 @@ def test_a_mix_takes_the_pairs_and_masks_of_its_threshold_set_or_of_the_release(
     mixes = {"all": {"thresholds": "mimic_ils"}, "half": {"thresholds": "half"}, "first": {}}
     told = {"radvlm": {"instructions": {"mixes": mixes}}}
     imported = {"dataset": {"mimic_ils": str(tmp_path), "mimic_ils_images": str(tmp_path)}}
-    plan = make_radvlm_plan(Settings(**told, **imported), ["00", "01"], {"split_shares": [0.8, 0.1, 0.1]})
+    plan = make_radvlm_plan(parse_section(Settings, told | imported), ["00", "01"], {"split_shares": [0.8, 0.1, 0.1]})
     first, half = ([f"results/masks/{name}/{shard}.h5" for shard in ("00", "01")] for name in ("default", "half"))
     release = ["results/masks/mimic_ils/mimic_ils.h5"]
     assert [plan.ils_masks(mix, "own") for mix in mixes] == [release, half, first]
@@ -212,7 +212,7 @@ def test_a_mix_takes_the_pairs_and_masks_of_its_threshold_set_or_of_the_release(
         f"results/dataset/mimic_ils/{split}.jsonl" for split in ("train", "validate", "test")
     ]
     with pytest.raises(ValueError, match=r"radvlm.instructions.mixes.all names 'mimic_ils', but the sets are default"):
-        Settings(**told)
+        parse_section(Settings, told)
 
 
 def released(results: Path, folder: Path) -> dict[str, list[str]]:
@@ -307,7 +307,8 @@ def test_the_same_bytes_come_again_and_other_settings_change_what_they_should(
 def answered(lines: Path, test: Path, frames: list[str], folder: Path) -> Path:
     """Tune the small model by two updates on lines, and ask it the lines ``test``; returns the file of answers."""
     own = {"updates": 2, "batch": 2, "micro_batch": 2}
-    plan = make_vlm_plan(Vlm(tuning={"onevision_tiny": own}, answers={"max_new_tokens": 12}), "cpu", 0, ["all"])
+    settings = parse_section(Vlm, {"tuning": {"onevision_tiny": own}, "answers": {"max_new_tokens": 12}})
+    plan = make_vlm_plan(settings, "cpu", 0, ["all"])
     given = {"lines": str(lines), "pictures": frames}
     run = tune(folder, given, TuningOptions(**plan.runs["radvlm"]["options"]))
     asking = AnswersOptions(**plan.answer_options["radvlm"])

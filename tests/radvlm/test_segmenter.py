@@ -205,7 +205,7 @@ def test_a_run_with_a_head_gets_no_tool():
     plan, vlm = planned(("one",), ("one", "two", "three"), runs=["one", "two"], segmenter="rosalia:base")
     assert plan.masked == {"one_head": ("one", "head"), "two_tool": ("two", "tool")}
     assert plan.rows["one_head"]["masks"] == "results/radvlm/evaluation/one/head/radvlm_ils.h5"
-    assert [run for run, sets in vlm.asked.items() if "radvlm_ils" in sets] == ["one", "two"]
+    assert [run for run, sets in vlm.sets_by_run.items() if "radvlm_ils" in sets] == ["one", "two"]
     assert plan.runs == ["two"]
     alone, _ = planned(("one",), ("one", "two"), runs=["one", "two"])
     assert list(alone.rows) == ["one_head"]
