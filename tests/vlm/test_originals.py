@@ -20,7 +20,7 @@ from cxr.vlm.collate import Encoded
 from cxr.vlm.families.engine import EncodedImages
 from cxr.vlm.originals import Originals
 from cxr.vlm.samples import ImageStore, read_samples
-from cxr.vlm.tuning.recent import EncodedCache
+from cxr.vlm.tuning.fit import EncodedCache
 from cxr.vlm.tuning.tune import run_tuning
 from cxr.workflow.params import stage_options
 from cxr.workflow.plan_imaging import decoding_options

@@ -52,9 +52,8 @@ from cxr.vlm.tiles import SIDE_FILE_SUFFIXES, apply_tiling, link_model, needs_ti
 from cxr.vlm.tokens import ReservedTokenError
 from cxr.vlm.tuning.columns import EXCLUDED, UPDATES
 from cxr.vlm.tuning.conservation import count_lines, count_pass, count_passes
-from cxr.vlm.tuning.fit import Execution, TrainingLog, TuningLoop
+from cxr.vlm.tuning.fit import EncodedCache, Execution, TrainingLog, TuningLoop
 from cxr.vlm.tuning.objective import MaskLoss, TextLoss
-from cxr.vlm.tuning.recent import EncodedCache
 from cxr.vlm.tuning.recipe import add_adapters, make_optimizer, select_trained
 from cxr.vlm.tuning.settings import SEG_LOSS, Recipe
 
