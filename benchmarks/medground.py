@@ -41,7 +41,7 @@ from cxr.medground.queries.make_queries import sample_queries  # noqa: E402
 from cxr.medground.sources.cells import read_cells  # noqa: E402
 from cxr.medground.verification.text_rules import allowed_words, check_text  # noqa: E402
 from medground_data import make_regions_of, queries_options, read_source, regions_of, source_keys  # noqa: E402
-from medground_scenes import NUMBERS, numbers, plain, told  # noqa: E402
+from medground_scenes import NUMBERS, numbers, query_as_dict, scene_as_lists  # noqa: E402
 from unions import of_unions, seconds  # noqa: E402
 
 UNIONS = ("IoU of unions of 60 and 60 boxes, 40 pairs at once", "a raster of 1000 × 1000")
@@ -121,14 +121,14 @@ def of_logic() -> list[dict]:
     decider = Decider(scene, NUMBERS)
     atoms = [name for name in decider.atoms if name.startswith(("class", "size", "shape", "position"))]
     asked = [Query((one, other)) for at, one in enumerate(atoms) for other in atoms[at + 1 :]]
-    lists, kept = plain(scene), numbers()
+    lists, kept = scene_as_lists(scene), numbers()
     for query in asked[::7]:
         found = decider.answer(query)
-        other = oracle.resolve(told(query), lists, kept)
+        other = oracle.resolve(query_as_dict(query), lists, kept)
         assert (set(found.selected) if found.decidable else None) == other, query
     few = asked[::9]
     ours = seconds(lambda: [Decider(scene, NUMBERS)] and [decider.answer(one) for one in asked]) / len(asked)
-    theirs = seconds(lambda: [oracle.resolve(told(one), lists, kept) for one in few], 1) / len(few)
+    theirs = seconds(lambda: [oracle.resolve(query_as_dict(one), lists, kept) for one in few], 1) / len(few)
     cost = {}
     for count in (10, 60):
         options = queries_options("dots", per_image=6, per_image_many=6)

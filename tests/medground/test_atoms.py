@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from cxr.medground.logic.atoms import NO, UNCLEAR, YES, atom_in_range, evaluate_atoms
 from cxr.medground.logic.decide import Decider, Query
 from medground_oracle import resolve
-from medground_scenes import NUMBERS, drawn_query, drawn_scene, numbers, plain, told, without_margin
+from medground_scenes import NUMBERS, drawn_query, drawn_scene, numbers, query_as_dict, scene_as_lists, without_margin
 
 
 def compare(scene, query, decider=None) -> bool:
     """Tell whether the project and the oracle give the same set, or both none; count the decidable ones."""
     found = (decider or Decider(scene, NUMBERS)).answer(query)
-    expected = resolve(told(query), plain(scene), numbers())
+    expected = resolve(query_as_dict(query), scene_as_lists(scene), numbers())
     return (set(found.selected) if found.decidable else None) == expected
 
 

@@ -36,7 +36,7 @@ def cells(tmp_path_factory):
     return folder
 
 
-def shown(folder, **more) -> pl.DataFrame:
+def write_units(folder, **more) -> pl.DataFrame:
     options = {"queries": 0, "seed": 1, "sources": ["cells"], "shards": ["00"]} | more
     audit_units.run(
         lines=str(folder / "queries/00.jsonl"), images=[str(folder / "sources/images.parquet")],
@@ -47,7 +47,7 @@ def shown(folder, **more) -> pl.DataFrame:
 
 
 def test_a_unit_shows_its_querys_boxes_and_no_others(cells):
-    table = {row["unit"]: row for row in shown(cells).iter_rows(named=True)}
+    table = {row["unit"]: row for row in write_units(cells).iter_rows(named=True)}
     lines = {line["query_id"]: line for line in read_lines(cells / "queries/00.jsonl")}
     boxes = {(row["image_id"], row["region"]): row for row in regions_of(cells)}
     assert table.keys() == lines.keys()
@@ -67,11 +67,11 @@ def test_a_unit_shows_its_querys_boxes_and_no_others(cells):
 
 
 def test_as_many_queries_are_drawn_as_are_asked_for(cells):
-    every = set(shown(cells)["unit"])
-    few = set(shown(cells, queries=5)["unit"])
+    every = set(write_units(cells)["unit"])
+    few = set(write_units(cells, queries=5)["unit"])
     assert len(few) == 5
     assert few < every
-    assert few != set(shown(cells, queries=5, seed=2)["unit"])
+    assert few != set(write_units(cells, queries=5, seed=2)["unit"])
 
 
 def test_a_test_split_without_a_query_is_refused(cells, tmp_path):
@@ -93,7 +93,7 @@ def filled(page: str, items: pl.DataFrame, said: dict[str, str]) -> str:
 
 def test_from_pages_over_sheets_to_table_7(cells, tmp_path):
     """Experts of known verdicts: good, ambiguous and wrong box by number of the query."""
-    table = shown(cells)
+    table = write_units(cells)
     lines = {line["query_id"]: line for line in read_lines(cells / "queries/00.jsonl")}
     experts = ["A", "B", "C"]
     pages = [str(tmp_path / f"page_{one}.html") for one in experts]

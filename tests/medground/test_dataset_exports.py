@@ -39,7 +39,7 @@ def lines_of(folder: Path) -> dict[str, dict]:
     }
 
 
-def made(cells: Path, out: Path, name: str, audit: str = "", **more) -> Path:
+def export_format(cells: Path, out: Path, name: str, audit: str = "", **more) -> Path:
     options = {"coordinates": "grid1000", "withhold": [], "allow_nd": False, "audited": bool(audit), "resized": QWEN}
     options |= {"format": name, "sources": ["cells"], "shards": ["00"]} | more
     export.run(
@@ -53,10 +53,10 @@ def made(cells: Path, out: Path, name: str, audit: str = "", **more) -> Path:
 @pytest.fixture(scope="module")
 def exported(cells, tmp_path_factory):
     out = tmp_path_factory.mktemp("exported")
-    return {name: made(cells, out, name) for name in FORMATS}
+    return {name: export_format(cells, out, name) for name in FORMATS}
 
 
-def told(text: str) -> list[list[int]]:
+def parse_boxes(text: str) -> list[list[int]]:
     value = json.loads(text)
     return [one["bbox_2d"] for one in (value if isinstance(value, list) else [value])]
 
@@ -86,7 +86,7 @@ def test_messages_and_sharegpt_hold_each_query_with_its_boxes_and_picture(cells,
                 "sharegpt": ["human", "gpt"],
             }[name]
             assert said[0][keys[1]].startswith(f"<image>{lines[one['id']]['query']}")
-            assert told(said[1][keys[1]]) == lines[one["id"]]["boxes"]
+            assert parse_boxes(said[1][keys[1]]) == lines[one["id"]]["boxes"]
             assert one["licence"] == "drawn by this project"
             with Image.open(exported[name] / one["images"][0]) as picture:
                 assert picture.size == (256, 256)
@@ -163,7 +163,7 @@ def test_datasets_opens_the_parquet_with_pictures_and_boxes(cells, exported, tmp
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_no_pixels_are_written_where_they_are_withheld(cells, tmp_path, name):
-    out = made(cells, tmp_path, name, withhold=["pixels"])
+    out = export_format(cells, tmp_path, name, withhold=["pixels"])
     assert not [path for path in out.rglob("*") if path.suffix in (".png", ".jpg")]
     if name == "hf":
         assert "image" not in pl.read_parquet(out / "data/train-00000.parquet").columns
@@ -183,11 +183,11 @@ def test_a_licence_without_derivatives_leaves_the_exports_with_pixels(cells, tmp
             folder / f"{name}.jsonl",
             [line | {"licence": "CC BY-NC-ND 3.0"} if name == "train" else line for line in lines],
         )
-    kept = {one["id"] for one in entries(made(folder, tmp_path / "a", "messages"))}
+    kept = {one["id"] for one in entries(export_format(folder, tmp_path / "a", "messages"))}
     assert kept == {name for name, line in lines_of(folder).items() if line["split"] != "train"}
     assert "forbids derivatives" in (tmp_path / "a/messages/README.md").read_text()
-    assert len(entries(made(folder, tmp_path / "b", "messages", allow_nd=True))) == len(lines_of(cells))
-    assert len(entries(made(folder, tmp_path / "c", "messages", withhold=["pixels"]))) == len(lines_of(cells))
+    assert len(entries(export_format(folder, tmp_path / "b", "messages", allow_nd=True))) == len(lines_of(cells))
+    assert len(entries(export_format(folder, tmp_path / "c", "messages", withhold=["pixels"]))) == len(lines_of(cells))
 
 
 @pytest.mark.parametrize(
@@ -207,23 +207,23 @@ def test_only_what_experts_let_stand_is_exported(cells, tmp_path):
         write_table(tmp_path / name, pl.DataFrame(held, schema=schema(AUDIT), orient="row"), AUDIT)
         return str(tmp_path / name)
 
-    out = made(cells, tmp_path, "messages", audit=votes("audit.parquet", rows))
+    out = export_format(cells, tmp_path, "messages", audit=votes("audit.parquet", rows))
     assert {one["id"] for one in read_lines(out / "test.jsonl")} == set(test[1:5:2])
     assert len(list(read_lines(out / "train.jsonl"))) == len(list(read_lines(cells / "train.jsonl")))
     stale = votes("stale.parquet", [*rows, ("qgone", "cells", "", 3, 3, True, [], "")])
     with pytest.raises(UserError, match="1 judged queries stand no longer, qgone"):
-        made(cells, tmp_path, "messages", audit=stale)
+        export_format(cells, tmp_path, "messages", audit=stale)
 
 
 def test_coordinates_of_a_text_are_of_the_picture_that_it_names(cells, tmp_path):
     """256 px lies 28 * 9 = 252 px from Qwen's next multiple: its processor makes 252 of 256."""
     lines = lines_of(cells)
-    resized = entries(made(cells, tmp_path / "a", "messages", coordinates="pixels_resized"))
+    resized = entries(export_format(cells, tmp_path / "a", "messages", coordinates="pixels_resized"))
     for one in resized:
         boxes = np.array(lines[one["id"]]["boxes"]) / 1000 * 252
-        assert told(one["messages"][1]["content"]) == np.floor(boxes + 0.5).astype(int).tolist()
-    for one in entries(made(cells, tmp_path / "b", "messages", coordinates="pixels_original")):
-        assert told(one["messages"][1]["content"]) == np.array(lines[one["id"]]["boxes_px"], int).tolist()
+        assert parse_boxes(one["messages"][1]["content"]) == np.floor(boxes + 0.5).astype(int).tolist()
+    for one in entries(export_format(cells, tmp_path / "b", "messages", coordinates="pixels_original")):
+        assert parse_boxes(one["messages"][1]["content"]) == np.array(lines[one["id"]]["boxes_px"], int).tolist()
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_the_table_has_queries_beside_baselines_and_a_chart(cells, tmp_path):
     assert cv2.imread(str(tmp_path / "chart.png")) is not None
 
 
-def shown(folder, out, rejected: list[tuple], pairs: list[dict], each: int = 2) -> list[dict]:
+def write_gallery(folder, out, rejected: list[tuple], pairs: list[dict], each: int = 2) -> list[dict]:
     import polars as pl
 
     from cxr.base.columns import schema
@@ -134,7 +134,7 @@ def test_a_gallery_shows_accepted_rejected_and_pairs_with_their_reasons(cells, t
     first = accepted[1]
     other = next(one for one in accepted if one["image_id"] == first["image_id"] and one["regions"] != first["regions"])
     pair = {"source": "cells", "image_id": first["image_id"], "first": first["query_id"]}
-    rows = shown(folder, tmp_path, gone, [pair | {"second": other["query_id"], "same_class": False}])
+    rows = write_gallery(folder, tmp_path, gone, [pair | {"second": other["query_id"], "same_class": False}])
     kinds = [row["kind"] for row in rows]
     assert kinds == ["accepted", "accepted", *["rejected"] * kinds.count("rejected"), "pair"]
     known = {line["query"]: line for line in lines}

@@ -200,7 +200,7 @@ def test_every_query_is_kept_or_rejected_and_without_anatomy_it_is_unjudged(give
     assert not set(gone["image_id"]) - found
 
 
-def told(side, one):
+def lung_query(side, one):
     return f"Find the {one} that is seen in the {side} lung."
 
 
@@ -214,8 +214,8 @@ def test_a_text_of_the_other_side_is_rejected_and_one_of_its_own_is_not(given):
             if side:
                 one = row["label"]
                 other = {"left": "right", "right": "left"}[side]
-                right.append(judged.judged(image_id, row["region"], told(side, one)).detail)
-                wrong.append(judged.judged(image_id, row["region"], told(other, one)).verdict)
+                right.append(judged.judged(image_id, row["region"], lung_query(side, one)).detail)
+                wrong.append(judged.judged(image_id, row["region"], lung_query(other, one)).verdict)
     assert len(wrong) >= 5
     assert set(wrong) == {"rejected"}
     assert "place" not in right
@@ -403,7 +403,7 @@ def test_true_boxes_against_boxes_moved_in_the_lungs(shared, tmp_path, name, lea
             where = zone_fractions(film, box, 0.1)
             side = next((lung.split()[0] for lung in LUNGS if where.get(lung, 0) > 0.9), None)
             if side:
-                text = told({"left": "right", "right": "left"}[side], row["label"])
+                text = lung_query({"left": "right", "right": "left"}[side], row["label"])
                 rejected[judged.judged(image_id, row["region"], text).verdict] += 1
     figures = {
         "boxes": (len(true), len(moved)),

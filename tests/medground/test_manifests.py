@@ -29,7 +29,7 @@ def draw(folder: Path, *names: str) -> None:
         (folder / name).write_bytes(cv2.imencode(".png", pixels)[1].tobytes())
 
 
-def read(
+def read_splits(
     folder: Path, data: bytes | str | list[str], name: str = "manifest.csv", kind: str = "folder"
 ) -> dict[str, str]:
     """Return {image: its split, or why it is excluded} of a manifest: bytes, text, or lines below :data:`HEADER`."""
@@ -54,8 +54,8 @@ def tree(tmp_path):
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_delimiters_and_line_ends(tree, mark, end):
     text = end.join([HEADER, "", *ROWS]).replace(",", mark)
-    assert read(tree, text) == SPLITS
-    assert read(tree, f"sep={mark}{end}{text}") == SPLITS
+    assert read_splits(tree, text) == SPLITS
+    assert read_splits(tree, f"sep={mark}{end}{text}") == SPLITS
 
 
 @pytest.mark.parametrize(
@@ -64,20 +64,20 @@ def test_delimiters_and_line_ends(tree, mark, end):
 )
 def test_encodings_and_packing(tree, encoding, mark):
     data = mark + "\n".join([HEADER, *ROWS]).replace("lesion", "Größe").encode(encoding)
-    assert read(tree, data) == SPLITS
-    assert read(tree, gzip.compress(data), "manifest.csv.gz") == SPLITS
+    assert read_splits(tree, data) == SPLITS
+    assert read_splits(tree, gzip.compress(data), "manifest.csv.gz") == SPLITS
 
 
 def test_headings_spellings_of_a_split_and_spaces(tree):
     rows = ["1.png, m.png ,Training,lesion", "2.png,m.png,val,lesion", "3.png,m.png,TEST,lesion,,"]
-    assert read(tree, "\n".join(["Image Path,MASK-PATH,split ,Class\u200b,", *rows])) == SPLITS
+    assert read_splits(tree, "\n".join(["Image Path,MASK-PATH,split ,Class\u200b,", *rows])) == SPLITS
 
 
 def test_a_parquet_manifest(tree):
     cells = [row.split(",") for row in ROWS]
     table = pl.DataFrame(cells, schema=HEADER.split(","), orient="row")
     table.write_parquet(tree / "manifest.parquet")
-    assert read(tree, (tree / "manifest.parquet").read_bytes(), "manifest.parquet") == SPLITS
+    assert read_splits(tree, (tree / "manifest.parquet").read_bytes(), "manifest.parquet") == SPLITS
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_parquet_manifest(tree):
 )
 def test_a_table_that_would_lose_or_mix_rows_stops_the_run(tree, data, words):
     with pytest.raises(UserError) as error:
-        read(tree, data)
+        read_splits(tree, data)
     sentence = str(error.value)
     assert sentence.startswith(f"medground.sources.sets.given.manifest: {tree / 'manifest.csv'}")
     assert words in sentence
@@ -113,21 +113,21 @@ def test_a_table_that_would_lose_or_mix_rows_stops_the_run(tree, data, words):
 
 def test_a_description_may_have_several_lines(tree):
     text = f'{HEADER},description\n{ROWS[0]},"Two\nlines, and, more, here"\n{ROWS[1]},"a ""b"""\n'
-    assert read(tree, text) == {"1": "train", "2": "validate"}
+    assert read_splits(tree, text) == {"1": "train", "2": "validate"}
 
 
 def test_one_person_in_two_spellings_is_in_one_split(tree):
     accented = "M\u00fcller"
     rows = [f"1.png,m.png,train,{accented}", f"2.png,m.png,test,{unicodedata.normalize('NFD', accented)}\u200b"]
     with pytest.raises(UserError, match=f"lines 2 and 3 put '{accented}' into train and test"):
-        read(tree, "\n".join(["image_path,mask_path,split,subject_id", *rows]))
+        read_splits(tree, "\n".join(["image_path,mask_path,split,subject_id", *rows]))
 
 
 def test_paths_of_other_systems_lead_to_pictures_and_masks(tmp_path, caplog):
     decomposed = unicodedata.normalize("NFD", "M\u00fcller")
     draw(tmp_path, f"a/{decomposed}.PNG", "masks/M1.png")
     with caplog.at_level(logging.WARNING, "cxr"):
-        assert read(tmp_path, ["a\\M\u00fcller.png,Masks\\m1.png,train,lesion"]) == {"M\u00fcller": "train"}
+        assert read_splits(tmp_path, ["a\\M\u00fcller.png,Masks\\m1.png,train,lesion"]) == {"M\u00fcller": "train"}
     assert "image_path differs from its file in separator, Unicode form or invisible signs, case" in caplog.text
     assert caplog.text.count("mask_path differs from its file in separator, case, and that file is used: line 2") == 1
 
@@ -135,7 +135,7 @@ def test_paths_of_other_systems_lead_to_pictures_and_masks(tmp_path, caplog):
 def test_a_missing_file_says_which_and_what_exists(tmp_path):
     draw(tmp_path, "a.png", "A.png", "1.png", "m.png")
     rows = ["A.PNG,m.png,train,lesion", "1.png,none/m.png,train,lesion", "b.png,m.png,train,lesion"]
-    assert read(tmp_path, rows) == {
+    assert read_splits(tmp_path, rows) == {
         "A": "missing_file: the picture: 2 files exist that differ only in case",
         "1": "missing_file: the mask: its folder does not exist",
         "b": "missing_file: the picture",
@@ -144,13 +144,13 @@ def test_a_missing_file_says_which_and_what_exists(tmp_path):
 
 def test_a_file_is_not_lent_to_a_second_row_that_differs_in_case(tmp_path):
     draw(tmp_path, "A.png", "m.png")
-    outcomes = read(tmp_path, ["A.png,m.png,train,lesion", "a.png,m.png,train,lesion"])
+    outcomes = read_splits(tmp_path, ["A.png,m.png,train,lesion", "a.png,m.png,train,lesion"])
     assert outcomes["A"] == "train"
     assert outcomes["a"].endswith("a file exists that differs only in case, but another row of the table means it")
 
 
 def test_boxes_are_read_by_the_same_rules(tree):
     text = "image path;split;x;y;w;h;Class\n1.png;val;3;4;20;30;lesion\n1.png;val;30;4;20;30;lesion\n"
-    assert read(tree, "\ufeff" + text, kind="boxes") == {"1": "validate"}
+    assert read_splits(tree, "\ufeff" + text, kind="boxes") == {"1": "validate"}
     with pytest.raises(UserError, match="line 3 has 6 cells, the header 7"):
-        read(tree, text.replace("30;4;", "30;"), kind="boxes")
+        read_splits(tree, text.replace("30;4;", "30;"), kind="boxes")

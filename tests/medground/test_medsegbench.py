@@ -39,14 +39,14 @@ def written(folder, flag="fhpsaop", side=128, **changed):
     return path
 
 
-def read(folder, path, md5="skip"):
+def read_npz_source(folder, path, md5="skip"):
     return read_source(folder, source_keys(kind="medsegbench", npz=str(path)), md5=md5)
 
 
 @pytest.mark.parametrize("flag", FLAGS)
 @pytest.mark.parametrize("side", [128, 256])
 def test_every_set_is_read_in_its_published_layout(tmp_path, flag, side):
-    make_regions_of(read(tmp_path, written(tmp_path, flag, side)))
+    make_regions_of(read_npz_source(tmp_path, written(tmp_path, flag, side)))
     images = read_table(tmp_path / "sources/images.parquet")
     facts = read_flag_facts(flag)
     assert images["split"].value_counts().sort("split").rows() == [("test", 2), ("train", 3), ("validate", 1)]
@@ -62,7 +62,7 @@ def test_every_set_is_read_in_its_published_layout(tmp_path, flag, side):
 
 def test_any_foreground_of_a_binary_set_is_its_class(tmp_path):
     held = arrays("isic2016", 128)
-    read(tmp_path, written(tmp_path, "isic2016", train_label=held["train_label"] * 255))
+    read_npz_source(tmp_path, written(tmp_path, "isic2016", train_label=held["train_label"] * 255))
     assert read_table(tmp_path / "sources/excluded.parquet").is_empty()
 
 
@@ -70,7 +70,7 @@ def test_grey_pictures_and_a_last_axis_of_one_are_read(tmp_path):
     held = arrays("bbbc010", 128)
     grey = {name: value[..., 0] for name, value in held.items() if name.endswith("images")}
     column = {name: value[..., None] for name, value in held.items() if name.endswith("label")}
-    make_regions_of(read(tmp_path, written(tmp_path, "bbbc010", **grey, **column)))
+    make_regions_of(read_npz_source(tmp_path, written(tmp_path, "bbbc010", **grey, **column)))
     assert len(regions_of(tmp_path)) == 6
 
 
@@ -92,7 +92,7 @@ WRONG = {
 def test_an_unsuitable_file_is_one_sentence(tmp_path, what):
     changed, words = WRONG[what]
     with pytest.raises(UserError, match=words) as told:
-        read(tmp_path, written(tmp_path, **changed))
+        read_npz_source(tmp_path, written(tmp_path, **changed))
     assert re.fullmatch(r"fhpsaop_128\.npz: the member \w+ .+: (give|download) .+", str(told.value))
     assert not list(tmp_path.glob("sources/*.h5"))
 
@@ -102,10 +102,10 @@ def test_a_file_cut_short_and_one_that_is_no_archive(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UserError, match=r"fhpsaop_128\.npz is no npz file"):
-        read(tmp_path, path)
+        read_npz_source(tmp_path, path)
     path.write_bytes(b"<html>404 Not Found</html>" * 99)
     with pytest.raises(UserError, match=r"fhpsaop_128\.npz is no npz file \(BadZipFile\): download it again"):
-        read(tmp_path, path)
+        read_npz_source(tmp_path, path)
 
 
 def test_a_damaged_member_leaves_no_shard(tmp_path):
@@ -116,26 +116,26 @@ def test_a_damaged_member_leaves_no_shard(tmp_path):
     data[start : start + 64] = bytes(64)
     path.write_bytes(bytes(data))
     with pytest.raises(UserError, match=r"test_images is damaged|test_images is shorter"):
-        read(tmp_path, path)
+        read_npz_source(tmp_path, path)
     assert not list(tmp_path.glob("sources/*.h5"))
 
 
 def test_a_file_that_is_not_the_published_one_is_refused(tmp_path):
     with pytest.raises(UserError, match="is not the published one"):
-        read(tmp_path, written(tmp_path), md5="check")
+        read_npz_source(tmp_path, written(tmp_path), md5="check")
 
 
 def test_a_name_that_tells_no_set_is_refused(tmp_path):
     path = written(tmp_path).rename(tmp_path / "mine.npz")
     with pytest.raises(UserError, match="is not named as MedSegBench"):
-        read(tmp_path, path)
+        read_npz_source(tmp_path, path)
 
 
 def test_an_unknown_value_is_the_images_fault_alone(tmp_path):
     held = arrays("fhpsaop", 128)
     label = held["train_label"].copy()
     label[1, 0, 0] = 7
-    read(tmp_path, written(tmp_path, train_label=label))
+    read_npz_source(tmp_path, written(tmp_path, train_label=label))
     gone = read_table(tmp_path / "sources/excluded.parquet").to_dicts()
     assert [(row["image_id"], row["reason"]) for row in gone] == [("fhpsaop_train_00001", "unknown_label")]
 

@@ -24,7 +24,7 @@ from cxr.medground.sources.read_sources import IMAGES
 from cxr.medground.verification import verify
 from medground_attacks import ATTACKS, SUBTLE
 from medground_data import make_regions_of, read_source, regions_of, source_keys, verification_options
-from medground_model import MODEL, ask, files_of, make, targets_of, well, worded
+from medground_model import MODEL, ask, files_of, make_from_answers, targets_of, well, worded
 
 PICTURES = 4
 
@@ -42,10 +42,10 @@ def answered(cells, tmp_path_factory):
     out = tmp_path_factory.mktemp("well")
     with language_model.serving(well, MODEL) as (address, seen):
         told = ask(cells, out, address)
-    return told, *make(cells, out), seen
+    return told, *make_from_answers(cells, out), seen
 
 
-def drawn(url: str) -> np.ndarray:
+def decode_image(url: str) -> np.ndarray:
     return np.array(Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))).convert("RGB"))
 
 
@@ -75,7 +75,7 @@ def test_the_model_gets_the_picture_and_the_same_with_numbered_boxes(cells, answ
     *_, seen = answered
     with Shard(cells / "sources/00.h5") as shard:
         for image_id, request in zip(sorted(shard.ids), seen, strict=True):
-            plain, boxes = (drawn(part["image_url"]["url"]) for part in request["messages"][-1]["content"][:2])
+            plain, boxes = (decode_image(part["image_url"]["url"]) for part in request["messages"][-1]["content"][:2])
             picture = shard.get("picture", image_id)
             np.testing.assert_array_equal(plain, picture)
             assert boxes.shape == (512, 512, 3)
@@ -99,7 +99,7 @@ def test_the_same_questions_again_and_no_image_changes_anothers(cells, answered,
     assert again == told[: PICTURES - 1]
     assert len({request["seed"] for request in seen}) == PICTURES - 1
     assert {request["temperature"] for request in seen} == {0.7}
-    assert make(fewer, tmp_path)[0] == [line for line in lines if line["image_id"] != told[-1]["image_id"]]
+    assert make_from_answers(fewer, tmp_path)[0] == [line for line in lines if line["image_id"] != told[-1]["image_id"]]
 
 
 def bad(text: str | int | dict):
@@ -180,7 +180,7 @@ def test_a_bad_answer_is_quarantined_and_touches_no_other_image(cells, answered,
     assert first["problem"]
     if name not in ("nothing", "HTTP 400"):
         assert first["raw"]
-    made, lost = make(cells, tmp_path)
+    made, lost = make_from_answers(cells, tmp_path)
     assert made == [line for line in lines if line["image_id"] != first["image_id"]]
     own = [row for row in lost if row["image_id"] == first["image_id"]]
     assert len(own) == first["wanted"]
@@ -206,13 +206,13 @@ def test_a_better_second_answer_is_taken(cells, answered, tmp_path):
     told, lines, missing, _ = answered
     assert [line | {"attempts": 1} for line in found] == told
     assert {line["attempts"] for line in found} == {2}
-    assert make(cells, tmp_path) == (lines, missing)
+    assert make_from_answers(cells, tmp_path) == (lines, missing)
 
 
 def test_a_target_without_words_is_declined(cells, tmp_path):
     with language_model.serving(bad(changed(text="  ")), MODEL) as (address, _):
         found = ask(cells, tmp_path, address)
-    lines, missing = make(cells, tmp_path)
+    lines, missing = make_from_answers(cells, tmp_path)
     (row,) = (row for row in missing if row["reason"] == "declined")
     number, target = found[0]["targets"][0]
     assert (row["image_id"], row["number"]) == (found[0]["image_id"], number)
@@ -235,7 +235,7 @@ def choosing(count: int, **last):
 def test_a_model_may_choose_and_give_fewer_or_more(cells, tmp_path, count, last):
     with language_model.serving(choosing(count, **last), MODEL) as (address, seen):
         found = ask(cells, tmp_path, address, selection="model")
-    lines, missing = make(cells, tmp_path)
+    lines, missing = make_from_answers(cells, tmp_path)
     for line, request in zip(found, seen, strict=True):
         assert f"Choose {line['wanted']} targets yourself" in request["messages"][-1]["content"][-1]["text"]
         own = [one for one in lines if one["image_id"] == line["image_id"]]
@@ -259,7 +259,7 @@ def test_the_papers_form_is_read_with_its_boxes(cells, tmp_path):
 
     with language_model.serving(respond, MODEL) as (address, _):
         ask(cells, tmp_path, address, [str(prompts)], selection="model", form="question_answer")
-    lines, missing = make(cells, tmp_path)
+    lines, missing = make_from_answers(cells, tmp_path)
     assert [line["regions"] for line in lines] == [[0]] * PICTURES
     assert [line["boxes"] for line in lines] == [
         [[rows[line["image_id"]][side] for side in ("gx1", "gy1", "gx2", "gy2")]] for line in lines
@@ -270,7 +270,7 @@ def test_the_papers_form_is_read_with_its_boxes(cells, tmp_path):
 def test_answers_of_other_images_are_refused(cells, answered, tmp_path):
     write_lines(tmp_path / "told.jsonl", answered[0][1:])
     with pytest.raises(UserError, match=r"has no answer for the image cells0000.*--forcerun medground_queries_told"):
-        make(cells, tmp_path)
+        make_from_answers(cells, tmp_path)
 
 
 def test_a_source_that_speaks_to_the_model_is_not_asked_about(tmp_path):
@@ -281,7 +281,7 @@ def test_a_source_that_speaks_to_the_model_is_not_asked_about(tmp_path):
         found = ask(tmp_path / "c", tmp_path, address)
     assert not seen
     assert {line["problem"] for line in found} == {"the text speaks to the model"}
-    lines, missing = make(tmp_path / "c", tmp_path)
+    lines, missing = make_from_answers(tmp_path / "c", tmp_path)
     assert not lines
     assert {row["reason"] for row in missing} <= {"quarantined", "undecidable"}
 
@@ -302,7 +302,7 @@ def test_descriptions_that_attack_change_no_schema_and_no_other_images_lines(cel
         True, True, False, True,
     ]  # fmt: skip
     assert found[:2] + found[3:] == told[:2] + told[3:]
-    made = make(attacked, tmp_path)[0]
+    made = make_from_answers(attacked, tmp_path)[0]
     assert {line["image_id"] for line in made if line["description_used"]} == {told[2]["image_id"]}
     assert [line | {"description_used": False} for line in made] == lines
     with language_model.serving(well, MODEL) as (address, seen):

@@ -19,7 +19,7 @@ from cxr.medground.queries.forms import FormSearch
 from cxr.medground.regions.make_regions import measure_image
 from medground_data import facts_of, make_queries_of, regions_of, regions_options, whole_source
 from medground_oracle import resolve as resolve_plainly
-from medground_scenes import NUMBERS, numbers, plain, queried, told
+from medground_scenes import NUMBERS, numbers, queried, query_as_dict, scene_as_lists
 from medground_worlds import boxes_of, worlds
 
 REAL = [pytest.param("covid"), pytest.param("nih"), pytest.param("stardist"),
@@ -287,7 +287,7 @@ def coverage(folder, side) -> tuple[list[int], int, int]:
         forms = FormSearch(Decider(scene, NUMBERS), 4, 20_000, families, random.Random(0)).run()
         free = [at for at, row in enumerate(held) if row["candidate"]]
         for at in (at for at in free if (at,) in forms.of):
-            assert resolve_plainly(told(forms.of[at,][0]), plain(scene), numbers()) == {at}
+            assert resolve_plainly(query_as_dict(forms.of[at,][0]), scene_as_lists(scene), numbers()) == {at}
             alone += 1
         total += len(free)
         sets.append(len(forms.of))

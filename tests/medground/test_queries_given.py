@@ -28,7 +28,7 @@ def cells(tmp_path_factory):
     return make_regions_of(folder)
 
 
-def made(folder, out, given) -> tuple[list[dict], list[dict], dict[str, tuple[str, str]]]:
+def make_and_verify(folder, out, given) -> tuple[list[dict], list[dict], dict[str, tuple[str, str]]]:
     """Return candidates, unasked rows, and {rejected query: its stage and reason}."""
     common = {
         "sources": str(folder / "sources/00.h5"), "images": str(folder / "sources/images.parquet"),
@@ -64,7 +64,7 @@ def test_texts_are_taken_all_and_missing_ones_are_counted(cells, tmp_path):
     lines = [one | {"image_id": "cells0000"} for one in texts]
     lines.append({"image_id": "elsewhere", "query": "x", "regions": [0]})
     given.write_text("".join(json.dumps(one) + "\n" for one in lines))
-    candidates, unasked, gone = made(cells, tmp_path, given)
+    candidates, unasked, gone = make_and_verify(cells, tmp_path, given)
     assert [line["query"] for line in candidates] == [one["query"] for one in texts]
     by_text = {line["query"]: line for line in candidates}
     assert by_text["Show me the odd cell over here."]["regions"] == [1]
@@ -84,7 +84,7 @@ def test_the_papers_raw_form_is_read_with_its_boxes(cells, tmp_path):
         f"Question: Mark these two cells here.\nAnswer: {answer}\n\n"
         "Question: And this one, please?\nAnswer: the left one\n"
     )
-    candidates, _, gone = made(cells, tmp_path, folder)
+    candidates, _, gone = make_and_verify(cells, tmp_path, folder)
     assert [line["regions"] for line in candidates] == [[0, 1], []]
     assert gone[candidates[1]["query_id"]] == ("I", "missing_field")
 
@@ -128,7 +128,7 @@ def test_a_text_about_an_image_that_no_source_has_is_a_row(cells, tmp_path, capl
     lines = [{"image_id": name, "query": f"Show me the cell {at}.", "regions": [0]}
              for name, count in (("cells0000", 2), ("elsewhere", 2), ("gone", 1)) for at in range(count)]  # fmt: skip
     given.write_text("".join(json.dumps(one) + "\n" for one in lines))
-    made(cells, tmp_path, given)
+    make_and_verify(cells, tmp_path, given)
     gone = tmp_path / "excluded.parquet"
     pl.DataFrame({"image_id": ["gone"]}).write_parquet(gone)
     with caplog.at_level(logging.WARNING, "cxr"):
@@ -149,7 +149,7 @@ def test_an_image_without_regions_and_a_file_without_a_question_are_rows(cells, 
     folder.mkdir()
     (folder / "cells0001.txt").write_text("Which cell is it?")
     (folder / "cells0002.txt").write_text('Question: Mark this cell here.\nAnswer: {"bbox_2d": [1, 2, 3, 4]}\n')
-    made(cells, tmp_path, folder)
+    make_and_verify(cells, tmp_path, folder)
     write_lines(tmp_path / "none.jsonl", [])
     rows = unused(cells, tmp_path, folder, queries=tmp_path / "none.jsonl")
     assert [(row[0], row[3]) for row in rows] == [("cells0001", "no_text"), ("cells0002", "no_regions")]

@@ -80,7 +80,7 @@ def test_the_grid_holds_every_box_and_is_never_empty(side):
         assert 0 <= found[1] < found[3] <= 1000
 
 
-def drawn(radii, turn, side=400):
+def draw_ellipse(radii, turn, side=400):
     """Return the component of an ellipse whose pixels' centres lie inside it."""
     y, x = np.mgrid[:side, :side] + 0.5 - side / 2
     a, b = x * math.cos(turn) + y * math.sin(turn), -x * math.sin(turn) + y * math.cos(turn)
@@ -91,7 +91,7 @@ def drawn(radii, turn, side=400):
 @pytest.mark.parametrize("turn", [k * math.pi / 7 for k in range(7)])
 @pytest.mark.parametrize("radii", [(60, 60), (80, 40), (120, 24), (150, 30)])
 def test_an_ellipse_has_its_closed_form(radii, turn):
-    one = drawn(radii, turn)
+    one = draw_ellipse(radii, turn)
     assert one.area == pytest.approx(math.pi * radii[0] * radii[1], rel=0.02)
     assert elongation(one) == pytest.approx(1 - radii[1] / radii[0], abs=0.01)
     assert solidity(one) == pytest.approx(1, abs=0.03)
@@ -127,7 +127,7 @@ def test_attributes_of_real_nuclei_are_those_of_the_oracle(shared):
 
 
 def test_compactness_of_a_disc_is_one():
-    assert compactness(drawn((80, 80), 0)) == pytest.approx(1, abs=0.05)
+    assert compactness(draw_ellipse((80, 80), 0)) == pytest.approx(1, abs=0.05)
 
 
 def test_contrast_is_the_standardised_difference():

@@ -59,18 +59,23 @@ def _concepts_of_ours(nlp, name):
     return link
 
 
-def found(path, linker: str = "") -> list[set[str]]:
+def find_concepts(path, linker: str = "") -> list[set[str]]:
     return list(load_pipeline(ScispacyOptions(str(path), str(linker)))(TEXTS))
 
 
 def test_without_a_linker_concepts_are_ids_or_texts(pipeline):
-    assert found(pipeline()) == [{"round", "nucleus"}, {"opacity"}, {"nuclei"}, set()]
-    assert found(pipeline(ids=True)) == [{"round", "C1"}, {"C2"}, {"C1"}, set()]
+    assert find_concepts(pipeline()) == [{"round", "nucleus"}, {"opacity"}, {"nuclei"}, set()]
+    assert find_concepts(pipeline(ids=True)) == [{"round", "C1"}, {"C2"}, {"C1"}, set()]
 
 
 def test_with_a_linker_they_are_the_best_candidates_and_others_are_none(pipeline):
-    assert found(pipeline("concepts_of_ours")) == [{"C1"}, {"C2"}, {"C1"}, set()]
-    assert found(pipeline()) == [{"round", "nucleus"}, {"opacity"}, {"nuclei"}, set()]  # the last one's is forgotten
+    assert find_concepts(pipeline("concepts_of_ours")) == [{"C1"}, {"C2"}, {"C1"}, set()]
+    assert find_concepts(pipeline()) == [
+        {"round", "nucleus"},
+        {"opacity"},
+        {"nuclei"},
+        set(),
+    ]  # the last one's is forgotten
 
 
 def test_the_table_has_each_text_once(pipeline, tmp_path):
@@ -130,29 +135,29 @@ def linker(tmp_path_factory):
 
 
 def test_scispacys_own_linker_reads_its_files_from_a_folder(pipeline, linker):
-    assert found(pipeline(), linker) == [{"C1"}, {"C2"}, {"C1"}, set()]
+    assert find_concepts(pipeline(), linker) == [{"C1"}, {"C2"}, {"C1"}, set()]
     path = fetching(pipeline)
-    assert found(path, linker) == [{"C1"}, {"C2"}, {"C1"}, set()]
+    assert find_concepts(path, linker) == [{"C1"}, {"C2"}, {"C1"}, set()]
     config = spacy.util.load_config(path / "config.cfg")
     config["components"]["linker"]["threshold"] = 1.5  # the pipeline's own settings of the linker are kept
     config.to_disk(path / "config.cfg")
-    assert found(path, linker) == [set()] * 4
+    assert find_concepts(path, linker) == [set()] * 4
 
 
 def test_what_cannot_be_read_is_one_sentence(pipeline, linker, tmp_path):
     with pytest.raises(UserError, match=r"pipeline: .*empty holds no config.cfg: give a folder"):
-        found(tmp_path / "empty")
+        find_concepts(tmp_path / "empty")
     with pytest.raises(UserError, match=r"has the component 'linker', whose files would be fetched: place them in"):
-        found(fetching(pipeline))
+        find_concepts(fetching(pipeline))
     path = pipeline()
     (tmp_path / "some").mkdir()
     with pytest.raises(UserError, match=r"linker: .*some lacks nmslib_index.bin, .*, \*.jsonl: place all files"):
-        found(path, tmp_path / "some")
+        find_concepts(path, tmp_path / "some")
     config = (path / "config.cfg").read_text()
     (path / "config.cfg").write_text(config.replace('factory = "entity_ruler"', 'factory = "unheard_of"'))
     with pytest.raises(UserError, match=r"pipeline: .* cannot be read by spaCy \(.*unheard_of.*\): place one") as error:
-        found(path)
+        find_concepts(path)
     assert "\n" not in str(error.value)
     (path / "config.cfg").write_text("[nlp\nx")
     with pytest.raises(UserError, match=r"cannot be read by spaCy"):
-        found(path)
+        find_concepts(path)

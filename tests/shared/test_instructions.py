@@ -62,14 +62,14 @@ def test_a_pair_of_ils_is_a_record_of_one_turn_and_a_line_of_its_fields():
 # ---- files a split ---------------------------------------------------------------------------------------------------
 
 
-def told(record: Record) -> dict:
+def record_line(record: Record) -> dict:
     turns = [{"question": turn.question, "answer": turn.answer} for turn in record.turns]
     return {"id": record.sample_id, "turns": turns}
 
 
 def test_records_lie_in_the_files_of_their_splits_in_order(tmp_path):
     paths = {split: tmp_path / f"{split}.jsonl" for split in ("train", "test")}
-    with open_split_files(paths, told) as write:
+    with open_split_files(paths, record_line) as write:
         for name, split in (("a", "test"), ("b", "train"), ("c", "test")):
             write(replace(RECORD, sample_id=name, split=split))
         assert not any(path.exists() for path in paths.values())  # none appears before all are complete
@@ -87,7 +87,7 @@ def test_a_failure_leaves_no_file_of_any_split(tmp_path):
     paths = {split: tmp_path / f"{split}.jsonl" for split in ("train", "test")}
 
     def write_both() -> None:
-        with open_split_files(paths, told) as write:
+        with open_split_files(paths, record_line) as write:
             write(RECORD)
             write(replace(RECORD, split="validate"))
 

@@ -101,7 +101,7 @@ def ask(
     return list(read_lines(out / "told.jsonl"))
 
 
-def make(folder: Path, out: Path) -> tuple[list[dict], list[dict]]:
+def make_from_answers(folder: Path, out: Path) -> tuple[list[dict], list[dict]]:
     """Read the answers; return the candidates and the rows of the wanted queries that lack."""
     make_queries.run_shard(
         **files_of(folder), shifted=str(folder / "regions/00.moved.parquet"), output=str(out / "q.jsonl"),

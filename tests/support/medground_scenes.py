@@ -71,7 +71,7 @@ def drawn_query(scene: Scene, r: random.Random) -> Query:
     return Query(some(3), kind, reference, ordinal, nth, r.choice([0] * 7 + [1, 2, 3]))
 
 
-def plain(scene: Scene) -> dict:
+def scene_as_lists(scene: Scene) -> dict:
     """Return a scene as the oracle's plain lists."""
     names = ("area", "area_ratio", "cx", "cy", "elongation", "solidity", "contrast", "texture", "edge_gap")
     lists = {name: getattr(scene, name).tolist() for name in names}
@@ -87,7 +87,7 @@ def plain(scene: Scene) -> dict:
     }
 
 
-def told(query: Query) -> dict:
+def query_as_dict(query: Query) -> dict:
     """Return a query as the oracle's dict."""
     return asdict(query)
 
