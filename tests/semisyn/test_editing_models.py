@@ -19,6 +19,7 @@ from cxr.semisyn.editing.configs import EditingConfig
 from cxr.semisyn.editing.engine import BoxTooSmall, Job
 from cxr.semisyn.editing.masks import soft_mask
 from cxr.semisyn.editing.models import EditBatch
+from cxr.semisyn.editing.radedit import INVERT_GUIDANCE
 from cxr.semisyn.editing.settings import EditingSettings
 from cxr.workflow.params import stage_options
 from cxr.workflow.plan_semisyn import make_semisyn_plan
@@ -87,7 +88,7 @@ def test_a_job_has_the_same_image_alone_and_in_a_mixed_batch(editors, name):
 
 def test_with_the_prompt_of_the_inversion_radedit_returns_the_source(editors):
     editor = editors["radedit"]
-    weight = ENGINE_SETTINGS["radedit"]["invert_guidance"]
+    weight = INVERT_GUIDANCE
     same = job(1, "heart", engine="radedit", negative="heart", guidance=weight)
     found = editor.edit_batch([picture(1)], [{}], [same])[0].image
     assert np.abs(found - decoded(editor, picture(1))).max() <= 1
