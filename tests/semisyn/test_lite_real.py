@@ -1,6 +1,6 @@
 """The editor lite on real healthy films: where it paints, how that looks beside real boxes, each finding's own measure.
 
-What is asked of each is in docs/systems/semisyn.md.
+What is asked of each is in resources/semisyn/CARD.md and docs/measurements/semisyn.md.
 """
 
 import csv

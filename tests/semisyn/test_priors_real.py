@@ -156,7 +156,7 @@ def test_placements_lie_where_people_drew(films, fitted):
     plain = distances(placed(read_catalogue(), films), samples)
     near = distances(placed(fitted["priors"], films), samples)
     print("KS of cx, cy, w, h: paper", [round(x, 3) for x in plain], "fit", [round(x, 3) for x in near])
-    # the goals are .30, and .15 for all four of the fit, which the width misses (docs/systems/semisyn.md)
+    # the goals are .30, and .15 for all four of the fit, which the width misses (docs/measurements/semisyn.md)
     assert max(plain[:2]) <= 0.30
     assert max(near[:2]) <= 0.15
     assert max(near[2:]) <= 0.18
