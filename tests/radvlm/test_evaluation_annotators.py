@@ -117,8 +117,9 @@ def scored(path, metric: str, reference: str) -> dict[str, float]:
     return {one.name: float(one.value(one.sums.sum(axis=0))) for one in found}
 
 
-def test_bertscore_lines_become_the_score(asked, bert, tmp_path):
-    own = {"model": str(bert), "revision": "", "layer": 5, "baseline": BASELINE}
+def test_bertscore_lines_become_the_score(asked, bert, tmp_path, monkeypatch):
+    monkeypatch.setattr(annotate_bertscore, "BASELINE", BASELINE)
+    own = {"model": str(bert), "revision": ""}
     lines = annotated(asked, tmp_path / "notes.jsonl", "bertscore", own, "both")
     of = {(line["sample_id"], line["of"]) for line in lines}
     assert of == {(f"r{at}", of) for at in (0, 2, 3, 4) for of in ("filtered", "original")}
