@@ -14,7 +14,7 @@
 #                   RadVLM's small model 8 of two cores and 20 of one)
 # make accuracy LABELLED=reports.jsonl [CASES=sentences.jsonl] CLINICAL=texts.jsonl [UNREAD=5]   how well reports are
 #                   read (docs/reference/benchmarks.md): LABELLED, CLINICAL or both
-# make gpu          every test and measurement that wants a GPU, in pieces of under ten minutes, into the pages (ARGS="--pieces rates")
+# make gpu          every test and measurement that wants a GPU, in pieces of under ten minutes, into resources/costs.yaml (ARGS="--pieces rates")
 # make radvlm-table6   RadVLM's Table 6 on the embedded cohort, a small model on all tasks and one on each: table6/table6.tsv (hours)
 # make vllm         the language models' path for real: vLLM on the CPU with a small model trained on the spot (15 min)
 # make test-cxas    the engine cxas in its own environment, with the published class (docs/how-to/models.md)

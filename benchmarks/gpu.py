@@ -1,14 +1,15 @@
-"""Run the tests and the measurements that want a GPU, in pieces of under ten minutes, and fill the pages with them.
+"""Run the tests and the measurements that want a GPU, in pieces of under ten minutes, and record the figures.
 
     python benchmarks/gpu.py [--device auto|cpu|cuda] [--tiny] [--folder gpu] [--results results] [--pieces a,b]
         [--root .]
 
 Each piece writes ``folder``/<piece>.tsv when it is done; a piece that is there is not run again, so the command can be
 repeated until nothing is left. Nets have their true sizes and random weights (``--tiny``: the smallest, few images, to
-try the command itself). Then all rows go into ``folder``/gpu.tsv and, with the card's name, into the pages
-(:data:`PAGES`) below ``--root``, between the marks of this program; the tables of hours are computed anew with them.
-Figures of a CPU or of tiny nets are refused for the repository itself. A piece whose package is not here says so. One
-that fails or takes longer than ten minutes is told, the others are run, and the exit status is 1.
+try the command itself). Then all rows go into ``folder``/gpu.tsv and, with the card's name, into the list ``measured``
+of the unit costs (:data:`UNITS`) below ``--root``, and the tables of hours are recomputed from them. The table of
+docs/reference/benchmarks.md is a selection of these rows, written by hand. Figures of a CPU or of tiny nets are refused
+for the repository itself. A piece whose package is not installed says so. If one fails or takes longer than ten
+minutes, the error is printed, the other pieces run, and the exit status is 1.
 """
 
 import argparse
@@ -31,11 +32,9 @@ from gpu_pieces import Absent, Refused, pieces  # noqa: E402
 
 COLUMNS = {"piece": pl.String, "card": pl.String, "what": pl.String, "value": pl.Float64, "unit": pl.String}
 """Of every table of this program."""
-MARKS = {".md": ("<!-- gpu: begin -->", "<!-- gpu: end -->"), ".yaml": ("# gpu: begin", "# gpu: end")}
+MARKS = ("# gpu: begin", "# gpu: end")
 HOURS, UNITS = "docs/reference/scale.md", "resources/costs.yaml"
-"""The page whose tables are computed from the unit costs, and these."""
-PAGES = ("docs/reference/benchmarks.md", UNITS)
-"""The files that get the figures."""
+"""The page whose tables are computed from the unit costs, and the file of the unit costs."""
 
 
 def card_of(device: str) -> str:
@@ -72,31 +71,27 @@ def joined(folder: Path, tiny: bool) -> pl.DataFrame:
     return pl.concat([pl.DataFrame(schema=COLUMNS), *done]).with_columns(pl.col("value").round_sig_figs(3))
 
 
-def filled(text: str, suffix: str, block: str) -> str:
-    """Return a page with ``block`` between its marks. Raises Refused for a page without them."""
-    begin, end = MARKS[suffix]
+def filled(text: str, block: str) -> str:
+    """Return the unit costs with ``block`` between the marks. Raises Refused for a text without them."""
+    begin, end = MARKS
     if text.count(begin) != 1 or text.count(end) != 1:
         raise Refused(f"the marks {begin} and {end} are missing")
     return text[: text.index(begin) + len(begin)] + f"\n{block}\n" + text[text.index(end) :]
 
 
-def blocks(table: pl.DataFrame) -> dict[str, str]:
-    """Return {suffix of a page: what stands between its marks}."""
-    cards = " and ".join(table["card"].unique(maintain_order=True))
-    lines = [f"| {what} | {value:g} | {unit} |" for what, value, unit in table.select("what", "value", "unit").rows()]
-    page = "\n".join([f"Measured on: {cards}.", "", "| what | value | unit |", "|---|---|---|", *lines])
+def block_of(table: pl.DataFrame) -> str:
+    """Return the list ``measured`` of the unit costs."""
     rows = [f"  - {{card: {card!r}, what: {what!r}, value: {value:g}, unit: {unit!r}}}"
             for _, card, what, value, unit in table.rows()]  # fmt: skip
-    return {".md": page, ".yaml": "\n".join(["measured:", *rows])}
+    return "\n".join(["measured:", *rows])
 
 
 def fill(root: Path, table: pl.DataFrame) -> None:
-    """Write the figures into the pages below ``root``. Raises Refused."""
-    block_of, before = blocks(table), scale.report(units=root / UNITS)
-    for path in (root / name for name in PAGES):
-        _write(path, filled(path.read_text(encoding="utf-8"), path.suffix, block_of[path.suffix]))
-    hours = root / HOURS
-    _write(hours, recomputed(hours.read_text(encoding="utf-8"), before, scale.report(units=root / UNITS)))
+    """Write the figures into the unit costs and the page of hours below ``root``. Raises Refused."""
+    units, hours = root / UNITS, root / HOURS
+    before = scale.report(units=units)
+    _write(units, filled(units.read_text(encoding="utf-8"), block_of(table)))
+    _write(hours, recomputed(hours.read_text(encoding="utf-8"), before, scale.report(units=units)))
 
 
 def _write(path: Path, text: str) -> None:

@@ -20,14 +20,14 @@ import scale
 
 @pytest.fixture
 def root(tmp_path) -> Path:
-    """Copies of the pages, as they are where nothing was measured on a card."""
+    """Copies of the unit costs and the page of hours, as they are where nothing was measured on a card."""
     root = tmp_path / "root"
-    for name in (*gpu.PAGES, gpu.HOURS):
+    for name in (gpu.UNITS, gpu.HOURS):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
     units, hours = root / gpu.UNITS, root / gpu.HOURS
     before = scale.report(units=units)
-    units.write_text(gpu.filled(units.read_text(), ".yaml", "measured: []"))
+    units.write_text(gpu.filled(units.read_text(), "measured: []"))
     hours.write_text(gpu.recomputed(hours.read_text(), before, scale.report(units=units)))
     return root
 
@@ -62,11 +62,6 @@ def test_each_piece_runs_until_it_is_done_and_the_pages_tell_the_card(tmp_path, 
         ("frail", "Card X", "tests passed", 7.0, "tests"),
         ("fast", "Card X", "radedit, 8 at a time", 0.512, "s an image"),
     ]
-    text = (root / gpu.PAGES[0]).read_text()
-    block = text[text.index(gpu.MARKS[".md"][0]) : text.index(gpu.MARKS[".md"][1])]
-    assert "Measured on: Card X." in block
-    assert "| radedit, 8 at a time | 0.512 | s an image |" in block
-    assert text.startswith((ROOT / gpu.PAGES[0]).read_text()[:200])
     units = yaml.safe_load((root / "resources/costs.yaml").read_text())
     assert units["measured"][1] == {
         "card": "Card X",
@@ -75,10 +70,10 @@ def test_each_piece_runs_until_it_is_done_and_the_pages_tell_the_card(tmp_path, 
         "unit": "s an image",
     }
     assert units["counts"] == yaml.safe_load((ROOT / "resources/costs.yaml").read_text())["counts"]
-    pages = [(root / name).read_text() for name in gpu.PAGES]
+    pages = [(root / name).read_text() for name in (gpu.UNITS, gpu.HOURS)]
     assert gpu.main(given) == 0  # a second time the same pages
     assert len(asked) == 3
-    assert [(root / name).read_text() for name in gpu.PAGES] == pages
+    assert [(root / name).read_text() for name in (gpu.UNITS, gpu.HOURS)] == pages
 
 
 def test_what_a_card_took_becomes_the_hours_of_its_stage(tmp_path, root, asked):
@@ -130,12 +125,22 @@ def test_figures_of_a_cpu_are_not_for_the_repository(tmp_path, asked, monkeypatc
     assert asked == ["fast"]
 
 
-def test_a_page_without_marks_is_refused(root):
-    page = root / gpu.PAGES[0]
-    page.write_text("no marks")
+def test_unit_costs_without_marks_are_refused(root):
+    units = root / gpu.UNITS
+    text = "".join(line for line in units.read_text().splitlines(keepends=True) if not line.startswith("# gpu:"))
+    units.write_text(text)
     with pytest.raises(gpu.Refused, match="marks"):
         gpu.fill(root, pl.DataFrame([("a", "Card X", "b", 1.0, "c")], schema=gpu.COLUMNS, orient="row"))
-    assert page.read_text() == "no marks"
+    assert units.read_text() == text
+
+
+def test_the_figures_of_the_page_are_measured_ones():
+    """The page's table is a selection of ``measured`` in the unit costs."""
+    section = (ROOT / "docs/reference/benchmarks.md").read_text(encoding="utf-8").split("## Measured on a card")[1]
+    rows = [tuple(row.strip("| ").split(" | ")) for row in section.splitlines() if row.startswith("| ")][1:]
+    measured = yaml.safe_load((ROOT / gpu.UNITS).read_text(encoding="utf-8"))["measured"]
+    assert len(rows) == 10
+    assert set(rows) <= {(row["what"], f"{row['value']:g}", row["unit"]) for row in measured}
 
 
 def test_a_program_that_fails_or_is_slow_is_one_sentence(monkeypatch):
@@ -170,7 +175,7 @@ def test_the_whole_command_on_a_cpu_with_the_smallest_nets(tmp_path, root, workf
     assert set(table["card"]) == {"CPU"}
     positive = table.filter(~pl.col("unit").is_in(["grey levels"]) & pl.col("value").is_not_nan())
     assert (positive["value"] > 0).all()
-    assert "Measured on: CPU." in (root / gpu.PAGES[0]).read_text()
+    assert "card: 'CPU'" in (root / gpu.UNITS).read_text()
     page = (root / gpu.HOURS).read_text()
     assert page.count("| measured, CPU |") == 3  # organs, anomaly and boxes
     assert "| others, V100 |" in page  # anatomy, whose package is not here
