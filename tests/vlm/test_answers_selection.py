@@ -13,7 +13,7 @@ from cxr.vlm.answers import selection
 from cxr.vlm.answers.selection import SelectionOptions, select_samples
 from cxr.workflow.plan_radvlm import make_evaluation_plan
 from cxr.workflow.plan_vlm import make_vlm_plan
-from cxr.workflow.settings import read
+from cxr.workflow.settings import parse_section, read
 from cxr.workflow.settings.vlm import Vlm
 
 TURNS = [{"question": "What is there?", "answer": "Nothing."}]
@@ -111,7 +111,7 @@ def test_everything_that_reads_a_set_reads_the_lines_that_are_asked():
     assert plain.sets == plain.all_lines
     assert plain.sets["radvlm_test"] == f"{folder}/test.jsonl"
     assert plain.sets["medground_test"] == "results/medground/dataset/test.jsonl"
-    some = make_vlm_plan(Vlm(answers={"most": 7}), "cpu", 0, ["all"])
+    some = make_vlm_plan(parse_section(Vlm, {"answers": {"most": 7}}), "cpu", 0, ["all"])
     assert some.all_lines == plain.sets
     assert some.sets == {name: f"results/vlm/sets/{name}.jsonl" for name in plain.sets}
     assert some.shared_draw_lines("radvlm_exchanged") == [f"{folder}/test.jsonl"]
@@ -130,5 +130,5 @@ def test_everything_that_reads_a_set_reads_the_lines_that_are_asked():
 
 def test_a_set_alone_is_drawn_by_itself():
     sets = {"radvlm_exchanged": "radvlm:all/exchanged"}
-    plan = make_vlm_plan(Vlm(answers={"most": 7, "sets": sets}), "cpu", 0, ["all"])
+    plan = make_vlm_plan(parse_section(Vlm, {"answers": {"most": 7, "sets": sets}}), "cpu", 0, ["all"])
     assert plan.shared_draw_lines("radvlm_exchanged") == []

@@ -24,7 +24,7 @@ from cxr.vlm.models import load_model, make_tiny
 from cxr.vlm.samples import Sample
 from cxr.vlm.starts.base import BY_WORD, RESOURCE_FILES, load
 from cxr.workflow.plan_vlm import make_vlm_plan
-from cxr.workflow.settings import Settings
+from cxr.workflow.settings import Settings, parse_section
 from cxr.workflow.settings.vlm import Vlm
 from vlm_runs import SIZES
 
@@ -91,8 +91,9 @@ def test_another_side_has_no_base(tmp_path):
 
 def test_the_settings_refuse_another_side_before_any_job():
     with pytest.raises(ValueError, match=r"side is 160, but the base .* 128"):
-        Vlm(tuning={"onevision_tiny": {"side": 160}})
-    assert Vlm(tuning={"onevision_tiny": {"side": 160, "init": "random"}}).tuning.onevision_tiny.side == 160
+        parse_section(Vlm, {"tuning": {"onevision_tiny": {"side": 160}}})
+    settings = parse_section(Vlm, {"tuning": {"onevision_tiny": {"side": 160, "init": "random"}}})
+    assert settings.tuning.onevision_tiny.side == 160
 
 
 def test_only_a_run_that_begins_from_it_depends_on_it():
@@ -100,8 +101,8 @@ def test_only_a_run_that_begins_from_it_depends_on_it():
     assert plan.runs["radvlm"]["options"]["init"] == "base"
     assert "init" not in plan.runs["medground"]["options"]
     assert plan.tuning_modules[-1] == "vlm.starts.base"
-    drawn = make_vlm_plan(Vlm(tuning={"onevision_tiny": {"init": "random"}}), "cpu", 0, ["all"])
-    assert drawn.tuning_modules[-1] == "vlm.starts.random"
+    settings = parse_section(Vlm, {"tuning": {"onevision_tiny": {"init": "random"}}})
+    assert make_vlm_plan(settings, "cpu", 0, ["all"]).tuning_modules[-1] == "vlm.starts.random"
     assert all((RESOURCES / name).is_file() for name in RESOURCE_FILES)
 
 

@@ -16,6 +16,7 @@ from cxr.vlm.starts.base import BY_WORD
 from cxr.vlm.starts.base_masks import RESOURCE_FILES, load
 from cxr.vlm.tokens import SEG
 from cxr.workflow.plan_vlm import make_vlm_plan
+from cxr.workflow.settings import parse_section
 from cxr.workflow.settings.vlm import Vlm
 from vlm_runs import SIZES
 
@@ -69,24 +70,25 @@ def test_hidden_states_of_another_length_are_refused():
 
 def test_another_side_has_no_base(tmp_path):
     make_tiny("onevision", tmp_path, TEXTS, SIDE + 32, 3, SIZES)
-    with pytest.raises(UserError, match=r"does not fit the model .*leave side, sizes and family as they are, or set"):
+    with pytest.raises(UserError, match=r"does not fit .*keep the defaults of side, sizes and family, or set"):
         load(tmp_path)
 
 
 def test_a_run_with_a_head_begins_from_it_and_no_other_run():
-    settings = Vlm(tuning={"runs": {"masks": HEAD, "plain": HEAD | {"segmentation": "none"}}})
+    settings = parse_section(Vlm, {"tuning": {"runs": {"masks": HEAD, "plain": HEAD | {"segmentation": "none"}}}})
     plan = make_vlm_plan(settings, "cpu", 0, ["all"])
     assert [plan.runs[name]["options"]["init"] for name in ("masks", "plain")] == ["base_masks", "base"]
     assert plan.tuning_modules[-3:] == ["vlm.starts.base", "vlm.starts.base_masks", "segmentation.starts.base"]
-    other = Vlm(tuning={"runs": {"masks": HEAD}, "onevision_tiny": {"seg_start": "lite"}})
+    other = parse_section(Vlm, {"tuning": {"runs": {"masks": HEAD}, "onevision_tiny": {"seg_start": "lite"}}})
     assert make_vlm_plan(other, "cpu", 0, ["all"]).runs["masks"]["options"]["init"] == "base"
 
 
 def test_without_the_base_there_is_no_head_of_it():
-    own = {"init": "random"}
-    settings = Vlm(tuning={"runs": {"masks": HEAD}, "onevision_tiny": own}, answers={"sets": {}})
+    tuning = {"runs": {"masks": HEAD}, "onevision_tiny": {"init": "random"}}
+    settings = parse_section(Vlm, {"tuning": tuning, "answers": {"sets": {}}})
     told = "init is 'random', and seg_start 'base' is the head of the base: set vlm.tuning.onevision_tiny.seg_start to"
     with pytest.raises(UserError, match=f"runs.masks.segmentation is 'head', but {told} lite"):
         make_vlm_plan(settings, "cpu", 0, ["all"])
-    also = Vlm(tuning={"runs": {"masks": HEAD}, "onevision_tiny": own | {"seg_start": "lite"}}, answers={"sets": {}})
-    assert make_vlm_plan(also, "cpu", 0, ["all"]).runs["masks"]["options"]["init"] == "random"
+    tuning["onevision_tiny"]["seg_start"] = "lite"
+    settings = parse_section(Vlm, {"tuning": tuning, "answers": {"sets": {}}})
+    assert make_vlm_plan(settings, "cpu", 0, ["all"]).runs["masks"]["options"]["init"] == "random"

@@ -12,7 +12,7 @@ from cxr.vlm.samples import ImageStore, parse_sample
 from cxr.workflow.plan import make_plan
 from cxr.workflow.plan_radvlm import make_evaluation_plan
 from cxr.workflow.plan_vlm import VlmPlan, lines_file, make_vlm_plan
-from cxr.workflow.settings import SettingsError, read
+from cxr.workflow.settings import SettingsError, parse_section, read
 from cxr.workflow.settings.vlm import Vlm
 
 FOLDER = "results/radvlm/instructions"
@@ -70,7 +70,8 @@ def test_llava_onevision_has_adapters_and_longest_answers_of_its_own(answers, lo
     """Those of MedGround's recipes stay as its paper has them."""
     run = {"model": "some/model", "lines": "radvlm:all"}
     runs = {name: run | {"engine": name} for name in ("onevision", "qwen25vl")}
-    plan = make_vlm_plan(Vlm(tuning={"runs": runs}, answers=answers), "cpu", 0, ["all"])
+    settings = parse_section(Vlm, {"tuning": {"runs": runs}, "answers": answers})
+    plan = make_vlm_plan(settings, "cpu", 0, ["all"])
     adapters = {name: one["options"]["own"]["lora"] for name, one in plan.runs.items()}
     ranks = {name: plan.answer_options[name]["own"]["rank"] for name in adapters}
     sizes = {name: (adapter["rank"], adapter["alpha"], ranks[name]) for name, adapter in adapters.items()}
@@ -153,7 +154,7 @@ MIX = {"engine": "onevision_tiny", "lines": "radvlm:all"}
 
 
 def planned(onevision_tiny: dict | None = None, **run: object) -> VlmPlan:
-    settings = Vlm(tuning={"runs": {"r": MIX | run}, "onevision_tiny": onevision_tiny or {}})
+    settings = parse_section(Vlm, {"tuning": {"runs": {"r": MIX | run}, "onevision_tiny": onevision_tiny or {}}})
     return make_vlm_plan(settings, "cpu", 0, ["all"])
 
 

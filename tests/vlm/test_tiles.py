@@ -22,7 +22,7 @@ from cxr.vlm.tiles import link_model
 from cxr.vlm.tuning import fit
 from cxr.workflow.plan import make_plan
 from cxr.workflow.plan_vlm import VlmPlan, make_vlm_plan
-from cxr.workflow.settings import SettingsError
+from cxr.workflow.settings import SettingsError, parse_section
 from cxr.workflow.settings.vlm import Vlm
 from vlm_runs import ASKING, OPTIONS, SIZES, ask, contents, data, recipe, tune
 
@@ -199,7 +199,7 @@ MIX = {"lines": "radvlm:all"}
 
 
 def planned(tuning: dict, asked: str = "transformers", **run: object) -> VlmPlan:
-    settings = Vlm(tuning={"runs": {"r": MIX | run}} | tuning, answers={"engine": asked})
+    settings = parse_section(Vlm, {"tuning": {"runs": {"r": MIX | run}} | tuning, "answers": {"engine": asked}})
     return make_vlm_plan(settings, "cpu", 0, ["all"])
 
 

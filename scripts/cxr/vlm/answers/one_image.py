@@ -218,13 +218,16 @@ def write_results(
 def _write_segmentation(folder: Path, masks: Sequence[Mask], segmentation_source: MaskSource, about: dict) -> None:
     """Write the DICOM segmentation, or record in ``about`` why there is none."""
     segments = [Segment(mask.description, mask.pixels) for mask in masks]
-    dicom_fields = {
-        "version": segmentation_source.version,
-        "model": segmentation_source.model,
-        "made": segmentation_source.created_at,
-        "device": segmentation_source.device,
-    }
-    if reason := save_segmentation(folder / SEG, segmentation_source.header, segments, **dicom_fields):
+    reason = save_segmentation(
+        folder / SEG,
+        segmentation_source.header,
+        segments,
+        version=segmentation_source.version,
+        model=segmentation_source.model,
+        created_at=segmentation_source.created_at,
+        device=segmentation_source.device,
+    )
+    if reason:
         about["notes"].append(f"no DICOM segmentation: {reason}")
         for mask in (mask for row in about["turns"] for mask in row["masks"]):
             mask["segment"] = None
