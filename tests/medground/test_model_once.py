@@ -86,7 +86,7 @@ def test_one_load_serves_all_with_the_bytes_of_a_job_for_each(cells, loads, tmp_
 
 def test_a_job_that_was_cut_off_asks_for_the_rest_alone(cells, loads, tmp_path, monkeypatch):
     whole = words(cells, tmp_path / "whole", list(SHARDS), OF[:2])
-    monkeypatch.setattr(ask_model, "PART", 2)
+    monkeypatch.setattr(ask_model, "IMAGES_PER_BATCH", 2)
     honest = client.TRANSPORTS["stand_in"]
 
     def breaking(options, how):
