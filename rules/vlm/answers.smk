@@ -7,7 +7,7 @@ rule vlm_answers_draw:
         lines=lambda wildcards: PLAN.vlm.all_lines[wildcards.set],
         among=lambda wildcards: PLAN.vlm.shared_draw_lines(wildcards.set),
     output:
-        asked="results/vlm/sets/{set}.jsonl",
+        selection="results/vlm/sets/{set}.jsonl",
         counts="results/vlm/sets/{set}.tsv",
     log:
         "logs/vlm/answers/{set}.draw.log",

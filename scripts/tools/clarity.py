@@ -21,7 +21,7 @@ others rest other left counted answered beside moved of
 """
 EMPTY_NAMES = frozenset(WORDS.split())
 """Names that say what happened to a value, or point to it; they are fine inside a longer name."""
-BUDGET = {"medground": 8, "radvlm": 7, "reporting": 4, "semisyn": 4}
+BUDGET = {"base": 1, "radvlm": 7}
 """{package: functions that may bind such a name}; other packages have none."""
 GENERATED = (
     "config.yaml", "docs/reference/settings.md", "docs/reference/reasons.md", "docs/reference/stages.md",

@@ -101,8 +101,9 @@ from cxr.base.hdf5 import Shards
 paths = sorted(Path(sys.argv[1]).glob("*.h5"))
 with Shards(list(map(str, paths))) as shards:
     for _ in range(2):
-        print(sum(int(shards.of(path.stem).get("image", path.stem)[0]) for path in paths))
-    print({shards.of(path.stem).shape("image") for path in paths}, {shards.of(path.stem).attrs["n"] for path in paths})
+        print(sum(int(shards.shard_of(path.stem).get("image", path.stem)[0]) for path in paths))
+    opened = [shards.shard_of(path.stem) for path in paths]
+    print({shard.shape("image") for shard in opened}, {shard.attrs["n"] for shard in opened})
 """
 
 

@@ -40,7 +40,7 @@ from cxr.base.hdf5 import Shard, Shards, ShardWriter
 with ShardWriter(sys.argv[1]) as writer:
     writer.append("i1", image=np.arange(4096, dtype=np.uint8).reshape(64, 64))
 with Shard(sys.argv[1]) as shard, Shards([sys.argv[1]]) as shards:
-    print(int(shard.get("image", "i1").sum()), int(shards.of("i1").get("image", "i1").sum()))
+    print(int(shard.get("image", "i1").sum()), int(shards.shard_of("i1").get("image", "i1").sum()))
 """
 
 

@@ -28,7 +28,7 @@ from cxr.base.hdf5 import Shards
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 try:
     with Shards(sys.argv[1:]) as shards:
-        print("read", int(shards.of("i299").get("image", "i299").sum()))
+        print("read", int(shards.shard_of("i299").get("image", "i299").sum()))
 except Exception as error:
     print(error, shortage(error))
 """

@@ -196,7 +196,7 @@ def test_edits_only_lungs_and_only_darkens():
     assert taken[ellipse(image.shape, (160, 330), (30, 30))].mean() > 3 * taken[masks["left lung"]].mean()
     nothing = {label: np.zeros_like(mask) for label, mask in masks.items()}
     assert (editor.edit(image, nothing) == image).all()
-    for found in editor.found(image, nothing):
+    for found in editor.find_lesions(image, nothing):
         assert found.shape == image.shape
         assert not found.any()
 

@@ -335,7 +335,7 @@ def test_a_pin_of_the_settings_wins():
 
 
 def test_every_entry_says_how_it_is_had():
-    for artefact, entry in (catalogue.read() | catalogue.named()).items():
+    for artefact, entry in (catalogue.read() | catalogue.settings_artefacts()).items():
         wanted = {"what", "source", "revision", "files", "size", "licence", "citation", "gated"}
         if "setting" in entry:
             assert wanted | {"setting", "folder"} <= entry.keys() <= wanted | {"setting", "folder", "repository"}
@@ -367,7 +367,7 @@ def test_the_docs_tell_how_each_is_had():
 def test_the_docs_table_says_what_the_entries_of_named_models_say():
     text = (ROOT / "docs/how-to/models.md").read_text(encoding="utf-8")
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    for artefact, entry in catalogue.named().items():
+    for artefact, entry in catalogue.settings_artefacts().items():
         fetched = f"hf download {entry['repository']}`" if "repository" in entry else f"{entry['folder']}.tar.gz`"
         (row,) = [row for row in rows if len(row) == 5 and fetched in row[2]]
         assert row[3:] == [entry["size"], entry["licence"]], artefact
@@ -381,13 +381,13 @@ DISTILBERT = "radvlm.evaluation.bertscore.model"
 def test_each_named_model_is_of_a_setting_and_of_files_that_its_reader_knows():
     keys = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8"), re.M)
     chosen = settings.read({}).as_dict()
-    for artefact, entry in catalogue.named().items():
+    for artefact, entry in catalogue.settings_artefacts().items():
         assert entry["setting"] in keys, artefact
         if "repository" in entry and "<name>" not in entry["setting"]:
             default = reduce(lambda section, key: section[key], entry["setting"].split("."), chosen)
             assert default == entry["repository"]
-    assert set(catalogue.named()["radgraph"]["files"]) == set(annotate_radgraph.PLACED)
-    assert not catalogue.named().keys() & catalogue.rule_params({}).keys()
+    assert set(catalogue.settings_artefacts()["radgraph"]["files"]) == set(annotate_radgraph.PLACED)
+    assert not catalogue.settings_artefacts().keys() & catalogue.rule_params({}).keys()
 
 
 def test_a_model_is_its_entrys_by_repository_or_by_the_name_of_its_folder(tmp_path):

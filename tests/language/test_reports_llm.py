@@ -172,7 +172,7 @@ def test_only_wrong_answers_are_asked_again():
     ],
 )
 def test_a_model_none_of_whose_answers_can_be_used_ends_the_job(texts, ends):
-    tolerance = Tolerance.of({"failures_in_row": 5, "failed_share": 0.1})
+    tolerance = Tolerance.from_settings({"failures_in_row": 5, "failed_share": 0.1})
     asked = {f"k{number}": [f"Opacity {number}."] for number in range(len(texts))}
 
     def generate(questions: list, attempt: int) -> list[str]:

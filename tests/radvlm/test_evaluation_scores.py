@@ -183,9 +183,11 @@ def test_samples_that_are_not_asked_are_none_of_the_counts(tables, tmp_path):
     }
     write_lines(files["all.jsonl"], TEST)
     write_lines(files["others.jsonl"], others)
-    selection.run(lines=files["all.jsonl"], asked=files["t.jsonl"], counts=files["t.tsv"], options=SelectionOptions(4))
     selection.run(
-        lines=files["others.jsonl"], asked=files["e.jsonl"], counts=files["e.tsv"], options=SelectionOptions(4),
+        lines=files["all.jsonl"], selection=files["t.jsonl"], counts=files["t.tsv"], options=SelectionOptions(4)
+    )
+    selection.run(
+        lines=files["others.jsonl"], selection=files["e.jsonl"], counts=files["e.tsv"], options=SelectionOptions(4),
         among=[files["all.jsonl"]],
     )  # fmt: skip
     asked, other = list(read_lines(files["t.jsonl"])), list(read_lines(files["e.jsonl"]))

@@ -184,7 +184,7 @@ def test_what_is_no_images_own_ends_the_job_by_the_settings(tmp_path, indices, t
         return number, None
 
     book, names = Ledger("boxes"), [str(number) for number in range(9)]
-    tolerance = faults.Tolerance.of({"failures_in_row": 5, "failed_share": 0.3})
+    tolerance = faults.Tolerance.from_settings({"failures_in_row": 5, "failed_share": 0.3})
     rows = workers.process_images(book, names, lambda name: (int(name),), work, 2, tolerance)
     if not told:
         assert len(list(rows)) == 9 - len(indices)
@@ -203,7 +203,7 @@ def test_a_small_shard_on_which_all_fails_ends_too(total, ends):
         raise ValueError("each time")
 
     names = [str(number) for number in range(total)]
-    tolerance = faults.Tolerance.of({"failures_in_row": 5, "failed_share": 0.1})
+    tolerance = faults.Tolerance.from_settings({"failures_in_row": 5, "failed_share": 0.1})
     rows = workers.process_images(Ledger("boxes"), names, lambda name: (name,), work, 1, tolerance)
     if not ends:
         assert list(rows) == []

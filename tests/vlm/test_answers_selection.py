@@ -64,7 +64,7 @@ def drawn_file(folder: Path, lines: list[dict], most: int, among: list[dict] | N
     write_lines(folder / "among.jsonl", among or [])
     selection.run(
         lines=str(folder / "lines.jsonl"), among=[str(folder / "among.jsonl")] if among else [],
-        asked=str(folder / "asked.jsonl"), counts=str(folder / "asked.tsv"), options=SelectionOptions(most),
+        selection=str(folder / "asked.jsonl"), counts=str(folder / "asked.tsv"), options=SelectionOptions(most),
     )  # fmt: skip
     return list(read_lines(folder / "asked.jsonl")), read_table(folder / "asked.tsv").rows()
 

@@ -13,7 +13,7 @@ import yaml
 import parsed
 from cxr.base.engines import engine_names
 from cxr.base.errors import UserError
-from cxr.base.settings import sections_of
+from cxr.base.settings import Section, sections_of
 from cxr.workflow import params, settings
 from cxr.workflow.code_digest import SCRIPTS
 from cxr.workflow.settings import document
@@ -278,9 +278,12 @@ def test_a_stage_gets_exactly_the_options_it_declares(stage):
     module, _, name = f"cxr.{rules[0].function}".rpartition(".")
     function = getattr(importlib.import_module(module), name)
     declared = get_type_hints(function)["options"]
+    kinds = get_type_hints(declared)
     fields = {field.name for field in dataclasses.fields(declared)}
-    others = set(engine_names(f"cxr.{rules[0].function}".rsplit(".", 2)[0])) - {given.get("engine")}
-    assert given.keys() - inspect.signature(function).parameters.keys() == fields - others
+    engines = engine_names(f"cxr.{rules[0].function}".rsplit(".", 2)[0])
+    section_names = {name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, Section)}
+    arguments = inspect.signature(function).parameters.keys() - fields
+    assert given.keys() - arguments == fields - (section_names & set(engines) - {given.get("engine")})
 
 
 def test_options_are_plain_builtins():

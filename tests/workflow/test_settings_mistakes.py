@@ -10,7 +10,7 @@ from cxr.base.errors import UserError
 from cxr.base.settings import Section
 from cxr.workflow import params, settings
 from cxr.workflow.settings import Settings, SettingsError, document
-from cxr.workflow.settings.moved import MOVED
+from cxr.workflow.settings.changed_keys import MOVED
 
 GRID = {f"general.{tau}": [round(0.01 * n, 2) for n in range(1, 11)] for tau in ("ano", "anatomy", "conf", "signal")}
 

@@ -91,7 +91,7 @@ class Tolerance:
     """Fraction of the images that may fail; it applies once ``in_row`` images, or all, have failed."""
 
     @classmethod
-    def of(cls, compute: dict | None) -> "Tolerance":
+    def from_settings(cls, compute: dict | None) -> "Tolerance":
         """Read it from the settings' section ``compute``; without one there is no limit."""
         compute = compute or {}
         return cls(compute.get("failures_in_row"), compute.get("failed_share", 1.0))

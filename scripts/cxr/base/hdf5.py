@@ -303,7 +303,7 @@ class Shards:
     def __contains__(self, name: str) -> bool:
         return name in self._of
 
-    def of(self, name: str) -> Shard:
+    def shard_of(self, name: str) -> Shard:
         """Return the shard with a row. Raises StoreError where none has it."""
         if name not in self._of:
             raise StoreError(f"{name} is in none of the shards: run snakemake semisyn again")

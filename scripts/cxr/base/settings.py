@@ -10,6 +10,7 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from types import UnionType
 from typing import (
     Annotated,
@@ -22,13 +23,14 @@ from typing import (
     dataclass_transform,
     get_args,
     get_origin,
+    get_type_hints,
 )
-from typing import get_type_hints as type_hints
 from urllib.parse import urlsplit
 
 PAPER, AUTHORS, OURS = "paper", "authors' code", "ours"
 """Where a default comes from: stated in the paper, seen in its authors' public code, or chosen here."""
 T = TypeVar("T", bound="Section")
+type_hints = cache(get_type_hints)
 
 
 class Limits:

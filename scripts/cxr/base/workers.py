@@ -25,7 +25,7 @@ class EngineFault(tuple):
     error: Exception
 
     @classmethod
-    def of(cls, error: Exception, reason: str = "engine_failure", detail: str = "") -> "EngineFault":
+    def from_error(cls, error: Exception, reason: str = "engine_failure", detail: str = "") -> "EngineFault":
         """Build it from an engine's error; the default ``detail`` names the function that failed."""
         fault = cls((reason, detail or faults.describe_failure(error)))
         fault.error = error
@@ -125,7 +125,7 @@ def _fault_of_image(error: Exception, task: str) -> EngineFault:
         raise faults.job_failure(task, error) from error
     if faults.is_not_from_input(error):
         raise error
-    return EngineFault.of(error)
+    return EngineFault.from_error(error)
 
 
 def _batched(names: list[str], read: Callable, work: Callable, batch: int, task: str) -> Iterator[tuple[str, tuple]]:

@@ -29,7 +29,7 @@ class MedgroundSettings(Section):
         if (
             both_use_models
             and not self.verification.same_model
-            and self.queries.llm.named == self.verification.llm.named
+            and self.queries.llm.model_revision == self.verification.llm.model_revision
         ):
             raise ValueError(
                 f"verification.llm.model is {self.verification.llm.model!r}, which also words the queries: give "

@@ -130,8 +130,8 @@ def text_withheld(plain: dict) -> bool:
 def engine_options(section: Section) -> dict:
     """Return the settings of a stage with engines, without those of the engines that are not chosen."""
     engines = get_args(type(section).declared()["engine"][0])
-    chosen = section.as_dict()["engine"]
-    return section.as_dict(without=[name for name in engines if name != chosen])
+    values = section.as_dict()
+    return section.as_dict(without=[name for name in engines if name != values["engine"]])
 
 
 def _stage(name: str, plain: dict, **shared: object) -> dict:

@@ -16,7 +16,7 @@ from cxr.workflow.engine_files import read_declaration
 from cxr.workflow.models import RULES, ModelJobs, model_options
 from cxr.workflow.plan_vlm import VlmPlan, add_set
 from cxr.workflow.settings import Settings
-from cxr.workflow.settings.moved import MIMIC_ILS
+from cxr.workflow.settings.changed_keys import MIMIC_ILS
 
 ROOT = "results/radvlm"
 INSTRUCTIONS = "results/radvlm/instructions"
@@ -299,8 +299,8 @@ def _filter_options(section: Mapping, seed: int) -> dict:
     """Return the options of the stage filtered; ``own``: those of its language model, if it has one."""
     options, llm = dict(section), section["llm"]
     del options["llm"]
-    own = {} if options["engine"] in WITHOUT_MODEL else model_options("radvlm.filtered.llm", llm, seed)
-    return options | {"own": own}
+    model_keys = {} if options["engine"] in WITHOUT_MODEL else model_options("radvlm.filtered.llm", llm, seed)
+    return options | {"own": model_keys}
 
 
 def _check_source_files(name: str, source: Mapping[str, str]) -> None:
@@ -351,8 +351,8 @@ def _conversation_options(settings: Settings, plain: Mapping, part: str) -> dict
     if not model:
         model, revision = filtered.model, filtered.revision
     llm = llm | {"model": model, "revision": revision}
-    own = {} if plain["engine"] == RULES else model_options("radvlm.conversations.llm", llm, settings.seed)
-    return {name: value for name, value in plain.items() if name != "llm"} | {"seed": settings.seed, "own": own}
+    model_keys = {} if plain["engine"] == RULES else model_options("radvlm.conversations.llm", llm, settings.seed)
+    return {name: value for name, value in plain.items() if name != "llm"} | {"seed": settings.seed, "own": model_keys}
 
 
 @dataclass(frozen=True)

@@ -428,8 +428,8 @@ def _patient_tables(references: Mapping[str, ReferenceSettings]) -> list[str]:
         for name, reference in references.items()
         if reference.patients
     ]
-    own = [name for name, reference in references.items() if reference.images]
-    return tables + [f"results/semisyn/references/{name}/images.parquet" for name in own]
+    names_with_images = [name for name, reference in references.items() if reference.images]
+    return tables + [f"results/semisyn/references/{name}/images.parquet" for name in names_with_images]
 
 
 def _uses_synthetic(run: DetectorRun) -> bool:
@@ -537,8 +537,8 @@ class SemisynPlan:
     def editing_options(self, options: dict, engine: str, configs: Sequence[str], choice: dict | str) -> dict:
         """Return the options of an engine's edits of some configurations. ``options``: of the whole stage."""
         chosen_configs = {name: options["configs"][name] for name in configs}
-        own = {engine: options["own"].get(engine, {})}
-        return options | {"own": own, "choice": choice, "configs": chosen_configs}
+        engine_sections = {engine: options["own"].get(engine, {})}
+        return options | {"own": engine_sections, "choice": choice, "configs": chosen_configs}
 
     def single_editing_options(self, options: dict, engine: str) -> Callable[[Any], dict]:
         """Return a function of a rule's wildcards that gives the options of an engine's edits of one configuration.

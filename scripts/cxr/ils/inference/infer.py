@@ -83,7 +83,7 @@ def run_split(
     pairs = Pairs(lines=str(lines), **pair_arguments)
     faults: Counter[str] = Counter()
     with ShardWriter(prediction_masks, **empty) as writer:
-        failures = Failures("inference", len(pairs), Tolerance.of(compute))
+        failures = Failures("inference", len(pairs), Tolerance.from_settings(compute))
         replies = progress(_track_failures(_replies(asker, pairs), failures), len(pairs), "pairs asked")
         write_lines(predictions, _make_lines(replies, writer, faults, pairs if wording else None))
     if faults:

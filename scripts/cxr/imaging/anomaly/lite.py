@@ -110,7 +110,7 @@ class LiteEditor:
         self.path = Path(path)
         onnx.open_session(self.path)
 
-    def found(self, image: np.ndarray, organs: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def find_lesions(self, image: np.ndarray, organs: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return two float32 (H, W): how surely each pixel is of a lesion, 0..1, and the grey levels it adds, >= 0."""
         lungs = np.stack([organs[label] for label in LUNGS])
         if not lungs.any():
@@ -128,7 +128,7 @@ class LiteEditor:
         lungs = np.logical_or.reduce([organs[label] for label in LUNGS])
         if not lungs.any():
             return image.astype(np.float32)
-        return restored(image, edit_region(organs), lungs, *self.found(image, organs))
+        return restored(image, edit_region(organs), lungs, *self.find_lesions(image, organs))
 
 
 def load(options: object, setup: object = None) -> LiteEditor:

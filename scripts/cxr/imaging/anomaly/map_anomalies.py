@@ -54,7 +54,7 @@ def run_shard(
             edited, darker = compose(image, np.asarray(proposal), edit_region(masks))
             return (darker, brightening(image, edited), np.uint8(0)), None
         except BadMap as fault:
-            return None, EngineFault.of(fault, "bad_map", str(fault))
+            return None, EngineFault.from_error(fault, "bad_map", str(fault))
 
     def work(image: np.ndarray, masks: dict[str, np.ndarray], name: str):
         return composed(image, masks, engine.edit(image.copy(), masks))
@@ -90,7 +90,7 @@ def run_shard(
             work_batch,
             threads=threads,
             batch=batch,
-            tolerance=Tolerance.of(compute),
+            tolerance=Tolerance.from_settings(compute),
         )
         for image_id, values in merge(rows, stay(set(shard.ids) - needed), key=itemgetter(0)):
             writer.append(image_id, **dict(zip(FIELDS, values, strict=True)))

@@ -141,7 +141,7 @@ def run_shard(
     groups = studies(cohort, options.per_study)
     ledger = Ledger("frames")
     count_by_reason: Counter[str] = Counter()
-    failures = Failures("frames", sum(map(len, groups)), Tolerance.of(compute))
+    failures = Failures("frames", sum(map(len, groups)), Tolerance.from_settings(compute))
     narrow, corrections = 0, []
     spool = Spool(Path(output).parent, options.size)
     states: list[tuple] = []

@@ -39,7 +39,7 @@ def read() -> dict[str, dict]:
 
 
 @cache
-def named() -> dict[str, dict]:
+def settings_artefacts() -> dict[str, dict]:
     """Return {artefact: entry} of the models that a setting names, which are used where they lie; shared likewise."""
     return {artefact: entry for artefact, entry in _entries().items() if "setting" in entry}
 
@@ -61,7 +61,7 @@ def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict
         for artefact, artefact_files in files.items()
         for file in artefact_files
     }
-    names |= {f"{artefact}/{file}" for artefact, entry in named().items() for file in entry["files"]}
+    names |= {f"{artefact}/{file}" for artefact, entry in settings_artefacts().items() for file in entry["files"]}
     for name in pins:
         pin_artefact = name.partition("/")[0]
         if name not in names and not entries.get(pin_artefact, {}).get("folder"):
@@ -91,7 +91,7 @@ def models(used: Mapping[str, tuple[str, str]], pins: Mapping[str, str]) -> dict
     model_by_name: dict[str, dict] = {}
     for setting, (model, revision) in used.items():
         is_folder = Path(model).is_dir()
-        for artefact, entry in named().items():
+        for artefact, entry in settings_artefacts().items():
             pattern = re.escape(entry["setting"]).replace("<name>", "[^.]+")
             model_id, entry_id = (Path(model).name, entry["folder"]) if is_folder else (model, entry.get("repository"))
             if model_id != entry_id or not re.fullmatch(pattern, setting):

@@ -6,7 +6,6 @@ from cxr.base.atomic import atomic_folder
 from cxr.imaging.weights import lisa
 from cxr.imaging.weights import manifest as manifests
 from cxr.imaging.weights.manifest import WeightsOptions, file_facts
-from cxr.imaging.weights.placed import made
 
 
 def run(*, sources: list[str], weights: str, manifest: str, options: WeightsOptions, attrs: dict) -> None:
@@ -18,7 +17,7 @@ def run(*, sources: list[str], weights: str, manifest: str, options: WeightsOpti
     with atomic_folder(weights) as making:
         for (name, sha256), source in zip(options.files.items(), map(Path, sources), strict=True):
             target = making / lisa.made_name(source.name)
-            facts |= made(name, sha256, source, target, lisa.convert_lisa, options)
+            facts |= convert_file(name, sha256, source, target, lisa.convert_lisa, options)
             published.append(file_facts(name, source))
             used.append(file_facts(target.name, target))
     manifests.write(manifest, options, attrs, published, used, facts)

@@ -25,13 +25,13 @@ def run(*, sources: list[str], weights: list[str], manifest: str, options: Weigh
         options.files.items(), map(Path, sources), map(Path, weights), strict=True
     ):
         with atomic_file(target) as temporary:
-            facts |= made(name, sha256, source, temporary, convert, options, target.suffix)
+            facts |= convert_file(name, sha256, source, temporary, convert, options, target.suffix)
         published.append(file_facts(name, source))
         used.append(file_facts(target.name, target))
     manifests.write(manifest, options, attrs, published, used, facts)
 
 
-def made(
+def convert_file(
     name: str,
     sha256: str | None,
     source: Path,

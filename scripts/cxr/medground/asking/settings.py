@@ -21,7 +21,7 @@ class ImageModelSettings(Asking, LanguageModel):
     execution: Execution = key(Execution, "How the model is run.")
 
     @property
-    def named(self) -> tuple[str, str]:
+    def model_revision(self) -> tuple[str, str]:
         """The model and, unless it is a folder, its revision."""
         return self.model, "" if Path(self.model).is_dir() else self.revision
 

@@ -171,7 +171,7 @@ def run(
     """
     tables, wordings = dict(zip(dict.fromkeys(options.of), images, strict=True)), Prompts.read(*prompts)
     generate = build_generate(options, Execution.from_settings(execution, EXECUTION), answers, code)
-    tolerance = Tolerance.of(compute)
+    tolerance = Tolerance.from_settings(compute)
     for shard_options, source, boxes, output in zip(options.each, sources, regions, answers, strict=True):
         row_by_image = {row["image_id"]: row for row in read_table(tables[shard_options.source]).iter_rows(named=True)}
         write_lines(

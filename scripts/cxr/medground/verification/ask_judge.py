@@ -145,7 +145,7 @@ def run(
     """
     tables, wordings = dict(zip(dict.fromkeys(options.of), images, strict=True)), Prompts.read(*prompts)
     generate = build_generate(options, Execution.from_settings(execution, EXECUTION), answers, code)
-    tolerance = Tolerance.of(compute)
+    tolerance = Tolerance.from_settings(compute)
     outputs = iter(answers)
     for way in options.ways:
         for shard_options, source, boxes, lines in zip(options.each, sources, regions, queries, strict=True):

@@ -62,7 +62,7 @@ def run(
             (staging_dir / "images" / f"{picture.facts['job_id']}.png").write_bytes(picture.png())
         with Shards(frames) as shards:
             for facts in pool.iter_rows(named=True):
-                grey = shards.of(facts["image_id"]).get("image", facts["image_id"])
+                grey = shards.shard_of(facts["image_id"]).get("image", facts["image_id"])
                 name = f"{facts['image_id']}.png"
                 (staging_dir / "images" / name).write_bytes(encode_png(grey, "healthy source"))
                 truth.image(file_name=name, height=grey.shape[0], width=grey.shape[1], split=facts["split"])

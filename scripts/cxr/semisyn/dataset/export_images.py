@@ -67,8 +67,8 @@ class ImageSource:
         with Shards(self.edited) as edited, Shards(self.frames if self.pixels == ORIGINAL else ()) as frames:
             for facts in self.images.sort("job_id").iter_rows(named=True):
                 box_rows = boxes.get(facts["job_id"], [])
-                source = frames.of(facts["image_id"]) if self.pixels == ORIGINAL else None
-                yield self._picture(facts, edited.of(facts["job_id"]), source, paths, box_rows)
+                source = frames.shard_of(facts["image_id"]) if self.pixels == ORIGINAL else None
+                yield self._picture(facts, edited.shard_of(facts["job_id"]), source, paths, box_rows)
 
     def _picture(
         self, facts: dict, edited: Shard, sources: Shard | None, paths: Mapping[str, str], boxes: list[dict]

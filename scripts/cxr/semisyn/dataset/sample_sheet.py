@@ -41,7 +41,7 @@ def run(
     with Shards(source.frames) as shards:
         for picture in source:
             facts = picture.facts
-            before = shards.of(facts["image_id"]).get("image", facts["image_id"])
+            before = shards.shard_of(facts["image_id"]).get("image", facts["image_id"])
             image_boxes = [box for box, _ in picture.boxes]
             title = f"{options.labels[facts['finding']]}: {facts['prompt']}"
             rows[facts["finding"]] = draw_row(before, picture.grey, image_boxes, title, options.side)

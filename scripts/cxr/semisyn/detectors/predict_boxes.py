@@ -65,7 +65,7 @@ def run(
                 reference.name, len(images) - len(framed_ids), len(images),
             )  # fmt: skip
         for image in progress(framed_ids, len(framed_ids), "predictions"):
-            shard = shards.of(image)
+            shard = shards.shard_of(image)
             detections = find(shard.get("image", image))
             corners = to_original_pixels(
                 detections.boxes, shard.get("to_original", image), shard.get("original_shape", image)

@@ -66,7 +66,7 @@ def real_samples(
             rows.setdefault(image, []).append((number[finding], *box))
     samples = []
     for image in sorted(image for image in reference_boxes.image_ids if image in shards):
-        shard, box_rows = shards.of(image), rows.get(image, [])
+        shard, box_rows = shards.shard_of(image), rows.get(image, [])
         corners = np.array([box[1:] for box in box_rows], np.float64)
         framed = boxes_to_frame(corners, shard.get("to_original", image))
         boxes = tuple((box[0], *map(float, new)) for box, new in zip(box_rows, framed, strict=True))
@@ -89,7 +89,7 @@ def synthetic_samples(
     every = tuple(range(len(number)))
     train_images = images.filter(pl.col("subset") == TRAIN_SUBSET).sort("job_id")
     return [
-        LazySample(tuple(rows.get(job, ())), every, job, subject, partial(shards.of(job).get, "image", job))
+        LazySample(tuple(rows.get(job, ())), every, job, subject, partial(shards.shard_of(job).get, "image", job))
         for job, subject in train_images.select("job_id", "subject_id").iter_rows()
     ]
 
@@ -108,7 +108,7 @@ def unedited_samples(samples: Sequence[LazySample], sources: Mapping[str, str], 
                 sample.labelled_classes,
                 sample.image_id,
                 sample.subject_id,
-                partial(shards.of(source).get, "image", source),
+                partial(shards.shard_of(source).get, "image", source),
             )
         )
     return source_films

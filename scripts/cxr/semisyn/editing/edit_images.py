@@ -178,7 +178,7 @@ def _edit_shard(
             done = evaluate_edit(source, masks, job, edited, visible=options.visible, max_leak=options.max_leak)
         except EditRefused as fault:
             refusal = fault.reason, str(fault)
-            return None, EngineFault.of(fault, *refusal) if fault.reason == "bad_picture" else refusal
+            return None, EngineFault.from_error(fault, *refusal) if fault.reason == "bad_picture" else refusal
         return (done, [row | {"drawn": _as_json(edited.parameters)} for row in done.boxes]), None
 
     def work(image: np.ndarray, masks: dict, job: Job):
@@ -210,17 +210,17 @@ def _edit_shard(
         def read_inputs(name: tuple[str, str]) -> tuple[np.ndarray, dict[str, np.ndarray], Job]:
             image_id, job = job_by_key[name]
             # masks are made here, one by one: those of all jobs would not fit in memory
-            masks = organ_shards.of(image_id).masks(image_id)
-            return frame_shards.of(image_id).get("image", image_id), masks, replace(job, mask=_job_mask(job))
+            masks = organ_shards.shard_of(image_id).masks(image_id)
+            return frame_shards.shard_of(image_id).get("image", image_id), masks, replace(job, mask=_job_mask(job))
 
         batch = getattr(editor, "batch", None)
-        tolerance = Tolerance.of(compute)
+        tolerance = Tolerance.from_settings(compute)
         worker_keywords = {"threads": threads, "batch": batch, "tolerance": tolerance}
         for (job_id, config), (edited_image, box_rows) in process_singly_or_batched(
             ledger, list(job_by_key), read_inputs, work, work_batch, **worker_keywords
         ):
             image_id, job = job_by_key[job_id, config]
-            frame = frame_shards.of(image_id)
+            frame = frame_shards.shard_of(image_id)
             back = {name: frame.get(name, image_id) for name in ("to_original", "original_shape")}
             writers[config].append(job_id, image=edited_image.image, lesion=edited_image.lesion, **back)
             by = config_of(job.finding, config, options, choice)

@@ -89,7 +89,7 @@ def run_shard(
             for job_id in shard.ids:
                 job = job_by_id[job_id]
                 image = job["image_id"]
-                source, lungs = sources.of(image).get("image", image), masks.of(image).masks(image)
+                source, lungs = sources.shard_of(image).get("image", image), masks.shard_of(image).masks(image)
                 heart = organs_after.masks(job_id) if job_id in organs_after else None
                 row, box_rows = measure_job(source, shard.get("image", job_id), lungs, of_job[job_id], job["finding"])
                 name = options.classes.get(job["finding"])

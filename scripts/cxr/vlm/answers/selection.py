@@ -39,7 +39,7 @@ def _sort_key(name: str) -> tuple[int, str]:
     return stable_hash("asked", name), name
 
 
-def run(*, lines: str, asked: str, counts: str, options: SelectionOptions, among: str | list[str] = "") -> None:
+def run(*, lines: str, selection: str, counts: str, options: SelectionOptions, among: str | list[str] = "") -> None:
     """Write the selected lines, in order, and the table ``counts`` of selected and all samples.
 
     ``among``: another set with the same samples about other images, whose selection is used. Raises UserError like
@@ -56,7 +56,7 @@ def run(*, lines: str, asked: str, counts: str, options: SelectionOptions, among
                 selected_counts[sample.task, sample.source] += 1
                 yield line
 
-    write_lines(asked, selected_lines())
+    write_lines(selection, selected_lines())
     rows = [(*key, number, selected_counts[key]) for key, number in sorted(total_counts.items())]
     write_table(counts, pl.DataFrame(rows, schema=schema(SELECTED), orient="row"), SELECTED)
     log.info("%d of %d samples are asked", selected_counts.total(), total_counts.total())

@@ -8,7 +8,7 @@ Each key has a description, a unit where it has one, a range, and a source: ``pa
 import copy
 from collections.abc import Iterable
 from datetime import date
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,10 +31,10 @@ from cxr.reporting.release.settings import ReleaseSettings
 from cxr.reporting.review.settings import ReviewSettings
 from cxr.reporting.settings import FiguresSettings, PageSettings, PrivacySettings
 from cxr.semisyn.settings import SemisynSettings
+from cxr.workflow.settings.changed_keys import MIMIC_ILS, describe_changed_keys
 from cxr.workflow.settings.faults import place_of, sentence, switch_sentence, switches
 from cxr.workflow.settings.images import Anatomy, Anomaly, Boxes, Compute
 from cxr.workflow.settings.inputs import Cohort, Frames, Phantom
-from cxr.workflow.settings.moved import MIMIC_ILS, moved
 from cxr.workflow.settings.vlm import Vlm
 from cxr.workflow.settings.weights import Weights
 from cxr.workflow.settings.written import Twice, at, over, written
@@ -166,7 +166,12 @@ class Settings(Section):
 
 def parse_section(kind: type[T], values: dict) -> T:
     """Return a section of its values as YAML gives them. Raises pydantic's ValidationError."""
-    return TypeAdapter(kind).validate_python(values)
+    return _type_adapter(kind).validate_python(values)
+
+
+@cache  # building one takes a second
+def _type_adapter(kind: type[T]) -> TypeAdapter[T]:
+    return TypeAdapter(kind)
 
 
 def with_defaults(config: dict) -> dict:
@@ -184,7 +189,7 @@ def read(config: dict, files: Iterable[str | Path] = ()) -> Settings:
     ``files``: the settings files that it was read from. Where a setting is a text but YAML read a number, date or
     boolean (``date: 2026-01-01``), the file's own text is used. All renamed settings are reported at once.
     """
-    if sentences := moved(config):
+    if sentences := describe_changed_keys(config):
         raise SettingsError(" ".join(sentences))
     try:
         texts = written(files)

@@ -113,7 +113,7 @@ def _yaml_lines(paths: Iterable[str]) -> Iterator[str]:
     open_sections: list[str] = []
     for path in paths:
         *outer, name = path.split(".")
-        shared = len([None for here, there in zip(outer, open_sections, strict=False) if here == there])
+        shared = len([None for name_at, open_name in zip(outer, open_sections, strict=False) if name_at == open_name])
         yield from (f"{'  ' * depth}{outer[depth]}:" for depth in range(shared, len(outer)))
         open_sections = outer
         value, kind, key = _at(path)

@@ -31,7 +31,7 @@ def run(*, terms: str, output: str, options: MappingOptions, execution: dict, co
     """Map every pair of ``terms``. Raises UserError if the model cannot be reached."""
     pairs = [(line["location"], line["entity"]) for line in read_lines(terms)]
     generate = connect_lazily(options, Execution.from_settings(execution, EXECUTION, "mapping_server"))
-    write_lines(output, map_terms(pairs, generate, options, Tolerance.of(compute)), checked=True)
+    write_lines(output, map_terms(pairs, generate, options, Tolerance.from_settings(compute)), checked=True)
 
 
 def map_terms(

@@ -60,7 +60,7 @@ def run(
     texts = dict(sorted((key, text) for shard in texts_by_shard for key, text in shard.items()))
     log.info("structuring: %d distinct texts of %d shards", len(texts), len(cohorts))
     generate = connect_lazily(options, Execution.from_settings(execution, structuring.EXECUTION))
-    tolerance = Tolerance.of(compute)
+    tolerance = Tolerance.from_settings(compute)
     lines = cache_lines(
         list(texts),
         lambda names: structuring.structure_texts({name: texts[name] for name in names}, options, generate, tolerance),

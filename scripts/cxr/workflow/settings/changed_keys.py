@@ -211,7 +211,7 @@ NAMING = {
 """{key: what its value names}: a threshold set or that dataset, or a format of annotations."""
 
 
-def moved(config: object) -> list[str]:
+def describe_changed_keys(config: object) -> list[str]:
     """Return one sentence for each renamed or removed setting in ``config``, in the order of the tables."""
     keys = [f"{old} is now {new}: rename it." for old, new in MOVED.items() if list(_values(config, old.split(".")))]
     keys += [
