@@ -75,7 +75,14 @@ def run_shard(
 
         batch = getattr(engine, "batch", None)
         rows = process_singly_or_batched(
-            ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch, tolerance=Tolerance.from_settings(compute)
+            ledger,
+            shard.ids,
+            read,
+            work,
+            work_batch,
+            threads=threads,
+            batch=batch,
+            tolerance=Tolerance.from_settings(compute),
         )
         for image_id, masks in rows:
             writer.append(image_id, mask=masks)

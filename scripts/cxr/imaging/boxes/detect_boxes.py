@@ -84,7 +84,14 @@ def run_shard(
         warn_of_strangers(engine, shard.ids)
         batch = getattr(engine, "batch", None)
         detected = process_singly_or_batched(
-            ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch, tolerance=Tolerance.from_settings(compute)
+            ledger,
+            shard.ids,
+            read,
+            work,
+            work_batch,
+            threads=threads,
+            batch=batch,
+            tolerance=Tolerance.from_settings(compute),
         )
         for image_id, detections in detected:
             rows += rows_of(image_id, detections, unused)

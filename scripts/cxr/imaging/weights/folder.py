@@ -6,6 +6,7 @@ from cxr.base.atomic import atomic_folder
 from cxr.imaging.weights import lisa
 from cxr.imaging.weights import manifest as manifests
 from cxr.imaging.weights.manifest import WeightsOptions, file_facts
+from cxr.imaging.weights.placed import convert_file
 
 
 def run(*, sources: list[str], weights: str, manifest: str, options: WeightsOptions, attrs: dict) -> None:
