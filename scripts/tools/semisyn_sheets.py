@@ -115,9 +115,11 @@ def main() -> None:
     usable = {name: "0" for name, masks in organs.items() if all(masks[part].any() for part in (*LUNGS, HEART))}
     engine = load_engine("lite", SimpleNamespace(findings_file="", findings=list(FINDINGS)), Setup(), frozenset())
     placement = place_boxes.PlacementOptions(bounds="repo", tries=6, ctr_step=0.03, seed=SEED, unsided=UNSIDED)
-    planned = plan_jobs.plan_jobs(
-        usable, catalogue, plan_jobs.PlanOptions(arguments.jobs, 0.0, 0, arguments.findings, SEED)
-    )
+    plan_options = plan_jobs.PlanOptions(
+        per_finding=arguments.jobs, sizes="auto", default_most=arguments.jobs, most_per_image=arguments.jobs, spare=0.0,
+        samples=0, findings=arguments.findings, seed=SEED,
+    )  # fmt: skip
+    planned = plan_jobs.plan_jobs(usable, catalogue, plan_options)
     picture = np.array([0.0, 0.0, 512.0, 512.0])
     lines = [
         "finding\tjobs\tedited\trefused\t" + "\t".join(f"{name}_median\t{name}_10\t{name}_90" for name in MEASURES)

@@ -155,6 +155,6 @@ def test_a_users_finding_is_painted_by_the_painter_that_it_names(chests, tmp_pat
 
 def test_a_painter_that_does_not_exist_is_refused(tmp_path):
     wrong = {"findings": {"nodule": NODULE["findings"]["nodule"] | {"painter": "brush"}}}
-    told = SimpleNamespace(findings_file=str(written(tmp_path, NODULE | wrong)), findings=["nodule"])
+    lite_options = SimpleNamespace(findings_file=str(written(tmp_path, NODULE | wrong)), findings=["nodule"])
     with pytest.raises(UserError, match=r"'nodule' the painter 'brush'.*opacity"):
-        load_engine("lite", told, Setup(own=SETTINGS["lite"]), frozenset())
+        load_engine("lite", lite_options, Setup(), frozenset())

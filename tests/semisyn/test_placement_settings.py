@@ -61,46 +61,46 @@ def test_a_prior_that_is_none_in_a_users_file_stops_the_parse(tmp_path):
 def test_a_users_finding_is_known_to_findings_maps_and_references(tmp_path):
     path, boxes = str(written(tmp_path)), tmp_path / "boxes.json"
     boxes.write_text("{}")
-    made = plan_of(
+    plan = plan_of(
         findings_file=path,
         findings=["nodule", "edema"],
         placement={"unsided": {"nodule": "both"}},
         references={"mine": {"path": str(boxes), "classes": {"Spot": "nodule"}}},
     )
-    assert made.findings_file == path
-    assert made.priors == {"findings_file": path}
+    assert plan.findings_file == path
+    assert plan.prior_files == {"findings_file": path}
 
 
 def test_a_fit_reads_its_reference_and_all_shards(tmp_path):
     table = tmp_path / "people.csv"
     table.write_text("")
-    made = plan_of(
+    plan = plan_of(
         priors={"source": "fit", "reference": "mine"},
         references={"mine": {"format": "ms_cxr", "path": str(table), "role": "train"}},
     )
-    assert made.priors["boxes"] == str(table)
-    assert made.priors["organs"] == ["results/organs/00.h5", "results/organs/01.h5"]
-    assert made.priors_formats == ["annotations.ms_cxr"]
+    assert plan.prior_files["boxes"] == str(table)
+    assert plan.prior_files["organs"] == ["results/organs/00.h5", "results/organs/01.h5"]
+    assert plan.prior_formats == ["annotations.ms_cxr"]
     # whose patients leave the pool
-    assert made.healthy["reference_mine"] == str(table)
+    assert plan.healthy_files["reference_mine"] == str(table)
 
 
 def test_a_fit_on_a_references_own_images_reads_no_shard_of_the_cohort(tmp_path):
     (tmp_path / "people.csv").write_text("")
-    told = {"format": "vindr", "path": str(tmp_path / "people.csv"), "role": "train", "images": str(tmp_path)}
-    made = plan_of(priors={"source": "fit", "reference": "mine"}, references={"mine": told})
+    reference = {"format": "vindr", "path": str(tmp_path / "people.csv"), "role": "train", "images": str(tmp_path)}
+    plan = plan_of(priors={"source": "fit", "reference": "mine"}, references={"mine": reference})
     folder = "results/semisyn/references/mine"
-    assert {name: made.priors[name] for name in ("own_images", "own_frames", "own_organs")} == {
+    assert {name: plan.prior_files[name] for name in ("own_images", "own_frames", "own_organs")} == {
         "own_images": f"{folder}/images.parquet", "own_frames": f"{folder}/frames.h5",
         "own_organs": f"{folder}/organs.h5",
     }  # fmt: skip
-    assert not {"images", "frames", "organs"} & made.priors.keys()
+    assert not {"images", "frames", "organs"} & plan.prior_files.keys()
     # its pictures are listed and decoded, whether or not a detector learns from it
-    assert made.detectors.pictures == {"mine": str(tmp_path)}
+    assert plan.detectors.image_sources == {"mine": str(tmp_path)}
     table = str(tmp_path / "people.csv")
-    zones = plan_of(priors={"source": "fit", "reference": "mine", "zones": "fit", "zones_table": table},
-                    references={"mine": told})  # fmt: skip
-    assert zones.priors["organs"] == ["results/organs/00.h5", "results/organs/01.h5"]
+    zones_plan = plan_of(priors={"source": "fit", "reference": "mine", "zones": "fit", "zones_table": table},
+                    references={"mine": reference})  # fmt: skip
+    assert zones_plan.prior_files["organs"] == ["results/organs/00.h5", "results/organs/01.h5"]
 
 
 def test_what_only_a_fit_depends_on_is_the_default_without_one():
