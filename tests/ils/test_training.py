@@ -313,7 +313,7 @@ def kept(
         return Scores(next(values), 0.0, next(others))
 
     with monkeypatch.context() as patched:
-        patched.setattr(fit, "scores", scores)
+        patched.setattr(fit, "score_pairs", scores)
         train(folder, given, options({"lora": {"rank": 0}, "keep": keep}, **more))
     return Rosalia.from_pretrained(folder / "model").state_dict(), looks
 

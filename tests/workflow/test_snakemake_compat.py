@@ -370,7 +370,7 @@ def test_a_group_knows_its_name_and_takes_a_message():
 
 def test_a_locked_folder_is_told_in_our_words(monkeypatch):
     monkeypatch.setattr(snakemake.exceptions.LockException, "__init__", snakemake.exceptions.LockException.__init__)
-    monkeypatch.setattr(compat, "lock_told", lambda folder, words, python: f"locked: {folder}, {words}, {python}")
+    monkeypatch.setattr(compat, "describe_lock", lambda folder, words, python: f"locked: {folder}, {words}, {python}")
     compat.explain_locks()
     sentence = f"locked: {Path.cwd()}, {sys.argv}, {sys.executable}"
     assert str(snakemake.exceptions.LockException()) == sentence
