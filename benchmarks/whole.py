@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import get_type_hints
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,6 +24,7 @@ import cv2  # noqa: E402
 import polars as pl  # noqa: E402
 
 from cxr.base.hdf5 import Shard  # noqa: E402
+from cxr.base.jobs import settings_arguments  # noqa: E402
 from cxr.base.tables import read_lines, read_table, write_table  # noqa: E402
 from cxr.base.vocabulary import SPLITS  # noqa: E402
 from cxr.ils.dataset import make_pairs  # noqa: E402
@@ -50,7 +50,6 @@ STAGES = {
     "anatomy": segment_anatomy,
     "boxes": detect_boxes,
     "masks": make_masks,
-    "dataset": make_pairs,
 }
 IMAGE_STAGES = {
     "frames": ("cohort",),
@@ -86,8 +85,8 @@ class Bench:
         """Return the module that does a stage and the arguments that every stage takes."""
         module = STAGES[stage]
         work = module.run_shard if hasattr(module, "run_shard") else module.run
-        options = get_type_hints(work)["options"](**self.options[stage], **more)
-        return module, {"options": options, "attrs": {}, "threads": self.threads}
+        arguments = settings_arguments(work, self.options[stage] | more)
+        return module, arguments | {"attrs": {}, "threads": self.threads}
 
     def time(self, stage: str, work: Callable[[], object], images: Callable[[], int]) -> None:
         """Run one stage and note how long it took for how many images."""
@@ -128,12 +127,15 @@ class Bench:
         made = {name: self.path("masks", f"{name}.parquet") for name in ("findings", "units", "studies", "excluded")}
         made["output"] = self.path("masks")
         self.time("masks", lambda: module.run_shard(**inputs, **made, **shared), lambda: rows_of(made["studies"]))
-        dataset, shared_too = self.module("dataset")
+        dataset_arguments = settings_arguments(make_pairs.run, self.options["dataset"])
         files = {name: self.path("dataset", f"{name}.parquet") for name in ("excluded", "dropped")}
         files |= {split: self.path("dataset", f"{split}.jsonl") for split in SPLITS}
         inputs = {"reports": [self.path("reports")], "units": [made["units"]], "studies": [made["studies"]]}
-        options = shared_too["options"]
-        self.time("dataset", lambda: dataset.run(**inputs, **files, options=options), lambda: rows_of(made["studies"]))
+        self.time(
+            "dataset",
+            lambda: make_pairs.run(**inputs, **files, **dataset_arguments),
+            lambda: rows_of(made["studies"]),
+        )
         print(f"{sum(1 for split in SPLITS for _ in read_lines(files[split]))} pairs")
 
 
