@@ -232,9 +232,9 @@ def test_boxes_on_a_turned_dicom_are_those_of_its_upright_frame(tmp_path, direct
     assert boxes_of(facts, "d1") == [("edema", None, *box)]
 
 
-def test_fusing_the_test_split_too_is_a_setting(tmp_path):
-    fusion = {"iou": 0.1, "decimals": 3, "splits": ["train", "test"]}
-    _, facts, _ = found(options("vindr", vindr_tree(tmp_path), fusion=fusion))
+def test_boxes_of_every_split_that_is_named_are_fused(tmp_path, monkeypatch):
+    monkeypatch.setattr("cxr.radvlm.sources.boxes.FUSED_SPLITS", ("train", "test"))
+    _, facts, _ = found(options("vindr", vindr_tree(tmp_path)))
     assert len([box for box in boxes_of(facts, "cc") if box[1] is None]) == 1
 
 

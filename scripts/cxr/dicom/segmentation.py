@@ -167,13 +167,24 @@ def build_segmentation(
     return dataset
 
 
-def save_segmentation(path: str | Path, header: Dataset, segments: Sequence[Segment], **arguments: object) -> str:
+def save_segmentation(
+    path: str | Path,
+    header: Dataset,
+    segments: Sequence[Segment],
+    *,
+    version: str,
+    model: str,
+    created_at: datetime,
+    device: str = "ROSALIA",
+) -> str:
     """Write :func:`build_segmentation` of these arguments to a file; return "", or the reason why there is none.
 
     Raises only errors of the machine and of broken libraries: an invalid header must not lose the answers.
     """
     try:
-        dataset = build_segmentation(header, segments, **arguments)
+        dataset = build_segmentation(
+            header, segments, version=version, model=model, created_at=created_at, device=device
+        )
         with atomic_file(path) as temporary:
             dataset.save_as(temporary)
     except NoSegmentation as reason:
