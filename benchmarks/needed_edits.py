@@ -4,9 +4,9 @@
     python benchmarks/needed_edits.py clinical FILE    # the suite of clinical texts
     python benchmarks/needed_edits.py runs ALL SOME    # two results folders: images all, and with_findings
 
-Whether a report asks for an edit is told by its tuples (:func:`cxr.imaging.anomaly.needed.asks`); one without a usable
-text makes no mask. "labelled" counts the reports that people labelled with a lesion whose mask the map would make. Of
-two runs, the pairs of the images that one of them does not edit are compared by what they ask and answer.
+A report's tuples decide whether its image is edited (:func:`cxr.imaging.anomaly.needed.needs_anomaly_map`); one without
+a usable text makes no mask. "labelled" counts the reports that people labelled with a lesion whose mask the map would
+make. Of two runs, the pairs of the images that one of them does not edit are compared by what they ask and answer.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import polars as pl  # noqa: E402
 
 import reports_clinical  # noqa: E402
 from cxr.base.tables import read_lines, read_table  # noqa: E402
-from cxr.imaging.anomaly.needed import BY_MAP, asks  # noqa: E402
+from cxr.imaging.anomaly.needed import MAPPED_LESIONS, needs_anomaly_map  # noqa: E402
 from cxr.language.reports.read_reports import study_line  # noqa: E402
 from reports_labelled import Clinical, Report, read  # noqa: E402
 
@@ -36,7 +36,7 @@ def counted(texts: Iterable[tuple[str, str | None, str | None, bool]]) -> dict[s
         row = {"study_id": name, "subject_id": name, "findings": findings, "impression": impression}
         line = study_line(row, reader)
         usable = isinstance(line, dict)
-        asked = usable and asks(line["tuples"])
+        asked = usable and needs_anomaly_map(line["tuples"])
         rows.update(
             {"reports": 1, "usable": usable, "ask for an edit": asked, "labelled": labelled}
             | {"labelled, not asked for": labelled and not asked}
@@ -48,7 +48,7 @@ def of_openi(path: Path) -> dict[str, float]:
     """Count labelled reports."""
     reports = read(path, Report)
     return counted(
-        (str(number), one.findings, one.impression, not BY_MAP.isdisjoint(one.lesions))
+        (str(number), one.findings, one.impression, not MAPPED_LESIONS.isdisjoint(one.lesions))
         for number, one in enumerate(reports)
     )
 
@@ -58,7 +58,8 @@ def of_clinical(path: Path) -> dict[str, float]:
     texts = read(path, Clinical)
     said = ({told.lesion for told in text.findings if told.presence == "positive"} for text in texts)
     return counted(
-        (text.id, text.text, None, not BY_MAP.isdisjoint(lesions)) for text, lesions in zip(texts, said, strict=True)
+        (text.id, text.text, None, not MAPPED_LESIONS.isdisjoint(lesions))
+        for text, lesions in zip(texts, said, strict=True)
     )
 
 

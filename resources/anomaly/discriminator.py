@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional
 
 from cxr.base.vocabulary import LUNGS
-from cxr.imaging.anomaly.lite import cut, view, window
+from cxr.imaging.anomaly.lite import crop_to_window, fit_window, make_lung_view
 from cxr.metrics import labels
 
 STEPS, BATCH, RATE = 240, 32, 2e-3
@@ -24,7 +24,7 @@ STEPS, BATCH, RATE = 240, 32, 2e-3
 def lungs_alone(image: np.ndarray, film: Film) -> np.ndarray:
     """Return float32 (64, 64): the lungs of a frame, scaled to their own mean and deviation, 0 elsewhere."""
     lungs = np.stack([film.organs[label] for label in LUNGS])
-    seen = view(*cut(image, lungs, window(lungs.any(axis=0))))
+    seen = make_lung_view(*crop_to_window(image, lungs, fit_window(lungs.any(axis=0))))
     inside = seen.lungs.any(axis=0)
     values = seen.image[inside]
     scaled = np.where(inside, (seen.image - values.mean()) / max(float(values.std()), 1e-3), 0)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from cxr.imaging.anomaly.lite import MARGIN, SIDE, cut, view, window
+from cxr.imaging.anomaly.lite import MARGIN, SIDE, crop_to_window, fit_window, make_lung_view
 from cxr.painting.lesions import noise, paint
 
 STORED, STORED_MARGIN = 224, 0.25  # pixels and margin of the healthy chests kept in memory
@@ -40,9 +40,9 @@ class Example(NamedTuple):
 
 def stored(image: np.ndarray, lungs: np.ndarray, lesion: np.ndarray | None = None) -> Chest:
     """Cut a frame uint8 (H, W) with its lungs bool (2, H, W) and lesion bool (H, W) to what is kept in memory."""
-    affine = window(lungs.any(axis=0), STORED, STORED_MARGIN)
+    affine = fit_window(lungs.any(axis=0), STORED, STORED_MARGIN)
     masks = lungs if lesion is None else np.concatenate([lungs, lesion[None]])
-    image, masks = cut(image, masks, affine, STORED)
+    image, masks = crop_to_window(image, masks, affine, STORED)
     return Chest(image.astype(np.float32) / 255, masks[:2], None if lesion is None else masks[2])
 
 
@@ -56,7 +56,7 @@ def _grid() -> tuple[np.ndarray, np.ndarray]:
 
 def bent(chest: Chest, random: np.random.Generator) -> Chest:
     """Cut the net's window out of a stored chest: shifted, scaled, rotated, sheared and slightly warped."""
-    affine = window(chest.lungs.any(axis=0), SIDE, MARGIN)
+    affine = fit_window(chest.lungs.any(axis=0), SIDE, MARGIN)
     turn, shear = random.normal(0, 0.05), random.normal(0, 0.03)
     scale = np.diag(affine[:, :2].diagonal() * random.uniform(0.92, 1.12, 2))
     scale[0, 1] = shear
@@ -215,7 +215,7 @@ def example(pool: list[Chest], random: np.random.Generator) -> Example:
         sigma = random.uniform(0.3, 1.0)
         before, after = _blur(before, sigma), _blur(after, sigma)
     grain = random.normal(0, random.uniform(0, 0.02), after.shape).astype(np.float32)
-    seen = view((after + grain) * 255, chest.lungs)
+    seen = make_lung_view((after + grain) * 255, chest.lungs)
     excess = (after - before) * np.float32(255 / seen.span)
     weight = np.clip(1.5 * _blur(chest.lungs.any(axis=0).astype(np.float32), 2), 0, 1)
     lungs = _shown_lungs(chest.lungs, excess, random).astype(np.float32)
@@ -235,7 +235,7 @@ def real(chest: Chest, random: np.random.Generator) -> Example:
     if random.random() < 0.3:
         image = _blur(image, random.uniform(0.3, 1.0))
     grain = random.normal(0, random.uniform(0, 0.02), image.shape).astype(np.float32)
-    seen = view((image + grain) * 255, chest.lungs)
+    seen = make_lung_view((image + grain) * 255, chest.lungs)
     lesion = np.zeros(image.shape, bool) if chest.lesion is None else chest.lesion
     inside = np.clip(1.5 * _blur(chest.lungs.any(axis=0).astype(np.float32), 2), 0, 1)
     return Example(seen.image, seen.lungs, _half(lesion), _half(inside))

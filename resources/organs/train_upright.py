@@ -25,7 +25,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from cxr.base.seeds import stable_hash  # noqa: E402
-from cxr.imaging.organs.upright import SIZE, TURNS, shrunk, turned  # noqa: E402
+from cxr.imaging.organs.upright import SIZE, TURNS, make_net_input, rotate_and_reflect  # noqa: E402
 from cxr.imaging.phantom.chest import sample  # noqa: E402
 
 SETS = ("nih", "nih_more")
@@ -105,13 +105,13 @@ def varied(picture: np.ndarray, random: np.random.Generator) -> np.ndarray:
     if random.random() < 0.5:  # a marker, or where one was
         x, y = random.integers(0, WIDE - 16, 2)
         picture[y : y + random.integers(4, 24), x : x + random.integers(4, 24)] = random.choice([0, 255, 128])
-    values = shrunk(picture) ** np.float32(np.exp(random.normal(0, 0.4)))
+    values = make_net_input(picture) ** np.float32(np.exp(random.normal(0, 0.4)))
     return np.clip(values + random.normal(0, random.uniform(0, 0.05), values.shape), 0, 1).astype(np.float32)
 
 
 def versions(small: np.ndarray) -> torch.Tensor:
     """Return (N, 16, 1, S, S): all turns and reflections of pictures (N, S, S), then those inverted."""
-    eight = turned(small).swapaxes(0, 1)
+    eight = rotate_and_reflect(small).swapaxes(0, 1)
     return torch.from_numpy(np.concatenate([eight, 1 - eight], 1)[:, :, None])
 
 
@@ -154,10 +154,10 @@ def train(pictures: np.ndarray, drawn: np.ndarray, seed: int, note: str) -> Upri
 
 @torch.no_grad()
 def scores(net: UprightNet, pictures: np.ndarray) -> np.ndarray:
-    """Return float64 (N, 16) probabilities, as :func:`cxr.imaging.organs.upright.probabilities` gives them."""
+    """Return float64 (N, 16) probabilities, as :func:`cxr.imaging.organs.upright.predict_versions` gives them."""
     found = []
     for picture in pictures:
-        logits = net(versions(shrunk(picture)[None])[0]).reshape(-1).double()
+        logits = net(versions(make_net_input(picture)[None])[0]).reshape(-1).double()
         found.append(torch.softmax(logits, 0).numpy())
     return np.stack(found)
 

@@ -21,7 +21,7 @@ from cxr.base.tables import read_table
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.imaging.anomaly import engine, lite, map_anomalies
 from cxr.imaging.anomaly.compose import BadMap, compose, edit_region
-from cxr.imaging.anomaly.restore import BLACK, ROOM, fade, healthy_parts, limited, low_pass, restored
+from cxr.imaging.anomaly.restore import BLACK, ROOM, fade_weights, healthy_parts, limit_excess, low_pass, remove_lesions
 from cxr.workflow.code_digest import RESOURCES
 from simple_chests import ellipse, simple_chest, write_inputs
 
@@ -196,7 +196,7 @@ def test_edits_only_lungs_and_only_darkens():
     assert taken[ellipse(image.shape, (160, 330), (30, 30))].mean() > 3 * taken[masks["left lung"]].mean()
     nothing = {label: np.zeros_like(mask) for label, mask in masks.items()}
     assert (editor.edit(image, nothing) == image).all()
-    for found in editor.find_lesions(image, nothing):
+    for found in editor.predict_lesions(image, nothing):
         assert found.shape == image.shape
         assert not found.any()
 
@@ -213,8 +213,8 @@ def veiled() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 def test_a_veil_is_taken_off_and_the_ribs_under_it_come_back():
     image, clear, lungs, veil = veiled()
-    edited = restored(image, lungs, lungs, veil.astype(np.float32), veil * np.float32(200))
-    deep = veil & (fade(lungs) == 1) & (np.arange(120)[:, None] > 75)
+    edited = remove_lesions(image, lungs, lungs, veil.astype(np.float32), veil * np.float32(200))
+    deep = veil & (fade_weights(lungs) == 1) & (np.arange(120)[:, None] > 75)
     assert deep.sum() > 600
     assert np.ptp(image[deep]) < 24
     assert np.ptp(edited[deep]) > 30
@@ -225,9 +225,9 @@ def test_a_veil_is_taken_off_and_the_ribs_under_it_come_back():
 def test_a_bright_place_comes_down_to_the_usual_healthy_brightness_and_no_step_is_left_at_the_outline():
     image, _, lungs, veil = veiled()
     everything = np.full(image.shape, 1e4, np.float32)
-    edited = restored(image, lungs, lungs, veil.astype(np.float32), everything)
+    edited = remove_lesions(image, lungs, lungs, veil.astype(np.float32), everything)
     usual = np.median(low_pass(image.astype(np.float32), lungs)[lungs & ~veil])
-    deep = veil & (fade(lungs) == 1) & (np.arange(120)[:, None] > 75)
+    deep = veil & (fade_weights(lungs) == 1) & (np.arange(120)[:, None] > 75)
     assert edited[deep].mean() == pytest.approx(image[deep].mean() - max(image[deep].mean() - usual, ROOM), abs=3)
     outline = lungs & ~cv2.erode(lungs.astype(np.uint8), np.ones((3, 3), np.uint8)).astype(bool)
     assert np.abs(edited - image)[outline].max() < 5
@@ -238,10 +238,10 @@ def test_a_lesion_no_brighter_than_the_healthy_parts_has_a_map_too():
     image = np.full((120, 160), 100, np.uint8)
     lungs = ellipse(image.shape, (80, 60), (60, 50))
     suspect = lungs & (np.arange(160) > 80)
-    edited = restored(image, lungs, lungs, suspect.astype(np.float32), suspect * np.float32(40))
-    inside = suspect & (fade(lungs) == 1)
+    edited = remove_lesions(image, lungs, lungs, suspect.astype(np.float32), suspect * np.float32(40))
+    inside = suspect & (fade_weights(lungs) == 1)
     assert np.allclose(
-        image[inside] - edited[inside], limited(np.float32(40), np.float32(96)), atol=1e-3
+        image[inside] - edited[inside], limit_excess(np.float32(40), np.float32(96)), atol=1e-3
     )  # 100 - BLACK
     assert (image - edited)[inside].min() > 26
     assert (edited == image)[~suspect].all()
@@ -251,7 +251,7 @@ def test_a_lesion_no_brighter_than_the_healthy_parts_has_a_map_too():
 @settings(max_examples=100, deadline=None)
 def test_what_comes_off_keeps_its_order_and_stays_below_both_limits(excess, room):
     excess = np.sort(np.float32(excess))
-    found = limited(excess, np.float32(room))
+    found = limit_excess(excess, np.float32(room))
     assert (np.diff(found) >= -1e-4).all()
     assert (found <= np.minimum(excess, room) * (1 + 1e-5)).all()
     assert (found >= np.minimum(excess, room) / 2 * (1 - 1e-5)).all()
@@ -260,7 +260,7 @@ def test_what_comes_off_keeps_its_order_and_stays_below_both_limits(excess, room
 def test_an_edit_makes_nothing_black():
     image, _, lungs, veil = veiled()
     image = np.where(lungs & ~veil, 0, image).astype(np.uint8)
-    edited = restored(image, lungs, lungs, veil.astype(np.float32), np.full(image.shape, 1e4, np.float32))
+    edited = remove_lesions(image, lungs, lungs, veil.astype(np.float32), np.full(image.shape, 1e4, np.float32))
     assert edited[veil].min() == BLACK
     assert (edited[lungs & ~veil] == 0).all()
 
@@ -268,8 +268,8 @@ def test_an_edit_makes_nothing_black():
 def test_both_lungs_are_treated_alike():
     image, _, lungs, veil = veiled()
     excess = veil * np.float32(60)
-    edited = restored(image, lungs, lungs, veil.astype(np.float32), excess)
-    mirrored = restored(image[:, ::-1], lungs[:, ::-1], lungs[:, ::-1], excess[:, ::-1] / 60, excess[:, ::-1])
+    edited = remove_lesions(image, lungs, lungs, veil.astype(np.float32), excess)
+    mirrored = remove_lesions(image[:, ::-1], lungs[:, ::-1], lungs[:, ::-1], excess[:, ::-1] / 60, excess[:, ::-1])
     assert np.abs(mirrored[:, ::-1] - edited).max() < 0.01
 
 
@@ -293,11 +293,11 @@ def test_the_low_pass_looks_at_the_region_alone():
 def test_window_holds_the_lungs_and_ignores_strays(x, y, width, height):
     lungs = np.zeros((300, 300), bool)
     lungs[y : y + height, x : x + width] = True
-    clean = lite.window(lungs, 64, 0.0)
+    clean = lite.fit_window(lungs, 64, 0.0)
     assert np.allclose(clean[:, 2], (x, y), atol=2)
     assert np.allclose(clean[:, :2].diagonal() * 64, (width, height), atol=4)
     lungs[290:293, 290:293] = True
-    assert np.allclose(lite.window(lungs, 64, 0.0), clean, atol=1.5)
+    assert np.allclose(lite.fit_window(lungs, 64, 0.0), clean, atol=1.5)
 
 
 def test_lung_size_and_place_do_not_change_what_is_seen():
@@ -307,7 +307,7 @@ def test_lung_size_and_place_do_not_change_what_is_seen():
     for shift in (0, 40):
         moved = np.roll(smooth, shift, axis=(0, 1))
         lungs = np.stack([np.roll(masks[label], shift, axis=(0, 1)) for label in LUNGS])
-        views.append(lite.view(*lite.cut(moved, lungs, lite.window(lungs.any(axis=0)))))
+        views.append(lite.make_lung_view(*lite.crop_to_window(moved, lungs, lite.fit_window(lungs.any(axis=0)))))
     assert np.abs(views[0].image - views[1].image).max() < 0.02
     assert views[0].span == views[1].span
     assert image.shape == (512, 512)
@@ -316,14 +316,14 @@ def test_lung_size_and_place_do_not_change_what_is_seen():
 def test_what_lies_outside_the_lungs_does_not_change_how_they_are_seen():
     image, masks = simple_chest(4)
     lungs = np.stack([masks[label] for label in LUNGS])
-    affine = lite.window(lungs.any(axis=0))
+    affine = lite.fit_window(lungs.any(axis=0))
     dark = image.copy()
     dark[:, :20] = 0
     dark[:20] = 0
-    first, second = (lite.view(*lite.cut(one, lungs, affine)) for one in (image, dark))
+    first, second = (lite.make_lung_view(*lite.crop_to_window(one, lungs, affine)) for one in (image, dark))
     assert first.span == second.span
-    assert (lite.hull(lungs) >= lungs.any(axis=0)).all()
-    assert lite.hull(np.zeros((2, 4, 4), bool)).all()
+    assert (lite.lung_hull(lungs) >= lungs.any(axis=0)).all()
+    assert lite.lung_hull(np.zeros((2, 4, 4), bool)).all()
 
 
 def test_a_film_that_shows_little_is_damped_below_the_threshold_and_a_loud_one_is_not():
@@ -331,17 +331,17 @@ def test_a_film_that_shows_little_is_damped_below_the_threshold_and_a_loud_one_i
     lungs[0, :, :50] = lungs[1, :, 78:] = 1
     excess = np.zeros((64, 64), np.float32)
     excess[:, 27:37] = 200  # between the lungs: does not count
-    assert lite.loudness(excess, lungs) == lite.DAMPED
+    assert lite.damping_factor(excess, lungs) == lite.DAMPED
     excess[:4, :25] = 60  # 100 of 3200 places; the surest 192 are on average at 31.25
-    assert lite.loudness(excess, lungs) == lite.DAMPED
+    assert lite.damping_factor(excess, lungs) == lite.DAMPED
     excess[:10, :25] = lite.QUIET
-    assert lite.loudness(excess, lungs) == lite.DAMPED
+    assert lite.damping_factor(excess, lungs) == lite.DAMPED
     excess[:10, :25] = 50
-    assert lite.loudness(excess, lungs) == pytest.approx((1 + lite.DAMPED) / 2)
+    assert lite.damping_factor(excess, lungs) == pytest.approx((1 + lite.DAMPED) / 2)
     excess[:10, :25] = lite.LOUD
-    assert lite.loudness(excess, lungs) == 1
-    assert lite.loudness(excess, np.zeros_like(lungs)) == lite.DAMPED
-    assert limited(np.float32(lite.DAMPED * lite.QUIET), np.float32(ROOM)) < 26
+    assert lite.damping_factor(excess, lungs) == 1
+    assert lite.damping_factor(excess, np.zeros_like(lungs)) == lite.DAMPED
+    assert limit_excess(np.float32(lite.DAMPED * lite.QUIET), np.float32(ROOM)) < 26
 
 
 def test_auroc_agrees_with_counting_pairs(scoring):

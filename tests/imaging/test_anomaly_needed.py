@@ -16,7 +16,7 @@ from cxr.ils.masks.findings import CARDIOMEGALY, read_positive_findings
 from cxr.ils.masks.rules import Rules
 from cxr.imaging.anomaly import map_anomalies
 from cxr.imaging.anomaly.map_anomalies import AnomalyOptions
-from cxr.imaging.anomaly.needed import asks
+from cxr.imaging.anomaly.needed import needs_anomaly_map
 from cxr.workflow.plan import make_plan
 from masks_shard import RULES, said
 from simple_chests import simple_chest, write_inputs
@@ -39,7 +39,7 @@ from simple_chests import simple_chest, write_inputs
     ],
 )
 def test_what_a_report_asks_for(tuples, expected):
-    assert asks(tuples) is expected
+    assert needs_anomaly_map(tuples) is expected
 
 
 names = st.sampled_from([None, *LESIONS, "scar", "nipple shadow", " Edema "])
@@ -59,7 +59,7 @@ spoken = st.builds(
 def test_no_finding_with_a_mask_of_the_map_is_passed_over(tuples, predicted_other, weak_hedges):
     rules = Rules(**RULES | {"predicted_other": predicted_other, "weak_hedges": weak_hedges})
     masked = [one for one in read_positive_findings(tuples, rules) if one.target not in (None, CARDIOMEGALY)]
-    assert asks(tuples) or not masked
+    assert needs_anomaly_map(tuples) or not masked
 
 
 class Black:

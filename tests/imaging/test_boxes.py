@@ -280,11 +280,11 @@ def test_a_users_file_takes_the_place_of_the_embedded_one(tmp_path):
 )
 def test_classes_that_are_not_vinbigdatas_are_asked_for(classes, renamed, words):
     with pytest.raises(UserError, match=re.escape(words)):
-        lite.class_names(classes, renamed, "mine.onnx")
+        lite.map_class_names(classes, renamed, "mine.onnx")
 
 
 def test_findings_have_their_vinbigdata_names():
-    assert lite.class_names(("opacity", "edema", "effusion", "nodule"), {"nodule": "Nodule/Mass"}, "") == (
+    assert lite.map_class_names(("opacity", "edema", "effusion", "nodule"), {"nodule": "Nodule/Mass"}, "") == (
         "Lung Opacity", "", "Pleural effusion", "Nodule/Mass",
     )  # fmt: skip
 

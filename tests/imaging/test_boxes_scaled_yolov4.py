@@ -273,16 +273,16 @@ def test_limits_of_the_stage(engine):
 def test_white_wraps_only_if_asked(engine):
     frame = np.full((512, 512), 254, np.uint8)
     frame[:, 256:] = 255
-    kept = engine().picture(frame)
+    kept = engine().prepare_image(frame)
     assert kept.shape == (192, 192)
     assert set(np.unique(kept)) == {114, 254, 255}
-    wrapped = engine({"wrap_white": True}).picture(frame)
+    wrapped = engine({"wrap_white": True}).prepare_image(frame)
     assert set(np.unique(wrapped)) == {0, 114, 254}
     assert (wrapped[32:160, 32:96] == 254).all()
     assert (wrapped[32:160, 96:160] == 0).all()
     assert frame.max() == 255
-    assert (engine({"border": 0}).picture(frame)[:, :64] == 254).all()
-    assert engine({"image_size": 1024}).picture(frame)[500, 500] == 254
+    assert (engine({"border": 0}).prepare_image(frame)[:, :64] == 254).all()
+    assert engine({"image_size": 1024}).prepare_image(frame)[500, 500] == 254
 
 
 # files that are none
@@ -378,7 +378,7 @@ def test_a_side_that_the_net_cannot_halve_is_refused(engine):
 
 def test_published_names_are_all_of_vinbigdata():
     assert sorted(PUBLISHED) == sorted(BOX_CLASSES)
-    assert nets.indices(list(PUBLISHED), {}, "x").tolist() == [3, 0, 11, 5, 8, 13, 7, 1, 9, 6, 10, 2, 4, 12]
+    assert nets.class_indices(list(PUBLISHED), {}, "x").tolist() == [3, 0, 11, 5, 8, 13, 7, 1, 9, 6, 10, 2, 4, 12]
 
 
 # the stage

@@ -10,7 +10,7 @@ import pytest
 
 from cxr.base.vocabulary import CARDIOMEDIASTINUM, LUNGS
 from cxr.geometry.affine import fit_affine, to_frame
-from cxr.imaging.organs.body import inside, mended
+from cxr.imaging.organs.body import body_mask, clip_masks
 from cxr.imaging.organs.engine import load_engine
 from cxr.imaging.organs.settings import LiteSettings
 from cxr.imaging.phantom.chest import sample
@@ -30,7 +30,7 @@ def test_the_body_is_what_is_not_black_and_joined_to_the_edge():
     image[:, :30] = 3  # air beside the body
     image[200:300, 200:260] = 0  # black within the body: a lung of a hard film
     image[:40, 400:480] = 255  # a marker in the bar
-    where = inside(image, WHOLE)
+    where = body_mask(image, WHOLE)
     expected = np.ones((512, 512), bool)
     expected[:60] = expected[:, :30] = False
     wrong = where != expected
@@ -42,10 +42,10 @@ def test_the_body_is_what_is_not_black_and_joined_to_the_edge():
 
 
 def test_nothing_lies_outside_the_picture():
-    where = inside(np.full((512, 512), 140, np.uint8), (100.4, 0.0, 411.6, 512.0))
+    where = body_mask(np.full((512, 512), 140, np.uint8), (100.4, 0.0, 411.6, 512.0))
     assert np.flatnonzero(where.any(axis=0))[[0, -1]].tolist() == [100, 411]
     assert where[:, 100:412].all()
-    black = inside(np.zeros((512, 512), np.uint8), (0.0, 50.0, 512.0, 462.0))
+    black = body_mask(np.zeros((512, 512), np.uint8), (0.0, 50.0, 512.0, 462.0))
     assert black.sum() == 412 * 512  # a picture of one value has no black
 
 
@@ -56,12 +56,12 @@ def test_a_mask_is_mended_to_one_region_inside():
     where = np.zeros((64, 64), bool)
     where[10:, :50] = True
     where[:, 40:44] = False
-    found = mended(mask, where)
+    found = clip_masks(mask, where)
     expected = np.zeros((1, 64, 64), bool)
     expected[0, 10:40, 10:30] = True
     expected[0, 20:24, 30:40] = True
     np.testing.assert_array_equal(found, expected)
-    assert not mended(mask, np.zeros((64, 64), bool)).any()
+    assert not clip_masks(mask, np.zeros((64, 64), bool)).any()
 
 
 def lungs_of(masks: np.ndarray, labels: tuple[str, ...]) -> np.ndarray:

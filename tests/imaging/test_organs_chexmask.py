@@ -21,7 +21,7 @@ from cxr.base.vocabulary import ORGAN_LABELS
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.organs import chexmask_table
 from cxr.imaging.organs.engine import load_engine
-from cxr.imaging.organs.outline import fill
+from cxr.imaging.organs.outline import fill_outlines
 from cxr.imaging.organs.settings import ChexmaskSettings
 from cxr.imaging.phantom.chest import sample
 from organs_runs import OPTIONS, verdicts_of, write_frames
@@ -99,7 +99,7 @@ def shards_of(folder: Path, table: str, *shards: list[str]) -> list[str]:
     cohort, output = ([str(folder / f"{kind}{n}.{kind}") for n in range(len(shards))] for kind in ("parquet", "csv.gz"))
     for path, names in zip(cohort, shards, strict=True):
         tables.write_table(path, pl.DataFrame({"image_id": names}, schema={"image_id": pl.String}))
-    chexmask_table.split(table=table, cohort=cohort, output=output)
+    chexmask_table.split_table(table=table, cohort=cohort, output=output)
     return output
 
 
@@ -140,13 +140,13 @@ def test_outlines_hold_their_own_pixels_and_each_organ_has_its_landmarks():
     points[:44] = np.resize([[2, 1], [5, 1], [5, 3], [2, 3]], (44, 2))  # the same square eleven times round
     points[44:94] = [6.6, 7.4]
     points[94:] = np.resize([[6, 6], [1e12, 6], [1e12, 6], [6, 6]], (26, 2))  # leaves the picture by far
-    masks = fill(points, (9, 8))
+    masks = fill_outlines(points, (9, 8))
     wanted = np.zeros((3, 9, 8))
     wanted[0, 1:4, 2:6] = wanted[1, 7, 7] = wanted[2, 6, 6:] = 1
     np.testing.assert_array_equal(masks, wanted)
     for bad in (points[:-1], np.where(points == 6.6, np.nan, points)):
         with pytest.raises(ValueError, match="120 landmarks"):
-            fill(bad, (9, 8))
+            fill_outlines(bad, (9, 8))
 
 
 @pytest.mark.parametrize("name", ["table.csv", "table.csv.gz"])
@@ -209,7 +209,7 @@ def test_only_the_rows_asked_for_are_kept_and_of_repeated_ones_the_best(tmp_path
 @pytest.mark.parametrize("held", [0, 100, 2**26])
 def test_each_shard_gets_its_own_rows_whole_and_in_order(tmp_path, good, monkeypatch, held):
     """The result does not depend on the buffer's size; 'a' is repeated, 'e' has no row and 'none' no image."""
-    monkeypatch.setattr(chexmask_table, "HELD", held)
+    monkeypatch.setattr(chexmask_table, "MAX_BUFFERED_CHARACTERS", held)
     rows = [good | {"dicom_id": name, "Dice RCA (Mean)": dice} for name, dice in zip("cabeda", range(6), strict=True)]
     rows[3] |= {"Landmarks": "", "Height": ""}
     table = write_table(tmp_path / "table.csv.gz", rows)

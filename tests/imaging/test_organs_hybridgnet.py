@@ -20,7 +20,7 @@ from cxr.base.vocabulary import ORGAN_LABELS
 from cxr.geometry.affine import fit_affine, points_to_frame, points_to_original, to_frame
 from cxr.imaging.organs import hybridgnet
 from cxr.imaging.organs.engine import NoOrgans, load_engine
-from cxr.imaging.organs.hybridgnet import HybridGNetOrgans, square_of
+from cxr.imaging.organs.hybridgnet import HybridGNetOrgans, make_square_input
 from cxr.imaging.organs.hybridgnet.net import (
     RINGS,
     Block,
@@ -293,7 +293,7 @@ def test_square_is_the_picture_without_borders_in_its_true_aspect():
     original[300, 0] = 1  # black enough
     for fit in ("pad", "stretch"):
         affine = fit_affine(original.shape, 512, fit)
-        square, back = square_of(to_frame(original, affine, 512), np.diag(affine))
+        square, back = make_square_input(to_frame(original, affine, 512), np.diag(affine))
         assert square.shape == (1024, 1024)
         assert (square[:, 160:864] > 190).mean() > 0.98  # 0.7 of 1024 columns, centred
         assert not square[:, :150].any()
@@ -302,7 +302,7 @@ def test_square_is_the_picture_without_borders_in_its_true_aspect():
         corners = points_to_original(corners, affine)
         np.testing.assert_allclose(corners, [[80, 100], [360, 500]], atol=2)  # to two pixels of the frame
     with pytest.raises(NoOrgans, match="the picture is black"):
-        square_of(np.ones((512, 512), np.uint8), np.array([1.0, 1.0]))
+        make_square_input(np.ones((512, 512), np.uint8), np.array([1.0, 1.0]))
 
 
 @pytest.mark.parametrize("fit", ["pad", "stretch"])
@@ -391,12 +391,12 @@ def test_a_picture_gives_the_same_masks_whatever_is_beside_it(tmp_path, random_n
     net = engine(random_net)
     affine = fit_affine((512, 512), 512, "pad")
     first, second = (chest(seed, (512, 512)) for seed in (0, 1))
-    alone = [net.landmarks([square_of(picture, np.diag(affine))[0]])[0] for picture in (first, second)]
+    alone = [net.landmarks([make_square_input(picture, np.diag(affine))[0]])[0] for picture in (first, second)]
     assert np.isfinite(alone).all()
     pictures = {"a": first, "b": second, "c": first}
     verdicts = run(tmp_path, random_net, pictures, threads=2)
     assert verdicts["a"] == verdicts["c"]
-    np.testing.assert_array_equal(net.landmarks([square_of(first, np.diag(affine))[0]])[0], alone[0])
+    np.testing.assert_array_equal(net.landmarks([make_square_input(first, np.diag(affine))[0]])[0], alone[0])
 
 
 # weights

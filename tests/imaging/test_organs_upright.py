@@ -104,7 +104,7 @@ def test_pictures_of_anything_else_stop(tmp_path):
     pictures = strange()
     verdicts = verdicts_of(tmp_path, write_frames(tmp_path / "frames.h5", pictures))
     assert {name: reason for name, (reason, _) in verdicts.items()} == dict.fromkeys(pictures, "not_a_radiograph")
-    assert {detail for _, detail in verdicts.values()} == {upright.NOTHING}
+    assert {detail for _, detail in verdicts.values()} == {upright.NO_CHEST}
 
 
 def test_other_body_parts_and_stains_stop(shared, tmp_path):
@@ -153,7 +153,7 @@ def test_the_settings_turn_it_off(shared, tmp_path):
 def test_drawn_chests_pass():
     for seed in range(20):
         chest = sample(np.random.default_rng([11, seed]), (512, (512, 430)[seed % 2]), ap=seed % 3 == 0)
-        assert upright.probabilities(np.round(chest.image * 255).astype(np.uint8))[0] > 0.5
+        assert upright.predict_versions(np.round(chest.image * 255).astype(np.uint8))[0] > 0.5
 
 
 def test_every_turn_is_undone_by_its_place_in_the_list():
@@ -166,8 +166,8 @@ def test_every_turn_is_undone_by_its_place_in_the_list():
         "turned by 90 degrees to the right": np.rot90(picture, 3),
     }
     for name, shown in wrong.items():
-        np.testing.assert_array_equal(upright.turned(shown)[upright.TURNS.index(name)], picture)
-    assert len({each.tobytes() for each in upright.turned(picture)}) == len(upright.TURNS) == 8
+        np.testing.assert_array_equal(upright.rotate_and_reflect(shown)[upright.TURNS.index(name)], picture)
+    assert len({each.tobytes() for each in upright.rotate_and_reflect(picture)}) == len(upright.TURNS) == 8
 
 
 def stopped(found: np.ndarray) -> str:
@@ -179,10 +179,14 @@ def stopped(found: np.ndarray) -> str:
 def as_changed(found: np.ndarray, place: int) -> np.ndarray:
     """Return the probabilities of an image that is rotated so that its version ``place`` is the original."""
     grid = np.arange(16).reshape(4, 4)
-    eight = [each.tobytes() for each in upright.turned(grid)]
+    eight = [each.tobytes() for each in upright.rotate_and_reflect(grid)]
     inverted, turn = divmod(place, 8)
-    shown = next(each for each in upright.turned(grid) if np.array_equal(upright.turned(each)[turn], grid))
-    order = [eight.index(each.tobytes()) for each in upright.turned(shown)]
+    shown = next(
+        each
+        for each in upright.rotate_and_reflect(grid)
+        if np.array_equal(upright.rotate_and_reflect(each)[turn], grid)
+    )
+    order = [eight.index(each.tobytes()) for each in upright.rotate_and_reflect(shown)]
     return np.concatenate(
         [found.reshape(2, 8)[(0 + inverted) % 2][order], found.reshape(2, 8)[(1 + inverted) % 2][order]]
     )
@@ -220,7 +224,7 @@ def test_held_out_films_are_not_stopped_more_than_once_in_two_hundred():
 def test_the_shipped_net_stops_no_more(shared):
     wrong, mirrored = set(), 0
     for name, film in films(shared, "nih", "covid", "nih_more", "covid_more", every=2).items():
-        found = upright.probabilities(film)
+        found = upright.predict_versions(film)
         wrong |= {name} if stopped(found) else set()
         mirrored += stopped(as_changed(found, 1)) == "heart_on_right"
     assert len(wrong - TRUE) <= 424 / 200

@@ -623,7 +623,7 @@ def test_a_table_of_boxes_in_utf16_with_semicolons_and_decimal_commas_is_read_or
 
     text = "Image ID;x1;y1;x2;y2;Confidence;Class name\r\ni1;10,5;20;110,5;120;0,9;ILD\r\n"
     (tmp_path / "boxes.csv").write_bytes(text.encode("utf-16"))
-    rows, sentence = result_or_sentence(lambda: table.read(str(tmp_path / "boxes.csv")))
+    rows, sentence = result_or_sentence(lambda: table.read_boxes(str(tmp_path / "boxes.csv")))
     if rows is None:
         assert "boxes.table" in sentence
         assert re.search("number|decimal", sentence)

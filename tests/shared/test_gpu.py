@@ -52,14 +52,14 @@ def test_the_device_is_a_gpu_that_adds():
 
 
 def test_hybridgnet_draws_the_same_organs(tmp_path):
-    from cxr.imaging.organs.hybridgnet import HybridGNetOrgans, square_of
+    from cxr.imaging.organs.hybridgnet import HybridGNetOrgans, make_square_input
     from tiny_hybridgnet import coarse_ovals, publish, told
 
     path = publish(tmp_path, told(coarse_ovals()))
     on_cpu, on_card = (HybridGNetOrgans(path, setup({}, device)) for device in DEVICES)
     same = np.array([[1.0, 0, 0], [0, 1, 0]])
     for image in pictures(3):
-        picture, _ = square_of(image, np.ones(2))
+        picture, _ = make_square_input(image, np.ones(2))
         np.testing.assert_allclose(on_card.landmarks([picture]), on_cpu.landmarks([picture]), atol=0.05)
         masks = [engine.segment(image, "i", same, image.shape) for engine in (on_cpu, on_card)]
         assert [iou(*both) > 0.99 or not both[0].any() for both in zip(*masks, strict=True)] == [True] * 3

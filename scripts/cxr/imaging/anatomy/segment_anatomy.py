@@ -14,11 +14,11 @@ from cxr.base.workers import process_singly_or_batched
 from cxr.imaging.anatomy.engine import AnatomyOptions, load_engine
 from cxr.imaging.anatomy.organ_shift import disagreement
 
-__all__ = ["AnatomyOptions", "fault", "run_shard"]
+__all__ = ["AnatomyOptions", "find_fault", "run_shard"]
 
 
-def fault(anatomy: np.ndarray, organs: dict[str, np.ndarray], options: AnatomyOptions) -> tuple[str, str] | None:
-    """Return the reason code and a detail if the masks cannot be used, else None.
+def find_fault(anatomy: np.ndarray, organs: dict[str, np.ndarray], options: AnatomyOptions) -> tuple[str, str] | None:
+    """Return the reason code and detail why the masks cannot be used, or None if they can.
 
     ``anatomy`` bool (16, H, W) of the edited image, ``organs`` {label: bool (H, W)} of the image itself. The checks are
     those of the paper: D.1 (number of extracted masks) and D.2 (agreement of the two models).
@@ -54,13 +54,13 @@ def run_shard(
     engine = load_engine(options.engine, options, Setup.for_engine(options.own, files, compute, options.engine))
     ledger = Ledger("anatomy")
 
-    def work(picture: np.ndarray, organ_masks: dict[str, np.ndarray]):
-        masks = engine.segment(picture)
-        return masks, fault(masks, organ_masks, options)
+    def work(image: np.ndarray, organ_masks: dict[str, np.ndarray]):
+        masks = engine.segment(image)
+        return masks, find_fault(masks, organ_masks, options)
 
     def work_batch(rows: list[tuple]):
-        batch_masks = engine.segment_batch([picture for picture, _ in rows])
-        return [(masks, fault(masks, organ, options)) for masks, (_, organ) in zip(batch_masks, rows, strict=True)]
+        batch_masks = engine.segment_batch([image for image, _ in rows])
+        return [(masks, find_fault(masks, organ, options)) for masks, (_, organ) in zip(batch_masks, rows, strict=True)]
 
     empty = {"mask": ((len(ANATOMY_LABELS), FRAME_SIZE, FRAME_SIZE), bool)}
     with (

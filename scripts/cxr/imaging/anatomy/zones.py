@@ -40,7 +40,7 @@ class Cuts:
             raise UserError(f"anatomy.zone_cuts is {list(self.zones)}: give three rising numbers between 0 and 1")
 
 
-def _axis(mask: np.ndarray) -> float | None:
+def _axis_angle(mask: np.ndarray) -> float | None:
     """Angle (radians) of a mask's long axis against the vertical, positive if its lower end points to the right."""
     ys, xs = np.nonzero(mask)
     if xs.size < 3:
@@ -52,14 +52,14 @@ def _axis(mask: np.ndarray) -> float | None:
 
 def chest_tilt(right_lung: np.ndarray, left_lung: np.ndarray, max_tilt: float) -> float:
     """Return the tilt of the chest in radians, at most ``max_tilt`` degrees either way; 0 if a lung is missing."""
-    angles = [_axis(right_lung), _axis(left_lung)]
+    angles = [_axis_angle(right_lung), _axis_angle(left_lung)]
     if None in angles:
         return 0.0
     limit = math.radians(max_tilt)
     return min(limit, max(-limit, sum(angles) / 2))
 
 
-def _scaled(values: np.ndarray) -> np.ndarray:
+def _scale_to_unit(values: np.ndarray) -> np.ndarray:
     """Scale to 0..1; a single value becomes 0."""
     span = float(values.max() - values.min())
     return (values - values.min()) / span if span > 0 else np.zeros_like(values)
@@ -73,21 +73,21 @@ def lung_coordinates(
     # Rounding gives the same ties at a cut on every machine.
     depth = np.round(ys * math.cos(tilt) + xs * math.sin(tilt), 6)
     across = np.round(xs * math.cos(tilt) - ys * math.sin(tilt), 6)
-    return (ys, xs), _scaled(depth), _scaled(-across if side == "right" else across)
+    return (ys, xs), _scale_to_unit(depth), _scale_to_unit(-across if side == "right" else across)
 
 
-def _line(ends: Line, lateral: np.ndarray) -> np.ndarray:
+def _border_depth(ends: Line, lateral: np.ndarray) -> np.ndarray:
     return ends[0] + (ends[1] - ends[0]) * lateral
 
 
-def lobes_of(side: str, depth: np.ndarray, lateral: np.ndarray, cuts: Cuts) -> dict[str, np.ndarray]:
+def lobe_masks(side: str, depth: np.ndarray, lateral: np.ndarray, cuts: Cuts) -> dict[str, np.ndarray]:
     """Return {lobe: bool (N,)} of one lung's pixels."""
-    lower = depth >= _line(cuts.lower_begin, lateral)
+    lower = depth >= _border_depth(cuts.lower_begin, lateral)
     if side == "left":
-        upper = depth < _line(cuts.left_upper_end, lateral)
+        upper = depth < _border_depth(cuts.left_upper_end, lateral)
         return {"lung lower lobe left": lower | ~upper, "lung upper lobe left": upper}
-    upper = depth < _line(cuts.right_upper_end, lateral)
-    middle = ~upper & (depth < _line(cuts.middle_end, lateral))
+    upper = depth < _border_depth(cuts.right_upper_end, lateral)
+    middle = ~upper & (depth < _border_depth(cuts.middle_end, lateral))
     return {
         "lung lower lobe right": lower | ~(upper | middle),
         "lung middle lobe right": middle,
@@ -110,6 +110,6 @@ def zone_masks(right_lung: np.ndarray, left_lung: np.ndarray, cuts: Cuts) -> dic
         masks[lung] = mask.astype(bool)
         band = np.searchsorted(np.asarray(cuts.zones, np.float64), depth, side="right")
         inside_by_zone = {name: band == index for index, name in enumerate(zones_of(side))}
-        for name, inside in (inside_by_zone | lobes_of(side, depth, lateral, cuts)).items():
+        for name, inside in (inside_by_zone | lobe_masks(side, depth, lateral, cuts)).items():
             masks[name][pixels] = inside
     return masks

@@ -42,14 +42,14 @@ def run_shard(
     Writes ``output`` (HDF5: ``anomaly`` = max(frame - edited, 0) and ``brighter`` = max(edited - frame, 0), uint8
     (512, 512) for each accepted image; 0 outside lungs and heart; ``unedited`` uint8; :mod:`cxr.base.edited_images`
     reads the edited image) and the ledger ``excluded`` (reasons ``bad_map``, ``engine_failure``). With
-    ``images: with_findings``, the images whose report asks for no mask of the map (``cohort`` and ``reports`` of the
-    shard tell) are not edited: both are 0 and ``unedited`` 1. ``files``: the engine's other input files; ``compute``:
+    ``images: with_findings``, the images whose report needs no mask from the map (by ``cohort`` and ``reports`` of
+    the shard) are not edited: both are 0 and ``unedited`` 1. ``files``: the engine's other input files; ``compute``:
     how its net is run. Raises UserError for an unknown engine.
     """
     engine = load_engine(options.engine, options, Setup.for_engine(options.own, files, compute, options.engine))
     ledger = Ledger("anomaly")
 
-    def composed(image: np.ndarray, masks: dict[str, np.ndarray], proposal: np.ndarray):
+    def compose_row(image: np.ndarray, masks: dict[str, np.ndarray], proposal: np.ndarray):
         try:
             edited, darker = compose(image, np.asarray(proposal), edit_region(masks))
             return (darker, brightening(image, edited), np.uint8(0)), None
@@ -57,14 +57,14 @@ def run_shard(
             return None, EngineFault.from_error(fault, "bad_map", str(fault))
 
     def work(image: np.ndarray, masks: dict[str, np.ndarray], name: str):
-        return composed(image, masks, engine.edit(image.copy(), masks))
+        return compose_row(image, masks, engine.edit(image.copy(), masks))
 
     def work_batch(rows: list[tuple]):
         images, masks, names = map(list, zip(*rows, strict=True))
         edited = engine.edit_batch([image.copy() for image in images], masks, names)
-        return [composed(*row) for row in zip(images, masks, edited, strict=True)]
+        return [compose_row(*row) for row in zip(images, masks, edited, strict=True)]
 
-    def stay(names: set[str]):
+    def unedited_rows(names: set[str]):
         nothing = np.zeros((FRAME_SIZE, FRAME_SIZE), np.uint8)
         for name in sorted(names):
             ledger.accept(name)
@@ -92,6 +92,6 @@ def run_shard(
             batch=batch,
             tolerance=Tolerance.from_settings(compute),
         )
-        for image_id, values in merge(rows, stay(set(shard.ids) - needed), key=itemgetter(0)):
+        for image_id, values in merge(rows, unedited_rows(set(shard.ids) - needed), key=itemgetter(0)):
             writer.append(image_id, **dict(zip(FIELDS, values, strict=True)))
         ledger.finish(excluded, shard.ids)

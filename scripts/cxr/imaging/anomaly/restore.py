@@ -1,9 +1,9 @@
 """Remove a lesion from an image, given its probability and the grey levels that it adds at each pixel.
 
-The picture is split into a low-pass base and the detail on it: ribs, vessels, texture. What a lesion adds comes off the
-base alone. Absorption is multiplicative, so the detail gets the factor by which the base's distance to white grew, and
-keeps its position. Where the base is far brighter than the healthy parts of the same lungs, it approaches their usual
-brightness. A lesion of less contrast loses ``ROOM`` grey levels at most, and usually far fewer; without them it would
+The image is split into a low-pass base and the detail on it: ribs, vessels, texture. What a lesion adds is subtracted
+from the base alone. Absorption is multiplicative, so the detail gets the factor by which the base's distance to white
+grew, and keeps its position. Where the base is far brighter than the healthy parts of the same lungs, it approaches
+their usual brightness. A fainter lesion loses at most ``ROOM`` grey levels, usually far fewer; without them it would
 have no map. The edit fades towards the outline of lungs and heart. One rule treats both lungs.
 """
 
@@ -11,26 +11,26 @@ import cv2
 import numpy as np
 
 SIGMA = 8.0
-"""Deviation in pixels of the low-pass picture: about a rib's width."""
+"""Standard deviation of the low-pass blur in pixels: about a rib's width."""
 FADE = 8.0
 """Pixels from the outline of the region within which the edit fades to nothing."""
 UNSUSPICIOUS = 0.3
-"""Suspicion below which a place counts as healthy."""
-LEAST = 0.1
-"""Share of the lungs that counts as healthy at least: the least suspicious ones."""
+"""Probability of a lesion below which a pixel counts as healthy."""
+MIN_HEALTHY_FRACTION = 0.1
+"""Smallest fraction of the lungs that counts as healthy: the least suspicious pixels."""
 ROOM = 100.0
-"""Grey levels that may come off anywhere, also where a lesion is no brighter than the healthy parts."""
+"""Grey levels that may be subtracted anywhere, even where a lesion is no brighter than the healthy parts."""
 BLACK = 4.0
 """Darkest grey level that an edit may make: a lung holds tissue, only the air beside the patient is black."""
 WHITE = 255.0
-THIN = 10.0
-"""Least distance to white that is divided by, in grey levels."""
-STEEP = 3.0
-"""Most by which detail is brought out."""
+MIN_WHITE_DISTANCE = 10.0
+"""Smallest distance to white used as a divisor, grey levels."""
+MAX_DETAIL_GAIN = 3.0
+"""Largest factor applied to detail."""
 
 
 def low_pass(image: np.ndarray, region: np.ndarray) -> np.ndarray:
-    """Return the blurred picture float32 (H, W) of the pixels in ``region`` bool (H, W) alone; 0 far from it.
+    """Return the blurred image float32 (H, W) of the pixels in ``region`` bool (H, W) alone; 0 far from it.
 
     ``image`` float32 (H, W) in grey levels. The blur is that of a quarter of the pixels, enlarged: no structure that
     could tell the two apart is left.
@@ -44,7 +44,7 @@ def low_pass(image: np.ndarray, region: np.ndarray) -> np.ndarray:
     return cv2.resize(mean, image.shape[::-1], interpolation=cv2.INTER_LINEAR)
 
 
-def fade(region: np.ndarray) -> np.ndarray:
+def fade_weights(region: np.ndarray) -> np.ndarray:
     """Return float32 (H, W): 0 outside ``region`` bool (H, W) and at its outline, 1 from ``FADE`` pixels inside."""
     depth = cv2.distanceTransform(np.pad(region, 1).astype(np.uint8), cv2.DIST_L2, 3)[1:-1, 1:-1]
     share = np.clip((depth - 0.5) / FADE, 0, 1)
@@ -52,29 +52,29 @@ def fade(region: np.ndarray) -> np.ndarray:
 
 
 def healthy_parts(lungs: np.ndarray, suspicion: np.ndarray) -> np.ndarray:
-    """Return bool (H, W): the places of ``lungs`` bool (H, W), not empty, that look healthy.
+    """Return bool (H, W): the pixels of ``lungs`` bool (H, W), not empty, that look healthy.
 
     ``suspicion`` float32 (H, W): 0..1.
     """
     healthy_lungs = lungs & (suspicion < UNSUSPICIOUS)
-    if np.count_nonzero(healthy_lungs) >= LEAST * np.count_nonzero(lungs):
+    if np.count_nonzero(healthy_lungs) >= MIN_HEALTHY_FRACTION * np.count_nonzero(lungs):
         return healthy_lungs
-    return lungs & (suspicion <= np.quantile(suspicion[lungs], LEAST))
+    return lungs & (suspicion <= np.quantile(suspicion[lungs], MIN_HEALTHY_FRACTION))
 
 
-def limited(excess: np.ndarray, room: np.ndarray) -> np.ndarray:
+def limit_excess(excess: np.ndarray, room: np.ndarray) -> np.ndarray:
     """Return float32: nearly ``excess`` >= 0 where it is small beside ``room`` > 0, else nearly ``room``, in order."""
     return excess * room / (excess + room)
 
 
-def restored(
+def remove_lesions(
     image: np.ndarray, region: np.ndarray, lungs: np.ndarray, suspicion: np.ndarray, excess: np.ndarray
 ) -> np.ndarray:
-    """Return the picture without lesions, float32 (H, W) in grey levels.
+    """Return the image without lesions, float32 (H, W) in grey levels.
 
     ``image`` uint8 (H, W), ``region`` bool (H, W) where an edit is allowed, ``lungs`` bool (H, W), a part of it and not
-    empty, ``suspicion`` float32 (H, W): how surely a lesion lies there, 0..1, ``excess`` float32 (H, W) >= 0: the grey
-    levels that are to come off.
+    empty, ``suspicion`` float32 (H, W): the probability of a lesion, ``excess`` float32 (H, W) >= 0: the grey levels
+    to subtract.
     """
     x, y, width, height = cv2.boundingRect(region.astype(np.uint8))
     place = slice(y, y + height), slice(x, x + width)
@@ -82,8 +82,8 @@ def restored(
     base = low_pass(grey, region[place])
     room = np.maximum(base - np.median(base[healthy_parts(lungs, suspicion)]), ROOM)
     room = np.maximum(np.minimum(room, base - BLACK), 1e-3)
-    off = limited(excess[place], room) * fade(region[place])
-    factor = np.minimum((WHITE - base + off) / np.maximum(WHITE - base, THIN), STEEP)
+    off = limit_excess(excess[place], room) * fade_weights(region[place])
+    factor = np.minimum((WHITE - base + off) / np.maximum(WHITE - base, MIN_WHITE_DISTANCE), MAX_DETAIL_GAIN)
     edited = np.maximum(base - off + factor * (grey - base), BLACK)
     result = image.astype(np.float32)
     result[place] = np.minimum(edited, grey)

@@ -30,7 +30,7 @@ COLUMNS = {
 SCHEMA = schema(COLUMNS)
 
 
-def rows_of(image_id: str, detections: Detections, excluded_classes: set[str]) -> list[tuple]:
+def detection_rows(image_id: str, detections: Detections, excluded_classes: set[str]) -> list[tuple]:
     """Return the table rows of one image; ``kept`` is false for the excluded classes."""
     return [
         (image_id, *map(float, box), float(confidence), name, name not in excluded_classes)
@@ -38,7 +38,7 @@ def rows_of(image_id: str, detections: Detections, excluded_classes: set[str]) -
     ]
 
 
-def warn_of_strangers(engine: BoxEngine, image_ids: list[str]) -> None:
+def warn_of_unknown_images(engine: BoxEngine, image_ids: list[str]) -> None:
     """Log a warning if an engine that is limited to certain images has none of these."""
     if engine.image_ids is not None and image_ids and engine.image_ids.isdisjoint(image_ids):
         log.warning(
@@ -81,7 +81,7 @@ def run_shard(
         def work_batch(rows: list[tuple]):
             return [(detections, None) for detections in engine.detect_batch([image for image, _, _ in rows])]
 
-        warn_of_strangers(engine, shard.ids)
+        warn_of_unknown_images(engine, shard.ids)
         batch = getattr(engine, "batch", None)
         detected = process_singly_or_batched(
             ledger,
@@ -94,7 +94,7 @@ def run_shard(
             tolerance=Tolerance.from_settings(compute),
         )
         for image_id, detections in detected:
-            rows += rows_of(image_id, detections, unused)
+            rows += detection_rows(image_id, detections, unused)
         ledger.finish(excluded, shard.ids)
     boxes = pl.DataFrame(rows, schema=SCHEMA, orient="row")
     order = ["image_id", "confidence", "x1", "y1", "x2", "y2", "class_name"]

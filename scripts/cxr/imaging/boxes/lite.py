@@ -19,21 +19,21 @@ from cxr.imaging.boxes.engine import BoxesOptions, Detections
 RESOURCE_FILES = ("boxes/lite.onnx",)
 WEIGHTS = RESOURCES / RESOURCE_FILES[0]
 FILES = ("model",)
-CALLED = {
+VINBIGDATA_NAMES = {
     "atelectasis": "Atelectasis", "cardiomegaly": "Cardiomegaly", "consolidation": "Consolidation", "edema": "",
     "opacity": "Lung Opacity", "effusion": "Pleural effusion", "pneumothorax": "Pneumothorax",
 }  # fmt: skip
-"""VinBigData's names of the findings that detectors are trained on; it has none for edema, which is left out."""
+"""VinBigData's names of the findings that detectors are trained on; it has none for edema, which is excluded."""
 
 
-def class_names(classes: Sequence[str], renamed: Mapping[str, str], path: object) -> tuple[str, ...]:
-    """Return the VinBigData name of each class of a file, "" for one that is left out. Raises UserError for another."""
+def map_class_names(classes: Sequence[str], renamed: Mapping[str, str], path: object) -> tuple[str, ...]:
+    """Return the VinBigData name of each class of a file, "" for an excluded one. Raises UserError for others."""
     if strange := sorted(renamed.keys() - set(classes)):
         raise UserError(
             f"boxes.lite.class_names holds {strange[0]!r}, which {path} does not have: its classes are "
             f"{', '.join(classes)}"
         )
-    vocabulary_names = tuple((CALLED | dict(renamed)).get(name, name) for name in classes)
+    vocabulary_names = tuple((VINBIGDATA_NAMES | dict(renamed)).get(name, name) for name in classes)
     for file_class, name in zip(classes, vocabulary_names, strict=True):
         if name and name not in BOX_CLASSES:
             raise UserError(
@@ -51,9 +51,9 @@ class LiteEngine:
 
     def __init__(self, options: BoxesOptions, model: object = WEIGHTS):
         self.weights, self.options = DetectorWeights(model), options
-        called = class_names(self.weights.grid.classes, options.own.get("class_names", {}), model)
-        self.used = [number for number, name in enumerate(called) if name]
-        self.trained = tuple(called[number] for number in self.used)
+        vocabulary_names = map_class_names(self.weights.grid.classes, options.own.get("class_names", {}), model)
+        self.used = [number for number, name in enumerate(vocabulary_names) if name]
+        self.trained = tuple(vocabulary_names[number] for number in self.used)
         self.apart = [index for index, name in enumerate(self.trained) if name in options.excluded_classes]
 
     def predict(self, image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

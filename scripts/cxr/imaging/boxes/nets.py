@@ -11,7 +11,7 @@ from cxr.imaging.boxes.engine import Detections
 from cxr.nets import tensors
 
 
-def indices(names: list[str], renamed: dict[str, str], path: str) -> np.ndarray:
+def class_indices(names: list[str], renamed: dict[str, str], path: str) -> np.ndarray:
     """Return the index in ``BOX_CLASSES`` of each class of a checkpoint, -1 for one that is renamed to "".
 
     Raises UserError for a name that is not a VinBigData class, or for a renamed class that the checkpoint lacks.
@@ -21,17 +21,17 @@ def indices(names: list[str], renamed: dict[str, str], path: str) -> np.ndarray:
             f"boxes.ultralytics.class_names holds {strange[0]!r}, which {path} does not have: "
             f"its classes are {', '.join(names)}"
         )
-    called = [renamed.get(name, name) for name in names]
-    for name in called:
+    vocabulary_names = [renamed.get(name, name) for name in names]
+    for name in vocabulary_names:
         if name and name not in BOX_CLASSES:
             raise UserError(
                 f"{path} has a class {name!r}, which is none of VinBigData's: say in boxes.ultralytics.class_names "
                 f"what it is called there, or '' to leave it out; the names are {', '.join(BOX_CLASSES)}"
             )
-    return np.array([BOX_CLASSES.index(name) if name else -1 for name in called])
+    return np.array([BOX_CLASSES.index(name) if name else -1 for name in vocabulary_names])
 
 
-def detections(image_proposals: ScoredBoxes) -> Detections:
+def make_detections(image_proposals: ScoredBoxes) -> Detections:
     """Return boxes in unchanged order, with rounded numbers and class names."""
     image_proposals = drop_empty(image_proposals._replace(boxes=image_proposals.boxes.round(PIXEL_DIGITS)))
     names = [BOX_CLASSES[index] for index in image_proposals.classes]

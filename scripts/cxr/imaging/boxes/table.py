@@ -24,7 +24,7 @@ COLUMNS = ["image_id", *NUMBERS, "class_name"]
 PIXELS = ("frame", "original")
 
 
-def read(path: str) -> pl.DataFrame:
+def read_boxes(path: str) -> pl.DataFrame:
     """Read the table and check its columns, numbers and class names. Raises UserError with one sentence."""
     table = read_frame(path, "boxes.table", COLUMNS, ids=("image_id",))
     require_columns(table.columns, COLUMNS, path, "boxes.table")
@@ -33,7 +33,7 @@ def read(path: str) -> pl.DataFrame:
         table = table.with_columns(pl.col(NUMBERS).str.strip_chars().cast(pl.Float64))
     except pl.exceptions.PolarsError:
         raise UserError(f"boxes.table {path!r} holds text in one of {', '.join(NUMBERS)}: give numbers") from None
-    table = table.with_columns(pl.col("class_name").replace(_spellings(table["class_name"])))
+    table = table.with_columns(pl.col("class_name").replace(_match_spellings(table["class_name"])))
     unknown = sorted(set(table["class_name"].drop_nulls()) - set(BOX_CLASSES))
     if unknown:
         raise UserError(
@@ -42,7 +42,7 @@ def read(path: str) -> pl.DataFrame:
     return table
 
 
-def _spellings(names: pl.Series) -> dict[str, str]:
+def _match_spellings(names: pl.Series) -> dict[str, str]:
     """Return {name as written: class} for names that differ only in case, spaces or underscores."""
     class_by_spelling = {fold_name(name): name for name in BOX_CLASSES}
     return {
@@ -52,7 +52,7 @@ def _spellings(names: pl.Series) -> dict[str, str]:
     }
 
 
-def sound(table: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
+def drop_invalid_rows(table: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
     """Return the rows with valid boxes, and the number of dropped rows per reason."""
     numbers = [pl.col(name).is_null() | ~pl.col(name).is_finite() for name in NUMBERS]
     faults = {
@@ -81,7 +81,7 @@ class TableEngine:
         if options.table_pixels not in PIXELS:
             raise UserError(f"boxes.table_pixels is {options.table_pixels!r}: choose one of {', '.join(PIXELS)}")
         self.options = options
-        table, self.dropped = sound(read(options.table))
+        table, self.dropped = drop_invalid_rows(read_boxes(options.table))
         if self.dropped:
             counts = ", ".join(f"{count} {reason}" for reason, count in self.dropped.items())
             log.warning(

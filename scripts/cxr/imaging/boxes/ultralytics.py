@@ -31,7 +31,7 @@ QUIET = {"ULTRALYTICS_SAFE_LOAD": "true", "YOLO_OFFLINE": "true", "YOLO_AUTOINST
 """Environment variables that make the package accept only layers from a plan, not code, and use no network."""
 
 
-def package() -> ModuleType:
+def import_package() -> ModuleType:
     """Import the package's nets, offline and without its own settings. Raises ImportError where it is not installed."""
     os.environ |= QUIET
     with tempfile.TemporaryDirectory() as folder:
@@ -40,12 +40,14 @@ def package() -> ModuleType:
     return tasks
 
 
-def build(weights: dict[str, torch.Tensor], facts: dict, path: str, network: str = "DetectionModel") -> torch.nn.Module:
+def build_net(
+    weights: dict[str, torch.Tensor], facts: dict, path: str, network: str = "DetectionModel"
+) -> torch.nn.Module:
     """Return the net that a checkpoint's plan describes, with its weights. Raises UserError if they do not fit.
 
     ``network``: class of the package.
     """
-    network_class = getattr(package(), network)
+    network_class = getattr(import_package(), network)
     try:
         plan = facts["yaml"]
         channels = plan.get("channels", plan.get("ch", 3))
@@ -76,8 +78,8 @@ class UltralyticsEngine:
         path = setup.files["weights"]
         weights, facts = tensors.read_weights(path, "ultralytics")
         self.device = select_device(setup.device, setup.asked)
-        self.net = build(weights, facts, path).to(self.device).eval()
-        self.classes = nets.indices(facts["names"], setup.own["class_names"], path)
+        self.net = build_net(weights, facts, path).to(self.device).eval()
+        self.classes = nets.class_indices(facts["names"], setup.own["class_names"], path)
         self.channels = self.net.yaml["channels"]
         largest = int(self.net.stride.max())
         if self.size % largest:
@@ -97,13 +99,13 @@ class UltralyticsEngine:
                     proposals.boxes_above(boxes, scores, self.classes, floor), self.options.nms_iou, most
                 )
                 detections.append(
-                    nets.detections(proposals.to_frame_pixels(image_proposals, side / self.size, 0, side))
+                    nets.make_detections(proposals.to_frame_pixels(image_proposals, side / self.size, 0, side))
                 )
         return detections
 
-    def _boxes(self, pictures: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    def _boxes(self, images: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return each image's boxes (N, 4: x1, y1, x2, y2) in pixels and scores (N, C)."""
-        raw = self.net(pictures)[0]
+        raw = self.net(images)[0]
         centre, size, scores = raw.transpose(1, 2).split((2, 2, len(self.classes)), dim=2)
         return list(zip(torch.cat((centre - size / 2, centre + size / 2), dim=2), scores, strict=True))
 

@@ -1,4 +1,4 @@
-"""Where organs may lie: in the picture, not in the frame's padding, and in the body, not in the black around it."""
+"""Find the body in a frame: organs lie neither in the frame's padding nor in the black around the body."""
 
 import cv2
 import numpy as np
@@ -6,19 +6,19 @@ import numpy as np
 from cxr.geometry.masks import largest_component
 
 BLUR = 2.0
-"""Spread of the blur before black is told from grey, pixels: noise and writing in the black do not part it."""
+"""Standard deviation in pixels of the blur before thresholding, so that noise and writing do not split the black."""
 BLACK = 0.02
-"""Black ends at this share of the way from the 0.5 % to the 99.5 % percentile of the picture's values above 0.
+"""Black ends at this fraction of the range from the 0.5 % to the 99.5 % percentile of the image's values above 0.
 
-At 0.06 a dark apex at the edge of a film with radiologists' masks counted as black.
+At 0.06 a dark lung apex at the edge of an annotated image counted as black.
 """
 
 
-def inside(image: np.ndarray, rectangle: tuple[float, float, float, float]) -> np.ndarray:
-    """Return where the picture shows a body, bool (H, W).
+def body_mask(image: np.ndarray, rectangle: tuple[float, float, float, float]) -> np.ndarray:
+    """Return the mask of the body, bool (H, W).
 
-    ``image`` uint8 (H, W); ``rectangle``: x1, y1, x2, y2 of the picture in the frame. Outside is what lies beyond the
-    rectangle, and what is black and joined to its edge: the air around the body, the collimator, a bar.
+    ``image`` uint8 (H, W); ``rectangle``: x1, y1, x2, y2 of the image in the frame. The mask excludes
+    all beyond the rectangle and black regions connected to its edge: air around the body, the collimator, a bar.
     """
     x1, y1, x2, y2 = (round(edge) for edge in rectangle)
     picture = np.zeros(image.shape, bool)
@@ -33,6 +33,6 @@ def inside(image: np.ndarray, rectangle: tuple[float, float, float, float]) -> n
     return picture & (labels[1:-1, 1:-1] != labels[0, 0])
 
 
-def mended(masks: np.ndarray, where: np.ndarray) -> np.ndarray:
-    """Return masks bool (K, H, W) without what lies outside ``where`` (H, W), one region each."""
-    return np.stack([largest_component(mask & where) for mask in masks])
+def clip_masks(masks: np.ndarray, region: np.ndarray) -> np.ndarray:
+    """Return masks bool (K, H, W) inside ``region`` (H, W), reduced to their largest connected component."""
+    return np.stack([largest_component(mask & region) for mask in masks])

@@ -16,7 +16,7 @@ from cxr.base.vocabulary import ORGAN_LABELS
 from cxr.geometry.affine import to_frame
 from cxr.imaging.organs.chexmask_table import KEY
 from cxr.imaging.organs.engine import NoOrgans
-from cxr.imaging.organs.outline import LANDMARKS, fill
+from cxr.imaging.organs.outline import LANDMARKS, fill_outlines
 from cxr.imaging.organs.settings import OrgansSettings
 
 SOURCES = ("table",)
@@ -55,17 +55,17 @@ class ChexmaskOrgans:
             raise NoOrgans(f"{DICE}, {HEIGHT} or {WIDTH} is not a number")
         if row.dice < self._min_dice:
             raise NoOrgans(f"{DICE} is {row.dice:.3f}, below {self._min_dice}")
-        masks = _masks(row, original_shape)
+        masks = _decode_masks(row, original_shape)
         return np.stack([to_frame(mask, to_original, FRAME_SIZE, nearest=True) for mask in masks]).astype(bool)
 
 
-def _masks(row: Row, shape: tuple[int, int]) -> np.ndarray:
+def _decode_masks(row: Row, shape: tuple[int, int]) -> np.ndarray:
     """Return uint8 (3, rows, columns) in pixels of the original. Raises NoOrgans for a row of another image."""
     try:
         if row.shape == shape:
             return np.stack([decode_runs(text, shape) for text in row.runs])
         if row.shape == shape[::-1]:
-            return fill(decode_points(row.points, LANDMARKS), shape)
+            return fill_outlines(decode_points(row.points, LANDMARKS), shape)
     except ValueError as error:
         raise NoOrgans(f"the row in the CheXmask table is damaged: {error}") from None
     sizes = " x ".join(map(str, row.shape)), " x ".join(map(str, shape))

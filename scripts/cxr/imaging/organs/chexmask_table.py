@@ -1,4 +1,4 @@
-"""Splitting the CheXmask table of MIMIC-CXR by shard, in one pass."""
+"""Split the CheXmask table of MIMIC-CXR by shard, in one pass."""
 
 import csv
 import gzip
@@ -12,12 +12,12 @@ from cxr.base.atomic import atomic_file
 from cxr.base.tables import read_table
 
 KEY = "organs.chexmask.table"
-HELD = 64 * 2**20
+MAX_BUFFERED_CHARACTERS = 64 * 2**20
 """Number of characters, over all shards, that are buffered before they are written."""
 log = logging.getLogger("cxr.imaging.organs")
 
 
-def split(*, table: str, cohort: list[str], output: list[str]) -> None:
+def split_table(*, table: str, cohort: list[str], output: list[str]) -> None:
     """Write each shard's rows of the table as gzipped CSV; ``cohort``: the shards' tables of images.
 
     ``output``: one path per shard, in the same order. Raises UserError like
@@ -32,14 +32,14 @@ def split(*, table: str, cohort: list[str], output: list[str]) -> None:
             waiting[shard_of[row[IDS]]].append(list(row.values()))
             num_rows += 1
             num_buffered += sum(len(value or "") for value in row.values())
-            if num_buffered > HELD:
-                _write(parts, waiting)
+            if num_buffered > MAX_BUFFERED_CHARACTERS:
+                _append_rows(parts, waiting)
                 num_buffered = 0
-        _write(parts, waiting)
+        _append_rows(parts, waiting)
     log.info("chexmask: the table has %d rows of the cohort's %d images", num_rows, len(shard_of))
 
 
-def _write(parts: list[Path], waiting: list[list[list[str | None]]]) -> None:
+def _append_rows(parts: list[Path], waiting: list[list[list[str | None]]]) -> None:
     """Append the buffered rows to the files and empty ``waiting``. Files are closed again: there may be thousands."""
     for part, rows in zip(parts, waiting, strict=True):
         if rows:

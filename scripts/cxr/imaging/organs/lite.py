@@ -1,7 +1,7 @@
 """The embedded organ engine: a small U-Net on the CPU (resources/organs; made by its train.py).
 
-The net learnt whole lungs, so where a film is cut it draws beyond the film: that is taken off. It learnt them as
-radiologists outline them, with what lies behind the heart: a setting takes that off too.
+The net was trained on complete lungs, so it draws truncated ones beyond the image's edge; these parts are removed. Its
+lung masks include the lung behind the heart, as radiologists outline it; a setting removes that part.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import CARDIOMEDIASTINUM, LUNGS
 from cxr.geometry.masks import largest_component
-from cxr.imaging.organs.body import inside, mended
+from cxr.imaging.organs.body import body_mask, clip_masks
 from cxr.imaging.organs.quality import content_rectangle
 from cxr.imaging.organs.settings import OrgansSettings
 from cxr.nets.map_net import MapNet
@@ -30,7 +30,7 @@ class LiteOrgans:
     ) -> np.ndarray:
         """Return bool (4, 512, 512); see :class:`cxr.imaging.organs.engine.OrganEngine`."""
         rectangle = content_rectangle(to_original, original_shape, image.shape[0])
-        masks = mended(self._net.masks(image), inside(image, rectangle))
+        masks = clip_masks(self._net.masks(image), body_mask(image, rectangle))
         return masks if self.behind_heart else visible(masks, self.labels)
 
 

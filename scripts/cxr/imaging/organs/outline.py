@@ -13,7 +13,7 @@ _FAR = 1 << 15
 """Largest coordinate that OpenCV can draw, px."""
 
 
-def fill(points: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+def fill_outlines(points: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """Return uint8 (3, rows, columns), 1 inside each outline of ``points`` (120, 2: x, y).
 
     A point is a pixel index, not a position between pixels; the outline's pixels belong to the mask. Raises ValueError

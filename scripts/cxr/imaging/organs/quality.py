@@ -45,37 +45,37 @@ def chest_pixels(image: np.ndarray, masks: dict[str, np.ndarray]) -> np.ndarray:
     return image[np.logical_or.reduce([masks[name] for name in (*LUNGS, HEART)])]
 
 
-def posture(
+def find_posture_fault(
     image: np.ndarray, to_original: np.ndarray, original_shape: tuple[int, int], options: OrgansSettings
 ) -> tuple[str, str] | None:
-    """Return the reason and detail if an image is not an upright, unmirrored chest X-ray, else None.
+    """Return the reason code and detail if an image is not an upright, unmirrored chest X-ray, else None.
 
-    The arguments are those of :func:`fault`.
+    The arguments are those of :func:`find_fault`.
     """
     if options.max_mirrored >= 1 and options.min_upright <= 0:
         return None
     x1, y1, x2, y2 = (round(edge) for edge in content_rectangle(to_original, original_shape, image.shape[0]))
-    version_probabilities = upright.probabilities(image[y1 : max(y2, y1 + 1), x1 : max(x2, x1 + 1)])
+    version_probabilities = upright.predict_versions(image[y1 : max(y2, y1 + 1), x1 : max(x2, x1 + 1)])
     # the frames stage has turned it already, once: the header may be wrong
     after = "" if turn_from_affine(to_original) == UPRIGHT else ", after it was turned as its PatientOrientation says"
     if version_probabilities[1] > options.max_mirrored:
         return "heart_on_right", f"the image looks mirrored, probability {version_probabilities[1]:.3f}{after}"
     if version_probabilities[:2].sum() < options.min_upright:
-        return "not_a_radiograph", upright.described(version_probabilities) + after
+        return "not_a_radiograph", upright.describe_posture(version_probabilities) + after
     return None
 
 
-def _centre(mask: np.ndarray) -> np.ndarray:
+def _centroid(mask: np.ndarray) -> np.ndarray:
     return np.array([axis.mean() for axis in np.nonzero(mask)][::-1])
 
 
-def side_by_side(masks: dict[str, np.ndarray]) -> bool:
-    """Tell whether the right lung is on the image's left, and farther beside than above the left lung."""
-    dx, dy = _centre(masks["left lung"]) - _centre(masks["right lung"])
+def are_side_by_side(masks: dict[str, np.ndarray]) -> bool:
+    """Return whether the right lung is left of the left lung in the image, by more than their vertical distance."""
+    dx, dy = _centroid(masks["left lung"]) - _centroid(masks["right lung"])
     return bool(dx > abs(dy))
 
 
-def fault(
+def find_fault(
     image: np.ndarray,
     masks: dict[str, np.ndarray],
     to_original: np.ndarray,
@@ -87,14 +87,14 @@ def fault(
     ``image`` uint8 (512, 512), ``masks`` {organ: bool (512, 512)}.
     """
     x1, y1, x2, y2 = rectangle = content_rectangle(to_original, original_shape, image.shape[0])
-    picture = max(1.0, (x2 - x1) * (y2 - y1))
-    areas = [float(masks[name].sum()) / picture for name in LUNGS]
+    image_area = max(1.0, (x2 - x1) * (y2 - y1))
+    areas = [float(masks[name].sum()) / image_area for name in LUNGS]
     for name, share in zip(LUNGS, areas, strict=True):
         if share < options.min_lung_share or share == 0:
             return "no_lungs", f"{name} covers {share:.3f} of the image"
     if max(areas) > options.max_lung_ratio * min(areas):
         return "no_lungs", f"one lung is {max(areas) / min(areas):.1f} times the other"
-    if not side_by_side(masks):
+    if not are_side_by_side(masks):
         return "no_lungs", "the lungs do not lie side by side"
     for name in LUNGS:
         share = border_share(masks[name], rectangle, options.border_margin * image.shape[0])

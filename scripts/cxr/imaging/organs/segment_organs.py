@@ -10,7 +10,7 @@ from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
 from cxr.base.ledger import Ledger
 from cxr.base.workers import Fault, process_singly_or_batched
 from cxr.imaging.organs.engine import NoOrgans, load_engine
-from cxr.imaging.organs.quality import fault, posture
+from cxr.imaging.organs.quality import find_fault, find_posture_fault
 from cxr.imaging.organs.settings import OrgansSettings
 
 
@@ -33,28 +33,28 @@ def run_shard(
     engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine))
     ledger = Ledger("organs")
 
-    def checked(row: tuple, masks: np.ndarray | NoOrgans) -> tuple[np.ndarray | None, Fault | None]:
+    def check(row: tuple, masks: np.ndarray | NoOrgans) -> tuple[np.ndarray | None, Fault | None]:
         image, _, to_original, shape = row
         if isinstance(masks, NoOrgans):
             return None, ("no_lungs", str(masks))
         mask_by_label = dict(zip(engine.labels, masks, strict=True))
-        return masks, fault(image, mask_by_label, to_original, shape, options)
+        return masks, find_fault(image, mask_by_label, to_original, shape, options)
 
     def work(*row):
         image, _, to_original, shape = row
-        if wrong := posture(image, to_original, shape, options):
+        if wrong := find_posture_fault(image, to_original, shape, options):
             return None, wrong
         try:
-            return checked(row, engine.segment(*row))
+            return check(row, engine.segment(*row))
         except NoOrgans as reason:
-            return checked(row, reason)
+            return check(row, reason)
 
     def work_batch(rows: list[tuple]):
-        wrong = [posture(image, to_original, shape, options) for image, _, to_original, shape in rows]
+        wrong = [find_posture_fault(image, to_original, shape, options) for image, _, to_original, shape in rows]
         upright_rows = [row for row, fault in zip(rows, wrong, strict=True) if not fault]
         batch_masks = iter(engine.segment_batch(upright_rows) if upright_rows else ())
         return [
-            (None, fault) if fault else checked(row, next(batch_masks)) for row, fault in zip(rows, wrong, strict=True)
+            (None, fault) if fault else check(row, next(batch_masks)) for row, fault in zip(rows, wrong, strict=True)
         ]
 
     empty = {"mask": ((len(engine.labels), FRAME_SIZE, FRAME_SIZE), bool)}

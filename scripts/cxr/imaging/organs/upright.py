@@ -27,44 +27,44 @@ TURNS = (
     "turned and mirrored",
     "turned and mirrored",
 )
-"""Description of an image whose version k of :func:`turned` is the right one, k = 0 … 7; 8 … 15: of its negative."""
+"""Description of an image whose version k of :func:`rotate_and_reflect` is upright; k = 8 … 15: of its negative."""
 INVERTED = "inverted"
-NOTHING = "nothing in the image looks like a complete chest"
-SURE = 0.5
+NO_CHEST = "nothing in the image looks like a complete chest"
+MIN_NAMED_PROBABILITY = 0.5
 """Smallest probability of a version that a detail names."""
 
 
-def turned(picture: np.ndarray) -> np.ndarray:
+def rotate_and_reflect(picture: np.ndarray) -> np.ndarray:
     """Return the 8 rotations and reflections of square images (..., S, S), stacked first: (8, ..., S, S)."""
     across = np.swapaxes(picture, -1, -2)
     return np.stack([picture, picture[..., ::-1], picture[..., ::-1, :], picture[..., ::-1, ::-1],
                      across[..., ::-1], across[..., ::-1, :], across, across[..., ::-1, ::-1]])  # fmt: skip
 
 
-def shrunk(picture: np.ndarray) -> np.ndarray:
+def make_net_input(picture: np.ndarray) -> np.ndarray:
     """Return an image uint8 (rows, columns) as float32 (64, 64) in 0..1, stretched in shape and in grey range."""
     small = cv2.resize(picture, (SIZE, SIZE), interpolation=cv2.INTER_AREA).astype(np.float32)
     low, high = np.percentile(small, PERCENTILES).astype(np.float32)
     return np.clip((small - low) / max(high - low, np.float32(1)), 0, 1)
 
 
-def probabilities(picture: np.ndarray) -> np.ndarray:
+def predict_versions(picture: np.ndarray) -> np.ndarray:
     """Return float64 (16,), sum 1: the probability of each version in :data:`TURNS`, then of its negative.
 
     ``picture`` uint8 (rows, columns): the image without the frame's padding.
     """
-    versions = turned(shrunk(picture))
+    versions = rotate_and_reflect(make_net_input(picture))
     versions = np.ascontiguousarray(np.concatenate([versions, 1 - versions])[:, None])
     logits = onnx.run_model(RESOURCES / RESOURCE_FILES[0], image=versions)[0].reshape(-1).astype(np.float64)
     weights = np.exp(logits - logits.max())
     return weights / weights.sum()
 
 
-def described(version_probabilities: np.ndarray) -> str:
-    """Return a detail from :func:`probabilities` for an image that is not displayed correctly."""
+def describe_posture(version_probabilities: np.ndarray) -> str:
+    """Return a detail from :func:`predict_versions` for an image that is not displayed correctly."""
     best = int(np.argmax(version_probabilities))
-    if version_probabilities[best] < SURE:
-        return NOTHING
+    if version_probabilities[best] < MIN_NAMED_PROBABILITY:
+        return NO_CHEST
     inverted, turn = divmod(best, len(TURNS))
     description = " and ".join(filter(None, (INVERTED if inverted else "", TURNS[turn])))
     return f"the image looks {description}, probability {version_probabilities[best]:.3f}"

@@ -84,7 +84,7 @@ class UltralyticsEngine:
 
         At the beginning of each epoch it saves its state, and it resumes from a saved one.
         """
-        boxes.package()
+        boxes.import_package()
         from ultralytics.data.build import InfiniteDataLoader
         from ultralytics.models.rtdetr.train import RTDETRTrainer
         from ultralytics.models.yolo.detect import DetectionTrainer
@@ -164,7 +164,7 @@ class UltralyticsEngine:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
         path = folder / WEIGHTS
         weights, facts = tensors.read_weights(path, KIND)
-        net = boxes.build(weights, facts, path, NETWORKS[facts["family"]]).to(self.device).eval()
+        net = boxes.build_net(weights, facts, path, NETWORKS[facts["family"]]).to(self.device).eval()
         size, classes = facts["size"], np.arange(len(facts["names"]))
 
         @inference()
@@ -293,7 +293,7 @@ def read_checkpoint(path: str, target: Path) -> dict[str, torch.Tensor]:
 def load(options: object, setup: Setup) -> UltralyticsEngine:
     """Load the engine. Raises UserError where the package is not installed."""
     try:
-        boxes.package()
+        boxes.import_package()
     except ImportError:
         raise UserError(
             "semisyn.detectors.engine is 'ultralytics', whose package is not installed here: run snakemake with --sdm "

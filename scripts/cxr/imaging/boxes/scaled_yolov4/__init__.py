@@ -47,7 +47,7 @@ PUBLISHED = (
 """The classes of the published checkpoints in their order, for a checkpoint without class names."""
 GREY = 114
 """Grey level of the border."""
-MOST = 300
+MAX_BOXES_PER_FOLD = 300
 """Largest number of boxes per fold, as in the public evaluation."""
 
 
@@ -56,11 +56,11 @@ def number_type(type_name: str, device: torch.device) -> torch.dtype:
     return torch.float16 if type_name == "float16" and device.type == "cuda" else torch.float32
 
 
-def build(path: str, device: torch.device, dtype: torch.dtype = torch.float32) -> tuple[Network, np.ndarray]:
+def build_fold(path: str, device: torch.device, dtype: torch.dtype = torch.float32) -> tuple[Network, np.ndarray]:
     """Return the net of one fold and the index in ``BOX_CLASSES`` of each of its classes.
 
-    ``dtype``: of its convolutions; normalisation and boxes stay in float32, for a coordinate of 1000 pixels has no more
-    than halves in half precision. Raises UserError for a file that does not hold such a net.
+    ``dtype``: of the convolutions. Normalisation and boxes stay in float32: in half precision a coordinate of 1000
+    pixels has a resolution of 0.5. Raises UserError for a file that does not hold such a net.
     """
     weights, facts = tensors.read_weights(path, "scaled_yolov4")
     try:
@@ -79,7 +79,7 @@ def build(path: str, device: torch.device, dtype: torch.dtype = torch.float32) -
     for layer in net.modules():
         if isinstance(layer, torch.nn.Conv2d):
             layer.to(dtype)
-    return net.to(device).eval(), nets.indices(names, {}, path)
+    return net.to(device).eval(), nets.class_indices(names, {}, path)
 
 
 class ScaledYolov4Engine:
@@ -96,7 +96,7 @@ class ScaledYolov4Engine:
         self.wrap_white = engine_settings["wrap_white"]
         self.device = select_device(setup.device, setup.asked)
         self.dtype = number_type(engine_settings["dtype"], self.device)
-        self.folds = [build(setup.files[name], self.device, self.dtype) for name in INPUTS]
+        self.folds = [build_fold(setup.files[name], self.device, self.dtype) for name in INPUTS]
         max_stride = int(max(max(net.model[-1].strides) for net, _ in self.folds))
         input_size = self.size + 2 * self.border
         if input_size % max_stride:
@@ -105,7 +105,7 @@ class ScaledYolov4Engine:
                 f"choose them so that this is a multiple of {max_stride}"
             )
 
-    def picture(self, frame: np.ndarray) -> np.ndarray:
+    def prepare_image(self, frame: np.ndarray) -> np.ndarray:
         """Return a frame uint8 (H, H) as the nets' input."""
         if self.wrap_white:
             frame = np.where(frame == 255, 0, frame).astype(np.uint8)
@@ -114,18 +114,21 @@ class ScaledYolov4Engine:
     @inference()
     def detect_batch(self, images: list[np.ndarray]) -> list[Detections]:
         """See :class:`cxr.imaging.boxes.engine.BoxEngine`."""
-        batch = proposals.stack_input([self.picture(image) for image in images], 3, self.device).to(self.dtype)
+        batch = proposals.stack_input([self.prepare_image(image) for image in images], 3, self.device).to(self.dtype)
         folds = [self._fold(net, classes, batch, images[0].shape[0]) for net, classes in self.folds]
         joined = [ScoredBoxes(*map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*folds, strict=True)]
         most = self.options.max_boxes
         return [
-            nets.detections(proposals.apply_nms(image_proposals, self.ensemble_iou, most)) for image_proposals in joined
+            nets.make_detections(proposals.apply_nms(image_proposals, self.ensemble_iou, most))
+            for image_proposals in joined
         ]
 
     def _fold(self, net: Network, classes: np.ndarray, batch: torch.Tensor, side: int) -> list[ScoredBoxes]:
         """Return one fold's boxes for each image of a batch, in frame pixels."""
         thinned = [
-            proposals.apply_nms(proposals.boxes_above(boxes, scores, classes, self.options.floor), self.fold_iou, MOST)
+            proposals.apply_nms(
+                proposals.boxes_above(boxes, scores, classes, self.options.floor), self.fold_iou, MAX_BOXES_PER_FOLD
+            )
             for part in proposals.split_batch(batch)
             for boxes, scores in zip(*net(part), strict=True)
         ]

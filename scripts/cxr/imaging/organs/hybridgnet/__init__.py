@@ -11,7 +11,7 @@ from cxr.geometry.affine import fit_affine, frame_scales, to_frame
 from cxr.geometry.affine import to_original as from_frame
 from cxr.imaging.organs.engine import NoOrgans
 from cxr.imaging.organs.hybridgnet.net import SIZE, HybridGNet
-from cxr.imaging.organs.outline import OUTLINES, fill
+from cxr.imaging.organs.outline import OUTLINES, fill_outlines
 from cxr.nets.devices import inference, select_device
 from cxr.nets.tensors import load_strict
 
@@ -21,7 +21,7 @@ BLACK = 1
 """Highest grey level of a black border: CheXmask crops such borders before it scales an image."""
 
 
-def square_of(frame: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def make_square_input(frame: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the net's input, uint8 (1024, 1024), and the affine (2, 3) from it to the frame.
 
     The input is the image without its black borders, in its true aspect ratio, centred on black, as in CheXmask. The
@@ -73,28 +73,28 @@ class HybridGNetOrgans:
 
     def segment_batch(self, rows: list[tuple]) -> list[np.ndarray | NoOrgans]:
         """See :class:`cxr.imaging.organs.engine.OrganEngine`; a black frame gets NoOrgans."""
-        squares = [_square_or_not(image, to_original) for image, _, to_original, _ in rows]
+        squares = [_try_square_input(image, to_original) for image, _, to_original, _ in rows]
         net_images = [square[0] for square in squares if not isinstance(square, NoOrgans)]
         points = iter(self.landmarks(net_images) if net_images else ())
         return [
-            square if isinstance(square, NoOrgans) else _drawn(next(points), *square, row)
+            square if isinstance(square, NoOrgans) else _draw_masks(next(points), *square, row)
             for square, row in zip(squares, rows, strict=True)
         ]
 
 
-def _square_or_not(image: np.ndarray, to_original: np.ndarray) -> tuple[np.ndarray, np.ndarray] | NoOrgans:
+def _try_square_input(image: np.ndarray, to_original: np.ndarray) -> tuple[np.ndarray, np.ndarray] | NoOrgans:
     try:
-        return square_of(image, frame_scales(to_original))
+        return make_square_input(image, frame_scales(to_original))
     except NoOrgans as none:
         return none
 
 
-def _drawn(points: np.ndarray, picture: np.ndarray, affine: np.ndarray, row: tuple) -> np.ndarray:
+def _draw_masks(points: np.ndarray, picture: np.ndarray, affine: np.ndarray, row: tuple) -> np.ndarray:
     """Return the masks bool (3, H, W) inside a frame's image of the outlines through landmarks (120, 2)."""
     image, _, to_original, original_shape = row
     # outlines may leave the image, and a padded frame is larger than it
     inside = to_frame(np.ones(original_shape, np.uint8), to_original, image.shape[0], nearest=True)
-    masks = fill(points, picture.shape)
+    masks = fill_outlines(points, picture.shape)
     return np.stack([from_frame(mask, affine, image.shape) & inside for mask in masks]).astype(bool)
 
 
