@@ -10,7 +10,7 @@ from cxr.base.errors import UserError
 from cxr.base.settings import Section
 from cxr.workflow import params, settings
 from cxr.workflow.settings import Settings, SettingsError, document
-from cxr.workflow.settings.changed_keys import MOVED
+from cxr.workflow.settings.changed_keys import MOVED, REMOVED
 
 GRID = {f"general.{tau}": [round(0.01 * n, 2) for n in range(1, 11)] for tau in ("ano", "anatomy", "conf", "signal")}
 
@@ -332,7 +332,7 @@ def test_the_workflow_reads_settings_as_written(tmp_path):
 @pytest.mark.parametrize(
     ("config", "sentences"),
     [
-        *(({"dataset": {old.split(".")[1]: False}}, f"{old} is now {new}: rename it.") for old, new in MOVED.items()),
+        *((over({}, old, False), f"{old} is now {new}: rename it.") for old, new in MOVED.items()),
         (
             {
                 "dataset": {"release_images": "", "dpi": 3, "release": ""},
@@ -364,3 +364,15 @@ def test_what_has_moved_is_there_under_its_new_name():
         (section, before), (there, after) = old.split("."), new.split(".")
         assert before not in known[section]
         assert after in known[there]
+
+
+def test_every_setting_that_is_a_constant_now_is_told_at_once_with_its_value():
+    config: dict = {}
+    for name in REMOVED:
+        config = over(config, name, 1)
+    with pytest.raises(settings.SettingsError) as caught:
+        settings.read(config)
+    assert str(caught.value) == " ".join(
+        f"{name} is no longer a setting, its value is always {value}: remove it." for name, value in REMOVED.items()
+    )
+    assert REMOVED.keys() & set(leaves(Settings())) == set()
