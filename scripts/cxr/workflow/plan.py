@@ -177,14 +177,18 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
     )
 
 
+def _engine_section(options: dict, engine: str) -> dict:
+    """Return the engine's settings in its stage's options; ``boxes.table`` is a path, the engine table has none."""
+    section = options.get(engine)
+    return section if isinstance(section, dict) else options.get("own") or {}
+
+
 def _engine_files(settings: Settings, options: dict, engines: dict[str, str]) -> tuple[dict, dict]:
     """Return the files that the chosen engines read besides their stages' inputs, and those of the engines' own rules.
 
     Both are {stage: {name: path}}. Raises UserError for a user's file that is missing.
     """
-    sections = {
-        stage: options[stage].get(engine) or options[stage].get("own") or {} for stage, engine in engines.items()
-    }
+    sections = {stage: _engine_section(options[stage], engine) for stage, engine in engines.items()}
     files = {stage: engine_inputs(stage, engine, sections[stage]) for stage, engine in engines.items()}
     sources = {
         stage: users_files(find_package(stage), engine, sections[stage], f"{stage}.{engine}", "SOURCES")
