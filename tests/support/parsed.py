@@ -83,6 +83,10 @@ def _amount(value: object, attempt: int) -> object:
         return None
 
 
+ALL_KEYS = "*"
+"""What :class:`_Section` hears where all keys are copied."""
+
+
 class _Section(dict):
     """The settings of one stage: ``asked(key)`` hears which of them are taken one by one."""
 
@@ -93,6 +97,10 @@ class _Section(dict):
     def __getitem__(self, key: str) -> object:
         self.asked(key)
         return super().__getitem__(key)
+
+    def __or__(self, changes: dict) -> dict:
+        self.asked(ALL_KEYS)
+        return super().__or__(changes)
 
 
 class _Options(dict):
@@ -113,7 +121,7 @@ class _Options(dict):
         names = [
             name
             for asking, stage, parts in self.uses
-            for name in ([f"{stage}.{part}" for part in parts] or [stage])
+            for name in ([stage] if ALL_KEYS in parts or not parts else [f"{stage}.{part}" for part in parts])
             if asking == rule
         ]
         return sorted(set(names))
