@@ -8,7 +8,7 @@ READERS = {"DictReader", "read_csv", "scan_csv", "read_csv_batched", "read_excel
 OWN = {
     "base/user_tables.py": "the one reader",
     "base/tables.py": "tables that this program wrote",
-    "language/reports/outcome_summary.py": "reading.tsv, which this program wrote; the driver, which has no polars, prints it",
+    "language/reports/outcome_summary.py": "reading.tsv, which the driver prints without polars",
     "semisyn/dataset/shortfalls.py": "conservation.tsv, which the driver prints without polars",
     "reporting/page/costs.py": "benchmark files, which Snakemake writes",
 }
