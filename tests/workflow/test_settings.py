@@ -13,7 +13,8 @@ import yaml
 import parsed
 from cxr.base.engines import engine_names
 from cxr.base.errors import UserError
-from cxr.base.settings import Section, sections_of
+from cxr.base.settings import Section, constraint, sections_of
+from cxr.base.settings import key as declare
 from cxr.workflow import params, settings
 from cxr.workflow.code_digest import SCRIPTS
 from cxr.workflow.settings import document
@@ -53,6 +54,27 @@ def test_every_key_is_described_and_sourced():
         assert key.description, name
         assert key.description.endswith("."), name
         assert key.source in {"paper", "authors' code", "ours"}, name
+
+
+@pytest.mark.parametrize("parents", [(0, 1), (1, 0)])
+def test_a_section_has_the_constraints_of_all_its_parents(parents):
+    class Temperature(Section):
+        temperature: float = declare(0.0, "Temperature.")
+
+    class Answer(Section):
+        @constraint
+        def _is_positive(self) -> None:
+            if self.length <= 0:
+                raise ValueError("length is not positive")
+
+    kinds = (Temperature, Answer)
+
+    class Model(kinds[parents[0]], kinds[parents[1]]):
+        length: int = declare(1, "Length of an answer.")
+
+    assert Model().length == 1
+    with pytest.raises(ValueError, match="length is not positive"):
+        Model(length=0)
 
 
 @pytest.mark.parametrize(

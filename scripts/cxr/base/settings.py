@@ -136,7 +136,8 @@ class Section:
             if isinstance(declared, dataclasses.Field) and declared.metadata["key"].limits.bounds:
                 cls.__annotations__[name] = Annotated[annotation, declared.metadata["key"].limits]
         names = [name for name, value in cls.__dict__.items() if getattr(value, "_is_constraint", False)]
-        cls._constraints = (*(name for name in cls._constraints if name not in names), *names)
+        inherited = [name for base in cls.__bases__ for name in getattr(base, "_constraints", ()) if name not in names]
+        cls._constraints = (*dict.fromkeys(inherited), *names)
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
     def __post_init__(self) -> None:
