@@ -4,9 +4,9 @@ DATA holds nih and nih_more in the layout of CXR_ILS_SHARED. OUT/films gets mani
 that people drew, and mine.yaml; OUT/ils gets the settings with which ILS runs on the edited films.
 """
 
+import argparse
 import csv
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,4 +81,8 @@ def _write_csv(path: Path, names: str, lines: list[tuple]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("out", type=Path)
+    arguments = parser.parse_args()
+    main(arguments.data, arguments.out)
