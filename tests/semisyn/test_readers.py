@@ -23,7 +23,7 @@ from cxr.workflow.settings import SettingsError
 from review_cases import cells
 
 PAGES = unit_pages.UnitPagesOptions(experts=["A", "B", "C"], form="readers", seed=1, fewer="draw fewer")
-ANSWERS = unit_pages.UnitAnswersOptions(form="readers", setting="semisyn.readers.sheets")
+ANSWERS_OPTIONS = unit_pages.UnitAnswersOptions(form="readers", setting="semisyn.readers.sheets")
 BOOTSTRAP = {"replicates": 200, "level": 0.95, "seed": 1}
 
 
@@ -78,7 +78,7 @@ def test_filled_sheets_become_answers_of_units(tmp_path):
     said = {f"secret-{at}": ("real" if at % 2 else "generated", "edema" if at < 3 else "none") for at in range(6)}
     sheets = fill(tmp_path, items, said)
     where = {"items_table": str(tmp_path / "items.parquet"), "answers": str(tmp_path / "answers.parquet")}
-    unit_pages.run_answers(sheets=sheets, options=ANSWERS, **where)
+    unit_pages.run_answers(sheets=sheets, options=ANSWERS_OPTIONS, **where)
     table = read_table(tmp_path / "answers.parquet")
     assert len(table) == 3 * 6 * 2
     for unit, (origin, finding) in said.items():
@@ -86,10 +86,10 @@ def test_filled_sheets_become_answers_of_units(tmp_path):
         assert of.filter(pl.col("question") == "origin")["answer"].to_list() == [origin] * 3
         assert of.filter(pl.col("question") == "finding")["answer"].to_list() == [finding] * 3
     with pytest.raises(UserError, match=r"semisyn\.readers\.sheets has no sheet of expert C"):
-        unit_pages.run_answers(sheets=sheets[:2], options=ANSWERS, **where)
+        unit_pages.run_answers(sheets=sheets[:2], options=ANSWERS_OPTIONS, **where)
     Path(sheets[0]).write_text(Path(sheets[0]).read_text(encoding="utf-8-sig").replace(",edema,", ",oedema,"))
     with pytest.raises(UserError, match=r"column finding: 'oedema' is neither 'atelectasis' nor"):
-        unit_pages.run_answers(sheets=sheets, options=ANSWERS, **where)
+        unit_pages.run_answers(sheets=sheets, options=ANSWERS_OPTIONS, **where)
 
 
 UNITS = pl.DataFrame(
@@ -158,10 +158,10 @@ def test_a_page_and_its_sheet_know_the_users_findings(tmp_path):
     assert "Rundherd" in (tmp_path / "a.html").read_text(encoding="utf-8")
     sheets = fill(tmp_path, read_table(tmp_path / "items.parquet"), {"secret-0": ("real", "nodule")})
     out = {"items_table": where["items_table"], "answers": str(tmp_path / "answers.parquet")}
-    unit_pages.run_answers(sheets=sheets, options=replace(ANSWERS, named=named), **out)
+    unit_pages.run_answers(sheets=sheets, options=replace(ANSWERS_OPTIONS, named=named), **out)
     assert read_table(out["answers"]).filter(question="finding")["answer"].to_list() == ["nodule"]
     with pytest.raises(UserError, match="'nodule' is neither"):
-        unit_pages.run_answers(sheets=sheets, options=ANSWERS, **out)
+        unit_pages.run_answers(sheets=sheets, options=ANSWERS_OPTIONS, **out)
 
 
 def test_a_finding_of_the_users_own_has_its_rows():
