@@ -147,7 +147,7 @@ def connected(folder):
 def loaded(connected, monkeypatch):
     """The three engines ask the one model."""
     for engine in (filtered, conversations, judge_vllm):
-        monkeypatch.setattr(engine, "lazily", connected)
+        monkeypatch.setattr(engine, "connect_lazily", connected)
     connected.attempts.clear()
     return connected
 
