@@ -18,8 +18,8 @@ from cxr.ils.rosalia.config import read_config
 from cxr.ils.rosalia.lite import FOLDER, TENSORS_BY_TOKEN, extend_base, load_base, read_sizes
 from cxr.ils.rosalia.prompts import write_prompt
 from cxr.ils.templates import TYPES, write_instruction, write_negative_answer
+from cxr.ils.training.lite_base import run_base
 from cxr.ils.training.settings import LiteSizes
-from cxr.ils.training.untrained import run_base
 from cxr.imaging.phantom.cohort import draw
 from cxr.imaging.phantom.plan import make_plan
 from cxr.nets.lite_weights import list_lite_weights

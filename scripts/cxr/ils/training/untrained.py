@@ -1,7 +1,6 @@
-"""Prepare models that are asked and scored without training: a published one, or the base of the engine lite."""
+"""Prepare a published model that is asked and scored without training."""
 
 from cxr.base.atomic import atomic_folder
-from cxr.ils.rosalia.lite import load_base
 from cxr.ils.training.rosalia import convert_checkpoint
 
 INPUTS = {"lisa": "results/weights/rosalia", "clip": "results/weights/clip"}
@@ -15,11 +14,3 @@ def run_untrained(*, model: str, lisa: str, clip: str) -> None:
     """
     with atomic_folder(model) as making:
         convert_checkpoint(making, lisa, clip)
-
-
-def run_base(*, model: str) -> None:
-    """Write the base of the engine lite, in float32, and its tokenizer into the folder ``model``."""
-    base_model, tokens = load_base()
-    with atomic_folder(model) as making:
-        base_model.save_pretrained(making)
-        tokens.save(making)
