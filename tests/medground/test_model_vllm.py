@@ -14,11 +14,10 @@ import vllm_cpu
 from conftest import snakemake, write_settings
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
-from cxr.llm.asking import ask
+from cxr.llm.asking import ask, find_violation
 from cxr.llm.client import connect
 from cxr.llm.messages import vllm_messages
 from cxr.llm.options import Execution
-from cxr.llm.replies import find_violation
 from cxr.medground.asking.prompts import Prompts
 from cxr.medground.logic.facts import Facts
 from cxr.medground.queries.ask_model import QuestionOptions, build_request, find_contradiction

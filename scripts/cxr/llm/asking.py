@@ -10,7 +10,7 @@ from typing import TypeVar
 from cxr.base.faults import NO_LIMIT, Broken, Tolerance
 from cxr.llm.images import PromptImage
 from cxr.llm.messages import Messages, content_parts
-from cxr.llm.replies import NoAnswer, Reply, find_violation, without_reasoning
+from cxr.llm.replies import NoAnswer, Reply, without_reasoning
 
 log = logging.getLogger("cxr")
 TOO_LONG = "the text is too long for the model"
@@ -146,3 +146,13 @@ def _parse_json(reply: str) -> object:
         answer = without_reasoning(reply)
         fence_match = _FENCE.fullmatch(answer)
         return json.loads(fence_match[1] if fence_match else answer)
+
+
+def find_violation(answer: object, schema: dict) -> str | None:
+    """Return what violates the schema, None if nothing does. It quotes nothing of the answer, so it may be logged."""
+    import jsonschema
+
+    error = next(jsonschema.Draft202012Validator(schema).iter_errors(answer), None)
+    if error is None:
+        return None
+    return f"{'.'.join(map(str, error.absolute_path)) or 'answer'}: {error.validator}"

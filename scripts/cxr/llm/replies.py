@@ -116,13 +116,3 @@ def object_schema(**properties: dict) -> dict:
 def text_schema(longest: int) -> dict:
     """Return the schema of a text of 1 to ``longest`` characters; the limit stops a model that never ends."""
     return {"type": "string", "minLength": 1, "maxLength": longest}
-
-
-def find_violation(answer: object, schema: dict) -> str | None:
-    """Return what violates the schema, None if nothing does. It quotes nothing of the answer, so it may be logged."""
-    import jsonschema
-
-    error = next(jsonschema.Draft202012Validator(schema).iter_errors(answer), None)
-    if error is None:
-        return None
-    return f"{'.'.join(map(str, error.absolute_path)) or 'answer'}: {error.validator}"
