@@ -10,7 +10,7 @@ from conftest import ROOT
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
-from cxr.medground.dataset import gallery, language, language_chart, paper_comparison, tokens
+from cxr.medground.dataset import entity_table, gallery, language, language_chart, paper_comparison, tokens
 from cxr.medground.dataset.make_dataset import STATISTICS, _statistics
 from cxr.medground.logic.facts import Facts
 from cxr.medground.scoring import chart
@@ -87,8 +87,8 @@ def test_the_table_has_queries_beside_baselines_and_a_chart(cells, tmp_path):
     assert (plain["entity_density"], plain["commonest"], plain["words"]) == (0, 100, 1)
     assert ours["spatial"] > 0
     texts = sorted({line["query"] for line in lines} | {"region"})
-    told = pl.DataFrame({"query": texts, "concepts": [2] * len(texts)}, schema=schema(language.ENTITIES))
-    write_table(tmp_path / "entities.parquet", told, language.ENTITIES)
+    told = pl.DataFrame({"query": texts, "concepts": [2] * len(texts)}, schema=schema(entity_table.ENTITIES))
+    write_table(tmp_path / "entities.parquet", told, entity_table.ENTITIES)
     language.run(
         lines=[str(tmp_path / "train.jsonl")], labels=[str(tmp_path / "label_generic/train.jsonl")],
         sources=[str(folder / "sources/00.h5")], entities=[str(tmp_path / "entities.parquet")],

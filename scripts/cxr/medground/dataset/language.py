@@ -208,7 +208,3 @@ TOKENS: Columns = {
     "line_tokens": Column(pl.Float64, "The same of question and answer as a model is trained on; without its picture."),
     "total_tokens": Column(pl.Int64, "Tokens of all questions and answers: Table 2's unit, as far as the paper tells."),
 }
-ENTITIES: Columns = {
-    "query": Column(pl.String, "Text of a query, or of a label baseline; each once."),
-    "concepts": Column(pl.Int64, "Distinct clinical concepts in it."),
-}

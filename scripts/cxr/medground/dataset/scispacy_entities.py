@@ -16,7 +16,7 @@ from spacy.tokens import Doc, Span
 from cxr.base.columns import schema
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.tables import read_lines, write_table
-from cxr.medground.dataset.language import ENTITIES
+from cxr.medground.dataset.entity_table import ENTITIES
 
 KEY = "medground.dataset.scispacy"
 LINKER = "scispacy_linker"
