@@ -24,9 +24,9 @@ from cxr.language.reports import compare_engines, schema
 from cxr.language.reports.llm import answers, join, mapping, prompts, structuring, terms
 from cxr.language.reports.read_reports import ReportsOptions, run_shard
 from cxr.language.reports.rules import lexicon as rules_lexicon
-from cxr.llm.answer_cache import texts_key
 from cxr.llm.client import connect
 from cxr.llm.guards import INJECTION
+from cxr.llm.keys import texts_key
 from cxr.llm.options import Execution, ModelOptions, model_folder
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings

@@ -17,8 +17,8 @@ from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import CATEGORIES
 from cxr.language.reports import reading
 from cxr.language.reports.llm import answers, mapping, structuring, terms
-from cxr.llm.answer_cache import texts_key
 from cxr.llm.client import connect
+from cxr.llm.keys import texts_key
 from cxr.llm.options import Execution, ModelOptions
 
 pytest.importorskip("vllm", reason="vLLM is not installed here: `make vllm` installs and runs it")

@@ -166,11 +166,6 @@ def _next_number(folder: Path) -> int:
     return 1 + max((int(path.stem.partition("-")[2]) for path in folder.glob(PATTERN)), default=-1)
 
 
-def texts_key(texts: list[str]) -> str:
-    """Return the key under which the answer for a list of texts is stored: equal lists are asked once."""
-    return hashlib.blake2b("\n".join(texts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
 def split_into_parts(names: list[str], part_size: int) -> Iterator[list[str]]:
     """Yield the names in parts of ``part_size``."""
     for first in range(0, len(names), part_size):

@@ -11,10 +11,11 @@ from pathlib import Path
 import yaml
 
 from cxr.base.paths import RESOURCES
-from cxr.llm.answer_cache import make_resumable, texts_key
+from cxr.llm.answer_cache import make_resumable
 from cxr.llm.asking import Answer, Question, ask_each
 from cxr.llm.client import connect_lazily
 from cxr.llm.guards import INJECTION, addresses_the_model, neutralize
+from cxr.llm.keys import texts_key
 from cxr.llm.messages import fill_prompt
 from cxr.llm.options import Execution, ModelOptions
 from cxr.llm.replies import object_schema

@@ -1,7 +1,7 @@
 """Structuring the sections of shards with a language model (Figure 9); each distinct text is sent once.
 
 Writes JSON Lines, for each shard one line per distinct text, sorted by ``text``: text (its key, see
-:func:`cxr.llm.answer_cache.texts_key`), findings (the answer's list, null if no answer was usable), problem (null, or
+:func:`cxr.llm.keys.texts_key`), findings (the answer's list, null if no answer was usable), problem (null, or
 why), raw (the last answer if it was unusable), attempts, model.
 """
 
@@ -15,8 +15,9 @@ from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import read_table, write_lines
 from cxr.language.reports import reading
 from cxr.language.reports.llm import structuring
-from cxr.llm.answer_cache import answer_digest, cache_lines, texts_key
+from cxr.llm.answer_cache import answer_digest, cache_lines
 from cxr.llm.client import connect_lazily
+from cxr.llm.keys import texts_key
 from cxr.llm.options import Execution, ModelOptions
 
 log = logging.getLogger("cxr")

@@ -1,0 +1,8 @@
+"""Keys under which answers are stored; it needs the standard library alone, because the reports engine reads them too."""
+
+import hashlib
+
+
+def texts_key(texts: list[str]) -> str:
+    """Return the key under which the answer for a list of texts is stored: equal lists are asked once."""
+    return hashlib.blake2b("\n".join(texts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
