@@ -1,4 +1,4 @@
-"""Keys under which answers are stored; it needs the standard library alone, because the reports engine reads them too."""
+"""Keys under which answers are stored; the reports engine needs them without the packages of the answer cache."""
 
 import hashlib
 
