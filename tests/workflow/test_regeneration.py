@@ -260,7 +260,7 @@ def test_a_copy_without_times_runs_nothing_again_and_a_real_run_is_no_other(work
     run = tmp_path / "run"
     shutil.copytree(workflow_run, run, symlinks=True, copy_function=shutil.copy)
     assert dry_run(run, root=clone) == {}
-    row = next(row for row in ROWS if row.keys == ("masks",))
+    row = next(row for row in ROWS if row.keys == ("dataset",))
     write_settings(run, merged(SLICE, row.edit))
     left_out = {"ablation_table", "ablation_charts", "dataset_layout"} | following(
         {

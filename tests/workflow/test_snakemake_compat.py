@@ -33,12 +33,12 @@ from cxr.workflow import snakemake_compat as compat
 before = dict(workflow.global_resources)
 compat.refuse_missing_conda(workflow)
 compat.use_all_cores(workflow)
-compat.run_one_by_one(workflow)
+compat.register_serial_groups(workflow)
 serial = [str(found.get("serial")) for found in (before, workflow.global_resources)]
 
 onstart:
     seen = [list(job)[:1] + list(job)[2:] for job in compat.planned_jobs(workflow.dag)]
-    told = [compat.submits_to_slurm(workflow), compat.touches(workflow), sorted(compat.default_resources(workflow))]
+    told = [compat.submits_to_slurm(workflow), compat.is_touch_run(workflow), sorted(compat.default_resources(workflow))]
     print("seen", json.dumps([serial, told, seen]), file=sys.stderr)
 
 rule all:
@@ -71,10 +71,10 @@ def act():
 def unknown(path):
     return "there is no set " + path.split("/")[1] if path.startswith("sets/") else ""
 
-compat.tell_dry_runs_in_full(workflow)
-compat.tell_local_rules(workflow)
+compat.show_full_dry_runs(workflow)
+compat.name_local_rules(workflow)
 compat.take_only_target(workflow)
-compat.keep_records_with_results()
+compat.store_records_in_results()
 
 
 def before(dag):
@@ -82,16 +82,16 @@ def before(dag):
         return
     if sys.argv[-1] == "again=refused":
         raise compat.UserError("the reason")
-    compat.run_again(dag, [sys.argv[-1].removeprefix("again=")])
+    compat.force_outputs(dag, [sys.argv[-1].removeprefix("again=")])
 
 
 def after(dag):
     print("after", json.dumps([
-        sorted(compat.outputs_of(dag)), compat.unrecorded_outputs(dag), compat.is_dry_run(workflow),
-        sorted(job.rule for job in compat.planned_jobs(dag)), "gather" in compat.targets(workflow),
+        sorted(compat.needed_outputs(dag)), compat.unrecorded_outputs(dag), compat.is_dry_run(workflow),
+        sorted(job.rule for job in compat.planned_jobs(dag)), "gather" in compat.requested_targets(workflow),
     ]), file=sys.stderr)
     if sys.argv[-1] == "again=first" and not compat.os.environ.get(compat.TARGET_DONE):
-        compat.say("gather comes first")
+        compat.print_message("gather comes first")
         compat.run_target_first(workflow, "gather")
 
 
@@ -458,4 +458,4 @@ def test_no_other_module_imports_snakemake():
 def test_the_version_that_was_tried_is_the_only_one_installed():
     (bound,) = re.findall(r"^snakemake([=<].*)$", (ROOT / "requirements/run.in").read_text(), re.M)
     assert bound == f"=={version('snakemake')}"
-    assert f"tried with {version('snakemake')}," in compat.__doc__
+    assert f"tested with {version('snakemake')}," in compat.__doc__
