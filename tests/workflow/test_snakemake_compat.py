@@ -38,7 +38,8 @@ serial = [str(found.get("serial")) for found in (before, workflow.global_resourc
 
 onstart:
     seen = [list(job)[:1] + list(job)[2:] for job in compat.planned_jobs(workflow.dag)]
-    told = [compat.submits_to_slurm(workflow), compat.is_touch_run(workflow), sorted(compat.default_resources(workflow))]
+    defaults = sorted(compat.default_resources(workflow))
+    told = [compat.submits_to_slurm(workflow), compat.is_touch_run(workflow), defaults]
     print("seen", json.dumps([serial, told, seen]), file=sys.stderr)
 
 rule all:
