@@ -27,7 +27,7 @@ class Rule:
     """One rule. ``target``: it runs nothing; ``function``: what its job calls, below ``cxr``; ``resources``: of three
     tries each; what depends on wildcards is None. ``unnamed``: it has inputs to which the rule gives no name; ``made``:
     names of its outputs; ``file``: where it stands, below ``rules/``; ``options``: what it asks of ``PLAN.options``,
-    "figures.dpi" of one key, "figures" of a stage's whole settings.
+    "figures.dpi" of one key, "figures" of a stage's whole settings; ``settings``: keys of its param ``options``.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Rule:
     made: list[str]
     params: list[str]
     options: list[str]
+    settings: list[str]
     resources: dict[str, list]
     threads: bool
     retries: bool
@@ -156,21 +157,28 @@ def _recorded(plans: list) -> None:
     plan.make_plan, Workflow.rule, Workflow.userule, Workflow.name = kept, named, used, directed
 
 
-def _ask_params(rule, plan) -> None:
-    """Ask the params that depend on wildcards, for the first run, model, threshold set and so on that there is."""
+def _ask_params(rule, plan) -> list[str]:
+    """Ask the params that depend on wildcards, for the first run, model, threshold set and so on that there is.
+
+    Return the keys of the param ``options``.
+    """
     firsts = {
         "run": plan.ils.runs, "model": plan.ils.predictions, "reference": plan.reporting.references,
         "thresholds": plan.sets, "stage": plan.exclusions, "shard": plan.shards,
-        "persona": plan.settings.paraphrase.personas,
+        "persona": plan.settings.paraphrase.personas, "mix": plan.radvlm.mixes, "source": plan.medground.sources,
     }  # fmt: skip
     wildcards = SimpleNamespace(**{name: next(iter(known), "none") for name, known in firsts.items()})
     plan.options.rule = rule.name
-    for value in filter(callable, rule.params):
-        with suppress(AttributeError, KeyError):  # of a reference or a model where there is none
-            value(wildcards, *([],) * (len(signature(value).parameters) - 1))
+    params = dict(rule.params.items())
+    for name, value in params.items():
+        if callable(value):
+            with suppress(AttributeError, KeyError):  # of a reference or a model where there is none
+                params[name] = value(wildcards, *([],) * (len(signature(value).parameters) - 1))
+    options = params.get("options", {})
+    return sorted(options) if isinstance(options, dict) else []
 
 
-def _plain(rule, root: Path, local: set[str], plan) -> dict:
+def _plain(rule, root: Path, local: set[str], plan, settings: list[str]) -> dict:
     told = rule.ruleinfo
     params = dict(rule.params.items())
     amounts = told.resources[1] if told.resources else {}
@@ -193,6 +201,7 @@ def _plain(rule, root: Path, local: set[str], plan) -> dict:
         made=sorted(rule.output.keys()),
         params=sorted(params),
         options=plan.options.of(rule.name),
+        settings=settings,
         resources={name: [_amount(value, attempt) for attempt in TRIES] for name, value in amounts.items()},
         threads=told.threads is not None,
         retries=told.retries is not None,
@@ -241,10 +250,11 @@ def parse(root: str, settings: str) -> None:
             snakefile=Path(root) / "Snakefile",
             workdir=Path(directory),
         )._workflow
-        for rule in workflow.rules:
-            _ask_params(rule, plans[0])
-        found = [_plain(rule, Path(root), workflow._localrules, plans[0]) for rule in workflow.rules]
-    print(json.dumps(found))
+        settings = {rule.name: _ask_params(rule, plans[0]) for rule in workflow.rules}
+        plain_rules = [
+            _plain(rule, Path(root), workflow._localrules, plans[0], settings[rule.name]) for rule in workflow.rules
+        ]
+    print(json.dumps(plain_rules))
 
 
 if __name__ == "__main__":

@@ -173,7 +173,7 @@ class Rank:
 
 
 class Objective:
-    names, counted, weights = ("text",), ("tokens",), (1.0,)
+    names, units, weights = ("text",), ("tokens",), (1.0,)
 
     def counts(self, batch):
         return [len(batch.numbers)]
