@@ -187,7 +187,7 @@ def main() -> None:
     given = parser.parse_args()
     cv2.setNumThreads(1)
     studies = [study(number) for number in range(given.images)]
-    one_set = MasksSettings.of({"thresholds": threshold_sets(1)["default"]})
+    one_set = MasksSettings.from_dict({"thresholds": threshold_sets(1)["default"]})
     rows = []
 
     def note(what: str, sets: int, images: int, times: list[tuple[float, float]]) -> None:
@@ -206,7 +206,7 @@ def main() -> None:
         note(VECTORISED, 1, given.images, seconds)
         table = read_table(made["findings"])
         for number in (1, 2, 5, 10, 20):
-            many = SweepSettings.of({"sets": threshold_sets(number)})
+            many = SweepSettings.from_dict({"sets": threshold_sets(number)})
             seconds = []
             for _ in range(given.rounds):
                 with stopwatch(seconds):

@@ -76,7 +76,7 @@ def chain(tmp_path_factory) -> dict[str, str]:
     ]
     given = stage_options(SETTINGS)["masks"]
     given["thresholds"] = SETTINGS.thresholds.sets["default"].as_dict()
-    options = MasksSettings.of(given)
+    options = MasksSettings.from_dict(given)
     inputs, made = write_inputs(folder / "in", studies), outputs(folder / "00")
     masks_stage.run_shard(**inputs, **made, options=options, attrs={}, threads=1)
     final = make(folder, [made | {"reports": inputs["reports"]}])

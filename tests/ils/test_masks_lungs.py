@@ -123,7 +123,7 @@ def test_the_sweep_has_the_same_lungs(tmp_path, segment):
     made = study("s1", [said(labels=[R_BASE, L_BASE], **EFFUSION)], [blob(R_BASE)], **{"lungs": lungs_on_image()})
     row = segment(made).findings[0]
     inputs = write_inputs(tmp_path / "sweep", [made])
-    options = SweepSettings.of({"sets": {"default": {"general": TAUS, "edema": TAUS}}})
+    options = SweepSettings.from_dict({"sets": {"default": {"general": TAUS, "edema": TAUS}}})
     sweep.run_shard(
         **inputs, output=tmp_path / "sweep.parquet", options=options, rules=Rules(**RULES), attrs={}, threads=1
     )

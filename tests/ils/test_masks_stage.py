@@ -170,7 +170,7 @@ def test_a_sweep_agrees_with_one_run_for_each_set(segment, tmp_path):
     sets |= {f"point{number}": random_point(random) for number in range(24)}
     inputs = write_inputs(tmp_path / "sweep", studies)
     output = str(tmp_path / "sweep.parquet")
-    options, rules = SweepSettings.of({"sets": sets}), Rules(**RULES)
+    options, rules = SweepSettings.from_dict({"sets": sets}), Rules(**RULES)
     sweep.run_shard(**inputs, output=output, options=options, rules=rules, attrs={}, threads=1)
     swept = read_table(output).to_dicts()
     assert {row["thresholds"] for row in swept} == set(sets)
@@ -226,7 +226,7 @@ def swept(tmp_path) -> Callable[[dict], None]:
     files = write_inputs(tmp_path / "in", [random_study(number) for number in range(20)])
     shared = {"output": str(tmp_path / "sweep.parquet"), "attrs": {}, "threads": 1}
     shared |= {"rules": Rules(**RULES)}
-    return lambda sets: sweep.run_shard(**files, **shared, options=SweepSettings.of({"sets": sets}))
+    return lambda sets: sweep.run_shard(**files, **shared, options=SweepSettings.from_dict({"sets": sets}))
 
 
 def test_a_sweep_reads_its_inputs_once_for_any_number_of_sets(swept, monkeypatch):

@@ -88,7 +88,7 @@ def update(self, number, *rest):
         os.kill(os.getpid(), signal.SIGKILL)
     return noted
 Fit._update = update
-run_training(**held | {"options": TrainingOptions.of(held["options"])})
+run_training(**held | {"options": TrainingOptions.from_dict(held["options"])})
 """
 
 

@@ -31,7 +31,7 @@ def options(init: str = "lisa") -> TrainingOptions:
         "init": init, "runner": "plain", "epochs": 1, "batch": 4, "micro_batch": 2, "dtype": "float32",
         "lora": {"rank": 4, "alpha": 8}, "warmup": 2,
     }  # fmt: skip
-    return TrainingOptions.of({"seed": 2026, "engine": "rosalia", "rosalia": recipe})
+    return TrainingOptions.from_dict({"seed": 2026, "engine": "rosalia", "rosalia": recipe})
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ installed = pytest.mark.skipif(
     importlib.util.find_spec("cxas") is None, reason="cxas is not installed here: `make test-cxas` installs and runs it"
 )
 OPTIONS = AnatomyOptions(
-    **core_options.stage_options(Settings.of({"anatomy": {"engine": "cxas", "min_labels": 16}}))["anatomy"]
+    **core_options.stage_options(Settings.from_dict({"anatomy": {"engine": "cxas", "min_labels": 16}}))["anatomy"]
 )
 CHANNELS = (135, 136, 144, 141, 142, 143, 148, 145, 146, 147, 149, 150, 151, 152, 153, 121)
 """Indices of the 16 labels in the package's list of classes, in their order."""

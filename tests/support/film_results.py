@@ -40,7 +40,7 @@ def film_results(folder: Path, pictures: Mapping[str, Path]) -> Path:
         cohort=cohort, **files("frames"), corrected=corrected, options=FramesOptions(**options["frames"]), **rest
     )
     frames = made.pop("frames")
-    organs = {"options": OrgansSettings.of(options["organs"]), "frames": frames}
+    organs = {"options": OrgansSettings.from_dict(options["organs"]), "frames": frames}
     segment_organs.run_shard(**files("organs"), **organs, **rest)
     maps = {"options": AnomalyOptions(**options["anomaly"]), "frames": frames, "organs": made["organs"]}
     map_anomalies.run_shard(**files("anomaly"), **maps, **rest)

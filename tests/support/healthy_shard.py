@@ -50,7 +50,7 @@ def options(**changed) -> HealthySettings:
     """The defaults, with labels by reports."""
     plain = stage_options(Settings())["semisyn_healthy"]
     plain |= {"labels": "reports", "splits": ["train"], "devices": "not_positive"}
-    return HealthySettings.of(plain | changed)
+    return HealthySettings.from_dict(plain | changed)
 
 
 def line(film: Film) -> dict:

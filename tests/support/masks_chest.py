@@ -118,7 +118,7 @@ def segmenter(folder: Path) -> Callable[..., Result]:
         if edit:
             edit(inputs)
         chosen = taus or {"general": TAUS, "edema": TAUS}
-        options = MasksSettings.of({"thresholds": chosen})
+        options = MasksSettings.from_dict({"thresholds": chosen})
         all_rules = Rules(**(RULES | rules))
         make_masks.run_shard(**inputs, **made, options=options, rules=all_rules, attrs={"stage": "masks"}, threads=1)
         tables = ("findings", "units", "studies", "excluded")

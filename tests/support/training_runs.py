@@ -33,7 +33,7 @@ def options(recipe: dict | None = None, **more: object) -> TrainingOptions:
     """
     held = {"init": "random", "keep": "giou", "balance": "expectation"}
     held |= {"sizes": SIZES, "epochs": 3, "batch": 4, "micro_batch": 4, "warmup": 2, "lora": LORA, "trained": NAMED}
-    return TrainingOptions.of({"seed": 3, "lite": held | (recipe or {}), "max_length": 200} | more)
+    return TrainingOptions.from_dict({"seed": 3, "lite": held | (recipe or {}), "max_length": 200} | more)
 
 
 def data(folder: Path, **counts: int) -> dict:

@@ -196,7 +196,7 @@ def course_of(ranks: int, spoilt: int | None = None) -> list[list]:
     def work(rank: int) -> None:
         one = TuningLoop(
             Rank(rank, shared), [5] * 11, lambda at: at, batch_of, Objective(),
-            Recipe.of(RECIPE | {"batch": 6, "micro_batch": 1}), Execution(100),
+            Recipe.from_dict(RECIPE | {"batch": 6, "micro_batch": 1}), Execution(100),
             tasks=["a", "b"] * 5 + ["b"], folder=None, seed=1, nan_limit=1,
         )  # fmt: skip
         if rank == spoilt:
@@ -231,7 +231,7 @@ def test_a_rank_that_does_not_see_its_share_stops_all(given):
 
 def test_updates_that_tell_other_samples_than_the_ranks_counted_stop_the_job():
     one = TuningLoop(
-        Rank(0, SimpleNamespace(ranks=1)), [5] * 4, None, None, Objective(), Recipe.of(RECIPE), Execution(1),
+        Rank(0, SimpleNamespace(ranks=1)), [5] * 4, None, None, Objective(), Recipe.from_dict(RECIPE), Execution(1),
         tasks=["a"] * 4, folder=None, seed=1, nan_limit=1,
     )  # fmt: skip
     rows = [{"samples": 4}, {"samples": 3}]

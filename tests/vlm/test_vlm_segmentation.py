@@ -168,7 +168,7 @@ def test_each_seg_has_its_place_and_its_mask_in_order(given, tmp_path):
 @pytest.mark.parametrize("method", ["full", "lora"])
 def test_gradients_reach_what_is_trained_and_nothing_else(given, tmp_path, method):
     loaded, model, batch, _ = begin(tmp_path / "m", given)
-    plan = Recipe.of(RECIPE | {"method": method})
+    plan = Recipe.from_dict(RECIPE | {"method": method})
     if method == "lora":
         model.model = add_adapters(model.model, loaded.family, plan.lora, loaded.tokens.seg)
     trained = select_trained(model, loaded.family, plan)
@@ -193,7 +193,7 @@ def test_gradients_reach_what_is_trained_and_nothing_else(given, tmp_path, metho
 
 def test_a_batch_without_seg_gives_zero_gradients_in_the_same_order(given, tmp_path):
     loaded, model, _, encoded = begin(tmp_path / "m", given)
-    select_trained(model, loaded.family, Recipe.of(RECIPE))
+    select_trained(model, loaded.family, Recipe.from_dict(RECIPE))
     batch = Collator(loaded.family, loaded.tokens, find_convention("unit")).batch([encoded[4]])
     sums = MaskLoss(WEIGHTS).sums(model, batch)
     assert MaskLoss(WEIGHTS).counts(batch)[1:] == [0, 0]

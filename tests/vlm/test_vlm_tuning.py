@@ -96,7 +96,7 @@ def test_updates_tell_each_task_its_samples_and_its_loss(tmp_path):
 
 
 def test_the_rate_rises_and_falls_as_a_cosine():
-    plan = Recipe.of(RECIPE | {"warmup_ratio": 0.1})
+    plan = Recipe.from_dict(RECIPE | {"warmup_ratio": 0.1})
     rates = [plan.rate(update, 100) for update in range(100)]
     np.testing.assert_allclose(rates[:10], np.arange(1, 11) / 10)
     np.testing.assert_allclose(rates[10:], [0.5 + 0.5 * math.cos(math.pi * done / 90) for done in range(90)])
@@ -172,7 +172,7 @@ def test_micro_batches_do_not_change_the_loss(given, tmp_path):
 
 def test_a_batch_that_does_not_divide_is_refused(given, tmp_path):
     with pytest.raises(UserError, match="batch is 4, no multiple of micro_batch"):
-        Recipe.of(RECIPE | {"micro_batch": 3}).micro_batches_per_step(1)
+        Recipe.from_dict(RECIPE | {"micro_batch": 3}).micro_batches_per_step(1)
 
 
 def test_adapters_leave_the_base_as_it_is(learned, given, tmp_path):
@@ -213,7 +213,7 @@ def test_only_the_named_parts_change(tuned, given, tmp_path, parts):
 
 def test_a_parts_step_is_adamws(tuned):
     loaded = load_model("qwen25vl", tuned / MODEL)
-    plan = Recipe.of(RECIPE | {"rates": {"vision": 1e-4}, "learning_rate": 1e-2, "weight_decay": 0.1})
+    plan = Recipe.from_dict(RECIPE | {"rates": {"vision": 1e-4}, "learning_rate": 1e-2, "weight_decay": 0.1})
     named = dict(loaded.model.named_parameters())
     made = make_optimizer(named, loaded.family, plan)
     torch.manual_seed(0)

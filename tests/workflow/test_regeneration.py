@@ -326,13 +326,13 @@ def test_every_key_belongs_to_its_row(name, runs, least, finished, monkeypatch):
     rows = {key: row.again for each in runs for row in ROWS if row.run == each for key in row.keys}
     plain = read(RUNS[name]).as_dict()
     monkeypatch.setattr(Section, "__post_init__", lambda section: None)  # contradictions are another test's
-    before, seen = stage_options(Settings.of(plain)), 0
+    before, seen = stage_options(Settings.from_dict(plain)), 0
     for key, section, last in keys(plain):
         if last == "engine" or not held(name, key):
             continue
         kept = section[last]
         section[last] = "another" if isinstance(kept, str) else ["another"] if kept != ["another"] else []
-        after = stage_options(Settings.of(plain))
+        after = stage_options(Settings.from_dict(plain))
         section[last] = kept
         changed = {
             rule for rule, stage, part in uses

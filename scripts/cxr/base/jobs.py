@@ -204,7 +204,7 @@ def settings_arguments(function: Callable, settings: dict) -> dict:
     fields = {field.name for field in dataclasses.fields(kind)}
     names = inspect.signature(function).parameters.keys() - fields
     values = {key: value for key, value in settings.items() if key not in names}
-    options = kind.of(values) if issubclass(kind, Section) else kind(**values)
+    options = kind.from_dict(values) if issubclass(kind, Section) else kind(**values)
     return {key: value for key, value in settings.items() if key in names} | {"options": options}
 
 

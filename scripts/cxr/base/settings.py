@@ -164,7 +164,7 @@ class Section:
         return {field.name: (kinds[field.name], field.metadata["key"]) for field in dataclasses.fields(cls)}
 
     @classmethod
-    def of(cls: type[T], values: dict) -> T:
+    def from_dict(cls: type[T], values: dict) -> T:
         """Return an instance of values as :meth:`as_dict` returns them; fields that are absent keep their defaults."""
         kinds = type_hints(cls)
         return cls(**{name: _parsed(kinds[name], value) for name, value in values.items()})
@@ -188,7 +188,7 @@ def _parsed(kind: Any, value: Any) -> Any:
     """Return a plain value as an annotation asks: sections for dicts, tuples for lists."""
     origin, inner = get_origin(kind), get_args(kind)
     if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, Section):
-        return kind.of(value)
+        return kind.from_dict(value)
     if isinstance(value, dict) and origin is dict:
         return {name: _parsed(inner[1], part) for name, part in value.items()}
     if isinstance(value, list) and origin is tuple:

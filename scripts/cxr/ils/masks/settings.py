@@ -125,7 +125,7 @@ class ThresholdsSettings(Section):
             for (part, tau, _), value in zip(axes, values, strict=True):
                 threshold_values[part][tau] = value
                 words.append(("edema-" if part == "edema" else "") + f"{tau}{Decimal(repr(value)):f}")
-            points["_".join(words)] = ThresholdSetSettings.of(threshold_values)
+            points["_".join(words)] = ThresholdSetSettings.from_dict(threshold_values)
         return points
 
     def all_sets(self) -> dict[str, ThresholdSetSettings]:

@@ -123,7 +123,7 @@ def _count_processes(job: Job) -> int:
 def _launch_processes(job: Job) -> None:
     """Run :func:`train_in_process` in separate processes, and copy their messages into the log."""
     processes = _count_processes(job)
-    recipe = TrainingOptions.of(job.options).recipe
+    recipe = TrainingOptions.from_dict(job.options).recipe
     shared = recipe.shared(processes)
     shared.micro_batches_per_step(processes)  # raises before any process is started
     if shared.micro_batch != recipe.micro_batch:
@@ -140,7 +140,7 @@ def train_in_process(job: Job) -> None:
 
 
 def _train(job: Job, stop_requested: Callable[[], bool]) -> None:
-    options = TrainingOptions.of(job.options)
+    options = TrainingOptions.from_dict(job.options)
     recipe = options.recipe.shared(int(os.environ.get("WORLD_SIZE", 1)))
     folder = Path(job.folder)
     device = select_device(job.compute["device"], job.compute.get("asked"))

@@ -194,7 +194,7 @@ def _launch(job: Job) -> None:
     """Run :func:`run_job` in separate processes, one per GPU."""
     num_requested = job.compute.get("asked", job.compute["gpus"])
     processes = max(1, count_gpus(job.compute["device"], num_requested))
-    Recipe.of(job.options["own"]).shared(processes).micro_batches_per_step(
+    Recipe.from_dict(job.options["own"]).shared(processes).micro_batches_per_step(
         processes
     )  # raises before any process starts
     path = Path(job.folder, "job.json")
@@ -294,7 +294,7 @@ def balance_domains(samples: list[Sample], seed: int) -> list[int]:
 
 def _tune(job: Job, should_stop: Callable[[], bool]) -> None:
     options = TuningOptions(**job.options)
-    recipe = Recipe.of(options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
+    recipe = Recipe.from_dict(options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
     samples = read_samples(job.lines, options.tasks)
     device = select_device(job.compute["device"], job.compute.get("asked"))
     loaded = load_start(job, options)
