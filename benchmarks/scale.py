@@ -2,7 +2,7 @@
 
     python benchmarks/scale.py [--sets 10] [--gpus 1,8,64] [--cores-per-gpu 8] [--engines benchmarks/engines.tsv]
 
-GPU seconds are those that others measured on an A100 or V100, unless `make gpu` measured the engine on a card (the
+GPU seconds are those that others measured on an A100 or V100, unless `gpu.py` measured the engine on a card (the
 list ``measured`` there), or ``--engines`` names a table that `engines.py --device cuda` wrote: then they are that
 card's. The table of hours tells whose each figure is.
 """
@@ -184,7 +184,7 @@ def measured_in(path: str | None) -> dict[str, Measured]:
 
 
 def measured_by_us(units: dict) -> dict[str, Measured]:
-    """Return {engine: its fastest batch with the default settings} of what `make gpu` measured."""
+    """Return {engine: its fastest batch with the default settings} of what `benchmarks/gpu.py` measured."""
     found = ((re.fullmatch(r"(\w+), \d+ at a time", row["what"]), row) for row in units.get("measured", ()))
     return _fastest((hit[1], row["value"], row["card"]) for hit, row in found if hit and row["unit"] == "s an image")
 

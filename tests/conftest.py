@@ -17,6 +17,8 @@ from planner import Planner
 # as `make test` does: sums of floats, and so the bytes of a training, depend on the number of threads
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parents[1]
+MAKEFILE = "".join((ROOT / name).read_text() for name in ("Makefile", "tests/environments.mk", "experiments/Makefile"))
+"""The text of the Makefile and of its parts."""
 SHARED = (ROOT / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()
 SLICE = {
     "phantom": {"subjects": 6, "studies": 9}, "figures": {"studies": 2}, "page": {"gallery": 2, "calibration": 2},

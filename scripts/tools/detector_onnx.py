@@ -2,7 +2,7 @@
 
     python scripts/tools/detector_onnx.py results/semisyn/detectors/real.s0/model mine.onnx
 
-It needs the package onnx (`make train` builds an environment with it). Confidences are the net's own, not calibrated.
+It needs the package onnx (requirements/training.in). Confidences are the net's own, not calibrated.
 """
 
 import argparse

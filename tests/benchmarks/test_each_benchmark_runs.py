@@ -43,7 +43,7 @@ ELSEWHERE = {
     "engines_run": "a part of engines",
     "gpu": "tests/workflow/test_benchmarks_gpu.py runs its pieces",
     "language_model_speed": "needs vLLM: tests/language/test_reports_vllm.py",
-    "mimic_plan": "plans only at the size of MIMIC-CXR: `make mimic-plan`",
+    "mimic_plan": "plans only at the size of MIMIC-CXR: `make -f experiments/Makefile mimic-plan`",
     "openi_stand_in": "needs `make openi`: tests/imaging/test_openi_stand_in.py",
 }
 """{benchmark: why it is not run here}."""

@@ -1,4 +1,4 @@
-"""`make real` on some real X-rays: images without a report get maps, images without a chest are excluded."""
+"""The target `real` on some real X-rays: images without a report get maps, images without a chest are excluded."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,8 @@ pytestmark = pytest.mark.slow
 def real_run(shared, tmp_path_factory):
     directory = tmp_path_factory.mktemp("real")
     # the documented command, with this Python's packages and without installing them again
-    command = ["make", "real", "-o", ".venv/run.stamp", f"BIN={Path(sys.executable).parent}", "EVERY=6"]
+    command = ["make", "-f", "experiments/Makefile", "real", "-o", ".venv/run.stamp", "EVERY=6"]
+    command += [f"BIN={Path(sys.executable).parent}"]
     command += [f"REAL={directory}", f"CXR_ILS_SHARED={shared}"]
     done = run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]

@@ -92,7 +92,7 @@ def test_films_of_nih_become_a_cohort(tmp_path):
         (tmp_path / name).mkdir()
         with open(tmp_path / name / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([names, *lines])
-    command = [sys.executable, str(ROOT / "scripts/tools/semisyn_films.py"), str(tmp_path), str(tmp_path / "out")]
+    command = [sys.executable, str(ROOT / "experiments/semisyn_films.py"), str(tmp_path), str(tmp_path / "out")]
     subprocess.run(command, check=True)
     labels = list(csv.DictReader((tmp_path / "out/films/chexpert.csv").read_text(encoding="utf-8").splitlines()))
     assert {row["study_id"] for row in labels if row["No Finding"]} == {"nih-a"}

@@ -142,7 +142,7 @@ def test_any_folder_of_the_layout_is_read(tmp_path):
 @pytest.mark.slow
 def test_the_whole_study_on_phantoms_and_again(tmp_path):
     write_films(tmp_path / "data")
-    command = [sys.executable, ROOT / "scripts/tools/semisyn_real.py", tmp_path / "data", tmp_path / "work",
+    command = [sys.executable, ROOT / "experiments/semisyn_real.py", tmp_path / "data", tmp_path / "work",
                "--seeds", "1", "--updates", "2", "--jobs", "4", "--runs", "ten+unedited,ten+synthetic"]  # fmt: skip
     first = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "6 of 57 trainings are done" in first

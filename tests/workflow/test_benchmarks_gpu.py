@@ -1,4 +1,4 @@
-"""`make gpu`: pieces are run once, one that fails holds up no other, and the pages get the figures of a card alone."""
+"""The target `gpu`: pieces run once, a failed one does not stop the others; only a card's figures reach the pages."""
 
 import shutil
 import subprocess

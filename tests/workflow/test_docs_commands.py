@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from conftest import ROOT, write_settings
+from conftest import MAKEFILE, ROOT, write_settings
 from cxr.imaging.weights.catalogue import placed
 from doc_commands import Command, commands
 from openi_tree import write_image, write_projections, write_report
@@ -44,9 +44,10 @@ def test_the_pages_hold_commands():
 
 
 def test_every_target_of_make_exists():
-    rules = re.findall(r"^([\w.-]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    rules = re.findall(r"^([\w.-]+):(?!=)", MAKEFILE, re.MULTILINE)
     for command in of("make"):
-        assert {word for word in command.words[1:] if "=" not in word} <= set(rules), command
+        targets = [word for word in command.words[1:] if "=" not in word and word not in ("-f", "experiments/Makefile")]
+        assert {*targets} <= set(rules), command
 
 
 @pytest.mark.parametrize("command", [each for each in of("make") if any("=" in word for word in each.words)], ids=str)

@@ -15,7 +15,7 @@ import pytest
 import tiny_diffusion
 import tiny_hybridgnet
 import tiny_yolo
-from conftest import ROOT
+from conftest import MAKEFILE, ROOT
 from cxr.base.engines import engine_names
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import settings_arguments
@@ -103,7 +103,7 @@ def test_every_engine_is_held_to_it(stage):
         (file,) = (ROOT / "tests").rglob(ELSEWHERE[stage])
         text = file.read_text()
         assert "run_shard(" in text
-        assert f"test-{told}:" in (ROOT / "Makefile").read_text()
+        assert f"test-{told}:" in MAKEFILE
 
 
 def run(stage: str, module, engine: str, inputs: dict, tmp_path: Path, suffix: str) -> Path:

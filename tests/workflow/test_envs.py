@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import parsed
-from conftest import ROOT, imported
+from conftest import MAKEFILE, ROOT, imported
 from cxr.base.engines import engine_names
 from cxr.workflow.code_digest import SCRIPTS, _module_file, imported_names, local_sources
 from cxr.workflow.engine_files import find_package
@@ -191,7 +191,7 @@ def test_modules_declare_the_resources_they_name():
             assert "RESOURCE_FILES = (" in text, f"{path.relative_to(ROOT)} reads resources/ but declares none"
 
 
-OWN_TESTS = re.findall(r"\.venv-(\w+)/bin/pytest (.+)", (ROOT / "Makefile").read_text(encoding="utf-8"))
+OWN_TESTS = re.findall(r"\.venv-(\w+)/bin/pytest (.+)", MAKEFILE)
 
 
 @pytest.mark.parametrize(("name", "tests"), OWN_TESTS, ids=lambda value: value.replace("tests/", ""))

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import run_suites
-from conftest import ROOT
+from conftest import MAKEFILE, ROOT
 from run_suites import Suite, passed_before, run_suite, state_of, table_of
 
 TESTS = """
@@ -99,7 +99,7 @@ def test_results_are_those_of_a_commit_and_its_changes(tmp_path):
 
 
 def test_every_target_that_runs_tests_is_a_suite():
-    rules = re.findall(r"^([\w-]+):(?!=).*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    rules = re.findall(r"^([\w-]+):(?!=).*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
     with_tests = {target for target, recipe in rules if "/pytest " in recipe}
     assert len(with_tests) >= 10
     # the workflow on a cluster is the first part of test-faults

@@ -1,6 +1,6 @@
 """Sheets of the editor lite: films as they are, edited, the difference four times as strong with the boxes asked for.
 
-python scripts/tools/semisyn_sheets.py FOLDER [--data ../shared/data/nih ../shared/data/nih_more] [--films 12]
+python experiments/semisyn_sheets.py FOLDER [--data ../shared/data/nih ../shared/data/nih_more] [--films 12]
 
 Plans and places jobs with the paper's priors on films that text mining calls free of findings, runs the stage's own
 code on them, and writes one PNG a finding and figures.tsv: measures of each finding, medians and 10th percentiles.
@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import cv2
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
 from cxr.base.engines import Setup
 from cxr.base.paths import RESOURCES

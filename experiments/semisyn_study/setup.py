@@ -76,7 +76,7 @@ def edit_limits() -> dict[str, float]:
 @cache
 def synthesis_digest(study: Study) -> str:
     """Return a digest of the code, the resources and the settings that the synthetic films depend on."""
-    package = Path(__file__).resolve().parents[2] / "cxr"
+    package = Path(__file__).resolve().parents[2] / "scripts/cxr"
     files = [path for part in CODE for path in sorted((package / part).glob("*.py"))]
     files += [package / "semisyn" / "editing" / name for name in ("lite.py", "outcome.py")]
     files += [Path(__file__), Path(__file__).with_name("synthesis.py")]
