@@ -29,8 +29,7 @@ from cxr.base.hdf5 import ShardWriter  # noqa: E402
 from cxr.base.tables import read_table, write_table  # noqa: E402
 from cxr.base.vocabulary import FINDINGS, SIDES  # noqa: E402
 from cxr.semisyn.findings.boxes import Places, overshoot_limits, size_bounds, to_frame  # noqa: E402
-from cxr.semisyn.findings.catalogue import RATIO, SINGLES, Catalogue, Prior, read_catalogue  # noqa: E402
-from cxr.semisyn.findings.families import CONSTANT, Law  # noqa: E402
+from cxr.semisyn.findings.catalogue import CONSTANT, RATIO, SINGLES, Catalogue, Law, Prior, read_catalogue  # noqa: E402  # noqa: E402
 from cxr.semisyn.findings.laws import GRID, scipy_law  # noqa: E402
 from cxr.semisyn.findings.phrases import choose_sides, draw_prompt, parse_prompt, zone_bounds  # noqa: E402
 from cxr.semisyn.placement.place_boxes import Job, PlacementOptions, place_jobs, run_shard  # noqa: E402

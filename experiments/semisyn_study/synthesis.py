@@ -15,9 +15,8 @@ from cxr.semisyn.editing.engine import Job as Edit
 from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit
 from cxr.semisyn.findings.catalogue import Finding, Prior, read_catalogue
 from cxr.semisyn.findings.phrases import draw_prompt
-from cxr.semisyn.placement.columns import BOXES
 from cxr.semisyn.placement.place_boxes import Job, place_jobs
-from cxr.semisyn.placement.plan_jobs import assign_images, draw_numbers, job_id
+from cxr.semisyn.placement.plan_jobs import BOXES, assign_images, draw_numbers, job_id
 from cxr.semisyn.priors.fitting import fit_prior
 from cxr.semisyn.priors.samples import Chest as Boxed
 from cxr.semisyn.priors.samples import lung_percent, nearest_lung

@@ -22,7 +22,7 @@ rule semisyn_detectors_pictures:
         mem_mb=megabytes(2000),
         runtime=minutes(30),
     params:
-        **job("semisyn.detectors.list_pictures.run", *DETECTORS.formats),
+        **job("semisyn.detectors.reference_images.run_listing", *DETECTORS.formats),
         reference=lambda wildcards: DETECTORS.listing_options(wildcards.reference),
     message:
         "List of the images of the reference {wildcards.reference}"
@@ -63,7 +63,7 @@ rule semisyn_detectors_roles:
         mem_mb=megabytes(2000),
         runtime=minutes(30),
     params:
-        **job("semisyn.detectors.check_roles.run", *DETECTORS.formats),
+        **job("semisyn.detectors.reference_images.run_roles", *DETECTORS.formats),
         options={"references": list(DETECTORS.references.values()), "findings": PLAN.settings.semisyn.findings},
     message:
         "Check that no patient is in both training and test images"

@@ -61,7 +61,7 @@ rule semisyn_healthy_index:
         mem_mb=megabytes(2000),
         runtime=minutes(10),
     params:
-        **job("semisyn.healthy.index_healthy.run", f"semisyn.healthy.{PLAN.options['semisyn_healthy']['classifier']}"),
+        **job("semisyn.healthy.select_healthy.run", f"semisyn.healthy.{PLAN.options['semisyn_healthy']['classifier']}"),
         options=PLAN.options["semisyn_healthy"] | PLAN.semisyn.healthy_options,
     message:
         "Healthy X-rays: table and funnel"

@@ -25,7 +25,7 @@ rule semisyn_realism_reference:
         mem_mb=megabytes(4000),
         runtime=minutes(7),
     params:
-        **job("semisyn.realism.reference.run_shard", *PLAN.semisyn.realism.formats),
+        **job("semisyn.realism.measure.run_reference", *PLAN.semisyn.realism.formats),
         options=PLAN.options["semisyn_realism_reference"],
     message:
         "Real boxes of the findings on the images of shard {wildcards.shard}"

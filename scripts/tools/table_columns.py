@@ -50,18 +50,17 @@ from cxr.reporting.review import make_pages, merge, rates, unit_pages
 from cxr.reporting.review import queries as review_queries
 from cxr.reporting.tables import conservation, counts, paper, truth
 from cxr.semisyn.dataset import columns as semisyn_dataset
-from cxr.semisyn.detection import columns as detection
 from cxr.semisyn.detection import paper_tables
-from cxr.semisyn.detectors import columns as detectors
+from cxr.semisyn.detectors import reference_images, train_detector
 from cxr.semisyn.editing import edit_images
-from cxr.semisyn.healthy import columns as healthy
-from cxr.semisyn.placement import columns as placement
-from cxr.semisyn.priors import columns as priors
+from cxr.semisyn.healthy import select_healthy
+from cxr.semisyn.placement import plan_jobs
+from cxr.semisyn.priors import write_priors
 from cxr.semisyn.prompts import mine_prompts
 from cxr.semisyn.readers import draw_units, reading
-from cxr.semisyn.realism import measure, reference, score
+from cxr.semisyn.realism import measure, score
 from cxr.semisyn.references import PREDICTIONS
-from cxr.semisyn.selection import choose, select_configs
+from cxr.semisyn.selection import select_configs
 from cxr.vlm.answers import columns as answers
 from cxr.vlm.tuning import columns as tuning
 
@@ -93,8 +92,8 @@ TABLES: dict[str, Columns] = {
     "results/evaluation/{run}/excluded.parquet": evaluate.EXCLUDED,
     "results/evaluation/comparison.tsv": evaluate.COMPARISON,
     "results/evaluation/paraphrases.tsv": paraphrases.COLUMNS,
-    "results/semisyn/healthy/images.parquet": healthy.HEALTHY,
-    "results/semisyn/healthy/funnel.tsv": healthy.FUNNEL,
+    "results/semisyn/healthy/images.parquet": select_healthy.HEALTHY,
+    "results/semisyn/healthy/funnel.tsv": select_healthy.FUNNEL,
     "results/semisyn/dataset/images.parquet": semisyn_dataset.IMAGES,
     "results/semisyn/dataset/boxes.parquet": semisyn_dataset.BOXES,
     "results/semisyn/dataset/jobs.parquet": semisyn_dataset.JOBS,
@@ -102,19 +101,19 @@ TABLES: dict[str, Columns] = {
     "results/semisyn/dataset/counts.tsv": semisyn_dataset.COUNTS,
     "results/semisyn/prompts/prompts.tsv": mine_prompts.PROMPTS,
     "results/semisyn/prompts/counts.tsv": mine_prompts.COUNTS,
-    "results/semisyn/priors/samples.parquet": priors.SAMPLES,
-    "results/semisyn/priors/fits.tsv": priors.FITS,
-    "results/semisyn/priors/zones.tsv": priors.ZONES,
-    "results/semisyn/priors/symmetry.tsv": priors.SYMMETRY,
-    "results/semisyn/placement/plan.parquet": placement.PLAN,
-    "results/semisyn/placement/{shard}.parquet": placement.BOXES,
+    "results/semisyn/priors/samples.parquet": write_priors.SAMPLES,
+    "results/semisyn/priors/fits.tsv": write_priors.FITS,
+    "results/semisyn/priors/zones.tsv": write_priors.ZONES,
+    "results/semisyn/priors/symmetry.tsv": write_priors.SYMMETRY,
+    "results/semisyn/placement/plan.parquet": plan_jobs.PLAN,
+    "results/semisyn/placement/{shard}.parquet": plan_jobs.BOXES,
     "results/semisyn/editing/{engine}/{config}/{shard}.boxes.parquet": edit_images.BOXES,
     "results/semisyn/realism/{config}/{shard}.jobs.parquet": measure.JOBS,
     "results/semisyn/realism/{config}/{shard}.measures.parquet": measure.BOXES,
-    "results/semisyn/realism/{shard}.reference.parquet": reference.REFERENCE,
+    "results/semisyn/realism/{shard}.reference.parquet": measure.REFERENCE,
     "results/semisyn/realism/{config}/scores.tsv": score.SCORES,
     "results/semisyn/realism/{config}/replicates.parquet": score.REPLICATES,
-    "results/semisyn/selection/scores.tsv": choose.SCORES,
+    "results/semisyn/selection/scores.tsv": select_configs.SCORES,
     "results/semisyn/selection/grid.tsv": select_configs.GRID,
     "results/semisyn/readers/units.parquet": draw_units.UNITS,
     "results/semisyn/readers/shown.parquet": review_units.REVIEW_UNITS,
@@ -122,15 +121,15 @@ TABLES: dict[str, Columns] = {
     "results/semisyn/readers/answers.parquet": unit_pages.ANSWERS,
     "results/semisyn/readers/table7.tsv": reading.TABLE7,
     "results/semisyn/readers/agreement.tsv": reading.AGREEMENT,
-    "results/semisyn/references/{reference}/images.parquet": detectors.PICTURES,
-    "results/semisyn/detectors/roles.tsv": detectors.ROLES,
-    "results/semisyn/detectors/{run}.s{number}/updates.tsv": detectors.UPDATES,
-    "results/semisyn/detectors/{run}.s{number}/epochs.tsv": detectors.EPOCHS,
-    "results/semisyn/detectors/{run}.s{number}/pools.tsv": detectors.POOLS,
+    "results/semisyn/references/{reference}/images.parquet": reference_images.PICTURES,
+    "results/semisyn/detectors/roles.tsv": reference_images.ROLES,
+    "results/semisyn/detectors/{run}.s{number}/updates.tsv": train_detector.UPDATES,
+    "results/semisyn/detectors/{run}.s{number}/epochs.tsv": train_detector.EPOCHS,
+    "results/semisyn/detectors/{run}.s{number}/pools.tsv": train_detector.POOLS,
     "results/semisyn/detection/{run}.s{number}/{reference}.parquet": PREDICTIONS,
-    "results/semisyn/detection/scores.tsv": detection.SCORES,
-    "results/semisyn/detection/differences.tsv": detection.DIFFERENCES,
-    "results/semisyn/detection/table1.tsv": detection.TABLE_1,
+    "results/semisyn/detection/scores.tsv": paper_tables.SCORES,
+    "results/semisyn/detection/differences.tsv": paper_tables.DIFFERENCES,
+    "results/semisyn/detection/table1.tsv": paper_tables.TABLE_1,
     "results/semisyn/detection/table2.tsv": paper_tables.BY_FINDING,
     "results/medground/sources/{source}/images.parquet": read_sources.IMAGES,
     "results/medground/regions/{source}/{shard}.parquet": make_regions.REGIONS,

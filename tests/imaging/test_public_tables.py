@@ -639,7 +639,7 @@ def test_annotations_whose_ids_hold_an_invisible_sign_meet_their_images(tmp_path
 
 
 def test_a_list_of_pictures_of_a_reference_in_windows_letters_and_another_case(tmp_path):
-    from cxr.semisyn.detectors.list_pictures import run
+    from cxr.semisyn.detectors.reference_images import run_listing
 
     cv2.imwrite(str(tmp_path / "Bild1.png"), np.random.default_rng(0).integers(0, 255, (200, 180), np.uint8))
     text = "image_id;image_path;subject_id;Bemerkung\r\na;BILD1.PNG;p1;schön\r\n"
@@ -647,7 +647,7 @@ def test_a_list_of_pictures_of_a_reference_in_windows_letters_and_another_case(t
     reference = {"name": "x", "format": "coco", "path": coco(tmp_path, small_coco()), "image_id": "{stem}"}
     output = tmp_path / "pictures.parquet"
     result, sentence = result_or_sentence(
-        lambda: run(
+        lambda: run_listing(
             annotations=reference["path"],
             pictures=str(tmp_path / "pictures.csv"),
             output=str(output),

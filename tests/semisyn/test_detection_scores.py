@@ -9,8 +9,7 @@ from cxr.annotations.regions import Annotation, Annotations
 from cxr.base.errors import UserError
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS
-from cxr.semisyn.detection.columns import DIFFERENCES, SCORES
-from cxr.semisyn.detection.paper_tables import read_paper_tables
+from cxr.semisyn.detection.paper_tables import DIFFERENCES, SCORES, read_paper_tables
 from cxr.semisyn.detection.score_detections import DetectionOptions, run_scores
 from cxr.semisyn.references import (
     PREDICTIONS,

@@ -22,12 +22,12 @@ from cxr.base.tables import read_table, write_table
 from cxr.detection import training
 from cxr.detection.proposals import ScoredBoxes
 from cxr.semisyn.dataset.columns import BOXES, IMAGES
-from cxr.semisyn.detectors import check_roles, list_pictures, predict_boxes, train_detector
-from cxr.semisyn.detectors.check_roles import RolesOptions
-from cxr.semisyn.detectors.columns import EPOCHS, PICTURES, POOLS, ROLES, UPDATES
+from cxr.semisyn.detectors import predict_boxes, reference_images, train_detector
 from cxr.semisyn.detectors.engine import DetectorsOptions, Validation, load_engine
 from cxr.semisyn.detectors.pools import LazySample, take_patients
 from cxr.semisyn.detectors.predict_boxes import PredictionOptions
+from cxr.semisyn.detectors.reference_images import PICTURES, ROLES, RolesOptions
+from cxr.semisyn.detectors.train_detector import EPOCHS, POOLS, UPDATES
 from cxr.semisyn.detectors.training_images import open_frames, read_pools, read_validation
 from cxr.semisyn.references import PREDICTIONS
 
@@ -320,7 +320,7 @@ def test_predictions_are_in_original_pixels_and_of_every_image_that_was_read(wor
 
 
 def roles(world: dict, folder: Path, *told: dict, images: object = ()) -> pl.DataFrame:
-    check_roles.run(annotations=[one["path"] for one in told], patients=world["patients"], images=images,
+    reference_images.run_roles(annotations=[one["path"] for one in told], patients=world["patients"], images=images,
                     output=str(folder / "roles.tsv"), options=RolesOptions(told, FINDINGS))  # fmt: skip
     return read_table(folder / "roles.tsv")
 
@@ -345,28 +345,28 @@ def test_pictures_of_a_reference_lie_in_a_folder_or_a_sheet(world, tmp_path):
         cv2.imwrite(str(tmp_path / f"pictures/{name}.png"), np.zeros((9, 9), np.uint8))
     out = str(tmp_path / "images.parquet")
     inputs = {"annotations": reference["path"], "output": out, "reference": reference}
-    list_pictures.run(pictures=str(tmp_path / "pictures"), **inputs)
+    reference_images.run_listing(pictures=str(tmp_path / "pictures"), **inputs)
     table = read_table(out)
     check_columns(table, PICTURES, "images")
     assert table.select("image_id", "subject_id").rows() == [("r0", "r0"), ("r2", "r2")]
     assert Path(table["path"][1]) == tmp_path / "pictures/deep/r2.png"
     shutil.copy(tmp_path / "pictures/r0.png", tmp_path / "pictures/deep/r0.png")
     with pytest.raises(UserError, match=r"semisyn\.references\.people\.images: .*r0\.png and .*r0\.png have one name"):
-        list_pictures.run(pictures=str(tmp_path / "pictures"), **inputs)
+        reference_images.run_listing(pictures=str(tmp_path / "pictures"), **inputs)
     sheet = tmp_path / "pictures/sheet.csv"
     sheet.write_text("image_id,image_path,subject_id\nr0,deep/r0.png,anna\nr3,r3.png,\n", encoding="utf-8")
-    list_pictures.run(pictures=str(sheet), **inputs)
+    reference_images.run_listing(pictures=str(sheet), **inputs)
     assert read_table(out).select("image_id", "subject_id").rows() == [("r0", "anna"), ("r3", "r3")]
     assert read_table(out)["view"].to_list() == [None, None]
     sheet.write_text("image_id,image_path,view\nr0,deep/r0.png,PA\nr3,r3.png,\n", encoding="utf-8")
-    list_pictures.run(pictures=str(sheet), **inputs)
+    reference_images.run_listing(pictures=str(sheet), **inputs)
     assert read_table(out)["view"].to_list() == ["PA", None]
     sheet.write_text("image_id,image_path\nz9,deep/r0.png\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"which has none of the 5 images of .*: correct it, or semisyn\.references"):
-        list_pictures.run(pictures=str(sheet), **inputs)
+        reference_images.run_listing(pictures=str(sheet), **inputs)
     sheet.write_text("image_id,file\nr0,deep/r0.png\n", encoding="utf-8")
     with pytest.raises(UserError, match="lacks the column image_path"):
-        list_pictures.run(pictures=str(sheet), **inputs)
+        reference_images.run_listing(pictures=str(sheet), **inputs)
 
 
 def test_roles_say_what_was_left_out(world, tmp_path):

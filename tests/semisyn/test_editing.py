@@ -7,8 +7,7 @@ import pytest
 from cxr.semisyn.editing.configs import EditingConfig
 from cxr.semisyn.editing.edit_images import EditingOptions, jobs_of
 from cxr.semisyn.editing.engine import EditedImage, Job
-from cxr.semisyn.editing.masks import soft_mask
-from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit
+from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit, soft_mask
 from cxr.semisyn.editing.settings import EditingSettings
 
 SHAPE = (512, 512)

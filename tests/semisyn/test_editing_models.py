@@ -17,8 +17,8 @@ from cxr.base.tables import read_table, write_table
 from cxr.semisyn.editing import diffusion, edit_images, radedit
 from cxr.semisyn.editing.configs import EditingConfig
 from cxr.semisyn.editing.engine import BoxTooSmall, Job
-from cxr.semisyn.editing.masks import soft_mask
 from cxr.semisyn.editing.models import EditBatch
+from cxr.semisyn.editing.outcome import soft_mask
 from cxr.semisyn.editing.radedit import INVERT_GUIDANCE
 from cxr.semisyn.editing.settings import EditingSettings
 from cxr.workflow.params import stage_options

@@ -12,9 +12,9 @@ from cxr.base.exclusions import REASONS
 from cxr.base.ledger import gather_exclusions
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import FINDINGS
-from cxr.semisyn.healthy import anatomy, index_healthy, labels, lite, positions
-from cxr.semisyn.healthy.columns import FUNNEL, HEALTHY
+from cxr.semisyn.healthy import criteria, labels, lite, positions, select_healthy
 from cxr.semisyn.healthy.criteria import CRITERIA, criterion_of
+from cxr.semisyn.healthy.select_healthy import FUNNEL, HEALTHY
 from cxr.workflow import settings
 from dicom_files import dataset, encoded
 from healthy_shard import CHEST, Film, options, select
@@ -93,8 +93,8 @@ def test_every_reason_of_the_criteria_is_declared():
     ],
 )
 def test_lungs_and_heart_that_nothing_can_be_placed_by(change, reason):
-    named = dict(zip(anatomy.ORGANS, (CHEST | change).values(), strict=True))
-    found = anatomy.check_organs(named, 0.3)
+    named = dict(zip(criteria.ORGANS, (CHEST | change).values(), strict=True))
+    found = criteria.check_organs(named, 0.3)
     assert (found and found.reason) == reason
 
 
@@ -116,7 +116,7 @@ def test_the_ratio_is_that_of_ils(segment, tmp_path):
         lungs = masks["right lung"] | masks["left lung"]
         affine = np.array([[float(rng.uniform(0.5, 8)), 0, float(rng.uniform(-90, 9))], [0, 3.1, 0]])
         expected = compute_cardiothoracic_ratio(pack(masks["heart"]), pack(lungs), affine)
-        assert anatomy.cardiothoracic_ratio(anatomy.organ_boxes(masks)) == pytest.approx(expected, abs=1e-12)
+        assert criteria.cardiothoracic_ratio(criteria.organ_boxes(masks)) == pytest.approx(expected, abs=1e-12)
 
 
 # --------------------------------------------------------------------------------------------- classifiers
@@ -366,7 +366,7 @@ def test_the_funnel_accounts_for_every_image(tmp_path):
         images=str(tmp_path / "images.parquet"),
         gathered=str(tmp_path / "all.parquet"),
     )
-    index_healthy.run(
+    select_healthy.run(
         shards=[str(tmp_path / "healthy.parquet")],
         excluded=tmp_path / "all.parquet",
         images=tmp_path / "index.parquet",

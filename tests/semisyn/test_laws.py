@@ -9,8 +9,7 @@ import pytest
 from scipy import stats
 
 from cxr.base.vocabulary import SIDES
-from cxr.semisyn.findings.catalogue import read_catalogue
-from cxr.semisyn.findings.families import CONSTANT, Law
+from cxr.semisyn.findings.catalogue import CONSTANT, Law, read_catalogue
 from cxr.semisyn.findings.laws import draw_pair_within, draw_within, scipy_law
 from cxr.semisyn.findings.phrases import choose_sides, parse_prompt, zone_bounds
 

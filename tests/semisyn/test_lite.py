@@ -19,7 +19,7 @@ from cxr.imaging.phantom import chest
 from cxr.semisyn.editing.edit_images import EditingOptions, run_shard
 from cxr.semisyn.editing.engine import load_engine
 from cxr.semisyn.editing.settings import EditingSettings
-from cxr.semisyn.placement.columns import BOXES, PLAN
+from cxr.semisyn.placement.plan_jobs import BOXES, PLAN
 from nodules import NODULE, written
 
 ORGANS = (*LUNGS, HEART)

@@ -19,9 +19,8 @@ from cxr.base.vocabulary import FINDINGS, SIDES
 from cxr.semisyn.findings.boxes import Chests, Places, draw_boxes, draw_hearts, overshoot_limits
 from cxr.semisyn.findings.catalogue import read_catalogue
 from cxr.semisyn.findings.phrases import choose_sides, parse_prompt, zone_bounds
-from cxr.semisyn.placement.columns import BOXES, PLAN
 from cxr.semisyn.placement.place_boxes import PlacementOptions, run_shard
-from cxr.semisyn.placement.plan_jobs import PlanOptions, plan_jobs, run_plan
+from cxr.semisyn.placement.plan_jobs import BOXES, PLAN, PlanOptions, plan_jobs, run_plan
 from nodules import NODULE, written
 
 CATALOGUE = read_catalogue()

@@ -15,8 +15,7 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS
-from cxr.semisyn.findings.catalogue import read_catalogue
-from cxr.semisyn.findings.families import CONSTANT, SHAPES, Law, parse_law
+from cxr.semisyn.findings.catalogue import CONSTANT, SHAPES, Law, parse_law, read_catalogue
 from cxr.semisyn.findings.laws import draw_pair_within, draw_within, scipy_law
 from cxr.semisyn.priors.fitting import compare_sides, fit_pair, fit_prior, fit_single, fit_truncated, rss_of
 from cxr.semisyn.priors.samples import BoxSource, Chest, fit_zones, lung_percent, nearest_lung, sample_rows

@@ -16,7 +16,7 @@ from cxr.metrics.appearance import FEATURES
 from cxr.semisyn.editing.configs import EditingConfig
 from cxr.semisyn.editing.edit_images import BOXES
 from cxr.semisyn.realism import measure, score
-from cxr.semisyn.realism.reference import REFERENCE
+from cxr.semisyn.realism.measure import REFERENCE
 from cxr.semisyn.selection import select_configs
 from review_cases import cells
 

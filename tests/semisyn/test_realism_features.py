@@ -22,10 +22,10 @@ from cxr.nets import onnx
 from cxr.nets.densenet import DenseNet121, prepare_frame
 from cxr.nets.inception import FEATURES, Inception
 from cxr.nets.tensors import load_strict
-from cxr.semisyn.realism import features, lite, metrics, reference
+from cxr.semisyn.realism import features, lite, measure, score
 from cxr.semisyn.realism.engine import load_features
 from cxr.semisyn.realism.settings import EXTRACTORS
-from cxr.semisyn.selection.choose import LOWER_IS_BETTER
+from cxr.semisyn.selection.select_configs import LOWER_IS_BETTER
 from cxr.semisyn.selection.settings import METRICS
 from cxr.workflow import settings
 from cxr.workflow.plan_semisyn import make_realism_plan
@@ -211,15 +211,15 @@ def test_metrics_of_features_by_hand():
     fits = {"a": np.float32(0.25), "b": np.float32(0.5), "c": np.float32(0.75)}
     names = {"frechet": "fid", "kernel": "kid", "similarity": "clip"}
     draws = np.array([[1, 1, 1], [2, 0, 1]], np.int32)
-    told = metrics.EngineFeatures(names, ours, fits, real)
-    found = metrics.score_features(told, jobs, pl.Series(["x", "y", "z", "u", "v"]), draws, small=False)
+    told = score.EngineFeatures(names, ours, fits, real)
+    found = score.score_features(told, jobs, pl.Series(["x", "y", "z", "u", "v"]), draws, small=False)
     assert set(found) == {"kid", "clip"}  # three images are too few for FID of two features
     np.testing.assert_allclose(found["clip"], [0.5, (2 * 0.25 + 0.75) / 3])
     stack = np.stack([*ours.values()]), np.stack([*real.values()])
     np.testing.assert_allclose(found["kid"], [kid(*stack), kid(stack[0][[0, 2]], stack[1])])
-    found = metrics.score_features(told, jobs, pl.Series(["x", "y", "z", "u", "v"]), draws, small=True)
+    found = score.score_features(told, jobs, pl.Series(["x", "y", "z", "u", "v"]), draws, small=True)
     assert found["fid"].shape == (1,)
-    assert set(metrics.score_features(told, jobs, pl.Series([], dtype=pl.String), draws, small=True)) == {"clip"}
+    assert set(score.score_features(told, jobs, pl.Series([], dtype=pl.String), draws, small=True)) == {"clip"}
 
 
 def test_an_engine_that_needs_real_images_does_not_run_without(tmp_path):
@@ -272,10 +272,10 @@ def test_real_boxes_are_measured_on_the_frame(tmp_path):
     (tmp_path / "boxes.csv").write_text("\n".join([*rows, ""]))
     told = {"name": "people", "format": "vindr", "path": str(tmp_path / "boxes.csv"), "image_id": "{stem}",
             "role": "test", "classes": {}}  # fmt: skip
-    reference.run_shard(
+    measure.run_reference(
         reference=told["path"], images=str(tmp_path / "images.parquet"), frames=str(tmp_path / "frames.h5"),
         organs=str(tmp_path / "organs.h5"), output=str(tmp_path / "real.parquet"),
-        options=reference.RealOptions(told, ["opacity", "cardiomegaly", "edema"]),
+        options=measure.RealOptions(told, ["opacity", "cardiomegaly", "edema"]),
     )  # fmt: skip
     table = read_table(tmp_path / "real.parquet")
     assert table.select("image_id", "finding", "subject_id").rows() == [

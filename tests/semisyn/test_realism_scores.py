@@ -5,7 +5,7 @@ import pytest
 
 from cxr.metrics.distances import kid
 from cxr.metrics.matching import Boxes
-from cxr.semisyn.realism import metrics
+from cxr.semisyn.realism import score
 
 RNG = np.random.default_rng(4)
 PATIENTS = [f"p{number % 7}" for number in range(20)]
@@ -13,7 +13,7 @@ PATIENTS = [f"p{number % 7}" for number in range(20)]
 
 @pytest.fixture(scope="module")
 def draws() -> np.ndarray:
-    return metrics.draw_patients(PATIENTS, 30, 1)
+    return score.draw_patients(PATIENTS, 30, 1)
 
 
 def test_a_draw_takes_patients_whole(draws):
@@ -25,40 +25,40 @@ def test_a_draw_takes_patients_whole(draws):
 
 def test_auroc_of_a_draw_is_that_of_the_repeated_sample(draws):
     edited, source = RNG.integers(0, 6, 20) / 5, RNG.integers(0, 4, 20) / 5
-    found = metrics.auroc(edited, source, draws)
+    found = score.auroc(edited, source, draws)
     for row, value in zip(draws, found, strict=True):
         ours, theirs = np.repeat(edited, row), np.repeat(source, row)
         pairs = [(a > b) + 0.5 * (a == b) for a in ours for b in theirs]
         assert value == pytest.approx(np.mean(pairs), abs=1e-12)
-    assert metrics.auroc(np.ones(20), np.zeros(20), draws).tolist() == [1.0] * 31
+    assert score.auroc(np.ones(20), np.zeros(20), draws).tolist() == [1.0] * 31
 
 
 def test_ap_is_one_where_every_box_is_hit_and_half_where_half_the_jobs_are(draws):
     corners = np.tile([10.0, 10, 60, 60], (20, 1))
     true = Boxes(np.arange(20), corners)
-    every = metrics.JobBoxes(np.arange(20), corners, np.full(20, 0.5))
-    np.testing.assert_allclose(metrics.ap1070(every, true, [0.1, 0.5], 101, draws), 1.0)
-    half = metrics.JobBoxes(np.arange(10), corners[:10], np.full(10, 0.5))
+    every = score.JobBoxes(np.arange(20), corners, np.full(20, 0.5))
+    np.testing.assert_allclose(score.ap1070(every, true, [0.1, 0.5], 101, draws), 1.0)
+    half = score.JobBoxes(np.arange(10), corners[:10], np.full(10, 0.5))
     # recalls 0 to .5 of 101 points have precision 1
-    assert metrics.ap1070(half, true, [0.1, 0.5], 101, draws[:1])[0] == pytest.approx(51 / 101)
+    assert score.ap1070(half, true, [0.1, 0.5], 101, draws[:1])[0] == pytest.approx(51 / 101)
 
 
 def test_boxes_of_one_law_cannot_be_told_apart_and_of_another_can(draws):
     patients, real_patients = [f"o{n}" for n in range(60)], [f"r{n}" for n in range(60)]
     real, same, other = RNG.normal(size=(60, 6)), RNG.normal(size=(60, 6)), RNG.normal(1.5, 1, (60, 6))
-    many = metrics.draw_patients(patients, 3, 1)
-    assert abs(metrics.two_sample_test(same, patients, real, real_patients, many)[0] - 0.5) < 0.2
-    assert (metrics.two_sample_test(other, patients, real, real_patients, many) > 0.9).all()
+    many = score.draw_patients(patients, 3, 1)
+    assert abs(score.two_sample_test(same, patients, real, real_patients, many)[0] - 0.5) < 0.2
+    assert (score.two_sample_test(other, patients, real, real_patients, many) > 0.9).all()
 
 
 def test_the_kernel_distance_of_a_draw_counts_each_job_once(draws):
     ours, real = RNG.normal(size=(20, 5)), RNG.normal(0.5, 1, (30, 5))
-    found = metrics.kernel_distance(ours, real, draws)
+    found = score.kernel_distance(ours, real, draws)
     assert found[0] == pytest.approx(kid(ours, real))
     assert found[3] == pytest.approx(kid(ours[draws[3] > 0], real))
 
 
 def test_fid_of_few_samples_is_not_told():
     few = RNG.normal(size=(15, 8))
-    assert metrics.frechet_distance(few, few, small=False) is None
-    assert metrics.frechet_distance(few, few, small=True) == pytest.approx(0, abs=1e-6)
+    assert score.frechet_distance(few, few, small=False) is None
+    assert score.frechet_distance(few, few, small=True) == pytest.approx(0, abs=1e-6)

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cxr.semisyn.selection.choose import MEASURED_SCHEMA, choose_configs, scale_metric, score_table
+from cxr.semisyn.selection.select_configs import MEASURED_SCHEMA, choose_configs, scale_metric, score_table
 from review_cases import cells
 
 COSTS = {"lite": (0, 1.0), "slow": (1, 2.0), "fast": (1, 1.0)}

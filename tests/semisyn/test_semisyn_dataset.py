@@ -18,8 +18,8 @@ from cxr.geometry.affine import points_to_original
 from cxr.reporting.release.withheld import Withheld
 from cxr.semisyn.dataset import cohort, datasheet, export, sample_sheet, shortfalls
 from cxr.semisyn.dataset.columns import SYNTHETIC
-from cxr.semisyn.dataset.conventions import read_conventions, rescale_box
 from cxr.semisyn.dataset.export import ExportOptions
+from cxr.semisyn.dataset.job_tables import read_conventions, rescale_box
 from cxr.semisyn.shared import images_per_finding
 from cxr.workflow import settings
 from cxr.workflow.plan import make_plan

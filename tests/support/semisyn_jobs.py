@@ -12,8 +12,8 @@ from cxr.base.tables import EXCLUDED_SCHEMA, write_table
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.cohort.columns import SHARD
 from cxr.semisyn.dataset import job_tables
-from cxr.semisyn.healthy.columns import HEALTHY
-from cxr.semisyn.placement.columns import BOXES, PLAN
+from cxr.semisyn.healthy.select_healthy import HEALTHY
+from cxr.semisyn.placement.plan_jobs import BOXES, PLAN
 
 SHAPE = (700, 600)
 """Rows and columns of the originals."""

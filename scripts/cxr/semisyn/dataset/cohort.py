@@ -14,8 +14,15 @@ from cxr.base.jobs import progress
 from cxr.base.tables import read_table, write_table
 from cxr.instructions.coco import CocoWriter
 from cxr.semisyn.dataset.columns import SYNTHETIC
-from cxr.semisyn.dataset.export import ExportIds, ExportOptions, add_coco_image, coco_categories, select_images
-from cxr.semisyn.dataset.export_images import Shards, encode_png
+from cxr.semisyn.dataset.export import (
+    ExportIds,
+    ExportOptions,
+    Shards,
+    add_coco_image,
+    coco_categories,
+    encode_png,
+    select_images,
+)
 
 CONTROL_REPORT = "The lungs are clear. No acute cardiopulmonary abnormality."
 """Report of a healthy source."""

@@ -10,8 +10,7 @@ import numpy as np
 from cxr.base.atomic import atomic_file
 from cxr.base.tables import read_table
 from cxr.plotting.encoding import encode_image
-from cxr.semisyn.dataset.export import ExportOptions, select_images
-from cxr.semisyn.dataset.export_images import Box, Shards
+from cxr.semisyn.dataset.export import Box, ExportOptions, Shards, select_images
 
 MARGIN = 22
 """Height of a row's line of text, px."""

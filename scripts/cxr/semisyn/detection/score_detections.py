@@ -24,8 +24,8 @@ from cxr.metrics.paired import (
     wilcoxon_on_replicates,
 )
 from cxr.semisyn.detection import paper_tables
-from cxr.semisyn.detection.columns import DIFFERENCES, SCORES
 from cxr.semisyn.detection.measures import MEAN, MatchedRun, Population, match_run, population_of, rarest_finding
+from cxr.semisyn.detection.paper_tables import DIFFERENCES, SCORES
 from cxr.semisyn.references import (
     PREDICTIONS,
     TRAIN,

@@ -10,16 +10,44 @@ import polars as pl
 import torch
 
 from cxr.base.atomic import atomic_folder
-from cxr.base.columns import schema
+from cxr.base.columns import Column, Columns, schema
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.jobs import log
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
-from cxr.semisyn.detectors.columns import EPOCHS, POOLS, UPDATES
 from cxr.semisyn.detectors.engine import DetectorsOptions, TrainingTask, load_engine
 from cxr.semisyn.detectors.pools import LazySample, even_shares, shares_at
 from cxr.semisyn.detectors.training_images import open_frames, read_pools, read_validation
+
+UPDATES: Columns = {
+    "update": Column(pl.Int64, "Number of the step, from 1."),
+    "images": Column(pl.Int64, "Training images used until then, repetitions included."),
+    "loss_class": Column(pl.Float64, "Class loss on the batch."),
+    "loss_box": Column(pl.Float64, "Weighted box loss on the batch; the training minimises the sum of both."),
+}
+EPOCHS: Columns = {
+    "epoch": Column(pl.Float64, "Mean number of times that an image was used until then."),
+    "updates": Column(pl.Int64, "Steps until then."),
+    "images": Column(pl.Int64, "Training images used until then, repetitions included."),
+    "loss_class": Column(pl.Float64, "Mean class loss of the steps since the previous row."),
+    "loss_box": Column(pl.Float64, "Mean box loss of the same steps."),
+    "map1070_validation": Column(
+        pl.Float64, "Mean AP on the references with the role val; null if there is none or it was not measured.", "%"
+    ),
+}
+POOLS: Columns = {
+    "pool": Column(pl.String, "real, synthetic, shuffled (boxes of other jobs) or unedited (sources, without a box)."),
+    "reference": Column(pl.String, "Reference of real images; empty for the others."),
+    "images": Column(pl.Int64, "Images."),
+    "patients": Column(pl.Int64, "Their patients."),
+    "boxes": Column(pl.Int64, "Boxes."),
+    "without_frame": Column(pl.Int64, "Images of the reference without a frame; they are excluded."),
+    "share_first": Column(pl.Float64, "Fraction of a batch from this pool at the first step."),
+    "share_last": Column(pl.Float64, "Fraction at the last step."),
+    "epochs": Column(pl.Float64, "Mean number of times that an image of the pool is used."),
+}
+
 
 SHARE_POINTS = 1000
 """Points of the training at which the changing shares are summed for the table of pools."""

@@ -13,11 +13,13 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shards
 from cxr.geometry.affine import boxes_to_frame
 from cxr.geometry.boxes import CORNERS
-from cxr.semisyn.detectors.columns import TRAIN_SUBSET
 from cxr.semisyn.detectors.engine import DetectorsOptions, Validation
 from cxr.semisyn.detectors.pools import LazySample, shuffle_boxes, take_patients
 from cxr.semisyn.references import Reference, ReferenceBoxes, map_patients, read_patients, read_reference
 from cxr.semisyn.shared import PARTS, images_per_finding
+
+TRAIN_SUBSET = "train"
+"""The dataset's subset for training."""
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from cxr.base.tables import read_table, write_table
 from cxr.base.workers import EngineFault, Fault, process_singly_or_batched
 from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.editing.engine import BoxTooSmall, EditedImage, Job, load_engine
-from cxr.semisyn.editing.masks import soft_mask
-from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit
+from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit, soft_mask
 from cxr.semisyn.shared import CHOSEN_CONFIG, DEFAULT_CONFIG, SELECTION
 
 BOXES = {

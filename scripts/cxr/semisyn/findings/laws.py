@@ -7,7 +7,7 @@ functions work on arrays; rows are independent.
 import numpy as np
 from scipy import special, stats
 
-from cxr.semisyn.findings.families import CONSTANT, Law
+from cxr.semisyn.findings.catalogue import CONSTANT, Law
 
 GRID = 2049
 """Points at which the truncated first margin of a two-dimensional law is tabulated."""

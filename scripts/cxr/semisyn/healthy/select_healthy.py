@@ -1,25 +1,132 @@
 """Select the images of a shard that show no finding and whose lungs and heart are usable."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+import yaml
 
 from cxr.annotations.regions import image_name, read_annotations
-from cxr.base.engines import Setup
+from cxr.base.columns import Column, Columns, schema
+from cxr.base.engines import Setup, engine_module
 from cxr.base.hdf5 import Shard
-from cxr.base.jobs import progress
+from cxr.base.jobs import log, progress
 from cxr.base.ledger import Ledger
+from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import FINDINGS
 from cxr.geometry.boxes import CORNERS
-from cxr.semisyn.healthy import anatomy, positions
-from cxr.semisyn.healthy.columns import HEALTHY, SCHEMA
-from cxr.semisyn.healthy.criteria import STAGE, Exclusion
+from cxr.semisyn.healthy import criteria, positions
+from cxr.semisyn.healthy.criteria import CRITERIA, ORGANS, STAGE, Exclusion, criterion_of
 from cxr.semisyn.healthy.engine import Classifier, NoScores, load_classifier
 from cxr.semisyn.healthy.labels import Labels, ReportLabels, TableLabels
 from cxr.semisyn.healthy.settings import HealthySettings
+
+RESOURCE_FILES = ("semisyn/paper.yaml",)
+
+
+def run(
+    *, shards: Sequence[str], excluded: str | Path, images: str | Path, funnel: str | Path, options: HealthySettings,
+    references: Iterable[str],
+) -> None:  # fmt: skip
+    """Concatenate the shards' tables into ``images``, sorted by image_id, and write ``funnel`` (:data:`FUNNEL`).
+
+    ``excluded``: the ledger of all shards; ``references``: names of those whose patients are excluded.
+    """
+    healthy_images = pl.concat([read_table(path) for path in ([shards] if isinstance(shards, str) else shards)])
+    write_table(images, healthy_images.sort("image_id"), HEALTHY)
+    stopped = read_table(excluded).select("stage", "reason").iter_rows()
+    paper = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["healthy_images"]
+    num_unknown = int((healthy_images["position"] == "").sum())
+    table = funnel_table(stopped, len(healthy_images), describe_criteria(options, references, num_unknown), paper)
+    write_table(funnel, table, FUNNEL)
+    log.info("healthy: %d of %d images", len(healthy_images), table["in"][0])
+    if not len(healthy_images):
+        log.warning("healthy: no image is left, so nothing can be placed: %s shows where they went", Path(funnel).name)
+
+
+def describe_criteria(options: HealthySettings, references: Iterable[str], untold: int) -> dict[str, str]:
+    """Return {criterion: its description}. ``untold``: number of healthy images of unknown position."""
+    unseen = _unseen_findings(options)
+    devices = {"not_positive": "no device", "negative": "devices denied", "any": "devices are not asked for"}
+    reference_names = ", ".join(references)
+    return {
+        "frame": "decoded, and chosen of its study",
+        "view": f"view {' or '.join(options.views)}",
+        "position": f"patient {' or '.join(options.positions)} (of the pool {untold} do not tell)",
+        "reference": f"in no reference ({reference_names or 'none is set, so nobody is excluded'})",
+        "split": f"split {' or '.join(options.splits)}",
+        "labels": f"labelled by {options.labels}",
+        "finding": "no finding",
+        "device": devices[options.devices],
+        "classifier": f"negative by {options.classifier}" + (f" (does not see {', '.join(unseen)})" if unseen else ""),
+        "organs": "organs found",
+        "heart": "a heart",
+        "lungs": "two lungs apart",
+    }
+
+
+def _unseen_findings(options: HealthySettings) -> list[str]:
+    """Return the findings that the classifier cannot detect; those of a score table are known from its columns only."""
+    module = engine_module("cxr.semisyn.healthy", options.classifier)
+    return [finding for finding in FINDINGS if finding in getattr(module, "UNSEEN", ())]
+
+
+def funnel_table(
+    stopped: Iterable[tuple[str, str]], healthy: int, sentences: Mapping[str, str], paper: int
+) -> pl.DataFrame:
+    """Return the funnel: a row per criterion in their order, then the pool with the paper's size.
+
+    ``stopped``: (stage, reason) of every excluded image; ``healthy``: number of images in the pool.
+    """
+    reasons: dict[str, Counter[str]] = {name: Counter() for name in CRITERIA}
+    for stage, reason in stopped:
+        reasons[criterion_of(stage, reason)][reason] += 1
+    num_remaining = healthy + sum(counts.total() for counts in reasons.values())
+    rows = []
+    for name, counts in reasons.items():
+        reason_counts = ", ".join(f"{reason} {number}" for reason, number in sorted(counts.items()))
+        rows.append((sentences[name], num_remaining, num_remaining - counts.total(), reason_counts, None))
+        num_remaining -= counts.total()
+    rows.append(("healthy", healthy, healthy, "", paper))
+    return pl.DataFrame(rows, schema=schema(FUNNEL), orient="row")
+
+
+_EDGES = {"x1": "Left edge", "y1": "Top edge", "x2": "Right edge", "y2": "Bottom edge"}
+_NAMES = {"right": "right lung", "left": "left lung", "heart": "heart"}
+
+HEALTHY: Columns = {
+    "image_id": Column(pl.String, "Image."),
+    "study_id": Column(pl.String, "Its study."),
+    "subject_id": Column(pl.String, "Its patient."),
+    "split": Column(pl.String, "train, validate or test."),
+    "shard": Column(pl.String, "Shard of its patient."),
+    "view": Column(pl.String, "View, by its code."),
+    "position": Column(pl.String, "Erect, Semi-erect, Sitting or Recumbent; empty if unknown."),
+    "ctr": Column(pl.Float64, "Cardiothoracic ratio: the heart's width over both lungs', outer edge to outer edge."),
+    **{
+        f"{organ}_{edge}": Column(pl.Int64, f"{edge_name} of the {_NAMES[organ]}'s box.", "frame pixels")
+        for organ in ORGANS
+        for edge, edge_name in _EDGES.items()
+    },
+    **{
+        f"score_{finding}": Column(
+            pl.Float64, f"The classifier's score of {name.lower()}, 0 to 1; null where it does not see that."
+        )
+        for finding, name in FINDINGS.items()
+    },
+    "labels": Column(pl.String, "Source of the labels: `chexpert` or `reports`."),
+}
+SCHEMA = schema(HEALTHY)
+FUNNEL: Columns = {
+    "criterion": Column(pl.String, "Criterion, in words; the last row is the pool."),
+    "in": Column(pl.Int64, "Images that reached it."),
+    "out": Column(pl.Int64, "Images that passed."),
+    "reason": Column(pl.String, "Codes of the reasons it gives, with their numbers ([reasons.md](reasons.md))."),
+    "paper": Column(pl.Int64, "Number in the paper; empty if not reported."),
+}
 
 
 def find_reserved(references: Mapping[str, Mapping], images: pl.DataFrame, patients: bool) -> dict[str, str]:
@@ -59,7 +166,7 @@ class HealthyScreen:
     exclude_unknown: bool
     labels: Labels
     classifier: Classifier
-    boxes: Callable[[str], dict[str, anatomy.Box] | None]
+    boxes: Callable[[str], dict[str, criteria.Box] | None]
     picture: Callable
 
     def position_of(self, image: Row) -> str:
@@ -87,7 +194,7 @@ class HealthyScreen:
         if early := self.check_metadata(image):
             return early
         boxes = self.boxes(image["image_id"])
-        ctr = anatomy.cardiothoracic_ratio(boxes) if boxes else None
+        ctr = criteria.cardiothoracic_ratio(boxes) if boxes else None
         try:
             scores = self.classifier.scores(image["image_id"], lambda: self.picture(image["image_id"]))
         except NoScores as error:
@@ -96,9 +203,9 @@ class HealthyScreen:
             return Exclusion("classifier_positive", positive_findings)
         if boxes is None:
             return self.stopped["organs"][image["image_id"]]
-        return anatomy.check_organs(boxes, anatomy.MAX_LUNG_IOU) or self._row(image, boxes, ctr, scores)
+        return criteria.check_organs(boxes, criteria.MAX_LUNG_IOU) or self._row(image, boxes, ctr, scores)
 
-    def _row(self, image: Row, boxes: Mapping[str, anatomy.Box], ctr: float | None, scores: Mapping) -> dict:
+    def _row(self, image: Row, boxes: Mapping[str, criteria.Box], ctr: float | None, scores: Mapping) -> dict:
         corners = {f"{organ}_{side}": box[place] for organ, box in boxes.items() for place, side in enumerate(CORNERS)}
         row = {name: image[name] for name in ("image_id", "study_id", "subject_id", "split", "view")}
         row |= {"position": self.position_of(image), "ctr": ctr, "labels": self.labels.name} | corners
@@ -123,7 +230,7 @@ def run_shard(
 ) -> None:
     """Select the healthy images of a shard of the cohort.
 
-    Writes ``output`` (Parquet: :data:`cxr.semisyn.healthy.columns.HEALTHY`, by image_id) and the ledger ``excluded``,
+    Writes ``output`` (Parquet: :data:`HEALTHY`, by image_id) and the ledger ``excluded``,
     which accounts for every image of the shard and names the stage that excluded it. ``files``: the label table
     (``chexpert``) or reports (``reports``, ``reports_excluded``), MIMIC's ``metadata``, the references
     (``reference_<name>``), and the classifier's files; ``references``: {name: {format, path, image_id}}.
@@ -137,8 +244,8 @@ def run_shard(
     metadata = files.get("metadata")
     with Shard(frames) as pictures, Shard(organs) as masks:
 
-        def boxes(name: str) -> dict[str, anatomy.Box] | None:
-            return anatomy.organ_boxes(masks.masks(name)) if name in masks else None
+        def boxes(name: str) -> dict[str, criteria.Box] | None:
+            return criteria.organ_boxes(masks.masks(name)) if name in masks else None
 
         screen = HealthyScreen(
             options=options,

@@ -16,8 +16,7 @@ from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.findings.boxes import Chests, Places, draw_boxes, draw_hearts
 from cxr.semisyn.findings.catalogue import Catalogue, Finding, read_catalogue
 from cxr.semisyn.findings.phrases import choose_sides, parse_prompt, zone_bounds
-from cxr.semisyn.placement.columns import BOXES
-from cxr.semisyn.placement.plan_jobs import draw_numbers
+from cxr.semisyn.placement.plan_jobs import BOXES, draw_numbers
 
 ORGANS = ("right", "left", "heart")
 """The boxes of a healthy image: columns ``right_x1`` to ``heart_y2``."""

@@ -12,8 +12,7 @@ from matplotlib.patches import Rectangle
 from cxr.base.tables import read_table
 from cxr.plotting.plots import BLUE, GREY, ORANGE, VERMILION, save_png
 from cxr.semisyn.findings.boxes import DrawnBoxes, Places, draw_boxes
-from cxr.semisyn.findings.catalogue import RATIO, WHOLE_LUNG, Finding, read_catalogue
-from cxr.semisyn.findings.families import CONSTANT, Law
+from cxr.semisyn.findings.catalogue import CONSTANT, RATIO, WHOLE_LUNG, Finding, Law, read_catalogue
 from cxr.semisyn.findings.laws import scipy_law
 
 NUM_SHOWN, NUM_PLACED = 40, 1000

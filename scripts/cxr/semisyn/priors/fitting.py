@@ -9,8 +9,18 @@ import numpy as np
 from scipy import optimize, stats
 
 from cxr.semisyn.findings.boxes import size_bounds
-from cxr.semisyn.findings.catalogue import RATIO, SINGLES, Prior, Zone
-from cxr.semisyn.findings.families import CONSTANT, PAIR, SHAPES, Law, WrongValue, parse_law
+from cxr.semisyn.findings.catalogue import (
+    CONSTANT,
+    PAIR,
+    RATIO,
+    SHAPES,
+    SINGLES,
+    Law,
+    Prior,
+    WrongValue,
+    Zone,
+    parse_law,
+)
 from cxr.semisyn.findings.laws import pair_mass
 
 NUMBERS_BY_ELEMENT = {"center": ("cx", "cy"), "size": ("w", "h")}
