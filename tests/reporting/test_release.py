@@ -20,6 +20,7 @@ from pydicom.sr._concepts_dict import concepts
 from conftest import ROOT, SLICE, snakemake, write_settings
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
+from cxr.base.lesions import LESION_TYPES
 from cxr.base.tables import read_lines, write_lines
 from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS
 from cxr.ils.dataset.mimic_ils import read_release
@@ -289,6 +290,7 @@ def test_coco_in_the_pixels_of_the_images(run, nothing_withheld):
 def test_dicom_segmentations_by_the_rules_of_the_standard(run, package):
     lines = [line for split in SPLITS for line in dataset(run, split)]
     masks, places, codes = stored(run), geometry(run), yaml.safe_load((ROOT / "resources/codes.yaml").read_text())
+    code_by_lesion = {lesion.name: lesion.code for lesion in LESION_TYPES}
     cohort = pl.concat(
         [pl.read_parquet(path) for path in run.glob("results/cohort/0*.parquet") if "." not in path.stem]
     )
@@ -340,7 +342,7 @@ def test_dicom_segmentations_by_the_rules_of_the_standard(run, package):
             unit = (segment.TrackingID, target, tuple(place.split(", ")))
             seen.add(unit)
             kind = segment.SegmentedPropertyTypeCodeSequence[0]
-            assert [kind.CodeValue, kind.CodingSchemeDesignator, kind.CodeMeaning] == codes["lesions"][target]["code"]
+            assert [kind.CodeValue, kind.CodingSchemeDesignator, kind.CodeMeaning] == list(code_by_lesion[target])
             for region, location in zip(segment.AnatomicRegionSequence, unit[2], strict=True):
                 side, _, part = location.partition(" ") if location != "heart" else ("", "", "heart")
                 assert region.CodeValue == codes["anatomy"][part]["code"][0]
@@ -358,8 +360,8 @@ def test_dicom_segmentations_by_the_rules_of_the_standard(run, package):
 def test_the_codes_are_those_of_the_standard_where_it_has_them():
     held = yaml.safe_load((ROOT / "resources/codes.yaml").read_text())
     entries = [held[name] for name in ("lesion", "category", "algorithm")]
-    entries += [entry for part in ("lesions", "anatomy", "sides") for entry in held[part].values()]
-    assert tuple(held["lesions"]) == LESIONS
+    entries += [entry for part in ("anatomy", "sides") for entry in held[part].values()]
+    entries += [{"code": lesion.code, "source": lesion.code_source} for lesion in LESION_TYPES]
     assert {location.partition(" ")[2] for location in VALID_LOCATIONS} | {"heart"} == held["anatomy"].keys()
     for entry in entries:
         value, scheme, meaning = entry["code"]

@@ -8,13 +8,11 @@ import numpy as np
 import polars as pl
 
 from cxr.annotations.regions import Annotation, image_name, lesion_by_label, read_annotations
+from cxr.base.lesions import LESION_TYPES
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.geometry.boxes import bounding_box
 
-CLASS_BY_LESION = {
-    "cardiomegaly": "Cardiomegaly", "pneumonia": "Infiltration", "atelectasis": "Atelectasis",
-    "opacity": "Lung Opacity", "consolidation": "Consolidation", "edema": "ILD", "effusion": "Pleural effusion",
-}  # fmt: skip
+CLASS_BY_LESION = {lesion.name: lesion.box_class for lesion in LESION_TYPES}
 """The detector class nearest to each lesion type, for human boxes that replace a detector's."""
 CONFIDENCE = 1.0
 """Confidence of a human box."""

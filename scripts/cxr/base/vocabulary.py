@@ -4,14 +4,11 @@ Sides are the patient's: *right* is on the image's left. Sources: paper Table 9 
 Figure 10 (the 15 zone labels), Appendix B (lesion hierarchy), VinBigData (box classes).
 """
 
-LESIONS = ("cardiomegaly", "pneumonia", "atelectasis", "opacity", "consolidation", "edema", "effusion")
-"""The seven lesion types, in the order of every table of the paper."""
+from cxr.base.lesions import LESION_TYPES
 
-HIERARCHY: dict[str, tuple[str, ...]] = {
-    "opacity": ("consolidation",),
-    "consolidation": ("pneumonia", "atelectasis", "edema"),
-}
-"""A kind and the kinds directly under it (Appendix B): opacity > consolidation > {pneumonia, atelectasis, edema}."""
+LESIONS = tuple(lesion.name for lesion in LESION_TYPES)
+"""The seven lesion types, in the order of every table of the paper."""
+LUNG_LESIONS = tuple(lesion.name for lesion in LESION_TYPES if lesion.name != "cardiomegaly")
 
 FINDINGS: dict[str, str] = {
     "atelectasis": "Atelectasis",
@@ -24,7 +21,7 @@ FINDINGS: dict[str, str] = {
 }
 """The seven findings of SemiSynCXR and their names, in the order of its tables. ILS has no target pneumothorax."""
 
-INFERRED_LESIONS = ("pneumonia", "atelectasis", "edema")
+INFERRED_LESIONS = tuple(lesion.name for lesion in LESION_TYPES if lesion.is_inferred)
 """Lesions that a lesion-inference instruction may name (Tables 10-12)."""
 
 NO_LESION = ("nipple", "overlap", "superimpos", "summation", "artifact", "artefact", "skin fold", "fat pad")
@@ -112,10 +109,8 @@ SPLITS = ("train", "validate", "test")
 
 def kinds_under(lesion: str) -> tuple[str, ...]:
     """Return every lesion type below ``lesion`` in the hierarchy, nearest first (empty for a leaf)."""
-    under: list[str] = []
-    for child in HIERARCHY.get(lesion, ()):
-        under += [child, *kinds_under(child)]
-    return tuple(under)
+    children = (child.name for child in LESION_TYPES if child.parent == lesion)
+    return tuple(name for child in children for name in (child, *kinds_under(child)))
 
 
 def side_of(label: str) -> str | None:

@@ -21,6 +21,7 @@ from pydicom.uid import UID, generate_uid
 from cxr.base.atomic import atomic_file
 from cxr.base.errors import out_of_memory
 from cxr.base.faults import broken_part
+from cxr.base.lesions import LESION_TYPES
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LESIONS, side_of
 from cxr.dicom.files import describe_error
@@ -37,7 +38,7 @@ def _to_code(entry: dict) -> Code:
     return Code(*entry["code"])
 
 
-CODES = {lesion: _to_code(entry) for lesion, entry in _CODE_TABLE["lesions"].items()}
+CODES = {lesion.name: Code(*lesion.code) for lesion in LESION_TYPES}
 """Code of each lesion type: SNOMED CT, or DICOM's own code if SNOMED CT has none for the sign on an X-ray."""
 LESION, ABNORMAL, AI = (_to_code(_CODE_TABLE[name]) for name in ("lesion", "category", "algorithm"))
 ANATOMY = {name: _to_code(entry) for name, entry in _CODE_TABLE["anatomy"].items()}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import yaml
 
+from cxr.base.lesions import LESION_TYPES
 from cxr.base.paths import RESOURCES
 from cxr.language.reports.devices import Devices, compile_devices
 
@@ -41,8 +42,9 @@ class LabelNames:
 def load_label_names() -> LabelNames:
     """Load the label resource, once per process."""
     resource = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    labels_by_lesion = {lesion.name: lesion.labels for lesion in LESION_TYPES}
     return LabelNames(
-        tuple(resource["labels"]), resource["no_finding"], resource["devices"], resource["lesions"],
+        tuple(resource["labels"]), resource["no_finding"], resource["devices"], labels_by_lesion,
         resource["entities"], compile_devices(resource["device_words"]), resource["regions"],
     )  # fmt: skip
 

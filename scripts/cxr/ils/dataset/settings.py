@@ -2,8 +2,9 @@
 
 from typing import Literal
 
+from cxr.base.lesions import LESION_TYPES
 from cxr.base.settings import AUTHORS, PAPER, Share, constraint, key
-from cxr.base.vocabulary import LESIONS
+from cxr.base.vocabulary import LUNG_LESIONS
 from cxr.ils.settings import ReportLogic
 
 
@@ -18,15 +19,8 @@ class PairSettings(ReportLogic):
         "Fraction of unknown words, among the distinct words of sentences with possible findings, above which lesion "
         "types that a section does not mention give no negatives (engine rules).",
     )
-    global_share: dict[Literal[LESIONS[1:]], Share] = key(
-        lambda: {
-            "pneumonia": 0.0212,
-            "atelectasis": 0.1163,
-            "opacity": 0.0019,
-            "consolidation": 0.0441,
-            "edema": 0.0222,
-            "effusion": 0.2326,
-        },
+    global_share: dict[Literal[LUNG_LESIONS], Share] = key(
+        lambda: {lesion.name: lesion.global_share for lesion in LESION_TYPES if lesion.global_share is not None},
         "Fraction of a lesion type's negatives that are global, as close as the reports allow (Table 10).",
         source=PAPER,
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import yaml
 
+from cxr.base.lesions import LESION_TYPES
 from cxr.base.paths import RESOURCES
 from cxr.ils.paraphrase.engine import Engine, Rewording, Task
 from cxr.ils.paraphrase.settings import ParaphraseOptions
@@ -32,8 +33,9 @@ def load(options: ParaphraseOptions, execution: dict) -> Engine:
 def list_wordings(meant: Instruction, persona: str) -> list[str]:
     """Return all wordings of a persona for an instruction."""
     persona_wordings = _read_wordings()[persona]
+    lesion = next(lesion for lesion in LESION_TYPES if lesion.name == meant.word)
     slots = {
-        "lesion": persona_wordings["lesions"][meant.word],
+        "lesion": lesion.wordings[persona],
         "place": _join_places([_write_place(persona_wordings, name) for name in meant.location]),
     }
     return [frame.format(**slots) for frame in persona_wordings[meant.type]]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from cxr.base.lesions import LESION_TYPES
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import SIDES, in_table_order
 from cxr.ils.paraphrase.engine import Task
@@ -48,7 +49,7 @@ def _vocabulary() -> dict:
 @cache
 def _patterns() -> _Patterns:
     vocabulary = _vocabulary()
-    lesions = {term: lesion for lesion, terms in vocabulary["lesions"].items() for term in terms}
+    lesions = {term: lesion.name for lesion in LESION_TYPES for term in lesion.synonyms}
     places = {
         term.format(side=side): tuple(f"{lung_side} {level}" for lung_side in (SIDES if side == BOTH else (side,)))
         for level, terms in vocabulary["places"].items()
@@ -82,7 +83,7 @@ def _any_of(terms: dict) -> re.Pattern:
 
 def list_lesion_names(lesion: str) -> list[str]:
     """Return the names of a lesion type."""
-    return list(_vocabulary()["lesions"][lesion])
+    return [name for name, meaning in _patterns().lesions.items() if meaning == lesion]
 
 
 def list_place_names(location: str) -> list[str]:

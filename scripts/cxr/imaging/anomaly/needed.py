@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from cxr.base.tables import read_lines, read_table
-from cxr.base.vocabulary import LESIONS
+from cxr.base.vocabulary import LUNG_LESIONS
 
 HEART_LESION = "cardiomegaly"
 """The only lesion type whose mask is that of the heart; all others come from the anomaly map."""
-MAPPED_LESIONS = frozenset(LESIONS) - {HEART_LESION}
+MAPPED_LESIONS = frozenset(LUNG_LESIONS)
 
 
 def needs_anomaly_map(tuples: Iterable[Mapping]) -> bool:

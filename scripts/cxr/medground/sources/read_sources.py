@@ -22,10 +22,11 @@ from cxr.base.columns import Column, Columns
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.jobs import log
 from cxr.base.ledger import EXCLUDED, Ledger
+from cxr.base.lesions import LESION_TYPES
 from cxr.base.paths import RESOURCES
 from cxr.base.seeds import shard_of
 from cxr.base.tables import read_table, write_table
-from cxr.base.vocabulary import LESIONS, ORGAN_LABELS, ZONE_LABELS
+from cxr.base.vocabulary import LESIONS, LUNG_LESIONS, ORGAN_LABELS, ZONE_LABELS
 from cxr.dicom.files import Rejected
 from cxr.geometry.boxes import CORNERS
 from cxr.imaging.frames.burned_in import KEEP, clean_image
@@ -100,16 +101,15 @@ def _class_words(options: SourcesOptions) -> dict[str, dict]:
         return vocabulary["cells"]
     if kind != "ils":
         return options.source["classes"]
-    unsure, words_by_class = vocabulary["tentative"], dict(vocabulary["ils"])
-    for word in LESIONS:
-        forms = vocabulary["ils"][word]
-        parents = {unsure["parents"][name]: unsure["many"][plural] for name, plural in forms["parents"].items()}
-        words = {
-            "one": f"{unsure['one']} {forms['one']}",
-            "many": f"{unsure['one']} {forms['many']}",
-            "parents": parents,
-        }
-        words_by_class[finding_class(word, "tentative")] = words | {"inside": forms.get("inside", True)}
+    words_by_class = dict(vocabulary["ils"])
+    for lesion in LESION_TYPES:
+        words = {"one": lesion.noun, "many": lesion.plural, "parents": vocabulary["lesion"]}
+        tentative_words = {
+            "one": f"possible {lesion.noun}", "many": f"possible {lesion.plural}", "parents": vocabulary["tentative"]
+        }  # fmt: skip
+        inside = {"inside": lesion.name in LUNG_LESIONS}
+        words_by_class[lesion.name] = words | inside
+        words_by_class[finding_class(lesion.name, "tentative")] = tentative_words | inside
     return words_by_class
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from cxr.base.lesions import LESION_TYPES
 from cxr.base.paths import RESOURCES
 from cxr.language.reports.rules import lexicon, structure
 from cxr.radvlm.statements import split_sentences
@@ -102,7 +103,8 @@ def load_label_reader(*, synonyms: bool = False) -> LabelReader:
     labels, evaluation_words = (
         yaml.safe_load((Path(RESOURCES) / name).read_text(encoding="utf-8")) for name in RESOURCE_FILES[:2]
     )
-    labels_by_entity = {**labels["entities"], **labels["lesions"]} if synonyms else {}
+    labels_by_lesion = {lesion.name: lesion.labels for lesion in LESION_TYPES}
+    labels_by_entity = {**labels["entities"], **labels_by_lesion} if synonyms else {}
     denial = re.compile("|".join(f"(?:{pattern})" for pattern in evaluation_words["no_finding"]), re.IGNORECASE)
     return LabelReader(
         tuple(labels["labels"]), labels["no_finding"], labels["devices"], evaluation_words["stand_ins"], denial,

@@ -91,7 +91,7 @@ def tabulate_splits(counts: Counts, paper: PaperTables) -> pl.DataFrame:
 def _split_row(split: str, lesion: str, ours: dict[str, int], paper: PaperTables) -> dict:
     row: dict[str, object] = {"split": split, "lesion": lesion}
     for column in (TOTAL, *PAIR_COLUMNS):
-        row |= {column: ours[column], f"{column}_paper": paper.splits[split][lesion][column]}
+        row |= {column: ours[column], f"{column}_paper": paper.splits[split].get(lesion, {}).get(column)}
     notes = {key[3]: note for key, note in paper.notes.items() if key[:3] == ("splits", split, lesion)}
     row["note"] = "; ".join(f"{column} {note} in the paper" for column, note in notes.items())
     return row

@@ -1,13 +1,10 @@
 """From places to the 17 categories and the 15 zone labels (Figure 10), and what an unlabelled finding blocks."""
 
-from cxr.base.vocabulary import LESIONS, LUNGS, SIDES, ZONE_LABELS, side_of
+from cxr.base.vocabulary import LUNG_LESIONS, LUNGS, SIDES, ZONE_LABELS, side_of
 from cxr.language.reports.rules.lexicon import Entity, Lexicon
 from cxr.language.reports.rules.places import Place
 
 _LUNG = ("lung", "pleura", "lateral view location", "diaphragm", None)
-
-
-_PULMONARY = frozenset(LESIONS) - {"cardiomegaly"}
 
 
 def find_category(entity: Entity, places: list[Place]) -> str | None:
@@ -23,7 +20,7 @@ def find_category(entity: Entity, places: list[Place]) -> str | None:
 
 def find_lesion(entity: Entity, category: str | None) -> str | None:
     """Return the entity's lesion type; none where the text puts it outside the lungs (a density of the breast)."""
-    return None if entity.lesion in _PULMONARY and category not in _LUNG else entity.lesion
+    return None if entity.lesion in LUNG_LESIONS and category not in _LUNG else entity.lesion
 
 
 def find_labels(
@@ -76,7 +73,7 @@ def find_blocked(
 
     Those of one without labels, and those that a word such as "infrahilar" leaves open beside its label.
     """
-    somewhere = category in ("lung", "pleura", "lateral view location", None) or entity.lesion in _PULMONARY
+    somewhere = category in ("lung", "pleura", "lateral view location", None) or entity.lesion in LUNG_LESIONS
     levels = lexicon.locations["levels"]
     open_patterns = [(levels[p.level]["also"], p.sides) for p in places if "also" in levels.get(p.level, {})]
     if zone_labels and open_patterns:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from spacy.tokens import Doc
 
-from cxr.base.vocabulary import LESIONS
+from cxr.base.vocabulary import LUNG_LESIONS
 from cxr.language.reports import schema
 from cxr.language.reports.rules import (
     carryover,
@@ -24,7 +24,6 @@ from cxr.language.reports.rules import (
 from cxr.language.reports.rules.lexicon import Lexicon
 from cxr.language.reports.rules.places import Place, is_on_other_side, level_place, resolve_places
 
-LUNG_LESIONS = frozenset(LESIONS) - {"cardiomegaly"}
 _BATCH_WORDS = 150
 """Words that share one spaCy document; a longer sentence is read in windows: time stays linear in the text."""
 
@@ -213,7 +212,7 @@ def _finding(
     lexicon: Lexicon,
 ) -> schema.Finding:
     entity = mention.entity
-    pulmonary = entity.category == "diaphragm" and not LUNG_LESIONS.isdisjoint(mention.candidates)
+    pulmonary = entity.category == "diaphragm" and not set(LUNG_LESIONS).isdisjoint(mention.candidates)
     if pulmonary:  # "hemidiaphragm obscured by an effusion": it stands in the base above
         places = [level_place(place.sides, "base", lexicon) for place in places if place.sides] or places
     negative = "negation" in mention.flags or "no_new" in mention.flags
