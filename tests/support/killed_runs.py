@@ -21,9 +21,9 @@ def in_place(path):
     yield pathlib.Path(path)
     os.truncate(path, os.path.getsize(path) // 2)
     os.killpg(0, signal.SIGKILL)
-module.atomic = in_place
+module.atomic_file = in_place
 from cxr.base import tables
-tables.atomic = in_place"""
+tables.atomic_file = in_place"""
 """A writer without a temporary name, which ends with Snakemake in the middle of its first file."""
 
 
