@@ -76,7 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--images", type=int, default=8)
-    parser.add_argument("--rows", type=int, default=1, help="images at a time on a GPU, as compute.autoencoder_batch")
+    parser.add_argument("--rows", type=int, default=1, help="images at a time on a GPU, as compute.batches.autoencoder")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--output", default="benchmarks/autoencoder.tsv")
     given = parser.parse_args()

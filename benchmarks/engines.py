@@ -49,8 +49,8 @@ COLUMNS = {
 """Of the table. Parts are radedit's steps and scaled_yolov4's folds: those that ran, and those of the settings."""
 
 
-TINY = {"image_size": 128, "border": 32}
-"""What the smallest detector is shown, px."""
+TINY = 128
+"""Side of the smallest detector's input, px."""
 
 
 class Refused(Exception):
@@ -90,7 +90,7 @@ def rows_of(name: str, given: argparse.Namespace, python: str, folder: str) -> I
     options = stage_options(read({stage: {"engine": name}}))[stage]
     shared = {"stage": stage, "name": name, "options": options, "device": given.device}
     if given.tiny and name == "scaled_yolov4":
-        options["own"] |= TINY
+        shared["image_size"] = TINY
     made = child(python, task="make", folder=folder, tiny=given.tiny, **shared)
     parts = {"radedit": given.steps, "scaled_yolov4": given.folds}.get(name)
     for batch in sorted({1, given.batch}):

@@ -80,10 +80,10 @@ def hybridgnet() -> nn.Module:
 
 
 def cxas() -> dict[str, torch.Tensor]:
-    """Return the tensors of CXAS's U-Net on a ResNet-50, without the package."""
-    from cxr.imaging.weights.cxas import shapes
+    """Return random tensors of CXAS's U-Net on a ResNet-50."""
+    from cxr.imaging.anatomy.cxas import published_net
 
-    return {name: _random(name, shape) for name, shape in shapes().items()}
+    return {name: _random(name, tuple(value.shape)) for name, value in published_net()[0].state_dict().items()}
 
 
 def _random(name: str, shape: tuple[int, ...]) -> torch.Tensor:
@@ -136,12 +136,11 @@ def write_radedit(folder: Path, options: dict, image: np.ndarray) -> dict[str, s
 
 
 def write_cxas(folder: Path, options: dict, image: np.ndarray) -> dict[str, str]:
-    from cxr.imaging.weights.cxas import convert_cxas
+    from cxr.nets.tensors import stream_tensors, tensor_kinds
 
-    path = folder / "cxas.safetensors"
-    torch.save({"model": {f"module.{name}": value for name, value in cxas().items()}}, folder / "cxas.pth")
-    convert_cxas(folder / "cxas.pth", path)
-    return {"weights": str(path)}
+    state = cxas()
+    stream_tensors(folder / "cxas.safetensors", tensor_kinds(state), state.__getitem__)
+    return {"weights": str(folder / "cxas.safetensors")}
 
 
 def write_scaled_yolov4(
@@ -153,7 +152,7 @@ def write_scaled_yolov4(
     """
     import tiny_yolo
     from cxr.detection import proposals
-    from cxr.imaging.boxes.scaled_yolov4 import GREY, INPUTS
+    from cxr.imaging.boxes import scaled_yolov4
     from cxr.nets import tensors
 
     net, plan = net or p6(), plan or tiny_yolo.plan()
@@ -164,14 +163,17 @@ def write_scaled_yolov4(
     biases = [layer.bias.detach().view(4, -1) for layer in head.m]
     for bias in biases:  # most cells are empty
         bias[:, 4:] -= 3.0
-    own = options["own"]
-    bordered = np.pad(proposals.resize_square(image, own["image_size"]), own["border"], constant_values=GREY)
+    bordered = np.pad(
+        proposals.resize_square(image, scaled_yolov4.IMAGE_SIZE),
+        scaled_yolov4.BORDER,
+        constant_values=scaled_yolov4.GREY,
+    )
     shown = proposals.stack_input([bordered], 3, torch.device("cpu"))
     like_trained(net, shown, lambda: net(shown)[1], [bias[:, 5:] for bias in biases], options["floor"])
     facts = {"kind": "scaled_yolov4", "yaml": plan, "names": None, "stride": tiny_yolo.STRIDES, "eps": EPS}
     held = net.state_dict()
     tensors.write_weights(path, tensors.tensor_kinds(held), held.__getitem__, facts)
-    return dict.fromkeys(INPUTS, str(path))
+    return dict.fromkeys(scaled_yolov4.INPUTS, str(path))
 
 
 def write_tiny_radedit(folder: Path, options: dict, image: np.ndarray) -> dict[str, str]:
@@ -191,7 +193,7 @@ def write_ultralytics(folder: Path, options: dict, image: np.ndarray) -> dict[st
     from cxr.base.vocabulary import BOX_CLASSES
     from cxr.detection import proposals
     from cxr.imaging.boxes.ultralytics import QUIET
-    from cxr.imaging.weights.ultralytics import convert_ultralytics
+    from cxr.imaging.weights.yolo import convert_ultralytics
 
     os.environ |= QUIET | {"YOLO_CONFIG_DIR": str(folder)}
     from ultralytics.nn.tasks import DetectionModel
@@ -200,7 +202,7 @@ def write_ultralytics(folder: Path, options: dict, image: np.ndarray) -> dict[st
     net.names = dict(enumerate(BOX_CLASSES))
     biases = [branch[-1].bias.detach() for branch in net.model[-1].cv3]
     shown = proposals.stack_input(
-        [proposals.resize_square(image, options["own"]["image_size"])], 3, torch.device("cpu")
+        [proposals.resize_square(image, options["ultralytics"]["image_size"])], 3, torch.device("cpu")
     )
     like_trained(net, shown, lambda: net(shown)[0][:, 4:], biases, options["floor"])
     torch.save({"epoch": -1, "ema": None, "model": net.half()}, folder / "best.pt")

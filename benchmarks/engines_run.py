@@ -28,11 +28,12 @@ import torch  # noqa: E402
 from cxr.base.engines import Setup, engine_module  # noqa: E402
 from cxr.base.errors import UserError  # noqa: E402
 from cxr.base.hdf5 import FRAME_SIZE  # noqa: E402
+from cxr.base.settings import Section  # noqa: E402
 from cxr.base.vocabulary import ORGAN_LABELS  # noqa: E402
 from cxr.geometry.affine import fit_affine  # noqa: E402
-from cxr.imaging.anatomy.engine import AnatomyOptions  # noqa: E402
-from cxr.imaging.anomaly.engine import AnomalyOptions  # noqa: E402
-from cxr.imaging.boxes.engine import BoxesOptions  # noqa: E402
+from cxr.imaging.anatomy.settings import AnatomySettings  # noqa: E402
+from cxr.imaging.anomaly.settings import AnomalySettings  # noqa: E402
+from cxr.imaging.boxes.settings import BoxesSettings  # noqa: E402
 from cxr.imaging.organs.settings import OrgansSettings  # noqa: E402
 from cxr.nets.devices import select_device  # noqa: E402
 from cxr.workflow.engine_files import find_package  # noqa: E402
@@ -82,7 +83,9 @@ def detect(engine: object, frames: list[Frame]) -> None:
 
 WORK = {"organs": segment_organs, "anomaly": edit, "anatomy": segment_anatomy, "boxes": detect}
 """What a stage asks of its engine for some frames."""
-OPTIONS = {"organs": OrgansSettings, "anomaly": AnomalyOptions, "anatomy": AnatomyOptions, "boxes": BoxesOptions}
+OPTIONS: dict[str, type[Section]] = {
+    "organs": OrgansSettings, "anomaly": AnomalySettings, "anatomy": AnatomySettings, "boxes": BoxesSettings,
+}  # fmt: skip
 
 
 def load(
@@ -95,9 +98,8 @@ def load(
     if folds:
         module.INPUTS = dict(list(whole.items())[:folds])
     try:
-        stage_options = getattr(kind, "of", lambda values: kind(**values))(options)
-        setup = Setup(options.get("own", {}), files, device, batch, compute=compute or {})
-        return module.load(stage_options, setup)
+        setup = Setup(files=files, device=device, batch=batch, compute=compute or {})
+        return module.load(kind.from_dict({key: value for key, value in options.items() if key != "seed"}), setup)
     finally:
         if folds:
             module.INPUTS = whole
@@ -175,7 +177,7 @@ def measure(
     total = whole(seconds, fixed, parts, of) if of else seconds
     return {
         "device": device_name(used),
-        "dtype": options.get("own", {}).get("dtype", "float32"),
+        "dtype": options.get(name, {}).get("dtype", "float16" if name == "scaled_yolov4" else "float32"),
         "batch": batch,
         "images": images,
         "parts": parts if of else None,
@@ -212,6 +214,10 @@ def make(stage: str, name: str, options: dict, folder: str, device: str, tiny: b
 def main() -> None:
     job = json.loads(sys.argv[1])
     cv2.setNumThreads(1)
+    if size := job.pop("image_size", None):
+        from cxr.imaging.boxes import scaled_yolov4
+
+        scaled_yolov4.IMAGE_SIZE = size
     try:
         told = {"make": make, "measure": measure}[job.pop("task")](**job)
     except UserError as error:

@@ -22,9 +22,10 @@ import polars as pl  # noqa: E402
 from pydicom import uid  # noqa: E402
 
 from cxr.base.hdf5 import Shard  # noqa: E402
+from cxr.base.jobs import settings_arguments  # noqa: E402
 from cxr.base.tables import write_table  # noqa: E402
 from cxr.imaging.cohort.make_cohort import SHARD_SCHEMA  # noqa: E402
-from cxr.imaging.frames.make_frames import FramesOptions, run_shard  # noqa: E402
+from cxr.imaging.frames.make_frames import run_shard  # noqa: E402
 from cxr.workflow.params import stage_options  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402
 from dicom_files import dataset, encoded, picture, stored_values  # noqa: E402
@@ -63,7 +64,7 @@ def seconds(folder: Path, data: bytes, images: int, threads: int) -> float:
         output=str(output),
         excluded=str(folder / "excluded.parquet"),
         corrected=str(folder / "corrected.parquet"),
-        options=FramesOptions(**stage_options(Settings())["frames"]),
+        **settings_arguments(run_shard, stage_options(Settings())["frames"]),
         attrs={},
         threads=threads,
     )

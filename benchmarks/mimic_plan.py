@@ -206,14 +206,16 @@ def cohort_stage(root: str, out: str) -> None:
     """Run the stage cohort on a tree, as its rule does; print how many images were accepted and excluded, by reason."""
     import polars as pl
 
+    from cxr.base.jobs import settings_arguments
     from cxr.base.seeds import shard_names
-    from cxr.imaging.cohort.make_cohort import CohortOptions, run
+    from cxr.imaging.cohort.make_cohort import run
     from cxr.workflow.params import stage_options
     from cxr.workflow.settings import read
 
-    options = CohortOptions(**stage_options(read({"cohort": settings(Path(root))["cohort"]}))["cohort"])
+    options = stage_options(read({"cohort": settings(Path(root))["cohort"]}))["cohort"]
+    arguments = settings_arguments(run, options) | {"attrs": {}, "threads": 2}
     files = {"images": f"{out}/images.parquet", "excluded": f"{out}/excluded.parquet"}
-    run(shards=[f"{out}/{name}.parquet" for name in shard_names(SHARDS)], **files, options=options, attrs={}, threads=2)
+    run(shards=[f"{out}/{name}.parquet" for name in shard_names(SHARDS)], **files, **arguments)
     reasons = pl.read_parquet(files["images"]).select(pl.col("reason").fill_null("accepted"))
     print(json.dumps(dict(reasons.group_by("reason").len().sort("reason").iter_rows())))
 

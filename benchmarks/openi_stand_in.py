@@ -28,7 +28,7 @@ from cxr.base.tables import read_table  # noqa: E402
 from cxr.base.vocabulary import LESIONS  # noqa: E402
 from cxr.imaging.cohort.openi import Report, read_report  # noqa: E402
 from cxr.imaging.cohort.openi_files import view_tables  # noqa: E402
-from cxr.imaging.cohort.openi_views import read_tables, views_of  # noqa: E402
+from cxr.imaging.cohort.openi_views import read_tables, settle_views  # noqa: E402
 
 KINDS = {
     "heart": ({"Cardiomegaly"}, {"Cardiomegaly"}),
@@ -58,7 +58,7 @@ def reports(openi: Path) -> Iterator[tuple[Path, Report, frozenset[str]]]:
     """Yield the reports with a text and a frontal image by the tables: path, report, kinds of finding."""
     paths = sorted((openi / "ecgen-radiology").glob("*.xml"), key=lambda path: int(path.stem))
     read = [(path, read_report(path)) for path in paths]
-    views = views_of([report.images for _, report in read], read_tables(view_tables(str(openi), "")))
+    views = settle_views([report.images for _, report in read], read_tables(view_tables(str(openi), "")))
     for path, report in read:
         if (report.findings or report.impression) and any(views[name] in FRONTAL for name, _ in report.images):
             yield path, report, kinds(terms(path), of_openi=True)

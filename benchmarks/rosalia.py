@@ -38,7 +38,7 @@ from cxr.ils.inference.infer import split_by_images  # noqa: E402
 from cxr.ils.inference.settings import InferenceOptions  # noqa: E402
 from cxr.ils.rosalia.lite import make_lite  # noqa: E402
 from cxr.ils.rosalia.losses import WEIGHTS, compute_losses  # noqa: E402
-from cxr.ils.rosalia.model import Rosalia  # noqa: E402
+from cxr.ils.rosalia.model import SAM_IMAGES, Rosalia  # noqa: E402
 from cxr.ils.rosalia.prompts import extract_answer, write_prompt  # noqa: E402
 from cxr.ils.rosalia.sampler import PairSampler  # noqa: E402
 from cxr.ils.rosalia.samples import Batch, Pairs, Sample, collate  # noqa: E402
@@ -128,7 +128,7 @@ def make(given: argparse.Namespace) -> Bench:
         model = make_lite(training.lite.model_sizes, tokens, 0).to(device, dtype)
     else:
         model = random_7b(tokens, given.layers, device, dtype)
-    model.images_at_once = Settings().compute.images_at_once if device.type == "cuda" else None
+    model.images_at_once = SAM_IMAGES if device.type == "cuda" else None
     size = given.size + (f", {given.layers} layers" if given.layers else "")
     return Bench(
         size, recipe, model, tokens, device, dtype, given.results, given.rounds,

@@ -26,6 +26,7 @@ import polars as pl  # noqa: E402
 from cxr.base.engines import Setup  # noqa: E402
 from cxr.base.hdf5 import Shard  # noqa: E402
 from cxr.imaging.anomaly import map_anomalies  # noqa: E402
+from cxr.imaging.anomaly.settings import AnomalySettings  # noqa: E402
 from cxr.semisyn.editing import edit_images  # noqa: E402
 from cxr.semisyn.editing.configs import EditingConfig  # noqa: E402
 from cxr.semisyn.editing.engine import Job  # noqa: E402
@@ -109,7 +110,7 @@ def rates(run: Path) -> tuple[float, float]:
             ),
             Path(out["lite.h5"]),
         )  # fmt: skip
-        maps = map_anomalies.AnomalyOptions(**options["anomaly"])
+        maps = AnomalySettings.from_dict(options["anomaly"])
         mapped = rate(
             lambda: map_anomalies.run_shard(
                 output=out["maps.h5"], excluded=out["excluded.parquet"], options=maps, **given

@@ -206,7 +206,7 @@ def plausible(organs: dict[str, np.ndarray]) -> bool:
 def phantom(seed: int, size: int = FRAME) -> chest.Chest:
     """Draw a synthetic healthy chest."""
     random = np.random.default_rng(seed)
-    return chest.sample(random, size, cardiomegaly=seed % 4 == 0, ap=seed % 2 == 1)
+    return chest.draw_chest(random, size, cardiomegaly=seed % 4 == 0, ap=seed % 2 == 1)
 
 
 def painted(seed: int, lesion: str) -> Film:

@@ -5,7 +5,6 @@ hold at least ``NAMED`` of it, by the zones of the original image. Boxes come fr
 lite anatomy engine on the edited image, the conditions and thresholds are the pipeline's own defaults.
 """
 
-from dataclasses import fields, replace
 from functools import cache
 from typing import NamedTuple
 
@@ -19,9 +18,7 @@ from cxr.ils.masks.segmenter import LesionSegmenter
 from cxr.ils.masks.thresholds import ThresholdSet
 from cxr.ils.masks.zones import Zones
 from cxr.imaging.anatomy import lite as anatomy
-from cxr.imaging.anatomy.engine import AnatomyOptions
 from cxr.imaging.boxes import lite as boxes
-from cxr.imaging.boxes.engine import BoxesOptions
 from cxr.workflow.settings import Settings
 
 NAMED = 0.10
@@ -38,18 +35,13 @@ class Finding(NamedTuple):
     lung: np.ndarray
 
 
-def _options(kind: type, *sections: object):
-    values = {name: value for section in sections for name, value in section.as_dict().items()}
-    return kind(**{field.name: values[field.name] for field in fields(kind) if field.name in values})
-
-
 @cache
 def _engines() -> tuple:
     own = Settings()
     thresholds = own.thresholds.sets["default"].as_dict()
     return (
-        anatomy.load(_options(AnatomyOptions, own.anatomy)),
-        boxes.load(replace(_options(BoxesOptions, own.boxes), own=own.boxes.lite.as_dict())),
+        anatomy.load(),
+        boxes.load(own.boxes),
         tuple(own.boxes.excluded_classes),
         Rules.from_job(own.dataset.as_dict()),
         ThresholdSet.from_settings(thresholds),

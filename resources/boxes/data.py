@@ -16,7 +16,7 @@ from net import CLASSES, GRID, SIZE
 from cxr.detection.augmentation import augment_image
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.geometry.boxes import box_iou
-from cxr.imaging.phantom.chest import sample
+from cxr.imaging.phantom.chest import draw_chest
 from cxr.nets.map_net import MapNet
 from cxr.painting.lesions import paint
 
@@ -278,7 +278,7 @@ def phantoms(count: int, seed: int) -> list[Sample]:
     for number in range(count):
         rng = np.random.default_rng([seed, 1, number])
         large = rng.random() < 1 / 6
-        drawn = sample(rng, FRAME, cardiomegaly=large, ap=bool(rng.random() < 0.5))
+        drawn = draw_chest(rng, FRAME, cardiomegaly=large, ap=bool(rng.random() < 0.5))
         rows, columns = np.nonzero(drawn.masks["heart"])
         heart = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]) / CELL
         boxes = [(CLASSES.index("Cardiomegaly"), *heart)] if large else []

@@ -174,12 +174,12 @@ def self_labelled(predict: Callable[[np.ndarray], np.ndarray], strength: float =
 @cache
 def phantoms() -> Pool:
     """Synthetic X-rays with their true organs; seeds of their own, which no test or cohort uses."""
-    from cxr.imaging.phantom.chest import sample
+    from cxr.imaging.phantom.chest import draw_chest
 
     frames, truth = [], []
     for index in range(PHANTOMS):
         shape = ((512, 512), (512, 424), (424, 512))[index % 3]
-        chest = sample(
+        chest = draw_chest(
             np.random.default_rng([PHANTOM_SEED, index]), shape, cardiomegaly=index % 4 == 1, ap=index % 2 == 0
         )
         affine = fit_affine(shape, FRAME, "pad")

@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from cxr.base.seeds import stable_hash  # noqa: E402
 from cxr.imaging.organs.upright import SIZE, TURNS, make_net_input, rotate_and_reflect  # noqa: E402
-from cxr.imaging.phantom.chest import sample  # noqa: E402
+from cxr.imaging.phantom.chest import draw_chest  # noqa: E402
 
 SETS = ("nih", "nih_more")
 """Learnt from: pictures without restrictions, so that the weights have none either."""
@@ -59,7 +59,7 @@ def phantoms() -> np.ndarray:
     made = []
     for number in range(PHANTOMS):
         random = np.random.default_rng([SEED, number])
-        chest = sample(random, (512, (512, 430)[number % 2]), cardiomegaly=number % 3 == 0, ap=number % 4 == 1)
+        chest = draw_chest(random, (512, (512, 430)[number % 2]), cardiomegaly=number % 3 == 0, ap=number % 4 == 1)
         made.append(
             cv2.resize(np.round(chest.image * 255).astype(np.uint8), (WIDE, WIDE), interpolation=cv2.INTER_AREA)
         )

@@ -12,12 +12,11 @@ import numpy as np
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import CARDIOMEDIASTINUM, HEART, LUNGS
 from cxr.geometry.affine import fit_affine, to_frame
-from cxr.imaging.anatomy.zones import Cuts, zone_masks
+from cxr.imaging.anatomy.zones import zone_masks
 from cxr.imaging.phantom import cohort, make_phantom
 from cxr.imaging.phantom.chest import Chest
+from cxr.imaging.phantom.settings import PhantomSettings
 from cxr.nets.map_net import MapNet
-from cxr.workflow.params import stage_options
-from cxr.workflow.settings import Settings
 
 SHARED = (RESOURCES.parent / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()
 FRAME = 512
@@ -43,13 +42,13 @@ def _chest(path: Path, view: str) -> Chest | None:
     """Return a film with its zones by the lite engines; None where its lungs are not outlined well."""
     picture = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
     frame = to_frame(picture, fit_affine(picture.shape, FRAME, "pad"), FRAME)
-    net, cuts = _nets()
+    net = _net()
     organs = dict(zip(net.labels, net.masks(frame), strict=True))
     lungs = [organs[lung] for lung in LUNGS]
     if not all(map(_solid, lungs)) or max(one.sum() for one in lungs) > MAX_RATIO * min(one.sum() for one in lungs):
         return None
     heart = organs[HEART]
-    masks = zone_masks(*lungs, cuts) | {HEART: heart, CARDIOMEDIASTINUM: heart}
+    masks = zone_masks(*lungs) | {HEART: heart, CARDIOMEDIASTINUM: heart}
     wide = np.flatnonzero((lungs[0] | lungs[1]).any(0))
     middle = float((np.flatnonzero(lungs[0].any(0)).mean() + np.flatnonzero(lungs[1].any(0)).mean()) / 2)
     ratio = heart.any(0).sum() / (wide[-1] - wide[0] + 1)
@@ -57,12 +56,8 @@ def _chest(path: Path, view: str) -> Chest | None:
 
 
 @cache
-def _nets() -> tuple[MapNet, Cuts]:
-    cuts = stage_options(Settings())["anatomy"]
-    return MapNet(RESOURCES / "organs/lite.onnx"), Cuts(
-        zones=cuts["zone_cuts"], right_upper_end=cuts["right_upper_lobe_end"], middle_end=cuts["middle_lobe_end"],
-        left_upper_end=cuts["left_upper_lobe_end"], lower_begin=cuts["lower_lobe_begin"], max_tilt=cuts["max_tilt"],
-    )  # fmt: skip
+def _net() -> MapNet:
+    return MapNet(RESOURCES / "organs/lite.onnx")
 
 
 def _solid(mask: np.ndarray) -> bool:
@@ -89,9 +84,9 @@ def paint(folder: Path, seed: int, studies: int) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     manifest = folder / "manifest.csv"
-    options = make_phantom.PhantomOptions(studies * 5 // 8, studies, seed)
+    options = PhantomSettings(subjects=studies * 5 // 8, studies=studies)
     with patch.object(cohort, "sample", pick):  # which draws the synthetic chest
         make_phantom.run(
             manifest=str(manifest), truth=str(folder / "truth.jsonl"), truth_masks=str(folder / "truth.h5"),
-            options=options, attrs={},
+            options=options, seed=seed, attrs={},
         )  # fmt: skip

@@ -73,7 +73,7 @@ rule weights_hybridgnet:
         mem_mb=megabytes(8000),
         runtime=minutes(30),
     params:
-        **job("imaging.weights.placed.run", "imaging.weights.hybridgnet"),
+        **job("imaging.weights.placed.run", "imaging.weights.state_dict"),
         options=PLAN.weights.options["hybridgnet"],
     message:
         "Weights of HybridGNet: convert"
@@ -92,7 +92,7 @@ use rule weights_hybridgnet as weights_cxas with:
     benchmark:
         "results/benchmarks/weights/cxas.tsv"
     params:
-        **job("imaging.weights.placed.run", "imaging.weights.cxas"),
+        **job("imaging.weights.placed.run", "imaging.weights.state_dict"),
         options=PLAN.weights.options["cxas"],
     message:
         "Weights of CXAS: convert"
@@ -109,7 +109,7 @@ use rule weights_hybridgnet as weights_ultralytics with:
     benchmark:
         "results/benchmarks/weights/ultralytics.tsv"
     params:
-        **job("imaging.weights.placed.run", "imaging.weights.ultralytics"),
+        **job("imaging.weights.placed.run", "imaging.weights.yolo"),
         options=PLAN.weights.options["ultralytics"],
     message:
         "Weights of the user's YOLO: convert"
@@ -126,7 +126,7 @@ use rule weights_hybridgnet as weights_scaled_yolov4 with:
     benchmark:
         "results/benchmarks/weights/scaled_yolov4.tsv"
     params:
-        **job("imaging.weights.placed.run", "imaging.weights.scaled_yolov4"),
+        **job("imaging.weights.placed.run", "imaging.weights.yolo"),
         options=PLAN.weights.options["scaled_yolov4"],
     message:
         "Weights of Scaled-YOLOv4: convert"

@@ -12,7 +12,7 @@ use rule weights_hybridgnet as weights_chexbert with:
     benchmark:
         "results/benchmarks/weights/chexbert.tsv"
     params:
-        **job("imaging.weights.placed.run", "imaging.weights.chexbert"),
+        **job("imaging.weights.placed.run", "imaging.weights.state_dict"),
         options=PLAN.weights.options["chexbert"],
     message:
         "Weights of CheXbert: convert"

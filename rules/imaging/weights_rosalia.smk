@@ -15,7 +15,7 @@ use rule weights_hybridgnet as weights_lisa with:
         mem_mb=megabytes(4000),
         runtime=minutes(60),
     params:
-        **job("imaging.weights.folder.run", "imaging.weights.lisa"),
+        **job("imaging.weights.placed.run_folder", "imaging.weights.state_dict"),
         options=PLAN.weights.options["lisa"],
     message:
         "Weights of LISA-7B: convert"
@@ -35,7 +35,7 @@ use rule weights_hybridgnet as weights_rosalia with:
         mem_mb=megabytes(4000),
         runtime=minutes(60),
     params:
-        **job("imaging.weights.folder.run", "imaging.weights.lisa"),
+        **job("imaging.weights.placed.run_folder", "imaging.weights.state_dict"),
         options=PLAN.weights.options["rosalia"],
     message:
         "Weights of ROSALIA-7B: convert"
@@ -67,7 +67,7 @@ use rule weights_hybridgnet as weights_sam with:
     benchmark:
         "results/benchmarks/weights/sam.tsv"
     params:
-        **job("imaging.weights.placed.run", "imaging.weights.sam"),
+        **job("imaging.weights.placed.run", "imaging.weights.state_dict"),
         options=PLAN.weights.options["sam"],
     message:
         "Weights of SAM: convert"

@@ -12,7 +12,7 @@ use rule weights_hybridgnet as weights_xrv with:
     benchmark:
         "results/benchmarks/weights/xrv.tsv"
     params:
-        **job("imaging.weights.placed.run", "imaging.weights.xrv"),
+        **job("imaging.weights.placed.run", "imaging.weights.state_dict"),
         options=PLAN.weights.options["xrv"],
     message:
         "Weights of torchxrayvision's DenseNet-121: convert"
@@ -29,7 +29,7 @@ use rule weights_hybridgnet as weights_inception with:
     benchmark:
         "results/benchmarks/weights/inception.tsv"
     params:
-        **job("imaging.weights.placed.run", "imaging.weights.inception"),
+        **job("imaging.weights.placed.run", "imaging.weights.state_dict"),
         options=PLAN.weights.options["inception"],
     message:
         "Weights of FID's Inception-v3: convert"

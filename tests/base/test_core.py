@@ -615,7 +615,7 @@ def test_an_engine_with_a_batch_is_given_batches(batch, sizes):
 
     rows = workers.process_singly_or_batched(
         ledger.Ledger("boxes"), list("43210"), lambda name: (int(name),), lambda number: (2 * number, None), work_batch,
-        threads=2, batch=batch,
+        engine=SimpleNamespace(batch=batch), threads=2, compute=None,
     )  # fmt: skip
     assert list(rows) == [(str(number), 2 * number) for number in range(5)]
     assert seen == sizes
@@ -642,7 +642,14 @@ def test_too_little_memory_for_one_image_ends_the_job_and_excludes_nobody(tmp_pa
     with pytest.raises(MemoryError):
         list(
             workers.process_singly_or_batched(
-                book, names, lambda name: (name,), work, work_batch, threads=2, batch=batch
+                book,
+                names,
+                lambda name: (name,),
+                work,
+                work_batch,
+                engine=SimpleNamespace(batch=batch),
+                threads=2,
+                compute=None,
             )
         )
 

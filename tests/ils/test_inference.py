@@ -189,7 +189,7 @@ def test_sams_encoder_takes_no_more_pictures_at_a_time_than_the_settings_say(tin
         "forward",
         lambda self, pixels, **rest: seen.append(len(pixels)) or encoder(self, pixels, **rest),
     )
-    check_alike(run(tiny, tmp_path, images_at_once=2), whole)
+    check_alike(run(tiny, tmp_path, batches={"sam": 2}), whole)
     assert seen == [2, 2, 1]
 
 

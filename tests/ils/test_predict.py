@@ -23,9 +23,8 @@ from cxr.base.vocabulary import LESIONS
 from cxr.dicom.segmentation import CODES, LESION, NoSegmentation, Segment, build_segmentation, find_lesion
 from cxr.geometry.affine import fit_affine
 from cxr.ils.inference.infer import run_split
-from cxr.ils.inference.predict import in_picture
 from cxr.ils.inference.settings import InferenceOptions
-from cxr.imaging.one_image import Picture, sides_of
+from cxr.imaging.one_image import FramedImage, project_mask, read_sides
 from cxr.plotting.overlay import draw_overlay
 from dicom_files import dataset, encoded, write
 from tiny_rosalia import ANSWERS, NONE, ONE, TWO, Tiny, disc_of, frame, lines_of, make, read
@@ -115,7 +114,7 @@ def test_masks_come_back_to_the_pictures_pixels(shape, fit):
     places = (np.arange(side) + 0.5) * 512 / side
     x, y = affine[0, 0] * places + affine[0, 2], affine[1, 1] * places + affine[1, 2]
     logits = np.where(((y > top) & (y < bottom))[:, None] & ((x > left) & (x < right)), 3, -3).astype(np.float32)
-    found = in_picture(logits, Picture(np.zeros(shape, np.uint8), np.zeros((512, 512), np.uint8), affine))
+    found = project_mask(logits, FramedImage(np.zeros(shape, np.uint8), np.zeros((512, 512), np.uint8), affine))
     across, down = np.arange(columns) + 0.5, np.arange(rows) + 0.5
     wanted = ((down > top) & (down < bottom))[:, None] & ((across > left) & (across < right))
     assert found.shape == shape
@@ -127,8 +126,8 @@ def test_masks_come_back_to_the_pictures_pixels(shape, fit):
 
 def test_nothing_is_marked_outside_of_a_frame_that_crops():
     shape = (300, 600)
-    everywhere = Picture(np.zeros(shape, np.uint8), np.zeros((512, 512), np.uint8), fit_affine(shape, 512, "crop"))
-    found = in_picture(np.ones((64, 64), np.float32), everywhere)
+    everywhere = FramedImage(np.zeros(shape, np.uint8), np.zeros((512, 512), np.uint8), fit_affine(shape, 512, "crop"))
+    found = project_mask(np.ones((64, 64), np.float32), everywhere)
     assert found[:, 150:450].all()
     assert not found[:, :150].any()
     assert not found[:, 450:].any()
@@ -137,8 +136,9 @@ def test_nothing_is_marked_outside_of_a_frame_that_crops():
 def test_a_mask_is_as_smooth_as_its_logits():
     """Eight columns of logits that rise by one each cross zero where they say, not at the edge of a column."""
     logits = np.tile(np.arange(8, dtype=np.float32) + 0.5 - 5.3, (8, 1))
-    whole = Picture(np.zeros((512, 512), np.uint8), np.zeros((512, 512), np.uint8), fit_affine((512, 512), 512, "pad"))
-    first = in_picture(logits, whole).argmax(axis=1)
+    black = np.zeros((512, 512), np.uint8)
+    whole = FramedImage(black, black, fit_affine((512, 512), 512, "pad"))
+    first = project_mask(logits, whole).argmax(axis=1)
     assert np.abs(first - 5.3 * 64).max() <= 2
 
 
@@ -465,5 +465,5 @@ def test_the_overlay_shows_the_mask_where_it_is_and_the_patients_sides():
 )
 def test_the_header_tells_which_side_is_where(value, sides):
     header = dataset(np.zeros((4, 4), np.uint8), **({"PatientOrientation": value} if value else {}))
-    assert sides_of(header) == sides
-    assert sides_of(None) == ("R", "L")
+    assert read_sides(header) == sides
+    assert read_sides(None) == ("R", "L")

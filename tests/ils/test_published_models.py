@@ -140,7 +140,7 @@ def test_where_they_come_from_is_written_down(asked):
     run, *_ = asked
     rows = read_table(run / "results/weights/manifest.tsv")
     files = {name: rows.filter(pl.col("artefact") == name)["file"].to_list() for name in ("lisa", "rosalia", "clip")}
-    tokenizer = [f"lisa/{name}" for name in ("tokenizer.model", *catalogue.BESIDE)]
+    tokenizer = [f"lisa/{name}" for name in ("tokenizer.model", *catalogue.TOKENIZER_EXTRAS)]
     assert files["lisa"] == [
         "lisa/config.json",
         *tokenizer,
@@ -241,7 +241,7 @@ def test_any_number_of_parts_is_found(tmp_path, there, wanted):
     published.words(tmp_path / "lisa")
     for name in there:
         (tmp_path / "lisa" / name).touch()
-    paths = catalogue.placed(str(tmp_path))["lisa"]
+    paths = catalogue.list_placed_files(str(tmp_path))["lisa"]
     assert [Path(path).name for path in paths if "model-" in path or "model." in Path(path).name][
         -len(wanted) :
     ] == wanted

@@ -20,7 +20,7 @@ from cxr.ils.rosalia.prompts import write_prompt
 from cxr.ils.templates import TYPES, write_instruction, write_negative_answer
 from cxr.ils.training.lite_base import run_base
 from cxr.ils.training.settings import LiteSizes
-from cxr.imaging.phantom.cohort import draw
+from cxr.imaging.phantom.cohort import draw_frontal
 from cxr.imaging.phantom.plan import make_plan
 from cxr.nets.lite_weights import list_lite_weights
 from cxr.nets.weight_files import WeightFiles
@@ -141,6 +141,6 @@ def test_the_demo_is_not_among_what_it_learnt():
     pictures = {}
     for seed in {demo, *learnt}:
         plan = next(one for one in make_plan(seed, 6, 9) if not one.images[0].fault)
-        pictures[seed] = draw(plan, plan.images[0], seed).image
+        pictures[seed] = draw_frontal(plan, plan.images[0], seed).image
     for seed in learnt:
         assert pictures[seed].shape != pictures[demo].shape or np.abs(pictures[seed] - pictures[demo]).mean() > 0.01

@@ -132,8 +132,8 @@ def test_neither_readers_nor_checkpoints_change_a_byte(tmp_path, given, whole):
     assert written(train(tmp_path, given, threads=3, checkpoint_every=5)) == written(whole)
 
 
-def test_images_at_once_change_losses_by_rounding_alone(tmp_path, given, whole):
-    one, other = (updates(folder)["loss"] for folder in (train(tmp_path, given, images_at_once=1), whole))
+def test_images_per_pass_of_sam_change_losses_by_rounding_alone(tmp_path, given, whole):
+    one, other = (updates(folder)["loss"] for folder in (train(tmp_path, given, batches={"sam": 1}), whole))
     np.testing.assert_allclose(one[:3], other[:3], rtol=1e-4)  # later updates add the differences up
 
 

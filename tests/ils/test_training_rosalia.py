@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from conversions import converter
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.ils.rosalia.convert import CLIP_PREFIX, SAM_PREFIX
@@ -17,8 +18,6 @@ from cxr.ils.rosalia.tokens import Tokens
 from cxr.ils.training import rosalia
 from cxr.ils.training.export_lisa import run_published
 from cxr.ils.training.settings import TrainingOptions
-from cxr.imaging.weights.lisa import convert_lisa, made_name
-from cxr.imaging.weights.sam import convert_sam
 from cxr.segmentation import published
 from rosalia_pairs import tokens
 from tiny_rosalia import SIZES
@@ -53,17 +52,17 @@ def files(tmp_path, monkeypatch) -> dict[str, str]:
     (made / "lisa").mkdir(parents=True)
     for shard, names in enumerate((sorted(rest)[::2], sorted(rest)[1::2]), 1):
         torch.save({name: rest[name] for name in names}, placed / f"pytorch_model-0000{shard}-of-00002.bin")
-        convert_lisa(
+        converter("lisa")(
             placed / f"pytorch_model-0000{shard}-of-00002.bin", made / f"lisa/model-0000{shard}-of-00002.safetensors"
         )
     for path in placed.glob("*.json"):
-        convert_lisa(path, made / "lisa" / made_name(path.name))
+        shutil.copyfile(path, made / "lisa" / path.name)
     (made / "clip").mkdir()
     save_file(clip, made / "clip/model.safetensors")
     vision = model.config.llava.vision_config.to_dict()
     (made / "clip/config.json").write_text(json.dumps({"model_type": "clip", "vision_config": vision}))
     torch.save(sam, tmp_path / "weights/sam_vit_h_4b8939.pth")
-    convert_sam(tmp_path / "weights/sam_vit_h_4b8939.pth", made / "sam.safetensors")
+    converter("sam")(tmp_path / "weights/sam_vit_h_4b8939.pth", made / "sam.safetensors")
     # what no tensor tells; a small model has fewer
     monkeypatch.setattr(published, "DECODER_HEADS", model.config.sam.mask_decoder_config.num_attention_heads)
     named = {name: str(made / Path(path).relative_to("results/weights")) for name, path in rosalia.INPUTS.items()}

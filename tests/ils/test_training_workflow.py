@@ -76,7 +76,7 @@ def test_published_layouts_are_made_when_asked_for(trained, dry_run, name, rule)
 @pytest.mark.slow
 def test_a_training_is_run_again_for_its_own_settings_alone(trained, dry_run):
     others = {
-        "compute": {"checkpoint_every": 7, "images_at_once": 2, "gpus": 3},
+        "compute": {"checkpoint_every": 7, "batches": {"sam": 2}, "gpus": 3},
         "training": {"lite": RECIPE, "rosalia": {"learning_rate": 1e-4}},
         "inference": {"text": False},
         "evaluation": {"replicates": 100},

@@ -11,22 +11,13 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import ANATOMY_LABELS, LOBES, LUNGS, ORGAN_LABELS, ZONE_LABELS, zones_of
-from cxr.imaging.anatomy import organ_shift, segment_anatomy, zones
-from cxr.imaging.anatomy.engine import AnatomyOptions, load_engine
-from cxr.imaging.phantom.chest import sample
-from cxr.workflow import params as core_options
+from cxr.imaging.anatomy import segment_anatomy, zones
+from cxr.imaging.anatomy.engine import load_engine
+from cxr.imaging.anatomy.settings import AnatomySettings
+from cxr.imaging.phantom.chest import draw_chest
 from cxr.workflow.code_digest import RESOURCES
-from cxr.workflow.settings import Settings
 
-OPTIONS = AnatomyOptions(**core_options.stage_options(Settings())["anatomy"])
-CUTS = zones.Cuts(
-    zones=OPTIONS.zone_cuts,
-    right_upper_end=OPTIONS.right_upper_lobe_end,
-    middle_end=OPTIONS.middle_lobe_end,
-    left_upper_end=OPTIONS.left_upper_lobe_end,
-    lower_begin=OPTIONS.lower_lobe_begin,
-    max_tilt=OPTIONS.max_tilt,
-)
+OPTIONS = AnatomySettings()
 
 
 def ellipse(size: int, centre: tuple[int, int], axes: tuple[int, int], angle: float) -> np.ndarray:
@@ -51,7 +42,7 @@ def lung_pairs(draw) -> tuple[np.ndarray, np.ndarray]:
 @settings(max_examples=200, deadline=None)
 @given(lung_pairs())
 def test_zones_partition_each_lung_and_lobes_cover_it(pair):
-    masks = zones.zone_masks(*pair, CUTS)
+    masks = zones.zone_masks(*pair)
     assert tuple(masks) == ZONE_LABELS
     for side, lung_name, lung in zip(("right", "left"), LUNGS, pair, strict=True):
         np.testing.assert_array_equal(masks[lung_name], lung)
@@ -71,12 +62,12 @@ def test_zones_follow_one_another_from_apex_to_base(tilt, height, width):
         cv2.warpAffine(ellipse(512, (x, 256), (width, height), 0).astype(np.uint8), turn, (512, 512)) > 0
         for x in (150, 362)
     ]
-    masks = zones.zone_masks(*pair, CUTS)
+    masks = zones.zone_masks(*pair)
     for side in ("right", "left"):
         rows = [np.nonzero(masks[name])[0].mean() for name in zones_of(side)]
         assert rows == sorted(rows)
         # Independent of the picture's tilt, each zone keeps its share of the ellipse (circle segments in closed form).
-        inner = np.array([0.0, *OPTIONS.zone_cuts, 1.0]) * 2 - 1
+        inner = np.array([0.0, *zones.ZONE_ENDS, 1.0]) * 2 - 1
         below = (inner * np.sqrt(1 - inner**2) + np.arcsin(inner)) / np.pi
         area = pair[side == "left"].sum()
         for name, share in zip(zones_of(side), np.diff(below), strict=True):
@@ -87,29 +78,24 @@ def test_zones_follow_one_another_from_apex_to_base(tilt, height, width):
     assert upper < middle < lower
 
 
-def test_tilt_of_the_chest_is_found_and_limited():
+def test_tilt_of_the_chest_is_found_and_limited(monkeypatch):
     upright = [ellipse(512, (x, 256), (70, 180), slant) for x, slant in ((150, 8), (362, -8))]
-    assert zones.chest_tilt(*upright, 15.0) == pytest.approx(0, abs=0.01)
+    assert zones.chest_tilt(*upright) == pytest.approx(0, abs=0.01)
     turn = cv2.getRotationMatrix2D((256, 256), 10, 1.0)  # counterclockwise: the lower ends move to the right
     turned = [cv2.warpAffine(mask.astype(np.uint8), turn, (512, 512)) > 0 for mask in upright]
-    assert np.degrees(zones.chest_tilt(*turned, 15.0)) == pytest.approx(10, abs=0.5)
-    assert np.degrees(zones.chest_tilt(*turned, 4.0)) == pytest.approx(4)
-    assert zones.chest_tilt(turned[0], np.zeros((512, 512), bool), 15.0) == 0
+    assert np.degrees(zones.chest_tilt(*turned)) == pytest.approx(10, abs=0.5)
+    monkeypatch.setattr(zones, "MAX_TILT", 4.0)
+    assert np.degrees(zones.chest_tilt(*turned)) == pytest.approx(4)
+    assert zones.chest_tilt(turned[0], np.zeros((512, 512), bool)) == 0
 
 
 def test_medial_is_towards_the_midline_on_both_sides():
     pair = [ellipse(512, (x, 256), (70, 180), 0) for x in (150, 362)]
-    masks = zones.zone_masks(*pair, CUTS)
+    masks = zones.zone_masks(*pair)
     row = 160  # above the lateral, below the medial beginning of the lower lobes
     right, left = (np.flatnonzero(masks[f"lung lower lobe {side}"][row + 70]) for side in ("right", "left"))
     assert right.mean() > 150
     assert left.mean() < 362
-
-
-@pytest.mark.parametrize("cuts", [(0.4, 0.2, 0.7), (0.0, 0.4, 0.7), (0.2, 0.4, 1.0), (0.3, 0.3, 0.7)])
-def test_cuts_that_do_not_rise_are_refused(cuts):
-    with pytest.raises(UserError, match=r"anatomy\.zone_cuts"):
-        load_engine("lite", AnatomyOptions(**(vars(OPTIONS) | {"zone_cuts": cuts})))
 
 
 def test_engines_are_found_by_name():
@@ -138,12 +124,12 @@ def organs(shift: tuple[int, int] = (0, 0), heart_shift: int = 0, without: str =
     ],
 )
 def test_disagreement_is_the_largest_distance_of_an_edge(changed, distance, where):
-    assert organ_shift.disagreement(organs(), changed) == (distance, where)
-    assert organ_shift.disagreement(changed, organs()) == (distance, where)
+    assert segment_anatomy.disagreement(organs(), changed) == (distance, where)
+    assert segment_anatomy.disagreement(changed, organs()) == (distance, where)
 
 
 def test_disagreement_ignores_what_neither_has():
-    assert organ_shift.disagreement(organs(without="heart"), organs((3, 0), without="heart"))[0] == 3 / 512
+    assert segment_anatomy.disagreement(organs(without="heart"), organs((3, 0), without="heart"))[0] == 3 / 512
 
 
 def write_shards(folder, pictures: dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]) -> dict[str, str]:
@@ -163,7 +149,7 @@ def write_shards(folder, pictures: dict[str, tuple[np.ndarray, dict[str, np.ndar
 def pictures() -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
     found = {}
     for seed in (2, 1, 0):
-        chest = sample(np.random.default_rng([41, seed]), 512, cardiomegaly=seed == 1)
+        chest = draw_chest(np.random.default_rng([41, seed]), 512, cardiomegaly=seed == 1)
         found[f"chest{seed}"] = (np.round(chest.image * 255).astype(np.uint8), chest.masks)
     image, masks = found["chest0"]
     found["moved"] = (image, masks | {"right lung": np.roll(masks["right lung"], -60, axis=1)})

@@ -4,6 +4,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,23 +13,21 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from conftest import ROOT
+from conversions import converter
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import ANATOMY_LABELS, ORGAN_LABELS
 from cxr.imaging.anatomy import cxas, segment_anatomy
-from cxr.imaging.anatomy.engine import AnatomyOptions, load_engine
-from cxr.imaging.weights.cxas import convert_cxas, shapes
-from cxr.workflow import params as core_options
-from cxr.workflow.settings import Settings
+from cxr.imaging.anatomy.engine import load_engine
+from cxr.imaging.anatomy.settings import AnatomySettings, CxasSettings
+from cxr.imaging.weights.catalogue import rule_params
 
 installed = pytest.mark.skipif(
     importlib.util.find_spec("cxas") is None, reason="cxas is not installed here: `make test-cxas` installs and runs it"
 )
-OPTIONS = AnatomyOptions(
-    **core_options.stage_options(Settings.from_dict({"anatomy": {"engine": "cxas", "min_labels": 16}}))["anatomy"]
-)
+OPTIONS = AnatomySettings(engine="cxas", min_labels=16)
 CHANNELS = (135, 136, 144, 141, 142, 143, 148, 145, 146, 147, 149, 150, 151, 152, 153, 121)
 """Indices of the 16 labels in the package's list of classes, in their order."""
 HOOK = """
@@ -90,16 +89,14 @@ def checkpoint(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def weights(checkpoint) -> Path:
     path = checkpoint.with_name("cxas.safetensors")
-    assert convert_cxas(checkpoint, path) == {"tensors": 383, "values": 73_441_053, "left_out": []}
+    assert converter("cxas")(checkpoint, path) == {"tensors": 383, "values": 73_441_053}
     yield path
     path.unlink()
 
 
 def engine(weights: Path, **changes) -> cxas.CxasAnatomy:
-    options = AnatomyOptions(**(vars(OPTIONS) | {"own": OPTIONS.own | changes}))
-    return load_engine(
-        "cxas", options, Setup.for_engine(options.own, {"weights": str(weights)}, {"device": "cpu", "batch": 8})
-    )
+    options = replace(OPTIONS, cxas=CxasSettings(**changes))
+    return load_engine("cxas", options, Setup.of_job({"weights": str(weights)}, {"device": "cpu", "batch": 8}, "cxas"))
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +108,9 @@ def found(weights) -> list[np.ndarray]:
 @installed
 def test_the_net_has_the_tensors_that_are_checked():
     net, channels = cxas.published_net()
-    assert {name: tuple(value.shape) for name, value in net.state_dict().items()} == shapes()
+    counts = [value.numel() for value in net.state_dict().values()]
+    expected = rule_params({})["cxas"]
+    assert (len(counts), sum(counts)) == (expected["tensors"], expected["values"])
     assert tuple(channels) == CHANNELS
 
 

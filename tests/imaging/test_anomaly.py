@@ -22,10 +22,11 @@ from cxr.base.vocabulary import HEART, LUNGS
 from cxr.imaging.anomaly import engine, lite, map_anomalies
 from cxr.imaging.anomaly.compose import BadMap, compose, edit_region
 from cxr.imaging.anomaly.restore import BLACK, ROOM, fade_weights, healthy_parts, limit_excess, low_pass, remove_lesions
+from cxr.imaging.anomaly.settings import AnomalySettings
 from cxr.workflow.code_digest import RESOURCES
 from simple_chests import ellipse, simple_chest, write_inputs
 
-OPTIONS = map_anomalies.AnomalyOptions(engine="lite")
+OPTIONS = AnomalySettings(engine="lite")
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +101,7 @@ def test_region_is_lungs_and_heart():
 
 def test_unknown_engine_names_the_engines():
     with pytest.raises(UserError, match=r"anomaly\.engine is 'radiant'.*lite"):
-        engine.load_engine("radiant", map_anomalies.AnomalyOptions(engine="radiant"))
+        engine.load_engine("radiant", AnomalySettings(engine="radiant"))
     assert isinstance(engine.load_engine("lite", OPTIONS), lite.LiteEditor)
 
 

@@ -15,8 +15,8 @@ from cxr.base.vocabulary import LESIONS
 from cxr.ils.masks.findings import CARDIOMEGALY, read_positive_findings
 from cxr.ils.masks.rules import Rules
 from cxr.imaging.anomaly import map_anomalies
-from cxr.imaging.anomaly.map_anomalies import AnomalyOptions
 from cxr.imaging.anomaly.needed import needs_anomaly_map
+from cxr.imaging.anomaly.settings import AnomalySettings
 from cxr.workflow.plan import make_plan
 from masks_shard import RULES, said
 from simple_chests import simple_chest, write_inputs
@@ -89,7 +89,7 @@ def shard(tmp_path: Path, asking: tuple[str, ...], silent: tuple[str, ...]) -> d
     return inputs
 
 
-def made(folder: Path, inputs: dict, options: AnomalyOptions) -> Path:
+def made(folder: Path, inputs: dict, options: AnomalySettings) -> Path:
     folder.mkdir()
     files = {"output": folder / "00.h5", "excluded": folder / "00.excluded.parquet"}
     map_anomalies.run_shard(**inputs, **files, options=options, attrs={}, threads=1)
@@ -102,7 +102,7 @@ def test_images_whose_report_asks_for_no_mask_stay_as_they_are(tmp_path, monkeyp
     engine = Black(batch)
     monkeypatch.setattr(map_anomalies, "load_engine", lambda *_: engine)
     inputs = shard(tmp_path, asking=("b",), silent=("a", "c"))
-    found = made(tmp_path / "out", inputs, AnomalyOptions("black", images="with_findings"))
+    found = made(tmp_path / "out", inputs, AnomalySettings(engine="black", images="with_findings"))
     assert engine.seen == (["b"] if batch else ["one"])
     with Shard(found) as edits, Shard(inputs["frames"]) as frames:
         assert edits.ids == list("abcd")
@@ -118,7 +118,7 @@ def test_by_default_every_image_is_edited(tmp_path, monkeypatch):
     monkeypatch.setattr(map_anomalies, "load_engine", lambda *_: engine)
     inputs = shard(tmp_path, asking=("b",), silent=("a", "c"))
     del inputs["cohort"], inputs["reports"]
-    with Shard(made(tmp_path / "out", inputs, AnomalyOptions("black"))) as edits:
+    with Shard(made(tmp_path / "out", inputs, AnomalySettings(engine="black"))) as edits:
         assert edits.ids == list("abcd")
         assert not any(is_unedited(edits, name) for name in edits.ids)
     assert len(engine.seen) == 4

@@ -27,13 +27,13 @@ from cxr.diffusion.schedule import add_noise, select_steps, select_times, step_m
 from cxr.imaging.anomaly import engine, map_anomalies
 from cxr.imaging.anomaly.compose import edit_region
 from cxr.imaging.anomaly.radedit import INPUTS, RadEditor, kept_region
+from cxr.imaging.anomaly.settings import AnomalySettings
 from cxr.workflow.engine_files import engine_inputs
-from cxr.workflow.settings.images import Radedit
 from simple_chests import simple_chest, write_inputs
 
 LINEAR = DDIMScheduler(beta_schedule="linear", timestep_spacing="trailing", clip_sample=False, steps_offset=1)
 ABARS = LINEAR.alphas_cumprod.double().tolist()
-OWN = Radedit().as_dict() | {"seed": 7, "steps": 4, "dtype": "float32"}
+SETTINGS = {"steps": 4, "dtype": "float32"}
 PLAIN = Editing("", "", 1.0, 1.0, published_bugs=False)
 
 
@@ -51,9 +51,9 @@ def stable(tmp_path_factory) -> tuple[Path, object]:
     return folder / "saved", made
 
 
-def load(files: dict[str, str], **own) -> RadEditor:
-    options = map_anomalies.AnomalyOptions(engine="radedit", own=OWN | own)
-    return engine.load_engine("radedit", options, Setup(options.own, files))
+def load(files: dict[str, str], seed: int = 7, **changes) -> RadEditor:
+    options = AnomalySettings.from_dict({"engine": "radedit", "radedit": SETTINGS | changes})
+    return engine.load_engine("radedit", options, Setup(files=files, seed=seed))
 
 
 def small_chests(count: int, side: int = 64) -> tuple[list, list, list]:
@@ -510,10 +510,10 @@ def test_a_prompt_that_is_too_long_is_named(files):
 
 
 def test_inputs_are_the_weights_or_the_folder(tmp_path):
-    assert engine_inputs("anomaly", "radedit", OWN) == INPUTS
-    assert engine_inputs("anomaly", "radedit", OWN | {"model": str(tmp_path)}) == {"folder": str(tmp_path)}
+    assert engine_inputs("anomaly", "radedit", SETTINGS) == INPUTS
+    assert engine_inputs("anomaly", "radedit", SETTINGS | {"model": str(tmp_path)}) == {"folder": str(tmp_path)}
     with pytest.raises(UserError, match="there is no folder"):
-        engine_inputs("anomaly", "radedit", OWN | {"model": str(tmp_path / "none")})
+        engine_inputs("anomaly", "radedit", SETTINGS | {"model": str(tmp_path / "none")})
 
 
 # the engine
@@ -605,7 +605,7 @@ def test_nothing_goes_to_the_network(files, monkeypatch):
 def test_the_stage_keeps_every_pixel_outside_lungs_and_heart(files, tmp_path):
     chests = {f"i{seed}": simple_chest(seed) for seed in range(3)}
     inputs = write_inputs(tmp_path, chests)
-    options = map_anomalies.AnomalyOptions(engine="radedit", own=OWN | {"steps": 2})
+    options = AnomalySettings.from_dict({"engine": "radedit", "radedit": SETTINGS | {"steps": 2}})
     outputs = []
     for batch in (1, 3):
         output, excluded = tmp_path / f"{batch}.h5", tmp_path / f"{batch}.parquet"

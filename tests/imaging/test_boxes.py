@@ -19,8 +19,9 @@ from cxr.geometry.affine import fit_affine
 from cxr.geometry.boxes import box_iou
 from cxr.imaging.boxes import lite, table
 from cxr.imaging.boxes.detect_boxes import SCHEMA, run_shard
-from cxr.imaging.boxes.engine import BoxesOptions, load_engine
-from cxr.imaging.phantom.chest import sample
+from cxr.imaging.boxes.engine import load_engine
+from cxr.imaging.boxes.settings import BoxesSettings
+from cxr.imaging.phantom.chest import draw_chest
 from cxr.metrics.matching import score_detections
 from cxr.painting.lesions import paint
 
@@ -30,18 +31,8 @@ NIH = SHARED / "data" / "nih"
 CHOICE = {"floor": 0.001, "iou": 0.5, "most": 100}
 
 
-def options(**changes) -> BoxesOptions:
-    plain = {
-        "engine": "lite",
-        "table": None,
-        "table_pixels": "frame",
-        "floor": 0.001,
-        "nms_iou": 0.5,
-        "max_boxes": 100,
-        "excluded_classes": EXCLUDED,
-        "own": {"region_iou": 0.5},
-    }
-    return BoxesOptions(**(plain | changes))
+def options(**changes) -> BoxesSettings:
+    return BoxesSettings.from_dict({"excluded_classes": EXCLUDED} | changes)
 
 
 def test_decoding_is_exact():
@@ -99,8 +90,9 @@ def test_unknown_engine_is_named():
 def test_unknown_excluded_class_is_named(engine, tmp_path):
     path = tmp_path / "boxes.csv"
     path.write_text("image_id,x1,y1,x2,y2,confidence,class_name\n")
+    table = {"table": str(path)} if engine == "table" else {}
     with pytest.raises(UserError, match=r"'Pneumothorx'.*Pneumothorax"):
-        load_engine(options(engine=engine, table=str(path), excluded_classes=["Pneumothorx"]))
+        load_engine(options(engine=engine, excluded_classes=["Pneumothorx"], **table))
 
 
 # the table engine
@@ -187,7 +179,7 @@ def test_table_in_original_pixels(tmp_path):
 
 
 def chests(count: int) -> list[np.ndarray]:
-    drawn = [sample(np.random.default_rng([99, k]), 512) for k in range(count)]
+    drawn = [draw_chest(np.random.default_rng([99, k]), 512) for k in range(count)]
     painted = [
         paint(c.image, lesion, c.masks["right lung"], np.random.default_rng(k))[0]
         for k, (c, lesion) in enumerate(zip(drawn, ("consolidation", "effusion", "edema", "opacity") * 9, strict=False))
@@ -260,8 +252,8 @@ def test_a_users_file_takes_the_place_of_the_embedded_one(tmp_path):
     path.write_bytes(lite.WEIGHTS.read_bytes())
 
     def found(model: dict, names: dict[str, str]) -> set[tuple]:
-        own = {"region_iou": 1.0, "class_names": names}
-        held = load_engine(options(own=own, max_boxes=1000), Setup(own, model)).detect(picture, "i", SAME)
+        changed = {"lite": {"region_iou": 1.0}, "class_names": names}
+        held = load_engine(options(**changed, max_boxes=1000), Setup(files=model)).detect(picture, "i", SAME)
         return {(*box, score, name) for (*box,), score, name in zip(*held, strict=True)}
 
     embedded = found({}, {})
@@ -325,8 +317,8 @@ def test_a_table_of_other_images_is_warned_of_with_counts(frames, tmp_path, capl
 
 def test_excluded_classes_only_mark(frames, tmp_path):
     """Within a class; an excluded one makes no box of another go, so suppression across the classes is off here."""
-    every = run(frames, tmp_path, excluded_classes=[], own={"region_iou": 1.0})
-    some = run(frames, tmp_path, excluded_classes=["Lung Opacity"], own={"region_iou": 1.0})
+    every = run(frames, tmp_path, excluded_classes=[], lite={"region_iou": 1.0})
+    some = run(frames, tmp_path, excluded_classes=["Lung Opacity"], lite={"region_iou": 1.0})
     assert every["kept"].all()
     assert every.drop("kept").equals(some.drop("kept"))
     assert (some["kept"] == (some["class_name"] != "Lung Opacity")).all()
@@ -345,7 +337,7 @@ def overlaps(found: pl.DataFrame) -> np.ndarray:
 def test_one_region_one_box(frames, tmp_path):
     one = run(frames, tmp_path, max_boxes=1000).filter("kept")
     assert overlaps(one).max() <= 0.5
-    several = run(frames, tmp_path, max_boxes=1000, own={"region_iou": 1.0}).filter("kept")
+    several = run(frames, tmp_path, max_boxes=1000, lite={"region_iou": 1.0}).filter("kept")
     assert overlaps(several).max() > 0.5
     # the best box of a picture stays, and nothing is moved
     assert (
@@ -376,7 +368,7 @@ def test_recall_on_phantoms_never_trained_on():
     images = []
     for number in range(24):
         rng = np.random.default_rng([2026, 11, number])
-        chest = sample(rng, 512, ap=number % 2 == 1)
+        chest = draw_chest(rng, 512, ap=number % 2 == 1)
         lesion = ("opacity", "consolidation", "pneumonia", "effusion")[number % 4]
         lung = chest.masks[("right lung", "left lung")[number // 4 % 2]]
         image, mask = paint(chest.image, lesion, lung, rng, midline=chest.midline)
@@ -386,7 +378,7 @@ def test_recall_on_phantoms_never_trained_on():
     recall, _ = found_share(images, 0.3, 0.2)
     assert recall >= 0.8
     healthy = [
-        ((sample(np.random.default_rng([2026, 12, k]), 512).image * 255).astype(np.uint8), np.zeros((0, 4)))
+        ((draw_chest(np.random.default_rng([2026, 12, k]), 512).image * 255).astype(np.uint8), np.zeros((0, 4)))
         for k in range(8)
     ]
     assert found_share(healthy, 0.3, 0.2)[1] <= 3.0

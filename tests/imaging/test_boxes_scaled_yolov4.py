@@ -16,24 +16,28 @@ from cxr.base.tables import read_table
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.imaging.boxes import nets, scaled_yolov4
 from cxr.imaging.boxes.detect_boxes import SCHEMA, run_shard
-from cxr.imaging.boxes.engine import BoxesOptions, load_engine
+from cxr.imaging.boxes.engine import load_engine
 from cxr.imaging.boxes.scaled_yolov4 import INPUTS, PUBLISHED
 from cxr.imaging.boxes.scaled_yolov4.network import Network, decode
+from cxr.imaging.boxes.settings import BoxesSettings
 from cxr.imaging.weights import pickles
-from cxr.imaging.weights.scaled_yolov4 import convert_scaled_yolov4
 from cxr.imaging.weights.stubs import Stub
+from cxr.imaging.weights.yolo import convert_scaled_yolov4
 from cxr.nets import tensors
 from tiny_yolo import ANCHORS, PACKAGE, STRIDES, expected, plan, save, tiny_net, tiny_plan
 
-OWN = {"image_size": 128, "border": 32, "fold_iou": 0.65, "ensemble_iou": 0.5, "wrap_white": False}
-OWN["dtype"] = "float16"
 ORDERS = [[*PUBLISHED[shift:], *PUBLISHED[:shift]] for shift in range(4)] + [None]
 """Class names of the folds, each in another order; the last has none, so its order is the published one."""
 
 
-def options(**changes) -> BoxesOptions:
-    plain = {"engine": "scaled_yolov4", "table": None, "table_pixels": "frame", "floor": 0.5, "nms_iou": 0.1}
-    return BoxesOptions(**(plain | {"max_boxes": 50, "excluded_classes": ["Pneumothorax"], "own": OWN} | changes))
+@pytest.fixture(autouse=True)
+def small_input(monkeypatch):
+    monkeypatch.setattr(scaled_yolov4, "IMAGE_SIZE", 128)
+
+
+def options(**changes) -> BoxesSettings:
+    plain = {"engine": "scaled_yolov4", "floor": 0.5, "nms_iou": 0.1, "max_boxes": 50}
+    return BoxesSettings.from_dict(plain | {"excluded_classes": ["Pneumothorax"]} | changes)
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +56,7 @@ def folds(tmp_path_factory):
 
 @pytest.fixture
 def engine(folds):
-    return lambda own=None, **changes: load_engine(
-        options(**changes), Setup(OWN | (own or {}), folds[1], device="cpu", batch=3)
-    )
+    return lambda **changes: load_engine(options(**changes), Setup(files=folds[1], device="cpu", batch=3))
 
 
 # the net
@@ -169,7 +171,7 @@ def test_modules_that_no_net_has_are_refused(tmp_path, monkeypatch):
         inner = stub("Sequential", _modules=dict(enumerate(layers)))
         net = stub("yolo.Model", _modules={"model": inner}, yaml=tiny_plan(), stride=STRIDES)
         saved = pickles.Saved(tmp_path / "net.pt", {"model": net}, None)
-        monkeypatch.setattr(pickles, "read", lambda source, saved=saved: saved)
+        monkeypatch.setattr(pickles, "read_checkpoint", lambda source, saved=saved: saved)
         with pytest.raises(UserError, match=rf"net\.pt cannot be used: {told}: delete it and get it again"):
             convert_scaled_yolov4(tmp_path / "net.pt", tmp_path / "out")
 
@@ -217,7 +219,7 @@ def test_the_ensemble_is_what_the_public_evaluation_does(tmp_path):
     solid = [one for one in loose if one[0][2] > one[0][0] and one[0][3] > one[0][1]]
     wanted = [(box.round(2), score, name) for box, score, name in greedy(solid, 0.5)[:50]]
     wanted = [one for one in wanted if one[0][2] > one[0][0] and one[0][3] > one[0][1]]
-    found = load_engine(options(floor=0.7), Setup(OWN, files, "cpu", 1)).detect_batch([frame])[0]
+    found = load_engine(options(floor=0.7), Setup(files=files, device="cpu", batch=1)).detect_batch([frame])[0]
     assert 40 < len(wanted) < 50  # slivers are no boxes once rounded
     assert len(set(found.class_names)) >= 3
     assert found.class_names == [name for _, _, name in wanted]
@@ -228,8 +230,7 @@ def test_the_ensemble_is_what_the_public_evaluation_does(tmp_path):
 
 def test_half_precision_is_for_a_gpu_and_moves_boxes_little(engine, monkeypatch):
     """On the CPU's own half precision, which the engine uses on a GPU alone."""
-    assert scaled_yolov4.number_type("float16", torch.device("cuda")) == torch.float16
-    assert scaled_yolov4.number_type("float32", torch.device("cuda")) == torch.float32
+    assert scaled_yolov4.number_type(torch.device("cuda")) == torch.float16
     plain = engine()
     assert plain.dtype == torch.float32  # on a CPU
     monkeypatch.setattr(scaled_yolov4, "number_type", lambda *_: torch.float16)
@@ -270,19 +271,16 @@ def test_limits_of_the_stage(engine):
     assert engine(floor=1.0).detect_batch(picture)[0].boxes.shape == (0, 4)
 
 
-def test_white_wraps_only_if_asked(engine):
+def test_the_frame_gets_a_grey_border(engine, monkeypatch):
     frame = np.full((512, 512), 254, np.uint8)
     frame[:, 256:] = 255
     kept = engine().prepare_image(frame)
     assert kept.shape == (192, 192)
     assert set(np.unique(kept)) == {114, 254, 255}
-    wrapped = engine({"wrap_white": True}).prepare_image(frame)
-    assert set(np.unique(wrapped)) == {0, 114, 254}
-    assert (wrapped[32:160, 32:96] == 254).all()
-    assert (wrapped[32:160, 96:160] == 0).all()
-    assert frame.max() == 255
-    assert (engine({"border": 0}).prepare_image(frame)[:, :64] == 254).all()
-    assert engine({"image_size": 1024}).prepare_image(frame)[500, 500] == 254
+    assert (kept[32:160, 32:96] == 254).all()
+    assert (kept[32:160, 96:160] == 255).all()
+    monkeypatch.setattr(scaled_yolov4, "IMAGE_SIZE", 1024)
+    assert engine().prepare_image(frame)[500, 500] == 254
 
 
 # files that are none
@@ -293,7 +291,7 @@ def changed(folds, tmp_path):
     """Return a function that loads the engine with another file as the third fold."""
 
     def load(path):
-        return load_engine(options(), Setup(OWN, folds[1] | {"fold2": str(path)}, device="cpu"))
+        return load_engine(options(), Setup(files=folds[1] | {"fold2": str(path)}, device="cpu"))
 
     return load
 
@@ -369,11 +367,6 @@ def test_a_class_that_is_none_of_vinbigdata_is_refused(folds, changed, tmp_path)
     path = rewritten(folds, tmp_path / "fold2", lambda w, f: f.update(names=names))
     with pytest.raises(UserError, match="fold2 has a class 'Cat', which is none of VinBigData's"):
         changed(path)
-
-
-def test_a_side_that_the_net_cannot_halve_is_refused(engine):
-    with pytest.raises(UserError, match=r"image_size 128 with border 16 gives 160 pixels: choose .* a multiple of 64"):
-        engine({"border": 16})
 
 
 def test_published_names_are_all_of_vinbigdata():

@@ -17,9 +17,10 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.imaging.boxes.detect_boxes import SCHEMA, run_shard
-from cxr.imaging.boxes.engine import BoxesOptions, load_engine
+from cxr.imaging.boxes.engine import load_engine
+from cxr.imaging.boxes.settings import BoxesSettings
 from cxr.imaging.boxes.ultralytics import QUIET
-from cxr.imaging.weights.ultralytics import convert_ultralytics
+from cxr.imaging.weights.yolo import convert_ultralytics
 from cxr.nets import tensors
 
 os.environ |= QUIET | {"YOLO_CONFIG_DIR": tempfile.gettempdir()}
@@ -92,14 +93,14 @@ def made(tmp_path_factory):
     return make
 
 
-def options(**changes) -> BoxesOptions:
-    plain = {"engine": "ultralytics", "table": None, "table_pixels": "frame", "floor": 0.5, "nms_iou": 0.5}
-    return BoxesOptions(**(plain | {"max_boxes": 300, "excluded_classes": ["Cardiomegaly"]} | changes))
+def options(size=SIDE, **changes) -> BoxesSettings:
+    plain = {"engine": "ultralytics", "floor": 0.5, "max_boxes": 300, "excluded_classes": ["Cardiomegaly"]}
+    return BoxesSettings.from_dict(plain | {"ultralytics": {"image_size": size}} | changes)
 
 
 def engine(path, class_names=None, size=SIDE, **changes):
-    own = {"image_size": size, "class_names": class_names or {}}
-    return load_engine(options(**changes), Setup(own, {"weights": str(path)}, device="cpu", batch=3))
+    settings = options(size, class_names=class_names or {}, **changes)
+    return load_engine(settings, Setup(files={"weights": str(path)}, device="cpu", batch=3))
 
 
 # conversion
@@ -263,7 +264,7 @@ def test_the_stage_writes_its_table(made, tmp_path):
     results = []
     for batch in (1, 8):
         outputs = {"output": tmp_path / f"{batch}.parquet", "excluded": tmp_path / f"{batch}.excluded.parquet"}
-        settings = options(own={"image_size": SIDE, "class_names": {}}, excluded_classes=["ILD"])
+        settings = options(excluded_classes=["ILD"])
         compute = {"device": "cpu", "batch": batch}
         run_shard(
             frames=shard,

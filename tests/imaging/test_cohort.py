@@ -140,11 +140,9 @@ def test_a_header_that_is_not_a_manifest_stops_with_one_sentence(tmp_path):
     (tmp_path / "m.csv").write_bytes(b"subject_id,\xff\xfe\x00\n\x01\x02")
     with pytest.raises(UserError, match="UTF-8"):
         check_inputs(options(manifest=str(tmp_path / "m.csv")))
-    for wrong in (str(tmp_path), str(tmp_path / "none.csv"), ""):
+    for wrong in (str(tmp_path), str(tmp_path / "none.csv")):
         with pytest.raises(UserError, match=r"cohort\.manifest"):
             check_inputs(options(manifest=wrong))
-    with pytest.raises(UserError, match=r"cohort\.source is 'folder'"):
-        check_inputs(options(source="folder"))
 
 
 def test_a_manifest_as_spreadsheets_save_it(tmp_path, xray):

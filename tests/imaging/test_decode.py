@@ -232,11 +232,11 @@ def test_percentiles():
 
 def test_narrow_range_is_told_at_the_limit():
     grey = np.tile(np.arange(101, dtype=np.uint8), (100, 1))  # 10100 pixels in 0..100
-    assert not is_narrow(np.tile(np.arange(256, dtype=np.uint8), (40, 1)), 0.001, 0.5)
+    assert not is_narrow(np.tile(np.arange(256, dtype=np.uint8), (40, 1)))
     for outliers, narrow in ((10, True), (11, False)):  # 0.1 % of 10100 is 10.1
         spiked = grey.copy().ravel()
         spiked[::101][:outliers] = 255
-        assert is_narrow(spiked.reshape(grey.shape), 0.001, 0.5) is narrow
+        assert is_narrow(spiked.reshape(grey.shape)) is narrow
 
 
 # -------------------------------------------------------------------------------------- PNG and JPEG

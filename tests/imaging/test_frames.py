@@ -13,11 +13,12 @@ from pydicom import uid
 
 from cxr.base.faults import Broken
 from cxr.base.hdf5 import Shard
+from cxr.base.jobs import settings_arguments
 from cxr.base.tables import read_table
 from cxr.dicom.pixels import list_missing_decoders
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.cohort.make_cohort import SHARD_SCHEMA
-from cxr.imaging.frames.make_frames import FramesOptions, run_shard
+from cxr.imaging.frames.make_frames import run_shard
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
 from dicom_files import (
@@ -32,8 +33,8 @@ from dicom_files import (
 )
 
 
-def options(**changes: object) -> FramesOptions:
-    return FramesOptions(**(stage_options(Settings())["frames"] | changes))
+def options(**changes: object) -> dict:
+    return settings_arguments(run_shard, stage_options(Settings())["frames"] | changes)
 
 
 def cohort_file(folder: Path, candidates: list[tuple[str, str, str, int]]) -> str:
@@ -58,7 +59,7 @@ def run_frames(
         output=str(output),
         excluded=str(excluded),
         corrected=str(folder / f"{name}.corrected.parquet"),
-        options=options(**changes),
+        **options(**changes),
         attrs={"stage": "frames", "settings": {"fit": "pad"}},
         threads=threads,
         compute=compute,

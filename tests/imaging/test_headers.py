@@ -11,7 +11,7 @@ from pydicom.dataset import Dataset
 
 from cohort_runs import COLUMNS, of, one, run_cohort, run_frames, write_csv
 from cxr.base.hdf5 import Shard
-from cxr.imaging.cohort.view import OTHER, view_of_code, view_of_header, view_of_text
+from cxr.imaging.cohort.view import OTHER, parse_view_code, parse_view_text, read_view
 from dicom_files import LOSSLESS, dataset, encoded, picture, stored_values
 
 USUAL_PARTS = (
@@ -94,11 +94,11 @@ def test_view_code_sequence():
     item.CodeValue, item.CodingSchemeDesignator, item.CodeMeaning = "R-10206", "SNM3", "antero-posterior"
     header = Dataset()
     header.ViewCodeSequence = [item]
-    assert view_of_header(header) == ("AP", "ViewCodeSequence")
+    assert read_view(header) == ("AP", "ViewCodeSequence")
     item.CodeMeaning = ""
-    assert view_of_header(header) == ("AP", "ViewCodeSequence")
+    assert read_view(header) == ("AP", "ViewCodeSequence")
     item.CodeValue, item.CodeMeaning = "R-10236", "left lateral"
-    assert view_of_header(header) == (OTHER, "ViewCodeSequence")
+    assert read_view(header) == (OTHER, "ViewCodeSequence")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_view_code_sequence():
      ("AP/PA", None)],
 )  # fmt: skip
 def test_view_of_a_code(code, view):
-    assert view_of_code(code) == view
+    assert parse_view_code(code) == view
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_view_of_a_code(code, view):
      ("120 ML contrast", None), ("BILATERAL RIBS AP", "AP"), ("W033 Chest LAT", OTHER), ("Thorax p.-a.", None)],
 )  # fmt: skip
 def test_view_of_a_description(text, view):
-    assert view_of_text(text) == view
+    assert parse_view_text(text) == view
 
 
 def test_unknown_view_can_be_accepted(tmp_path):

@@ -21,7 +21,7 @@ from cxr.imaging.cohort.check import check_inputs, source_files
 from cxr.imaging.cohort.make_cohort import SHARD_SCHEMA
 from cxr.imaging.cohort.openi import read_openi, read_report
 from cxr.imaging.cohort.openi_files import parse_name, view_tables
-from cxr.imaging.cohort.openi_views import UNSETTLED, read_tables, views_of
+from cxr.imaging.cohort.openi_views import UNSETTLED, read_tables, settle_views
 from cxr.imaging.cohort.view import OTHER
 from cxr.language.reports.read_reports import ReportsOptions as ReportsOptions
 from cxr.language.reports.read_reports import run_shard as read_shard
@@ -169,7 +169,7 @@ def test_a_caption_that_says_ap_alone_makes_the_frontal_view_ap():
     tables = read_tables({})
     tables.projections["5_IM-0001-1001"] = "frontal"
     views = {
-        caption: views_of([[("CXR5_IM-0001-1001", caption)]], tables)["CXR5_IM-0001-1001"]
+        caption: settle_views([[("CXR5_IM-0001-1001", caption)]], tables)["CXR5_IM-0001-1001"]
         for caption in ("Chest AP portable", "PA and lateral chest", "")
     }
     assert views == {"Chest AP portable": "AP", "PA and lateral chest": "PA", "": "PA"}
@@ -196,7 +196,7 @@ def test_headers_and_clusters_tell_the_view(tmp_path, told, wanted):
     ids = [f"CXR9_IM-0001-{n}001" for n in range(1, len(told) + 1)]
     headers = [(name, position, rows) for name, (position, rows, _) in zip(ids, told, strict=True)]
     write_headers(tmp_path, headers, [(name, seen) for name, (*_, seen) in zip(ids, told, strict=True) if seen])
-    views = views_of([[(name, "") for name in ids]], read_tables(view_tables(str(tmp_path), "")))
+    views = settle_views([[(name, "") for name in ids]], read_tables(view_tables(str(tmp_path), "")))
     assert [views[name] for name in ids] == wanted
 
 
@@ -302,7 +302,7 @@ def test_every_real_report_is_read(real):
 def test_the_real_tables_find_a_frontal_image_of_nearly_every_report(real):
     with ThreadPoolExecutor(4) as pool:
         reports = list(pool.map(read_report, sorted((real / "ecgen-radiology").glob("*.xml"))))
-    views = views_of([report.images for report in reports], read_tables(view_tables(str(real), "")))
+    views = settle_views([report.images for report in reports], read_tables(view_tables(str(real), "")))
     named = {"PA": "frontal images", "AP": "frontal images", OTHER: "lateral images"}
     kinds = Counter(named.get(view, "images without a certain view") for view in views.values())
     assert kinds == VIEW_COUNTS

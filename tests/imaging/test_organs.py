@@ -13,7 +13,7 @@ from cxr.base.vocabulary import CARDIOMEDIASTINUM, LUNGS, ORGAN_LABELS
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.organs import quality, segment_organs
 from cxr.imaging.organs.engine import load_engine
-from cxr.imaging.phantom.chest import sample
+from cxr.imaging.phantom.chest import draw_chest
 from cxr.nets.map_net import clean_mask, prepare_frame
 from cxr.workflow.code_digest import RESOURCES
 from organs_runs import OPTIONS, verdicts_of, write_frames
@@ -44,7 +44,7 @@ def framed(image: np.ndarray, nearest: bool = False) -> np.ndarray:
 
 
 def phantom(seed: int, shape: tuple[int, int] = (512, 512), **kind) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    chest = sample(np.random.default_rng([97, seed]), shape, **kind)
+    chest = draw_chest(np.random.default_rng([97, seed]), shape, **kind)
     masks = {name: framed(chest.masks[name].astype(np.uint8), nearest=True) > 0 for name in LABELS}
     return framed(np.round(chest.image * 255).astype(np.uint8)), masks
 
@@ -192,7 +192,7 @@ def test_border_share():
 
 def bad_pictures() -> dict[str, np.ndarray]:
     """Original pictures of any shape that are no whole chest."""
-    chest = np.round(sample(np.random.default_rng(5), 512).image * 255).astype(np.uint8)
+    chest = np.round(draw_chest(np.random.default_rng(5), 512).image * 255).astype(np.uint8)
     random = np.random.default_rng(0)
     return {
         "black": np.zeros((512, 512), np.uint8),
@@ -213,7 +213,9 @@ def bad_pictures() -> dict[str, np.ndarray]:
 def good_pictures() -> dict[str, np.ndarray]:
     kinds = [((512, 512), {}), ((600, 500), {"ap": True}), ((500, 620), {"cardiomegaly": True})]
     return {
-        f"chest{seed}": np.round(sample(np.random.default_rng([7, seed]), shape, **kind).image * 255).astype(np.uint8)
+        f"chest{seed}": np.round(draw_chest(np.random.default_rng([7, seed]), shape, **kind).image * 255).astype(
+            np.uint8
+        )
         for seed, (shape, kind) in enumerate(kinds)
     }
 

@@ -10,10 +10,10 @@ import pytest
 
 from cxr.base.vocabulary import CARDIOMEDIASTINUM, LUNGS
 from cxr.geometry.affine import fit_affine, to_frame
-from cxr.imaging.organs.body import body_mask, clip_masks
 from cxr.imaging.organs.engine import load_engine
+from cxr.imaging.organs.lite import body_mask, clip_masks
 from cxr.imaging.organs.settings import LiteSettings
-from cxr.imaging.phantom.chest import sample
+from cxr.imaging.phantom.chest import draw_chest
 from cxr.metrics.masks import dice, overlap
 from cxr.nets.map_net import MapNet
 from cxr.workflow.code_digest import RESOURCES
@@ -69,7 +69,7 @@ def lungs_of(masks: np.ndarray, labels: tuple[str, ...]) -> np.ndarray:
 
 
 def test_a_phantom_cut_above_the_apices_has_no_lung_beyond_the_film():
-    chest = sample(np.random.default_rng([31, 4]), (512, 512))
+    chest = draw_chest(np.random.default_rng([31, 4]), (512, 512))
     top = int(np.flatnonzero((chest.masks["right lung"] | chest.masks["left lung"]).any(axis=1))[0]) + 40
     picture = np.round(chest.image[top : top + 360] * 255).astype(np.uint8)
     affine = fit_affine(picture.shape, 512, "pad")

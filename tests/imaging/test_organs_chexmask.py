@@ -23,7 +23,7 @@ from cxr.imaging.organs import chexmask_table
 from cxr.imaging.organs.engine import load_engine
 from cxr.imaging.organs.outline import fill_outlines
 from cxr.imaging.organs.settings import ChexmaskSettings
-from cxr.imaging.phantom.chest import sample
+from cxr.imaging.phantom.chest import draw_chest
 from organs_runs import OPTIONS, verdicts_of, write_frames
 
 SHAPE = (900, 700)
@@ -91,7 +91,7 @@ def write_table(path, rows: list[dict[str, object]]) -> str:
 
 
 def chest() -> np.ndarray:
-    return np.round(sample(np.random.default_rng(3), SHAPE).image * 255).astype(np.uint8)
+    return np.round(draw_chest(np.random.default_rng(3), SHAPE).image * 255).astype(np.uint8)
 
 
 def shards_of(folder: Path, table: str, *shards: list[str]) -> list[str]:

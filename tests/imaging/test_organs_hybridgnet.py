@@ -31,7 +31,7 @@ from cxr.imaging.organs.hybridgnet.net import (
     look_up,
     scaled_laplacian,
 )
-from cxr.imaging.phantom.chest import sample
+from cxr.imaging.phantom.chest import draw_chest
 from cxr.workflow.engine_files import read_declaration
 from organs_runs import OPTIONS, verdicts_of, write_frames
 from tiny_hybridgnet import OVALS, coarse_ovals, publish, random_weights, told
@@ -55,7 +55,7 @@ def engine(weights: str):
 
 
 def chest(seed: int, shape: tuple[int, int]) -> np.ndarray:
-    return np.round(sample(np.random.default_rng([5, seed]), shape).image * 255).astype(np.uint8)
+    return np.round(draw_chest(np.random.default_rng([5, seed]), shape).image * 255).astype(np.uint8)
 
 
 # the net

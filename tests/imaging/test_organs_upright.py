@@ -17,7 +17,7 @@ from cxr.geometry.affine import affine_to_stored
 from cxr.geometry.turns import Turn
 from cxr.imaging.frames.window import to_grey
 from cxr.imaging.organs import segment_organs, upright
-from cxr.imaging.phantom.chest import sample
+from cxr.imaging.phantom.chest import draw_chest
 from organs_runs import OPTIONS, verdicts_of, write_frames
 
 FOLDER = RESOURCES / "organs"
@@ -152,7 +152,7 @@ def test_the_settings_turn_it_off(shared, tmp_path):
 
 def test_drawn_chests_pass():
     for seed in range(20):
-        chest = sample(np.random.default_rng([11, seed]), (512, (512, 430)[seed % 2]), ap=seed % 3 == 0)
+        chest = draw_chest(np.random.default_rng([11, seed]), (512, (512, 430)[seed % 2]), ap=seed % 3 == 0)
         assert upright.predict_versions(np.round(chest.image * 255).astype(np.uint8))[0] > 0.5
 
 

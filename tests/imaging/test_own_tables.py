@@ -58,7 +58,7 @@ def test_one_person_is_never_in_two_splits(tmp_path):
     ]
     for row in rows:
         (tmp_path / row[3]).write_bytes(XRAY)
-    result = run(tmp_path, rows, split_shares=[40, 30, 30])
+    result = run(tmp_path, rows, split={"train": 40, "validate": 30, "test": 30})
     assert result.accepted["subject_id"].n_unique() == 60
     splits = result.accepted.group_by("subject_id").n_unique()["split"]
     assert splits.to_list() == [1] * 60

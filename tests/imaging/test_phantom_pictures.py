@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from cxr.base.vocabulary import ANATOMY_LABELS, HEART, LESIONS, LOBES, SIDES, ZONE_LABELS, kinds_under, zones_of
-from cxr.imaging.phantom import plan, prose, wording
-from cxr.imaging.phantom.chest import sample
+from cxr.imaging.phantom import plan, prose
+from cxr.imaging.phantom.chest import draw_chest
+from cxr.imaging.phantom.wording import PLACES, WORDING
 from cxr.painting import lesions
 
 LUNG_LESIONS = [lesion for lesion in LESIONS if lesion != "cardiomegaly"]
@@ -14,7 +15,7 @@ LUNG_LESIONS = [lesion for lesion in LESIONS if lesion != "cardiomegaly"]
 
 @pytest.fixture(scope="module")
 def chest():
-    return sample(np.random.default_rng(5), 256)
+    return draw_chest(np.random.default_rng(5), 256)
 
 
 # --- chests ---------------------------------------------------------------------------------------------------------
@@ -45,7 +46,7 @@ def test_right_is_on_the_left_of_the_picture_and_the_left_lung_goes_behind_the_h
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("shape", [(512, 640), (600, 480)])
 def test_lungs_lie_whole_in_the_picture_whatever_its_shape(seed, shape):
-    masks = sample(np.random.default_rng(seed), shape, ap=bool(seed % 2)).masks
+    masks = draw_chest(np.random.default_rng(seed), shape, ap=bool(seed % 2)).masks
     lungs = masks["right lung"] | masks["left lung"]
     assert lungs.shape == shape
     rim = np.concatenate([lungs[0], lungs[-1], lungs[:, 0], lungs[:, -1]])
@@ -55,7 +56,7 @@ def test_lungs_lie_whole_in_the_picture_whatever_its_shape(seed, shape):
 @pytest.mark.parametrize("large", [False, True])
 def test_cardiothoracic_ratio_is_what_the_masks_say(large):
     for seed in range(8):
-        chest = sample(np.random.default_rng(seed), 512, cardiomegaly=large)
+        chest = draw_chest(np.random.default_rng(seed), 512, cardiomegaly=large)
         widest = np.ptp(np.nonzero(chest.masks[HEART].any(axis=0))[0]) + 1
         lungs = np.nonzero((chest.masks["right lung"] | chest.masks["left lung"]).any(axis=0))[0]
         assert widest / (np.ptp(lungs) + 1) == pytest.approx(chest.ctr, abs=0.02)
@@ -64,7 +65,7 @@ def test_cardiothoracic_ratio_is_what_the_masks_say(large):
 
 def test_tissue_has_the_order_of_brightness_of_a_real_film():
     for seed in range(6):
-        chest = sample(np.random.default_rng(seed), 512)
+        chest = draw_chest(np.random.default_rng(seed), 512)
         lungs = (chest.masks["right lung"] | chest.masks["left lung"]) & ~chest.masks["cardiomediastinum"]
         below = np.zeros_like(lungs)
         below[np.nonzero(lungs.any(axis=1))[0].max() + 5 :, 200:300] = True
@@ -161,18 +162,18 @@ def test_painting_takes_any_shape_and_tiny_regions(shape):
 
 
 def test_places_name_only_zone_labels():
-    for place in wording.PLACES.values():
+    for place in PLACES.values():
         assert set(place.labels) <= set(ZONE_LABELS)
         assert place.adjectives
         assert place.nouns
     used = {place for recipe in plan.RECIPES for _, places in recipe for place in places}
-    assert used <= wording.PLACES.keys()
+    assert used <= PLACES.keys()
 
 
 def test_every_template_can_be_filled_and_says_its_side():
     rng = np.random.default_rng(0)
     for target in (*LESIONS, "nodule", "scar"):
-        for place in wording.PLACES if target not in ("cardiomegaly", "edema") else ("heart",):
+        for place in PLACES if target not in ("cardiomegaly", "edema") else ("heart",):
             if target == "effusion" and place not in plan.BASES:
                 continue
             for hedge in ("definite", "strong", "weak"):
@@ -210,7 +211,7 @@ def test_the_section_that_counts_is_the_one_that_is_promised(layout):
         assert report.findings[0]["entity"] == "opacity"
         assert report.findings[0]["target"] == "pneumonia"
         assert report.findings[0]["certainty"] == "tentative"
-        assert all(any(term in body.lower() for term in wording.NEGATABLE[lesion]) for lesion in report.negatives)
+        assert all(any(term in body.lower() for term in WORDING["negatable"][lesion]) for lesion in report.negatives)
         assert all(line.startswith(" ") for line in report.text.splitlines())
 
 

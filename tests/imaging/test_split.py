@@ -121,5 +121,5 @@ def test_a_cohort_of_any_number_of_shards_has_images_with_reports_in_each_split(
 def test_shares_are_given_together(split, sentence):
     with pytest.raises(SettingsError, match=sentence):
         read({"cohort": {"split": split}})
-    assert read({}).cohort.split.shares() == []
-    assert read({"cohort": {"split": {"train": 80, "validate": 10, "test": 10}}}).cohort.split.shares() == SMALL
+    assert read({}).cohort.split_shares() == []
+    assert read({"cohort": {"split": {"train": 80, "validate": 10, "test": 10}}}).cohort.split_shares() == SMALL

@@ -59,7 +59,7 @@ def test_a_dicom_is_turned_as_its_header_says(tmp_path, directions):
     stored = PATIENT[directions](UPRIGHT_IMAGE)
     decoded = read_image(write(tmp_path, dicom(directions, stored)), HOW)
     assert np.array_equal(decoded.grey, stored)  # the original pixels are those that are stored
-    frame, affine = decoded.frame(SIZE, "pad")
+    frame, affine = decoded.frame("pad")
     fitted = fit_affine(UPRIGHT_IMAGE.shape, SIZE, "pad")
     assert np.array_equal(frame, to_frame(UPRIGHT_IMAGE, fitted, SIZE))
     assert (turn_from_affine(affine) == UPRIGHT) is (directions == ("L", "F"))

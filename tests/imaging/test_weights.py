@@ -294,7 +294,7 @@ def test_a_damaged_byte_is_one_sentence(tmp_path):
             content[random.integers(len(whole))] = random.integers(256)
             (tmp_path / "net.pt").write_bytes(content)
             try:
-                state_dict.read(tmp_path / "net.pt")
+                state_dict.read_state_dict(tmp_path / "net.pt")
             except UserError as error:
                 told.append(str(error))
         assert len(told) > 50
@@ -335,7 +335,7 @@ def test_a_pin_of_the_settings_wins():
 
 
 def test_every_entry_says_how_it_is_had():
-    for artefact, entry in (catalogue.read() | catalogue.settings_artefacts()).items():
+    for artefact, entry in (catalogue.read_entries() | catalogue.read_setting_models()).items():
         wanted = {"what", "source", "revision", "files", "size", "licence", "citation", "gated"}
         if "setting" in entry:
             assert wanted | {"setting", "folder"} <= entry.keys() <= wanted | {"setting", "folder", "repository"}
@@ -356,7 +356,7 @@ def test_the_docs_tell_how_each_is_had():
     for block in blocks:
         chosen = settings.read(yaml.safe_load(block.replace("<64 hex digits>", "0" * 64)))
         catalogue.rule_params(chosen.weights.sha256)
-    for artefact, entry in catalogue.read().items():
+    for artefact, entry in catalogue.read_entries().items():
         names = [entry["repository"]] if "repository" in entry else [f"{file}`" for file in entry["files"]]
         chosen = entry["used_by"].split(".")[1]
         assert all(name in text for name in names), artefact
@@ -367,7 +367,7 @@ def test_the_docs_tell_how_each_is_had():
 def test_the_docs_table_says_what_the_entries_of_named_models_say():
     text = (ROOT / "docs/how-to/models.md").read_text(encoding="utf-8")
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    for artefact, entry in catalogue.settings_artefacts().items():
+    for artefact, entry in catalogue.read_setting_models().items():
         fetched = f"hf download {entry['repository']}`" if "repository" in entry else f"{entry['folder']}.tar.gz`"
         (row,) = [row for row in rows if len(row) == 5 and fetched in row[2]]
         assert row[3:] == [entry["size"], entry["licence"]], artefact
@@ -381,13 +381,13 @@ DISTILBERT = "radvlm.evaluation.bertscore.model"
 def test_each_named_model_is_of_a_setting_and_of_files_that_its_reader_knows():
     keys = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8"), re.M)
     chosen = settings.read({}).as_dict()
-    for artefact, entry in catalogue.settings_artefacts().items():
+    for artefact, entry in catalogue.read_setting_models().items():
         assert entry["setting"] in keys, artefact
         if "repository" in entry and "<name>" not in entry["setting"]:
             default = reduce(lambda section, key: section[key], entry["setting"].split("."), chosen)
             assert default == entry["repository"]
-    assert set(catalogue.settings_artefacts()["radgraph"]["files"]) == set(annotate_radgraph.PLACED)
-    assert not catalogue.settings_artefacts().keys() & catalogue.rule_params({}).keys()
+    assert set(catalogue.read_setting_models()["radgraph"]["files"]) == set(annotate_radgraph.PLACED)
+    assert not catalogue.read_setting_models().keys() & catalogue.rule_params({}).keys()
 
 
 def test_a_model_is_its_entrys_by_repository_or_by_the_name_of_its_folder(tmp_path):
@@ -396,12 +396,12 @@ def test_a_model_is_its_entrys_by_repository_or_by_the_name_of_its_folder(tmp_pa
     folder.mkdir()
     for name in ("config.json", "model-00001-of-00002.safetensors", "tokenizer.json", "vocab.txt"):
         (folder / name).touch()
-    found = catalogue.models({DISTILBERT: (str(tmp_path), ""), RUN: ("mine/RadVLM", "")}, {})
-    assert found == catalogue.models({RUN: (str(folder), ""), DISTILBERT: (LLAVA, "")}, {}) == {}
+    found = catalogue.plan_models({DISTILBERT: (str(tmp_path), ""), RUN: ("mine/RadVLM", "")}, {})
+    assert found == catalogue.plan_models({RUN: (str(folder), ""), DISTILBERT: (LLAVA, "")}, {}) == {}
     with pytest.raises(UserError, match=r"^radvlm.evaluation.bertscore.model: there is no file .*00002-of-00002"):
-        catalogue.models({DISTILBERT: (str(folder), "")}, {})
+        catalogue.plan_models({DISTILBERT: (str(folder), "")}, {})
     (folder / "model-00002-of-00002.safetensors").touch()
-    made = catalogue.models({DISTILBERT: (str(folder), "main")}, {})["distilbert"]
+    made = catalogue.plan_models({DISTILBERT: (str(folder), "main")}, {})["distilbert"]
     parts = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
     assert made["sources"] == [str(folder / name) for name in ("config.json", "tokenizer.json", "vocab.txt", *parts)]
     assert (made["options"]["repository"], made["options"]["revision"]) == (None, None)
@@ -412,7 +412,7 @@ def test_runs_of_one_model_share_a_manifest_and_another_revision_has_its_own():
         f"vlm.tuning.runs.{name}.model": (LLAVA, revision)
         for name, revision in {"a": "", "b": "1" * 40, "c": ""}.items()
     }
-    found = catalogue.models(used, {"llava_onevision/config.json": "0" * 64})
+    found = catalogue.plan_models(used, {"llava_onevision/config.json": "0" * 64})
     assert {name: one["options"]["revision"] for name, one in found.items()} == {
         "llava_onevision": None,
         "llava_onevision-2": "1" * 40,
@@ -423,7 +423,7 @@ def test_runs_of_one_model_share_a_manifest_and_another_revision_has_its_own():
 
 
 def test_prose_of_an_entry_is_no_param_of_its_rule():
-    made = catalogue.models({RUN: (LLAVA, "")}, {})["llava_onevision"]["options"]
+    made = catalogue.plan_models({RUN: (LLAVA, "")}, {})["llava_onevision"]["options"]
     prose = {"what", "size", "citation", "gated", "get"}
     assert not prose & (made.keys() | catalogue.rule_params({})["cxas"].keys())
 
@@ -446,9 +446,9 @@ def test_a_model_of_the_hubs_cache_is_noted_with_its_commit_and_checked(tmp_path
     monkeypatch.setattr(hub_constants, "HF_HUB_CACHE", str(tmp_path))
     used = {DISTILBERT: ("distilbert/distilbert-base-uncased", "")}
     with pytest.raises(UserError) as caught:
-        noted(tmp_path, catalogue.models(used, {})["distilbert"])
+        noted(tmp_path, catalogue.plan_models(used, {})["distilbert"])
     assert f"weights.sha256: {{distilbert/model.safetensors: '{sha256(UNET)}'}}" in sentence(caught)
-    found = catalogue.models(used, {"distilbert/model.safetensors": sha256(UNET)})["distilbert"]
+    found = catalogue.plan_models(used, {"distilbert/model.safetensors": sha256(UNET)})["distilbert"]
     made = noted(tmp_path, found)
     rows = [{"file": name, "bytes": len(text), "sha256": sha256(text)} for name, text in held.items()]
     told = {
@@ -488,8 +488,8 @@ def test_a_rule_makes_each_weight_that_an_engine_reads():
     for stage in ENGINE_STAGES:
         for engine in engine_names(find_package(stage)):
             files = read_declaration(find_package(stage), engine, "INPUTS", {})
-            for artefact in catalogue.needed({stage: files}):
-                assert artefact in catalogue.read()
+            for artefact in catalogue.select_converted({stage: files}):
+                assert artefact in catalogue.read_entries()
                 assert f"weights_{artefact}" in made
             assert {path for path in files.values() if path.startswith("results/weights/")} <= paths
 

@@ -16,36 +16,34 @@ from safetensors.torch import load_file, save, save_file
 from torch import nn
 
 from conftest import ROOT
+from conversions import converter
 from cxr.base.errors import UserError
 from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
 from cxr.imaging.weights import state_dict
-from cxr.imaging.weights.cxas import convert_cxas
-from cxr.imaging.weights.cxas import shapes as cxas_shapes
-from cxr.imaging.weights.hybridgnet import convert_hybridgnet
-from cxr.imaging.weights.sam import convert_sam
 from cxr.nets import tensors
 
 STATES = {
-    convert_sam: {
+    "sam": {
         "image_encoder.pos_embed": torch.arange(6.0).reshape(2, 3),
         "prompt_encoder.no_mask_embed.weight": torch.tensor([[1.5]]),
         "mask_decoder.iou_token.weight": torch.ones(2, 2, dtype=torch.float16),
     },
-    convert_hybridgnet: {
+    "hybridgnet": {
         "encoder.fc_mu.weight": torch.arange(4.0),
         "dec_lin.bias": torch.ones(2),
         "graphConv_up6.lins.0.weight": torch.eye(2),
         "SC_1.graphConv_pre.lins.0.weight": torch.zeros(1, 2),
     },
-    convert_cxas: {
-        name: torch.tensor(7 if name.endswith("tracked") else 0.25).expand(shape)
-        for name, shape in cxas_shapes().items()
+    "cxas": {
+        "backbone.layer0.0.weight": torch.full((2, 3, 7, 7), 0.25, dtype=torch.float16),
+        "backbone.layer0.1.num_batches_tracked": torch.tensor(7),
+        "head.out.conv.bias": torch.arange(159.0),
     },
 }
-"""A state dict for each converter; that of CXAS in little room, as one number stands for all of a tensor."""
-EACH = pytest.mark.parametrize("convert", STATES, ids=lambda each: each.__name__)
+"""A few tensors for each of three artefacts."""
+EACH = pytest.mark.parametrize("artefact", STATES)
 
 
 class Scheduler:
@@ -67,14 +65,14 @@ def besides() -> dict:
     }  # fmt: skip
 
 
-def check(convert, source: Path) -> dict:
+def check(artefact: str, source: Path) -> dict:
     """Convert a file, and check that every tensor equals the saved one, to the bit."""
     target = source.with_suffix(".made")
-    facts = convert(source, target)
+    facts = converter(artefact)(source, target)
     made = load_file(target)
-    assert made.keys() == STATES[convert].keys()
-    for name, value in list(STATES[convert].items())[:40]:
-        wanted = value.float() if convert is convert_cxas and value.is_floating_point() else value
+    assert made.keys() == STATES[artefact].keys()
+    for name, value in list(STATES[artefact].items())[:40]:
+        wanted = value.float() if artefact == "cxas" and value.is_floating_point() else value
         assert made[name].dtype == wanted.dtype
         assert torch.equal(made[name], wanted), name
     target.unlink()
@@ -83,9 +81,9 @@ def check(convert, source: Path) -> dict:
 
 @EACH
 @pytest.mark.parametrize("key", ["model", "state_dict", "model_state_dict", "network", "net"])
-def test_a_checkpoint_with_more_than_tensors_beside_the_net(convert, key, tmp_path):
-    torch.save({key: dict(STATES[convert])} | besides(), tmp_path / "net.pt")
-    check(convert, tmp_path / "net.pt")
+def test_a_checkpoint_with_more_than_tensors_beside_the_net(artefact, key, tmp_path):
+    torch.save({key: dict(STATES[artefact])} | besides(), tmp_path / "net.pt")
+    check(artefact, tmp_path / "net.pt")
 
 
 def test_torch_itself_refuses_such_a_file(tmp_path):
@@ -97,30 +95,30 @@ def test_torch_itself_refuses_such_a_file(tmp_path):
 
 @EACH
 @pytest.mark.parametrize("prefix", ["module.", "model.", "net.", "module.model.", "_orig_mod.", "model.module."])
-def test_what_training_code_put_before_the_names_is_taken_away(convert, prefix, tmp_path):
-    named = {prefix + name: value for name, value in STATES[convert].items()}
+def test_what_training_code_put_before_the_names_is_taken_away(artefact, prefix, tmp_path):
+    named = {prefix + name: value for name, value in STATES[artefact].items()}
     torch.save(
         {"state_dict": named | {"loss_fn.weight": torch.ones(2), "ema.step": torch.ones(1)}}, tmp_path / "net.pt"
     )
-    facts = check(convert, tmp_path / "net.pt")
+    facts = check(artefact, tmp_path / "net.pt")
     assert facts["left_out"] == ["ema.step", "loss_fn.weight"]
 
 
 @EACH
-def test_a_tensor_with_two_prefixes_is_one_sentence(convert, tmp_path):
-    name, value = next(iter(STATES[convert].items()))
-    torch.save(STATES[convert] | {f"model.{name}": value}, tmp_path / "net.pt")
+def test_a_tensor_with_two_prefixes_is_one_sentence(artefact, tmp_path):
+    name, value = next(iter(STATES[artefact].items()))
+    torch.save(STATES[artefact] | {f"model.{name}": value}, tmp_path / "net.pt")
     with pytest.raises(UserError, match=rf"net\.pt holds {re.escape(name)} with and without a prefix: it is not"):
-        convert(tmp_path / "net.pt", tmp_path / "made")
+        converter(artefact)(tmp_path / "net.pt", tmp_path / "made")
 
 
 @EACH
 @pytest.mark.filterwarnings("ignore:Couldn't retrieve source code")
 @pytest.mark.parametrize("wrap", [lambda net: net, nn.DataParallel, lambda net: {"model": net, "epoch": 3}])
 @pytest.mark.parametrize("archive", [True, False])
-def test_a_whole_net_gives_its_state_dict(convert, wrap, archive, tmp_path):
+def test_a_whole_net_gives_its_state_dict(artefact, wrap, archive, tmp_path):
     net = nn.Module()
-    for name, value in STATES[convert].items():
+    for name, value in STATES[artefact].items():
         *path, last = name.split(".")
         inner = net
         for part in path:
@@ -129,19 +127,19 @@ def test_a_whole_net_gives_its_state_dict(convert, wrap, archive, tmp_path):
             inner = getattr(inner, part)
         inner.register_buffer(last, value)
     torch.save(wrap(net), tmp_path / "net.pt", _use_new_zipfile_serialization=archive)
-    check(convert, tmp_path / "net.pt")
+    check(artefact, tmp_path / "net.pt")
 
 
 @EACH
 @pytest.mark.parametrize("name", ["net.pt", "net.safetensors"])
-def test_safetensors_under_whatever_name(convert, name, tmp_path):
-    save_file({key: value.contiguous() for key, value in STATES[convert].items()}, tmp_path / name)
-    check(convert, tmp_path / name)
+def test_safetensors_under_whatever_name(artefact, name, tmp_path):
+    save_file({key: value.contiguous() for key, value in STATES[artefact].items()}, tmp_path / name)
+    check(artefact, tmp_path / name)
     whole = (tmp_path / name).read_bytes()
     for content in (whole[:-1], whole[:100], whole[:8] + b"{"):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UserError, match=r"cannot be used: it is no whole safetensors file") as told:
-            convert(tmp_path / name, tmp_path / "made")
+            converter(artefact)(tmp_path / name, tmp_path / "made")
         assert "\n" not in str(told.value)
 
 
@@ -150,7 +148,7 @@ def test_views_of_one_storage_and_types_without_a_storage_of_their_own(tmp_path)
     flat = torch.arange(12.0)
     held = {"a": flat[:6].view(2, 3).t(), "b": flat[6:], "c": flat[2:3].expand(4), "d": torch.tensor(True)}
     torch.save(held | {"u": torch.arange(3, dtype=torch.int16)}, tmp_path / "net.pt")
-    state_dict.convert(tmp_path / "net.pt", tmp_path / "made")
+    state_dict.convert_state_dict(tmp_path / "net.pt", tmp_path / "made")
     made = load_file(tmp_path / "made")
     for name, value in held.items():
         assert torch.equal(made[name], value)
@@ -211,8 +209,8 @@ def large(tmp_path_factory) -> Path:
 @pytest.mark.slow
 def test_a_conversion_holds_no_file_in_memory(large, tmp_path):
     target = tmp_path / "model.safetensors"
-    imports = "from cxr.imaging.weights.lisa import convert_lisa"
-    grown = most_memory(imports, "convert_lisa(Path(sys.argv[1]), Path(sys.argv[2]))", large, target)
+    imports = "from cxr.imaging.weights.state_dict import convert_state_dict"
+    grown = most_memory(imports, "convert_state_dict(Path(sys.argv[1]), Path(sys.argv[2]), ('model',))", large, target)
     print(f"converting {large.stat().st_size / MB:.0f} MB took {grown / MB:.0f} MB")
     assert grown < 0.5 * large.stat().st_size
     assert abs(target.stat().st_size - large.stat().st_size) < MB

@@ -54,7 +54,7 @@ def saved(tmp_path, monkeypatch):
             there.setitem(sys.modules, "far", types.ModuleType("far"))
             there.setitem(sys.modules, "far.away", package)
             torch.save({"model": net, "epoch": 3}, tmp_path / "net.pt", _use_new_zipfile_serialization=archive)
-        return net, pickles.read(tmp_path / "net.pt")
+        return net, pickles.read_checkpoint(tmp_path / "net.pt")
 
     return save
 
@@ -65,7 +65,7 @@ def saved(tmp_path, monkeypatch):
 def test_a_whole_module_gives_its_state_dict(saved, dtype, archive):
     net, read = saved(dtype, archive)
     assert "far" not in sys.modules
-    found, expected = read.tensors(pickles.network(read)), net.state_dict()
+    found, expected = read.tensors(pickles.find_network(read)), net.state_dict()
     assert list(found) == list(expected)
     for name, tensor in expected.items():
         assert found[name].dtype == tensor.dtype
@@ -75,10 +75,10 @@ def test_a_whole_module_gives_its_state_dict(saved, dtype, archive):
 
 def test_attributes_and_classes_are_kept(saved):
     _, read = saved()
-    network = pickles.network(read)
+    network = pickles.find_network(read)
     assert network.kind == "far.away.Net"
-    assert pickles.plain(network.state["names"]) == ["a", "b"]
-    assert pickles.plain(network.state["yaml"]) == {"nc": 2, "anchors": [[1, 2.5], None, True]}
+    assert pickles.to_json_value(network.state["names"]) == ["a", "b"]
+    assert pickles.to_json_value(network.state["yaml"]) == {"nc": 2, "anchors": [[1, 2.5], None, True]}
     assert read.tensor(network.state["stride"]).tolist() == [8.0, 16.0]
     inner = dict(pickles.named_modules(network))
     assert [(path, module.name) for path, module in inner.items()] == [
@@ -91,7 +91,7 @@ def test_attributes_and_classes_are_kept(saved):
     ]
     assert inner["model.0.bn"].state["eps"] == 1e-3
     with pytest.raises(ValueError, match="it holds Array where a plain value belongs"):
-        pickles.plain(network.state["stride"])
+        pickles.to_json_value(network.state["stride"])
 
 
 class Attack:
@@ -136,7 +136,7 @@ def test_an_attack_does_nothing_and_is_refused(tmp_path, name):
     mark = tmp_path / "mark"
     path = container(tmp_path, attacks(str(mark))[name])
     with pytest.raises(UserError, match="cannot be used: it is no whole PyTorch checkpoint") as refused:
-        pickles.network(pickles.read(path))
+        pickles.find_network(pickles.read_checkpoint(path))
     assert not mark.exists()
     assert "as no network does but an attack may" in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -158,10 +158,10 @@ def test_what_is_called_of_other_packages_does_nothing(tmp_path):
     path = tmp_path / "outer.pt"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("net/data.pkl", b"ctorch.serialization\nload\n(V" + str(inner).encode() + b"\nNNI00\ntR.")
-    read = pickles.read(path)
+    read = pickles.read_checkpoint(path)
     assert read.root.kind == "torch.serialization.load"
     with pytest.raises(UserError, match=r"outer\.pt cannot be used: it holds no network: delete it"):
-        pickles.network(read)
+        pickles.find_network(read)
     assert not mark.exists()
 
 
@@ -210,26 +210,26 @@ def test_damaged_files_are_refused_with_one_sentence(saved, tmp_path):
         with pytest.raises(
             UserError, match=rf"{name}\.pt cannot be used: it is no whole PyTorch checkpoint"
         ) as refused:
-            pickles.read(path)
+            pickles.read_checkpoint(path)
         assert str(refused.value).endswith("delete it and get it again (docs/how-to/models.md)")
         assert "\n" not in str(refused.value)
     damaged = bytearray(whole)
     damaged[whole.index(b"data/0") + 80] ^= 255  # a number, which only its checksum guards
     (tmp_path / "net.pt").write_bytes(damaged)
-    read = pickles.read(tmp_path / "net.pt")
+    read = pickles.read_checkpoint(tmp_path / "net.pt")
     with pytest.raises(UserError, match=r"net\.pt cannot be used: a tensor does not fit the file \(Bad CRC-32"):
-        read.tensors(pickles.network(read))
+        read.tensors(pickles.find_network(read))
 
 
 def test_a_big_endian_or_compressed_archive_is_refused(saved, tmp_path):
     saved()
     tampered(tmp_path / "net.pt", byteorder=b"big")
     with pytest.raises(UserError, match=r"\(it was saved on a big-endian machine\): delete it"):
-        pickles.read(tmp_path / "net.pt")
+        pickles.read_checkpoint(tmp_path / "net.pt")
     with zipfile.ZipFile(tmp_path / "zip.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("net/data.pkl", pickle.dumps({}))
     with pytest.raises(UserError, match="its archive is compressed, which PyTorch never does: delete it"):
-        pickles.read(tmp_path / "zip.pt")
+        pickles.read_checkpoint(tmp_path / "zip.pt")
 
 
 def test_modules_that_hold_one_another_end(tmp_path):

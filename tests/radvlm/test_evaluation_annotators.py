@@ -7,9 +7,9 @@ from transformers import AutoModel
 
 import tiny_chexbert
 import tiny_distilbert
+from conversions import converter
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, write_lines
-from cxr.imaging.weights.chexbert import convert_chexbert
 from cxr.radvlm import chexbert
 from cxr.radvlm.evaluation import annotate, annotate_bertscore, reports
 from cxr.workflow.settings import read
@@ -131,7 +131,7 @@ def test_bertscore_lines_become_the_score(asked, bert, tmp_path, monkeypatch):
 @pytest.mark.parametrize("uncertain", ["present", "absent"])
 def test_chexbert_lines_become_the_score(asked, tmp_path, uncertain):
     weights = tmp_path / "chexbert.safetensors"
-    convert_chexbert(tiny_chexbert.save(tmp_path / "chexbert.pth", tiny_chexbert.state()), weights)
+    converter("chexbert")(tiny_chexbert.save(tmp_path / "chexbert.pth", tiny_chexbert.state()), weights)
     folder = str(tiny_chexbert.words(tmp_path / "bert"))
     own = {"model": folder, "revision": "", "uncertain": uncertain}
     lines = annotated(asked, tmp_path / "notes.jsonl", "chexbert", own, "filtered", str(weights))

@@ -96,5 +96,5 @@ def test_the_table_has_the_mixes_and_the_tunings_that_scores_rest_on():
     })  # fmt: skip
     plan = make_evaluation_plan(settings, make_vlm_plan(settings.vlm, "cpu", 0, list(mixes)))
     assert (plan.tuned, plan.mixes) == (["one"], ["all", "small"])
-    own = make_radvlm_plan(settings, ["00"], {"split_shares": [0.8, 0.1, 0.1]})
+    own = make_radvlm_plan(settings, ["00"])
     assert own.conversation_sources("all") == ["own"]

@@ -203,7 +203,7 @@ def test_a_mix_takes_the_pairs_and_masks_of_its_threshold_set_or_of_the_release(
     mixes = {"all": {"thresholds": "mimic_ils"}, "half": {"thresholds": "half"}, "first": {}}
     told = {"radvlm": {"instructions": {"mixes": mixes}}}
     imported = {"dataset": {"mimic_ils": str(tmp_path), "mimic_ils_images": str(tmp_path)}}
-    plan = make_radvlm_plan(parse_section(Settings, told | imported), ["00", "01"], {"split_shares": [0.8, 0.1, 0.1]})
+    plan = make_radvlm_plan(parse_section(Settings, told | imported), ["00", "01"])
     first, half = ([f"results/masks/{name}/{shard}.h5" for shard in ("00", "01")] for name in ("default", "half"))
     release = ["results/masks/mimic_ils/mimic_ils.h5"]
     assert [plan.ils_masks(mix, "own") for mix in mixes] == [release, half, first]

@@ -14,7 +14,7 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_lines
 from cxr.dicom.segmentation import CODES
 from cxr.ils.inference import predict as rosalia
-from cxr.imaging.one_image import picture_of
+from cxr.imaging.one_image import decode_image_file
 from cxr.radvlm.evaluation import segmented_image
 from cxr.radvlm.evaluation.segmenter import run_asked_image
 from cxr.vlm.answers.one_image import Mask, MaskSource, Reply, write_results
@@ -55,7 +55,7 @@ def film(folder) -> str:
 
 def conversation(image: str, folder, said=SAID) -> str:
     """What a model answered, as vlm_ask writes it."""
-    picture, _ = picture_of(image, STAGES["cohort"], STAGES["frames"])
+    picture, _ = decode_image_file(image, STAGES["cohort"], STAGES["frames"])
     folder.mkdir()
     told = [
         Reply(question, answer, "end", "", Reading("", np.array(boxes).reshape(-1, 4)))
@@ -129,7 +129,7 @@ def test_answers_without_a_seg_ask_rosalia_nothing(tiny, tmp_path):
 
 def test_empty_masks_are_no_segmentation_and_a_note(tmp_path):
     image = film(tmp_path)
-    picture, header = picture_of(image, STAGES["cohort"], STAGES["frames"])
+    picture, header = decode_image_file(image, STAGES["cohort"], STAGES["frames"])
     (tmp_path / "out").mkdir()
     masks = (Mask(TWO, np.zeros(picture.grey.shape, bool)),)
     reply = Reply("Segment it.", "[SEG]", "end", "", Reading("", np.zeros((0, 4))), masks)

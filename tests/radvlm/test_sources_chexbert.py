@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import tiny_chexbert
+from conversions import converter
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, write_lines
-from cxr.imaging.weights import chexbert as conversion
 from cxr.radvlm import chexbert
 from cxr.radvlm.labels import load_label_names
 from cxr.radvlm.sources import label_reports
@@ -25,7 +25,7 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("chexbert")
     held = tiny_chexbert.state()
     target = folder / "chexbert.safetensors"
-    facts = conversion.convert_chexbert(tiny_chexbert.save(folder / "chexbert.pth", held), target)
+    facts = converter("chexbert")(tiny_chexbert.save(folder / "chexbert.pth", held), target)
     assert facts["tensors"] == len(held)
     return held, target, tiny_chexbert.words(folder / "bert")
 
@@ -124,7 +124,7 @@ def test_a_shard_has_a_line_for_each_study_with_a_text(made, tmp_path):
 def test_other_files_are_refused_in_one_sentence(made, tmp_path):
     held, weights, folder = made
     fewer = {name: value for name, value in held.items() if name != "linear_heads.13.bias"}
-    conversion.convert_chexbert(tiny_chexbert.save(tmp_path / "chexbert.pth", fewer), tmp_path / "other.safetensors")
+    converter("chexbert")(tiny_chexbert.save(tmp_path / "chexbert.pth", fewer), tmp_path / "other.safetensors")
     with pytest.raises(UserError, match=r"another net, for it lacks linear_heads.13.bias"):
         chexbert.load_labeller(tmp_path / "other.safetensors", str(folder), "")
     (tmp_path / "empty").mkdir()

@@ -4,7 +4,7 @@ import numpy as np
 
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table, write_corrected, write_lines
-from cxr.imaging.frames.burned_in import note_of
+from cxr.imaging.frames.burned_in import describe_blackout
 from cxr.reporting.privacy import run
 
 
@@ -15,7 +15,7 @@ def test_the_table_counts_studies_and_images(tmp_path):
     with ShardWriter(frames, attrs={}, empty={"image": ((4, 4), np.uint8)}) as writer:
         for image_id in ("i1", "i2", "i3"):
             writer.append(image_id, image=np.zeros((4, 4), np.uint8))
-    notes = [*note_of(3), *note_of(0), "header says that text is burned in"]
+    notes = [*describe_blackout(3), *describe_blackout(0), "header says that text is burned in"]
     rows = [{"image_id": "i2", "study_id": "s2", "correction": note} for note in notes]
     write_corrected(corrected, rows)
     run(reports=[reports], frames=[frames], corrected=[corrected], table=table)

@@ -194,7 +194,8 @@ def test_a_trained_detector_is_an_engine_of_the_boxes(tmp_path):
     pytest.importorskip("onnx", reason="the package onnx is in the environment of the training scripts alone")
     sys.path.insert(0, str(ROOT / "scripts/tools"))
     import detector_onnx
-    from cxr.imaging.boxes.engine import BoxesOptions, load_engine
+    from cxr.imaging.boxes.engine import load_engine
+    from cxr.imaging.boxes.settings import BoxesSettings, LiteSettings
 
     own = vars(OPTIONS) | {"widths": list(OPTIONS.widths)}
     frames = [one.image.repeat(2, 0).repeat(2, 1) for one in films(4, "real")]
@@ -205,10 +206,9 @@ def test_a_trained_detector_is_an_engine_of_the_boxes(tmp_path):
     (tmp_path / "model").mkdir()
     engine.train(task, tmp_path / "model", tmp_path / "unfinished")
     detector_onnx.write(tmp_path / "model", tmp_path / "mine.onnx")
-    plain = {"engine": "lite", "table": None, "table_pixels": "frame", "excluded_classes": []}
-    options = BoxesOptions(
-        **plain,
-        own={"region_iou": 1.0},
+    options = BoxesSettings(
+        excluded_classes=[],
+        lite=LiteSettings(region_iou=1.0),
         floor=BOX_SELECTION["floor"],
         nms_iou=BOX_SELECTION["iou"],
         max_boxes=BOX_SELECTION["most"],

@@ -11,8 +11,8 @@ import pytest
 from conftest import ROOT
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.boxes.detect_boxes import SCHEMA, detection_rows
-from cxr.imaging.boxes.engine import BoxesOptions
 from cxr.imaging.boxes.engine import load_engine as load_boxes
+from cxr.imaging.boxes.settings import BoxesSettings
 from cxr.imaging.organs.engine import load_engine as load_organs
 from cxr.semisyn.healthy import criteria
 from cxr.semisyn.healthy.lite import LiteClassifier
@@ -22,7 +22,7 @@ from cxr.workflow.settings import Settings
 from organs_runs import OPTIONS as ORGANS
 
 PLAIN = stage_options(Settings())
-BOXES = BoxesOptions(**PLAIN["boxes"])
+BOXES = BoxesSettings.from_dict(PLAIN["boxes"])
 
 
 def rows(path) -> list[dict]:

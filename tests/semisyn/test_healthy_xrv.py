@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from conftest import ROOT
+from conversions import converter
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.vocabulary import FINDINGS
-from cxr.imaging.weights.xrv import convert_xrv
 from cxr.nets.densenet import DenseNet121, normalise_scores, prepare_frame
 from cxr.semisyn.healthy import xrv
 from healthy_shard import Film, options, select
@@ -69,7 +69,7 @@ def test_the_net_and_its_scores_are_the_published_ones(published, tmp_path):
     theirs = randomised(published.DenseNet())
     torch.save(theirs, tmp_path / "xrv.pt")  # the class is pickled by its name, as published
     assert b"torchxrayvision.models" in (tmp_path / "xrv.pt").read_bytes()
-    convert_xrv(tmp_path / "xrv.pt", tmp_path / "xrv.safetensors")
+    converter("xrv")(tmp_path / "xrv.pt", tmp_path / "xrv.safetensors")
     classifier = xrv.load(options(), Setup({}, {"weights": str(tmp_path / "xrv.safetensors")}))
     outputs = published.model_urls["all"]
     assert classifier.points.tolist() == pytest.approx(outputs["op_threshs"])
@@ -112,13 +112,13 @@ def test_a_pickle_is_never_run(tmp_path, monkeypatch):
     (tmp_path / "plain.pt").write_bytes(pickle.dumps(Harmful()))
     for name in ("xrv.pt", "plain.pt"):
         with pytest.raises(UserError):
-            convert_xrv(tmp_path / name, tmp_path / "xrv.safetensors")
+            converter("xrv")(tmp_path / name, tmp_path / "xrv.safetensors")
         assert not (tmp_path / "harmed").exists()
 
 
 def test_another_net_is_refused(tmp_path):
     torch.save(DenseNet121(14).state_dict(), tmp_path / "xrv.pt")
-    convert_xrv(tmp_path / "xrv.pt", tmp_path / "xrv.safetensors")
+    converter("xrv")(tmp_path / "xrv.pt", tmp_path / "xrv.safetensors")
     with pytest.raises(UserError, match=r"the weights of another net, for the shape differs of classifier\.bias"):
         xrv.load(options(), Setup({}, {"weights": str(tmp_path / "xrv.safetensors")}))
 
@@ -130,14 +130,14 @@ def test_the_screen_of_a_net(tmp_path):
     net.classifier.bias.data.fill_(-9.0)
     net.classifier.bias.data[7] = 2.0
     torch.save(net.state_dict(), tmp_path / "xrv.pt")
-    convert_xrv(tmp_path / "xrv.pt", tmp_path / "xrv.safetensors")
+    converter("xrv")(tmp_path / "xrv.pt", tmp_path / "xrv.safetensors")
     weights = str(tmp_path / "xrv.safetensors")
     gone, _ = select(tmp_path, [Film("i")], options(classifier="xrv"), weights=weights)
     assert gone["i"][0] == "classifier_positive"
     assert gone["i"][1].startswith("effusion 0.9")
     net.classifier.bias.data[7] = -9.0
     torch.save(net.state_dict(), tmp_path / "xrv.pt")
-    convert_xrv(tmp_path / "xrv.pt", tmp_path / "xrv.safetensors")
+    converter("xrv")(tmp_path / "xrv.pt", tmp_path / "xrv.safetensors")
     gone, kept = select(tmp_path, [Film("i")], options(classifier="xrv"), weights=weights)
     assert not gone
     assert 0 < kept["score_pneumothorax"][0] < 0.5

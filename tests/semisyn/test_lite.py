@@ -39,9 +39,8 @@ def options(findings: list[str]) -> EditingOptions:
 
 @pytest.fixture(scope="module")
 def chests() -> dict[str, chest.Chest]:
-    return {
-        f"film{seed}": chest.sample(np.random.default_rng(seed), 512, cardiomegaly=False, ap=False) for seed in (3, 4)
-    }
+    kind = {"cardiomegaly": False, "ap": False}
+    return {f"film{seed}": chest.draw_chest(np.random.default_rng(seed), 512, **kind) for seed in (3, 4)}
 
 
 def jobs(chests: dict, findings: list[str]) -> tuple[list[dict], list[dict]]:

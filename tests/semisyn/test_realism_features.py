@@ -11,12 +11,12 @@ import torch
 from safetensors.torch import save_file
 from transformers import CLIPProcessor
 
+from conversions import converter
 from cxr.base.engines import Setup, engine_names
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
-from cxr.imaging.weights.inception import convert_inception
 from cxr.metrics.distances import BLOCK, kid, kid_of_subsets
 from cxr.nets import onnx
 from cxr.nets.densenet import DenseNet121, prepare_frame
@@ -117,7 +117,7 @@ def test_inception_is_the_published_net(tmp_path):
 
         theirs = randomised(Untrained("inception", ["2048"]))
         torch.save(theirs.state_dict(), tmp_path / "inception.pth")
-        told = convert_inception(tmp_path / "inception.pth", tmp_path / "inception.safetensors")
+        told = converter("inception")(tmp_path / "inception.pth", tmp_path / "inception.safetensors")
         assert (told["tensors"], told["values"]) == (470, 21_820_000)
         assert told["left_out"] == ["fc.bias", "fc.weight"]
         engine = load_features("inception", Setup({}, {"weights": str(tmp_path / "inception.safetensors")}, "cpu"))
@@ -136,7 +136,7 @@ def test_counters_of_the_training_are_left_out(tmp_path):
         "Mixed_5b.branch1x1.bn.num_batches_tracked": torch.tensor(0),
     }
     torch.save(more, tmp_path / "inception.pth")
-    convert_inception(tmp_path / "inception.pth", tmp_path / "inception.safetensors")
+    converter("inception")(tmp_path / "inception.pth", tmp_path / "inception.safetensors")
     net = Inception()
     load_strict(net, tmp_path / "inception.safetensors")
     assert all(torch.equal(value, state[name]) for name, value in net.state_dict().items())

@@ -12,7 +12,7 @@ import pytest
 
 import semisyn_real
 from conftest import ROOT
-from cxr.imaging.phantom.chest import sample
+from cxr.imaging.phantom.chest import draw_chest
 from cxr.metrics.intervals import percentile_ends
 from cxr.painting.lesions import paint
 from semisyn_study import runs, scores
@@ -117,7 +117,7 @@ def write_films(folder: Path) -> None:
         (folder / name / "images").mkdir(parents=True)
         rows = []
         for number in numbers:
-            drawn = sample(np.random.default_rng(number), 512)
+            drawn = draw_chest(np.random.default_rng(number), 512)
             image, boxes = drawn.image, []
             if name == "nih" and number % 2:
                 image, mask = paint(image, "consolidation", drawn.masks["right lung"], np.random.default_rng(number))

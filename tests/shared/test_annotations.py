@@ -31,7 +31,7 @@ from cxr.base.errors import UserError
 from cxr.base.vocabulary import BOX_CLASSES, LESIONS
 from cxr.geometry.rle import encode_rle
 from cxr.imaging.boxes import table as engine
-from cxr.imaging.boxes.engine import BoxesOptions
+from cxr.imaging.boxes.settings import BoxesSettings
 from cxr.reporting.agreement.settings import ReferenceSettings
 
 MS_CXR = """dicom_id,category_name,label_text,path,x,y,w,h,image_width,image_height,split
@@ -221,7 +221,7 @@ def test_peoples_boxes_become_a_table_that_the_engine_reads(tmp_path, kind, caps
     rows = pl.read_csv(output, schema_overrides={"image_id": pl.String}).rows()
     assert [(row[0], row[1:5], row[6]) for row in rows] == BOXES[kind]
     assert {row[5] for row in rows} == {1.0}
-    options = BoxesOptions("table", str(output), "original", 0.001, 0.5, 100, [])
+    options = BoxesSettings(engine="table", table=str(output), table_pixels="original", excluded_classes=[])
     loaded = engine.load(options)
     name, box, _ = BOXES[kind][0]
     affine = np.array([[2.0, 0, 0], [0, 2.0, 0]])

@@ -24,7 +24,7 @@ from cxr.base.ledger import Ledger
 from cxr.base.tables import read_table
 from cxr.imaging.organs import segment_organs as organs
 from cxr.imaging.organs.hybridgnet.net import HybridGNet
-from cxr.imaging.phantom.chest import sample
+from cxr.imaging.phantom.chest import draw_chest
 from cxr.nets import devices, onnx
 from cxr.nets.microbatch import fit_micro_batch
 from cxr.workflow.settings import Settings, SettingsError, read
@@ -114,7 +114,7 @@ def ovals_net(tmp_path_factory) -> str:
 
 @pytest.fixture(scope="module")
 def frames(tmp_path_factory) -> str:
-    picture = np.round(sample(np.random.default_rng([5, 0]), (512, 512)).image * 255).astype(np.uint8)
+    picture = np.round(draw_chest(np.random.default_rng([5, 0]), (512, 512)).image * 255).astype(np.uint8)
     return write_frames(tmp_path_factory.mktemp("frames") / "00.h5", {f"i{n:02}": picture for n in range(12)})
 
 

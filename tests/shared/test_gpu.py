@@ -32,9 +32,9 @@ def setup(files: dict[str, str], device: str, own: dict | None = None, batch: in
 
 def pictures(count: int) -> list[np.ndarray]:
     """Frames of synthetic chests."""
-    from cxr.imaging.phantom.chest import sample
+    from cxr.imaging.phantom.chest import draw_chest
 
-    drawn = (sample(np.random.default_rng([5, seed]), (512, 512)).image for seed in range(count))
+    drawn = (draw_chest(np.random.default_rng([5, seed]), (512, 512)).image for seed in range(count))
     return [np.round(image * 255).astype(np.uint8) for image in drawn]
 
 
@@ -84,11 +84,12 @@ def test_the_encoder_of_hybridgnet_computes_the_same(tmp_path):
     assert (engine.landmarks([picture]) == engine.landmarks([picture])).all()
 
 
-def test_the_five_folds_find_the_same_boxes(tmp_path):
+def test_the_five_folds_find_the_same_boxes(tmp_path, monkeypatch):
     """All but 2 %: untrained nets have boxes at every score, and one at a threshold may fall on either side."""
-    from cxr.imaging.boxes.engine import BoxesOptions
+    from cxr.imaging.boxes import scaled_yolov4
     from cxr.imaging.boxes.scaled_yolov4 import INPUTS, PUBLISHED, ScaledYolov4Engine
-    from cxr.imaging.weights.scaled_yolov4 import convert_scaled_yolov4
+    from cxr.imaging.boxes.settings import BoxesSettings
+    from cxr.imaging.weights.yolo import convert_scaled_yolov4
     from tiny_yolo import save, tiny_net
 
     files = {}
@@ -96,10 +97,10 @@ def test_the_five_folds_find_the_same_boxes(tmp_path):
         source = save(tiny_net(number), tmp_path / f"scaled_yolo_fold_{number}.pt", list(PUBLISHED), half=False)
         files[name] = str(tmp_path / f"{name}.safetensors")
         convert_scaled_yolov4(source, files[name])
-    settings = {"image_size": 128, "border": 32, "fold_iou": 0.65, "ensemble_iou": 0.5, "wrap_white": False}
-    settings["dtype"] = "float32"
-    options = BoxesOptions("scaled_yolov4", None, "frame", 0.3, 0.5, 100, [], settings)
-    engines = [ScaledYolov4Engine(options, setup(files, device, settings)) for device in DEVICES]
+    monkeypatch.setattr(scaled_yolov4, "IMAGE_SIZE", 128)
+    monkeypatch.setattr(scaled_yolov4, "number_type", lambda device: torch.float32)
+    options = BoxesSettings(engine="scaled_yolov4", floor=0.3, excluded_classes=[])
+    engines = [ScaledYolov4Engine(options, setup(files, device)) for device in DEVICES]
     for on_cpu, on_card in zip(*(engine.detect_batch(pictures(4)) for engine in engines), strict=True):
         assert len(on_cpu.boxes) > 3
         assert with_partner(on_cpu, on_card) > 0.98
@@ -118,31 +119,17 @@ def test_radedit_edits_the_same(tmp_path):
     pytest.importorskip("diffusers")
     import tiny_diffusion
     from cxr.imaging.anomaly.radedit import load
+    from cxr.imaging.anomaly.settings import AnomalySettings
 
-    settings = {
-        "prompt": "heart normal",
-        "invert_prompt": "",
-        "steps": 4,
-        "guidance": 7.5,
-        "invert_guidance": 3.5,
-    }
-    settings |= {
-        "skip_ratio": 0.3,
-        "keep_margin": 0,
-        "dtype": "float32",
-        "autoencoder": "float32",
-        "published_bugs": False,
-        "seed": 7,
-    }
+    settings = {"prompt": "heart normal", "steps": 4, "dtype": "float32"}
+    options = AnomalySettings.from_dict({"engine": "radedit", "radedit": settings})
     files = tiny_diffusion.write_radedit(tmp_path)
     random = np.random.default_rng(3)
     images = [random.integers(0, 256, (64, 64)).astype(np.uint8) for _ in range(3)]
     lung = np.zeros((64, 64), bool)
     lung[16:48, 8:24] = True
     organs = [{"right lung": lung, "left lung": lung[:, ::-1].copy(), "heart": np.zeros_like(lung)}] * 3
-    one, other = (
-        load(None, setup(files, device, settings)).edit_batch(images, organs, ["a", "b", "c"]) for device in DEVICES
-    )
+    one, other = (load(options, setup(files, device)).edit_batch(images, organs, ["a", "b", "c"]) for device in DEVICES)
     for here, there in zip(one, other, strict=True):
         np.testing.assert_allclose(there, here, atol=0.5)
 

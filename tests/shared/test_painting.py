@@ -28,7 +28,7 @@ PARTS = {
 
 @pytest.fixture(scope="module")
 def film() -> Chest:
-    normal = chest.sample(np.random.default_rng(3), 512, cardiomegaly=False, ap=False)
+    normal = chest.draw_chest(np.random.default_rng(3), 512, cardiomegaly=False, ap=False)
     return Chest(normal.image.astype(np.float32), *(normal.masks[name] for name in (*LUNGS, HEART)))
 
 

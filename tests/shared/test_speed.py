@@ -10,8 +10,9 @@ import tiny_diffusion as tiny
 from cxr.base.engines import Setup
 from cxr.base.faults import Broken
 from cxr.imaging.anomaly.radedit import load
+from cxr.imaging.anomaly.settings import AnomalySettings
+from cxr.nets.settings import ComputeSettings
 from cxr.nets.speed import CompiledNet, Speed, fast_inference, optimize_net
-from cxr.workflow.settings.images import Compute, Radedit
 
 FASTEST = Speed(channels_last=True, cudnn="fastest")
 
@@ -21,16 +22,17 @@ def files(tmp_path_factory) -> dict[str, str]:
     return tiny.write_radedit(tmp_path_factory.mktemp("radedit"))
 
 
-def edited(files: dict[str, str], own: dict | None = None, **compute) -> np.ndarray:
+def edited(files: dict[str, str], changes: dict | None = None, **compute) -> np.ndarray:
     """Edited images of a tiny RadEdit, float32 (2, 64, 64)."""
-    own = Radedit().as_dict() | {"seed": 7, "steps": 4, "dtype": "float32"} | (own or {})
+    settings = {"steps": 4, "dtype": "float32"} | (changes or {})
+    options = AnomalySettings.from_dict({"engine": "radedit", "radedit": settings})
     random = np.random.default_rng(3)
     images = [random.integers(0, 256, (64, 64)).astype(np.uint8) for _ in range(2)]
     lung = np.zeros((64, 64), bool)
     lung[16:48, 8:24] = True
     organs = [{"right lung": lung, "left lung": lung[:, ::-1].copy(), "heart": np.zeros_like(lung)}] * 2
-    setup = Setup.for_engine(own, files, Compute(**compute).as_dict() | {"device": "cpu"}, "radedit")
-    return np.stack(load(None, setup).edit_batch(images, organs, ["a", "b"]))
+    setup = Setup.of_job(files, ComputeSettings(**compute).as_dict() | {"device": "cpu"}, "radedit", seed=7)
+    return np.stack(load(options, setup).edit_batch(images, organs, ["a", "b"]))
 
 
 def test_a_net_that_cannot_be_compiled_runs_as_it_is_and_says_so_once(monkeypatch, caplog):
@@ -103,7 +105,7 @@ def test_the_autoencoders_number_type(files):
 
 
 def test_an_engine_has_its_own_batch():
-    compute = Compute(batch=4, batches={"radedit": 2}).as_dict()
+    compute = ComputeSettings(batch=4, batches={"radedit": 2}).as_dict()
     assert Setup.for_engine({}, {}, compute, "radedit").batch == 2
     assert Setup.for_engine({}, {}, compute, "cxas").batch == Setup.for_engine({}, {}, compute).batch == 4
 

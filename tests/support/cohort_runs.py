@@ -7,10 +7,11 @@ from pathlib import Path
 import polars as pl
 
 from cxr.base.exclusions import REASONS
+from cxr.base.jobs import settings_arguments
 from cxr.base.seeds import shard_names, shard_of
 from cxr.base.tables import read_table
-from cxr.imaging.cohort.make_cohort import CohortOptions, run
-from cxr.imaging.frames.make_frames import FramesOptions as FramesOptions
+from cxr.imaging.cohort.make_cohort import run
+from cxr.imaging.cohort.settings import CohortSettings
 from cxr.imaging.frames.make_frames import run_shard
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
@@ -19,9 +20,8 @@ from dicom_files import dataset, encoded, picture, stored_values
 COLUMNS = ("subject_id", "study_id", "image_id", "image_path", "report_path")
 
 
-def options(**changes: object) -> CohortOptions:
-    defaults = stage_options(Settings())["cohort"] | {"source": "manifest", "manifest": "", "shards": 4}
-    return CohortOptions(**(defaults | changes))
+def options(**changes: object) -> CohortSettings:
+    return CohortSettings.from_dict({"source": "manifest", "shards": 4} | changes)
 
 
 class Result:
@@ -50,7 +50,7 @@ class Result:
         assert self.accepted.group_by("subject_id").agg(pl.col("split").n_unique())["split"].max() in (1, None)
 
 
-def run_cohort(folder: Path, threads: int = 2, **changes: object) -> Result:
+def run_cohort(folder: Path, threads: int = 2, seed: int = 2026, **changes: object) -> Result:
     chosen = options(**changes)
     out = folder / "out"
     run(
@@ -58,6 +58,7 @@ def run_cohort(folder: Path, threads: int = 2, **changes: object) -> Result:
         images=str(out / "images.parquet"),
         excluded=str(out / "excluded.parquet"),
         options=chosen,
+        seed=seed,
         attrs={},
         threads=threads,
     )
@@ -73,11 +74,11 @@ def write_csv(path: Path, header: tuple[str, ...], rows: list[tuple]) -> str:
 
 
 def run_frames(cohort: Path, output: Path) -> dict[str, str]:
-    chosen = FramesOptions(**stage_options(Settings())["frames"])
+    chosen = settings_arguments(run_shard, stage_options(Settings())["frames"])
     excluded = output.with_suffix(".excluded.parquet")
     made = {"output": output, "excluded": excluded, "corrected": output.with_suffix(".corrected.parquet")}
     files = {name: str(path) for name, path in made.items()}
-    run_shard(cohort=str(cohort), **files, options=chosen, attrs={}, threads=2)
+    run_shard(cohort=str(cohort), **files, **chosen, attrs={}, threads=2)
     return dict(read_table(excluded).select("image_id", "reason").iter_rows())
 
 

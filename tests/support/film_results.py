@@ -5,14 +5,14 @@ from pathlib import Path
 
 import polars as pl
 
+from cxr.base.jobs import settings_arguments
 from cxr.base.tables import write_table
 from cxr.imaging.anatomy import segment_anatomy
-from cxr.imaging.anatomy.engine import AnatomyOptions
+from cxr.imaging.anatomy.settings import AnatomySettings
 from cxr.imaging.anomaly import map_anomalies
-from cxr.imaging.anomaly.engine import AnomalyOptions
+from cxr.imaging.anomaly.settings import AnomalySettings
 from cxr.imaging.cohort.columns import SHARD
 from cxr.imaging.frames import make_frames
-from cxr.imaging.frames.make_frames import FramesOptions
 from cxr.imaging.organs import segment_organs
 from cxr.imaging.organs.settings import OrgansSettings
 from cxr.workflow.params import stage_options
@@ -36,15 +36,14 @@ def film_results(folder: Path, pictures: Mapping[str, Path]) -> Path:
 
     made = {stage: str(folder / stage / "00.h5") for stage in ("frames", "organs", "anomaly")}
     corrected = str(folder / "frames/00.corrected.parquet")
-    make_frames.run_shard(
-        cohort=cohort, **files("frames"), corrected=corrected, options=FramesOptions(**options["frames"]), **rest
-    )
+    chosen = settings_arguments(make_frames.run_shard, options["frames"])
+    make_frames.run_shard(cohort=cohort, **files("frames"), corrected=corrected, **chosen, **rest)
     frames = made.pop("frames")
     organs = {"options": OrgansSettings.from_dict(options["organs"]), "frames": frames}
     segment_organs.run_shard(**files("organs"), **organs, **rest)
-    maps = {"options": AnomalyOptions(**options["anomaly"]), "frames": frames, "organs": made["organs"]}
+    maps = {"options": AnomalySettings.from_dict(options["anomaly"]), "frames": frames, "organs": made["organs"]}
     map_anomalies.run_shard(**files("anomaly"), **maps, **rest)
     segment_anatomy.run_shard(
-        **files("anatomy"), **made, frames=frames, options=AnatomyOptions(**options["anatomy"]), **rest
+        **files("anatomy"), **made, frames=frames, options=AnatomySettings.from_dict(options["anatomy"]), **rest
     )
     return folder

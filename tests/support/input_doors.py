@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
+from unittest.mock import patch
 
 import cv2
 import numpy as np
@@ -17,8 +18,10 @@ from cohort_runs import COLUMNS, run_cohort, write_csv
 from conftest import ROOT
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
+from cxr.base.jobs import settings_arguments
 from cxr.base.tables import read_table
-from cxr.imaging.frames.make_frames import FramesOptions, run_shard
+from cxr.imaging.cohort import header
+from cxr.imaging.frames.make_frames import run_shard
 from cxr.llm.asking import Answer, Limits, Question, ask
 from cxr.llm.client import connect
 from cxr.llm.options import Execution, ModelOptions
@@ -76,12 +79,13 @@ def frames_of(folder: Path, files: Mapping[str, bytes], window: str = "minmax", 
         view = "" if name.endswith(".dcm") else "PA"
         rows.append((f"p{number}", f"s{number}", f"i{number}", name, "", view))
     manifest = write_csv(folder / "manifest.csv", (*COLUMNS, "view"), rows)
-    result = run_cohort(folder, manifest=manifest, shards=1, **({"min_side": 16} | cohort))
-    options = FramesOptions(**stage_options(Settings())["frames"] | {"window": window})
+    with patch.object(header, "MIN_SIDE", 16):
+        result = run_cohort(folder, manifest=manifest, shards=1, **cohort)
+    options = settings_arguments(run_shard, stage_options(Settings())["frames"] | {"window": window})
     ledger = folder / "frames.excluded.parquet"
     run_shard(
         cohort=str(result.paths["00"]), output=str(folder / "frames.h5"), excluded=str(ledger),
-        corrected=str(folder / "frames.corrected.parquet"), options=options,
+        corrected=str(folder / "frames.corrected.parquet"), **options,
         attrs={}, threads=1,
     )  # fmt: skip
     outcomes = {image: Outcome(reason, result.details[image]) for image, reason in result.reasons.items()}

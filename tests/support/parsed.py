@@ -231,7 +231,7 @@ def parse(root: str, settings: str) -> None:
     from snakemake.api import SnakemakeApi
     from snakemake.settings.types import ConfigSettings, OutputSettings, ResourceSettings
 
-    from cxr.imaging.weights.catalogue import placed
+    from cxr.imaging.weights.catalogue import list_placed_files
     from cxr.radvlm.evaluation.annotate_radgraph import PLACED
     from cxr.workflow import jobs
 
@@ -240,7 +240,7 @@ def parse(root: str, settings: str) -> None:
     plans = []
     _recorded(plans)
     with tempfile.TemporaryDirectory() as directory, SnakemakeApi(OutputSettings(dryrun=True)) as api:
-        weights = (name for names in placed("weights").values() for name in names)
+        weights = (name for names in list_placed_files("weights").values() for name in names)
         for path in (Path(directory, name) for name in (*weights, *(f"radgraph-xl/{one}" for one in PLACED))):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from conversions import converter
 from cxr.imaging.organs.hybridgnet.net import HybridGNet
-from cxr.imaging.weights.hybridgnet import convert_hybridgnet
 
 OVALS = {"right lung": (44, 0.3, 0.45, 0.12, 0.3), "left lung": (50, 0.7, 0.45, 0.12, 0.3)}
 OVALS |= {"heart": (26, 0.55, 0.62, 0.12, 0.12)}
@@ -58,5 +58,5 @@ def random_weights(seed: int = 0) -> OrderedDict:
 def publish(folder: Path, weights: dict) -> str:
     """Save a checkpoint as it is published, convert it as the workflow does, and return the engine's file."""
     torch.save(weights, folder / "hybridgnet.pt")
-    convert_hybridgnet(folder / "hybridgnet.pt", folder / "hybridgnet.safetensors")
+    converter("hybridgnet")(folder / "hybridgnet.pt", folder / "hybridgnet.safetensors")
     return str(folder / "hybridgnet.safetensors")

@@ -19,7 +19,7 @@ LORA = {"rank": 4, "alpha": 8, "dropout": 0.3}
 NAMED = ["lm_head", "embed_tokens", "project", "mask_decoder"]
 """The parts that the paper's recipe trains in full."""
 COMPUTE = {
-    "device": "cpu", "images_at_once": 4, "checkpoint_every": 3, "gpus": 1, "batch": 1, "time_to_stop": 600,
+    "device": "cpu", "batches": {}, "checkpoint_every": 3, "gpus": 1, "batch": 1, "time_to_stop": 600,
     "time_to_answer": 600,
 }  # fmt: skip
 TABLES = ("updates.tsv", "epochs.tsv")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from cxr.base.errors import UserError
-from cxr.base.hdf5 import ShardWriter
+from cxr.base.hdf5 import FRAME_SIZE, ShardWriter
 from cxr.base.tables import read_lines, write_lines
-from cxr.imaging.one_image import picture_of
+from cxr.imaging.one_image import decode_image_file
 from cxr.vlm.answers.ask import Asker
 from cxr.vlm.answers.engine import Execution, ModelAnswer
 from cxr.vlm.answers.one_image import FAILURE_MESSAGES, SingleImageStore, ask, make_samples, run_image, write_results
@@ -49,7 +49,7 @@ def asked(tuned: Path, image: Path, folder: Path, questions=QUESTIONS, referring
 
 def among_others(tuned: Path, image: Path, folder: Path, lines: list[dict]) -> list[str]:
     """The answers of the stage to lines about a shard of frames that holds the image."""
-    picture, _ = picture_of(str(image), STAGES["cohort"], STAGES["frames"])
+    picture, _ = decode_image_file(str(image), STAGES["cohort"], STAGES["frames"])
     with ShardWriter(folder / "frames" / "00.h5") as writer:
         for name, frame in (("other", 255 - picture.frame), ("chest", picture.frame)):
             writer.append(
@@ -102,7 +102,7 @@ class Says:
 
 def test_boxes_are_fractions_of_the_image_and_are_drawn_on_it(tuned, image, tmp_path):
     """A box over the picture's lower right quarter is drawn there; a failed turn says why, the next is not asked."""
-    picture, _ = picture_of(str(image), STAGES["cohort"], STAGES["frames"])
+    picture, _ = decode_image_file(str(image), STAGES["cohort"], STAGES["frames"])
     real = Asker.from_run(str(tuned), "", ASKING, Execution("cpu"))
     texts = ['{"bbox_2d": [500, 500, 1000, 1000]}', "Nothing of that kind."]
     asker = Asker(
@@ -136,12 +136,12 @@ def _near(image: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
 
 
 def test_the_model_sees_the_picture_without_the_frames_padding(image):
-    picture, _ = picture_of(str(image), STAGES["cohort"], STAGES["frames"])
+    picture, _ = decode_image_file(str(image), STAGES["cohort"], STAGES["frames"])
     store = SingleImageStore(picture, 0)
     (sample,) = make_samples(["x"], referring=False)
     shown = store.get(sample)
     assert shown.shape[:2] == store.size(sample)
-    side = STAGES["frames"]["size"]
+    side = FRAME_SIZE
     assert shown.shape[1] == side
     assert abs(shown.shape[0] - side * 300 / 420) <= 1
     assert shown[0].std() > 0

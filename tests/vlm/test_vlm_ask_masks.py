@@ -13,7 +13,7 @@ import pydicom
 import pytest
 
 from cxr.base.hdf5 import Shard
-from cxr.imaging.one_image import in_picture, picture_of
+from cxr.imaging.one_image import decode_image_file, project_mask
 from cxr.vlm.answers.ask import Asker
 from cxr.vlm.answers.engine import Execution
 from cxr.vlm.answers.masks import MaskPredictor
@@ -100,7 +100,7 @@ def test_a_head_gives_its_masks_in_the_images_own_pixels(given, learned, film, t
 
 def test_the_masks_are_those_of_the_states_before_each_seg(learned, film, tmp_path):
     about = asked(learned, film, tmp_path / "out")
-    picture, _ = picture_of(film, STAGES["cohort"], STAGES["frames"])
+    picture, _ = decode_image_file(film, STAGES["cohort"], STAGES["frames"])
     how = Execution("cpu")
 
     class Store:
@@ -111,7 +111,7 @@ def test_the_masks_are_those_of_the_states_before_each_seg(learned, film, tmp_pa
     drawer = MaskPredictor.load(learned, ASKING, how)
     for mark, mask in zip(reply.answer.marks, about["turns"][1]["masks"], strict=True):
         (logits,) = drawer.logits("v", picture.frame, [mark])
-        np.testing.assert_array_equal(in_picture(logits, picture), mask_at(tmp_path / "out" / mask["file"]))
+        np.testing.assert_array_equal(project_mask(logits, picture), mask_at(tmp_path / "out" / mask["file"]))
 
 
 def test_an_answer_without_a_seg_has_no_mask(learned, film, tmp_path):
@@ -126,10 +126,10 @@ def replied(folder, **tags: object) -> dict:
     values = np.arange(60 * 90, dtype=np.uint16).reshape(60, 90)
     header = {"StudyInstanceUID": "1.2.3", "SeriesInstanceUID": "1.2.3.4", "PatientID": "id"} | tags
     image = write(folder, encoded(dataset(values, 16, **header)))
-    picture, dicom = picture_of(image, STAGES["cohort"], STAGES["frames"])
+    picture, dicom = decode_image_file(image, STAGES["cohort"], STAGES["frames"])
     corner = np.zeros(picture.frame.shape, np.float32) - 1
     corner[:256, :256] = 1
-    mask = Mask("Segment the edema.", in_picture(corner, picture))
+    mask = Mask("Segment the edema.", project_mask(corner, picture))
     reading = Reading("", np.array([[0.0, 0.0, 0.5, 0.5]]))
     drawn = MaskSource(dicom, "m", "1", datetime(2024, 1, 1), "onevision")
     (folder / "out").mkdir()

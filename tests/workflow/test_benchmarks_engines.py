@@ -19,9 +19,8 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import engines
 import engines_nets as nets
 import engines_run as run
+from cxr.imaging.boxes import scaled_yolov4
 from cxr.imaging.boxes.scaled_yolov4.network import Network
-
-SMALL = {"image_size": 128, "border": 32}
 
 
 def count(state: dict[str, torch.Tensor]) -> tuple[int, int]:
@@ -34,7 +33,6 @@ def count(state: dict[str, torch.Tensor]) -> tuple[int, int]:
 def test_sizes_that_are_known():
     with torch.device("meta"):
         assert count(nets.hybridgnet().state_dict()) == (107, 17_511_090)
-        assert count(nets.cxas()) == (383, 73_441_053)
         assert count(dict(nets.p6().named_parameters()))[1] == 126_846_096
         assert count(dict(Network(plan(80), STRIDES).named_parameters()))[1] == pytest.approx(127.6e6, abs=5e4)  # paper
 
@@ -67,7 +65,7 @@ def test_the_counted_operations_are_those_of_the_nets():
         step = operations(lambda: unet(row, torch.tensor(1.0), encoder_hidden_states=states))
         both = operations(lambda: vae.encode(torch.empty(1, 3, 512, 512))) + operations(lambda: vae.decode(row))
         organs = operations(lambda: nets.hybridgnet()(torch.empty(1, 1, 1024, 1024)))
-    own = stage_options(read({"anomaly": {"engine": "radedit"}}))["anomaly"]["own"]
+    own = stage_options(read({"anomaly": {"engine": "radedit"}}))["anomaly"]["radedit"]
     steps = len(select_steps([0.5] * 1000, own["steps"], own["skip_ratio"]))
     assert told["anomaly"]["bfloat16"] == pytest.approx(3 * steps * step, rel=1e-3)
     assert told["anomaly"]["float32"] == pytest.approx(both, rel=1e-3)
@@ -105,7 +103,7 @@ def test_an_engine_with_steps(monkeypatch):
     editor = Editor()
     monkeypatch.setattr(run, "load", lambda *_: editor)
     monkeypatch.setattr(run, "clock_of", lambda _: lambda: editor.now)
-    row = run.measure("anomaly", "radedit", {"own": {"dtype": "bfloat16"}}, {}, "cpu", batch=2, images=3, parts=5)
+    row = run.measure("anomaly", "radedit", {"radedit": {"dtype": "bfloat16"}}, {}, "cpu", batch=2, images=3, parts=5)
     assert editor.asked == [(2, 0), (1, 0), (2, 5), (1, 5)]
     told = {"batch": 2, "images": 3, "parts": 5, "of_parts": 140, "s_per_part": 1.0, "s_besides": 4.0}
     assert row | told | {"s_per_image": 144.0, "images_per_s": 1 / 144, "dtype": "bfloat16"} == row
@@ -113,14 +111,15 @@ def test_an_engine_with_steps(monkeypatch):
 
 def test_an_engine_that_takes_one_at_a_time_has_no_batched_row(monkeypatch):
     monkeypatch.setattr(run, "load", lambda *_: object())
-    assert run.measure("organs", "hybridgnet", {"own": {}}, {}, "cpu", batch=2, images=1) == {}
+    assert run.measure("organs", "hybridgnet", {}, {}, "cpu", batch=2, images=1) == {}
 
 
 # a tiny net of the true class through making and measuring
 
 
-def test_a_tiny_ensemble(tmp_path):
-    options = stage_options(read({"boxes": {"engine": "scaled_yolov4", "scaled_yolov4": SMALL}}))["boxes"]
+def test_a_tiny_ensemble(tmp_path, monkeypatch):
+    monkeypatch.setattr(scaled_yolov4, "IMAGE_SIZE", 128)
+    options = stage_options(read({"boxes": {"engine": "scaled_yolov4"}}))["boxes"]
     torch.manual_seed(0)
     files = nets.write_scaled_yolov4(tmp_path, options, run.frame().image, Network(tiny_plan(), STRIDES), tiny_plan())
     assert nets.values(files) == 5 * count(Network(tiny_plan(), STRIDES).state_dict())[1]

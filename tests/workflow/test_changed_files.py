@@ -10,13 +10,13 @@ import pytest
 from cohort_runs import COLUMNS, of, options, write_csv
 from cxr.base import source_files
 from cxr.base.errors import UserError
+from cxr.base.jobs import settings_arguments
 from cxr.base.source_files import COLUMNS as STATES
 from cxr.base.source_files import read_state, state_row, write_states
 from cxr.base.tables import read_table, write_table
 from cxr.imaging.cohort.columns import SHARD
 from cxr.imaging.cohort.make_cohort import HEADER_BYTES
 from cxr.imaging.cohort.make_cohort import run as run_cohort
-from cxr.imaging.frames.make_frames import FramesOptions
 from cxr.imaging.frames.make_frames import run_shard as run_frames
 from cxr.language.reports.llm.structure_shards import StructuringOptions, read_texts
 from cxr.language.reports.read_reports import ReportsOptions
@@ -301,13 +301,14 @@ def stages(tmp_path_factory) -> tuple[Path, Path]:
     ]  # fmt: skip
     manifest = write_csv(data / "m.csv", (*COLUMNS, "findings"), rows)
     cohort = {"shards": [str(out / "0.parquet")], "images": str(out / "i.parquet"), "excluded": str(out / "e.parquet")}
-    run_cohort(**cohort, options=options(manifest=manifest, shards=1), attrs={}, threads=1,
+    run_cohort(**cohort, options=options(manifest=manifest, shards=1), seed=2026, attrs={}, threads=1,
                files_read=str(out / "cohort.parquet"))  # fmt: skip
     shared = {"cohort": str(out / "0.parquet"), "attrs": {}, "threads": 1}
     settings = stage_options(Settings())
     run_frames(**shared, output=str(out / "0.h5"), excluded=str(out / "f.parquet"),
                corrected=str(out / "c.parquet"),
-               options=FramesOptions(**settings["frames"]), files_read=str(out / "frames.parquet"))  # fmt: skip
+               files_read=str(out / "frames.parquet"),
+               **settings_arguments(run_frames, settings["frames"]))  # fmt: skip
     run_reports(**shared, output=str(out / "0.jsonl"), excluded=str(out / "r.parquet"),
                 options=ReportsOptions(**settings["reports"]), files_read=str(out / "reports.parquet"))  # fmt: skip
     return data, out
@@ -361,7 +362,7 @@ def test_an_image_that_cannot_be_decoded_is_noted_with_the_next_one(stages, tmp_
     write_table(shard, copied_rows, SHARD)
     run_frames(cohort=str(shard), output=str(tmp_path / "0.h5"), excluded=str(tmp_path / "f.parquet"),
                corrected=str(tmp_path / "c.parquet"), attrs={},
-               options=FramesOptions(**stage_options(Settings())["frames"]), threads=1,
+               **settings_arguments(run_frames, stage_options(Settings())["frames"]), threads=1,
                files_read=str(tmp_path / "frames.parquet"))  # fmt: skip
     noted = states(tmp_path / "frames.parquet")
     assert {key for key in noted if key[0] in ("i1", "i2")} == {("i1", "first.dcm"), ("i2", "second.dcm")}

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from conftest import MAKEFILE, ROOT, write_settings
-from cxr.imaging.weights.catalogue import placed
+from cxr.imaging.weights.catalogue import list_placed_files
 from doc_commands import Command, commands
 from openi_tree import write_image, write_projections, write_report
 from planner import Planner
@@ -93,7 +93,7 @@ def place(tmp_path_factory, workflow_run):
         (folder / name).write_text(json.dumps(slice_))
     for name in ("named.yaml", "published.yaml"):
         (folder / name).write_text(json.dumps(slice_ | NAMED | {"semisyn": semisyn}))
-    for name in (one for names in placed("weights").values() for one in names):
+    for name in (one for names in list_placed_files("weights").values() for one in names):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
     table = folder / "results/ablation/points.tsv"  # `snakemake ablation` comes before its report

@@ -27,7 +27,7 @@ from cxr.imaging.anomaly import map_anomalies as anomaly
 from cxr.imaging.boxes import detect_boxes as boxes
 from cxr.imaging.boxes import scaled_yolov4
 from cxr.imaging.organs import segment_organs as organs
-from cxr.imaging.weights.scaled_yolov4 import convert_scaled_yolov4
+from cxr.imaging.weights.yolo import convert_scaled_yolov4
 from cxr.workflow.engine_files import find_package
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings, parse_section
@@ -81,7 +81,7 @@ def scaled(folder: Path, results: Path) -> Prepared:
         source = tiny_yolo.save(tiny_yolo.tiny_net(number), folder / f"{name}.pt", None)
         files[name] = str(folder / f"{name}.safetensors")
         convert_scaled_yolov4(source, Path(files[name]))
-    return {"scaled_yolov4": {"image_size": 128}}, files
+    return {}, files
 
 
 ENGINES = {
@@ -169,7 +169,8 @@ def test_anatomy(engine, workflow_run, tmp_path):
 
 
 @pytest.mark.parametrize("engine", ENGINES["boxes"])
-def test_boxes(engine, workflow_run, tmp_path):
+def test_boxes(engine, workflow_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(scaled_yolov4, "IMAGE_SIZE", 128)
     frames = workflow_run / f"results/frames/{SHARD}.h5"
     made = read_table(run("boxes", boxes, engine, {"frames": str(frames)}, tmp_path, ".parquet"))
     assert made.schema == pl.Schema(boxes.SCHEMA)

@@ -5,7 +5,7 @@ import yaml
 
 from cohort_runs import write_csv
 from conftest import ROOT
-from cxr.imaging.weights.catalogue import placed
+from cxr.imaging.weights.catalogue import list_placed_files
 from dicom_files import dataset, encoded, picture, stored_values
 from mimic_tree import mimic_tree, write_tables
 from openi_tree import write_image, write_projections, write_report
@@ -79,7 +79,7 @@ def place(tmp_path_factory):
     mimic_tree(folder / "mimic-cxr/2.1.0", xray)
     (folder / "mimic-cxr-jpg/2.1.0").mkdir(parents=True)
     write_tables(folder / "mimic-cxr-jpg/2.1.0")
-    for name in (one for names in placed("weights").values() for one in names):
+    for name in (one for names in list_placed_files("weights").values() for one in names):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
     for source in yaml.safe_load((ROOT / "examples/radvlm.yaml").read_text())["radvlm"]["sources"]["list"].values():

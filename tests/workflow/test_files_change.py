@@ -13,12 +13,12 @@ from cohort_runs import COLUMNS, of, options, run_cohort, write_csv
 from conftest import ROOT, SLICE, snakemake, write_settings
 from cxr.base.errors import UserError, shortage
 from cxr.base.hdf5 import Shard
+from cxr.base.jobs import settings_arguments
 from cxr.base.regular_files import open_regular
 from cxr.base.tables import read_table
 from cxr.dicom import files
 from cxr.imaging.cohort.make_cohort import run as cohort_run
 from cxr.imaging.cohort.mimic import read_mimic
-from cxr.imaging.frames.make_frames import FramesOptions as FramesOptions
 from cxr.imaging.frames.make_frames import run_shard
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
@@ -40,10 +40,10 @@ def cohort(folder: Path, number: int = 3, **changes: object):
 
 def frames(folder: Path, result) -> dict[str, tuple[str, str]]:
     (path,) = result.paths.values()
-    chosen = FramesOptions(**stage_options(Settings())["frames"])
+    chosen = settings_arguments(run_shard, stage_options(Settings())["frames"])
     made = {"output": str(folder / "0.h5"), "excluded": str(folder / "0.excluded.parquet")}
     made["corrected"] = str(folder / "0.corrected.parquet")
-    run_shard(cohort=str(path), **made, options=chosen, attrs={}, threads=2)
+    run_shard(cohort=str(path), **made, **chosen, attrs={}, threads=2)
     with Shard(made["output"]) as shard:
         kept = dict.fromkeys(shard.ids, ("", ""))
     table = read_table(made["excluded"])

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from conftest import ROOT
 from cxr.base import formulas
 from cxr.base.tables import read_table, write_table
-from cxr.imaging.cohort.rows import unusable
+from cxr.imaging.cohort.rows import describe_unusable
 from cxr.plotting import plots
 from cxr.reporting.explain.blocks import Heading, MarkedText, Paragraph, Table, render_html, render_text
 from cxr.reporting.explain.request import page_name
@@ -41,7 +41,7 @@ ODD = ["=1+1", "$x_^$ <b>q</b>", "'; touch $HOME;'", '"q" & co', "{s}", "-s", "#
     ],
 )
 def test_the_length_of_an_id_is_counted_in_bytes(identifier, why):
-    assert unusable(identifier) == why
+    assert describe_unusable(identifier) == why
 
 
 def test_every_study_has_a_page_that_snakemake_can_name():

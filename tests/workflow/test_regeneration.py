@@ -21,7 +21,7 @@ from cxr.base.settings import Section
 from cxr.base.source_files import read_state, write_states
 from cxr.base.tables import read_table
 from cxr.imaging.cohort.make_cohort import HEADER_BYTES
-from cxr.imaging.weights.catalogue import placed
+from cxr.imaging.weights.catalogue import list_placed_files
 from cxr.radvlm.evaluation.annotate_radgraph import PLACED
 from cxr.workflow.code_digest import digested_files
 from cxr.workflow.params import stage_options
@@ -122,7 +122,7 @@ def pretend(planner: Planner, directory: Path, settings: dict, asked: tuple[str,
     (directory / "i.png").write_bytes(b"image" * HEADER_BYTES)
     (directory / "s.txt").write_text("No pneumothorax.\n")
     (directory / "findings.yaml").write_text("findings: {}\n")
-    weights = (name for names in placed("weights").values() for name in names)
+    weights = (name for names in list_placed_files("weights").values() for name in names)
     for path in (directory / name for name in (*weights, *(f"radgraph-xl/{one}" for one in PLACED))):
         path.parent.mkdir(exist_ok=True, parents=True)
         path.touch()

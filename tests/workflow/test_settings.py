@@ -95,7 +95,6 @@ def test_a_section_has_the_constraints_of_all_its_parents(parents):
         ({"phantom": {"subjects": 80, "studies": 10}}, ["phantom", "studies is 10", "80 subjects"]),
         ({"frames": {"percentiles": [99, 1]}}, ["frames", "percentiles is [99.0, 1.0]", "lower one first"]),
         ({"frames": {"percentiles": [0, 101]}}, ["frames.percentiles, entry 2, is 101"]),
-        ({"anatomy": {"zone_cuts": [0.5, 0.2, 0.9]}}, ["zone_cuts is [0.5, 0.2, 0.9]", "rising"]),
         ({"dataset": {"mimic_ils_layout": True}, "cohort": {"per_study": "all"}}, ["mimic_ils_layout", "per_study"]),
         ({"thresholds": {"build": []}}, ["thresholds.build is []"]),
         ({"thresholds": {"build": ["half", "half"]}}, ["build names 'half' twice"]),

@@ -17,8 +17,8 @@ from snakemake_executor_plugin_slurm.partitions import get_best_partition, read_
 import parsed
 from conftest import ROOT, snakemake, stand_in, write_settings
 from cxr.base.errors import UserError
+from cxr.nets.settings import ComputeSettings
 from cxr.workflow.jobs import grow_with_tries
-from cxr.workflow.settings.images import Compute
 from cxr.workflow.slurm import orphans as queue
 from cxr.workflow.slurm.orphans import find_orphans
 from profiles import EDITS_BY_RADEDIT, PAPER_ON_A_GPU, profile
@@ -78,7 +78,7 @@ def test_every_rule_asks_for_more_with_each_try():
     for name, rule in parsed.working().items():
         for resource in ("mem_mb", "runtime"):
             first, second, third = rule.resources[resource]
-            most = {"mem_mb": Compute().max_memory_mb, "runtime": Compute().max_runtime}[resource]
+            most = {"mem_mb": ComputeSettings().max_memory_mb, "runtime": ComputeSettings().max_runtime}[resource]
             # of what a wildcard decides, the function is what all others are made with
             assert first is None or (second, third) == (min(2 * first, most), min(3 * first, most)), name
     assert [grow_with_tries(4000, 180_000)(None, attempt) for attempt in (1, 2, 3)] == [4000, 8000, 12000]

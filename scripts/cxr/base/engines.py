@@ -5,7 +5,7 @@
 
 import importlib
 import pkgutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -33,6 +33,7 @@ class Setup:
     own: the engine's own settings (the section of its name); files: {name in ``INPUTS`` or ``FILES``: path}.
     device: ``auto``, ``cpu`` or ``cuda``; batch: images per batch; asked: number of GPUs that the job requested, None
     if unknown; compute: the settings' whole section of that name. No result depends on any of these.
+    seed: of the random choices.
     """
 
     own: dict = field(default_factory=dict)
@@ -41,14 +42,15 @@ class Setup:
     batch: int = 1
     asked: int | None = None
     compute: dict = field(default_factory=dict)
+    seed: int = 0
 
     @classmethod
-    def of_job(cls, files: dict[str, str], compute: dict | None, engine: str = "") -> "Setup":
+    def of_job(cls, files: dict[str, str], compute: dict | None, engine: str = "", seed: int = 0) -> "Setup":
         """Return the Setup of what a job receives; ``compute``: the section of the settings.
 
         ``engine``: the engine's name, whose own batch (``compute.batches``) is taken if there is one.
         """
-        return cls.for_engine({}, files, compute, engine)
+        return replace(cls.for_engine({}, files, compute, engine), seed=seed)
 
     @classmethod
     def for_engine(

@@ -76,11 +76,15 @@ def process_singly_or_batched(
     work: Callable[..., tuple[R, Fault | None]],
     work_batch: Callable[[list[tuple]], list[tuple[R, Fault | None]]],
     *,
+    engine: object,
     threads: int,
-    batch: int | None,
-    tolerance: Tolerance = NO_LIMIT,
+    compute: dict | None,
 ) -> Iterator[tuple[str, R]]:
-    """Do as :func:`process_batches` if the engine has a ``batch``, else as :func:`process_images`."""
+    """Do as :func:`process_batches` if the engine has a ``batch``, else as :func:`process_images`.
+
+    ``compute``: the settings' section of that name, which says how many images may fail.
+    """
+    batch, tolerance = getattr(engine, "batch", None), Tolerance.from_settings(compute)
     if batch is None:
         return process_images(ledger, image_ids, read, work, threads, tolerance)
     return process_batches(ledger, image_ids, read, work_batch, batch, tolerance)

@@ -1,6 +1,6 @@
 """Loading the three nets of a latent diffusion model, and running them: encode, decode and predict."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -14,6 +14,9 @@ from cxr.diffusion.guidance import Prompts
 from cxr.diffusion.schedule import PREDICTIONS
 from cxr.nets.devices import inference
 from cxr.nets.speed import Speed, fast_inference, memory_format, optimize_net
+
+AUTOENCODER_ROWS = 4
+"""Images that the autoencoder processes at once on a GPU, where ``compute.batches`` gives no number."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,13 @@ class NetOptions:
     @classmethod
     def from_setup(cls, setup: Setup) -> "NetOptions":
         """Return the options from an engine's settings and the section ``compute``."""
-        dtype = getattr(torch, setup.own["dtype"])
-        return cls(
-            dtype,
-            setup.own["autoencoder"],
-            setup.compute.get("autoencoder_batch", 1),
-            Speed.from_settings(setup.compute),
-        )
+        return cls.from_settings(setup.own["dtype"], setup.own["autoencoder"], setup.compute)
+
+    @classmethod
+    def from_settings(cls, dtype: str, autoencoder: str, compute: Mapping) -> "NetOptions":
+        """Return the options; ``dtype``, ``autoencoder``: names of number types; ``compute``: the settings' section."""
+        rows = compute.get("batches", {}).get("autoencoder", AUTOENCODER_ROWS)
+        return cls(getattr(torch, dtype), autoencoder, rows, Speed.from_settings(compute))
 
 
 @dataclass(frozen=True)

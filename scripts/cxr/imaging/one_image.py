@@ -19,7 +19,7 @@ from cxr.plotting.overlay import SIDES
 
 
 @dataclass(frozen=True)
-class Picture:
+class FramedImage:
     """A decoded image: grey uint8 (rows, columns) as it is stored, its upright frame, the affine from frame to grey.
 
     ``sides``: the patient's sides from left to right of the upright image, as far as the header gives them; ``notes``:
@@ -37,13 +37,13 @@ class Picture:
         return turn_from_affine(self.affine).apply(stored)
 
 
-def sides_of(header: Dataset | None) -> tuple[str, str]:
+def read_sides(header: Dataset | None) -> tuple[str, str]:
     """Return the patient's sides from the image's left to its right: as usual, unless the header says otherwise."""
     towards = str((list(header.get("PatientOrientation") or ()) or [""])[0]) if header is not None else ""
     return SIDES[::-1] if towards.upper().startswith("R") else SIDES
 
 
-def picture_of(path: str, cohort: dict, frames: dict) -> tuple[Picture, Dataset | None]:
+def decode_image_file(path: str, cohort: dict, frames: dict) -> tuple[FramedImage, Dataset | None]:
     """Decode a DICOM, PNG or JPEG file as the workflow does: (picture, DICOM header or None).
 
     ``cohort``, ``frames``: options of those stages. Raises UserError for a file that is not a frontal chest X-ray or
@@ -63,12 +63,12 @@ def picture_of(path: str, cohort: dict, frames: dict) -> tuple[Picture, Dataset 
     except (HeaderError, OSError) as error:
         refuse_machine_fault(path, error)
         raise UserError(f"{path} cannot be read ({error}): give a frontal chest X-ray") from None
-    frame, affine = decoded.frame(frames["size"], frames["fit"])
-    sides = sides_of(dataset) if decoded.turn == UPRIGHT else SIDES
-    return Picture(decoded.grey, frame, affine, sides, decoded.notes), dataset
+    frame, affine = decoded.frame(frames["fit"])
+    sides = read_sides(dataset) if decoded.turn == UPRIGHT else SIDES
+    return FramedImage(decoded.grey, frame, affine, sides, decoded.notes), dataset
 
 
-def in_picture(logits: np.ndarray, picture: Picture) -> np.ndarray:
+def project_mask(logits: np.ndarray, picture: FramedImage) -> np.ndarray:
     """Return the mask, bool (rows, columns), of logits (T, T) that cover the frame; outside the frame it is empty."""
     scale = picture.frame.shape[0] / logits.shape[0]
     affine = picture.affine.copy()
@@ -76,7 +76,7 @@ def in_picture(logits: np.ndarray, picture: Picture) -> np.ndarray:
     return to_original(logits, affine, picture.grey.shape, nearest=False) > 0
 
 
-def made_at() -> datetime:
+def segmentation_time() -> datetime:
     """Return the time stamp of the segmentation: now, or SOURCE_DATE_EPOCH if it is set (reproducible-builds.org)."""
     fixed = os.environ.get("SOURCE_DATE_EPOCH")
     return datetime.fromtimestamp(int(fixed), UTC) if fixed else datetime.now(UTC)

@@ -11,7 +11,7 @@ from cxr.base.errors import MACHINE_ERRORS, UserError, out_of_memory
 from cxr.base.faults import broken_part
 from cxr.base.tables import read_table
 from cxr.dicom.files import Rejected, describe_error, rejection_of, silence_output
-from cxr.imaging.frames.decoding import grey_of, of_its_frame
+from cxr.imaging.frames.decoding import check_frame_shape, read_grey
 from cxr.vlm.samples import Sample
 
 REMEDY = "mount their disk, or remake the cohort, or set pictures of the run to frame"
@@ -58,12 +58,12 @@ class Originals:
 
         Raises UserError for a file that cannot be decoded, StoreError for another shape.
         """
-        return of_its_frame(self._decoded(sample), sample.image_id, shape)
+        return check_frame_shape(self._decoded(sample), sample.image_id, shape)
 
     def _decoded(self, sample: Sample) -> np.ndarray:
         try:
             with silence_output():
-                return grey_of(self.paths[sample.source, sample.image_id], self.how)
+                return read_grey(self.paths[sample.source, sample.image_id], self.how)
         except Rejected as rejected:
             reason = rejected.reason
         except Exception as error:  # a damaged file makes the decoders fail in many ways

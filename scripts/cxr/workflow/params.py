@@ -10,18 +10,16 @@ from cxr.ils.dataset.settings import PairSettings
 from cxr.ils.evaluation.settings import FILE_ADAPTERS, ScoringSettings
 from cxr.ils.inference.settings import AnswerSettings
 from cxr.ils.settings import PromptSettings, ReportLogic
+from cxr.imaging.cohort.settings import DEFAULT_SHARDS, EMBEDDED_SHARDS
 from cxr.workflow.models import check_models, model_options
 from cxr.workflow.plan_reporting import release_options
 from cxr.workflow.plan_semisyn import semisyn_options
 from cxr.workflow.settings import Settings
-from cxr.workflow.settings.inputs import DEFAULT_SHARDS, EMBEDDED_SHARDS
 
 READING_KEYS = ("sections", "section_overrides", "scrub", "max_characters")
 """Options of the stage ``reports`` that decide which text every engine reads."""
 ENGINE_STAGES = ("reports", "organs", "anomaly", "anatomy", "boxes", "paraphrase", "training")
 """The stages with a choice of engines."""
-ENGINE_SECTIONS = ("chexmask", "radedit", "cxas", "ultralytics", "scaled_yolov4", "lite", "rosalia")
-"""Sections of a stage's settings that belong to the engine of the same name."""
 SAME_TUPLES = {"both": "vllm"}
 """{report engine: the engine whose tuples it uses}: ``both`` only compares them, so it reruns nothing."""
 REVIEW_PAGE_KEYS = ("experts", "positives", "negatives", "seed", "jpeg_quality")
@@ -44,6 +42,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
     seed, dataset = plain["seed"], plain["dataset"]
     synthetic = settings.cohort.source == "embedded"
     cohort = plain["cohort"] | {"seed": seed}
+    anomaly_seed = {"seed": seed} if settings.anomaly.engine == "radedit" else {}
     reports = plain["reports"]
     llm = reports.pop("llm")
     structuring = model_options("reports.llm.structuring", llm | llm["structuring"], seed)
@@ -52,12 +51,10 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         reports["sections"] = "mimic" if cohort["source"] == "mimic" else "tolerant"
     reports["scrub"] = plain["privacy"]["texts"] == "scrub"
     reading = {name: reports[name] for name in READING_KEYS}
-    del cohort["split"]
-    per_study, cohort["split_shares"] = cohort.pop("per_study"), settings.cohort.split.shares()
+    per_study = cohort.pop("per_study")
     if synthetic:
         cohort |= {"source": "manifest", "manifest": EMBEDDED_MANIFEST}
-        cohort["shards"] = cohort["shards"] or EMBEDDED_SHARDS
-    cohort["shards"] = cohort["shards"] or DEFAULT_SHARDS
+    cohort["shards"] = cohort["shards"] or (EMBEDDED_SHARDS if synthetic else DEFAULT_SHARDS)
     options = (
         {
             "phantom": plain["phantom"] | {"seed": seed},
@@ -73,9 +70,9 @@ def stage_options(settings: Settings) -> dict[str, dict]:
             "structuring": structuring | reading,
             "mapping": model_options("reports.llm.mapping", llm | llm["mapping"], seed),
             "organs": engine_options(settings.organs),
-            "anomaly": _stage("anomaly", plain, seed=seed),
-            "anatomy": _stage("anatomy", plain),
-            "boxes": _stage("boxes", plain),
+            "anomaly": engine_options(settings.anomaly) | anomaly_seed,
+            "anatomy": engine_options(settings.anatomy),
+            "boxes": engine_options(settings.boxes),
             "masks": {name: dataset[name] for name in ReportLogic.declared()},
             "dataset": {name: dataset[name] for name in PairSettings.declared()} | {"seed": seed},
             "layout": {"pixels": dataset["layout_pixels"]},
@@ -131,14 +128,8 @@ def engine_options(section: Section) -> dict:
     """Return the settings of a stage with engines, without those of the engines that are not chosen."""
     engines = get_args(type(section).declared()["engine"][0])
     values = section.as_dict()
-    return section.as_dict(without=[name for name in engines if name != values["engine"]])
-
-
-def _stage(name: str, plain: dict, **shared: object) -> dict:
-    """Return a stage's own keys, with the chosen engine's section as ``own``, and the ``shared`` keys."""
-    keys = {key: value for key, value in plain[name].items() if key not in ENGINE_SECTIONS}
-    section = plain[name].get(keys["engine"]) if keys["engine"] in ENGINE_SECTIONS else None
-    return keys | {"own": section | shared if section else {}}
+    sections = [name for name in engines if isinstance(values.get(name), dict)]
+    return section.as_dict(without=[name for name in sections if name != values["engine"]])
 
 
 def _measured(settings: Settings, plain: dict) -> dict[str, dict]:

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 from cxr.base.errors import existing_file
 from cxr.base.seeds import shard_names
 from cxr.base.vocabulary import SPLITS
 from cxr.imaging.cohort.check import check_inputs, check_lists, source_files
+from cxr.imaging.cohort.settings import CohortSettings
 from cxr.workflow import params
 from cxr.workflow.engine_files import engine_inputs, find_package, num_gpus, users_files
 from cxr.workflow.models import ModelJobs
@@ -123,14 +123,14 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
     """
     settings = read({key: value for key, value in config.items() if key not in REQUEST_KEYS}, configfiles)
     options = params.stage_options(settings)
-    cohort = SimpleNamespace(**options["cohort"])
+    cohort = CohortSettings.from_dict({key: value for key, value in options["cohort"].items() if key != "seed"})
     # a job makes the embedded cohort's manifest
     (check_lists if settings.cohort.source == "embedded" else check_inputs)(cohort)
     engines = {stage: options[stage]["engine"] for stage in ENGINE_STAGES}
     engine_files, engine_sources = _engine_files(settings, options, engines)
-    shards, build = shard_names(options["cohort"]["shards"]), settings.thresholds.build
+    shards, build = shard_names(cohort.shards), settings.thresholds.build
     semisyn = make_semisyn_plan(settings, options, shards)
-    radvlm = make_radvlm_plan(settings, shards, options["cohort"])
+    radvlm = make_radvlm_plan(settings, shards)
     compute, mixes = settings.compute, list(settings.radvlm.instructions.mixes)
     vlm = make_vlm_plan(settings.vlm, compute.device, compute.gpus, mixes, decoding_options(options))
     evaluation = make_evaluation_plan(settings, vlm)
@@ -180,7 +180,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
 def _engine_section(options: dict, engine: str) -> dict:
     """Return the engine's settings in its stage's options; ``boxes.table`` is a path, the engine table has none."""
     section = options.get(engine)
-    return section if isinstance(section, dict) else options.get("own") or {}
+    return section if isinstance(section, dict) else {}
 
 
 def _engine_files(settings: Settings, options: dict, engines: dict[str, str]) -> tuple[dict, dict]:

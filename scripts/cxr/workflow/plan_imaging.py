@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cxr.imaging.weights.catalogue import check_placed, models, needed, placed, rule_params
+from cxr.imaging.weights.catalogue import check_placed, list_placed_files, plan_models, rule_params, select_converted
 from cxr.workflow.plan_vlm import VlmPlan
 from cxr.workflow.settings import Settings
 
@@ -31,7 +31,7 @@ def make_weights_plan(
     folder = settings.weights.folder
     heads = {f"vlm.tuning.runs.{name}": dict(enumerate(vlm.runs[name]["sam"])) for name in vlm.with_head}
     inputs = {stage: files for stage, files in engine_files.items() if stage != "training"}
-    artefacts = needed(inputs | starts | heads)
+    artefacts = select_converted(inputs | starts | heads)
     user_by_artefact = {
         Path(starts[name]["lisa"]).name: f"training.runs.{name}"
         for name in runs
@@ -47,7 +47,8 @@ def make_weights_plan(
         user_by_artefact["sam"] = f"{head_keys[0]}.segmentation 'head'"
     check_placed(artefacts, folder, user_by_artefact)
     pins = settings.weights.sha256
-    return WeightsPlan(rule_params(pins, folder), artefacts, placed(folder), models(_used_models(settings), pins))
+    models = plan_models(_used_models(settings), pins)
+    return WeightsPlan(rule_params(pins, folder), artefacts, list_placed_files(folder), models)
 
 
 def _used_models(settings: Settings) -> dict[str, tuple[str, str]]:

@@ -218,8 +218,8 @@ class RadvlmPlan:
         return {"rows": rows, "formats": dict(self.formats), "seed": seed}
 
 
-def make_radvlm_plan(settings: Settings, shards: Sequence[str], cohort: Mapping) -> RadvlmPlan:
-    """Return the plan. ``shards``: of the cohort; ``cohort``: its stage's options.
+def make_radvlm_plan(settings: Settings, shards: Sequence[str]) -> RadvlmPlan:
+    """Return the plan. ``shards``: of the cohort.
 
     Raises UserError for a source with missing files.
     """
@@ -232,7 +232,7 @@ def make_radvlm_plan(settings: Settings, shards: Sequence[str], cohort: Mapping)
     shared = {name: sources[name] for name in ("uncertain", "split", "min_box")}
     reports = settings.reports
     shared |= {"max_characters": reports.max_characters, "section_overrides": reports.section_overrides}
-    shared |= {"seed": settings.seed, "shares": cohort["split_shares"]}
+    shared |= {"seed": settings.seed, "shares": settings.cohort.split_shares()}
     for name in settings.release.mixes:
         if name not in settings.radvlm.instructions.mixes:
             mix_names = ", ".join(settings.radvlm.instructions.mixes)

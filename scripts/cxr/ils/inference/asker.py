@@ -12,7 +12,7 @@ import torch
 
 from cxr.base.workers import EngineFault, process_fitting_batches
 from cxr.ils.inference.settings import InferenceOptions
-from cxr.ils.rosalia.model import Rosalia, Views
+from cxr.ils.rosalia.model import Rosalia, Views, sam_batch
 from cxr.ils.rosalia.prompts import extract_answer
 from cxr.ils.rosalia.samples import Batch, PairOptions, Sample, collate
 from cxr.ils.rosalia.tokens import Tokens
@@ -65,7 +65,7 @@ class Asker:
         device = select_device(compute.get("device", "auto"), compute.get("asked"))
         tokens = Tokens.load(folder)
         model = Rosalia.from_pretrained(folder, DTYPES[options.dtype], device)
-        model.images_at_once = compute.get("images_at_once")
+        model.images_at_once = sam_batch(compute)
         return cls(model.eval(), tokens, options, device, compute.get("batch", 8))
 
     def pair_options(self) -> PairOptions:

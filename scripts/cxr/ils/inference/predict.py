@@ -18,7 +18,7 @@ from cxr.ils.inference.asker import NO_SEG, SEVERAL_SEG, Asker
 from cxr.ils.inference.settings import InferenceOptions
 from cxr.ils.rosalia.images import equalise, make_clip_input
 from cxr.ils.rosalia.samples import Sample
-from cxr.imaging.one_image import Picture, in_picture, made_at, picture_of
+from cxr.imaging.one_image import FramedImage, decode_image_file, project_mask, segmentation_time
 from cxr.plotting.overlay import SIDES, draw_overlay
 from cxr.plotting.plots import save_png
 from cxr.segmentation.images import make_sam_levels
@@ -41,7 +41,7 @@ class Finding:
     note: str = ""
 
 
-def ask_about_image(asker: Asker, picture: Picture, instructions: Sequence[str]) -> list[Finding]:
+def ask_about_image(asker: Asker, picture: FramedImage, instructions: Sequence[str]) -> list[Finding]:
     """Return a finding per instruction. Raises UserError for an empty instruction, or if the model fails."""
     if not instructions or not all(text.strip() for text in instructions):
         raise UserError("instruction is empty: give one, such as 'Segment the effusion.'")
@@ -53,7 +53,7 @@ def ask_about_image(asker: Asker, picture: Picture, instructions: Sequence[str])
             raise UserError(f"the model failed on {text!r} ({why}): reword the instruction, or take another image")
         mask = np.zeros(picture.grey.shape, bool)
         if reply.mask_values is not None:
-            mask = in_picture(reply.mask_values, picture)
+            mask = project_mask(reply.mask_values, picture)
         findings.append(Finding(text.strip(), reply.answer, mask, NOTES.get(reply.note, "")))
     return findings
 
@@ -82,7 +82,7 @@ def _make_sample(asker: Asker, frame: np.ndarray, instruction: str) -> Sample:
 
 def write_findings(
     folder: str | Path,
-    picture: Picture,
+    picture: FramedImage,
     findings: Sequence[Finding],
     *,
     header: Dataset | None,
@@ -159,7 +159,8 @@ def run(
     elif not image or not instructions:
         raise UserError("predict needs --config image=chest.dcm instruction='Segment the edema.'")
     options = InferenceOptions(**asking)
-    picture, header = picture_of(image, cohort, frames)
+    picture, header = decode_image_file(image, cohort, frames)
     findings = ask_about_image(Asker.load(model, options, compute), picture, instructions) if instructions else []
     name = "/".join(Path(model).resolve().parts[-2:])
-    return write_findings(output, picture, findings, header=header, version=code, model=name, created_at=made_at())
+    created_at = segmentation_time()
+    return write_findings(output, picture, findings, header=header, version=code, model=name, created_at=created_at)

@@ -3,7 +3,7 @@
 The architecture is LISA's. Both parts come from transformers; this module connects them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,15 @@ from cxr.ils.rosalia.tokens import IGNORED
 from cxr.nets.weight_files import WeightFiles, fill_module, write_shards
 from cxr.segmentation.encoder_cache import DiskCache
 from cxr.segmentation.head import build_projection, build_sam, decode_masks, resize_to_frames
+
+SAM_IMAGES = 4
+"""Images per pass of SAM's encoder, whose attention takes much memory, where ``compute.batches`` gives no number."""
+
+
+def sam_batch(compute: Mapping) -> int:
+    """Return the images per pass of SAM's encoder; ``compute``: the settings' section."""
+    return compute.get("batches", {}).get("sam", SAM_IMAGES)
+
 
 VISION_TOWER, VISION_ENCODER = "vision_tower", "vision_encoder"
 """The two encoders: LLaVA's of small images, and SAM's."""

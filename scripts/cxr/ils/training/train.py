@@ -21,7 +21,7 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import write_table
 from cxr.base.unfinished_work import describe_files, prepare_folder
 from cxr.ils.rosalia.config import read_config
-from cxr.ils.rosalia.model import Rosalia
+from cxr.ils.rosalia.model import Rosalia, sam_batch
 from cxr.ils.rosalia.prompts import write_prompt
 from cxr.ils.rosalia.samples import PairOptions, Pairs
 from cxr.ils.rosalia.sources import PairLines, open_image_source
@@ -157,7 +157,7 @@ def _train(job: Job, stop_requested: Callable[[], bool]) -> None:
     # each process loads the model onto its own GPU: eight copies would not fit into main memory
     process_device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if device.type == "cuda" else device
     model = Rosalia.from_pretrained(folder / "start", torch.bfloat16 if low else torch.float32, process_device)
-    model.images_at_once = job.compute["images_at_once"]
+    model.images_at_once = sam_batch(job.compute)
     if recipe.gradient_checkpointing:
         model.checkpoint_gradients()
     torch.manual_seed(stable_hash(options.seed, "adapters") % 2**63)

@@ -15,7 +15,7 @@ import torch
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.vocabulary import ANATOMY_LABELS
-from cxr.imaging.anatomy.engine import AnatomyOptions
+from cxr.imaging.anatomy.settings import AnatomySettings
 from cxr.nets.devices import inference, select_device
 from cxr.nets.tensors import load_strict
 
@@ -99,6 +99,6 @@ def _finite(outputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return outputs
 
 
-def load(options: AnatomyOptions, setup: Setup) -> CxasAnatomy:
+def load(options: AnatomySettings, setup: Setup) -> CxasAnatomy:
     """Load the engine. Raises UserError for weights that are missing, damaged or of another net."""
-    return CxasAnatomy(setup.files["weights"], options.own["threshold"], setup)
+    return CxasAnatomy(setup.files["weights"], options.cxas.threshold, setup)

@@ -1,31 +1,11 @@
 """The interface of anatomy engines, and loading one by its name."""
 
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from cxr.base.engines import Setup, engine_module
-
-
-@dataclass(frozen=True)
-class AnatomyOptions:
-    """Settings of the anatomy stage (section ``anatomy``).
-
-    The cuts are fractions of a lung's height, 0 at the apex and 1 at the base; see :mod:`cxr.imaging.anatomy.zones`.
-    own: settings of the engine alone.
-    """
-
-    engine: str
-    zone_cuts: tuple[float, float, float] | list[float]
-    right_upper_lobe_end: tuple[float, float] | list[float]
-    middle_lobe_end: tuple[float, float] | list[float]
-    left_upper_lobe_end: tuple[float, float] | list[float]
-    lower_lobe_begin: tuple[float, float] | list[float]
-    max_tilt: float
-    min_labels: int
-    disagreement: float
-    own: dict = field(default_factory=dict)
+from cxr.imaging.anatomy.settings import AnatomySettings
 
 
 class AnatomyEngine(Protocol):
@@ -42,7 +22,7 @@ class AnatomyEngine(Protocol):
         ...
 
 
-def load_engine(name: str, options: AnatomyOptions, setup: Setup | None = None) -> AnatomyEngine:
+def load_engine(name: str, options: AnatomySettings, setup: Setup | None = None) -> AnatomyEngine:
     """Load an engine with the function ``load(options, setup)`` of the module ``cxr.imaging.anatomy.<name>``.
 
     Raises UserError for an unknown name.

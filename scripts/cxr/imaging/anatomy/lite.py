@@ -4,8 +4,7 @@ import numpy as np
 
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import ANATOMY_LABELS, HEART, LUNGS
-from cxr.imaging.anatomy.engine import AnatomyOptions
-from cxr.imaging.anatomy.zones import Cuts, zone_masks
+from cxr.imaging.anatomy.zones import zone_masks
 from cxr.nets.map_net import MapNet
 
 RESOURCE_FILES = ("organs/lite.onnx",)
@@ -14,26 +13,16 @@ RESOURCE_FILES = ("organs/lite.onnx",)
 class LiteAnatomy:
     """The 15 zone labels and the heart."""
 
-    def __init__(self, cuts: Cuts):
-        cuts.check()
-        self._cuts = cuts
+    def __init__(self) -> None:
         self._net = MapNet(RESOURCES / RESOURCE_FILES[0])
 
     def segment(self, image: np.ndarray) -> np.ndarray:
         """Return bool (16, 512, 512) masks of an edited frame uint8 (512, 512)."""
         organs = dict(zip(self._net.labels, self._net.masks(image), strict=True))
-        masks = zone_masks(*(organs[lung] for lung in LUNGS), self._cuts) | {HEART: organs[HEART]}
+        masks = zone_masks(*(organs[lung] for lung in LUNGS)) | {HEART: organs[HEART]}
         return np.stack([masks[label] for label in ANATOMY_LABELS])
 
 
-def load(options: AnatomyOptions, setup: object = None) -> LiteAnatomy:
-    """Load the engine with the cuts of the settings. Raises UserError for invalid cuts."""
-    cuts = Cuts(
-        zones=options.zone_cuts,
-        right_upper_end=options.right_upper_lobe_end,
-        middle_end=options.middle_lobe_end,
-        left_upper_end=options.left_upper_lobe_end,
-        lower_begin=options.lower_lobe_begin,
-        max_tilt=options.max_tilt,
-    )
-    return LiteAnatomy(cuts)
+def load(options: object = None, setup: object = None) -> LiteAnatomy:
+    """Load the engine; it has no settings of its own."""
+    return LiteAnatomy()

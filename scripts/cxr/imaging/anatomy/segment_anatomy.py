@@ -1,23 +1,51 @@
 """The anatomy stage: segments 15 zone labels and the heart on edited images."""
 
+import math
 from pathlib import Path
 
 import numpy as np
 
 from cxr.base.edited_images import read_edited_image
 from cxr.base.engines import Setup
-from cxr.base.faults import Tolerance
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
 from cxr.base.ledger import Ledger
-from cxr.base.vocabulary import ANATOMY_LABELS
+from cxr.base.vocabulary import ANATOMY_LABELS, HEART, LUNGS
 from cxr.base.workers import process_singly_or_batched
-from cxr.imaging.anatomy.engine import AnatomyOptions, load_engine
-from cxr.imaging.anatomy.organ_shift import disagreement
-
-__all__ = ["AnatomyOptions", "find_fault", "run_shard"]
+from cxr.imaging.anatomy.engine import load_engine
+from cxr.imaging.anatomy.settings import AnatomySettings
 
 
-def find_fault(anatomy: np.ndarray, organs: dict[str, np.ndarray], options: AnatomyOptions) -> tuple[str, str] | None:
+def outer_edges(masks: dict[str, np.ndarray]) -> dict[str, float | None]:
+    """Return the outermost column of each lung and the lowest row of the heart, in pixels; None for an empty mask.
+
+    The right lung lies on the image's left, so its outer edge is its smallest column.
+    """
+    right_columns, left_columns = (np.flatnonzero(masks[name].any(axis=0)) for name in LUNGS)
+    heart_rows = np.flatnonzero(masks[HEART].any(axis=1))
+    return {
+        "outer edge of the right lung": float(right_columns[0]) if right_columns.size else None,
+        "outer edge of the left lung": float(left_columns[-1]) if left_columns.size else None,
+        "lower edge of the heart": float(heart_rows[-1]) if heart_rows.size else None,
+    }
+
+
+def disagreement(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> tuple[float, str]:
+    """Return the largest distance between the edges of two sets of masks, in frame widths, and the name of the edge.
+
+    The distance is infinite if only one set has the edge; an edge that neither has is ignored.
+    """
+    width = first[HEART].shape[1]
+    distances = [(0.0, "")]
+    second_edges = outer_edges(second)
+    for name, value in outer_edges(first).items():
+        if (value is None) != (second_edges[name] is None):
+            distances.append((math.inf, name))
+        elif value is not None:
+            distances.append((abs(value - second_edges[name]) / width, name))
+    return max(distances, key=lambda pair: pair[0])
+
+
+def find_fault(anatomy: np.ndarray, organs: dict[str, np.ndarray], options: AnatomySettings) -> tuple[str, str] | None:
     """Return the reason code and detail why the masks cannot be used, or None if they can.
 
     ``anatomy`` bool (16, H, W) of the edited image, ``organs`` {label: bool (H, W)} of the image itself. The checks are
@@ -39,7 +67,7 @@ def run_shard(
     organs: str | Path,
     output: str | Path,
     excluded: str | Path,
-    options: AnatomyOptions,
+    options: AnatomySettings,
     attrs: dict,
     threads: int,
     compute: dict | None = None,
@@ -48,10 +76,9 @@ def run_shard(
     """Segment every edited image of a shard and keep those whose anatomy is complete and agrees with the organs.
 
     Writes ``output`` (HDF5: ``mask`` packed bool (16, 512, 512) for each accepted image) and the ledger ``excluded``.
-    ``files``: the engine's other input files; ``compute``: how its net is run. Raises UserError for an unknown engine
-    or invalid cuts.
+    ``files``: the engine's other input files; ``compute``: how its net is run. Raises UserError for an unknown engine.
     """
-    engine = load_engine(options.engine, options, Setup.for_engine(options.own, files, compute, options.engine))
+    engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine))
     ledger = Ledger("anatomy")
 
     def work(image: np.ndarray, organ_masks: dict[str, np.ndarray]):
@@ -73,16 +100,8 @@ def run_shard(
         def read(name: str) -> tuple:
             return read_edited_image(shard, frame_shard, name), organ_shard.masks(name)
 
-        batch = getattr(engine, "batch", None)
         rows = process_singly_or_batched(
-            ledger,
-            shard.ids,
-            read,
-            work,
-            work_batch,
-            threads=threads,
-            batch=batch,
-            tolerance=Tolerance.from_settings(compute),
+            ledger, shard.ids, read, work, work_batch, engine=engine, threads=threads, compute=compute
         )
         for image_id, masks in rows:
             writer.append(image_id, mask=masks)

@@ -10,34 +10,23 @@ covers belong to the lower lobe, so that every lung pixel is in at least one lob
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
-from cxr.base.errors import UserError
 from cxr.base.vocabulary import LUNGS, ZONE_LABELS, side_of, zones_of
 
-Line = tuple[float, float] | list[float]
-
-
-@dataclass(frozen=True)
-class Cuts:
-    """Ends of zones and lobes, as fractions of the lung's height (0 apex, 1 base).
-
-    ``zones``: end of apical, upper and mid zone. The others are lines, (medial, lateral).
-    """
-
-    zones: tuple[float, float, float] | list[float]
-    right_upper_end: Line
-    middle_end: Line
-    left_upper_end: Line
-    lower_begin: Line
-    max_tilt: float
-
-    def check(self) -> None:
-        """Raise UserError unless the zone cuts increase."""
-        if not 0 < self.zones[0] < self.zones[1] < self.zones[2] < 1:
-            raise UserError(f"anatomy.zone_cuts is {list(self.zones)}: give three rising numbers between 0 and 1")
+ZONE_ENDS = (0.17, 0.42, 0.68)
+"""Where the apical, upper and mid zone end, in lung heights (0 apex, 1 base). Ours, as the numbers below."""
+RIGHT_UPPER_END = (0.50, 0.55)
+"""Minor fissure: where the right upper lobe ends, lung heights at its (medial, lateral) end."""
+MIDDLE_END = (0.95, 0.70)
+"""Where the middle lobe ends, (medial, lateral)."""
+LEFT_UPPER_END = (0.80, 0.62)
+"""Where the left upper lobe with its lingula ends, (medial, lateral)."""
+LOWER_BEGIN = (0.38, 0.55)
+"""Where both lower lobes begin behind the others, (medial, lateral)."""
+MAX_TILT = 15.0
+"""Largest tilt of the chest that the cuts follow, degrees."""
 
 
 def _axis_angle(mask: np.ndarray) -> float | None:
@@ -50,12 +39,12 @@ def _axis_angle(mask: np.ndarray) -> float | None:
     return 0.5 * math.atan2(2 * covariance[0, 1], covariance[1, 1] - covariance[0, 0])
 
 
-def chest_tilt(right_lung: np.ndarray, left_lung: np.ndarray, max_tilt: float) -> float:
-    """Return the tilt of the chest in radians, at most ``max_tilt`` degrees either way; 0 if a lung is missing."""
+def chest_tilt(right_lung: np.ndarray, left_lung: np.ndarray) -> float:
+    """Return the tilt of the chest in radians, at most ``MAX_TILT`` degrees either way; 0 if a lung is missing."""
     angles = [_axis_angle(right_lung), _axis_angle(left_lung)]
     if None in angles:
         return 0.0
-    limit = math.radians(max_tilt)
+    limit = math.radians(MAX_TILT)
     return min(limit, max(-limit, sum(angles) / 2))
 
 
@@ -76,18 +65,18 @@ def lung_coordinates(
     return (ys, xs), _scale_to_unit(depth), _scale_to_unit(-across if side == "right" else across)
 
 
-def _border_depth(ends: Line, lateral: np.ndarray) -> np.ndarray:
+def _border_depth(ends: tuple[float, float], lateral: np.ndarray) -> np.ndarray:
     return ends[0] + (ends[1] - ends[0]) * lateral
 
 
-def lobe_masks(side: str, depth: np.ndarray, lateral: np.ndarray, cuts: Cuts) -> dict[str, np.ndarray]:
+def lobe_masks(side: str, depth: np.ndarray, lateral: np.ndarray) -> dict[str, np.ndarray]:
     """Return {lobe: bool (N,)} of one lung's pixels."""
-    lower = depth >= _border_depth(cuts.lower_begin, lateral)
+    lower = depth >= _border_depth(LOWER_BEGIN, lateral)
     if side == "left":
-        upper = depth < _border_depth(cuts.left_upper_end, lateral)
+        upper = depth < _border_depth(LEFT_UPPER_END, lateral)
         return {"lung lower lobe left": lower | ~upper, "lung upper lobe left": upper}
-    upper = depth < _border_depth(cuts.right_upper_end, lateral)
-    middle = ~upper & (depth < _border_depth(cuts.middle_end, lateral))
+    upper = depth < _border_depth(RIGHT_UPPER_END, lateral)
+    middle = ~upper & (depth < _border_depth(MIDDLE_END, lateral))
     return {
         "lung lower lobe right": lower | ~(upper | middle),
         "lung middle lobe right": middle,
@@ -95,12 +84,12 @@ def lobe_masks(side: str, depth: np.ndarray, lateral: np.ndarray, cuts: Cuts) ->
     }
 
 
-def zone_masks(right_lung: np.ndarray, left_lung: np.ndarray, cuts: Cuts) -> dict[str, np.ndarray]:
+def zone_masks(right_lung: np.ndarray, left_lung: np.ndarray) -> dict[str, np.ndarray]:
     """Return {label: bool (H, W)} for the 15 zone labels, in order. The labels of an empty lung are empty.
 
     A pixel in both lungs counts for both.
     """
-    tilt = chest_tilt(right_lung, left_lung, cuts.max_tilt)
+    tilt = chest_tilt(right_lung, left_lung)
     masks = {label: np.zeros(right_lung.shape, bool) for label in ZONE_LABELS}
     for lung, mask in zip(LUNGS, (right_lung, left_lung), strict=True):
         if not mask.any():
@@ -108,8 +97,8 @@ def zone_masks(right_lung: np.ndarray, left_lung: np.ndarray, cuts: Cuts) -> dic
         side = side_of(lung)
         pixels, depth, lateral = lung_coordinates(mask, side, tilt)
         masks[lung] = mask.astype(bool)
-        band = np.searchsorted(np.asarray(cuts.zones, np.float64), depth, side="right")
+        band = np.searchsorted(np.asarray(ZONE_ENDS, np.float64), depth, side="right")
         inside_by_zone = {name: band == index for index, name in enumerate(zones_of(side))}
-        for name, inside in (inside_by_zone | lobe_masks(side, depth, lateral, cuts)).items():
+        for name, inside in (inside_by_zone | lobe_masks(side, depth, lateral)).items():
             masks[name][pixels] = inside
     return masks

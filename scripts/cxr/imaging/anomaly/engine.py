@@ -1,21 +1,11 @@
 """The interface of counterfactual engines, and loading one by its name."""
 
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from cxr.base.engines import Setup, engine_module
-
-
-@dataclass(frozen=True)
-class AnomalyOptions:
-    """Settings of the anomaly stage (section ``anomaly``); own: settings of the engine alone."""
-
-    engine: str
-    images: str = "all"
-    """``all``, or ``with_findings``: only those whose report asks for a mask of the map are edited."""
-    own: dict = field(default_factory=dict)
+from cxr.imaging.anomaly.settings import AnomalySettings
 
 
 class AnomalyEngine(Protocol):
@@ -35,7 +25,7 @@ class AnomalyEngine(Protocol):
         ...
 
 
-def load_engine(name: str, options: AnomalyOptions, setup: Setup | None = None) -> AnomalyEngine:
+def load_engine(name: str, options: AnomalySettings, setup: Setup | None = None) -> AnomalyEngine:
     """Load an engine with the function ``load(options, setup)`` of the module ``cxr.imaging.anomaly.<name>``.
 
     Raises UserError for an unknown name.

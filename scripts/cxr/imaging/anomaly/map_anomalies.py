@@ -8,17 +8,14 @@ import numpy as np
 
 from cxr.base.edited_images import ANOMALY, BRIGHTER, UNEDITED, brightening
 from cxr.base.engines import Setup
-from cxr.base.faults import Tolerance
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
 from cxr.base.ledger import Ledger
 from cxr.base.workers import EngineFault, process_singly_or_batched
 from cxr.imaging.anomaly.compose import BadMap, compose, edit_region
-from cxr.imaging.anomaly.engine import AnomalyOptions, load_engine
+from cxr.imaging.anomaly.engine import load_engine
 from cxr.imaging.anomaly.needed import images_with_findings
+from cxr.imaging.anomaly.settings import AnomalySettings
 
-__all__ = ["AnomalyOptions", "run_shard"]
-
-ALL = "all"
 FIELDS = (ANOMALY, BRIGHTER, UNEDITED)
 UNITS = {ANOMALY: "grey levels", BRIGHTER: "grey levels"}
 
@@ -29,9 +26,10 @@ def run_shard(
     organs: str | Path,
     output: str | Path,
     excluded: str | Path,
-    options: AnomalyOptions,
+    options: AnomalySettings,
     attrs: dict,
     threads: int,
+    seed: int = 0,
     compute: dict | None = None,
     cohort: str | Path | None = None,
     reports: str | Path | None = None,
@@ -46,7 +44,7 @@ def run_shard(
     the shard) are not edited: both are 0 and ``unedited`` 1. ``files``: the engine's other input files; ``compute``:
     how its net is run. Raises UserError for an unknown engine.
     """
-    engine = load_engine(options.engine, options, Setup.for_engine(options.own, files, compute, options.engine))
+    engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine, seed))
     ledger = Ledger("anomaly")
 
     def compose_row(image: np.ndarray, masks: dict[str, np.ndarray], proposal: np.ndarray):
@@ -80,17 +78,10 @@ def run_shard(
         def read(name: str) -> tuple[np.ndarray, dict[str, np.ndarray], str]:
             return frame_shard.get("image", name), shard.masks(name), name
 
-        needed = set(shard.ids) if options.images == ALL else images_with_findings(cohort, reports)
-        batch = getattr(engine, "batch", None)
+        needed = set(shard.ids) if options.images == "all" else images_with_findings(cohort, reports)
+        edited_ids = sorted(needed.intersection(shard.ids))
         rows = process_singly_or_batched(
-            ledger,
-            sorted(needed.intersection(shard.ids)),
-            read,
-            work,
-            work_batch,
-            threads=threads,
-            batch=batch,
-            tolerance=Tolerance.from_settings(compute),
+            ledger, edited_ids, read, work, work_batch, engine=engine, threads=threads, compute=compute
         )
         for image_id, values in merge(rows, unedited_rows(set(shard.ids) - needed), key=itemgetter(0)):
             writer.append(image_id, **dict(zip(FIELDS, values, strict=True)))

@@ -7,15 +7,13 @@ import polars as pl
 
 from cxr.base.columns import Column, schema
 from cxr.base.engines import Setup
-from cxr.base.faults import Tolerance
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import log
 from cxr.base.ledger import Ledger
 from cxr.base.tables import write_table
 from cxr.base.workers import process_singly_or_batched
-from cxr.imaging.boxes.engine import BoxEngine, BoxesOptions, Detections, load_engine
-
-__all__ = ["SCHEMA", "BoxesOptions", "run_shard"]
+from cxr.imaging.boxes.engine import BoxEngine, Detections, load_engine
+from cxr.imaging.boxes.settings import BoxesSettings
 
 COLUMNS = {
     "image_id": Column(pl.String, "Image."),
@@ -54,7 +52,7 @@ def run_shard(
     frames: str | Path,
     output: str | Path,
     excluded: str | Path,
-    options: BoxesOptions,
+    options: BoxesSettings,
     attrs: dict,
     threads: int,
     compute: dict | None = None,
@@ -66,7 +64,7 @@ def run_shard(
     ledger ``excluded``. An image without boxes has no row; an image on which the engine failed is excluded. ``files``:
     the engine's other input files; ``compute``: how its net is run. Raises UserError for an unknown engine or class.
     """
-    engine = load_engine(options, Setup.for_engine(options.own, files, compute, options.engine))
+    engine = load_engine(options, Setup.of_job(files, compute, options.engine))
     unused = set(options.excluded_classes)
     ledger, rows = Ledger("boxes"), []
 
@@ -82,16 +80,8 @@ def run_shard(
             return [(detections, None) for detections in engine.detect_batch([image for image, _, _ in rows])]
 
         warn_of_unknown_images(engine, shard.ids)
-        batch = getattr(engine, "batch", None)
         detected = process_singly_or_batched(
-            ledger,
-            shard.ids,
-            read,
-            work,
-            work_batch,
-            threads=threads,
-            batch=batch,
-            tolerance=Tolerance.from_settings(compute),
+            ledger, shard.ids, read, work, work_batch, engine=engine, threads=threads, compute=compute
         )
         for image_id, detections in detected:
             rows += detection_rows(image_id, detections, unused)

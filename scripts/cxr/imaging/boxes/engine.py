@@ -1,26 +1,12 @@
 """The interface of detectors, and loading one by its name."""
 
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from cxr.base.engines import Setup, engine_module
 from cxr.base.errors import UserError
-
-
-@dataclass(frozen=True)
-class BoxesOptions:
-    """Settings of the boxes stage (section ``boxes``); own: settings of the engine alone."""
-
-    engine: str
-    table: str | None
-    table_pixels: str
-    floor: float
-    nms_iou: float
-    max_boxes: int
-    excluded_classes: tuple[str, ...] | list[str]
-    own: dict = field(default_factory=dict)
+from cxr.imaging.boxes.settings import BoxesSettings
 
 
 class Detections(NamedTuple):
@@ -52,7 +38,7 @@ class BoxEngine(Protocol):
         ...
 
 
-def load_engine(options: BoxesOptions, setup: Setup | None = None) -> BoxEngine:
+def load_engine(options: BoxesSettings, setup: Setup | None = None) -> BoxEngine:
     """Load the engine ``options.engine`` with ``load(options, setup)`` of the module ``cxr.imaging.boxes.<name>``.
 
     Raises UserError for an unknown engine, or for an excluded class that the engine does not have.

@@ -14,7 +14,8 @@ from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.detection.grid import select_boxes
 from cxr.detection.weights import DetectorWeights
-from cxr.imaging.boxes.engine import BoxesOptions, Detections
+from cxr.imaging.boxes.engine import Detections
+from cxr.imaging.boxes.settings import BoxesSettings
 
 RESOURCE_FILES = ("boxes/lite.onnx",)
 WEIGHTS = RESOURCES / RESOURCE_FILES[0]
@@ -30,14 +31,13 @@ def map_class_names(classes: Sequence[str], renamed: Mapping[str, str], path: ob
     """Return the VinBigData name of each class of a file, "" for an excluded one. Raises UserError for others."""
     if strange := sorted(renamed.keys() - set(classes)):
         raise UserError(
-            f"boxes.lite.class_names holds {strange[0]!r}, which {path} does not have: its classes are "
-            f"{', '.join(classes)}"
+            f"boxes.class_names holds {strange[0]!r}, which {path} does not have: its classes are {', '.join(classes)}"
         )
     vocabulary_names = tuple((VINBIGDATA_NAMES | dict(renamed)).get(name, name) for name in classes)
     for file_class, name in zip(classes, vocabulary_names, strict=True):
         if name and name not in BOX_CLASSES:
             raise UserError(
-                f"{path} has a class {file_class!r}: say in boxes.lite.class_names which of VinBigData's it is, or '' "
+                f"{path} has a class {file_class!r}: say in boxes.class_names which of VinBigData's it is, or '' "
                 f"to leave it out; the names are {', '.join(BOX_CLASSES)}"
             )
     return vocabulary_names
@@ -49,9 +49,9 @@ class LiteEngine:
     class_names = BOX_CLASSES
     image_ids = None
 
-    def __init__(self, options: BoxesOptions, model: object = WEIGHTS):
+    def __init__(self, options: BoxesSettings, model: object = WEIGHTS):
         self.weights, self.options = DetectorWeights(model), options
-        vocabulary_names = map_class_names(self.weights.grid.classes, options.own.get("class_names", {}), model)
+        vocabulary_names = map_class_names(self.weights.grid.classes, options.class_names, model)
         self.used = [number for number, name in enumerate(vocabulary_names) if name]
         self.trained = tuple(vocabulary_names[number] for number in self.used)
         self.apart = [index for index, name in enumerate(self.trained) if name in options.excluded_classes]
@@ -69,12 +69,12 @@ class LiteEngine:
             floor=options.floor,
             iou=options.nms_iou,
             most=options.max_boxes,
-            across=options.own["region_iou"],
+            across=options.lite.region_iou,
             apart=self.apart,
         )
         return Detections(boxes, confidence, [self.trained[index] for index in classes])
 
 
-def load(options: BoxesOptions, setup: Setup | None = None) -> LiteEngine:
+def load(options: BoxesSettings, setup: Setup | None = None) -> LiteEngine:
     """Load the engine. Raises UserError if its weights are missing, or of another kind."""
     return LiteEngine(options, (setup.files.get("model") if setup else None) or WEIGHTS)

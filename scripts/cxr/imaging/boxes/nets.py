@@ -18,14 +18,13 @@ def class_indices(names: list[str], renamed: dict[str, str], path: str) -> np.nd
     """
     if strange := sorted(renamed.keys() - set(names)):
         raise UserError(
-            f"boxes.ultralytics.class_names holds {strange[0]!r}, which {path} does not have: "
-            f"its classes are {', '.join(names)}"
+            f"boxes.class_names holds {strange[0]!r}, which {path} does not have: its classes are {', '.join(names)}"
         )
     vocabulary_names = [renamed.get(name, name) for name in names]
     for name in vocabulary_names:
         if name and name not in BOX_CLASSES:
             raise UserError(
-                f"{path} has a class {name!r}, which is none of VinBigData's: say in boxes.ultralytics.class_names "
+                f"{path} has a class {name!r}, which is none of VinBigData's: say in boxes.class_names "
                 f"what it is called there, or '' to leave it out; the names are {', '.join(BOX_CLASSES)}"
             )
     return np.array([BOX_CLASSES.index(name) if name else -1 for name in vocabulary_names])

@@ -16,12 +16,12 @@ from cxr.base.vocabulary import BOX_CLASSES
 from cxr.geometry.affine import boxes_to_frame
 from cxr.geometry.boxes import CORNERS
 from cxr.geometry.suppression import confidence_order
-from cxr.imaging.boxes.engine import BoxesOptions, Detections
+from cxr.imaging.boxes.engine import Detections
+from cxr.imaging.boxes.settings import BoxesSettings
 
 log = logging.getLogger("cxr.imaging.boxes")
 NUMBERS = [*CORNERS, "confidence"]
 COLUMNS = ["image_id", *NUMBERS, "class_name"]
-PIXELS = ("frame", "original")
 
 
 def read_boxes(path: str) -> pl.DataFrame:
@@ -75,11 +75,7 @@ class TableEngine:
 
     class_names = BOX_CLASSES
 
-    def __init__(self, options: BoxesOptions):
-        if not options.table:
-            raise UserError("boxes.table is not set: name a CSV or Parquet file, or choose another boxes.engine")
-        if options.table_pixels not in PIXELS:
-            raise UserError(f"boxes.table_pixels is {options.table_pixels!r}: choose one of {', '.join(PIXELS)}")
+    def __init__(self, options: BoxesSettings):
         self.options = options
         table, self.dropped = drop_invalid_rows(read_boxes(options.table))
         if self.dropped:
@@ -107,6 +103,6 @@ class TableEngine:
         return Detections(boxes[order], confidence[order], [names[i] for i in order])
 
 
-def load(options: BoxesOptions, setup: object = None) -> TableEngine:
+def load(options: BoxesSettings, setup: object = None) -> TableEngine:
     """Load the table. Raises UserError if it cannot be used."""
     return TableEngine(options)

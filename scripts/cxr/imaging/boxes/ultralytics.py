@@ -18,13 +18,14 @@ from cxr.base.faults import is_not_from_input
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.detection import proposals
 from cxr.imaging.boxes import nets
-from cxr.imaging.boxes.engine import BoxesOptions, Detections
+from cxr.imaging.boxes.engine import Detections
+from cxr.imaging.boxes.settings import BoxesSettings
 from cxr.nets import tensors
 from cxr.nets.devices import inference, select_device
 
 GPU = True
 INPUTS = {"weights": "results/weights/ultralytics.safetensors"}
-"""Converted once from the checkpoint (cxr.imaging.weights.ultralytics), so that this module reads no pickle."""
+"""Converted once from the checkpoint (cxr.imaging.weights.yolo), so that this module reads no pickle."""
 
 
 QUIET = {"ULTRALYTICS_SAFE_LOAD": "true", "YOLO_OFFLINE": "true", "YOLO_AUTOINSTALL": "false"}
@@ -72,14 +73,14 @@ class UltralyticsEngine:
     class_names = BOX_CLASSES
     image_ids = None
 
-    def __init__(self, options: BoxesOptions, setup: Setup):
+    def __init__(self, options: BoxesSettings, setup: Setup):
         self.options, self.batch = options, setup.batch
-        self.size = setup.own["image_size"]
+        self.size = options.ultralytics.image_size
         path = setup.files["weights"]
         weights, facts = tensors.read_weights(path, "ultralytics")
         self.device = select_device(setup.device, setup.asked)
         self.net = build_net(weights, facts, path).to(self.device).eval()
-        self.classes = nets.class_indices(facts["names"], setup.own["class_names"], path)
+        self.classes = nets.class_indices(facts["names"], options.class_names, path)
         self.channels = self.net.yaml["channels"]
         largest = int(self.net.stride.max())
         if self.size % largest:
@@ -110,6 +111,6 @@ class UltralyticsEngine:
         return list(zip(torch.cat((centre - size / 2, centre + size / 2), dim=2), scores, strict=True))
 
 
-def load(options: BoxesOptions, setup: Setup) -> UltralyticsEngine:
+def load(options: BoxesSettings, setup: Setup) -> UltralyticsEngine:
     """Load the engine. Raises UserError if its weights are missing or invalid."""
     return UltralyticsEngine(options, setup)

@@ -7,6 +7,7 @@ from pathlib import Path
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.user_tables import read_sheet, require_columns
 from cxr.imaging.cohort.openi_files import check_openi, view_tables
+from cxr.imaging.cohort.settings import CohortSettings
 
 ID_COLUMNS = ("subject_id", "study_id", "image_id", "image_path")
 REPORT_COLUMNS = ("report_path", "findings", "impression")
@@ -26,7 +27,7 @@ EXCLUDE_COLUMNS = ("image_id", "dicom_id", "image_file", "study_id")
 CHEXSTRUCT_COLUMNS = (*CHEXSTRUCT_IDS, "label")
 
 
-def header_of(path: Path, key: str, names: tuple[str, ...], words: tuple[str, ...] = ()) -> list[str]:
+def read_columns(path: Path, key: str, names: tuple[str, ...], words: tuple[str, ...] = ()) -> list[str]:
     """Return the column names of a table that must have at least one row; see ``read_sheet``. Raises UserError."""
     sheet = read_sheet(path, key, names, words=words, head=True)
     if next(sheet.rows, None) is None:
@@ -83,7 +84,7 @@ def chexstruct_tables(folder: str, names: list[str]) -> dict[str, Path]:
     return path_by_name
 
 
-def _check_mimic(options) -> None:
+def _check_mimic(options: CohortSettings) -> None:
     base = mimic_base(options.root)
     tables = mimic_tables(options.root, options.tables)
     if not (base / "files").is_dir():
@@ -91,14 +92,14 @@ def _check_mimic(options) -> None:
             f"cohort.root: {options.root!r} has no folder files/: set it to the folder that holds files/p10/p10000032/…"
         )
     for kind, path in tables.items():
-        require_columns(header_of(path, "cohort.tables", (), TABLE_IDS), TABLE_COLUMNS[kind], path, "cohort.tables")
+        require_columns(read_columns(path, "cohort.tables", (), TABLE_IDS), TABLE_COLUMNS[kind], path, "cohort.tables")
     if "record-list" not in tables and not any(entry.is_dir() for entry in os.scandir(base / "files")):
         raise UserError(f"cohort.root: {base / 'files'} is empty: set it to the folder that holds files/p10/…")
 
 
-def _check_manifest(options) -> None:
+def _check_manifest(options: CohortSettings) -> None:
     path = existing_file("cohort.manifest", options.manifest)
-    header = header_of(path, "cohort.manifest", MANIFEST_COLUMNS, ID_COLUMNS[:3])
+    header = read_columns(path, "cohort.manifest", MANIFEST_COLUMNS, ID_COLUMNS[:3])
     require_columns(header, ID_COLUMNS, path, "cohort.manifest")
     if not set(REPORT_COLUMNS) & set(header):
         raise UserError(
@@ -107,7 +108,7 @@ def _check_manifest(options) -> None:
         )
 
 
-def source_files(options) -> dict[str, str | list[str]]:
+def source_files(options: CohortSettings) -> dict[str, str | list[str]]:
     """Return the files that the cohort is read from (names of rule inputs): a change in one re-runs the cohort.
 
     Images and reports are not among them. A tree without tables has none: use ``--forcerun`` there.
@@ -127,30 +128,28 @@ def source_files(options) -> dict[str, str | list[str]]:
     return files
 
 
-def check_inputs(options) -> None:
+def check_inputs(options: CohortSettings) -> None:
     """Raise UserError with one sentence if the cohort's settings name a missing file or folder.
 
-    Reads only folders and the first rows of tables. ``options`` has the fields of ``CohortOptions``.
+    Reads only folders and the first rows of tables.
     """
     if options.source == "mimic":
         _check_mimic(options)
     elif options.source == "openi":
         check_openi(options)
-    elif options.source == "manifest":
-        _check_manifest(options)
     else:
-        raise UserError(f"cohort.source is {options.source!r}: set it to mimic, openi or manifest")
+        _check_manifest(options)
     check_lists(options)
 
 
-def check_lists(options) -> None:
+def check_lists(options: CohortSettings) -> None:
     """Raise UserError with one sentence if a list of images to exclude is missing or lacks a column."""
     if options.exclude:
         path = existing_file("cohort.exclude", options.exclude)
         read_sheet(path, "cohort.exclude", EXCLUDE_COLUMNS, words=EXCLUDE_COLUMNS, head=True, headless=True)
     if options.chexstruct:
         for path in chexstruct_tables(options.chexstruct, options.chexstruct_tables).values():
-            header = header_of(path, "cohort.chexstruct", CHEXSTRUCT_COLUMNS, CHEXSTRUCT_IDS)
+            header = read_columns(path, "cohort.chexstruct", CHEXSTRUCT_COLUMNS, CHEXSTRUCT_IDS)
             require_columns(header, ("label",), path, "cohort.chexstruct")
             if not set(CHEXSTRUCT_IDS) & set(header):
                 require_columns(header, ("image_id",), path, "cohort.chexstruct")

@@ -26,8 +26,10 @@ from cxr.dicom.files import (
 )
 from cxr.dicom.raster import read_exif_turn, read_jpeg_start
 from cxr.geometry.turns import UPRIGHT, Turn
-from cxr.imaging.cohort.view import CODE_FIELDS, FIELDS, OTHER, TEXT_FIELDS, view_of_header
+from cxr.imaging.cohort.view import CODE_FIELDS, FIELDS, OTHER, TEXT_FIELDS, read_view
 
+MIN_SIDE = 128
+"""Smallest accepted side of an image, pixels, else too_small."""
 # Only the size is read here; the stage frames has its own limit.
 Image.MAX_IMAGE_PIXELS = None
 
@@ -98,9 +100,9 @@ def _dicom_header(path: str, magic: bool) -> Header:
     if not any(get_text(dataset, name) for name in ("SOPClassUID", "Modality", "Rows")):
         raise Rejected("unreadable_header" if magic else "not_dicom", "no SOPClassUID, Modality or Rows")
     rows, columns = get_number(dataset, "Rows"), get_number(dataset, "Columns")
-    view, view_field = view_of_header(dataset)
+    view, view_field = read_view(dataset)
     if view is None:
-        view_field = not_understood(dataset)
+        view_field = describe_unknown_view(dataset)
     return Header(
         size=None if rows is None or columns is None else (int(rows), int(columns)),
         modality=get_text(dataset, "Modality") or _MODALITY_OF_CLASS.get(get_text(dataset, "SOPClassUID"), ""),
@@ -135,9 +137,9 @@ def _picture_header(path: str, kind: str) -> Header:
         raise Rejected("unreadable_header", describe_error(error)) from None
 
 
-def not_understood(dataset: Dataset) -> str:
+def describe_unknown_view(dataset: Dataset) -> str:
     """Return a detail for a header whose fields do not reveal the view. It quotes codes, never descriptions."""
-    codes = [f"{name} is {_shown(text)}" for name in CODE_FIELDS if (text := get_text(dataset, name))]
+    codes = [f"{name} is {_quote_code(text)}" for name in CODE_FIELDS if (text := get_text(dataset, name))]
     texts = [name for name in (*TEXT_FIELDS, "PatientOrientation") if get_text(dataset, name)]
     clauses = [*codes, *([f"{', '.join(texts)}"] if texts else [])]
     return f"not understood: {'; '.join(clauses)}" if clauses else "ViewPosition is empty, as are the fields beside it"
@@ -174,12 +176,12 @@ def read_header(path: str) -> Header:
 _CODE = re.compile(r"[A-Z0-9 _.+\\-]{1,32}")
 
 
-def _shown(text: str) -> str:
+def _quote_code(text: str) -> str:
     """Return a coded value for a ledger. A damaged value is not shown, because it may hold neighbouring fields."""
     return quote_value(text).strip("'") if _CODE.fullmatch(text) else "a value that is no code"
 
 
-def _plain(words: Iterable[str]) -> set[str]:
+def _normalize_words(words: Iterable[str]) -> set[str]:
     """Return words of a setting in the form of a header's texts: ASCII capitals."""
     return {normalize_text(word) for word in words}
 
@@ -190,33 +192,33 @@ def check_kind(header: Header, modalities: list[str], body_parts: list[str]) -> 
     A body part passes if it or one of its words is listed (CHEST PORTABLE), if a listed word is part of one of its
     words (CHESTABDOMEN), or if the field is empty or says that it is not known.
     """
-    if header.modality is not None and header.modality not in _plain(modalities):
-        raise Rejected("wrong_modality", _shown(header.modality) if header.modality else "no modality")
+    if header.modality is not None and header.modality not in _normalize_words(modalities):
+        raise Rejected("wrong_modality", _quote_code(header.modality) if header.modality else "no modality")
     words = re.findall(r"[A-Z]+", header.body_part or "")
     phrase = " ".join(words)
-    listed = {" ".join(re.findall(r"[A-Z]+", part)) for part in _plain(body_parts)}
+    listed = {" ".join(re.findall(r"[A-Z]+", part)) for part in _normalize_words(body_parts)}
     parts = [part for part in listed if len(part) >= _LETTERS_OF_PART]
     if phrase in _UNKNOWN_PARTS or {*words, phrase} & listed or any(part in word for part in parts for word in words):
         return
-    raise Rejected("wrong_body_part", _shown(header.body_part or ""))
+    raise Rejected("wrong_body_part", _quote_code(header.body_part or ""))
 
 
-def check_view(view: str | None, told_by: str, views: list[str], accept_unknown: bool) -> str:
+def check_view(view: str | None, view_source: str, views: list[str], accept_unknown: bool) -> str:
     """Return the view of an accepted image ("" if unknown); raise :class:`Rejected` for any other view.
 
-    ``told_by``: the source of the view, or the fields that were checked if none had it.
+    ``view_source``: the source of the view, or the fields that were checked if none had it.
     """
     if view in views:
         return view
     if view is not None:
         detail = "lateral, oblique or other" if view == OTHER else view
-        raise Rejected("not_frontal", f"{detail}, by {told_by}")
+        raise Rejected("not_frontal", f"{detail}, by {view_source}")
     if not accept_unknown:
-        raise Rejected("unknown_view", told_by)
+        raise Rejected("unknown_view", view_source)
     return ""
 
 
-def check_size(size: tuple[int, int] | None, min_side: int) -> None:
-    """Raise :class:`Rejected` for an image with a side below ``min_side`` pixels; an unknown size passes."""
-    if size is not None and min(size) < min_side:
+def check_size(size: tuple[int, int] | None) -> None:
+    """Raise :class:`Rejected` for an image with a side below ``MIN_SIDE`` pixels; an unknown size passes."""
+    if size is not None and min(size) < MIN_SIDE:
         raise Rejected("too_small", f"{size[0]} x {size[1]}")

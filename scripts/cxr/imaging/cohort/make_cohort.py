@@ -4,7 +4,6 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import polars as pl
 
@@ -27,6 +26,7 @@ from cxr.imaging.cohort.mimic import read_mimic
 from cxr.imaging.cohort.openi import read_openi
 from cxr.imaging.cohort.openi_files import reports_folder
 from cxr.imaging.cohort.rows import Row, settle_ids
+from cxr.imaging.cohort.settings import DEFAULT_SHARDS, CohortSettings
 from cxr.imaging.cohort.split import subject_splits
 
 SHARD_SCHEMA, IMAGES_SCHEMA = schema(columns.SHARD), schema(columns.IMAGES)
@@ -37,39 +37,17 @@ HEADER_BYTES = 1 << 16
 """Leading bytes of an image file whose change makes the cohort outdated: they hold its header."""
 
 
-@dataclass(frozen=True)
-class CohortOptions:
-    """Settings of the cohort stage; see ``config.yaml``, section ``cohort``."""
-
-    source: str
-    root: str
-    tables: str
-    manifest: str
-    shards: int
-    views: list[str]
-    unknown_view: str
-    shared_images: str
-    modalities: list[str]
-    body_parts: list[str]
-    min_side: int
-    exclude: str
-    chexstruct: str
-    chexstruct_tables: list[str]
-    split_shares: list[float]
-    seed: int
-
-
 def needs_header(row: Row) -> bool:
     """Return whether no table holds both the view and the size of an image, so that its file is opened."""
     return not row.view or row.size is None
 
 
-def inspect(row: Row, options: CohortOptions) -> None:
+def complete_row(row: Row, options: CohortSettings) -> None:
     """Complete a row from its file's header and exclude it if it is not a frontal chest X-ray.
 
     A table's view takes precedence over the header's. A file whose view and size are in a table is not opened.
     """
-    told_by = "the table"
+    view_source = "the table"
     try:
         view = row.view or None
         if needs_header(row):
@@ -78,18 +56,18 @@ def inspect(row: Row, options: CohortOptions) -> None:
             row.size = row.size or header.size
             row.acquired = row.acquired or header.acquired
             if view is None:
-                view, told_by = header.view, header.view_field
+                view, view_source = header.view, header.view_field
                 row.view = view or ""
-        if view is None and row.told_view:
-            told_by = f"the table's {quote_value(row.told_view)} is not understood; the file: {told_by}"
-        row.view = check_view(view, told_by, options.views, options.unknown_view == "accept")
-        check_size(row.size, options.min_side)
+        if view is None and row.view_text:
+            view_source = f"the table's {quote_value(row.view_text)} is not understood; the file: {view_source}"
+        row.view = check_view(view, view_source, options.views, options.unknown_view == "accept")
+        check_size(row.size)
     except Rejected as rejected:
         is_missing = rejected.reason == "missing_file"
         row.exclude(rejected.reason, rejected.detail or (row.path_problem if is_missing else ""))
 
 
-def ranks(rows: Iterable[Row], views: list[str]) -> dict[str, int]:
+def rank_in_study(rows: Iterable[Row], views: list[str]) -> dict[str, int]:
     """Return {image_id: rank in its study}: by the order of ``views`` (unknown last), acquisition, image_id."""
     studies: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -102,7 +80,7 @@ def ranks(rows: Iterable[Row], views: list[str]) -> dict[str, int]:
     return {row.image_id: rank for images in studies.values() for rank, row in enumerate(sorted(images, key=order))}
 
 
-def list_rows(options: CohortOptions, pool: ThreadPoolExecutor, *, check_files: bool = True) -> list[Row]:
+def list_rows(options: CohortSettings, pool: ThreadPoolExecutor, *, check_files: bool = True) -> list[Row]:
     """Return a row of each image of the user's tables or folders; no image is opened.
 
     ``check_files``: whether it is looked up which images of a tree and which reports exist.
@@ -123,7 +101,7 @@ def list_rows(options: CohortOptions, pool: ThreadPoolExecutor, *, check_files: 
     return rows
 
 
-def _collect(options: CohortOptions, pool: ThreadPoolExecutor) -> tuple[list[Row], list[tuple]]:
+def _collect(options: CohortSettings, pool: ThreadPoolExecutor) -> tuple[list[Row], list[tuple]]:
     """Return all rows, sorted by image_id, and the states of the files that were read or looked for in vain."""
     states: list[tuple] = []
     if options.source == "openi":
@@ -134,7 +112,7 @@ def _collect(options: CohortOptions, pool: ThreadPoolExecutor) -> tuple[list[Row
     def note_and_inspect(row: Row) -> None:
         if needs_header(row):  # the state comes first: a file that changes in between is noticed by the next run
             states.append(state_row(row.image_id, row.path, HEADER_BYTES))
-        inspect(row, options)
+        complete_row(row, options)
 
     open_rows = [row for row in rows if row.reason is None]
     for _ in progress(in_batches(pool, note_and_inspect, open_rows), len(open_rows), "headers"):
@@ -189,7 +167,8 @@ def run(
     shards: list[str],
     images: str,
     excluded: str,
-    options: CohortOptions,
+    options: CohortSettings,
+    seed: int,
     attrs: dict,
     threads: int,
     files_read: str | None = None,
@@ -203,17 +182,18 @@ def run(
     a whole.
     """
     check_inputs(options)
+    num_shards = options.shards or DEFAULT_SHARDS
     with ThreadPoolExecutor(WAITING * max(1, threads)) as pool:
         rows, states = _collect(options, pool)
     _refuse_wrong_paths(rows, options.source)
     identified_rows = [row for row in rows if row.reason != "bad_row"]
     accepted = [row for row in rows if row.reason is None]
     table_splits = ((row.subject_id, row.split) for row in identified_rows)
-    splits = subject_splits(table_splits, options.split_shares, options.seed, usable_subjects(accepted))
-    names = shard_names(options.shards)
-    shard = {subject: names[shard_of(subject, options.shards)] for subject in splits}
+    splits = subject_splits(table_splits, options.split_shares(), seed, usable_subjects(accepted))
+    names = shard_names(num_shards)
+    shard = {subject: names[shard_of(subject, num_shards)] for subject in splits}
 
-    rank = ranks(accepted, options.views)
+    rank = rank_in_study(accepted, options.views)
     by_shard: dict[str, list[Row]] = {name: [] for name in names}
     for row in accepted:
         by_shard[shard[row.subject_id]].append(row)

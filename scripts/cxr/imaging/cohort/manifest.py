@@ -17,7 +17,7 @@ from cxr.imaging.cohort.check import ID_COLUMNS, MANIFEST_COLUMNS, REPORT_COLUMN
 from cxr.imaging.cohort.dates import sortable_times
 from cxr.imaging.cohort.rows import IDS, Row
 from cxr.imaging.cohort.split import split_name
-from cxr.imaging.cohort.view import view_of_code
+from cxr.imaging.cohort.view import parse_view_code
 
 OPTIONAL = tuple(name for name in MANIFEST_COLUMNS if name not in ID_COLUMNS)
 SEVERAL = 'put a text of several lines into quotation marks ("…")'
@@ -49,12 +49,12 @@ def _row(cells: dict[str, str], line: int) -> Row:
         report_path=values["report_path"].strip() or None,
         findings=values["findings"] or None,
         impression=values["impression"] or None,
-        view=view_of_code(values["view"]) or "",
+        view=parse_view_code(values["view"]) or "",
         acquired=values["acquired"].strip() or None,
         extra={name: value for name, value in cells.items() if name and name not in MANIFEST_COLUMNS},
         line=line,
     )
-    row.told_view = values["view"].strip()
+    row.view_text = values["view"].strip()
     if fault := _fault({name: written[name] for name in (*ID_COLUMNS, *REPORT_COLUMNS, "acquired")}):
         row.exclude("bad_row", fault)
     if not row.path:

@@ -37,7 +37,7 @@ def _table(path: Path, kind: str) -> pl.DataFrame:
     return table.with_columns(pl.all().str.strip_chars())
 
 
-def listing(folder: str) -> set[str]:
+def list_names(folder: str) -> set[str]:
     """Return the names in a folder, empty if there is no such folder. Raises OSError if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
@@ -46,37 +46,37 @@ def listing(folder: str) -> set[str]:
         return set()
 
 
-def _listed(folder: str) -> tuple[set[str], str]:
+def _try_list_names(folder: str) -> tuple[set[str], str]:
     """Return the names in a folder, and why it cannot be read ("" if it can). Raises OSError if the machine fails."""
     try:
-        return listing(folder), ""
+        return list_names(folder), ""
     except OSError as error:
         return set(), rejection_of(error).detail
 
 
 def _folders(folder: str, pattern: str) -> list[str]:
-    return [os.path.join(folder, name) for name in sorted(listing(folder)) if re.fullmatch(pattern, name)]
+    return [os.path.join(folder, name) for name in sorted(list_names(folder)) if re.fullmatch(pattern, name)]
 
 
-def _images_of(patient: str, base: str) -> list[tuple[str, str, str, str]]:
+def _list_images(patient: str, base: str) -> list[tuple[str, str, str, str]]:
     image_rows = []
     for study in _folders(patient, r"s\d+"):
         if os.path.isdir(study):
             ids = (os.path.basename(patient)[1:], os.path.basename(study)[1:])
-            for name in sorted(listing(study)):
+            for name in sorted(list_names(study)):
                 stem, ending = os.path.splitext(name)
                 if ending.lower() in IMAGE_ENDINGS and not name.startswith("."):
                     image_rows.append((*ids, stem, os.path.relpath(os.path.join(study, name), base)))
     return image_rows
 
 
-def walk(base: str, pool: Executor) -> Iterable[tuple[str, str, str, str]]:
+def walk_images(base: str, pool: Executor) -> Iterable[tuple[str, str, str, str]]:
     """Yield (subject_id, study_id, dicom_id, path below ``base``) of every image of the tree, in order of path."""
     patients = [
         patient for group in _folders(os.path.join(base, "files"), r"p\d+") for patient in _folders(group, r"p\d+")
     ]
     try:
-        for images in in_batches(pool, lambda patient: _images_of(patient, base), patients):
+        for images in in_batches(pool, lambda patient: _list_images(patient, base), patients):
             yield from images
     except PermissionError:
         raise UserError(
@@ -154,13 +154,14 @@ def look_for_files(rows: list[Row], pool: Executor) -> None:
     patients: dict[str, list[str]] = {}
     for study in studies:
         patients.setdefault(os.path.dirname(study), []).append(study)
-    for images, (names, why) in zip(studies.values(), in_batches(pool, _listed, list(studies)), strict=True):
+    for images, (names, why) in zip(studies.values(), in_batches(pool, _try_list_names, list(studies)), strict=True):
         for row in images:
             if why:
                 row.exclude("unreadable_file", f"its folder: {why}")
             elif os.path.basename(row.path) not in names:
                 row.exclude("missing_file")
-    for (patient, folders), (names, _) in zip(patients.items(), in_batches(pool, _listed, list(patients)), strict=True):
+    report_names = in_batches(pool, _try_list_names, list(patients))
+    for (patient, folders), (names, _) in zip(patients.items(), report_names, strict=True):
         for study in folders:
             report = f"{os.path.basename(study)}.txt"
             for row in studies[study]:
@@ -181,7 +182,7 @@ def read_mimic(root: str, tables: str, pool: Executor, *, check_files: bool = Tr
     if "record-list" in table_by_kind:
         listed = table_by_kind["record-list"].select(_LISTED)
     else:
-        listed = pl.DataFrame(list(walk(base, pool)), schema=dict.fromkeys(_LISTED, pl.String), orient="row")
+        listed = pl.DataFrame(list(walk_images(base, pool)), schema=dict.fromkeys(_LISTED, pl.String), orient="row")
     if listed.is_empty():
         raise UserError(
             f"cohort.root: no image below {base}/files: set it to the folder that holds files/p10/p10000032/…"

@@ -17,7 +17,7 @@ from cxr.base.faults import broken_part
 from cxr.base.jobs import log
 from cxr.imaging.cohort.batches import in_batches
 from cxr.imaging.cohort.openi_files import ENDINGS, Name, image_files, parse_name, reports_folder, view_tables
-from cxr.imaging.cohort.openi_views import UNSETTLED, read_tables, views_of
+from cxr.imaging.cohort.openi_views import UNSETTLED, read_tables, settle_views
 from cxr.imaging.cohort.rows import Row
 
 
@@ -64,7 +64,7 @@ def _files(root: str) -> dict[str, tuple[Name, str]]:
     return file_by_key
 
 
-def _rows_of(report: Report, files: dict[str, tuple[Name, str]], of_report: dict[str, list[str]]) -> Iterator[Row]:
+def _report_rows(report: Report, files: dict[str, tuple[Name, str]], of_report: dict[str, list[str]]) -> Iterator[Row]:
     """Yield the rows of a report's images; for an unreadable report, those of the files named after it."""
     ids = [image for image, _ in report.images]
     if report.fault:
@@ -80,7 +80,7 @@ def _rows_of(report: Report, files: dict[str, tuple[Name, str]], of_report: dict
         yield row
 
 
-def _unnamed(files: dict[str, tuple[Name, str]], rows: Iterable[Row]) -> Iterator[Row]:
+def _unreported_rows(files: dict[str, tuple[Name, str]], rows: Iterable[Row]) -> Iterator[Row]:
     """Yield a row for each image file that no report names."""
     reported_keys = {name.key for name in (parse_name(row.image_id) for row in rows) if name}
     for key in sorted(files.keys() - reported_keys):
@@ -101,11 +101,11 @@ def read_openi(root: str, tables: str, pool: Executor) -> list[Row]:
     of_report: dict[str, list[str]] = defaultdict(list)
     for key, (name, _) in files.items():
         of_report[name.report].append(key)
-    rows = [row for report in reports for row in _rows_of(report, files, of_report)]
+    rows = [row for report in reports for row in _report_rows(report, files, of_report)]
     if not rows:
         raise UserError(f"cohort.root: no report below {root!r} names an image: unpack NLMCXR_reports.tgz again")
-    rows += list(_unnamed(files, rows))
-    views = views_of([report.images for report in reports], read_tables(view_tables(root, tables)))
+    rows += list(_unreported_rows(files, rows))
+    views = settle_views([report.images for report in reports], read_tables(view_tables(root, tables)))
     for row in rows:
         view = views.get(row.image_id, "")
         row.view = "" if view == UNSETTLED else view

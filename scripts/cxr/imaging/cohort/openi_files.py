@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cxr.base.errors import UserError, existing_folder
+from cxr.imaging.cohort.settings import CohortSettings
 
 REPORTS = "ecgen-radiology"
 """The folder in which NLMCXR_reports.tgz holds its XML."""
@@ -82,8 +83,8 @@ def view_tables(root: str, tables: str) -> dict[str, Path]:
     return path_by_kind
 
 
-def check_openi(options) -> None:
-    """Raise UserError with one sentence if a part of the collection is missing (``options``: ``CohortOptions``)."""
+def check_openi(options: CohortSettings) -> None:
+    """Raise UserError with one sentence if a part of the collection is missing."""
     reports_folder(options.root)
     if next(image_files(options.root), None) is None:
         raise UserError(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cxr.base.user_tables import read_frame, require_columns
 from cxr.imaging.cohort.openi_files import CLUSTERS, HEADERS, PROJECTIONS, TABLE_COLUMNS, parse_name
-from cxr.imaging.cohort.view import OTHER, view_of_code, view_of_orientation, view_of_text
+from cxr.imaging.cohort.view import OTHER, parse_view_code, parse_view_orientation, parse_view_text
 
 UNSETTLED = "?"
 """View of an image that no table calls lateral in a study with a frontal one; most are lateral
@@ -42,7 +42,7 @@ def _cells(path: Path, kind: str) -> Iterable[tuple[str, ...]]:
 
 def _header_view(position: str, orientation: str) -> str:
     rows = orientation.strip("[]'\" ")  # written as a list: ['A', 'F']
-    return view_of_orientation(rows) or view_of_code(position) or ""
+    return parse_view_orientation(rows) or parse_view_code(position) or ""
 
 
 def read_tables(paths: dict[str, Path]) -> Tables:
@@ -81,10 +81,10 @@ def _projected(projection: str, caption: str, header: str) -> str:
         return OTHER
     if projection != "frontal":
         return ""
-    return "AP" if "AP" in (header, view_of_text(caption)) else "PA"
+    return "AP" if "AP" in (header, parse_view_text(caption)) else "PA"
 
 
-def views_of(studies: Iterable[Sequence[tuple[str, str]]], tables: Tables) -> dict[str, str]:
+def settle_views(studies: Iterable[Sequence[tuple[str, str]]], tables: Tables) -> dict[str, str]:
     """Return {image id: PA, AP, OTHER, UNSETTLED, or "" if unknown} of studies of (image id, caption)."""
     views: dict[str, str] = {}
     for images in studies:

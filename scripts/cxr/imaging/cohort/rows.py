@@ -18,7 +18,7 @@ LONGEST_ID = 128
 class Row:
     """An input image: its entry in the manifest or tree, and the reason if it is excluded.
 
-    ``view`` and ``size`` come from a table, before the header is read; ``told_view`` is the table's text for the view.
+    ``view`` and ``size`` come from a table, before the header is read; ``view_text`` is the table's text for the view.
     ``extra`` holds unknown columns, which are passed on; ``line`` is the line in the manifest, else 0.
     ``report_missing``: a report file is named, or expected in the tree, but missing; ``expected_report`` is its path.
     ``path_problem``: why no file fits the path.
@@ -41,7 +41,7 @@ class Row:
     reason: str | None = None
     detail: str = ""
     line: int = 0
-    told_view: str = ""
+    view_text: str = ""
     path_problem: str = ""
 
     def exclude(self, reason: str, detail: str = "") -> None:
@@ -50,7 +50,7 @@ class Row:
             self.reason, self.detail = reason, detail
 
 
-def unusable(identifier: str) -> str:
+def describe_unusable(identifier: str) -> str:
     """Return why an identifier cannot name a file and a row, "" if it can. The identifier is not quoted."""
     if not identifier:
         return "is empty"
@@ -72,10 +72,10 @@ def settle_ids(rows: list[Row], shared_images: str) -> None:
     """
     usable_rows = []
     for number, row in enumerate(rows, 1):
-        wrong = [f"{name} {why}" for name in IDS if (why := unusable(getattr(row, name)))]
+        wrong = [f"{name} {why}" for name in IDS if (why := describe_unusable(getattr(row, name)))]
         if wrong:
             row.exclude("bad_row", ", ".join(wrong))
-            row.image_id = row.image_id if not unusable(row.image_id) else f"row-{row.line or number}"
+            row.image_id = row.image_id if not describe_unusable(row.image_id) else f"row-{row.line or number}"
         else:
             usable_rows.append(row)
     for thing, name, owner in (

@@ -12,12 +12,9 @@ OTHER = "OTHER"
 
 CODE_FIELDS = ("ViewPosition", "ViewCodeSequence", "PatientPosition", "ProjectionEponymousNameCodeSequence")
 TEXT_FIELDS = (
-    "AcquisitionDeviceProcessingDescription",
-    "SeriesDescription",
-    "ProtocolName",
-    "PerformedProcedureStepDescription",
-    "StudyDescription",
-)
+    "AcquisitionDeviceProcessingDescription", "SeriesDescription", "ProtocolName",
+    "PerformedProcedureStepDescription", "StudyDescription",
+)  # fmt: skip
 FIELDS = (*CODE_FIELDS, "PatientOrientation", *TEXT_FIELDS)
 """Header fields that may hold the view, the most reliable first."""
 
@@ -33,26 +30,11 @@ _FRONTAL = {"PA", "AP"}
 _OTHER_WORDS = re.compile(r"(?:LAT|LATERAL\w*|OBL|OBLIQUE\w*|DECUB\w*|LORDOTIC|SWIMMERS?|XTABLE|TANGENTIAL|PROFILE?)$")
 # Only where the field holds a code: in free text two letters may be anything ("120 ML").
 _OTHER_CODES = {
-    "LL",
-    "RL",
-    "LLAT",
-    "RLAT",
-    "LLD",
-    "RLD",
-    "LLO",
-    "RLO",
-    "LAO",
-    "RAO",
-    "LPO",
-    "RPO",
-    "LM",
-    "ML",
-    "AX",
-    "AXIAL",
-}
+    "LL", "RL", "LLAT", "RLAT", "LLD", "RLD", "LLO", "RLO", "LAO", "RAO", "LPO", "RPO", "LM", "ML", "AX", "AXIAL",
+}  # fmt: skip
 
 
-def _named(text: str, codes: bool) -> set[str]:
+def _match_views(text: str, codes: bool) -> set[str]:
     for code, view in _CODES.items():
         text = text.replace(code, f" {view} ")
     for pattern, view in _SPELLED_OUT:
@@ -62,21 +44,21 @@ def _named(text: str, codes: bool) -> set[str]:
     return (words & _FRONTAL) | ({OTHER} if is_other else set())
 
 
-def view_of_code(text: str) -> str | None:
+def parse_view_code(text: str) -> str | None:
     """Return PA, AP or OTHER for a field meant for the view ("AP LLD" is OTHER: decubitus), None for no view."""
-    views = _named(text.upper(), codes=True)
+    views = _match_views(text.upper(), codes=True)
     if OTHER in views:
         return OTHER
     return views.pop() if len(views) == 1 else None
 
 
-def view_of_text(text: str) -> str | None:
+def parse_view_text(text: str) -> str | None:
     """Return the view that a description names; None if it names none or several ("CHEST PA AND LAT")."""
-    views = _named(text.upper(), codes=False)
+    views = _match_views(text.upper(), codes=False)
     return views.pop() if len(views) == 1 else None
 
 
-def view_of_orientation(text: str) -> str | None:
+def parse_view_orientation(text: str) -> str | None:
     r"""Return OTHER if the rows of the image run front to back (PatientOrientation ``A\F`` …), else None."""
     return OTHER if text[:1] in ("A", "P") else None
 
@@ -84,16 +66,16 @@ def view_of_orientation(text: str) -> str | None:
 def first_view(fields: Iterable[tuple[str, str]]) -> tuple[str | None, str]:
     """Return (PA, AP, OTHER or None; the field with the view) from (field name, upper-case text) pairs, in order."""
     for name, text in fields:
-        reader: Callable[[str], str | None] = view_of_text
+        reader: Callable[[str], str | None] = parse_view_text
         if name in CODE_FIELDS:
-            reader = view_of_code
+            reader = parse_view_code
         elif name == "PatientOrientation":
-            reader = view_of_orientation
+            reader = parse_view_orientation
         if text and (view := reader(text)) is not None:
             return view, name
     return None, ""
 
 
-def view_of_header(dataset: Dataset) -> tuple[str | None, str]:
+def read_view(dataset: Dataset) -> tuple[str | None, str]:
     """Return (PA, AP, OTHER or None; the field with the view) of a DICOM header."""
     return first_view((name, get_text(dataset, name)) for name in FIELDS)

@@ -83,7 +83,7 @@ def clean_image(grey: np.ndarray, mode: str) -> tuple[np.ndarray, int]:
     return grey, number
 
 
-def note_of(pieces: int) -> tuple[str, ...]:
+def describe_blackout(pieces: int) -> tuple[str, ...]:
     """Return the note on an image in which pieces of text were blacked out; none if there were none."""
     return (f"{count_phrase(pieces, 'piece', 'pieces')} of {BLACKED_OUT}",) if pieces else ()
 

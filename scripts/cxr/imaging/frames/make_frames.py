@@ -4,7 +4,7 @@ import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,32 +12,16 @@ import numpy as np
 
 from cxr.base.errors import UserError
 from cxr.base.faults import Failures, Tolerance
-from cxr.base.hdf5 import ShardWriter
+from cxr.base.hdf5 import FRAME_SIZE, ShardWriter
 from cxr.base.jobs import log, progress
 from cxr.base.ledger import Ledger
 from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import read_table, write_corrected
 from cxr.imaging.frames.isolate import Workers
+from cxr.imaging.frames.settings import FramesSettings
+from cxr.imaging.frames.window import SPIKE_RANGE, SPIKE_SHARE
 
 T, R = TypeVar("T"), TypeVar("R")
-
-
-@dataclass(frozen=True)
-class FramesOptions:
-    """Settings of the frames stage; see ``config.yaml``, section ``frames`` (``per_study``: section ``cohort``;
-    ``burned_in``: section ``privacy``)."""
-
-    per_study: str
-    size: int
-    fit: str
-    window: str
-    percentiles: list[float]
-    spike_share: float
-    spike_range: float
-    max_pixels: int
-    max_memory_mb: int
-    timeout_s: int
-    burned_in: str
 
 
 @dataclass(frozen=True)
@@ -49,7 +33,7 @@ class Candidate:
     path: str
 
 
-def studies(cohort: str, per_study: str) -> list[list[Candidate]]:
+def group_candidates(cohort: str, per_study: str) -> list[list[Candidate]]:
     """Return groups of candidates, best first, of which one is used: a study's images, or with ``all`` each image."""
     table = read_table(cohort).sort("study_id", "rank", "image_id")
     groups: dict[str, list[Candidate]] = {}
@@ -58,7 +42,7 @@ def studies(cohort: str, per_study: str) -> list[list[Candidate]]:
     return list(groups.values())
 
 
-def ahead(pool: Executor, function: Callable[[T], R], items: Iterable[T], depth: int) -> Iterator[R]:
+def map_ahead(pool: Executor, function: Callable[[T], R], items: Iterable[T], depth: int) -> Iterator[R]:
     """Yield ``function(item)`` in order, computed by the pool at most ``depth`` items ahead."""
     waiting: deque = deque()
     for item in items:
@@ -72,14 +56,13 @@ def ahead(pool: Executor, function: Callable[[T], R], items: Iterable[T], depth:
 class Spool:
     """A temporary file of frames, written in any order and read by id, so that memory does not grow with the shard."""
 
-    def __init__(self, folder: Path, size: int):
+    def __init__(self, folder: Path):
         folder.mkdir(parents=True, exist_ok=True)
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
-        self._size = size
         self._rows: dict[str, tuple[int, np.ndarray, tuple[int, int]]] = {}
 
     def put(self, image_id: str, frame: np.ndarray, affine: np.ndarray, shape: tuple[int, int]) -> None:
-        """Write one frame (size, size) to the temporary file."""
+        """Write one frame to the temporary file."""
         self._rows[image_id] = (len(self._rows), affine, shape)
         self._file.write(frame.tobytes())
 
@@ -87,8 +70,8 @@ class Spool:
         """Yield (image_id, frame, affine, original shape) in order of image_id."""
         for image_id in sorted(self._rows):
             place, affine, shape = self._rows[image_id]
-            self._file.seek(place * self._size**2)
-            frame = np.frombuffer(self._file.read(self._size**2), np.uint8).reshape(self._size, self._size)
+            self._file.seek(place * FRAME_SIZE**2)
+            frame = np.frombuffer(self._file.read(FRAME_SIZE**2), np.uint8).reshape(FRAME_SIZE, FRAME_SIZE)
             yield image_id, frame, affine, shape
 
     def close(self) -> None:
@@ -126,7 +109,9 @@ def run_shard(
     output: str,
     excluded: str,
     corrected: str,
-    options: FramesOptions,
+    options: FramesSettings,
+    per_study: str,
+    burned_in: str,
     attrs: dict,
     threads: int,
     compute: dict | None = None,
@@ -134,16 +119,17 @@ def run_shard(
 ) -> None:
     """Write the frames of one shard: per study the first image that can be decoded (or every one), and the ledger.
 
+    ``per_study``: "first" or "all"; ``burned_in``: what becomes of text in the pixels (``privacy.burned_in``);
     ``corrected``: the table of images that are used although their headers are wrong; ``compute``: the settings'
     section of that name; ``files_read``: table for the states of the files that were read. Raises Broken if decoding
     fails for a reason that no file caused.
     """
-    groups = studies(cohort, options.per_study)
+    groups = group_candidates(cohort, per_study)
     ledger = Ledger("frames")
     count_by_reason: Counter[str] = Counter()
     failures = Failures("frames", sum(map(len, groups)), Tolerance.from_settings(compute))
     narrow, corrections = 0, []
-    spool = Spool(Path(output).parent, options.size)
+    spool = Spool(Path(output).parent)
     states: list[tuple] = []
 
     def ask(candidate: Candidate) -> tuple:
@@ -151,8 +137,9 @@ def run_shard(
         states.append(state_row(candidate.image_id, candidate.path))
         return workers.ask(candidate.path)
 
-    with Workers(asdict(options), options.timeout_s) as workers, ThreadPoolExecutor(max(1, threads)) as pool:
-        results = ahead(pool, lambda group: first_decodable(group, ask), groups, 4 * max(1, threads))
+    how = options.as_dict() | {"burned_in": burned_in}
+    with Workers(how, options.timeout_s) as workers, ThreadPoolExecutor(max(1, threads)) as pool:
+        results = map_ahead(pool, lambda group: first_decodable(group, ask), groups, 4 * max(1, threads))
         for unused_candidates, decoded in progress(results, len(groups), "frames"):
             for candidate, outcome, reason, detail in unused_candidates:
                 failures.note(detail) if outcome == "failed" else failures.passed()
@@ -173,11 +160,11 @@ def run_shard(
             "frames.window: percentile gives the chest more of it",
             narrow,
             len(ledger.accepted),
-            options.spike_range,
-            options.spike_share,
+            SPIKE_RANGE,
+            SPIKE_SHARE,
         )
     empty = {
-        "image": ((options.size, options.size), np.uint8),
+        "image": ((FRAME_SIZE, FRAME_SIZE), np.uint8),
         "to_original": ((2, 3), np.float64),
         "original_shape": ((2,), np.int32),
     }

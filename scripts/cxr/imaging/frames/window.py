@@ -6,6 +6,9 @@ import numpy as np
 from cxr.dicom.files import Rejected
 from cxr.dicom.image import DecodedImage
 
+SPIKE_SHARE, SPIKE_RANGE = 0.001, 0.5
+"""Fewer than this fraction of the pixels (markers, metal) with more than this fraction of the grey range are logged."""
+
 
 def _scaled(values: np.ndarray, low: float, high: float) -> np.ndarray:
     """Map low..high to 0..255 (uint8), rounding to the nearest, clipping outside."""
@@ -51,14 +54,14 @@ def to_grey(picture: DecodedImage, method: str, percentiles: list[float]) -> np.
     return grey if valid is None else np.where(valid, grey, np.uint8(0))
 
 
-def is_narrow(grey: np.ndarray, spike_share: float, spike_range: float) -> bool:
-    """Tell whether less than ``spike_share`` of the pixels occupy more than ``spike_range`` of the grey range.
+def is_narrow(grey: np.ndarray) -> bool:
+    """Tell whether less than :data:`SPIKE_SHARE` of the pixels occupy more than :data:`SPIKE_RANGE` of the grey range.
 
     This is true if a marker or metal compresses the chest into a part of the range: an interval of at most
-    1 - ``spike_range`` of the range holds all other pixels.
+    1 - ``SPIKE_RANGE`` of the range holds all other pixels.
     """
     histogram = cv2.calcHist([grey], [0], None, [256], [0, 256]).ravel()
     counts = np.cumsum(np.concatenate([[0], histogram]), dtype=np.int64)
-    span = int(255 * (1 - spike_range))
+    span = int(255 * (1 - SPIKE_RANGE))
     max_count = (counts[span + 1 :] - counts[: -span - 1]).max()
-    return bool(counts[-1] - max_count < spike_share * counts[-1])
+    return bool(counts[-1] - max_count < SPIKE_SHARE * counts[-1])

@@ -22,10 +22,10 @@ class Unexpected(Rejected):
 
 
 def prepare(path: str, options: dict) -> tuple[np.ndarray, np.ndarray, tuple[int, int], bool, tuple[str, ...]]:
-    """Return (frame uint8 (size, size), affine to original float64 (2, 3), original (rows, columns), narrow, notes).
+    """Return (frame uint8 (512, 512), affine to original float64 (2, 3), original (rows, columns), narrow, notes).
 
     ``narrow``: whether few pixels hold most of the grey range; ``notes``: corrections of the header. ``options`` are
-    the fields of ``FramesOptions``. Raises :class:`Rejected`.
+    those of the stage, and ``burned_in``. Raises :class:`Rejected`.
     """
     try:
         decoded = read_image(path, options)
@@ -33,8 +33,8 @@ def prepare(path: str, options: dict) -> tuple[np.ndarray, np.ndarray, tuple[int
         if out_of_memory(error):
             raise Unexpected("undecodable", "more memory than frames.max_memory_mb") from None
         raise
-    narrow = is_narrow(decoded.grey, options["spike_share"], options["spike_range"])
-    return *decoded.frame(options["size"], options["fit"]), decoded.grey.shape, narrow, decoded.notes
+    narrow = is_narrow(decoded.grey)
+    return *decoded.frame(options["fit"]), decoded.grey.shape, narrow, decoded.notes
 
 
 def _limit_memory(megabytes: int) -> None:

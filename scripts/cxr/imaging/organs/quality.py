@@ -1,7 +1,7 @@
 """Checking with image and organ masks that an image shows a complete, usable chest.
 
 The paper first excludes severe truncation and images without a chest (section D.1), but does not give its limits. The
-checks here are of the same kind; the limits are settings.
+checks here are of the same kind, with limits of ours.
 """
 
 import cv2
@@ -12,6 +12,19 @@ from cxr.geometry.affine import boxes_to_frame, turn_from_affine
 from cxr.geometry.turns import UPRIGHT
 from cxr.imaging.organs import upright
 from cxr.imaging.organs.settings import OrgansSettings
+
+MIN_LUNG_SHARE = 0.02
+"""Fraction of the image that each lung must cover, else no_lungs."""
+MAX_LUNG_RATIO = 5.0
+"""Largest ratio of the larger lung mask's area to the smaller one's, else no_lungs."""
+BORDER_MARGIN = 0.027
+"""Distance from the image's edge within which an outline touches it, frame widths."""
+MAX_BORDER_SHARE = 0.17
+"""Fraction of a lung's outline that may touch the image's edge, else cut_off."""
+MIN_CONTRAST = 8.0
+"""Smallest standard deviation inside the chest, grey levels, else extreme_contrast."""
+MAX_SATURATED = 0.5
+"""Largest fraction of pure black or white pixels in the chest, else extreme_contrast."""
 
 
 def content_rectangle(
@@ -80,7 +93,6 @@ def find_fault(
     masks: dict[str, np.ndarray],
     to_original: np.ndarray,
     original_shape: tuple[int, int],
-    options: OrgansSettings,
 ) -> tuple[str, str] | None:
     """Return the reason code and a detail if the image cannot be used, else None.
 
@@ -90,20 +102,20 @@ def find_fault(
     image_area = max(1.0, (x2 - x1) * (y2 - y1))
     areas = [float(masks[name].sum()) / image_area for name in LUNGS]
     for name, share in zip(LUNGS, areas, strict=True):
-        if share < options.min_lung_share or share == 0:
+        if share < MIN_LUNG_SHARE or share == 0:
             return "no_lungs", f"{name} covers {share:.3f} of the image"
-    if max(areas) > options.max_lung_ratio * min(areas):
+    if max(areas) > MAX_LUNG_RATIO * min(areas):
         return "no_lungs", f"one lung is {max(areas) / min(areas):.1f} times the other"
     if not are_side_by_side(masks):
         return "no_lungs", "the lungs do not lie side by side"
     for name in LUNGS:
-        share = border_share(masks[name], rectangle, options.border_margin * image.shape[0])
-        if share > options.max_border_share:
+        share = border_share(masks[name], rectangle, BORDER_MARGIN * image.shape[0])
+        if share > MAX_BORDER_SHARE:
             return "cut_off", f"{share:.2f} of the outline of the {name} lies at the image's edge"
     values = chest_pixels(image, masks)
-    if (contrast := float(values.std())) < options.min_contrast:
+    if (contrast := float(values.std())) < MIN_CONTRAST:
         return "extreme_contrast", f"standard deviation inside the chest {contrast:.1f}"
     saturated = float(((values == 0) | (values == 255)).mean())
-    if saturated > options.max_saturated:
+    if saturated > MAX_SATURATED:
         return "extreme_contrast", f"{saturated:.2f} of the chest is pure black or white"
     return None

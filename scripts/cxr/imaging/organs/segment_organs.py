@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 
 from cxr.base.engines import Setup
-from cxr.base.faults import Tolerance
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
 from cxr.base.ledger import Ledger
 from cxr.base.workers import Fault, process_singly_or_batched
@@ -38,7 +37,7 @@ def run_shard(
         if isinstance(masks, NoOrgans):
             return None, ("no_lungs", str(masks))
         mask_by_label = dict(zip(engine.labels, masks, strict=True))
-        return masks, find_fault(image, mask_by_label, to_original, shape, options)
+        return masks, find_fault(image, mask_by_label, to_original, shape)
 
     def work(*row):
         image, _, to_original, shape = row
@@ -66,16 +65,8 @@ def run_shard(
 
         if hasattr(engine, "prepare"):
             engine.prepare(shard.ids)
-        batch = getattr(engine, "batch", None)
         rows = process_singly_or_batched(
-            ledger,
-            shard.ids,
-            read,
-            work,
-            work_batch,
-            threads=threads,
-            batch=batch,
-            tolerance=Tolerance.from_settings(compute),
+            ledger, shard.ids, read, work, work_batch, engine=engine, threads=threads, compute=compute
         )
         for image_id, masks in rows:
             writer.append(image_id, mask=masks)

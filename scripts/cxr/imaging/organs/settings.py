@@ -40,21 +40,3 @@ class OrgansSettings(Section):
         "Probability of an upright, positive frontal chest X-ray, mirrored or not, below which the image is "
         "excluded as not_a_radiograph (turned, upside down, inverted, noise, a photograph); 0: never.",
     )
-    min_lung_share: Share = key(0.02, "Fraction of the image that each lung must cover, else no_lungs.")
-    max_lung_ratio: float = key(
-        5.0,
-        "Largest ratio of the larger lung mask's area to the smaller one's, else no_lungs.",
-        unit="areas",
-        ge=1,
-        le=1000,
-    )
-    border_margin: Share = key(
-        0.027, "Distance from the image's edge within which an outline touches it.", unit="frame widths"
-    )
-    max_border_share: Share = key(0.17, "Fraction of a lung's outline that may touch the image's edge, else cut_off.")
-    min_contrast: float = key(
-        8.0, "Smallest standard deviation inside the chest, else extreme_contrast.", unit="grey levels", ge=0, le=128
-    )
-    max_saturated: Share = key(
-        0.5, "Largest fraction of pure black or white pixels in the chest, else extreme_contrast."
-    )

@@ -18,15 +18,9 @@ SIZE = 64
 PERCENTILES = (0.5, 99.5)
 MIRRORED = "mirrored"
 TURNS = (
-    "",
-    MIRRORED,
-    "upside down",
-    "turned by 180 degrees",
-    "turned by 90 degrees to the left",
-    "turned by 90 degrees to the right",
-    "turned and mirrored",
-    "turned and mirrored",
-)
+    "", MIRRORED, "upside down", "turned by 180 degrees", "turned by 90 degrees to the left",
+    "turned by 90 degrees to the right", "turned and mirrored", "turned and mirrored",
+)  # fmt: skip
 """Description of an image whose version k of :func:`rotate_and_reflect` is upright; k = 8 … 15: of its negative."""
 INVERTED = "inverted"
 NO_CHEST = "nothing in the image looks like a complete chest"

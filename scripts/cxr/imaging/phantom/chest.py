@@ -249,7 +249,7 @@ def _expose(absorption: np.ndarray, view: View, rng: np.random.Generator, ap: bo
     return np.clip((displayed_image - low) / max(high - low, 0.2) * float(rng.uniform(0.85, 0.98)), 0.0, 1.0)
 
 
-def sample(
+def draw_chest(
     rng: np.random.Generator, size: int | tuple[int, int] = 512, *, cardiomegaly: bool = False, ap: bool = False
 ) -> Chest:
     """Draw one frontal chest X-ray without any lung lesion.

@@ -8,7 +8,7 @@ import numpy as np
 from cxr.base.hdf5 import FRAME_SIZE
 from cxr.base.vocabulary import ANATOMY_LABELS, CARDIOMEDIASTINUM, LESIONS, SIDES, side_of
 from cxr.geometry.affine import fit_affine, to_frame
-from cxr.imaging.phantom.chest import Chest, sample
+from cxr.imaging.phantom.chest import Chest, draw_chest
 from cxr.imaging.phantom.plan import ImagePlan, StudyPlan, generator
 from cxr.imaging.phantom.prose import Finding
 from cxr.painting import lesions
@@ -23,7 +23,7 @@ EXTENT = (1.0, 1.8)
 
 
 @dataclass
-class Picture:
+class PhantomImage:
     """One good frontal image and its truth, in its own pixels."""
 
     image: np.ndarray
@@ -71,14 +71,14 @@ def _regions(finding: Finding, chest: Chest) -> list[np.ndarray]:
     return [np.logical_or.reduce(masks)] if finding.target == "edema" else masks
 
 
-def draw(plan: StudyPlan, image: ImagePlan, seed: int) -> Picture:
+def draw_frontal(plan: StudyPlan, image: ImagePlan, seed: int) -> PhantomImage:
     """Draw one frontal image of the study with its lesions."""
     rng = generator(seed, image.image_id, "chest")
     large = any(finding.target == "cardiomegaly" for finding in plan.findings)
-    chest = sample(rng, _shape(rng), cardiomegaly=large, ap=image.view == "AP")
+    chest = draw_chest(rng, _shape(rng), cardiomegaly=large, ap=image.view == "AP")
     picture = chest.image
     painted = []
-    for number, finding in enumerate((*plan.findings, *plan.unsaid)):
+    for number, finding in enumerate((*plan.findings, *plan.unreported)):
         mask = np.zeros(picture.shape, bool)
         if finding.target == "cardiomegaly":
             mask = chest.masks["heart"].copy()
@@ -92,10 +92,10 @@ def draw(plan: StudyPlan, image: ImagePlan, seed: int) -> Picture:
                 )
                 mask |= new
         painted.append(mask)
-    return Picture(picture, chest, painted)
+    return PhantomImage(picture, chest, painted)
 
 
-def lateral(seed: int, image_id: str, size: int = 512) -> np.ndarray:
+def draw_lateral(seed: int, image_id: str, size: int = 512) -> np.ndarray:
     """Draw a rough lateral view, float32 (size, size); it only tests that lateral views are excluded."""
     rng = generator(seed, image_id, "lateral")
     y, x = np.mgrid[0:size, 0:size].astype(np.float32) / size

@@ -184,7 +184,9 @@ def _compress(ds: Dataset, values: np.ndarray, encoding: Encoding) -> None:
         ds["PixelData"].is_undefined_length = True
 
 
-def dicom(image: np.ndarray, name: str, *, image_id: str, study_id: str, subject_id: str, view: str, acquired: str):
+def make_dicom(
+    image: np.ndarray, name: str, *, image_id: str, study_id: str, subject_id: str, view: str, acquired: str
+) -> Dataset:
     """Return a pydicom Dataset of the image (float32 in 0..1) in the encoding ``name`` of ``DICOM_ENCODINGS``."""
     encoding = DICOM_ENCODINGS[name]
     values = stored_values(image, encoding)
@@ -194,7 +196,7 @@ def dicom(image: np.ndarray, name: str, *, image_id: str, study_id: str, subject
     return ds
 
 
-def write_picture(path: Path, image: np.ndarray, name: str) -> None:
+def write_image_file(path: Path, image: np.ndarray, name: str) -> None:
     """Write a PNG (8 or 16 bit) or a JPEG."""
     top, kind = (65535, np.uint16) if name == "png_16" else (255, np.uint8)
     values = np.round(image * top).astype(kind)

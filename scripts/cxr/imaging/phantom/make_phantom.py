@@ -2,7 +2,6 @@
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
@@ -10,15 +9,15 @@ import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, schema
-from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.jobs import progress
 from cxr.base.tables import write_lines, write_table
 from cxr.base.vocabulary import LESIONS
 from cxr.imaging.phantom import files
-from cxr.imaging.phantom.cohort import TRUTH_LABELS, Picture, draw, lateral
+from cxr.imaging.phantom.cohort import TRUTH_LABELS, PhantomImage, draw_frontal, draw_lateral
 from cxr.imaging.phantom.plan import ImagePlan, StudyPlan, generator, healthy_plans, make_plan
 from cxr.imaging.phantom.prose import Report, write_report
+from cxr.imaging.phantom.settings import PhantomSettings
 
 EXPECTED = {
     "": "accept",
@@ -45,24 +44,12 @@ MANIFEST = {
 }
 
 
-@dataclass(frozen=True)
-class PhantomOptions:
-    """Settings of the stage: numbers of synthetic patients and studies, and the seed; ``healthy``: further patients
-    with one study without a finding.
-    """
-
-    subjects: int
-    studies: int
-    seed: int
-    healthy: int = 0
-
-
 def _file_name(image: ImagePlan) -> str:
     ending = ".dcm" if image.fault else files.FILE_ENCODINGS.get(image.encoding, ".dcm")
     return f"images/{image.image_id}{ending}"
 
 
-def _write_image(folder: Path, plan: StudyPlan, image: ImagePlan, seed: int) -> Picture | None:
+def _write_image(folder: Path, plan: StudyPlan, image: ImagePlan, seed: int) -> PhantomImage | None:
     """Write one file; return the image with its truth unless the file is broken."""
     path = folder / _file_name(image)
     names = {"image_id": image.image_id, "study_id": plan.study_id, "subject_id": plan.subject_id}
@@ -70,18 +57,19 @@ def _write_image(folder: Path, plan: StudyPlan, image: ImagePlan, seed: int) -> 
         files.write_broken(path, files.Dataset(), image.fault)
         return None
     if image.fault == "lateral":
-        ds = files.dicom(lateral(seed, image.image_id), "explicit_12", view="LL", acquired=plan.acquired, **names)
+        pixels = draw_lateral(seed, image.image_id)
+        ds = files.make_dicom(pixels, "explicit_12", view="LL", acquired=plan.acquired, **names)
         files.write_broken(path, ds, image.fault)
         return None
-    picture = draw(plan, image, seed)
+    picture = draw_frontal(plan, image, seed)
     if image.fault:
-        ds = files.dicom(picture.image, "explicit_12", view=image.view, acquired=plan.acquired, **names)
+        ds = files.make_dicom(picture.image, "explicit_12", view=image.view, acquired=plan.acquired, **names)
         files.write_broken(path, ds, image.fault)
         return None
     if image.encoding in files.FILE_ENCODINGS:
-        files.write_picture(path, picture.image, image.encoding)
+        files.write_image_file(path, picture.image, image.encoding)
     else:
-        ds = files.dicom(picture.image, image.encoding, view=image.view, acquired=plan.acquired, **names)
+        ds = files.make_dicom(picture.image, image.encoding, view=image.view, acquired=plan.acquired, **names)
         ds.save_as(path, enforce_file_format=True)
     return picture
 
@@ -101,7 +89,7 @@ def _write_report(folder: Path, plan: StudyPlan, seed: int) -> tuple[str, Report
     return name, report
 
 
-def _truth(plan: StudyPlan, report: Report, pictures: dict[str, Picture | None]) -> dict:
+def _truth(plan: StudyPlan, report: Report, pictures: dict[str, PhantomImage | None]) -> dict:
     """Return one line of the truth: the study's lesions and the report's statements."""
     first = next((picture for picture in pictures.values() if picture is not None), None)
     reported_findings = [] if plan.report else report.findings
@@ -121,7 +109,7 @@ def _truth(plan: StudyPlan, report: Report, pictures: dict[str, Picture | None])
         "findings": findings,
         "negatives": [] if plan.report else report.negatives,
         "shown": [lesion for lesion in LESIONS if lesion in visible_lesions],
-        "unsaid": [{"target": f.target, "place": f.place, "labels": list(f.labels)} for f in plan.unsaid],
+        "unsaid": [{"target": f.target, "place": f.place, "labels": list(f.labels)} for f in plan.unreported],
         "images": [
             {
                 "image_id": image.image_id,
@@ -136,29 +124,26 @@ def _truth(plan: StudyPlan, report: Report, pictures: dict[str, Picture | None])
     }
 
 
-def run(*, manifest: str, truth: str, truth_masks: str, options: PhantomOptions, attrs: dict, threads: int = 1) -> None:
+def run(
+    *, manifest: str, truth: str, truth_masks: str, options: PhantomSettings, seed: int, attrs: dict, threads: int = 1
+) -> None:
     """Write the cohort beside ``manifest`` (folders ``images`` and ``reports``) and the truth.
 
     ``manifest``: CSV with :data:`MANIFEST`. ``truth``: one JSON line per study. ``truth_masks``: HDF5 with one row per
     good frontal image, ``mask`` packed bool (24, 512, 512) in the frame of ``geometry.fit_affine(..., "pad")``, labels
-    ``cohort.TRUTH_LABELS``. The same options give the same bytes. Raises UserError for an invalid number of studies.
+    ``cohort.TRUTH_LABELS``. The same options give the same bytes.
     """
-    if options.studies < options.subjects:
-        raise UserError(
-            f"phantom.studies is {options.studies}: every subject has a study, so give at least phantom.subjects = "
-            f"{options.subjects}"
-        )
     folder = Path(manifest).parent
     for name in ("images", "reports"):
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).mkdir(parents=True)
-    plans = make_plan(options.seed, options.subjects, options.studies)
-    plans += healthy_plans(options.seed, options.healthy)
+    plans = make_plan(seed, options.subjects, options.studies)
+    plans += healthy_plans(seed, options.healthy)
     cv2.setNumThreads(1)
 
     def make(plan: StudyPlan) -> tuple[list[dict], dict, list[tuple[str, np.ndarray]]]:
-        pictures = {image.image_id: _write_image(folder, plan, image, options.seed) for image in plan.images}
-        report_path, report = _write_report(folder, plan, options.seed)
+        pictures = {image.image_id: _write_image(folder, plan, image, seed) for image in plan.images}
+        report_path, report = _write_report(folder, plan, seed)
         rows = [
             {
                 "subject_id": plan.subject_id,

@@ -6,7 +6,9 @@ Everything is a function of the seed and the numbers of subjects and studies. Id
 from dataclasses import dataclass
 
 import numpy as np
+import yaml
 
+from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
 from cxr.base.vocabulary import LESIONS, SPLITS
 from cxr.imaging.phantom.prose import Finding
@@ -15,78 +17,21 @@ SHARES = {"train": 0.6, "validate": 0.2, "test": 0.2}
 STRENGTHS = (0.65, 0.85, 1.0, 1.2)
 """Density of a study's painted lesions, from hardly visible to obvious."""
 
-BASES = ("right base", "left base", "both bases")
-SIDES = ("right base", "left base")
-FOCAL = (
-    "right lower lobe",
-    "left lower lobe",
-    "right upper lobe",
-    "left upper lobe",
-    "right middle lobe",
-    "right base",
-    "left base",
-    "right mid",
-    "left mid",
-    "right upper",
-    "left upper",
-)
-
-RECIPES: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...] = (
-    (("cardiomegaly", ("heart",)), ("edema", ("both lungs",)), ("effusion", BASES)),
-    (("pneumonia linked", FOCAL),),
-    (("consolidation", FOCAL), ("effusion", SIDES)),
-    (),
-    (("atelectasis", (*BASES, "left lower lobe", "right lower lobe")),),
-    (("opacity", FOCAL),),
-    (("edema", ("both lungs",)), ("cardiomegaly", ("heart",))),
-    (("effusion", SIDES), ("atelectasis linked", SIDES)),
-    (("nodule", ("right upper", "left upper", "right mid", "left mid")),),
-    (("pneumonia", FOCAL), ("effusion", SIDES)),
-    (("consolidation", FOCAL),),
-    (("edema linked", ("both lungs",)), ("effusion", BASES)),
-    (("cardiomegaly", ("heart",)), ("atelectasis", ("left base", "both bases"))),
-    (("opacity", ("right upper", "left upper", "right apex")), ("opacity", ("left base", "right base", "left mid"))),
-    (),
-    (("pneumonia linked", FOCAL), ("cardiomegaly", ("heart",))),
-    (("atelectasis", ("left base", "right base", "right mid")), ("opacity", ("right upper", "left upper"))),
-    (("consolidation", ("both bases", "both lungs")), ("edema", ("both lungs",))),
-    (("scar", ("right apex", "left apex", "both apices")),),
-    (("opacity", ("retrocardiac",)), ("effusion", ("left base",))),
-    (),
+RESOURCE_FILES = ("phantom/plan.yaml",)
+_TABLES = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+BASES = tuple(_TABLES["bases"])
+RECIPES = tuple(
+    tuple((target, tuple(places)) for finding in recipe for target, places in finding.items())
+    for recipe in _TABLES["recipes"]
 )
 """Findings that occur together: (target, possible places). The first six cover all seven types and a normal chest."""
-
-LOOKALIKES = ("pneumonia", "atelectasis", "consolidation", "opacity")
+LOOKALIKES = tuple(_TABLES["lookalikes"])
 """Lesions that a reader may confuse."""
-
-ENCODINGS = (
-    "explicit_12",
-    "jpeg_lossless_12",
-    "implicit_16",
-    "rle_12",
-    "jpeg_baseline_8",
-    "jpegls_12_mono1",
-    "j2k_lossless_16",
-    "deflated_12_mono1",
-    "signed_16_rescaled",
-    "png_8",
-    "j2k_lossy_12",
-    "jpegls_near_10",
-    "padded_12",
-    "rle_8_mono1",
-    "jpeg_file",
-    "rescaled_16_mono1",
-    "signed_12_jpeg_lossless",
-    "implicit_10",
-    "png_16",
-)
+ENCODINGS = tuple(_TABLES["encodings"])
 """Encodings of the valid files; see :mod:`cxr.imaging.phantom.files`."""
-
-BROKEN_EXTRA = ("lateral", "truncated", "empty", "text", "ct", "missing", "knee", "no_view")
-"""Faults of images in a study that also has a valid image."""
-BROKEN_ALONE = ("truncated", "text", "multi_frame", "ct")
-"""Faults of a study's only image."""
-REPORTLESS = ("no_report", "empty_report", "no_sections")
+BROKEN_EXTRA, BROKEN_ALONE = tuple(_TABLES["broken_extra"]), tuple(_TABLES["broken_alone"])
+"""Faults of images in a study that also has a valid image, and of a study's only image."""
+REPORTLESS = tuple(_TABLES["reportless"])
 
 
 @dataclass(frozen=True)
@@ -110,7 +55,7 @@ class StudyPlan:
     findings: tuple[Finding, ...]
     hidden: frozenset[int]
     """Findings that are reported but not painted (weakly hedged findings are often absent)."""
-    unsaid: tuple[Finding, ...]
+    unreported: tuple[Finding, ...]
     """Lesions that are painted but not reported."""
     misread: tuple[tuple[int, str], ...]
     """(finding, lesion): the painted lesion differs from the reported finding, because readers err."""
@@ -123,7 +68,7 @@ class StudyPlan:
     @property
     def painted(self) -> tuple[str, ...]:
         """The painted lesion of each finding, then the unreported lesions."""
-        targets = [finding.target for finding in (*self.findings, *self.unsaid)]
+        targets = [finding.target for finding in (*self.findings, *self.unreported)]
         return tuple(dict(self.misread).get(number, target) for number, target in enumerate(targets))
 
 
@@ -187,7 +132,7 @@ def healthy_plans(seed: int, count: int) -> list[StudyPlan]:
                 acquired=f"2199-{1 + number % 12:02d}-{1 + number % 28:02d}T{6 + number % 12:02d}:{number % 60:02d}:00",
                 findings=(),
                 hidden=frozenset(),
-                unsaid=(),
+                unreported=(),
                 misread=(),
                 strength=STRENGTHS[0],
                 layout=str(rng.choice(["findings", "impression", "last_paragraph"], p=[0.66, 0.22, 0.12])),
@@ -237,9 +182,9 @@ def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
         if number not in alone and number not in mute:
             recipe += 1
         hidden = frozenset(i for i, f in enumerate(findings) if f.hedge == "weak" and rng.random() < 0.5)
-        unsaid: tuple[Finding, ...] = ()
+        unreported: tuple[Finding, ...] = ()
         if findings and rng.random() < 0.06 and not any(f.target in ("opacity", "consolidation") for f in findings):
-            unsaid = (Finding("opacity", str(rng.choice(["left upper", "right upper"]))),)
+            unreported = (Finding("opacity", str(rng.choice(["left upper", "right upper"]))),)
         plans.append(
             StudyPlan(
                 study,
@@ -248,7 +193,7 @@ def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
                 f"2199-{1 + number % 12:02d}-{1 + number % 28:02d}T{6 + number % 12:02d}:{number % 60:02d}:00",
                 findings,
                 hidden,
-                unsaid,
+                unreported,
                 # not in the first round, so that a small cohort still shows every lesion type as it is called
                 _misread(findings, generator(seed, study, "misread")) if recipe > len(RECIPES) else (),
                 STRENGTHS[int(rng.integers(len(STRENGTHS)))],

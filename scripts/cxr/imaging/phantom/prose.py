@@ -10,20 +10,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cxr.base.vocabulary import LESIONS, kinds_under
-from cxr.imaging.phantom import wording
-from cxr.imaging.phantom.wording import PLACES
+from cxr.imaging.phantom.wording import PLACES, WORDING
 
 LAYOUTS = ("findings", "impression", "last_paragraph")
 """The section with the findings, which is the expected ``section_name``."""
 DENIED = {
-    "effusion": 0.80,
-    "consolidation": 0.70,
-    "edema": 0.45,
-    "pneumonia": 0.30,
-    "opacity": 0.25,
-    "atelectasis": 0.10,
+    "effusion": 0.80, "consolidation": 0.70, "edema": 0.45, "pneumonia": 0.30, "opacity": 0.25, "atelectasis": 0.10,
     "cardiomegaly": 0.15,
-}
+}  # fmt: skip
 """Probability that a deniable lesion type is denied."""
 
 
@@ -71,25 +65,29 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + "."
 
 
+def _written(rng: np.random.Generator, kind: str, **words: str) -> str:
+    """Return one sentence of a kind, with the words of its template."""
+    return _sentence(_pick(rng, WORDING[kind]).format(**words))
+
+
 def describe(finding: Finding, rng: np.random.Generator) -> str:
     """Return one sentence that states the finding."""
     place = PLACES[finding.place]
-    if finding.target in wording.OTHERS:
-        templates = wording.OTHERS[finding.target]
+    if finding.target in WORDING["others"]:
+        templates = WORDING["others"][finding.target]
     elif finding.hard:
-        templates = wording.HARD[finding.target]
+        templates = WORDING["hard"][finding.target]
     elif finding.linked:
-        templates = wording.LINKED[finding.hedge]
+        templates = WORDING["linked"][finding.hedge]
     else:
-        table = {"definite": wording.DIRECT, "strong": wording.STRONG, "weak": wording.WEAK}[finding.hedge]
-        templates = table[finding.target]
+        templates = WORDING["direct" if finding.hedge == "definite" else finding.hedge][finding.target]
     adjective = _pick(rng, place.adjectives)
     if finding.target == "effusion":  # a pleural effusion has a side, not a zone
         adjective = "bilateral" if len(place.labels) > 1 else place.labels[0].split()[0]
-    size = _pick(rng, wording.SIZES.get(finding.target, wording.SIZES["opacity"]))
+    size = _pick(rng, WORDING["sizes"].get(finding.target, WORDING["sizes"]["opacity"]))
     disease = {"edema": "pulmonary edema"}.get(finding.target, finding.target)
     text = _pick(rng, templates).format(
-        adj=adjective, noun=_pick(rng, place.nouns), size=size, change=_pick(rng, wording.CHANGES), disease=disease
+        adj=adjective, noun=_pick(rng, place.nouns), size=size, change=_pick(rng, WORDING["changes"]), disease=disease
     )
     return _sentence(text)
 
@@ -122,13 +120,13 @@ def _denials(targets: set[str], rng: np.random.Generator) -> tuple[list[str], li
     while waiting:
         size = int(rng.integers(1, 4))
         group, waiting = waiting[:size], waiting[size:]
-        terms = [_pick(rng, wording.NEGATABLE[lesion]) for lesion in group]
+        terms = [_pick(rng, WORDING["negatable"][lesion]) for lesion in group]
         if len(terms) == 1 and rng.random() < 0.12:
-            sentences.append(_sentence(_pick(rng, wording.RESOLVED).format(term=terms[0])))
+            sentences.append(_written(rng, "resolved", term=terms[0]))
             continue
         if rng.random() < 0.5:
             terms.append("pneumothorax")
-        sentences.append(_sentence(_pick(rng, wording.NEGATIONS).format(list=_join(terms, "or"))))
+        sentences.append(_written(rng, "negations", list=_join(terms, "or")))
     return sentences, denied_lesions
 
 
@@ -141,19 +139,20 @@ def _body(findings: list[Finding], devices: int, rng: np.random.Generator) -> tu
     heart = [text for text, finding in stated if finding.target == "cardiomegaly"]
     sick = targets & set(LESIONS) - {"cardiomegaly", "effusion"}
     if not sick and not targets & {"nodule", "scar"} and rng.random() < 0.8:
-        lungs.insert(0, _sentence(_pick(rng, wording.CLEAR)))
+        lungs.insert(0, _written(rng, "clear"))
     elif sick and "edema" not in sick and rng.random() < 0.3:
-        lungs.append(_sentence(_pick(rng, wording.ELSE_CLEAR)))
+        lungs.append(_written(rng, "else_clear"))
     if not heart and rng.random() < 0.8:
-        heart = [_sentence(_pick(rng, wording.NORMAL_HEART))]
-    extras = [_sentence(_pick(rng, wording.DEVICES)) for _ in range(devices)]
+        heart = [_written(rng, "normal_heart")]
+    extras = [_written(rng, "devices") for _ in range(devices)]
     if rng.random() < 0.4:
-        extras.append(_sentence(_pick(rng, wording.BONES)))
+        extras.append(_written(rng, "bones"))
     if not any("pneumothorax" in text for text in denials) and rng.random() < 0.6:
-        denials.append(_sentence(_pick(rng, wording.PNEUMOTHORAX)))
+        denials.append(_written(rng, "pneumothorax"))
     idle = [lesion for lesion in ("consolidation", "effusion", "opacity") if lesion not in targets | set(denied)]
     if idle and rng.random() < 0.15:
-        denials.append(_sentence(_pick(rng, wording.NOTHING_NEW).format(term=wording.NEGATABLE[_pick(rng, idle)][0])))
+        template = _pick(rng, WORDING["nothing_new"])  # before its word: the order of the draws is part of the cohort
+        denials.append(_sentence(template.format(term=WORDING["negatable"][_pick(rng, idle)][0])))
     parts = [heart, lungs + denials] if rng.random() < 0.4 else [lungs + denials, heart]
     sentences = [*parts[0], *parts[1], *extras] if rng.random() < 0.6 else [*extras, *parts[0], *parts[1]]
     truth = [
@@ -176,7 +175,7 @@ def _summary(findings: list[Finding], rng: np.random.Generator) -> str:
     """The impression after a findings section: a short summary of the main points."""
     points = [finding for finding in findings if finding.target in LESIONS and not finding.hard]
     if not points:
-        return _sentence(_pick(rng, wording.NORMAL_IMPRESSIONS))
+        return _written(rng, "normal_impressions")
     sentences = [describe(finding, rng) for finding in points[:3]]
     if len(sentences) > 1 and rng.random() < 0.5:
         return "\n".join(f"{number}. {text}" for number, text in enumerate(sentences, 1))
@@ -202,10 +201,10 @@ def write_report(
     exam = "CHEST (PORTABLE AP)" if view == "AP" else "CHEST (PA AND LAT)"
     text = " " * 33 + "FINAL REPORT\n"
     text += _block("EXAMINATION", exam)
-    text += _block("INDICATION", f"___-year-old patient with {_pick(rng, wording.REASONS)}.")
+    text += _block("INDICATION", f"___-year-old patient with {_pick(rng, WORDING['reasons'])}.")
     if rng.random() < 0.5:
         text += _block("TECHNIQUE", f"{'Portable AP view' if view == 'AP' else 'PA and lateral views'} of the chest.")
-    comparison = _pick(rng, wording.OTHER_EXAMS)
+    comparison = _pick(rng, WORDING["other_exams"])
     if layout == "last_paragraph":
         # Without the two headers, the last section's text after its first blank line holds the findings.
         text += _block("COMPARISON", comparison)

@@ -11,14 +11,14 @@ from cxr.base.errors import UserError, existing_file
 from cxr.base.paths import RESOURCES
 
 RESOURCE_FILES = ("weights.yaml",)
-MADE = "results/weights"
+CONVERTED_FOLDER = "results/weights"
 """Folder of the converted weights."""
 PARAMS = ("source", "revision", "licence", "used_by")
 """Keys of an entry that its rule receives unchanged; prose is left out, so that editing it re-runs nothing."""
 
 TOKENIZER = ("tokenizer.model", "tokenizer.json")
 """Files of which a tokenizer needs one; the folder's other files belong to it."""
-BESIDE = ("added_tokens.json", "special_tokens_map.json", "tokenizer_config.json")
+TOKENIZER_EXTRAS = ("added_tokens.json", "special_tokens_map.json", "tokenizer_config.json")
 SUFFIXES = (".safetensors", ".bin")
 PARTS = (r"model(?:-(\d+)-of-(\d+))?\.safetensors", r"pytorch_model(?:-(\d+)-of-(\d+))?\.bin")
 """Patterns of weights files in a folder; the first pattern that matches any file is used."""
@@ -30,7 +30,7 @@ def _entries() -> dict[str, dict]:
 
 
 @cache
-def read() -> dict[str, dict]:
+def read_entries() -> dict[str, dict]:
     """Return {artefact: entry} of ``resources/weights.yaml`` that rules fetch or convert.
 
     All callers share it, so it must not be modified.
@@ -39,7 +39,7 @@ def read() -> dict[str, dict]:
 
 
 @cache
-def settings_artefacts() -> dict[str, dict]:
+def read_setting_models() -> dict[str, dict]:
     """Return {artefact: entry} of the models that a setting names, which are used where they lie; shared likewise."""
     return {artefact: entry for artefact, entry in _entries().items() if "setting" in entry}
 
@@ -54,14 +54,14 @@ def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict
 
     ``folder``: the folder of files placed by hand. Raises UserError for a pin of an unknown file.
     """
-    entries = read()
+    entries = read_entries()
     files = {artefact: _files(artefact, entry, folder) for artefact, entry in entries.items()}
     names = {
         pin_name(artefact, entries[artefact], file)
         for artefact, artefact_files in files.items()
         for file in artefact_files
     }
-    names |= {f"{artefact}/{file}" for artefact, entry in settings_artefacts().items() for file in entry["files"]}
+    names |= {f"{artefact}/{file}" for artefact, entry in read_setting_models().items() for file in entry["files"]}
     for name in pins:
         pin_artefact = name.partition("/")[0]
         if name not in names and not entries.get(pin_artefact, {}).get("folder"):
@@ -70,7 +70,7 @@ def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict
             )
     return {
         artefact: {name: entry[name] for name in PARAMS}
-        | {name: entry.get(name) for name in ("repository", "tensors", "values")}
+        | {name: entry.get(name) for name in ("repository", "tensors", "values", "parts", "dropped", "float32")}
         | {
             "artefact": artefact,
             "files": {
@@ -81,7 +81,7 @@ def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict
     }
 
 
-def models(used: Mapping[str, tuple[str, str]], pins: Mapping[str, str]) -> dict[str, dict]:
+def plan_models(used: Mapping[str, tuple[str, str]], pins: Mapping[str, str]) -> dict[str, dict]:
     """Return {name: its files in a folder (``sources``), params of its rule (``options``)} of models of the catalogue.
 
     ``used``: {setting: (model, revision)}; ``pins`` as in :func:`rule_params`. A model is an entry's where the setting
@@ -91,12 +91,12 @@ def models(used: Mapping[str, tuple[str, str]], pins: Mapping[str, str]) -> dict
     model_by_name: dict[str, dict] = {}
     for setting, (model, revision) in used.items():
         is_folder = Path(model).is_dir()
-        for artefact, entry in settings_artefacts().items():
+        for artefact, entry in read_setting_models().items():
             pattern = re.escape(entry["setting"]).replace("<name>", "[^.]+")
             model_id, entry_id = (Path(model).name, entry["folder"]) if is_folder else (model, entry.get("repository"))
             if model_id != entry_id or not re.fullmatch(pattern, setting):
                 continue
-            files = _copied(entry, Path(model)) if is_folder else entry["files"]
+            files = _copied_files(entry, Path(model)) if is_folder else entry["files"]
             options = {
                 "artefact": artefact, "source": entry["source"], "repository": None if is_folder else model,
                 "revision": None if is_folder else revision or None, "licence": entry["licence"],
@@ -111,11 +111,11 @@ def models(used: Mapping[str, tuple[str, str]], pins: Mapping[str, str]) -> dict
     return model_by_name
 
 
-def placed(folder: str) -> dict[str, list[str]]:
+def list_placed_files(folder: str) -> dict[str, list[str]]:
     """Return {artefact: paths} of the files placed by hand in ``folder``."""
     return {
         artefact: [str(Path(folder, file)) for file in _files(artefact, entry, folder)]
-        for artefact, entry in read().items()
+        for artefact, entry in read_entries().items()
         if "repository" not in entry
     }
 
@@ -126,7 +126,7 @@ def _files(artefact: str, entry: dict, folder: str) -> dict[str, str | None]:
         return entry["files"]
     sha256_by_file = {
         file: sha256
-        for folder_entry in read().values()
+        for folder_entry in read_entries().values()
         if "folder" in folder_entry
         for file, sha256 in folder_entry["files"].items()
     }
@@ -140,13 +140,14 @@ def _checkpoint(entry: dict, folder: Path) -> list[str]:
     """
     model_folder = entry["folder"]
     tokenizer_folder = next(
-        (candidate for candidate in (model_folder, entry["tokenizer"]) if _there(folder / candidate, TOKENIZER)),
+        (name for name in (model_folder, entry["tokenizer"]) if _existing_files(folder / name, TOKENIZER)),
         entry["tokenizer"],
     )
-    tokenizer = _there(folder / tokenizer_folder, TOKENIZER) or [TOKENIZER[0]]
+    tokenizer = _existing_files(folder / tokenizer_folder, TOKENIZER) or [TOKENIZER[0]]
+    tokenizer += _existing_files(folder / tokenizer_folder, TOKENIZER_EXTRAS)
     files = [
         f"{model_folder}/config.json",
-        *(f"{tokenizer_folder}/{name}" for name in (*tokenizer, *_there(folder / tokenizer_folder, BESIDE))),
+        *(f"{tokenizer_folder}/{name}" for name in tokenizer),
     ]
     weights = _parts(folder / model_folder) or [
         Path(file).name for file in entry["files"] if Path(file).suffix in SUFFIXES
@@ -154,14 +155,14 @@ def _checkpoint(entry: dict, folder: Path) -> list[str]:
     return files + [f"{model_folder}/{name}" for name in weights]
 
 
-def _copied(entry: dict, folder: Path) -> dict[str, str | None]:
+def _copied_files(entry: dict, folder: Path) -> dict[str, str | None]:
     """Return {file: sha256 if known} of a model in a folder, whose weights may be in other parts than the published."""
     parts = _parts(folder) or [file for file in entry["files"] if Path(file).suffix in SUFFIXES]
     other_files = [file for file in entry["files"] if Path(file).suffix not in SUFFIXES]
     return {file: entry["files"].get(file) for file in (*other_files, *parts)}
 
 
-def _there(folder: Path, names: tuple[str, ...]) -> list[str]:
+def _existing_files(folder: Path, names: tuple[str, ...]) -> list[str]:
     return [name for name in names if (folder / name).is_file()]
 
 
@@ -177,10 +178,10 @@ def _parts(folder: Path) -> list[str]:
     return []
 
 
-def needed(engine_files: dict[str, dict[str, str]]) -> list[str]:
+def select_converted(engine_files: dict[str, dict[str, str]]) -> list[str]:
     """Return the artefacts among ``engine_files`` ({stage: {name: path}}), sorted."""
     paths = [Path(path) for files in engine_files.values() for path in files.values()]
-    converted_paths = [path.relative_to(MADE) for path in paths if path.is_relative_to(MADE)]
+    converted_paths = [path.relative_to(CONVERTED_FOLDER) for path in paths if path.is_relative_to(CONVERTED_FOLDER)]
     return sorted({path.parts[0].removesuffix(".safetensors") for path in converted_paths})
 
 
@@ -189,9 +190,9 @@ def check_placed(artefacts: Iterable[str], folder: str, user_by_artefact: Mappin
 
     ``user_by_artefact``: {artefact: what needs it}, by default the engine in the catalogue.
     """
-    entries, paths = read(), placed(folder)
+    entries, paths = read_entries(), list_placed_files(folder)
     for artefact in artefacts:
-        if artefact not in paths or Path(MADE, f"{artefact}.json").is_file():
+        if artefact not in paths or Path(CONVERTED_FOLDER, f"{artefact}.json").is_file():
             continue
         entry = entries[artefact]
         if missing := [path for path in paths[artefact] if not Path(path).is_file()]:

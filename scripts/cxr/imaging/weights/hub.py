@@ -29,22 +29,22 @@ def run(*, weights: str, manifest: str, options: WeightsOptions, attrs: dict) ->
     for name, sha256 in options.files.items():
         source = fetch(options, name)
         remedy = f"delete it there and run snakemake weights_{options.artefact} again"
-        verify.published_file(source, f"{options.artefact}/{name}", sha256, remedy)
+        verify.check_published_file(source, f"{options.artefact}/{name}", sha256, remedy)
         target = Path(weights, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.suffix == ".bin":
             from cxr.imaging.weights import state_dict  # here: the others need no torch
 
-            state_dict.convert(source, target)
+            state_dict.convert_state_dict(source, target)
         else:
             shutil.copyfile(source, target)
         if target.suffix == ".safetensors":
-            verify.safetensors_file(target, source, remedy, options.tensors, options.values)
+            verify.check_safetensors_file(target, source, remedy, options.tensors, options.values)
         elif target.suffix == ".json":
-            verify.json_file(target, source, remedy)
+            verify.check_json_file(target, source, remedy)
         published.append(file_facts(str(Path(name).with_name(source.name)), source))
         used.append(file_facts(name, target))
-    manifests.write(manifest, options, attrs, published, used)
+    manifests.write_manifest(manifest, options, attrs, published, used)
 
 
 def fetch(options: WeightsOptions, name: str) -> Path:

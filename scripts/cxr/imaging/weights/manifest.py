@@ -13,7 +13,8 @@ class WeightsOptions:
     """One artefact of ``resources/weights.yaml``.
 
     files: {name: sha256 or None}, in a folder or in ``repository`` at ``revision``.
-    tensors, values: required numbers in the converted file, None if unknown.
+    tensors, values: required numbers in the converted file, None if unknown. parts, dropped, float32: how a state dict
+    is converted (:func:`cxr.imaging.weights.state_dict.convert_state_dict`).
     """
 
     artefact: str
@@ -25,6 +26,9 @@ class WeightsOptions:
     values: int | None
     licence: str
     used_by: str
+    parts: list[str] | None = None
+    dropped: str | None = None
+    float32: bool | None = None
 
 
 def file_facts(name: str, path: Path) -> dict:
@@ -32,7 +36,7 @@ def file_facts(name: str, path: Path) -> dict:
     return {"file": name, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
-def write(
+def write_manifest(
     path: str, options: WeightsOptions, attrs: dict, published: list[dict], used: list[dict], facts: dict | None = None
 ) -> None:
     """Write the manifest of an artefact, without time or machine, so that the same files give the same bytes.

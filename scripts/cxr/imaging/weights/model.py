@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cxr.imaging.weights import manifest as manifests
 from cxr.imaging.weights.manifest import WeightsOptions, file_facts
-from cxr.imaging.weights.verify import published_file
+from cxr.imaging.weights.verify import check_published_file
 from cxr.nets.hub import find_downloaded_model
 
 REMEDY = "download it again (docs/how-to/models.md)"
@@ -26,6 +26,6 @@ def run(*, sources: list[str], manifest: str, options: WeightsOptions, attrs: di
         # the cache has a folder for each commit
         paths, commit = [folder / name for name in options.files], folder.name
     for (name, sha256), path in zip(options.files.items(), paths, strict=True):
-        published_file(path, f"{options.artefact}/{name}", sha256, REMEDY)
+        check_published_file(path, f"{options.artefact}/{name}", sha256, REMEDY)
     facts = [file_facts(name, path) for name, path in zip(options.files, paths, strict=True)]
-    manifests.write(manifest, replace(options, revision=commit), attrs, facts, facts)
+    manifests.write_manifest(manifest, replace(options, revision=commit), attrs, facts, facts)

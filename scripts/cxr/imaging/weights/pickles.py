@@ -126,20 +126,9 @@ class Saved:
 
 
 FAULTS = (
-    pickle.UnpicklingError,
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    ImportError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RecursionError,
-    RuntimeError,
-    TypeError,
-    UnicodeError,
-    ValueError,
-)
+    pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, ImportError, LookupError, MemoryError,
+    OSError, RecursionError, RuntimeError, TypeError, UnicodeError, ValueError,
+)  # fmt: skip
 """Errors that a damaged or malicious file can raise while it is read."""
 
 
@@ -149,7 +138,7 @@ def refuse(path: Path, fault: str) -> NoReturn:
     raise UserError(f"{path} cannot be used: {fault}: delete it and get it again (docs/how-to/models.md)")
 
 
-def read(path: str | Path) -> Saved:
+def read_checkpoint(path: str | Path) -> Saved:
     """Read a checkpoint of ``torch.save``. Raises UserError for any other, damaged or malicious file."""
     path = Path(path)
     try:
@@ -200,7 +189,7 @@ def _stream(file: io.BufferedReader) -> tuple[object, dict[str, int]]:
     return root, offsets
 
 
-def network(saved: Saved) -> Stub:
+def find_network(saved: Saved) -> Stub:
     """Return the network of a YOLO checkpoint: its entry "model", or "ema", the running average of a training.
 
     Raises UserError if there is none.
@@ -209,17 +198,17 @@ def network(saved: Saved) -> Stub:
     networks = [
         entries[key] for key in ("ema", "model") if isinstance(entries.get(key), Stub) and entries[key].children
     ]
-    return unwrapped(networks[0]) if networks else refuse(saved.path, "it holds no network")
+    return unwrap_network(networks[0]) if networks else refuse(saved.path, "it holds no network")
 
 
-def unwrapped(module: Stub) -> Stub:
+def unwrap_network(module: Stub) -> Stub:
     """Return the net inside a module in ``WRAPPERS``, else the module itself."""
     while module.name in WRAPPERS and len(module.children) == 1:
         (module,) = module.children.values()
     return module
 
 
-def write(target: Path, saved: Saved, network: Stub, facts: dict) -> dict[str, int]:
+def write_network(target: Path, saved: Saved, network: Stub, facts: dict) -> dict[str, int]:
     """Write the state dict of a net, floats as float32, with facts; return the numbers of tensors and values.
 
     One tensor is in memory at a time.
@@ -248,13 +237,13 @@ def _own_arrays(module: Stub) -> Iterator[tuple[str, Array]]:
                 yield name, array
 
 
-def plain(value: object) -> object:
+def to_json_value(value: object) -> object:
     """Return settings of a checkpoint as JSON values. Raises ValueError for any other value."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple) and not isinstance(value, Array | Storage):
-        return [plain(item) for item in value]
+        return [to_json_value(item) for item in value]
     kind = value.kind if isinstance(value, Stub) else type(value).__name__
     raise ValueError(f"it holds {kind} where a plain value belongs")

@@ -35,7 +35,7 @@ class State:
 
 
 @contextmanager
-def opened(source: Path, parts: tuple[str, ...] = ()) -> Iterator[State]:
+def open_state(source: Path, parts: tuple[str, ...] = ()) -> Iterator[State]:
     """Open a checkpoint of torch, in either of its formats, or a safetensors file; use inside ``with``.
 
     ``parts``: the first words of the names of the net's tensors. Prefixes of training code before them are removed, and
@@ -55,7 +55,7 @@ def opened(source: Path, parts: tuple[str, ...] = ()) -> Iterator[State]:
             refuse_machine_fault(source, error)
             pickles.refuse(source, f"it is no whole safetensors file ({error})")
         return
-    saved = pickles.read(source)
+    saved = pickles.read_checkpoint(source)
     arrays = _arrays(saved, saved.root)
     if not arrays:
         raise UserError(f"{source} holds no state dict: it is not the file that docs/how-to/models.md names")
@@ -86,7 +86,7 @@ _DTYPES = {code: dtype for dtype, code in tensors.DTYPE_CODES.items()}
 def _arrays(saved: pickles.Saved, content: object) -> dict[str, Array]:
     """Return the tensors of a state dict or a net, wherever the checkpoint stores it; empty if there is none."""
     if isinstance(content, Stub):
-        return saved.arrays(pickles.unwrapped(content)) if content.children else {}
+        return saved.arrays(pickles.unwrap_network(content)) if content.children else {}
     if not isinstance(content, dict):
         return {}
     for key in WRAPPERS:
@@ -125,17 +125,22 @@ def _match_names(source: Path, source_tensors: dict, parts: tuple[str, ...]) -> 
     return source_names, sorted(left_out)
 
 
-def read(source: Path, parts: tuple[str, ...] = ()) -> dict[str, torch.Tensor]:
-    """Return all tensors of a checkpoint. Raises like :func:`opened`."""
-    with opened(source, parts) as state:
+def read_state_dict(source: Path, parts: tuple[str, ...] = ()) -> dict[str, torch.Tensor]:
+    """Return all tensors of a checkpoint. Raises like :func:`open_state`."""
+    with open_state(source, parts) as state:
         return {name: state.get(name).clone() for name in state.kinds}
 
 
-def convert(source: Path, target: Path, parts: tuple[str, ...] = ()) -> dict:
+def convert_state_dict(
+    source: Path, target: Path, parts: tuple[str, ...] = (), dropped: str = "", float32: bool = False
+) -> dict:
     """Write the state dict of ``source`` as the safetensors file ``target``, one tensor in memory at a time.
 
-    Returns its numbers of tensors and values, and the dropped tensors if any. Raises like :func:`opened`.
+    ``dropped``: end of the names of tensors that some copies hold and no net needs; ``float32``: write all floats so.
+    Returns its numbers of tensors and values, and the tensors of other parts if any. Raises like :func:`open_state`.
     """
-    with opened(source, parts) as state:
-        tensors.stream_tensors(target, state.kinds, state.get)
-        return tensors.count_values(state.kinds) | ({"left_out": state.left_out} if state.left_out else {})
+    with open_state(source, parts) as state:
+        kinds = {name: kind for name, kind in state.kinds.items() if not dropped or not name.endswith(dropped)}
+        kinds = tensors.floats_as_float32(kinds) if float32 else kinds
+        tensors.stream_tensors(target, kinds, state.get)
+        return tensors.count_values(kinds) | ({"left_out": state.left_out} if state.left_out else {})

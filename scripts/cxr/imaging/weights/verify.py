@@ -19,7 +19,7 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def published_file(path: Path, pin: str, sha256: str | None, remedy: str) -> None:
+def check_published_file(path: Path, pin: str, sha256: str | None, remedy: str) -> None:
     """Check a published file. ``pin``: its name in ``weights.sha256``; ``remedy``: how to get it again.
 
     Raises UserError if it is missing, empty, not a checkpoint, or differs from the known sha256.
@@ -38,7 +38,7 @@ def published_file(path: Path, pin: str, sha256: str | None, remedy: str) -> Non
         )
 
 
-def json_file(path: Path, published_path: Path, remedy: str) -> None:
+def check_json_file(path: Path, published_path: Path, remedy: str) -> None:
     """Check that a file is JSON. Raises UserError, which names the published file ``published_path``."""
     try:
         json.loads(path.read_text(encoding="utf-8"))
@@ -46,7 +46,7 @@ def json_file(path: Path, published_path: Path, remedy: str) -> None:
         raise UserError(f"{published_path} is no JSON file: {remedy}") from None
 
 
-def safetensors_file(
+def check_safetensors_file(
     path: Path, published_path: Path, remedy: str, tensors: int | None = None, values: int | None = None
 ) -> None:
     """Check that a safetensors file is complete, and its numbers of tensors and values if they are known.

@@ -9,7 +9,7 @@ import numpy as np
 from cxr.base.atomic import atomic_folder
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines
-from cxr.imaging.one_image import made_at, picture_of
+from cxr.imaging.one_image import decode_image_file, segmentation_time
 from cxr.vlm.answers.one_image import ANSWERS, Mask, MaskSource, Reply, write_results
 from cxr.vlm.reading import Reading
 
@@ -33,7 +33,7 @@ def run(
     ``asked``: lines of instruction, turn and number; ``masks``: folder with ROSALIA's answers to them, in order;
     ``code``: code digest, the software version of a DICOM segmentation. Raises UserError for masks of another image.
     """
-    picture, header = picture_of(image, cohort, frames)
+    picture, header = decode_image_file(image, cohort, frames)
     conversation_answers, mask_answers = (_read_answers(folder) for folder in (conversation, masks))
     of_turn: dict[int, list[Mask]] = {}
     for line, finding in zip(read_lines(asked), mask_answers["findings"], strict=True):
@@ -50,9 +50,9 @@ def run(
         )
         for number, turn in enumerate(conversation_answers["turns"])
     ]  # fmt: skip
-    segmentation = (
-        MaskSource(header, mask_answers["model"], code, made_at(), DEVICE) if header is not None and of_turn else None
-    )
+    segmentation = None
+    if header is not None and of_turn:
+        segmentation = MaskSource(header, mask_answers["model"], code, segmentation_time(), DEVICE)
     with atomic_folder(output) as folder:
         write_results(Path(folder), picture, replies, conversation_answers["model"], quality, segmentation)
 

@@ -19,7 +19,7 @@ from cxr.base.secrets import read_secret
 from cxr.base.tables import read_table
 from cxr.geometry.affine import boxes_to_original, to_original
 from cxr.geometry.rle import encode_rle
-from cxr.imaging.frames.decoding import grey_of, of_its_frame
+from cxr.imaging.frames.decoding import check_frame_shape, read_grey
 from cxr.instructions.coco import CocoWriter, make_categories
 from cxr.semisyn.dataset.columns import CORNERS, SYNTHETIC
 from cxr.semisyn.dataset.datasheet import readme_head
@@ -88,7 +88,7 @@ class ImageSource:
         corners = np.array([[row[name] for name in CORNERS] for row in boxes], np.float64).reshape(-1, 4)
         if sources is not None:
             shape = (facts["rows"], facts["columns"])
-            original = of_its_frame(grey_of(paths[facts["image_id"]], self.decoding), facts["image_id"], shape)
+            original = check_frame_shape(read_grey(paths[facts["image_id"]], self.decoding), facts["image_id"], shape)
             grey = add_change(original, sources.get("image", facts["image_id"]), grey, affine)
             lesion = to_original(lesion.astype(np.uint8), affine, shape) > 0
             corners = boxes_to_original(corners, affine)

@@ -26,7 +26,7 @@ from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.detection import proposals
 from cxr.detection.proposals import ScoredBoxes
 from cxr.imaging.boxes import ultralytics as boxes
-from cxr.imaging.weights.ultralytics import convert_ultralytics
+from cxr.imaging.weights.yolo import convert_ultralytics
 from cxr.nets import tensors
 from cxr.nets.devices import inference, select_device
 from cxr.semisyn.detectors.engine import BOX_SELECTION, TrainingLog, TrainingTask

@@ -14,7 +14,6 @@ import yaml
 
 from cxr.base.columns import Column, schema
 from cxr.base.engines import Setup
-from cxr.base.faults import Tolerance
 from cxr.base.hdf5 import FRAME_SIZE, Shards, ShardWriter
 from cxr.base.ledger import Ledger
 from cxr.base.seeds import stable_hash
@@ -212,11 +211,9 @@ def _edit_shard(
             masks = organ_shards.shard_of(image_id).masks(image_id)
             return frame_shards.shard_of(image_id).get("image", image_id), masks, replace(job, mask=_job_mask(job))
 
-        batch = getattr(editor, "batch", None)
-        tolerance = Tolerance.from_settings(compute)
-        worker_keywords = {"threads": threads, "batch": batch, "tolerance": tolerance}
+        how = {"engine": editor, "threads": threads, "compute": compute}
         for (job_id, config), (edited_image, box_rows) in process_singly_or_batched(
-            ledger, list(job_by_key), read_inputs, work, work_batch, **worker_keywords
+            ledger, list(job_by_key), read_inputs, work, work_batch, **how
         ):
             image_id, job = job_by_key[job_id, config]
             frame = frame_shards.shard_of(image_id)

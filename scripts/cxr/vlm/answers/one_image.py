@@ -12,7 +12,7 @@ from pydicom.dataset import Dataset
 from cxr.base.atomic import atomic_file, atomic_folder
 from cxr.base.errors import UserError
 from cxr.dicom.segmentation import Segment, find_lesion, save_segmentation
-from cxr.imaging.one_image import Picture, in_picture, made_at, picture_of
+from cxr.imaging.one_image import FramedImage, decode_image_file, project_mask, segmentation_time
 from cxr.instructions.record import Turn
 from cxr.plotting import replay
 from cxr.plotting.encoding import encode_image
@@ -83,7 +83,7 @@ class MaskSource:
 class SingleImageStore:
     """An image store with one image, in the form of tuning: the original, or the covered part of its frame."""
 
-    def __init__(self, picture: Picture, side: int, original: bool = False):
+    def __init__(self, picture: FramedImage, side: int, original: bool = False):
         window = covered_window(picture.affine, picture.grey.shape, picture.frame.shape)
         self.picture, self.side = picture, side
         self.part = picture.upright(picture.grey) if original else picture.frame[window]
@@ -134,7 +134,7 @@ def ask(
             mask_logits = drawer.logits("picture", picture.frame, model_reply.answer.marks)
             names = name_masks(question, line["text"], earlier_texts)
             masks = tuple(
-                Mask(name, in_picture(logits, picture)) for name, logits in zip(names, mask_logits, strict=True)
+                Mask(name, project_mask(logits, picture)) for name, logits in zip(names, mask_logits, strict=True)
             )
         replies.append(Reply(question, line["text"], line["stop"], failure, reading, masks))
     return replies
@@ -161,7 +161,7 @@ def name_masks(question: str, answer: str, earlier_texts: Sequence[str] = ()) ->
 
 def write_results(
     folder: Path,
-    picture: Picture,
+    picture: FramedImage,
     replies: Sequence[Reply],
     model: str,
     quality: int,
@@ -257,7 +257,7 @@ def run_image(
     Raises UserError for invalid input.
     """
     options, samples = AnswersOptions(**asking), make_samples(questions, referring)
-    picture, header = picture_of(image, cohort, frames)
+    picture, header = decode_image_file(image, cohort, frames)
     execution = Execution(compute.get("device", "auto"), compute.get("asked"), compute.get("batch", 8))
     asker = Asker.from_run(run, base_folder(base, options.model, options.revision), options, execution)
     facts, name = read_run(run), Path(run).resolve().parts[-2]
@@ -266,6 +266,6 @@ def run_image(
     replies = ask(asker, samples, SingleImageStore(picture, side, bool(decoding)), drawer)
     segmentation_source = None
     if header is not None and any(reply.masks for reply in replies):
-        segmentation_source = MaskSource(header, name, code, made_at(), facts["family"])
+        segmentation_source = MaskSource(header, name, code, segmentation_time(), facts["family"])
     with atomic_folder(output) as folder:
         return write_results(Path(folder), picture, replies, name, quality, segmentation_source)

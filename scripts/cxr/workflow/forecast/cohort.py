@@ -14,8 +14,9 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import SPLITS
 from cxr.imaging.cohort import manifest, mimic
-from cxr.imaging.cohort.make_cohort import CohortOptions, inspect, list_rows, ranks, usable_subjects
+from cxr.imaging.cohort.make_cohort import complete_row, list_rows, rank_in_study, usable_subjects
 from cxr.imaging.cohort.rows import Row
+from cxr.imaging.cohort.settings import CohortSettings
 from cxr.imaging.cohort.split import subject_splits
 from cxr.imaging.phantom.plan import healthy_plans, make_plan
 from cxr.workflow.forecast.reports import share_readable
@@ -111,7 +112,9 @@ def _from_phantom(options: Mapping) -> CohortForecast:
 
 def _from_tables(options: Mapping, decoded: float) -> CohortForecast:
     """Return the counts by the user's tables, and by the headers and reports of a sample of studies."""
-    cohort = CohortOptions(**options["cohort"])
+    values = dict(options["cohort"])
+    seed = values.pop("seed")
+    cohort = CohortSettings.from_dict(values)
     with _quiet(), ThreadPoolExecutor(THREADS) as pool:
         rows = list_rows(cohort, pool, check_files=False)
         candidates = [row for row in rows if row.reason is None]
@@ -120,13 +123,13 @@ def _from_tables(options: Mapping, decoded: float) -> CohortForecast:
             mimic.look_for_files(sampled, pool)
         elif cohort.source == "manifest":
             manifest.look_for_files(sampled, cohort.manifest, pool)
-        list(pool.map(lambda row: inspect(row, cohort), [row for row in sampled if row.reason is None]))
+        list(pool.map(lambda row: complete_row(row, cohort), [row for row in sampled if row.reason is None]))
     accepted = [row for row in sampled if row.reason is None]
     is_whole = len(sampled) == len(candidates)
     splits = subject_splits(
         ((row.subject_id, row.split) for row in rows if row.reason != "bad_row"),
-        cohort.split_shares,
-        cohort.seed,
+        cohort.split_shares(),
+        seed,
         usable_subjects(accepted) if is_whole else None,
     )
     sample = _of_studies(_table(accepted, splits, cohort.views), options["frames"]["per_study"])
@@ -148,7 +151,7 @@ def _basis(headers: str, sample: pl.DataFrame, xrays: pl.DataFrame) -> str:
 
 def _table(rows: Sequence[Row], splits: Mapping[str, str], views: list[str]) -> pl.DataFrame:
     """Return rows of the cohort stage as a table, each with its split and its rank in its study."""
-    rank = ranks(rows, views)
+    rank = rank_in_study(rows, views)
     columns = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
     columns |= {"split": [splits[row.subject_id] for row in rows], "rank": [rank[row.image_id] for row in rows]}
     return pl.DataFrame(columns, schema=COLUMNS | {"split": pl.String, "rank": pl.Int64})

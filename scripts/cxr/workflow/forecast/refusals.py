@@ -1,7 +1,7 @@
 """What a run would be refused for: splits without a subject, and healthy X-rays that would be used too often."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cxr.base.vocabulary import SPLITS
@@ -71,8 +71,7 @@ def _is_of_cohort(plan: Plan, path: str) -> bool:
 
 def _why_empty(plan: Plan, split: str) -> str:
     """Return why the cohort has no subject in a split, and what to do."""
-    shares: Mapping[str, float] = dict(zip(SPLITS, plan.options["cohort"]["split_shares"], strict=False))
-    if shares.get(split) == 0:
+    if plan.options["cohort"]["split"].get(split) == 0:
         return f"cohort.split.{split} is 0; raise it, or leave cohort.split out"
     return (
         "the cohort has no subject with an image and a report there; each split gets one where three subjects or more "

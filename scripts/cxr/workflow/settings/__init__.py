@@ -21,10 +21,18 @@ from cxr.ils.inference.settings import InferenceSettings
 from cxr.ils.masks.settings import ThresholdsSettings
 from cxr.ils.paraphrase.settings import ParaphraseSettings
 from cxr.ils.training.settings import TrainingSettings
+from cxr.imaging.anatomy.settings import AnatomySettings
+from cxr.imaging.anomaly.settings import AnomalySettings
+from cxr.imaging.boxes.settings import BoxesSettings
+from cxr.imaging.cohort.settings import CohortSettings
+from cxr.imaging.frames.settings import FramesSettings
 from cxr.imaging.organs.settings import OrgansSettings
+from cxr.imaging.phantom.settings import PhantomSettings
+from cxr.imaging.weights.settings import WeightsSettings
 from cxr.language.reports.settings import ReportsSettings
 from cxr.medground.settings import MedgroundSettings
 from cxr.nets.microbatch import fit_micro_batch
+from cxr.nets.settings import ComputeSettings
 from cxr.radvlm.settings import Radvlm
 from cxr.reporting.agreement.settings import AgreementSettings
 from cxr.reporting.release.settings import ReleaseSettings
@@ -33,10 +41,7 @@ from cxr.reporting.settings import FiguresSettings, PageSettings, PrivacySetting
 from cxr.semisyn.settings import SemisynSettings
 from cxr.workflow.settings.changed_keys import MIMIC_ILS, describe_changed_keys
 from cxr.workflow.settings.faults import place_of, sentence, switch_sentence, switches
-from cxr.workflow.settings.images import Anatomy, Anomaly, Boxes, Compute
-from cxr.workflow.settings.inputs import Cohort, Frames, Phantom
 from cxr.workflow.settings.vlm import Vlm
-from cxr.workflow.settings.weights import Weights
 from cxr.workflow.settings.written import Twice, at, over, written
 
 __all__ = ["MIMIC_ILS", "Settings", "SettingsError", "parse_section", "read", "with_defaults"]
@@ -47,17 +52,17 @@ class Settings(Section):
     """All settings of cxr-ils."""
 
     seed: int = key(2026, "Seed of every random choice.", ge=0)
-    cohort: Cohort = key(Cohort, "Which images and reports go in.")
-    phantom: Phantom = key(Phantom, "The embedded cohort.")
+    cohort: CohortSettings = key(CohortSettings, "Which images and reports go in.")
+    phantom: PhantomSettings = key(PhantomSettings, "The embedded cohort.")
     privacy: PrivacySettings = key(PrivacySettings, "What identifies a person is removed from texts and images.")
-    frames: Frames = key(Frames, "From image files to frames.")
+    frames: FramesSettings = key(FramesSettings, "From image files to frames.")
     reports: ReportsSettings = key(ReportsSettings, "From report text to findings.")
     organs: OrgansSettings = key(OrgansSettings, "Organ masks.")
-    anomaly: Anomaly = key(Anomaly, "Image without lesions, and anomaly map.")
-    anatomy: Anatomy = key(Anatomy, "Zone masks.")
-    boxes: Boxes = key(Boxes, "Lesion boxes.")
-    compute: Compute = key(Compute, "Where and how the engines with a large net run.")
-    weights: Weights = key(Weights, "Published weights of those engines.")
+    anomaly: AnomalySettings = key(AnomalySettings, "Image without lesions, and anomaly map.")
+    anatomy: AnatomySettings = key(AnatomySettings, "Zone masks.")
+    boxes: BoxesSettings = key(BoxesSettings, "Lesion boxes.")
+    compute: ComputeSettings = key(ComputeSettings, "Where and how the engines with a large net run.")
+    weights: WeightsSettings = key(WeightsSettings, "Published weights of those engines.")
     thresholds: ThresholdsSettings = key(ThresholdsSettings, "Threshold sets.")
     dataset: DatasetSettings = key(DatasetSettings, "Masks and instruction-answer pairs.")
     figures: FiguresSettings = key(FiguresSettings, "Figures.")

@@ -21,6 +21,7 @@ from cxr.diffusion.edit import Editing, edit_latents
 from cxr.diffusion.guidance import cell_mask
 from cxr.diffusion.schedule import select_steps
 from cxr.imaging.anomaly.compose import edit_region
+from cxr.imaging.anomaly.settings import AnomalySettings, RadeditSettings
 from cxr.nets.devices import inference, select_device
 
 INPUTS = {
@@ -44,12 +45,17 @@ def kept_region(region: np.ndarray, margin: int) -> np.ndarray:
 class RadEditor:
     """Edits the lungs and heart of frames towards the prompt."""
 
-    def __init__(self, loaded: nets.Nets, engine_settings: dict, batch: int):
-        self.nets, self.batch = loaded, batch
-        self.seed, self.margin = engine_settings["seed"], engine_settings["keep_margin"]
-        self.steps = select_steps(loaded.abars, engine_settings["steps"], engine_settings["skip_ratio"])
-        names = ("prompt", "invert_prompt", "guidance", "invert_guidance", "published_bugs")
-        self.how = Editing(**{name: engine_settings[name] for name in names})
+    def __init__(self, loaded: nets.Nets, settings: RadeditSettings, setup: Setup):
+        self.nets, self.batch = loaded, setup.batch
+        self.seed, self.margin = setup.seed, settings.keep_margin
+        self.steps = select_steps(loaded.abars, settings.steps, settings.skip_ratio)
+        self.how = Editing(
+            prompt=settings.prompt,
+            invert_prompt=settings.invert_prompt,
+            guidance=settings.guidance,
+            invert_guidance=settings.invert_guidance,
+            published_bugs=settings.published_bugs,
+        )
 
     @inference()
     def edit_batch(
@@ -84,9 +90,9 @@ class RadEditor:
         return tuple(torch.from_numpy(mask[:, None]).to(self.nets.device) for mask in (edit, keep & ~edit))
 
 
-def load(options: object, setup: Setup) -> RadEditor:
-    """Load the engine with its settings ``setup.own``. Raises UserError if a file or a setting cannot be used."""
-    engine_settings = setup.own
+def load(options: AnomalySettings, setup: Setup) -> RadEditor:
+    """Load the engine. Raises UserError if a file or a setting cannot be used."""
+    settings = options.radedit
     device = select_device(setup.device, setup.asked)
     model_folder = setup.files.get("folder")
     layout = (
@@ -94,6 +100,7 @@ def load(options: object, setup: Setup) -> RadEditor:
         if model_folder
         else folders.make_radedit_layout(setup.files)
     )
-    prompts = {engine_settings[name]: f"{KEY}.{name}" for name in ("prompt", "invert_prompt")} | {"": f"{KEY}.prompt"}
-    loaded = nets.load_nets(layout, prompts, nets.NetOptions.from_setup(setup), device)
-    return RadEditor(loaded, engine_settings, setup.batch)
+    prompts = {settings.prompt: f"{KEY}.prompt", settings.invert_prompt: f"{KEY}.invert_prompt"} | {"": f"{KEY}.prompt"}
+    runtime = nets.NetOptions.from_settings(settings.dtype, settings.autoencoder, setup.compute)
+    loaded = nets.load_nets(layout, prompts, runtime, device)
+    return RadEditor(loaded, settings, setup)

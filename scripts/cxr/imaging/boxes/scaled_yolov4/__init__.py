@@ -1,7 +1,7 @@
 """The public detector for VinBigData: five ScaledYOLOv4-P6 nets, one per fold, joined by non-maximum suppression.
 
-The frame is scaled to ``image_size`` and gets a grey border, as in the public evaluation. Suppression uses ``fold_iou``
-within each fold and ``ensemble_iou`` over all folds (``boxes.nms_iou`` is not used). Source: Beaver48/kaggle-vinbigdata
+The frame is scaled and gets a grey border, as in the public evaluation. Suppression uses :data:`FOLD_IOU` within each
+fold and :data:`ENSEMBLE_IOU` over all folds (``boxes.nms_iou`` is not used). Source: Beaver48/kaggle-vinbigdata
 (MIT); the net is our own code, see :mod:`cxr.imaging.boxes.scaled_yolov4.network`.
 """
 
@@ -9,14 +9,14 @@ import numpy as np
 import torch
 
 from cxr.base.engines import Setup
-from cxr.base.errors import UserError
 from cxr.base.faults import is_not_from_input
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.detection import proposals
 from cxr.detection.proposals import ScoredBoxes
 from cxr.imaging.boxes import nets
-from cxr.imaging.boxes.engine import BoxesOptions, Detections
+from cxr.imaging.boxes.engine import Detections
 from cxr.imaging.boxes.scaled_yolov4.network import Network
+from cxr.imaging.boxes.settings import BoxesSettings
 from cxr.nets import tensors
 from cxr.nets.devices import inference, select_device
 
@@ -29,31 +29,24 @@ INPUTS = {
     "fold4": "results/weights/scaled_yolov4/fold4.safetensors",
 }
 PUBLISHED = (
-    "Cardiomegaly",
-    "Aortic enlargement",
-    "Pleural thickening",
-    "ILD",
-    "Nodule/Mass",
-    "Pulmonary fibrosis",
-    "Lung Opacity",
-    "Atelectasis",
-    "Other lesion",
-    "Infiltration",
-    "Pleural effusion",
-    "Calcification",
-    "Consolidation",
-    "Pneumothorax",
-)
+    "Cardiomegaly", "Aortic enlargement", "Pleural thickening", "ILD", "Nodule/Mass", "Pulmonary fibrosis",
+    "Lung Opacity", "Atelectasis", "Other lesion", "Infiltration", "Pleural effusion", "Calcification",
+    "Consolidation", "Pneumothorax",
+)  # fmt: skip
 """The classes of the published checkpoints in their order, for a checkpoint without class names."""
+IMAGE_SIZE, BORDER = 1024, 32
+"""Side to which the frame is scaled and width of the border around it, pixels, as in the public code."""
 GREY = 114
 """Grey level of the border."""
+FOLD_IOU, ENSEMBLE_IOU = 0.65, 0.5
+"""IoU above which the weaker of two boxes of one fold, and of different folds, is dropped, as in the public code."""
 MAX_BOXES_PER_FOLD = 300
 """Largest number of boxes per fold, as in the public evaluation."""
 
 
-def number_type(type_name: str, device: torch.device) -> torch.dtype:
+def number_type(device: torch.device) -> torch.dtype:
     """Return the number type of the convolutions: as in the public code, half precision is for GPUs."""
-    return torch.float16 if type_name == "float16" and device.type == "cuda" else torch.float32
+    return torch.float16 if device.type == "cuda" else torch.float32
 
 
 def build_fold(path: str, device: torch.device, dtype: torch.dtype = torch.float32) -> tuple[Network, np.ndarray]:
@@ -88,28 +81,15 @@ class ScaledYolov4Engine:
     class_names = BOX_CLASSES
     image_ids = None
 
-    def __init__(self, options: BoxesOptions, setup: Setup):
-        engine_settings = setup.own
+    def __init__(self, options: BoxesSettings, setup: Setup):
         self.options, self.batch = options, setup.batch
-        self.size, self.border = engine_settings["image_size"], engine_settings["border"]
-        self.fold_iou, self.ensemble_iou = engine_settings["fold_iou"], engine_settings["ensemble_iou"]
-        self.wrap_white = engine_settings["wrap_white"]
         self.device = select_device(setup.device, setup.asked)
-        self.dtype = number_type(engine_settings["dtype"], self.device)
+        self.dtype = number_type(self.device)
         self.folds = [build_fold(setup.files[name], self.device, self.dtype) for name in INPUTS]
-        max_stride = int(max(max(net.model[-1].strides) for net, _ in self.folds))
-        input_size = self.size + 2 * self.border
-        if input_size % max_stride:
-            raise UserError(
-                f"boxes.scaled_yolov4: image_size {self.size} with border {self.border} gives {input_size} pixels: "
-                f"choose them so that this is a multiple of {max_stride}"
-            )
 
     def prepare_image(self, frame: np.ndarray) -> np.ndarray:
         """Return a frame uint8 (H, H) as the nets' input."""
-        if self.wrap_white:
-            frame = np.where(frame == 255, 0, frame).astype(np.uint8)
-        return np.pad(proposals.resize_square(frame, self.size), self.border, constant_values=GREY)
+        return np.pad(proposals.resize_square(frame, IMAGE_SIZE), BORDER, constant_values=GREY)
 
     @inference()
     def detect_batch(self, images: list[np.ndarray]) -> list[Detections]:
@@ -119,25 +99,23 @@ class ScaledYolov4Engine:
         joined = [ScoredBoxes(*map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*folds, strict=True)]
         most = self.options.max_boxes
         return [
-            nets.make_detections(proposals.apply_nms(image_proposals, self.ensemble_iou, most))
-            for image_proposals in joined
+            nets.make_detections(proposals.apply_nms(image_proposals, ENSEMBLE_IOU, most)) for image_proposals in joined
         ]
 
     def _fold(self, net: Network, classes: np.ndarray, batch: torch.Tensor, side: int) -> list[ScoredBoxes]:
         """Return one fold's boxes for each image of a batch, in frame pixels."""
         thinned = [
             proposals.apply_nms(
-                proposals.boxes_above(boxes, scores, classes, self.options.floor), self.fold_iou, MAX_BOXES_PER_FOLD
+                proposals.boxes_above(boxes, scores, classes, self.options.floor), FOLD_IOU, MAX_BOXES_PER_FOLD
             )
             for part in proposals.split_batch(batch)
             for boxes, scores in zip(*net(part), strict=True)
         ]
         return [
-            proposals.to_frame_pixels(image_proposals, side / self.size, self.border, side)
-            for image_proposals in thinned
+            proposals.to_frame_pixels(image_proposals, side / IMAGE_SIZE, BORDER, side) for image_proposals in thinned
         ]
 
 
-def load(options: BoxesOptions, setup: Setup) -> ScaledYolov4Engine:
+def load(options: BoxesSettings, setup: Setup) -> ScaledYolov4Engine:
     """Load the engine. Raises UserError if its weights are missing or invalid."""
     return ScaledYolov4Engine(options, setup)

@@ -7,7 +7,7 @@ from cxr.base.settings import Limits, Section, key
 Sha256 = Annotated[str, Limits(pattern=r"^[0-9a-f]{64}$")]
 
 
-class Weights(Section):
+class WeightsSettings(Section):
     """Published weights of the engines with a large net (docs/how-to/models.md)."""
 
     folder: str = key("weights", "Folder of the weights files that you download yourself, such as hybridgnet.pt.")

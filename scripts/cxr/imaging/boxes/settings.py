@@ -1,0 +1,65 @@
+"""Settings of the boxes stage and of its engines."""
+
+from typing import Literal
+
+from cxr.base.settings import PAPER, Section, Share, constraint, key
+from cxr.base.vocabulary import BOX_CLASSES
+
+
+class LiteSettings(Section):
+    """The engine lite of the boxes."""
+
+    region_iou: Share = key(
+        0.5,
+        "Overlap (IoU) above which the weaker of two boxes of different classes is dropped, so that a region has one "
+        "box; 1: none. Excluded classes neither go nor make others go. Algorithm 1 does not compare classes.",
+    )
+    model: str = key(
+        "",
+        "ONNX file of another detector of this kind, such as one of semisyn_detectors "
+        "(scripts/tools/detector_onnx.py); without: the embedded one.",
+    )
+
+
+class UltralyticsSettings(Section):
+    """The engine ultralytics."""
+
+    image_size: int = key(
+        1024, "Side to which the frame is scaled: a multiple of the net's stride.", unit="pixels", ge=64, le=4096
+    )
+
+
+class BoxesSettings(Section):
+    """Lesion boxes with confidences."""
+
+    engine: Literal["lite", "table", "ultralytics", "scaled_yolov4"] = key(
+        "lite",
+        "lite: a small detector on the CPU; table: boxes from elsewhere (boxes.table); ultralytics: any YOLO "
+        "checkpoint; scaled_yolov4: the public five-fold ensemble for VinBigData.",
+    )
+    lite: LiteSettings = key(LiteSettings, "Settings of the engine lite.")
+    ultralytics: UltralyticsSettings = key(UltralyticsSettings, "Settings of the engine ultralytics.")
+    table: str | None = key(None, "CSV or Parquet: image_id, x1, y1, x2, y2, confidence, class_name (engine table).")
+    table_pixels: Literal["frame", "original"] = key(
+        "frame", "Pixel grid of the table's boxes: the frame's or the original image's (engine table)."
+    )
+    class_names: dict[str, str] = key(
+        dict,
+        "{class of the detector's file: VinBigData name} for classes with other names (engines lite and ultralytics); "
+        "'' leaves a class out.",
+    )
+    floor: Share = key(0.001, "Smallest confidence kept; must not exceed the smallest tau_conf in use.")
+    nms_iou: Share = key(0.5, "IoU above which the weaker of two boxes of one class is dropped.")
+    max_boxes: int = key(100, "Largest number of boxes kept per image.", ge=1, le=1000)
+    excluded_classes: list[Literal[BOX_CLASSES]] = key(
+        lambda: ["Aortic enlargement", "Other lesion", "Pneumothorax", "Cardiomegaly"],
+        "Classes whose boxes are not used (the first three: paper; Cardiomegaly: ours).",
+        source=PAPER,
+    )
+
+    @constraint
+    def _has_its_table(self) -> None:
+        if self.engine == "table" and not self.table:
+            raise ValueError("engine is 'table', so boxes.table must be set")
+        if self.engine != "table" and self.table:
+            raise ValueError(f"table is given, but engine is {self.engine!r}: set boxes.engine to table")

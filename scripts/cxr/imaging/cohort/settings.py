@@ -1,0 +1,107 @@
+"""Settings of the cohort stage."""
+
+from typing import Annotated, Literal
+
+from cxr.base.settings import AUTHORS, PAPER, Check, Percent, Section, constraint, key
+from cxr.base.vocabulary import SPLITS
+
+EMBEDDED_SHARDS, DEFAULT_SHARDS = 3, 64
+BODY_PARTS = (
+    "CHEST", "THORAX", "TORAX", "TORACE", "TORAKS", "RIBCAGE", "RIB", "RIBS", "LUNG", "LUNGS", "LUNGE", "PULMON",
+    "PULMAO", "POUMON", "HEART", "CXR",
+)  # fmt: skip
+Code = Annotated[str, Check(lambda text: text.strip().upper())]
+"""A coded value of a DICOM header, in capitals."""
+
+
+class CohortSettings(Section):
+    """Which images and reports go in."""
+
+    source: Literal["embedded", "manifest", "mimic", "openi"] = key(
+        "embedded",
+        "embedded: the synthetic cohort made by the project; manifest: a CSV file; mimic: a MIMIC-CXR tree; openi: the "
+        "Indiana University collection (docs/getting-started/openi.md).",
+    )
+    root: str = key(
+        "",
+        "Folder of the MIMIC-CXR tree, the one that holds files/ (source mimic), or of the unpacked archives of Open-i "
+        "(source openi).",
+    )
+    tables: str = key(
+        "",
+        "Folder of the official *-record-list, *-metadata and *-split tables (source mimic), or of the tables that "
+        "tell which images are frontal (source openi). Tables that it lacks are looked for in root.",
+    )
+    manifest: str = key(
+        "",
+        "CSV with subject_id, study_id, image_id, image_path and report_path or findings/impression (source manifest).",
+    )
+    shards: int | None = key(
+        None,
+        f"Number of shards; null: {EMBEDDED_SHARDS} for the embedded cohort, else {DEFAULT_SHARDS}. "
+        "A change re-runs everything.",
+        ge=1,
+        le=4096,
+    )
+    views: list[Literal["PA", "AP"]] = key(
+        lambda: ["PA", "AP"], "Accepted frontal views, the preferred one first.", source=PAPER, min_length=1
+    )
+    unknown_view: Literal["exclude", "accept"] = key(
+        "exclude", "What to do with an image whose view is in neither a table nor its header."
+    )
+    shared_images: Literal["accept", "exclude"] = key(
+        "accept",
+        "What to do with an image file that several studies name. accept: keep it, with a warning (for example a "
+        "placeholder image for studies that have only a report); exclude: exclude all its rows, because the right "
+        "study is unknown.",
+    )
+    modalities: list[Code] = key(
+        lambda: ["CR", "DX", "RG"], "DICOM modalities that are radiographs; others are excluded as wrong_modality."
+    )
+    body_parts: list[Code] = key(
+        lambda: list(BODY_PARTS),
+        "Accepted words in BodyPartExamined; one of five or more letters may be part of a word (PORTABLECHEST). An "
+        "empty or unknown body part is accepted, others are excluded as wrong_body_part.",
+    )
+    per_study: Literal["first", "all"] = key(
+        "first", "first: the best decodable image of a study; all: every frontal one.", source=AUTHORS
+    )
+    exclude: str = key(
+        "", "Text or CSV file of image or study ids to exclude (the authors exclude those of MS-CXR).", source=AUTHORS
+    )
+    chexstruct: str = key(
+        "", "Folder of CheXStruct quality tables; images that fail one are excluded (paper D.1).", source=PAPER
+    )
+    chexstruct_tables: list[Literal["mask_number", "abdominal_xray", "window", "inclusion"]] = key(
+        lambda: ["mask_number", "abdominal_xray", "window", "inclusion"],
+        "CheXStruct tables that an image must pass (the paper names the first kind and full visibility).",
+    )
+    split: dict[Literal[SPLITS], Percent] = key(
+        dict,
+        "Percentages of subjects in the splits train, validate and test, where the table gives no split. {}: "
+        "80, 10 and 10 below 2,000 subjects, 98, 1 and 1 from there on. A split gets at least one subject where there "
+        "are enough. Give the three numbers for a cohort that may grow past 2,000 subjects: then its splits stay.",
+        unit="%",
+    )
+
+    def split_shares(self) -> list[float]:
+        """Return the percentages of train, validate and test; none where the size of the cohort decides."""
+        return [self.split[name] for name in SPLITS] if self.split else []
+
+    @constraint
+    def _has_its_source(self) -> None:
+        for sources, name in ((("manifest",), "manifest"), (("mimic", "openi"), "root")):
+            if self.source in sources and not getattr(self, name):
+                raise ValueError(f"source is {self.source!r}, so cohort.{name} must be set")
+            if self.source not in sources and getattr(self, name):
+                choices = " or ".join(sources)
+                raise ValueError(f"{name} is given, but source is {self.source!r}: set cohort.source to {choices}")
+
+    @constraint
+    def _split_adds_up(self) -> None:
+        if not self.split:
+            return
+        if missing := [name for name in SPLITS if name not in self.split]:
+            raise ValueError(f"{' and '.join(missing)} must be given too: train, validate and test add up to 100")
+        if abs(sum(self.split.values()) - 100) > 1e-9:
+            raise ValueError("train, validate and test must add up to 100")

@@ -1,0 +1,121 @@
+"""Settings of where and how the engines with a large net run."""
+
+from typing import Annotated, Literal
+
+from cxr.base.settings import Limits, Section, Share, key
+
+Batched = Literal[
+    "hybridgnet", "cxas", "scaled_yolov4", "ultralytics", "radedit", "diffusion", "xrv", "inception", "clip",
+    "autoencoder", "sam",
+]  # fmt: skip
+"""The engines that take images in batches, and parts of nets: a diffusion model's autoencoder, and SAM's encoder."""
+
+
+class ComputeSettings(Section):
+    """How the engines with a large net are run. No result depends on it, so a change re-runs nothing."""
+
+    device: Literal["auto", "cpu", "cuda"] = key(
+        "auto",
+        "Device of the nets. auto: a GPU if the job requested one (gpus), else the CPU. A job that requested a "
+        "GPU but sees none stops. Outside a cluster, a machine without any GPU uses its CPU, with a warning.",
+    )
+    batch: int = key(
+        8,
+        "Images per batch, and samples that the engine transformers of vlm.answers asks together; a batch that does "
+        "not fit into memory is halved, but for those samples.",
+        unit="images",
+        ge=1,
+        le=1024,
+    )
+    batches: dict[Batched, Annotated[int, Limits(ge=1, le=1024)]] = key(
+        dict,
+        "Images per batch of single engines, {engine: images}, instead of batch. autoencoder (of diffusion models) and "
+        "sam (ROSALIA's encoder), which take more memory than the nets around them, are 4 without.",
+        unit="images",
+    )
+    channels_last: bool = key(
+        False, "Keep the weights and pictures of diffusion models in memory channel by channel of a pixel."
+    )
+    compile: bool = key(
+        False,
+        "Compile the U-Net of diffusion models with torch.compile, minutes at the start of each job; a line in the "
+        "log says where this fails, and the net then runs as it is.",
+    )
+    cudnn: Literal["deterministic", "fastest"] = key(
+        "deterministic",
+        "cuDNN's algorithms in diffusion models. deterministic: the same rounding in every run; fastest: those that "
+        "are fastest when it tries all, whose rounding may change from run to run.",
+    )
+    gpus: int = key(
+        1,
+        "GPUs of a training with the runner deepspeed. Any other job with a large net requests one GPU, or none if "
+        "this is 0.",
+        unit="GPUs",
+        ge=0,
+        le=8,
+    )
+    keep_features: bool = key(
+        False,
+        "Whether a training keeps the outputs of frozen encoders on disk, beside its checkpoint, so that each image is "
+        "encoded once and not once an epoch. It logs the room first, and ends where there is less.",
+    )
+    failures_in_row: int = key(
+        5,
+        "Number of consecutive images with the same engine error after which the job ends and is retried: "
+        "something other than the images is broken. Fewer failures exclude one image each.",
+        unit="images",
+        ge=2,
+        le=1_000_000,
+    )
+    failed_share: Share = key(
+        0.1,
+        "Fraction of a shard's images on which an engine may fail; above it the job ends. It applies once "
+        "failures_in_row images have failed, or all images of a smaller shard. 1: any number may fail.",
+    )
+    checkpoint_every: int = key(
+        100,
+        "Updates between two checkpoints of a training, RadVLM's `save_every` too (200 in its authors' code); no "
+        "result depends on it.",
+        unit="updates",
+        ge=1,
+        le=1_000_000,
+    )
+    time_to_stop: int = key(
+        600,
+        "Time in which a training that must stop finishes its update and writes a checkpoint; SLURM warns it "
+        "this long before the job's time limit. A process that is still running then is killed. The paper's "
+        "training writes 7.3 GB (12 bytes for each of 608.5 million trained values), which takes 73 s at 100 "
+        "MB/s; an update takes 14 s on two H100. A slow disk or one small GPU needs several times as long.",
+        unit="seconds",
+        ge=30,
+        le=1800,  # half of the shortest max_runtime
+    )
+    time_to_answer: int = key(
+        600,
+        "Time that the processes of a training wait for one that does not answer; then the job ends with a "
+        "message and is retried. The default is torch's value for NCCL. It exceeds the time in which one "
+        "process writes the best weights (2.4 GB of float32, at 4 MB/s or more).",
+        unit="seconds",
+        ge=10,
+        le=86_400,
+    )
+    max_runtime: int = key(
+        1440,
+        "Longest time that a job requests, at any attempt: the limit of your partitions. A longer training "
+        "resumes in its next attempt.",
+        unit="minutes",
+        ge=60,
+        le=100_000,
+    )
+    max_memory_mb: int = key(
+        180_000,
+        "Largest memory that a job requests, at any attempt: what SLURM can allocate on your nodes (`sinfo -o %m`).",
+        unit="MB",
+        ge=2000,
+        le=10_000_000,
+    )
+    container: str = key(
+        "",
+        "Apptainer image that holds the environments, with --sdm conda apptainer (docs/how-to/containers.md);"
+        " empty: none. Changing the image counts as a change of software.",
+    )
