@@ -71,7 +71,7 @@ rule release_package:
         tables="results/release/.parts/{thresholds}/tables",
         segmentations=expand("results/release/.parts/{{thresholds}}/dicom_seg/{shard}", shard=PLAN.shards),
         # this layout holds one image per study
-        layout=["results/dataset/{thresholds}/layout"] if PLAN.settings.cohort.per_study == "first" else [],
+        layout=["results/dataset/{thresholds}/layout"] if PLAN.settings.frames.per_study == "first" else [],
         images="results/cohort/images.parquet",
         filtered=lambda wildcards: PLAN.settings.release.test.replace("{thresholds}", wildcards.thresholds) or [],
         salt=PLAN.settings.release.salt or [],

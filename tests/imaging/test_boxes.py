@@ -115,8 +115,6 @@ def test_table_without_a_column(tmp_path):
 def test_table_that_is_not_there(tmp_path):
     with pytest.raises(UserError, match=r"boxes\.table: .*none\.csv cannot be read as CSV or Parquet \(No such file"):
         table.load(options(engine="table", table=str(tmp_path / "none.csv")))
-    with pytest.raises(UserError, match=r"boxes.table is not set"):
-        table.load(options(engine="table"))
 
 
 def test_a_table_in_another_dialect(tmp_path):
@@ -136,8 +134,6 @@ def test_table_with_text_for_a_number_or_another_class(tmp_path):
         table_engine(tmp_path, HEADER + "a,left,2,3,4,0.5,ILD\n")
     with pytest.raises(UserError, match=r"holds the class_name 'Opacity': rename it to one of Aortic"):
         table_engine(tmp_path, HEADER + "a,1,2,3,4,0.5,Opacity\n")
-    with pytest.raises(UserError, match=r"boxes.table_pixels is 'mm': choose one of frame, original"):
-        table_engine(tmp_path, HEADER, table_pixels="mm")
 
 
 def test_bad_rows_of_a_table_are_dropped_and_counted(tmp_path, caplog):
@@ -266,7 +262,7 @@ def test_a_users_file_takes_the_place_of_the_embedded_one(tmp_path):
 @pytest.mark.parametrize(
     ("classes", "renamed", "words"),
     [
-        (("opacity", "nodule"), {}, "has a class 'nodule': say in boxes.lite.class_names"),
+        (("opacity", "nodule"), {}, "has a class 'nodule': say in boxes.class_names"),
         (("opacity",), {"mass": "Nodule/Mass"}, "class_names holds 'mass', which mine.onnx does not have"),
     ],
 )

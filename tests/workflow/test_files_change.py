@@ -294,7 +294,9 @@ def test_a_cohort_that_cannot_be_written_leaves_nothing_behind(tmp_path):
         paths = {"shards": [str(out / "0.parquet")], "images": str(out / "images.parquet"),
                  "excluded": str(out / "excluded.parquet")}  # fmt: skip
         with pytest.raises(OSError, match="No space") as caught:
-            cohort_run(**paths, options=options(manifest=str(tmp_path / "m.csv"), shards=1), attrs={}, threads=1)
+            cohort_run(
+                **paths, options=options(manifest=str(tmp_path / "m.csv"), shards=1), seed=1, attrs={}, threads=1
+            )
         assert shortage(caught.value).startswith("no space left")
         assert not list(out.glob(".*"))
 

@@ -362,9 +362,10 @@ def test_every_setting_that_has_moved_is_told_at_once(config, sentences):
 def test_what_has_moved_is_there_under_its_new_name():
     known = settings.Settings().as_dict()
     for old, new in MOVED.items():
-        (section, before), (there, after) = old.split("."), new.split(".")
-        assert before not in known[section]
-        assert after in known[there]
+        assert not list(values_at(known, old))
+        *there, _ = new.split(".")
+        if there != ["compute", "batches"]:  # which holds the engines that have a number of their own
+            assert list(values_at(known, new)), new
 
 
 def test_every_setting_that_is_a_constant_now_is_told_at_once_with_its_value():

@@ -51,7 +51,6 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         reports["sections"] = "mimic" if cohort["source"] == "mimic" else "tolerant"
     reports["scrub"] = plain["privacy"]["texts"] == "scrub"
     reading = {name: reports[name] for name in READING_KEYS}
-    per_study = cohort.pop("per_study")
     if synthetic:
         cohort |= {"source": "manifest", "manifest": EMBEDDED_MANIFEST}
     cohort["shards"] = cohort["shards"] or (EMBEDDED_SHARDS if synthetic else DEFAULT_SHARDS)
@@ -59,7 +58,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         {
             "phantom": plain["phantom"] | {"seed": seed},
             "cohort": cohort,
-            "frames": plain["frames"] | {"per_study": per_study, "burned_in": _burned_in(plain)},
+            "frames": plain["frames"] | {"burned_in": _burned_in(plain)},
             "reports": reports,
             "reports_read": {
                 "nothing_share": reports["nothing_share"],

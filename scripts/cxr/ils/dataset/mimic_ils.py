@@ -143,7 +143,7 @@ def _read_split(path: str) -> Iterator[tuple[str, str, dict, dict[str, str]]]:
         study_keys.add(key)
         lines = list(group)
         if len({line["image_id"] for line in lines}) > 1:
-            raise UserError(f"{key} has several images, the released layout holds one: set cohort.per_study to first")
+            raise UserError(f"{key} has several images, the released layout holds one: set frames.per_study to first")
         yield (lines[0]["image_id"], key, *make_study_entry(lines))
 
 

@@ -63,9 +63,6 @@ class CohortSettings(Section):
         "Accepted words in BodyPartExamined; one of five or more letters may be part of a word (PORTABLECHEST). An "
         "empty or unknown body part is accepted, others are excluded as wrong_body_part.",
     )
-    per_study: Literal["first", "all"] = key(
-        "first", "first: the best decodable image of a study; all: every frontal one.", source=AUTHORS
-    )
     exclude: str = key(
         "", "Text or CSV file of image or study ids to exclude (the authors exclude those of MS-CXR).", source=AUTHORS
     )
@@ -102,6 +99,6 @@ class CohortSettings(Section):
         if not self.split:
             return
         if missing := [name for name in SPLITS if name not in self.split]:
-            raise ValueError(f"{' and '.join(missing)} must be given too: train, validate and test add up to 100")
+            raise ValueError(f"split: {' and '.join(missing)} must be given too: the three add up to 100")
         if abs(sum(self.split.values()) - 100) > 1e-9:
-            raise ValueError("train, validate and test must add up to 100")
+            raise ValueError("split: train, validate and test must add up to 100")

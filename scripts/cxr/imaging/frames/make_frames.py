@@ -110,7 +110,6 @@ def run_shard(
     excluded: str,
     corrected: str,
     options: FramesSettings,
-    per_study: str,
     burned_in: str,
     attrs: dict,
     threads: int,
@@ -119,12 +118,12 @@ def run_shard(
 ) -> None:
     """Write the frames of one shard: per study the first image that can be decoded (or every one), and the ledger.
 
-    ``per_study``: "first" or "all"; ``burned_in``: what becomes of text in the pixels (``privacy.burned_in``);
+    ``burned_in``: what becomes of text in the pixels (``privacy.burned_in``);
     ``corrected``: the table of images that are used although their headers are wrong; ``compute``: the settings'
     section of that name; ``files_read``: table for the states of the files that were read. Raises Broken if decoding
     fails for a reason that no file caused.
     """
-    groups = group_candidates(cohort, per_study)
+    groups = group_candidates(cohort, options.per_study)
     ledger = Ledger("frames")
     count_by_reason: Counter[str] = Counter()
     failures = Failures("frames", sum(map(len, groups)), Tolerance.from_settings(compute))

@@ -2,12 +2,15 @@
 
 from typing import Literal
 
-from cxr.base.settings import Percent, Section, constraint, key
+from cxr.base.settings import AUTHORS, Percent, Section, constraint, key
 
 
 class FramesSettings(Section):
     """From files to 8-bit frames of 512 x 512."""
 
+    per_study: Literal["first", "all"] = key(
+        "first", "first: the best decodable image of a study; all: every frontal one.", source=AUTHORS
+    )
     fit: Literal["pad", "stretch", "crop"] = key("pad", "How an image that is not square is fitted to the frame.")
     window: Literal["minmax", "voi", "percentile"] = key(
         "minmax", "Grey range: all pixels, the header's VOI window, or the percentiles below."

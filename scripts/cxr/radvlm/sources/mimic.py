@@ -30,7 +30,7 @@ class _SectionOptions:
 
 
 def read_mimic(options: ReadOptions) -> SourceRecords:
-    """Read every frontal image; cohort.per_study and cohort.exclude do not apply.
+    """Read every frontal image; frames.per_study and cohort.exclude do not apply.
 
     Raises UserError for a missing table or column.
     """

@@ -163,9 +163,9 @@ class Settings(Section):
 
     @constraint
     def _layout_holds_one_image_a_study(self) -> None:
-        if self.dataset.mimic_ils_layout and self.cohort.per_study == "all":
+        if self.dataset.mimic_ils_layout and self.frames.per_study == "all":
             raise ValueError(
-                "dataset.mimic_ils_layout holds one image per study: set cohort.per_study to first, or this to false"
+                "dataset.mimic_ils_layout holds one image per study: set frames.per_study to first, or this to false"
             )
 
 

@@ -23,7 +23,7 @@ HEADER = """\
 CONFIG_KEYS = {
     "Images and reports": (
         "seed", "cohort.source", "cohort.root", "cohort.tables", "cohort.manifest", "cohort.shards", "cohort.views",
-        "cohort.per_study", "cohort.exclude", "cohort.split", "privacy.texts", "privacy.burned_in", "reports.engine",
+        "frames.per_study", "cohort.exclude", "cohort.split", "privacy.texts", "privacy.burned_in", "reports.engine",
         "reports.sections",
     ),
     "Organs, anomaly map, anatomy, boxes: engines and where they run": (
