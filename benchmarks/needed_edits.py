@@ -4,7 +4,7 @@
     python benchmarks/needed_edits.py clinical FILE    # the suite of clinical texts
     python benchmarks/needed_edits.py runs ALL SOME    # two results folders: images all, and with_findings
 
-A report's tuples decide whether its image is edited (:func:`cxr.imaging.anomaly.needed.needs_anomaly_map`); one without
+A report's tuples decide whether its image is edited (`needs_anomaly_map`); one without
 a usable text makes no mask. "labelled" counts the reports that people labelled with a lesion whose mask the map would
 make. Of two runs, the pairs of the images that one of them does not edit are compared by what they ask and answer.
 """
@@ -22,7 +22,7 @@ import polars as pl  # noqa: E402
 
 import reports_clinical  # noqa: E402
 from cxr.base.tables import read_lines, read_table  # noqa: E402
-from cxr.imaging.anomaly.needed import MAPPED_LESIONS, needs_anomaly_map  # noqa: E402
+from cxr.imaging.anomaly.map_anomalies import MAPPED_LESIONS, needs_anomaly_map  # noqa: E402
 from cxr.language.reports.read_reports import study_line  # noqa: E402
 from reports_labelled import Clinical, Report, read  # noqa: E402
 

@@ -26,9 +26,8 @@ import polars as pl  # noqa: E402
 
 from cxr.base.tables import read_table  # noqa: E402
 from cxr.base.vocabulary import LESIONS  # noqa: E402
-from cxr.imaging.cohort.openi import Report, read_report  # noqa: E402
+from cxr.imaging.cohort.openi import Report, read_report, read_tables, settle_views  # noqa: E402  # noqa: E402
 from cxr.imaging.cohort.openi_files import view_tables  # noqa: E402
-from cxr.imaging.cohort.openi_views import read_tables, settle_views  # noqa: E402
 
 KINDS = {
     "heart": ({"Cardiomegaly"}, {"Cardiomegaly"}),

@@ -15,7 +15,7 @@ from cxr.base.vocabulary import LESIONS
 from cxr.ils.masks.findings import CARDIOMEGALY, read_positive_findings
 from cxr.ils.masks.rules import Rules
 from cxr.imaging.anomaly import map_anomalies
-from cxr.imaging.anomaly.needed import needs_anomaly_map
+from cxr.imaging.anomaly.map_anomalies import needs_anomaly_map
 from cxr.imaging.anomaly.settings import AnomalySettings
 from cxr.workflow.plan import make_plan
 from masks_shard import RULES, said

@@ -11,7 +11,7 @@ from pydicom.encaps import encapsulate, generate_frames
 from cxr.dicom.decode import decode_file
 from cxr.dicom.files import Rejected
 from cxr.dicom.image import DecodedImage
-from cxr.imaging.frames.window import is_narrow, to_grey
+from cxr.imaging.frames.decoding import is_narrow, to_grey
 from dicom_files import (
     LOSSLESS,
     SHARED_OR_NONE,

@@ -7,7 +7,7 @@ from pydicom.dataset import Dataset
 
 from cxr.dicom.decode import decode_file
 from cxr.dicom.image import DecodedImage
-from cxr.imaging.frames.window import to_grey
+from cxr.imaging.frames.decoding import to_grey
 from dicom_files import dataset, encoded, expected_grey, picture, stored_values, write
 
 PLAIN, BIG, IMPLICIT = uid.ExplicitVRLittleEndian, uid.ExplicitVRBigEndian, uid.ImplicitVRLittleEndian

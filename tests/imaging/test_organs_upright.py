@@ -15,7 +15,7 @@ from cxr.base.paths import RESOURCES
 from cxr.dicom.decode import decode_file
 from cxr.geometry.affine import affine_to_stored
 from cxr.geometry.turns import Turn
-from cxr.imaging.frames.window import to_grey
+from cxr.imaging.frames.decoding import to_grey
 from cxr.imaging.organs import segment_organs, upright
 from cxr.imaging.phantom.chest import draw_chest
 from organs_runs import OPTIONS, verdicts_of, write_frames

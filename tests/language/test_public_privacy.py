@@ -17,7 +17,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 from cxr.dicom.decode import decode_file
 from cxr.dicom.files import Rejected
-from cxr.imaging.frames.window import to_grey
+from cxr.imaging.frames.decoding import to_grey
 from dicom_files import dataset, encoded
 from input_doors import png_of
 from planted_texts import find_texts

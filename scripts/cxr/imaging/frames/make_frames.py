@@ -17,9 +17,9 @@ from cxr.base.jobs import log, progress
 from cxr.base.ledger import Ledger
 from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import read_table, write_corrected
+from cxr.imaging.frames.decoding import SPIKE_RANGE, SPIKE_SHARE
 from cxr.imaging.frames.isolate import Workers
 from cxr.imaging.frames.settings import FramesSettings
-from cxr.imaging.frames.window import SPIKE_RANGE, SPIKE_SHARE
 
 T, R = TypeVar("T"), TypeVar("R")
 

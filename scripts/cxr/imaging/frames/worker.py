@@ -13,8 +13,7 @@ from cxr.base.errors import MACHINE_ERRORS, describe, out_of_memory
 from cxr.base.faults import broken_part
 from cxr.dicom.files import Rejected, describe_error
 from cxr.dicom.pixels import list_missing_decoders
-from cxr.imaging.frames.decoding import read_image
-from cxr.imaging.frames.window import is_narrow
+from cxr.imaging.frames.decoding import is_narrow, read_image
 
 
 class Unexpected(Rejected):

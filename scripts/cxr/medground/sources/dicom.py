@@ -19,7 +19,7 @@ from cxr.dicom.files import (
     silence_output,
 )
 from cxr.dicom.pixels import list_missing_decoders
-from cxr.imaging.frames.window import to_grey
+from cxr.imaging.frames.decoding import to_grey
 from cxr.medground.sources.image import PERCENTILES, Refused
 
 
