@@ -20,11 +20,8 @@ from cxr.imaging.anomaly.settings import AnomalySettings
 
 FIELDS = (ANOMALY, BRIGHTER, UNEDITED)
 UNITS = {ANOMALY: "grey levels", BRIGHTER: "grey levels"}
-
-
-HEART_LESION = "cardiomegaly"
-"""The only lesion type whose mask is that of the heart; all others come from the anomaly map."""
 MAPPED_LESIONS = frozenset(LUNG_LESIONS)
+"""The lesion types whose masks come from the anomaly map; that of cardiomegaly is the heart's."""
 
 
 def needs_anomaly_map(tuples: Iterable[Mapping]) -> bool:
@@ -45,7 +42,9 @@ def _lesion_types(finding: Mapping) -> set[str]:
 def images_with_findings(cohort: str | Path, reports: str | Path) -> set[str]:
     """Return the images of a shard whose study's report needs a mask from the anomaly map.
 
-    ``cohort``: the shard's table of images; ``reports``: its report lines. A study without a line needs none.
+    ``cohort``: the shard's table of images; ``reports``: its report lines. A study without a line needs none. Only the
+    report's tuples decide: a change of the masks' rules or thresholds must not rerun the editor. So some images count
+    whose findings a rule drops later.
     """
     studies = {line["study_id"] for line in read_lines(reports) if needs_anomaly_map(line["tuples"])}
     rows = read_table(cohort).select("image_id", "study_id").iter_rows()
