@@ -106,19 +106,6 @@ def distributions(modules: set[str]) -> set[str]:
     return {known.get(module, [module])[0].lower().replace("_", "-") for module in modules}
 
 
-DRIVER_IMPORTS = {
-    "cxr/base/settings.py": {
-        f"{package}{name}"
-        for package, names in {
-            "pydantic": ("", ".Field", ".AfterValidator", ".BeforeValidator"),
-            "pydantic_core.core_schema": ("", ".no_info_before_validator_function"),
-        }.items()
-        for name in names
-    }
-}
-"""{file: what it imports only where pydantic asks it for a schema, which is in the driver}."""
-
-
 def needed(modules: tuple[str, ...]) -> set[str]:
     """Names of the distributions that a rule's module and its engine import, and the modules that these import."""
     sources = set(local_sources(SCRIPTS / SCRIPT))
@@ -126,11 +113,7 @@ def needed(modules: tuple[str, ...]) -> set[str]:
         file = _module_file(module, SCRIPTS)
         assert file, f"no module {module}"
         sources.update(local_sources(file))
-    tops = {
-        name.split(".")[0]
-        for source in sources
-        for name in imported_names(source) - DRIVER_IMPORTS.get(source.relative_to(SCRIPTS).as_posix(), set())
-    }
+    tops = {name.split(".")[0] for source in sources for name in imported_names(source)}
     tops -= set(sys.stdlib_module_names) | {"cxr"}
     return distributions(tops)
 

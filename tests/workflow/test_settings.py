@@ -13,11 +13,12 @@ import yaml
 import parsed
 from cxr.base.engines import engine_names
 from cxr.base.errors import UserError
-from cxr.base.settings import Section, constraint, sections_of
+from cxr.base.settings import Section, constraint
 from cxr.base.settings import key as declare
 from cxr.workflow import params, settings
 from cxr.workflow.code_digest import SCRIPTS
 from cxr.workflow.settings import document
+from cxr.workflow.settings.validation import sections_of
 
 ROOT = SCRIPTS.parent
 

@@ -1,15 +1,13 @@
 """Declaring settings: a stage's settings are one frozen dataclass beside the stage, each field with its documentation.
 
 A job receives an instance. The driver reads the same classes to validate a configuration and to write config.yaml and
-the reference (``cxr.workflow.settings``). Nothing here needs more than the standard library; the methods that pydantic
-calls import it themselves, and only the driver has it.
+the reference (``cxr.workflow.settings``). Nothing here needs more than the standard library.
 """
 
 import dataclasses
 import inspect
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache
 from types import UnionType
 from typing import (
@@ -39,23 +37,12 @@ class Limits:
     def __init__(self, **bounds: Any):
         self.bounds = bounds
 
-    def __get_pydantic_core_schema__(self, source, handler):
-        from pydantic import Field
-
-        return handler.generate_schema(Annotated[source, Field(**self.bounds)])
-
 
 class Check:
     """A function that returns a value in its usual form, or raises ValueError; ``before``: its type is checked."""
 
     def __init__(self, function: Callable, *, before: bool = False):
         self.function, self.before = function, before
-
-    def __get_pydantic_core_schema__(self, source, handler):
-        from pydantic import AfterValidator, BeforeValidator
-
-        kind = BeforeValidator if self.before else AfterValidator
-        return handler.generate_schema(Annotated[source, kind(self.function)])
 
 
 FEWEST_REPLICATES = 100
@@ -127,7 +114,6 @@ def constraint(method: Callable[[Any], None]) -> Callable[[Any], None]:
 class Section:
     """Settings of a stage, an engine or a part of them. Every subclass is a frozen dataclass with keyword arguments."""
 
-    __pydantic_config__: ClassVar[dict] = {"extra": "forbid"}
     _constraints: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
@@ -143,19 +129,6 @@ class Section:
     def __post_init__(self) -> None:
         for name in self._constraints:
             getattr(self, name)()
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source, handler):
-        from pydantic_core.core_schema import no_info_before_validator_function
-
-        return no_info_before_validator_function(cls._with_usual_spelling, handler(source))
-
-    @classmethod
-    def _with_usual_spelling(cls, values: object) -> object:
-        if not isinstance(values, dict):
-            return values
-        kinds = type_hints(cls, include_extras=True)
-        return {name: usual_spelling(kinds.get(name), value) for name, value in values.items()}
 
     @classmethod
     def declared(cls) -> dict[str, tuple[Any, Key]]:
@@ -198,49 +171,3 @@ def _parsed(kind: Any, value: Any) -> Any:
     if origin in (Union, UnionType):
         return next((parsed for part in inner if (parsed := _parsed(part, value)) != value), value)
     return value
-
-
-def range_of(kind: object) -> str:
-    """Return the range that an annotation allows, such as "0 to 1" or "from 1"; "" for any value."""
-    bounds: dict = {}
-    for limits in getattr(kind, "__metadata__", ()):
-        bounds |= getattr(limits, "bounds", {})
-    low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
-    if low is None and high is None:
-        return ""
-    return f"from {low}" if high is None else f"{low} to {high}"
-
-
-def sections_of(kind: object) -> Iterator[type[Section]]:
-    """Yield the sections that an annotation holds, directly or inside a dict, list or union."""
-    if isinstance(kind, type) and issubclass(kind, Section):
-        yield kind
-    for part in get_args(kind):
-        yield from sections_of(part)
-
-
-def usual_spelling(kind: object, value: object) -> object:
-    """Return a value in the spelling of its type: "PA" for "pa", "ms_cxr" for "MS-CXR".
-
-    ``kind``: an annotation that is a Literal, or a list, dict or union of one.
-    """
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin is Literal:
-        spellings = {_folded(word): word for word in inner if isinstance(word, str)}
-        return spellings.get(_folded(value), value) if isinstance(value, str) else value
-    if isinstance(value, list) and origin in (list, tuple) and inner:
-        return [usual_spelling(inner[0], part) for part in value]
-    if isinstance(value, dict) and origin is dict:
-        # two spellings of one key stay two keys, and are refused
-        names = {name: usual_spelling(inner[0], name) for name in value}
-        names = names if len(set(names.values())) == len(names) else {name: name for name in value}
-        return {names[name]: usual_spelling(inner[1], part) for name, part in value.items()}
-    if origin in (Union, UnionType, Annotated):
-        for part in inner[:1] if origin is Annotated else inner:
-            if (spelled := usual_spelling(part, value)) != value:
-                return spelled
-    return value
-
-
-def _folded(word: str) -> str:
-    return re.sub(r"[\s_.-]+", "", word.casefold())

@@ -8,11 +8,10 @@ Each key has a description, a unit where it has one, a range, and a source: ``pa
 import copy
 from collections.abc import Iterable
 from datetime import date
-from functools import cache, reduce
+from functools import reduce
 from pathlib import Path
-from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from cxr.base.settings import Section, constraint, key, refuse_equal_names
 from cxr.ils.dataset.settings import DatasetSettings
@@ -41,11 +40,11 @@ from cxr.reporting.settings import FiguresSettings, PageSettings, PrivacySetting
 from cxr.semisyn.settings import SemisynSettings
 from cxr.workflow.settings.changed_keys import MIMIC_ILS, describe_changed_keys
 from cxr.workflow.settings.faults import place_of, sentence, switch_sentence, switches
+from cxr.workflow.settings.validation import parse_section
 from cxr.workflow.settings.vlm import Vlm
 from cxr.workflow.settings.written import Twice, at, over, written
 
 __all__ = ["MIMIC_ILS", "Settings", "SettingsError", "parse_section", "read", "with_defaults"]
-T = TypeVar("T", bound=Section)
 
 
 class Settings(Section):
@@ -167,16 +166,6 @@ class Settings(Section):
             raise ValueError(
                 "dataset.mimic_ils_layout holds one image per study: set frames.per_study to first, or this to false"
             )
-
-
-def parse_section(kind: type[T], values: dict) -> T:
-    """Return a section of its values as YAML gives them. Raises pydantic's ValidationError."""
-    return _type_adapter(kind).validate_python(values)
-
-
-@cache  # building one takes a second
-def _type_adapter(kind: type[T]) -> TypeAdapter[T]:
-    return TypeAdapter(kind)
 
 
 def with_defaults(config: dict) -> dict:

@@ -11,9 +11,10 @@ from pathlib import Path
 import yaml
 
 from cxr.base.exclusions import REASONS
-from cxr.base.settings import Key, Section, range_of, sections_of
+from cxr.base.settings import Key, Section
 from cxr.workflow import stages
 from cxr.workflow.settings import Settings
+from cxr.workflow.settings.validation import sections_of
 
 HEADER = """\
 # cxr-ils: the settings that people change, with their defaults. All settings: docs/reference/settings.md.
@@ -76,8 +77,19 @@ in a row, and if more than the fraction `compute.failed_share` of a shard fails.
 """
 
 
+def _range(kind: object) -> str:
+    """Return the range that an annotation allows, such as "0 to 1" or "from 1"; "" for any value."""
+    bounds: dict = {}
+    for limits in getattr(kind, "__metadata__", ()):
+        bounds |= getattr(limits, "bounds", {})
+    low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
+    if low is None and high is None:
+        return ""
+    return f"from {low}" if high is None else f"{low} to {high}"
+
+
 def _facts(kind: object, key: Key) -> list[str]:
-    return [fact for fact in (key.unit, range_of(kind), key.source) if fact]
+    return [fact for fact in (key.unit, _range(kind), key.source) if fact]
 
 
 def _plain(value: object) -> object:

@@ -5,7 +5,8 @@ from typing import get_type_hints
 
 from pydantic import ValidationError
 
-from cxr.base.settings import Section, sections_of
+from cxr.base.settings import Section
+from cxr.workflow.settings.validation import sections_of
 
 _REMEDIES: dict[str, str] = {
     "bool": "give true or false",
