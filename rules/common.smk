@@ -11,13 +11,12 @@ from cxr.base.runner import announce_runner
 from cxr.language.reports.outcome_summary import print_summary
 from cxr.semisyn.dataset.shortfalls import print_shortfalls
 from cxr.workflow.code_digest import load_digests, save_digests
+from cxr.workflow.folder import refuse_unwritable
 from cxr.workflow.freshness import keep_fresh
-from cxr.workflow.jobs import digest_modules, grow_with_tries, job, warning_options
+from cxr.workflow.jobs import digest_existing, digest_modules, grow_with_tries, job, warning_options
 from cxr.workflow.old_files import OldFiles
 from cxr.workflow.params import cohort_options
 from cxr.workflow.plan import make_plan
-from cxr.workflow.names import describe_unknown_name
-from cxr.workflow.preflight import digest_existing
 from cxr.workflow.plan_reporting import read_environments
 from cxr.workflow.settings import SettingsError, with_defaults
 from cxr.workflow.snakemake_compat import (
@@ -33,8 +32,7 @@ from cxr.workflow.snakemake_compat import (
     use_all_cores,
     when_planned,
 )
-from cxr.workflow.start import start_run
-from cxr.workflow.writable import refuse_unwritable
+from cxr.workflow.start import describe_unknown_name, start_run
 
 # Digests of code are kept beside Snakemake's own records: every job of a cluster parses the workflow.
 load_digests(Path(".snakemake") / "cxr-ils-digests.json")

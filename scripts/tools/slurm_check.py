@@ -18,10 +18,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cxr.base.errors import UserError
+from cxr.workflow.folder import find_orphans
 from cxr.workflow.slurm.check import Finding, make_findings
 from cxr.workflow.slurm.devices import check_gpus, gpu_environments, read_settings
 from cxr.workflow.slurm.jobs import read_requests, working_directory
-from cxr.workflow.slurm.orphans import find_orphans
 from cxr.workflow.slurm.profile import read_partitions, read_profile
 
 ROOT = Path(__file__).resolve().parents[2]

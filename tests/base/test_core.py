@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from cxr.base import atomic, errors, hdf5, jobs, ledger, seeds, tables, workers
 from cxr.base.atomic import atomic_folder
 from cxr.base.exclusions import REASONS
-from cxr.base.large_tables import scan_table
+from cxr.base.tables import scan_table
 from cxr.base.vocabulary import VALID_LOCATIONS, ZONE_LABELS, in_table_order, kinds_under, side_of
 from cxr.nets import lite_weights
 from cxr.workflow import code_digest
@@ -772,3 +772,10 @@ def test_progress_reports_the_end(caplog):
     with caplog.at_level(logging.INFO, logger="cxr"):
         assert list(jobs.progress(iter("abc"), 3, "images", every_s=0)) == ["a", "b", "c"]
     assert "images: 3 of 3" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(0, "0 image files are"), (1, "1 image file is"), (2, "2 image files are")]
+)
+def test_the_words_agree_with_the_number(number, said):
+    assert errors.count_phrase(number, "image file is", "image files are") == said

@@ -17,8 +17,7 @@ import polars as pl
 import torch
 
 from cxr.base.hdf5 import Shard, ShardWriter
-from cxr.base.large_tables import scan_table
-from cxr.base.tables import read_lines, read_table, write_lines, write_table
+from cxr.base.tables import read_lines, read_table, scan_table, write_lines, write_table
 from cxr.ils.evaluation.mask_files import read_map
 from cxr.imaging.weights import pickles, state_dict
 from cxr.llm.images import PromptImage

@@ -65,9 +65,9 @@ CHANGED = {
         '    review: ReviewSettings = key(',
         '    tally: TallySettings = key(TallySettings, "A number.")\n    review: ReviewSettings = key(',
     ),
-    "scripts/cxr/workflow/stages.py": (
-        'STAGES = (\n',
-        'STAGES = (\n    Stage("tally", "reporting", "Writes a number."),\n',
+    "resources/stages.yaml": (
+        "cohort:\n",
+        "tally:\n  wing: reporting\n  text: Writes a number.\ncohort:\n",
     ),
     "Snakefile": (
         'include: "rules/reporting/release.smk"\n',

@@ -18,7 +18,7 @@ import pytest
 
 from conftest import ROOT, SLICE, snakemake, write_settings
 from cxr.base.tables import read_table
-from cxr.workflow.slurm.orphans import find_orphans
+from cxr.workflow.folder import find_orphans
 from slurm_runs import (
     START,
     TWO,

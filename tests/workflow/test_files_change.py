@@ -20,9 +20,9 @@ from cxr.dicom import files
 from cxr.imaging.cohort.make_cohort import run as cohort_run
 from cxr.imaging.cohort.mimic import read_mimic
 from cxr.imaging.frames.make_frames import run_shard
+from cxr.workflow.folder import refuse_unwritable
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
-from cxr.workflow.writable import refuse_unwritable
 from mimic_tree import mimic_tree, write_tables
 
 XRAY = of()
@@ -218,7 +218,7 @@ def test_permissions_of_a_user_are_asked_before_any_job(tmp_path):
         folder.chmod(0o755)
         (folder / "results").mkdir()
         # its modules are read before it becomes somebody else, who may not read them
-        code = ("import os, sys; from pathlib import Path; from cxr.workflow.writable import *; os.setuid(65534)\n"
+        code = ("import os, sys; from pathlib import Path; from cxr.workflow.folder import *; os.setuid(65534)\n"
                 "try: refuse_unwritable(Path(sys.argv[1]), ('results',))\n"
                 "except Exception as error: print(error)")  # fmt: skip
         told = subprocess.run([sys.executable, "-c", code, str(folder)], env={"PYTHONPATH": str(ROOT / "scripts")},

@@ -18,11 +18,11 @@ from cxr.workflow.forecast.costs import Cost, Machine, cost_of, total, unit_cost
 from cxr.workflow.forecast.counts import SystemCounts, num_lines
 from cxr.workflow.forecast.forecast import TITLES, duration, make_forecast
 from cxr.workflow.forecast.refusals import refusals
-from cxr.workflow.names import describe_unknown_name
 from cxr.workflow.params import stage_options
 from cxr.workflow.plan import make_plan
 from cxr.workflow.settings import read
 from cxr.workflow.snakemake_compat import Planned
+from cxr.workflow.start import describe_unknown_name
 from hospital import build_hospital
 
 HEAD = (*COLUMNS, "findings", "view", "split")
@@ -234,16 +234,14 @@ def test_a_finished_run_prints_no_plan(workflow_run):
     assert "Nothing to be done" in done.stdout + done.stderr
 
 
-def test_the_rows_are_the_numbers_of_the_text(monkeypatch, tmp_path):
+def test_the_costs_are_those_of_the_systems_that_run(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    plan = make_plan({}, [])
-    made = make_forecast(plan, [job("dataset_pairs"), job("semisyn_dataset_tables", "semisyn")])
-    rows = {(system, name): number for system, name, number in made.rows()}
-    assert rows["cohort", "images"] == 96
-    assert rows["cohort", "xrays, test"] == 12
-    assert rows["semisyn", "images of each finding"] == 6
-    assert rows["all", "jobs"] == 2
-    assert not any(system == "radvlm" for system, _ in rows)
+    made = make_forecast(make_plan({}, []), [job("dataset_pairs"), job("semisyn_dataset_tables", "semisyn")])
+    assert made.cohort.num_images == 96
+    assert made.cohort.num_xrays["test"] == 12
+    assert made.counts.num_asked == 6
+    assert made.cost.num_jobs == 2
+    assert "radvlm" not in made.costs
 
 
 def test_the_hospital_is_planned_before_its_first_job(shared, tmp_path):
@@ -300,7 +298,7 @@ def test_the_reason_of_an_empty_split_is_told(tmp_path, monkeypatch):
     assert planned_of(settings, tuning, scoring) == []
     without = {"cohort": settings["cohort"] | {"split": {"train": 90, "validate": 10, "test": 0}}}
     assert planned_of(without, tuning, scoring) == [
-        "there is nothing to score RadVLM on in the split test: cohort.split.test is 0; raise it, or leave "
+        "there is nothing to score RadVLM in the split test: cohort.split.test is 0; raise it, or leave "
         "cohort.split out"
     ]
     manifest(tmp_path, 9, split="test")

@@ -24,8 +24,8 @@ from cxr.imaging.cohort.make_cohort import HEADER_BYTES
 from cxr.imaging.weights.catalogue import list_placed_files
 from cxr.radvlm.evaluation.annotate_radgraph import PLACED
 from cxr.workflow.code_digest import digested_files
+from cxr.workflow.freshness import blind_reruns
 from cxr.workflow.params import stage_options
-from cxr.workflow.preflight import blind_reruns
 from cxr.workflow.settings import Settings, read
 from cxr.workflow.snakemake_compat import TARGET_DONE, Planned
 from planner import Job, Planner, jobs_of

@@ -18,9 +18,9 @@ import parsed
 from conftest import ROOT, snakemake, stand_in, write_settings
 from cxr.base.errors import UserError
 from cxr.nets.settings import ComputeSettings
+from cxr.workflow import folder as queue
+from cxr.workflow.folder import find_orphans
 from cxr.workflow.jobs import grow_with_tries
-from cxr.workflow.slurm import orphans as queue
-from cxr.workflow.slurm.orphans import find_orphans
 from profiles import EDITS_BY_RADEDIT, PAPER_ON_A_GPU, profile
 from slurm_runs import TWO, finish, jobs_of, needs_slurm, queued, run_name, start, wait_for, with_fault
 from whole_runs import arrays, copy_repository, pair_lines

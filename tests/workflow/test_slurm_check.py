@@ -16,11 +16,11 @@ import parsed
 import slurm_check
 from conftest import ROOT, SLICE, stand_in, write_settings
 from cxr.base.errors import UserError
-from cxr.workflow.dry_runs import LOCAL_RULES
 from cxr.workflow.slurm import devices
 from cxr.workflow.slurm.check import UNLIMITED, Finding, make_findings, parse_minutes, read_sinfo
 from cxr.workflow.slurm.jobs import ClusterPartition, JobRequest, local_rules, read_requests, working_directory
 from cxr.workflow.slurm.profile import Profile, read_partitions, read_profile
+from cxr.workflow.snakemake_compat import LOCAL_RULES
 from slurm_runs import needs_slurm
 
 CONFIG = """Configuration data as of 2026-11-22T08:00:00

@@ -333,7 +333,7 @@ def test_a_run_of_another_program_is_not_started_anew(monkeypatch):
 
 
 def test_a_run_that_is_started_by_another_does_not_take_it_for_a_rival(tmp_path):
-    child = "from cxr.workflow.locks import running_snakemakes; print(running_snakemakes('.'))"
+    child = "from cxr.workflow.folder import running_snakemakes; print(running_snakemakes('.'))"
     parent = f"import subprocess, sys; print(subprocess.check_output([sys.executable, '-c', {child!r}], text=True))"
     done = subprocess.run([sys.executable, "-c", parent, "snakemake"], cwd=tmp_path, capture_output=True, text=True,
                           check=True, env=os.environ | {"PYTHONPATH": str(ROOT / "scripts")})  # fmt: skip

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from cxr.annotations.regions import UNLISTED, Annotation, Annotations
 from cxr.annotations.tabular import box_from_sides, box_sides, parse_numbers
-from cxr.base.counting import count_phrase
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.errors import UserError, count_phrase, refuse_machine_fault
 from cxr.base.ids import clean_id
 
 log = logging.getLogger("cxr")

@@ -15,7 +15,7 @@ annotations)``, which writes the layout that ``read`` reads. Reading does not cl
 import ast
 from pathlib import Path
 
-from cxr.base.literals import read_assignments
+from cxr.base.engines import read_assignments
 
 
 def _read_literals(source: Path) -> dict[str, object]:

@@ -2,14 +2,14 @@
 
 The anomaly map holds by how much the edited image is darker than the frame. The stage stores besides it only by how
 much it is brighter: edited = frame - anomaly + brighter. This is exact in uint8, because at a pixel at most one of the
-two is not 0. Older shards hold the edited image itself.
+two is not 0.
 """
 
 import numpy as np
 
 from cxr.base.hdf5 import Shard
 
-EDITED, ANOMALY, BRIGHTER, UNEDITED = "edited", "anomaly", "brighter", "unedited"
+ANOMALY, BRIGHTER, UNEDITED = "anomaly", "brighter", "unedited"
 """Fields of the anomaly shard. UNEDITED: 1 if the image was not edited (``anomaly.images``)."""
 
 
@@ -20,11 +20,9 @@ def brightening(image: np.ndarray, edited: np.ndarray) -> np.ndarray:
 
 def read_edited_image(anomaly: Shard, frames: Shard, image_id: str) -> np.ndarray:
     """Return the edited image, uint8 (H, W). Raises KeyError, or StoreError for a damaged chunk."""
-    if EDITED in anomaly.fields:
-        return anomaly.get(EDITED, image_id)
     return frames.get("image", image_id) - anomaly.get(ANOMALY, image_id) + anomaly.get(BRIGHTER, image_id)
 
 
 def is_unedited(anomaly: Shard, image_id: str) -> bool:
-    """Return whether an image was not edited, because its report needs no mask. Older shards have only edits."""
+    """Return whether an image was not edited, because its report needs no mask."""
     return UNEDITED in anomaly.fields and bool(anomaly.get(UNEDITED, image_id))

@@ -3,6 +3,7 @@
 :mod:`cxr.workflow.engine_files` documents what an engine's module declares for the workflow.
 """
 
+import ast
 import importlib
 import pkgutil
 from dataclasses import dataclass, field, replace
@@ -75,3 +76,12 @@ def engine_module(package: str, name: str) -> ModuleType:
         stage = package.rpartition(".")[2]
         raise UserError(f"{stage}.engine is {name!r}, which does not exist: choose one of {', '.join(names)}")
     return importlib.import_module(f"{package}.{name}")
+
+
+def read_assignments(source: Path) -> dict[str, ast.expr]:
+    """Return {name: value, as :func:`ast.literal_eval` takes it} of the assignments at the top of a module.
+
+    The module is not imported, because its libraries may be missing.
+    """
+    lines = (node for node in ast.parse(source.read_text(encoding="utf-8")).body if isinstance(node, ast.Assign))
+    return {line.targets[0].id: line.value for line in lines if isinstance(line.targets[0], ast.Name)}

@@ -59,6 +59,11 @@ class UserError(Exception):
     """A user's mistake. The message is one sentence that names the key, the value and the remedy."""
 
 
+def count_phrase(number: int, singular: str, plural: str) -> str:
+    """Return the number with its singular or plural words: "1 image file is", "2 image files are"."""
+    return f"{number} {singular if number == 1 else plural}"
+
+
 def refuse_empty(path: str | Path, action: str) -> None:
     """Raise UserError if a file of lines is empty, so that there is nothing to do: ``action`` such as "to score"."""
     if not Path(path).stat().st_size:

@@ -3,7 +3,7 @@
 Snakemake stops its jobs when it is interrupted, but not when it is killed outright (SIGKILL, out of memory): then they
 would work on. Each Snakemake process that starts jobs announces itself in an environment variable, and each job watches
 that process. On a cluster this is the Snakemake of the job's own step, so a job outlives a killed Snakemake on the
-login node (``slurm.orphans`` finds such jobs). Processes are looked up in /proc, so this works on Linux only.
+login node (``workflow.folder`` finds such jobs). Processes are looked up in /proc, so this works on Linux only.
 """
 
 import os

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import mmap
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,20 +49,25 @@ def _with_digest(table: pl.DataFrame) -> bytes:
     table.write_parquet(file, compression="zstd", statistics=False, metadata={DIGEST: BLANK})
     data = file.getvalue()
     start = data.rindex(BEFORE_DIGEST) + len(BEFORE_DIGEST)
-    return data[:start] + _hex(data).encode() + data[start + len(BLANK) :]
+    return data[:start] + _digest(data, start) + data[start + len(BLANK) :]
 
 
-def _whole(data: bytes) -> bytes:
-    """Return the bytes of a Parquet file. Raises ValueError if its digest, where it has one, does not match."""
-    before, marker, after = data.rpartition(BEFORE_DIGEST)
-    stored_digest, after = after[: len(BLANK)], after[len(BLANK) :]
-    if marker and _hex(before + marker + BLANK.encode() + after).encode() != stored_digest:
+def _check_digest(data: bytes | mmap.mmap) -> None:
+    """Raise ValueError if the digest of a Parquet file, where it has one, does not match its bytes."""
+    position = data.rfind(BEFORE_DIGEST)
+    start = position + len(BEFORE_DIGEST)
+    if position >= 0 and _digest(data, start) != data[start : start + len(BLANK)]:
         raise ValueError("its digest is not that of its bytes")
-    return data
 
 
-def _hex(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+def _digest(data: bytes | mmap.mmap, start: int) -> bytes:
+    """Return the digest of a Parquet file with zeros in the digest's place, which begins at ``start``."""
+    digest = hashlib.blake2b(digest_size=len(BLANK) // 2)
+    with memoryview(data) as view:
+        digest.update(view[:start])
+        digest.update(BLANK.encode())
+        digest.update(view[start + len(BLANK) :])
+    return digest.hexdigest().encode()
 
 
 def read_table(path: str | Path) -> pl.DataFrame:
@@ -71,9 +77,26 @@ def read_table(path: str | Path) -> pl.DataFrame:
     """
     try:
         if Path(path).suffix == ".parquet":
-            return pl.read_parquet(_whole(Path(path).read_bytes()))
+            data = Path(path).read_bytes()
+            _check_digest(data)
+            return pl.read_parquet(data)
         table = pl.read_csv(path, separator="\t" if Path(path).suffix == ".tsv" else ",")
         return unguard_formulas(table.with_columns(pl.col(pl.String).fill_null("")))
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+        raise unreadable_file_error(Path(path), error) from None
+
+
+def scan_table(path: str | Path) -> pl.LazyFrame:
+    """Return a lazy frame of a Parquet table, which may not fit in memory: its rows are read when it is collected.
+
+    Raises StoreError with one sentence if it cannot be read, or if its digest does not match.
+    """
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            _check_digest(data)
+        table = pl.scan_parquet(path)
+        table.collect_schema()
+        return table
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
         raise unreadable_file_error(Path(path), error) from None
 

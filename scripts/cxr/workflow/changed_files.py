@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from cxr.base.counting import count_phrase
-from cxr.base.errors import StoreError
+from cxr.base.errors import StoreError, count_phrase
 from cxr.base.source_files import read_state, sizes_and_times
 from cxr.base.tables import read_table
 

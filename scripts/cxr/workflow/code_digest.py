@@ -10,7 +10,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from cxr.base.literals import read_assignments
+from cxr.base.engines import read_assignments
 from cxr.base.paths import RESOURCES, SCRIPTS
 from cxr.workflow.code_meaning import DigestCache, combine_digests
 

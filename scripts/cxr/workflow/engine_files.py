@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from cxr.base.engines import read_assignments
 from cxr.base.errors import existing_file, existing_folder
-from cxr.base.literals import read_assignments
 from cxr.base.paths import SCRIPTS
 from cxr.workflow.settings import Settings
 

@@ -9,7 +9,6 @@ from cxr.workflow.changed_files import ChangedFiles
 from cxr.workflow.old_files import TARGET, OldFiles
 from cxr.workflow.params import cohort_options
 from cxr.workflow.plan import Plan
-from cxr.workflow.preflight import blind_reruns
 
 PLAN_TARGET = "plan"
 """Target that prints the plan of all systems and runs nothing."""
@@ -92,3 +91,13 @@ def refuse_unrecorded(outputs: list[str]) -> None:
             "results/records: copy that folder too; or, if you know that they fit the present settings, run the same "
             "command with --touch first; or delete them"
         )
+
+
+def blind_reruns(planned: list[compat.Planned]) -> int:
+    """Return how many finished jobs of shards would run again only because the cohort is made in the same run.
+
+    0 if the user requested the cohort with ``--forcerun`` or ``--forceall``.
+    """
+    if not any(job.rule == "cohort_shards" and not job.forced for job in planned):
+        return 0
+    return sum(all(Path(path).exists() for path in job.output) for job in planned if job.by_shard)

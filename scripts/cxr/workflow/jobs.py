@@ -2,6 +2,8 @@
 
 import ast
 from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
 
 from cxr.workflow.code_digest import code_digest
 
@@ -48,3 +50,11 @@ def warning_options(defaults: Mapping | None, seconds: int) -> str:
     except (ValueError, SyntaxError):  # not in quotes
         profile_options = raw
     return " ".join(filter(None, (profile_options, f"--signal=URG@{seconds}")))
+
+
+def digest_existing(paths: list[str]) -> dict[str, str]:
+    """Return {path: digest of its content} of the existing files.
+
+    As a param it re-runs a rule when one of them appears, changes or disappears, without making them its inputs.
+    """
+    return {path: sha256(Path(path).read_bytes()).hexdigest()[:16] for path in paths if Path(path).is_file()}

@@ -10,11 +10,9 @@ import shutil
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from cxr.base.counting import count_phrase
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, count_phrase
 from cxr.workflow import snakemake_compat as compat
-from cxr.workflow.locks import running_snakemakes
-from cxr.workflow.slurm.orphans import refuse_orphans
+from cxr.workflow.folder import refuse_orphans, running_snakemakes
 
 TARGET = "clean_old"
 COHORT = "results/cohort/images.parquet"

@@ -19,15 +19,15 @@ from typing import NamedTuple
 
 from cxr.base.errors import UserError, shortage
 from cxr.base.runner import end_with_runner
-from cxr.workflow.dry_runs import LOCAL_RULES
-from cxr.workflow.locks import describe_lock, snakemake_command
+from cxr.workflow.folder import describe_lock, snakemake_command
 
 log = logging.getLogger("cxr")
 
 RECORDS = Path("results/records")
 """Folder of Snakemake's records of finished jobs: params, inputs and checksums of each output."""
 
-
+LOCAL_RULES = "Rules that run where Snakemake was started: "
+"""Beginning of the line in which a dry run for a cluster names its local rules."""
 ONLY_TARGET, TARGET_DONE = "CXR_ILS_ONLY_TARGET", "CXR_ILS_TARGET_DONE"
 """Environment variables: the only target that a run makes, and the target that was made before the run."""
 

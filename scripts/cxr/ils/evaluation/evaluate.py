@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from cxr.base.columns import Column, schema
-from cxr.base.counting import count_phrase
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, count_phrase
 from cxr.base.ids import clean_id
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, write_table

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cxr.base.counting import count_phrase
-from cxr.base.errors import StoreError, UserError
+from cxr.base.errors import StoreError, UserError, count_phrase
 from cxr.base.faults import Failures, Tolerance, failure_kind
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.jobs import progress

@@ -9,8 +9,7 @@ import logging
 import numpy as np
 import polars as pl
 
-from cxr.base.counting import count_phrase
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, count_phrase
 from cxr.base.user_tables import fold_name, read_frame, require_columns
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.geometry.affine import boxes_to_frame

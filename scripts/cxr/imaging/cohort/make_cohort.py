@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import polars as pl
 
 from cxr.base.columns import schema
-from cxr.base.counting import count_phrase
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, count_phrase
 from cxr.base.jobs import log, progress
 from cxr.base.ledger import Ledger
 from cxr.base.seeds import shard_names, shard_of

@@ -5,8 +5,7 @@ import re
 from concurrent.futures import Executor
 from functools import partial
 
-from cxr.base.counting import count_phrase
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, count_phrase
 from cxr.base.ids import AS_TEXT, id_fault, spreadsheet_error
 from cxr.base.jobs import log
 from cxr.base.user_paths import PathFinder

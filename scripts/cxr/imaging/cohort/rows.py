@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from cxr.base.counting import count_phrase
+from cxr.base.errors import count_phrase
 from cxr.base.jobs import log
 from cxr.base.user_tables import listed_lines, read_sheet
 from cxr.imaging.cohort.check import CHEXSTRUCT_COLUMNS, CHEXSTRUCT_IDS, EXCLUDE_COLUMNS, chexstruct_tables

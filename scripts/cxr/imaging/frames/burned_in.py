@@ -15,7 +15,7 @@ from functools import cache
 import cv2
 import numpy as np
 
-from cxr.base.counting import count_phrase
+from cxr.base.errors import count_phrase
 from cxr.base.faults import Broken
 from cxr.base.vocabulary import BLACKED_OUT
 from cxr.dicom.files import Rejected

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, schema
-from cxr.base.counting import count_phrase
+from cxr.base.errors import count_phrase
 from cxr.base.jobs import log, progress
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, write_table

@@ -4,7 +4,7 @@ import csv
 import sys
 from pathlib import Path
 
-from cxr.base.counting import count_phrase
+from cxr.base.errors import count_phrase
 from cxr.base.exclusions import REASONS
 
 FINDINGS, NO_FINDINGS = "findings", "no_findings"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from cxr.base.columns import Column, schema
-from cxr.base.counting import count_phrase
+from cxr.base.errors import count_phrase
 from cxr.base.jobs import log
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.language.reports import outcome_summary

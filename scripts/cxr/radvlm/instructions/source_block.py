@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from cxr.base.hdf5 import Shard
-from cxr.base.large_tables import scan_table
+from cxr.base.tables import scan_table
 from cxr.geometry.affine import affine_to_upright, boxes_to_original
 from cxr.geometry.boxes import CORNERS
 from cxr.geometry.masks import component_boxes

@@ -15,8 +15,7 @@ import polars as pl
 import yaml
 
 from cxr.base.atomic import atomic_folder
-from cxr.base.digests import keyed_text_digest
-from cxr.base.secrets import read_secret
+from cxr.base.secrets import keyed_text_digest, read_secret
 from cxr.base.tables import read_lines
 from cxr.radvlm.samples import TEXT_TASKS
 from cxr.reporting.release import parquet

@@ -18,9 +18,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from cxr.base.digests import LETTERS, keyed_digest
 from cxr.base.errors import UserError
-from cxr.base.secrets import read_secret
+from cxr.base.secrets import LETTERS, keyed_digest, read_secret
 from cxr.base.tables import read_lines
 
 PIXELS, REPORT_TEXT, IDS = "pixels", "report_text", "ids"

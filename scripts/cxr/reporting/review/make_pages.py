@@ -12,8 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from cxr.base.columns import Column, schema
-from cxr.base.counting import count_phrase
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, count_phrase
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.plotting.encoding import encode_grey_image, encode_mask

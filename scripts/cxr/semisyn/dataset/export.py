@@ -12,10 +12,9 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from cxr.base.atomic import atomic_folder
-from cxr.base.digests import keyed_digest
 from cxr.base.hdf5 import Shard, Shards
 from cxr.base.jobs import progress
-from cxr.base.secrets import read_secret
+from cxr.base.secrets import keyed_digest, read_secret
 from cxr.base.tables import read_table
 from cxr.geometry.affine import boxes_to_original, to_original
 from cxr.geometry.rle import encode_rle

@@ -9,8 +9,7 @@ import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, schema
-from cxr.base.counting import count_phrase
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, count_phrase
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import SIDES

@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 
+from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import SPLITS
@@ -19,7 +21,7 @@ from cxr.imaging.cohort.rows import Row
 from cxr.imaging.cohort.settings import CohortSettings
 from cxr.imaging.cohort.split import subject_splits
 from cxr.imaging.phantom.plan import healthy_plans, make_plan
-from cxr.workflow.forecast.reports import share_readable
+from cxr.language.reports import language, reading, vocabulary
 
 IMAGES = "results/cohort/images.parquet"
 SAMPLE = 300
@@ -219,3 +221,43 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.disabled = was_disabled
+
+
+def share_readable(rows: Sequence[Mapping], options: Mapping) -> float:
+    """Return the fraction of reports that can be read: those with words in a section that is used, in English.
+
+    rows: rows of the cohort's shards, one a study; options: of the stage reports. The rules engine is not loaded; what
+    it refuses besides is rare.
+    """
+    if not rows:
+        return 0.0
+    folder, words = RESOURCES / "lexicon", RESOURCES / "reading"
+    known_words = vocabulary.load_vocabulary(str(words), str(folder), misspellings=False)
+    languages = language.load_languages(str(words / "languages.yaml"), known_words)
+    reading_options = SimpleNamespace(**options)
+
+    def is_readable(row: Mapping) -> bool:
+        section = reading.read_section(dict(row), reading_options)
+        if not isinstance(section, reading.Section):
+            return False
+        if options["engine"] == "rules" and language.detect_foreign(section.sentences, languages, known_words):
+            return False
+        return any(map(vocabulary.WORD.search, section.sentences))
+
+    return sum(map(is_readable, rows)) / len(rows)
+
+
+def share_without_finding(rows: Sequence[Mapping], options: Mapping, devices: str) -> float:
+    """Return the fraction of readable reports that state no finding, as the healthy pool needs them.
+
+    rows, options: as of :func:`share_readable`; devices: ``semisyn.healthy.devices``. The rules engine is loaded, which
+    takes seconds.
+    """
+    from cxr.language.reports.read_reports import ReportsOptions, make_reader, study_line
+    from cxr.semisyn.healthy.labels import ReportLabels
+
+    reader = make_reader(ReportsOptions(**(dict(options) | {"engine": "rules"})))
+    lines = [line for row in rows if isinstance(line := study_line(dict(row), reader), dict)]
+    labels = ReportLabels(lines, {}, devices)
+    healthy = sum(labels.exclusion_of({"study_id": line["study_id"], "image_id": ""}) is None for line in lines)
+    return healthy / max(1, len(lines))

@@ -11,9 +11,8 @@ from cxr.base.vocabulary import SPLITS
 from cxr.radvlm.sources.settings import OWN
 from cxr.semisyn.placement.plan_jobs import PlanOptions, images_requested, num_jobs
 from cxr.semisyn.shared import images_per_finding
-from cxr.workflow.forecast.cohort import CohortForecast, is_finished
+from cxr.workflow.forecast.cohort import CohortForecast, is_finished, share_without_finding
 from cxr.workflow.forecast.costs import yield_of
-from cxr.workflow.forecast.reports import share_without_finding
 from cxr.workflow.plan import Plan
 
 MEDGROUND, RADVLM = "results/medground/dataset/", "results/radvlm/instructions/"

@@ -39,35 +39,6 @@ class Forecast:
         """Return the cost of all jobs."""
         return total(self.costs.values())
 
-    def rows(self) -> list[tuple[str, str, float]]:
-        """Return (system, quantity, number) of all numbers; core and GPU time in hours, results in GB."""
-        cohort, counts = self.cohort, self.counts
-        rows: list[tuple[str, str, float]] = [("cohort", "images", cohort.num_images)]
-        for name in ("subjects", "xrays", "reports"):
-            rows += _split_rows("cohort", name, getattr(cohort, f"num_{name}"))
-        if "ils" in self.costs:
-            for thresholds, pairs in counts.pairs.items():
-                rows += _split_rows("ils", f"pairs of {thresholds}", pairs)
-        if "semisyn" in self.costs:
-            rows += [
-                ("semisyn", "healthy X-rays", counts.num_healthy),
-                ("semisyn", "images of each finding", counts.num_asked),
-                ("semisyn", "edited images", counts.num_edits),
-            ]
-        if "medground" in self.costs:
-            rows += _split_rows("medground", "queries", counts.queries)
-        if "radvlm" in self.costs:
-            for mix, lines in counts.mix_lines.items():
-                rows += _split_rows("radvlm", f"lines of {mix}", lines)
-        for system, cost in [*self.costs.items(), ("all", self.cost)]:
-            rows += [
-                (system, "jobs", cost.num_jobs),
-                (system, "core hours", cost.core_s / 3600),
-                (system, "GPU hours", cost.gpu_s / 3600),
-                (system, "GB", cost.num_bytes / 1e9),
-            ]
-        return rows
-
     def text(self) -> str:
         """Return the forecast as it is printed: at most a screen of lines."""
         return "\n".join([*self._lines_of_cohort(), *self._lines_of_systems(), "", *self._lines_of_costs()])
@@ -117,10 +88,6 @@ class Forecast:
 def _row(title: str, by_split: Mapping[str, float]) -> str:
     numbers = [sum(by_split.values()), *(by_split[split] for split in SPLITS)]
     return f"  {title:16}" + "".join(f"{number:>10,.0f}" for number in numbers)
-
-
-def _split_rows(system: str, name: str, by_split: Mapping[str, float]) -> list[tuple[str, str, float]]:
-    return [(system, f"{name}, {split}", by_split[split]) for split in SPLITS]
 
 
 def duration(seconds: float) -> str:

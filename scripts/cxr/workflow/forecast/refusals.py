@@ -12,16 +12,18 @@ from cxr.workflow.forecast.counts import SystemCounts
 from cxr.workflow.plan import Plan
 from cxr.workflow.snakemake_compat import Planned
 
+MORE_STUDIES = "take more studies, or other splits (cohort.split, or the table's column split)"
 READERS = {
-    "training_run": {"train": "train", "validate": "choose the weights of"},
-    "inference_run": {"lines": "ask"},
-    "vlm_tuning_run": {"lines": "tune"},
-    "medground_scoring_run": {"lines": "score"},
-    "radvlm_evaluation_scores": {"lines": "score"},
-    "review_pages": {"lines": "review"},
-    "review_query_pages": {"lines": "review"},
+    ("training_run", "train"): ("train{} on", "take another threshold set (training.runs), or more studies"),
+    ("training_run", "validate"): ("choose the weights{} by", MORE_STUDIES),
+    ("inference_run", "lines"): ("ask{}", "choose another inference.split"),
+    ("vlm_tuning_run", "lines"): ("tune{} on", MORE_STUDIES),
+    ("medground_scoring_run", "lines"): ("score{}", MORE_STUDIES),
+    ("radvlm_evaluation_scores", "lines"): ("score{}", MORE_STUDIES),
+    ("review_pages", "lines"): ("review{}", "choose another review.split"),
+    ("review_query_pages", "lines"): ("review{}", MORE_STUDIES),
 }
-"""{rule that needs lines: {its input of lines: what it does with them}}."""
+"""{(rule that needs lines, its input of lines): (what it does with them in a system, what to do without any)}."""
 OF_SYSTEM = {
     "results/dataset/": "ILS",
     "results/medground/": "MedGround",
@@ -44,14 +46,25 @@ def refusals(plan: Plan, cohort: CohortForecast, counts: SystemCounts, planned: 
 
 
 def _empty_splits(plan: Plan, cohort: CohortForecast, planned: Sequence[Planned]) -> Iterator[str]:
-    """Yield a sentence for each job that would read lines of a split in which the cohort has no subject."""
+    """Yield a sentence for each job that would read a finished file without lines, or lines of an empty split.
+
+    If a file of lines is made in this run, the job that reads it refuses an empty one.
+    """
+    planned_paths = {path for job in planned for path in job.output}
     for job in planned:
-        for name, action in READERS.get(job.rule, {}).items():
-            path = plan.vlm.all_lines.get(Path(job.input.get(name, "")).stem, job.input.get(name, ""))
+        for (rule, name), (action, remedy) in READERS.items():
+            if rule != job.rule or not job.input.get(name):
+                continue
+            path = job.input[name]
+            if path not in planned_paths and Path(path).is_file() and not Path(path).stat().st_size:
+                line = "pair" if path.startswith("results/dataset/") else "sample"
+                yield f"{path} holds no {line}, so there is nothing to {action.format('')}: {remedy}"
+            path = plan.vlm.all_lines.get(Path(path).stem, path)
             split = _split_of(path)
             if split and not cohort.num_subjects[split] and _is_of_cohort(plan, path):
                 system = next(title for folder, title in OF_SYSTEM.items() if path.startswith(folder))
-                yield f"there is nothing to {action} {system} on in the split {split}: {_why_empty(plan, split)}"
+                action = action.format(f" {system}")
+                yield f"there is nothing to {action} in the split {split}: {_why_empty(plan, split)}"
 
 
 def _split_of(path: str) -> str:

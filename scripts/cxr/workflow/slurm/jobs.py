@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from snakemake_executor_plugin_slurm.partitions import Partition, get_best_partition
 
 from cxr.base.errors import UserError
-from cxr.workflow.dry_runs import LOCAL_RULES
+from cxr.workflow.snakemake_compat import LOCAL_RULES
 
 UNLIMITED = 10**9
 """Minutes that stand for a partition without a limit."""
