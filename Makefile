@@ -73,6 +73,7 @@ lint: test-setup
 	$(BIN)/ruff format --check .
 	$(BIN)/snakefmt --check Snakefile rules
 	PYTHONPATH=scripts $(BIN)/lint-imports
+	$(BIN)/mypy
 	$(BIN)/snakemake --lint
 	$(BIN)/python scripts/tools/clarity.py --names
 

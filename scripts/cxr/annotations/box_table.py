@@ -43,7 +43,10 @@ def region_box(region: Annotation) -> tuple[float, float, float, float] | None:
         mask = region.mask()
     except ValueError:
         return None
-    return None if mask is None or not mask.any() else tuple(map(float, bounding_box(mask)))
+    if mask is None or not mask.any():
+        return None
+    x1, y1, x2, y2 = map(float, bounding_box(mask))
+    return x1, y1, x2, y2
 
 
 def read_box_table(
@@ -53,7 +56,8 @@ def read_box_table(
 
     ``image_id``: template of the cohort's image_id ({name}, {stem}). Raises UserError for a file of another format.
     """
-    rows, omitted_by_reason = [], Counter()
+    rows: list = []
+    omitted_by_reason: Counter[str] = Counter()
     for region in read_annotations("the file", path, kind)[0]:
         class_name, box = detector_class(region.label, kind, classes), region_box(region)
         if class_name is None:

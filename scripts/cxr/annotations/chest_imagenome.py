@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cxr.annotations.regions import Annotation, Annotations
-from cxr.annotations.tabular import parse_numbers, read_rows, write_rows
+from cxr.annotations.tabular import parse_box, read_rows, write_rows
 
 WHAT = "gold_bbox_coordinate_annotations_1000images.csv of Chest ImaGenome (anatomical zones)"
 HOLDS = ("box",)
@@ -16,7 +16,7 @@ LESIONS: dict[str, str] = {}
 def read(key: str, path: Path) -> Annotations:
     """Read the table. Raises UserError."""
     regions = [
-        Annotation(row["image_id"], row["bbox_name"], parse_numbers(row[name] for name in CORNERS))
+        Annotation(row["image_id"], row["bbox_name"], parse_box(row[name] for name in CORNERS))
         for row in read_rows(key, path, "chest_imagenome", COLUMNS)
     ]
     return Annotations(regions, set())

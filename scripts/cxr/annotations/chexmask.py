@@ -39,7 +39,7 @@ class Row:
     """The runs of each organ in :data:`RUNS`, in that order."""
 
 
-def stream_rows(key: str, path: str | Path, image_ids: list[str]) -> Iterator[dict[str, str | None]]:
+def stream_rows(key: str, path: str | Path, image_ids: list[str]) -> Iterator[dict[str, str]]:
     """Yield the rows of some images, {column: text}, in the table's order. ``key``: the setting that names the file.
 
     Only one block is in memory at a time. Raises UserError for any other file.
@@ -74,7 +74,7 @@ def read_rows(key: str, path: str | Path, image_ids: list[str]) -> dict[str, Row
     return rows
 
 
-def _parse_row(values: dict[str, str | None]) -> Row | None:
+def _parse_row(values: dict[str, str]) -> Row | None:
     """Return a row, or None if one of its numbers cannot be parsed."""
     try:
         dice, height, width = (float(values[name]) for name in (DICE, HEIGHT, WIDTH))

@@ -41,14 +41,15 @@ def read_table(key: str, path: Path) -> pl.DataFrame:
 
 def read_labels(key: str, path: Path) -> pl.DataFrame:
     """Return ``path`` and the labels of a label file, one object per line. Raises UserError for any other file."""
-    rows, number = [], 0
+    rows: list[dict[str, str | None]] = []
+    number = 0
     try:
         with open(path, encoding="utf-8-sig") as file:
             for line in file:
                 number += 1
                 record = json.loads(line)
                 cells = {name: _cell(record.get(name)) for name in LABELS}
-                rows.append({"path": clean_id(record["path_to_image"])} | cells)
+                rows.append({"path": clean_id(record["path_to_image"]), **cells})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         refuse_machine_fault(path, error)
         cause = f"{type(error).__name__}: {error}"

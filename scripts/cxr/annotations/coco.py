@@ -6,6 +6,7 @@ The label of a category is its ``finding`` if it has one, as in SemiSynCXR's exp
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 from cxr.annotations.regions import UNLISTED, Annotation, Annotations
 from cxr.annotations.tabular import box_from_sides, box_sides, parse_numbers
@@ -63,7 +64,7 @@ def _parse_region(row: dict, images: dict[str, dict], labels: dict[str, str]) ->
     )
 
 
-def _parse_segmentation(segmentation: object) -> dict | list | None:
+def _parse_segmentation(segmentation: Any) -> dict | list | None:
     """Return run lengths, or polygons as flat lists x, y, x, y …; None without a segmentation.
 
     Points may be objects {x, y} or pairs, and the outer list may be absent. Polygons of fewer than three points are

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +58,7 @@ def read_graphs(key: str, path: Path) -> Iterator[SceneGraph]:
         yield SceneGraph(file.name.removesuffix(ENDING), [name for name, _ in rows], boxes, sex)
 
 
-def _parse_number(cell: object) -> float:
+def _parse_number(cell: Any) -> float:
     try:
         return float(cell)
     except (TypeError, ValueError):

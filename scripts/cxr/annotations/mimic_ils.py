@@ -58,5 +58,5 @@ def write(path: Path, annotations: Annotations) -> None:
 def _write_mask(path: Path, region: Annotation, index: int) -> str:
     name = f"s{region.image}/s{region.image}_{region.label}_{index}.png"
     (path / MASKS / name).parent.mkdir(parents=True, exist_ok=True)
-    cv2.imwrite(str(path / MASKS / name), region.mask().astype(np.uint8) * 255)
+    cv2.imwrite(str(path / MASKS / name), np.asarray(region.mask(), np.uint8) * 255)
     return name

@@ -60,7 +60,7 @@ def write(path: Path, annotations: Annotations) -> None:
     first_by_image = {region.image: region for region in reversed(annotations.regions)}
     reports, rows, master = [], [], []
     for image in sorted(annotations.seen | first_by_image.keys()):
-        size = first_by_image[image].size if image in first_by_image else (1, 1)
+        size = (first_by_image[image].size if image in first_by_image else None) or (1, 1)
         phrases: dict[tuple[str, str], list] = {}
         for region in annotations.regions:
             if region.image == image and region.box:

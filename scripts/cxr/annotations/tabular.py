@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from cxr.annotations.regions import Annotation, Annotations
 from cxr.base.user_tables import read_frame, require_columns
@@ -27,7 +28,10 @@ def drop_no_finding(regions: Sequence[Annotation]) -> Annotations:
     return Annotations([region for region in regions if region.label.lower() not in NO_FINDING], images_without_finding)
 
 
-def parse_numbers(cells: Iterable[str | None]) -> tuple[float, ...] | None:
+Box = tuple[float, float, float, float]
+
+
+def parse_numbers(cells: Iterable[Any]) -> tuple[float, ...] | None:
     """Return the numbers of cells, None if a cell is not a number."""
     try:
         return tuple(float(cell) for cell in cells)
@@ -35,7 +39,13 @@ def parse_numbers(cells: Iterable[str | None]) -> tuple[float, ...] | None:
         return None
 
 
-def box_from_sides(cells: Iterable[str | float | None]) -> tuple[float, float, float, float] | None:
+def parse_box(cells: Iterable[Any]) -> Box | None:
+    """Return the box of cells x1, y1, x2, y2; None if a cell is not a number."""
+    numbers = parse_numbers(cells)
+    return (numbers[0], numbers[1], numbers[2], numbers[3]) if numbers else None
+
+
+def box_from_sides(cells: Iterable[Any]) -> Box | None:
     """Return the box (x1, y1, x2, y2) of cells x, y, width, height; None if a cell is not a number."""
     side_values = parse_numbers(cells)
     if side_values is None:
@@ -44,7 +54,7 @@ def box_from_sides(cells: Iterable[str | float | None]) -> tuple[float, float, f
     return x, y, x + width, y + height
 
 
-def box_sides(box: tuple[float, float, float, float] | None) -> tuple[float | str, ...]:
+def box_sides(box: Box | None) -> tuple[float | str, ...]:
     """Return the cells x, y, width, height of a box; empty cells for None."""
     return ("",) * 4 if box is None else (box[0], box[1], box[2] - box[0], box[3] - box[1])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from cxr.annotations.regions import Annotation, Annotations
-from cxr.annotations.tabular import drop_no_finding, parse_numbers, read_rows, write_rows
+from cxr.annotations.tabular import drop_no_finding, parse_box, read_rows, write_rows
 from cxr.base.user_tables import read_frame, require_columns
 
 WHAT = "CSV of VinDr-CXR (train, test) or VinBigData"
@@ -41,7 +41,7 @@ def read(key: str, path: Path) -> Annotations:
         Annotation(
             row["image_id"],
             row["class_name"],
-            parse_numbers(row[name] for name in CORNERS),
+            parse_box(row[name] for name in CORNERS),
             reader=row.get("rad_id") or "",
         )
         for row in read_rows(key, path, "vindr", COLUMNS, BESIDES)

@@ -1,10 +1,11 @@
 """Declarations of table columns. Each yields the polars schema and the rows of its documentation."""
 
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import polars as pl
 
-Kind = pl.DataType | type[pl.DataType]
+Kind: TypeAlias = pl.DataType | type[pl.DataType]
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def markdown_table(columns: Columns) -> str:
     return "\n".join(["| column | type | unit | meaning |", "|---|---|---|---|", *rows]) + "\n"
 
 
-def _type_name(kind: Kind) -> str:
+def _type_name(kind: Any) -> str:
     if isinstance(kind, pl.List):
         return f"list of {_type_name(kind.inner)}"
     if isinstance(kind, pl.Struct):

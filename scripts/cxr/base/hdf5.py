@@ -20,10 +20,12 @@ import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import h5py
 import hdf5plugin
 import numpy as np
+import numpy.typing as npt
 
 from cxr.base.atomic import atomic_file
 from cxr.base.errors import StoreError, unreadable_file_error
@@ -112,7 +114,7 @@ class ShardWriter:
         labels: list[str] | tuple[str, ...] | None = None,
         units: dict[str, str] | None = None,
         pictures: tuple[str, ...] = (),
-        empty: dict[str, tuple[tuple[int, ...], object]] | None = None,
+        empty: dict[str, tuple[tuple[int, ...], npt.DTypeLike]] | None = None,
     ):
         self.key, self.attrs, self.labels = key, attrs or {}, labels
         self.units, self.pictures, self.empty = units or {}, pictures, empty or {}
@@ -297,7 +299,7 @@ class Shards:
             self._opened = entered.pop_all()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._opened.__exit__(*error)
 
     def __contains__(self, name: str) -> bool:

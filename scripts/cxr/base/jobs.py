@@ -43,10 +43,12 @@ def start_logging(log_file: str) -> None:
     _allow_open_files()
     logging.raiseExceptions = False  # a log that fails on a full disk needs no traceback
     try:
-        handlers = [logging.FileHandler(log_file, mode="w", encoding="utf-8"), logging.StreamHandler(sys.stderr)]
+        file = logging.FileHandler(log_file, mode="w", encoding="utf-8")
     except OSError as error:
         sys.exit(f"cxr-ils: {shortage(error) or error}")
-    handlers[1].setLevel(logging.INFO)
+    screen = logging.StreamHandler(sys.stderr)
+    screen.setLevel(logging.INFO)
+    handlers: list[logging.Handler] = [file, screen]
     for handler in handlers:
         handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=handlers, force=True)
@@ -58,7 +60,7 @@ def start_logging(log_file: str) -> None:
         elif remedy := shortage(error):
             log.error("%s", remedy)
         else:
-            handlers[1].setLevel(logging.CRITICAL + 1)
+            screen.setLevel(logging.CRITICAL + 1)
             if kind.__name__ == "Broken":
                 cause = error.__cause__
                 log.error("%s", error, exc_info=cause and (type(cause), cause, cause.__traceback__))
@@ -141,7 +143,7 @@ class _SlowItemLog:
 
     def begin(self, done: int) -> None:
         """Record that the next item is being made, after ``done`` finished ones."""
-        self._item = (done, time.monotonic())
+        self._item: tuple[int, float] | None = (done, time.monotonic())
         self._told_s = self._every_s
 
     def pause(self) -> None:

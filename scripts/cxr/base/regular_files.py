@@ -4,7 +4,7 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 _IRREGULAR = (
     (stat.S_ISFIFO, "a pipe, not a file"),
@@ -14,7 +14,7 @@ _IRREGULAR = (
 )
 
 
-def open_regular(path: str | Path, mode: str = "rb", **options: str) -> IO:
+def open_regular(path: str | Path, mode: str = "rb", **options: Any) -> IO:
     """Open a regular file, or a link to one, for reading; ``options`` are those of :func:`open`.
 
     Raises OSError: IsADirectoryError for a folder; for a pipe, a socket or a device its ``strerror`` says so.

@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 PAPER, AUTHORS, OURS = "paper", "authors' code", "ours"
 """Where a default comes from: stated in the paper, seen in its authors' public code, or chosen here."""
 T = TypeVar("T", bound="Section")
-type_hints = cache(get_type_hints)
+type_hints: Callable[..., dict[str, Any]] = cache(get_type_hints)
 
 
 class Limits:
@@ -114,6 +114,7 @@ def constraint(method: Callable[[Any], None]) -> Callable[[Any], None]:
 class Section:
     """Settings of a stage, an engine or a part of them. Every subclass is a frozen dataclass with keyword arguments."""
 
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field]]
     _constraints: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:

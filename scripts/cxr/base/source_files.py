@@ -44,7 +44,7 @@ def sizes_and_times(paths: Iterable[str]) -> list[tuple[int | None, int | None]]
 
     One loop for all files: at each start of a run there are hundreds of thousands.
     """
-    states = []
+    states: list[tuple[int | None, int | None]] = []
     for path in paths:
         try:
             status = os.stat(path)

@@ -130,6 +130,7 @@ def read_sheet(
     Raises UserError with one sentence, also while rows are read and after the last one.
     """
     path = Path(path)
+    rows: Iterator[tuple[int, list[str]]]
     try:
         data = _bytes(path, HEAD_BYTES if head else -1)
         if data.startswith(_PARQUET):

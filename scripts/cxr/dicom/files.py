@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 import pydicom
 from pydicom.dataset import Dataset
@@ -125,7 +125,7 @@ def _find_deflated_start(head: bytes) -> int | None:
 class _CheckedStream:
     """A file that stops pydicom after many elements of zeros; otherwise it would read a whole file of zeros."""
 
-    def __init__(self, stream: BinaryIO):
+    def __init__(self, stream: IO[bytes]):
         self._stream, self._zeros = stream, 0
         self.seek, self.tell, self.name = stream.seek, stream.tell, getattr(stream, "name", "")
 

@@ -230,7 +230,7 @@ def _is_doubtful(masked: np.ndarray, values: np.ndarray) -> bool:
 
 
 def _is_noise(values: np.ndarray) -> bool:
-    return measure_roughness(values) > 2 * _NOISE_DIFFERENCE * values.size * np.ptp(values.astype(np.int64))
+    return bool(measure_roughness(values) > 2 * _NOISE_DIFFERENCE * values.size * np.ptp(values.astype(np.int64)))
 
 
 def _keep_lowest_bits(values: np.ndarray, bits: int) -> np.ndarray:

@@ -59,7 +59,7 @@ def read_exif_turn(file: BinaryIO) -> Turn:
     exif = Image.Exif()
     try:
         exif.load(_read_exif(file))
-        return EXIF_TURNS.get(exif.get(_ORIENTATION_TAG), UPRIGHT)
+        return EXIF_TURNS.get(exif.get(_ORIENTATION_TAG, 0), UPRIGHT)
     except Exception:  # damaged EXIF data fail in many ways; the image itself may be whole
         return UPRIGHT
 

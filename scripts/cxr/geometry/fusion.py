@@ -24,7 +24,7 @@ def fuse_boxes(boxes: np.ndarray, confidence: np.ndarray, iou: float, sources: i
     proportion. A box without area is excluded: its ``member_of`` is -1.
     """
     order = np.argsort(-confidence, kind="stable")
-    order = order[((boxes[:, 2:] > boxes[:, :2]).all(axis=1))[order]]
+    order = order[np.all(boxes[:, 2:] > boxes[:, :2], axis=1)[order]]
     members: list[list[int]] = []
     sums, weight = np.zeros((len(order), 4)), np.zeros((len(order), 1))
     means = np.zeros((len(order), 4))
@@ -53,7 +53,7 @@ def fuse_groups(boxes: np.ndarray, group: np.ndarray, iou: float) -> FusedBoxes:
     groups are processed together. Fused boxes are ordered by group, then by when they started.
     """
     order = np.argsort(group, kind="stable")
-    order = order[(boxes[:, 2:] > boxes[:, :2]).all(axis=1)[order]]
+    order = order[np.all(boxes[:, 2:] > boxes[:, :2], axis=1)[order]]
     sorted_boxes = np.asarray(boxes, np.float64)[order]
     starts = np.flatnonzero(np.diff(group[order], prepend=group[order][:1] - 1)) if len(order) else order
     sizes = np.diff(np.append(starts, len(order)))

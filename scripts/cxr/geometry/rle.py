@@ -5,6 +5,8 @@ before. Numbers are written in groups of five bits, lowest first, as characters 
 another follows.
 """
 
+from typing import Any
+
 import numpy as np
 
 MAX_SIDE = 16_384
@@ -36,7 +38,7 @@ def encode_rle(mask: np.ndarray) -> dict:
     return {"size": [int(side) for side in mask.shape], "counts": _pack_counts(counts)}
 
 
-def _parse_count(value: object) -> int:
+def _parse_count(value: Any) -> int:
     if isinstance(value, bool) or int(value) != value:
         raise ValueError(f"a count is {value!r}")
     return int(value)

@@ -22,7 +22,7 @@ def suppress_overlaps(
     # IoUs are computed one row at a time, because a net may return a hundred thousand boxes
     candidates_by_class = {kind: np.nonzero(classes[order] == kind)[0] for kind in np.unique(classes)}
     alive = np.ones(len(order), bool)
-    kept_indices = []
+    kept_indices: list[int] = []
     for place, index in enumerate(order):
         if len(kept_indices) == most:
             break

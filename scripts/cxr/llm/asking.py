@@ -102,7 +102,10 @@ def ask_each(
     answer_by_name = dict(
         zip(question_by_name, ask(list(question_by_name.values()), generate, limits, tolerance), strict=True)
     )
-    return {name: answer_by_name.get(name, question) for name, question in questions.items()}
+    return {
+        name: answer_by_name[name] if isinstance(question, Question) else question
+        for name, question in questions.items()
+    }
 
 
 def _max_tokens(messages: Messages, limits: Limits) -> int:

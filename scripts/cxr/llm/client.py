@@ -24,7 +24,7 @@ def connect_stand_in(options: ModelOptions, execution: Execution) -> Generate:
     if not callable(answer):
         raise UserError(f"{options.key}.model: {options.model!r} names no function: give one as module:function")
 
-    def generate(questions: list[Question], attempt: int) -> list[str]:
+    def generate(questions: list[Question], attempt: int) -> list[Reply]:
         return [answer(question.messages, question.schema) for question in questions]
 
     return generate

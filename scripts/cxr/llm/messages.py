@@ -15,13 +15,13 @@ def fill_prompt(prompt: Mapping[str, str], images: Sequence[PromptImage] = (), *
     ``images`` come before the user's text: questions about the same images then share a prefix that a server caches.
     """
     user = fill_slots(prompt["user"], **slots)
-    content = [*images, user] if images else user
+    content: str | list[str | PromptImage] = [*images, user] if images else user
     return [{"role": "system", "content": prompt["system"]}, {"role": "user", "content": content}]
 
 
 def content_parts(messages: Messages) -> list[str | PromptImage]:
     """Return all texts and images of messages, in order."""
-    parts = []
+    parts: list[str | PromptImage] = []
     for message in messages:
         content = message["content"]
         parts += [content] if isinstance(content, str) else content

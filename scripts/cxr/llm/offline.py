@@ -6,6 +6,7 @@ from cxr.base.errors import UserError
 from cxr.llm.asking import Generate, Question
 from cxr.llm.messages import vllm_messages
 from cxr.llm.options import Execution, ModelOptions, model_folder
+from cxr.llm.replies import Reply
 
 
 def connect(options: ModelOptions, execution: Execution) -> Generate:
@@ -32,7 +33,7 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
     if options.pictures and not model.model_config.is_multimodal_model:
         raise UserError(f"{options.key}.model: {options.name} takes no images: choose a model that does")
 
-    def generate(questions: list[Question], attempt: int) -> list[str]:
+    def generate(questions: list[Question], attempt: int) -> list[Reply]:
         params = []
         for question in questions:
             temperature, seed = options.sampling(attempt, question.seed)

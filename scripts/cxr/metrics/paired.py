@@ -57,11 +57,11 @@ def compare_replicates(value: float, first: np.ndarray, second: np.ndarray, leve
 
 def adjust_holm(p: Sequence[float]) -> np.ndarray:
     """Return Holm's adjusted p-values (N,) of a family of tests; NaN (no test) stays NaN."""
-    p = np.asarray(p, np.float64)
-    adjusted = np.full(len(p), np.nan)
-    tests = np.flatnonzero(~np.isnan(p))
-    order = tests[np.argsort(p[tests], kind="stable")]
-    scaled = p[order] * (len(order) - np.arange(len(order)))
+    values = np.asarray(p, np.float64)
+    adjusted = np.full(len(values), np.nan)
+    tests = np.flatnonzero(~np.isnan(values))
+    order = tests[np.argsort(values[tests], kind="stable")]
+    scaled = values[order] * (len(order) - np.arange(len(order)))
     adjusted[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
     return adjusted
 

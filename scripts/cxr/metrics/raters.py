@@ -62,7 +62,7 @@ def measure_agreement(
     replicate_values = [_coefficients(weight @ sums) for weight in draw_weights(len(sums), replicates, seed)]
     table = np.concatenate(replicate_values, axis=1) if replicate_values else np.full((3, 0), np.nan)
     of_kappa, of_ac1 = (
-        tuple(map(_none_if_nan, pair)) for pair in zip(*percentile_ends(table[1:].T, level), strict=True)
+        (_none_if_nan(low), _none_if_nan(high)) for low, high in zip(*percentile_ends(table[1:].T, level), strict=True)
     )
     return Agreement(len(yes), unanimous, percent, kappa, ac1, of_kappa, of_ac1)
 

@@ -90,16 +90,17 @@ def _block_a(inputs: int, pooled: int) -> _Mixed:
 
 
 def _block_c(within: int) -> _Mixed:
-    single = [("branch7x7_1", within, 1), ("branch7x7_2", within, WIDE), ("branch7x7_3", 192, TALL)]
-    sizes = (1, TALL, WIDE, TALL, WIDE)
-    double = [(f"branch7x7dbl_{at}", 192 if at == 5 else within, size) for at, size in enumerate(sizes, 1)]
+    single: list[Layer] = [("branch7x7_1", within, 1), ("branch7x7_2", within, WIDE), ("branch7x7_3", 192, TALL)]
+    sizes: tuple[int | tuple[int, int], ...] = (1, TALL, WIDE, TALL, WIDE)
+    double: list[Layer] = [(f"branch7x7dbl_{at}", 192 if at == 5 else within, size) for at, size in enumerate(sizes, 1)]
     return _Mixed(768, [[("branch1x1", 192, 1)], single, double], 192, AVERAGE)
 
 
 def _block_e(inputs: int, kind: str) -> _Mixed:
-    single = [("branch3x3_1", 384, 1), (("branch3x3_2a", 384, SHORT), ("branch3x3_2b", 384, LONG))]
-    ends = (("branch3x3dbl_3a", 384, SHORT), ("branch3x3dbl_3b", 384, LONG))
-    double = [("branch3x3dbl_1", 448, 1), ("branch3x3dbl_2", 384, 3), ends]
+    pair: tuple[Layer, Layer] = (("branch3x3_2a", 384, SHORT), ("branch3x3_2b", 384, LONG))
+    single: list[Layer | tuple[Layer, Layer]] = [("branch3x3_1", 384, 1), pair]
+    ends: tuple[Layer, Layer] = (("branch3x3dbl_3a", 384, SHORT), ("branch3x3dbl_3b", 384, LONG))
+    double: list[Layer | tuple[Layer, Layer]] = [("branch3x3dbl_1", 448, 1), ("branch3x3dbl_2", 384, 3), ends]
     return _Mixed(inputs, [[("branch1x1", 320, 1)], single, double], 192, kind)
 
 
@@ -117,7 +118,7 @@ class Inception(nn.Module):
         shrunk = [("branch3x3dbl_1", 64, 1), ("branch3x3dbl_2", 96, 3), ("branch3x3dbl_3", 96, 3)]
         self.Mixed_6a = _Mixed(288, [[("branch3x3", 384, 3)], shrunk], 0, SHRINK)
         self.Mixed_6b, self.Mixed_6c, self.Mixed_6d, self.Mixed_6e = map(_block_c, (128, 160, 160, 192))
-        sizes = (1, WIDE, TALL, 3)
+        sizes: tuple[int | tuple[int, int], ...] = (1, WIDE, TALL, 3)
         long = [(f"branch7x7x3_{at}", 192, size) for at, size in enumerate(sizes, 1)]
         self.Mixed_7a = _Mixed(768, [[("branch3x3_1", 192, 1), ("branch3x3_2", 320, 3)], long], 0, SHRINK)
         self.Mixed_7b, self.Mixed_7c = _block_e(1280, AVERAGE), _block_e(2048, MAXIMUM)

@@ -48,4 +48,4 @@ def _describe_weights(file: str, used_by: list[str], card: str) -> LiteWeights:
 def read_licence(card: Path) -> str:
     """Return the licence that a model card's first table states."""
     text = card.read_text(encoding="utf-8")
-    return re.search(r"^\| Licence \| (.*?) \|$", text, flags=re.M).group(1).replace("**", "")
+    return re.findall(r"^\| Licence \| (.*?) \|$", text, flags=re.M)[0].replace("**", "")

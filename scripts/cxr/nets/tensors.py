@@ -42,7 +42,8 @@ def stream_tensors(
     of the header, header, values; wide types come first, so that every value is aligned. Raises ValueError for a tensor
     whose shape differs from ``kinds``.
     """
-    header, end = {"__metadata__": metadata} if metadata else {}, 0
+    header: dict[str, dict] = {"__metadata__": metadata} if metadata else {}
+    end = 0
     names = sorted(kinds, key=lambda name: (-kinds[name][1].itemsize, name))
     for name in names:
         shape, dtype = kinds[name]

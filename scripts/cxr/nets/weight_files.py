@@ -4,6 +4,7 @@ import json
 import pickle
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -52,7 +53,7 @@ class WeightFiles:
         if path.suffix == ".safetensors":
             file = stack.enter_context(safe_open(path, "pt"))
             for name in file.keys():  # noqa: SIM118 (no mapping)
-                self._add(path, name, tuple(file.get_slice(name).get_shape()), lambda name=name: file.get_tensor(name))
+                self._add(path, name, tuple(file.get_slice(name).get_shape()), partial(file.get_tensor, name))
             return
         try:
             tensor_by_name = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
@@ -65,7 +66,7 @@ class WeightFiles:
         ):
             raise UserError(f"{path} is not a plain dictionary of weights: download the published file")
         for name, tensor in tensor_by_name.items():
-            self._add(path, name, tuple(tensor.shape), lambda tensor=tensor: tensor)
+            self._add(path, name, tuple(tensor.shape), partial(tensor_by_name.__getitem__, name))
 
     def _add(self, path: Path, name: str, shape: tuple[int, ...], get: Callable[[], torch.Tensor]) -> None:
         if name in self.shapes:

@@ -57,7 +57,7 @@ def launch(worker: str, job: Path, processes: int, time_to_stop: int, python: st
     ) as launched:
         silence = ""
         with catch_warning_signals(launched.terminate):  # the launcher passes the signal on
-            for line in launched.stdout:
+            for line in launched.stdout or ():
                 silence = silence or (line.strip() if SILENCE_PATTERN.search(line) else "")
                 if not fault.is_file():  # after a fault, the launcher only reports at length that a process ended
                     log.info("%s", line.rstrip())
