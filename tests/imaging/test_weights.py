@@ -28,6 +28,7 @@ from cxr.radvlm.evaluation import annotate_radgraph
 from cxr.workflow import settings
 from cxr.workflow.engine_files import find_package, read_declaration
 from cxr.workflow.params import ENGINE_STAGES
+from cxr.workflow.settings import document
 from declared_tables import tables_of
 from fake_hub import serve
 
@@ -379,7 +380,7 @@ DISTILBERT = "radvlm.evaluation.bertscore.model"
 
 
 def test_each_named_model_is_of_a_setting_and_of_files_that_its_reader_knows():
-    keys = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8"), re.M)
+    keys = [key for key, *_ in document.reference_rows()]
     chosen = settings.read({}).as_dict()
     for artefact, entry in catalogue.read_setting_models().items():
         assert entry["setting"] in keys, artefact

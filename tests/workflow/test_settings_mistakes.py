@@ -303,8 +303,7 @@ def test_a_key_that_can_be_guessed_is_refused_before_any_job(tmp_path, size, fit
 
 
 def test_the_page_of_settings_has_the_defaults():
-    rows = [line.split(" | ") for line in document.markdown().splitlines() if line.startswith("| `")]
-    shown = {row[0].strip("|` "): row[1].strip("`") for row in rows}
+    shown = {path: default.strip("`") for path, default, *_ in document.reference_rows() if default}
     config, compared = Settings().as_dict(), 0
     for path, text in shown.items():
         held = config

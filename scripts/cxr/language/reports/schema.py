@@ -185,4 +185,4 @@ def as_dict(finding: Finding) -> dict:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(json.dumps(line_schema(), indent=2) + "\n", encoding="utf-8")
+    Path(sys.argv[1]).write_text(json.dumps(line_schema(), indent=1) + "\n", encoding="utf-8")
