@@ -23,6 +23,7 @@ from cxr.imaging.cohort.split import subject_splits
 from cxr.imaging.phantom.plan import healthy_plans, make_plan
 from cxr.language.reports import language, reading, vocabulary
 
+RESOURCE_FILES = ("lexicon", "reading")
 IMAGES = "results/cohort/images.parquet"
 SAMPLE = 300
 """Images, and reports, that are looked at before the stages have read them all."""
@@ -231,7 +232,7 @@ def share_readable(rows: Sequence[Mapping], options: Mapping) -> float:
     """
     if not rows:
         return 0.0
-    folder, words = RESOURCES / "lexicon", RESOURCES / "reading"
+    folder, words = (RESOURCES / name for name in RESOURCE_FILES)
     known_words = vocabulary.load_vocabulary(str(words), str(folder), misspellings=False)
     languages = language.load_languages(str(words / "languages.yaml"), known_words)
     reading_options = SimpleNamespace(**options)

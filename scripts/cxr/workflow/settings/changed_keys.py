@@ -7,7 +7,7 @@ import yaml
 
 from cxr.base.paths import RESOURCES
 
-CHANGED_KEYS = RESOURCES / "changed_keys.yaml"
+RESOURCE_FILES = ("changed_keys.yaml",)
 """A new line for a setting that moves or becomes a constant belongs there."""
 MIMIC_ILS = "mimic_ils"
 """Name of the dataset of ``dataset.mimic_ils`` in settings that name a threshold set."""
@@ -18,7 +18,7 @@ OLD = "release"
 @cache
 def read_changed_keys() -> dict[str, dict[str, str]]:
     """Return the tables ``moved``, ``removed`` and ``naming``."""
-    return yaml.safe_load(CHANGED_KEYS.read_text(encoding="utf-8"))
+    return yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
 
 
 def describe_changed_keys(config: object) -> list[str]:

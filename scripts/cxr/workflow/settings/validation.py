@@ -7,7 +7,6 @@ from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
-from pydantic_core.core_schema import no_info_before_validator_function
 
 from cxr.base.settings import Check, Limits, Section, type_hints
 
@@ -24,7 +23,8 @@ def _check_schema(check: Check, source: Any, handler: Any) -> Any:
 
 
 def _section_schema(section: type[Section], source: Any, handler: Any) -> Any:
-    return no_info_before_validator_function(partial(_with_usual_spelling, section), handler(source))
+    spelling = BeforeValidator(partial(_with_usual_spelling, section))
+    return spelling.__get_pydantic_core_schema__(source, handler)
 
 
 SCHEMA = "__get_pydantic_core_schema__"
