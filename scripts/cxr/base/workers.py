@@ -14,6 +14,7 @@ from cxr.base.jobs import progress
 if TYPE_CHECKING:
     from cxr.base.ledger import Ledger
 
+T = TypeVar("T")
 R = TypeVar("R")
 log = logging.getLogger("cxr")
 Fault = tuple[str, str]
@@ -176,7 +177,6 @@ def process_fitting_batches(
     return done, batch
 
 
-T, R = TypeVar("T"), TypeVar("R")
 BATCH = 256
 """Items per task: submitting a single one takes longer than listing a folder."""
 
