@@ -13,6 +13,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -37,7 +38,7 @@ from cxr.medground.logic.decide import Decider, Query  # noqa: E402
 from cxr.medground.logic.facts import Facts  # noqa: E402
 from cxr.medground.logic.scene import build_scene  # noqa: E402
 from cxr.medground.logic.text import find_text_fault  # noqa: E402
-from cxr.medground.queries.make_queries import sample_queries  # noqa: E402
+from cxr.medground.queries.make_queries import ImageQueries  # noqa: E402
 from cxr.medground.sources.cells import read_cells  # noqa: E402
 from cxr.medground.verification.text_rules import allowed_words, check_text  # noqa: E402
 from medground_data import make_regions_of, queries_options, read_source, regions_of, source_keys  # noqa: E402
@@ -111,7 +112,7 @@ def dots(count: int, seed: int = 0) -> tuple[dict, list[dict], list[dict], Facts
     rows, _, further = make_regions.measure_image(image, held, regions_options(), 2026)
     words = {"nucleus": {"one": "nucleus", "many": "nuclei", "parents": {"cell": "cells"}, "ask": True}}
     words["rod"] = {"one": "rod", "many": "rods", "parents": {"cell": "cells"}, "ask": True}
-    return image, rows, further, Facts(["nucleus", "rod"], words, [], (), [], False, "drawn", False)
+    return image, rows, further, Facts(["nucleus", "rod"], words, [], (), [], "drawn", False)
 
 
 def of_logic() -> list[dict]:
@@ -131,10 +132,13 @@ def of_logic() -> list[dict]:
     theirs = seconds(lambda: [oracle.resolve(query_as_dict(one), lists, kept) for one in few], 1) / len(few)
     cost = {}
     for count in (10, 60):
-        options = queries_options("dots", per_image=6, per_image_many=6)
-        drawn = [dots(count, seed) for seed in range(4)]
-        made = sum(len(sample_queries(*one, 1024, options)[0]) for one in drawn)
-        work = [lambda one=one, options=options: sample_queries(*one, 1024, options) for one in drawn]
+        options = queries_options("dots")["options"]
+        drawn = [
+            (ImageQueries(image, rows, facts, 1024, "rules", "dots"), further)
+            for image, rows, further, facts in (dots(count, seed) for seed in range(4))
+        ]
+        made = sum(len(image.sample(further, options, 2026)[0]) for image, further in drawn)
+        work = [lambda one=one, options=options: replace(one[0]).sample(one[1], options, 2026) for one in drawn]
         cost[count] = sum(map(seconds, work)) / made
     return [
         row("a query decided, 300 regions", "plain Python", theirs / ours, "50"),
@@ -155,14 +159,13 @@ def of_verification(folder: Path) -> list[dict]:
         further.setdefault(one["image_id"], []).append(one)
     with Shard(folder / "sources/00.h5") as shard:
         facts, side = Facts.from_shard(shard), shard.shape("picture")[0]
-    options = queries_options("cells")
+    options = queries_options("cells")["options"]
 
     def made() -> list[tuple]:
-        return [
-            (name, line)
-            for name, rows in by_image.items()
-            for line in sample_queries(images[name], rows, further[name], facts, side, options)[0]
-        ]
+        drawn = {
+            name: ImageQueries(images[name], rows, facts, side, "rules", "cells") for name, rows in by_image.items()
+        }
+        return [(name, line) for name, one in drawn.items() for line in one.sample(further[name], options, 2026)[0]]
 
     lines = made()
 
@@ -174,7 +177,7 @@ def of_verification(folder: Path) -> list[dict]:
             for other, line in lines:
                 if other == name:
                     count += not find_text_fault(line["query"])
-                    count += check_text(line["query"], line["regions"], decider, allowed, False)[0] is None
+                    count += check_text(line["query"], line["regions"], decider, allowed)[0] is None
         return count
 
     assert verified() == 2 * len(lines)

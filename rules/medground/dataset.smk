@@ -16,7 +16,7 @@ rule medground_dataset_lines:
         lines=expand("results/medground/dataset/{split}.jsonl", split=[*PLAN.splits, "zero_shot"]),
         labels=expand(
             "results/medground/dataset/label_{kind}/{split}.jsonl",
-            kind=PLAN.medground.options["dataset"]["labels"],
+            kind=["generic", "class", "replaced"],
             split=PLAN.splits,
         ),
         sensitivity="results/medground/dataset/pairs.jsonl",
@@ -35,7 +35,8 @@ rule medground_dataset_lines:
         runtime=minutes(30),
     params:
         **job("medground.dataset.make_dataset.run"),
-        options=PLAN.medground.options["dataset"],
+        **PLAN.medground.options["dataset"],
+        source_names=list(PLAN.medground.sources),
     message:
         "MedGround: the dataset"
     script:
@@ -69,7 +70,7 @@ rule medground_dataset_entities:
         runtime=minutes(120),
     params:
         **job("medground.dataset.scispacy_entities.run"),
-        options=PLAN.medground.options["entities"],
+        **PLAN.medground.options["entities"],
     message:
         "MedGround: clinical concepts of the queries"
     script:
@@ -103,7 +104,7 @@ rule medground_dataset_language:
         runtime=minutes(20),
     params:
         **job("medground.dataset.language.run"),
-        options=PLAN.medground.options["language"],
+        source_names=list(PLAN.medground.sources),
     message:
         "MedGround: the queries' language"
     script:
@@ -132,8 +133,8 @@ rule medground_dataset_chart:
         mem_mb=megabytes(1000),
         runtime=minutes(5),
     params:
-        **job("medground.dataset.language_chart.run"),
-        options=PLAN.medground.options["chart"],
+        **job("medground.charts.run_language"),
+        dpi=PLAN.settings.figures.dpi,
     message:
         "MedGround: chart of the queries' language"
     script:
@@ -168,7 +169,7 @@ rule medground_dataset_beside:
         runtime=minutes(10),
     params:
         **job("medground.dataset.paper_comparison.run"),
-        options=PLAN.medground.options["language"],
+        source_names=list(PLAN.medground.sources),
     message:
         "MedGround: the paper's tables beside ours"
     script:
@@ -197,7 +198,9 @@ rule medground_dataset_gallery:
         runtime=minutes(20),
     params:
         **job("medground.dataset.gallery.run"),
-        options=PLAN.medground.options["gallery"],
+        source_names=list(PLAN.medground.sources),
+        quality=PLAN.settings.figures.quality,
+        seed=PLAN.settings.seed,
     message:
         "MedGround: gallery of queries"
     script:
@@ -223,7 +226,7 @@ rule medground_dataset_tokens:
         runtime=minutes(20),
     params:
         **job("medground.dataset.tokens.run"),
-        options={"tokenizer": PLAN.medground.tokenizer},
+        tokenizer=PLAN.medground.tokenizer,
     message:
         "MedGround: tokens of the queries"
     script:
@@ -251,7 +254,9 @@ rule medground_dataset_units:
         runtime=minutes(30),
     params:
         **job("medground.dataset.audit_units.run"),
-        options=PLAN.medground.options["audit_units"],
+        source_names=list(PLAN.medground.sources),
+        queries=PLAN.settings.review.positives,
+        seed=PLAN.settings.review.seed,
     message:
         "MedGround: queries and images for the experts"
     script:
@@ -280,7 +285,8 @@ rule medground_dataset_export:
         runtime=minutes(120),
     params:
         **job("medground.dataset.export.run"),
-        options=lambda wildcards: PLAN.medground.options["export"] | {"format": wildcards.format},
+        options=PLAN.medground.options["export"],
+        source_names=list(PLAN.medground.sources),
     message:
         "MedGround: export as {wildcards.format}"
     script:

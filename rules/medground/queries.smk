@@ -80,7 +80,7 @@ rule medground_queries_told:
         regions=expand(
             "results/medground/regions/{source}/{shard}.parquet", **PLAN.medground.model_jobs["queries"].wildcards
         ),
-        prompts=PLAN.medground.prompts["queries"],
+        prompts=PLAN.medground.prompts,
     output:
         answers=expand(
             "results/medground/queries/{source}/{shard}.told.jsonl", **PLAN.medground.model_jobs["queries"].wildcards

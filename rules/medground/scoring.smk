@@ -79,11 +79,9 @@ rule medground_scoring_comparison:
         runtime=minutes(10),
     params:
         **job("medground.scoring.compare.run_comparison"),
-        options={
-            "runs": PLAN.vlm.asked_runs("medground_test"),
-            "zero_shot": PLAN.zero_shot_runs,
-            "tau": PLAN.medground.options["scoring"]["tau"],
-        },
+        runs=PLAN.vlm.asked_runs("medground_test"),
+        zero_shot_runs=PLAN.zero_shot_runs,
+        tau=PLAN.settings.medground.scoring.tau,
     message:
         "MedGround: scores of all runs, beside the paper's"
     script:
@@ -112,8 +110,8 @@ rule medground_scoring_chart:
         mem_mb=megabytes(1000),
         runtime=minutes(5),
     params:
-        **job("medground.scoring.chart.run"),
-        options=PLAN.medground.options["chart"],
+        **job("medground.charts.run_scores"),
+        dpi=PLAN.settings.figures.dpi,
     message:
         "MedGround: chart of the scores"
     script:

@@ -51,7 +51,7 @@ rule medground_verification_told:
         queries=expand(
             "results/medground/queries/{source}/{shard}.jsonl", **PLAN.medground.model_jobs["verification"].wildcards
         ),
-        prompts=PLAN.medground.prompts["verification"],
+        prompts=PLAN.medground.prompts,
     output:
         answers=expand(
             "results/medground/verification/{source}/{shard}.{asked}.jsonl",

@@ -28,7 +28,7 @@ from cxr.imaging.phantom import make_phantom
 from cxr.imaging.weights import manifest as weights_manifest
 from cxr.instructions import mimic_ils as mimic_ils_layout
 from cxr.language.reports import compare_engines, summarize_reports
-from cxr.medground.dataset import entity_table, language, make_dataset, paper_comparison
+from cxr.medground.dataset import language, make_dataset, paper_comparison, scispacy_entities, tokens
 from cxr.medground.queries import make_queries, written_queries
 from cxr.medground.regions import make_regions
 from cxr.medground.scoring import columns as scores
@@ -145,8 +145,8 @@ TABLES: dict[str, Columns] = {
     "results/medground/dataset/conservation.tsv": make_dataset.CONSERVATION,
     "results/medground/dataset/sources.tsv": paper_comparison.SOURCE_COUNTS,
     "results/medground/dataset/paper.tsv": paper_comparison.PAPER_COMPARISON,
-    "results/medground/dataset/tokens.tsv": language.TOKENS,
-    "results/medground/dataset/entities.parquet": entity_table.ENTITIES,
+    "results/medground/dataset/tokens.tsv": tokens.TOKENS,
+    "results/medground/dataset/entities.parquet": scispacy_entities.ENTITIES,
     "results/medground/dataset/language.tsv": language.LANGUAGE,
     "results/medground/dataset/words.tsv": language.WORDS,
     "results/review/queries/audit.parquet": review_queries.AUDIT,

@@ -37,11 +37,11 @@ def cells(tmp_path_factory):
 
 
 def write_units(folder, **more) -> pl.DataFrame:
-    options = {"queries": 0, "seed": 1, "sources": ["cells"], "shards": ["00"]} | more
+    options = {"queries": 0, "seed": 1, "source_names": ["cells"]} | more
     audit_units.run(
         lines=str(folder / "queries/00.jsonl"), images=[str(folder / "sources/images.parquet")],
         regions=[str(folder / "regions/00.parquet")], sources=[str(folder / "sources/00.h5")],
-        units=str(folder / "shown.parquet"), options=audit_units.AuditUnitsOptions(**options),
+        units=str(folder / "shown.parquet"), **options,
     )  # fmt: skip
     return read_table(folder / "shown.parquet")
 
@@ -79,7 +79,7 @@ def test_a_test_split_without_a_query_is_refused(cells, tmp_path):
     with pytest.raises(UserError, match="holds no query"):
         audit_units.run(
             lines=str(tmp_path / "none.jsonl"), images=[], regions=[], sources=[], units=str(tmp_path / "x"),
-            options=audit_units.AuditUnitsOptions(queries=0, seed=1, sources=[], shards=["00"]),
+            queries=0, seed=1, source_names=[],
         )  # fmt: skip
 
 

@@ -12,11 +12,11 @@ from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, write_lines, write_table
 from cxr.medground.dataset import export
+from cxr.medground.dataset.settings import DatasetSettings
 from cxr.reporting.review.queries import AUDIT
 from medground_data import make_queries_of, make_regions_of, read_source, regions_of, source_keys
 
 FORMATS = ("messages", "sharegpt", "swift", "coco", "refcoco", "hf")
-QWEN = {"patch": 14, "merge": 2, "min_pixels": 3136, "max_pixels": 12_845_056}
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +40,11 @@ def lines_of(folder: Path) -> dict[str, dict]:
 
 
 def export_format(cells: Path, out: Path, name: str, audit: str = "", **more) -> Path:
-    options = {"coordinates": "grid1000", "withhold": [], "allow_nd": False, "audited": bool(audit), "resized": QWEN}
-    options |= {"format": name, "sources": ["cells"], "shards": ["00"]} | more
+    options = DatasetSettings(audited=bool(audit), **more)
     export.run(
         lines=[str(cells / f"{split}.jsonl") for split in ("train", "validate", "test")],
         regions=[str(cells / "regions/00.parquet")], sources=[str(cells / "sources/00.h5")], folder=str(out / name),
-        options=export.ExportOptions(**options), audit=[audit] if audit else None,
+        format=name, options=options, source_names=["cells"], audit=[audit] if audit else [],
     )  # fmt: skip
     return out / name
 
@@ -211,7 +210,7 @@ def test_only_what_experts_let_stand_is_exported(cells, tmp_path):
     assert {one["id"] for one in read_lines(out / "test.jsonl")} == set(test[1:5:2])
     assert len(list(read_lines(out / "train.jsonl"))) == len(list(read_lines(cells / "train.jsonl")))
     stale = votes("stale.parquet", [*rows, ("qgone", "cells", "", 3, 3, True, [], "")])
-    with pytest.raises(UserError, match="1 judged queries stand no longer, qgone"):
+    with pytest.raises(UserError, match="has votes on 1 queries that no longer stand, such as qgone"):
         export_format(cells, tmp_path, "messages", audit=stale)
 
 

@@ -10,10 +10,10 @@ from conftest import ROOT
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
-from cxr.medground.dataset import entity_table, gallery, language, language_chart, paper_comparison, tokens
+from cxr.medground import charts
+from cxr.medground.dataset import gallery, language, paper_comparison, scispacy_entities, tokens
 from cxr.medground.dataset.make_dataset import STATISTICS, _statistics
 from cxr.medground.logic.facts import Facts
-from cxr.medground.scoring import chart
 from cxr.medground.scoring.columns import COMPARISON
 from cxr.medground.verification.verify import PASSED, REJECTED
 from cxr.vlm.families.qwen25vl import TEMPLATE
@@ -76,7 +76,7 @@ def test_the_table_has_queries_beside_baselines_and_a_chart(cells, tmp_path):
     language.run(
         lines=[str(tmp_path / "train.jsonl")], labels=[str(tmp_path / "label_generic/train.jsonl")],
         sources=[str(folder / "sources/00.h5")], entities=[], language=str(tmp_path / "language.tsv"),
-        words=str(tmp_path / "words.tsv"), options=language.LanguageOptions(sources=["cells"], shards=["00"]),
+        words=str(tmp_path / "words.tsv"), source_names=["cells"],
     )  # fmt: skip
     table = read_table(tmp_path / "language.tsv")
     assert table.select("set", "domain").rows() == [
@@ -87,13 +87,13 @@ def test_the_table_has_queries_beside_baselines_and_a_chart(cells, tmp_path):
     assert (plain["entity_density"], plain["commonest"], plain["words"]) == (0, 100, 1)
     assert ours["spatial"] > 0
     texts = sorted({line["query"] for line in lines} | {"region"})
-    told = pl.DataFrame({"query": texts, "concepts": [2] * len(texts)}, schema=schema(entity_table.ENTITIES))
-    write_table(tmp_path / "entities.parquet", told, entity_table.ENTITIES)
+    told = pl.DataFrame({"query": texts, "concepts": [2] * len(texts)}, schema=schema(scispacy_entities.ENTITIES))
+    write_table(tmp_path / "entities.parquet", told, scispacy_entities.ENTITIES)
     language.run(
         lines=[str(tmp_path / "train.jsonl")], labels=[str(tmp_path / "label_generic/train.jsonl")],
         sources=[str(folder / "sources/00.h5")], entities=[str(tmp_path / "entities.parquet")],
         language=str(tmp_path / "other.tsv"), words=str(tmp_path / "words.tsv"),
-        options=language.LanguageOptions(sources=["cells"], shards=["00"]),
+        source_names=["cells"],
     )  # fmt: skip
     other = read_table(tmp_path / "other.tsv")
     assert other.drop("entity_density").equals(table.drop("entity_density"))
@@ -102,16 +102,13 @@ def test_the_table_has_queries_beside_baselines_and_a_chart(cells, tmp_path):
     assert counted["the"] == sum(
         "the" in line["query"].lower().replace(",", " ").replace(".", " ").split() for line in lines
     )
-    language_chart.run(
-        language=str(tmp_path / "language.tsv"), chart=str(tmp_path / "chart.png"),
-        options=language_chart.ChartOptions(dpi=60),
-    )  # fmt: skip
-    heights = [bar.get_height() for bar in language_chart.draw_language(table).axes[0].patches]
+    charts.run_language(language=str(tmp_path / "language.tsv"), chart=str(tmp_path / "chart.png"), dpi=60)
+    heights = [bar.get_height() for bar in charts.draw_language(table).axes[0].patches]
     assert heights == [ours["entity_density"], plain["entity_density"]]
     assert cv2.imread(str(tmp_path / "chart.png")) is not None
 
 
-def write_gallery(folder, out, rejected: list[tuple], pairs: list[dict], each: int = 2) -> list[dict]:
+def write_gallery(folder, out, rejected: list[tuple], pairs: list[dict]) -> list[dict]:
     import polars as pl
 
     from cxr.base.columns import schema
@@ -122,7 +119,7 @@ def write_gallery(folder, out, rejected: list[tuple], pairs: list[dict], each: i
         accepted=[str(folder / "accepted.jsonl")], queries=[str(folder / "queries/00.jsonl")],
         rejected=str(out / "rejected.parquet"), sensitivity=str(out / "pairs.jsonl"),
         regions=[str(folder / "regions/00.parquet")], sources=[str(folder / "sources/00.h5")], folder=str(out / "made"),
-        options=gallery.GalleryOptions(each=each, quality=95, seed=1, sources=["cells"], shards=["00"]),
+        source_names=["cells"], quality=95, seed=1,
     )  # fmt: skip
     return list(read_lines(out / "made/gallery.jsonl"))
 
@@ -136,15 +133,15 @@ def test_a_gallery_shows_accepted_rejected_and_pairs_with_their_reasons(cells, t
     pair = {"source": "cells", "image_id": first["image_id"], "first": first["query_id"]}
     rows = write_gallery(folder, tmp_path, gone, [pair | {"second": other["query_id"], "same_class": False}])
     kinds = [row["kind"] for row in rows]
-    assert kinds == ["accepted", "accepted", *["rejected"] * kinds.count("rejected"), "pair"]
+    assert kinds == ["accepted", "accepted", "accepted", *["rejected"] * kinds.count("rejected"), "pair"]
     known = {line["query"]: line for line in lines}
     for row in rows:
         for one in row["queries"]:
             assert one["regions"] == [at + 1 for at in known[one["query"]]["regions"]]
     assert rows[0]["verdict"] == "grounded"
     assert "contrast of the boxes: +1.2 SD" in rows[0]["reason"]
-    assert rows[2]["verdict"] == "rejected by stage II"
-    assert rows[2]["reason"] == "number 3 stated"
+    assert rows[3]["verdict"] == "rejected by stage II"
+    assert rows[3]["reason"] == "number 3 stated"
     assert rows[-1]["reason"] == "of two classes"
     assert len({row["file"] for row in rows}) == len(rows)
     assert all((tmp_path / "made" / row["file"]).is_file() for row in rows)
@@ -176,7 +173,7 @@ def test_tokens_are_those_of_the_named_tokenizer(cells, tmp_path):
     small_tokenizer([question], TEMPLATE).save_pretrained(tmp_path / "tokenizer")
     tokens.run(
         lines=[str(tmp_path / "test.jsonl")], tokens=str(tmp_path / "tokens.tsv"),
-        options=tokens.TokensOptions(str(tmp_path / "tokenizer")),
+        tokenizer=str(tmp_path / "tokenizer"),
     )  # fmt: skip
     rows = read_table(tmp_path / "tokens.tsv").to_dicts()
     assert [(row["source"], row["split"], row["queries"]) for row in rows] == [
@@ -211,7 +208,7 @@ def test_the_papers_tables_stand_beside_ours(cells, tmp_path):
         statistics=str(tmp_path / "statistics.tsv"), rates=str(tmp_path / "rates.tsv"),
         images=[str(folder / "sources/images.parquet")], excluded=[str(folder / "sources/excluded.parquet")],
         regions=[str(folder / "regions/00.parquet")], source_counts=str(tmp_path / "sources.tsv"),
-        comparison=str(tmp_path / "paper.tsv"), options=paper_comparison.PaperOptions(sources=["cells"], shards=["00"]),
+        comparison=str(tmp_path / "paper.tsv"), source_names=["cells"],
     )  # fmt: skip
     found = {
         (row["table"], row["row"], row["what"]): (row["paper"], row["ours"], row["note"])
@@ -250,12 +247,12 @@ def test_the_chart_of_scores_has_a_bar_for_each_run_and_blind_answer(tmp_path):
         for at, (by, model) in enumerate((("ours", "a"), ("blind", "largest"), ("ours", "b"), ("paper", "Big, base")))
         for source in ("cells", "total", "ils")
     ]
-    figure = chart.draw_scores(pl.DataFrame(rows, schema=schema(COMPARISON)))
+    figure = charts.draw_scores(pl.DataFrame(rows, schema=schema(COMPARISON)))
     for axes in figure.axes:
         assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b", "blind: largest"]
         assert [text.get_text().split("\n")[0] for text in axes.get_xticklabels()] == ["cells", "ils", "total"]
         assert sorted(round(bar.get_height()) for bar in axes.patches) == [30] * 3 + [31] * 3 + [32] * 3
         assert len(axes.lines) == 6  # an interval of each run and source
         assert not axes.texts
-    nothing = chart.draw_scores(pl.DataFrame([one | {"value": 0.0} for one in rows], schema=schema(COMPARISON)))
+    nothing = charts.draw_scores(pl.DataFrame([one | {"value": 0.0} for one in rows], schema=schema(COMPARISON)))
     assert [[text.get_text() for text in axes.texts] for axes in nothing.axes] == [["all values are 0"]] * 2

@@ -18,15 +18,20 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import LUNGS, ZONE_LABELS
 from cxr.geometry.boxes import CORNERS
-from cxr.medground.logic.atoms import NO, UNCLEAR, YES
+from cxr.medground.logic.atoms import NO, UNCLEAR, YES, LogicOptions
 from cxr.medground.logic.decide import Decider
-from cxr.medground.logic.options import LogicOptions
 from cxr.medground.logic.scene import build_scene
 from cxr.medground.verification import verify
-from cxr.medground.verification.anatomy import Anatomy, excess_anomaly, measure_boxes, organ_iou, zone_fractions
+from cxr.medground.verification.anatomy import (
+    Anatomy,
+    JudgeThresholds,
+    excess_anomaly,
+    measure_boxes,
+    organ_iou,
+    zone_fractions,
+)
 from cxr.medground.verification.claims import read_claims
 from cxr.medground.verification.judge import ImageJudge, judge_query
-from cxr.medground.verification.thresholds import JudgeThresholds
 from cxr.workflow.plan_medground import find_film_files
 from cxr.workflow.settings import SettingsError
 from cxr.workflow.settings import read as read_settings
@@ -113,7 +118,7 @@ def given(shared, tmp_path_factory):
     (folder / "read").mkdir()
     read_source(folder / "read", keys, name="films")
     make_regions_of(folder / "read")
-    return folder / "read", keys, films, make_queries_of(folder / "read", "films", per_image=20, per_image_many=20)
+    return folder / "read", keys, films, make_queries_of(folder / "read", "films", per_image=20)
 
 
 def test_a_film_is_found_by_its_file_or_its_id_and_no_other_film_lends_it_zones(given):
@@ -134,11 +139,10 @@ def test_what_was_not_found_is_told_once(given, tmp_path, caplog):
     assert "(1 of these are other pictures of the same name)" in told
 
 
-@pytest.mark.parametrize("fit", ["pad", "stretch"])
-def test_zones_and_map_lie_where_ils_has_them(given, tmp_path, fit):
+def test_zones_and_map_lie_where_ils_has_them(given, tmp_path):
     """The oracle takes each pixel's centre to the original picture and from there into the frame of ILS."""
     _, keys, films, _ = given
-    read_source(tmp_path, keys, name="films", fit=fit)
+    read_source(tmp_path, keys, name="films")
     rows = {row["image_id"]: row for row in read_table(tmp_path / "sources/images.parquet").to_dicts()}
     for at, name in ((0, "study0"), (1, "study1"), (3, films[3].stem)):
         row, stem = rows[films[at].stem], films[at].stem
@@ -187,7 +191,7 @@ def test_every_query_is_kept_or_rejected_and_without_anatomy_it_is_unjudged(give
     verify.run_shard(
         sources=str(folder / "sources/00.h5"), images=str(folder / "sources/images.parquet"),
         regions=str(folder / "regions/00.parquet"), queries=str(folder / "queries/00.jsonl"),
-        output=str(tmp_path / "00.jsonl"), rejected=str(tmp_path / "r.parquet"), options=verification_options("films"),
+        output=str(tmp_path / "00.jsonl"), rejected=str(tmp_path / "r.parquet"), **verification_options(),
     )  # fmt: skip
     kept, gone = list(read_lines(tmp_path / "00.jsonl")), read_table(tmp_path / "r.parquet")
     assert len(kept) + len(gone) == len(lines)
@@ -320,7 +324,7 @@ def drawn_decider(film, boxes, label="opacity"):
 def facts_like(classes):
     from cxr.medground.logic.facts import Facts
 
-    return Facts(list(classes), classes, ["zones"], ZONE_LABELS, [], False, "film", True)
+    return Facts(list(classes), classes, ["zones"], ZONE_LABELS, [], "film", True)
 
 
 @pytest.mark.parametrize(

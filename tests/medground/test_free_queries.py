@@ -73,7 +73,7 @@ ROWS = [*OLD, *LOOKED_AT, *APART]
 
 def outcome(name, text, answer):
     decider = SCENES[name]
-    return check_text(text, answer, decider, allowed_words(decider, []), False)[0]
+    return check_text(text, answer, decider, allowed_words(decider, []))[0]
 
 
 def test_free_queries_come_out_as_expected():

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from cxr.base.tables import read_lines, read_table, write_lines
-from cxr.medground.dataset.make_dataset import DatasetOptions, run
+from cxr.medground.dataset.make_dataset import run
 from cxr.medground.verification import verify
 from medground_data import (
     SETTINGS,
@@ -20,6 +20,7 @@ from medground_data import (
 )  # fmt: skip
 
 SHARDS = ["00", "01"]
+LABEL_KINDS = ("generic", "class", "replaced")
 SPLITS = ("train", "validate", "test")
 
 
@@ -38,33 +39,28 @@ def results(tmp_path_factory):
                 sources=str(folder / f"sources/{shard}.h5"), images=str(folder / "sources/images.parquet"),
                 regions=str(folder / f"regions/{shard}.parquet"), queries=str(folder / f"queries/{shard}.jsonl"),
                 output=str(folder / f"verified/{shard}.jsonl"),
-                rejected=str(folder / f"verified/{shard}.rejected.parquet"), options=verification_options(name),
+                rejected=str(folder / f"verified/{shard}.rejected.parquet"), **verification_options(name),
             )  # fmt: skip
     return base
 
 
-def options(**more) -> DatasetOptions:
-    plain = {"labels": SETTINGS.dataset.labels}
-    plain |= {name: getattr(SETTINGS.queries, name) for name in ("per_image", "per_image_many", "many")}
-    plain |= {
-        "uses": {"cells": "dataset", "others": "zero_shot"},
-        "sources": ["cells", "others"],
-        "shards": SHARDS,
-        "stated": [],
-    }
-    return DatasetOptions(**(plain | {"seed": 2026} | more))
+def options(**more) -> dict:
+    names = {"source_names": ["cells", "others"], "uses": {"cells": "dataset", "others": "zero_shot"}, "stated": []}
+    return names | {"per_image": SETTINGS.queries.per_image, "seed": 2026} | more
 
 
-def joined(base: Path, out: Path, chosen: DatasetOptions) -> Path:
+def joined(base: Path, out: Path, chosen: dict) -> Path:
+    names = chosen["source_names"]
+
     def parts(folder, ending):
-        return [str(base / name / folder / f"{shard}.{ending}") for name in chosen.sources for shard in SHARDS]
+        return [str(base / name / folder / f"{shard}.{ending}") for name in names for shard in SHARDS]
 
     run(
         lines=[str(out / f"{name}.jsonl") for name in (*SPLITS, "zero_shot")],
-        labels=[str(out / f"label_{kind}/{split}.jsonl") for kind in chosen.labels for split in SPLITS],
+        labels=[str(out / f"label_{kind}/{split}.jsonl") for kind in LABEL_KINDS for split in SPLITS],
         sensitivity=str(out / "pairs.jsonl"), units=str(out / "units.parquet"), statistics=str(out / "statistics.tsv"),
-        counts=str(out / "conservation.tsv"), options=chosen, sources=parts("sources", "h5"),
-        images=[str(base / name / "sources/images.parquet") for name in chosen.sources],
+        counts=str(out / "conservation.tsv"), **chosen, sources=parts("sources", "h5"),
+        images=[str(base / name / "sources/images.parquet") for name in names],
         regions=parts("regions", "parquet"), dropped=parts("regions", "dropped.parquet"),
         without=parts("regions", "excluded.parquet"), queries=parts("queries", "jsonl"),
         unasked=parts("queries", "unasked.parquet"), accepted=parts("verified", "jsonl"),
@@ -172,7 +168,7 @@ def test_statistics_count_the_lines(made):
 
 
 def test_a_source_more_changes_no_line_of_another(results, made, tmp_path):
-    alone = options(sources=["cells"], uses={"cells": "dataset"})
+    alone = options(source_names=["cells"], uses={"cells": "dataset"})
     out = joined(results, tmp_path, alone)
     for split in SPLITS:
         assert (out / f"{split}.jsonl").read_bytes() == (made / f"{split}.jsonl").read_bytes()

@@ -37,7 +37,7 @@ def source(workflow_run, tmp_path_factory):
     masks = results / "masks/default"
     run(
         shards=[str(folder / "sources/00.h5")], images=str(folder / "sources/images.parquet"),
-        excluded=str(folder / "sources/excluded.parquet"), options=sources_options(source_keys(kind="ils"), "ils"),
+        excluded=str(folder / "sources/excluded.parquet"), **sources_options(source_keys(kind="ils"), "ils"),
         attrs={"stage": "medground_sources_read"}, cohort=str(results / "cohort/images.parquet"),
         findings=str(masks / "findings.parquet"),
         masks=[str(masks / f"{shard}.h5") for shard in shards], **inputs,
@@ -61,7 +61,7 @@ def test_no_organ_is_said_to_lie_inside_another(source):
     for image in read_table(folder / "sources/images.parquet").iter_rows(named=True):
         held = rows[image["image_id"]]
         decider = Decider(build_scene(image, held, facts_of(folder), 512), NUMBERS)
-        forms = FormSearch(decider, 2, 20_000, ("class", "relation"), random.Random(0)).run()
+        forms = FormSearch(decider, ("class", "relation"), random.Random(0), max_atoms=2).run()
         inside = [target for target, found in forms.of.items() if any(form.relation == "inside" for form in found)]
         answers |= {held[one]["label"] for target in inside for one in target}
     assert answers
@@ -106,7 +106,7 @@ def test_its_queries_pass_and_are_judged_by_their_places_alone(source, tmp_path)
     verify.run_shard(
         sources=str(folder / "sources/00.h5"), images=str(folder / "sources/images.parquet"),
         regions=str(folder / "regions/00.parquet"), queries=str(folder / "queries/00.jsonl"),
-        output=str(tmp_path / "00.jsonl"), rejected=str(tmp_path / "r.parquet"), options=verification_options("ils"),
+        output=str(tmp_path / "00.jsonl"), rejected=str(tmp_path / "r.parquet"), **verification_options(),
     )  # fmt: skip
     gone = read_table(tmp_path / "r.parquet")
     assert len(gone) <= 0.01 * len(lines), gone

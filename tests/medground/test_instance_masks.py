@@ -9,7 +9,7 @@ from pydicom import Dataset, uid
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
 from cxr.medground.logic.facts import Facts, read_planes
-from cxr.medground.sources.masks import looks_inverted
+from cxr.medground.sources.pixels import looks_inverted
 from dicom_files import dataset, encoded
 from medground_data import read_source, source_keys
 

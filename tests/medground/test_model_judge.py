@@ -11,10 +11,10 @@ import language_model
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, write_lines
-from cxr.medground.asking.prompts import Prompts
+from cxr.medground.asking.questions import Prompts
 from cxr.medground.verification import verify
 from cxr.medground.verification.ask_judge import Views, candidates_to_show, find_contradiction
-from cxr.medground.verification.model_judge import judge_from_answers
+from cxr.medground.verification.judge import judge_from_answers
 from medground_data import (
     make_queries_of,
     make_regions_of,
@@ -180,12 +180,12 @@ def test_confirm_shows_the_answer_alone(cells, lines):
 
 
 def test_the_answer_and_the_nearest_are_shown():
-    rows = {at: {"cx": at / 100, "cy": 0.5} for at in range(60)}
-    assert candidates_to_show([30], rows, list(range(60)), 5) == [28, 29, 30, 31, 32]
-    assert candidates_to_show([0, 59], rows, list(range(60)), 6) == [0, 1, 2, 57, 58, 59]
-    assert candidates_to_show([3], rows, list(range(5)), 20) == [0, 1, 2, 3, 4]
+    rows = {at: {"cx": at / 100, "cy": 0.5, "candidate": True} for at in range(60)}
+    assert candidates_to_show([30], rows, 5) == [28, 29, 30, 31, 32]
+    assert candidates_to_show([0, 59], rows, 6) == [0, 1, 2, 57, 58, 59]
+    assert candidates_to_show([3], {at: rows[at] for at in range(5)}, 20) == [0, 1, 2, 3, 4]
     # alone, so large an answer would give itself away
-    assert candidates_to_show(list(range(20)), rows, list(range(60)), 20) == list(range(60))
+    assert candidates_to_show(list(range(20)), rows, 20) == list(range(60))
 
 
 def test_what_fails_form_is_not_sent_and_a_missing_answer_is_told(cells, lines, tmp_path):
@@ -201,7 +201,7 @@ def test_what_fails_form_is_not_sent_and_a_missing_answer_is_told(cells, lines, 
     with pytest.raises(UserError, match=r"has no answer for the query q.*--forcerun medground_verification_told"):
         verify.run_shard(
             **files_of(cells), queries=str(tmp_path / "q.jsonl"), output=str(tmp_path / "v.jsonl"),
-            rejected=str(tmp_path / "r.parquet"), options=verification_options("cells", judge="vllm"),
+            rejected=str(tmp_path / "r.parquet"), **verification_options(judge="vllm"),
             confirm=[str(tmp_path / "confirm.jsonl")],
         )  # fmt: skip
 
@@ -211,7 +211,7 @@ def test_settings_of_the_verification_ask_nothing_again(cells, lines, tmp_path):
     kept, _, _ = judged_by(cells, tmp_path, lines, knowing(lines))
     verify.run_shard(
         **files_of(cells), queries=str(tmp_path / "q.jsonl"), output=str(tmp_path / "w.jsonl"),
-        rejected=str(tmp_path / "r.parquet"), options=verification_options("cells", judge="vllm", strict=True),
+        rejected=str(tmp_path / "r.parquet"), **verification_options(judge="vllm", unjudged="drop"),
         confirm=[str(tmp_path / "confirm.jsonl")], select=[str(tmp_path / "select.jsonl")],
     )  # fmt: skip
     assert list(read_lines(tmp_path / "w.jsonl")) == kept

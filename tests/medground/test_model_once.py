@@ -8,7 +8,7 @@ from conftest import ROOT, write_settings
 from cxr.llm import client
 from cxr.llm.answer_cache import question_key
 from cxr.llm.asking import Question
-from cxr.medground.asking import options as asking_options
+from cxr.medground.asking import questions
 from cxr.medground.queries import ask_model, make_queries
 from cxr.medground.verification import ask_judge
 from medground_data import make_regions_of, queries_options, read_source, source_keys
@@ -72,7 +72,7 @@ def test_one_load_serves_all_with_the_bytes_of_a_job_for_each(cells, loads, tmp_
             **files, shifted=files["regions"].replace(".parquet", ".moved.parquet"), output=queries[-1],
             unasked=str(tmp_path / "u.parquet"),
             model_answers=[str(tmp_path / f"all/{name}/{one}.told.jsonl")],
-            options=queries_options(name, engine="vllm"),
+            **queries_options(name, engine="vllm"),
         )  # fmt: skip
     loads.clear()
     judged = verdicts(cells, tmp_path / "judged", shards, OF, queries)
@@ -86,7 +86,7 @@ def test_one_load_serves_all_with_the_bytes_of_a_job_for_each(cells, loads, tmp_
 
 def test_a_job_that_was_cut_off_asks_for_the_rest_alone(cells, loads, tmp_path, monkeypatch):
     whole = words(cells, tmp_path / "whole", list(SHARDS), OF[:2])
-    monkeypatch.setattr(ask_model, "IMAGES_PER_BATCH", 2)
+    monkeypatch.setattr(questions, "IMAGES_PER_BATCH", 2)
     honest = client.TRANSPORTS["stand_in"]
 
     def breaking(options, how):
@@ -125,12 +125,12 @@ def test_all_that_is_sent_makes_the_key_of_a_question():
 
 @pytest.mark.parametrize(("transport", "jobs"), [("offline", (1, 1)), ("server", (4, 8))])
 def test_the_plan_has_one_job_for_a_model_in_the_job(tmp_path, transport, jobs):
-    llm = {"model": "nobody/nothing", "transport": transport}
+    llm = {"model": "nobody/nothing"}
     sets = {"cells": {"kind": "cells", "domain": "nuclei"}, "more": {"kind": "cells", "domain": "nuclei"}}
     verification = {"judge": "vllm", "mode": "both", "same_model": True, "llm": llm}
     medground = {
         "sources": {"sets": sets, "cells": 4, "shards": 2}, "queries": {"engine": "vllm", "llm": llm},
-        "verification": verification,
+        "verification": verification, "llm": {"transport": transport},
     }  # fmt: skip
     settings = write_settings(tmp_path, {"medground": medground}) / "mine.yaml"
     with Planner(ROOT) as planner:
@@ -142,5 +142,5 @@ def test_the_plan_has_one_job_for_a_model_in_the_job(tmp_path, transport, jobs):
 def test_the_answers_of_several_shards_lie_above_their_folders(cells, loads, tmp_path):
     words(cells, tmp_path / "q", list(SHARDS), OF[:2])
     words(cells, tmp_path / "q", [SHARDS[0]], [OF[0]])
-    kept = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob(f"{asking_options.ANSWERS_FOLDER}/*"))
+    kept = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob(f"{questions.ANSWERS_FOLDER}/*"))
     assert kept == ["q/answers/all", "q/cells/answers/00.told"]

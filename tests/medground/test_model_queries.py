@@ -16,8 +16,8 @@ import language_model
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
-from cxr.medground.asking.prompts import Prompts
-from cxr.medground.logic.descriptions import clean_description
+from cxr.medground.asking.questions import Prompts
+from cxr.medground.logic.text import clean_description
 from cxr.medground.queries.ask_model import answer_schema, find_contradiction
 from cxr.medground.queries.written_queries import parse_answer
 from cxr.medground.sources.read_sources import IMAGES
@@ -319,7 +319,7 @@ def test_descriptions_that_attack_change_no_schema_and_no_other_images_lines(cel
 
 
 def test_a_server_elsewhere_is_refused(cells, tmp_path):
-    with pytest.raises(UserError, match=r"medground\.queries\.llm\.execution\.server: .* is outside this machine"):
+    with pytest.raises(UserError, match=r"medground\.llm\.execution\.server: .* is outside this machine"):
         ask(cells, tmp_path, "http://8.8.8.8/v1")
 
 
@@ -332,7 +332,7 @@ def test_what_is_worded_is_verified_as_any_other_text(cells, answered, tmp_path)
     )
     verify.run_shard(
         **files_of(cells), queries=str(tmp_path / "q.jsonl"), output=str(tmp_path / "v.jsonl"),
-        rejected=str(tmp_path / "r.parquet"), options=verification_options("cells", judge="none"),
+        rejected=str(tmp_path / "r.parquet"), **verification_options(judge="none"),
     )  # fmt: skip
     assert [line["query_id"] for line in read_lines(tmp_path / "v.jsonl")] == [line["query_id"] for line in lines]
 

@@ -18,7 +18,7 @@ from cxr.llm.asking import ask, find_violation
 from cxr.llm.client import connect
 from cxr.llm.messages import vllm_messages
 from cxr.llm.options import Execution
-from cxr.medground.asking.prompts import Prompts
+from cxr.medground.asking.questions import Prompts
 from cxr.medground.logic.facts import Facts
 from cxr.medground.queries.ask_model import QuestionOptions, build_request, find_contradiction
 from cxr.medground.verification.ask_judge import JudgeOptions, Views, build_question, confirm_schema, select_schema
@@ -50,13 +50,13 @@ def settings_of(folder: Path) -> dict:
         "context": 2048, "max_tokens": 500, "picture_tokens": 64,
         "prompts": str(folder / "prompts.yaml"), "execution": {"gpus": 0},
     }  # fmt: skip
-    queries = {"engine": "vllm", "per_image": 2, "per_image_many": 2, "llm": llm | {"model": str(folder / "words")}}
+    queries = {"engine": "vllm", "per_image": 1, "llm": {"model": str(folder / "words")}}
     queries["llm"]["temperature"] = 0.0
-    verification = {"judge": "vllm", "llm": llm | {"model": str(folder / "judge")}}
+    verification = {"judge": "vllm", "llm": {"model": str(folder / "judge")}}
     sources = {"sets": {"cells": {"kind": "cells", "domain": "nuclei"}}, "cells": PICTURES}
     tuning = {"tiny": {"updates": 20}}
     return {
-        "medground": {"sources": sources, "queries": queries, "verification": verification},
+        "medground": {"sources": sources, "queries": queries, "verification": verification, "llm": llm},
         "vlm": {"tuning": tuning, "answers": {"engine": "vllm", "max_new_tokens": 64}},
     }
 
@@ -67,8 +67,8 @@ class World:
     def __init__(self, folder: Path):
         self.folder, self.prompts = folder, Prompts.read(folder / "prompts.yaml")
         plan = make_medground_plan(Settings(**settings_of(folder)), ["00"], ["default"])
-        self.questions = QuestionOptions(**plan.source_options("queries_told", "cells"))
-        self.judging = JudgeOptions(**plan.source_options("verification_told", "cells"))
+        self.questions = QuestionOptions(**plan.options["queries_told"])
+        self.judging = JudgeOptions(**plan.options["verification_told"])
         part = folder / "results/medground"
         self.rows = defaultdict(list)
         for row in read_table(part / "regions/cells/00.parquet").iter_rows(named=True):
@@ -81,14 +81,15 @@ class World:
 
     def asked(self, name: str):
         return build_request(
-            self.images[name], self.rows[name], self.facts, self.pictures[name], self.questions, self.prompts
+            "cells", self.images[name], self.rows[name], self.facts, self.pictures[name], self.questions, self.prompts
         )
 
     def judged(self, asked: str, line: dict, picture: str = ""):
         """Return the question to the judge about a line; ``picture``: of another image, in place of its own."""
         name = line["image_id"]
         views = Views(self.pictures[picture or name], self.rows[name])
-        return build_question(asked, line, views, self.images[name], self.facts, self.judging, self.prompts)[1]
+        image = self.images[name]
+        return build_question(asked, line, views, image, self.facts, self.judging, self.prompts, "cells").question
 
     def lines(self) -> list[dict]:
         """Return the lines that a model words which has learned all by heart."""

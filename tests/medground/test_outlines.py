@@ -7,13 +7,12 @@ import pytest
 from scipy import ndimage
 
 from cxr.base.tables import read_table
-from cxr.medground.logic.decide import Query, Reference
+from cxr.medground.logic.decide import ANSWER_CHANGES, ROBUST, Outlines, Query, Reference
 from cxr.medground.logic.facts import Facts, Planes
-from cxr.medground.logic.outlines import ANSWER_CHANGES, ROBUST, Outlines
 from cxr.medground.queries.forms import mirror_query
 from cxr.medground.regions.make_regions import measure_image, shift_outlines
 from medground_data import facts_of, make_queries_of, make_regions_of, regions_options, whole_source
-from medground_scenes import NUMBERS, queried
+from medground_scenes import queried
 
 SIDE = 200
 
@@ -122,7 +121,7 @@ def outlines(folder) -> dict[str, Outlines]:
     """Return what tells the grades of an image's queries."""
     images = {row["image_id"]: row for row in read_table(folder / "sources/images.parquet").iter_rows(named=True)}
     held = by_image(read_table(folder / "regions/00.moved.parquet").iter_rows(named=True))
-    return {name: Outlines(images[name], held[name], facts_of(folder), 256, NUMBERS) for name in held}
+    return {name: Outlines(images[name], held[name], facts_of(folder), 256) for name in held}
 
 
 def grades(folder, known, **more) -> dict[str, list[int]]:
@@ -168,7 +167,7 @@ def test_what_a_grade_says():
     facts = Facts(["cell"], words)
     masks = square((10, 10, 60, 60), (100, 10, 106, 16), (130, 10, 194, 74))  # the middle one vanishes
     rows, further = of_masks({"cell": masks})
-    known, still = (Outlines(image, held, facts, SIDE, NUMBERS) for held in (further, []))
+    known, still = (Outlines(image, held, facts, SIDE) for held in (further, []))
     first, everything = Query((), ordinal="leftmost"), Query(("class:cell",))
     assert [row["region"] for row in rows] == [0, 1, 2]
     assert known.grade(first, (0,)) == still.grade(first, (0,)) == ROBUST
@@ -176,7 +175,7 @@ def test_what_a_grade_says():
     assert known.grade(Query(("position:left",)), (0,)) == 1  # further out, the half of the middle one is unclear
     assert known.grade(everything, (0, 1, 2)) == ANSWER_CHANGES
     assert still.grade(everything, (0, 1, 2)) == ROBUST  # no outline to ask
-    gone = Outlines(image, [row for row in further if row["px"] > 0], facts, SIDE, NUMBERS)
+    gone = Outlines(image, [row for row in further if row["px"] > 0], facts, SIDE)
     assert gone.grade(first, (0,)) == 1  # where every region vanishes, nothing is decidable
 
 

@@ -37,7 +37,7 @@ def made(tmp_path_factory, request):
         folder = tmp_path_factory.mktemp(name)
         shared = None if name == "cells" else request.getfixturevalue("shared")
         whole_source(folder, name, shared, cells=160)
-        more = {"per_image_many": 40} if name == "stardist" else {}  # one picture: more queries say more
+        more = {"per_image": 20} if name == "stardist" else {}  # one picture: more queries say more
         return folder, make_queries_of(folder, name, **more)
 
     return of
@@ -284,7 +284,7 @@ def coverage(folder, side) -> tuple[list[int], int, int]:
     families = ("class", "size", "shape", "position", "zone", "ordinal", "relation", "appearance")
     for image_id, held in rows.items():
         scene = build_scene(images[image_id], held, facts, side)
-        forms = FormSearch(Decider(scene, NUMBERS), 4, 20_000, families, random.Random(0)).run()
+        forms = FormSearch(Decider(scene, NUMBERS), families, random.Random(0)).run()
         free = [at for at, row in enumerate(held) if row["candidate"]]
         for at in (at for at in free if (at,) in forms.of):
             assert resolve_plainly(query_as_dict(forms.of[at,][0]), scene_as_lists(scene), numbers()) == {at}

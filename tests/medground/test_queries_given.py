@@ -36,11 +36,11 @@ def make_and_verify(folder, out, given) -> tuple[list[dict], list[dict], dict[st
     }  # fmt: skip
     make_queries.run_shard(
         **common, shifted=str(folder / "regions/00.moved.parquet"), output=str(out / "q.jsonl"),
-        unasked=str(out / "u.parquet"), text_files=[str(given)], options=queries_options("cells", engine="table"),
+        unasked=str(out / "u.parquet"), text_files=[str(given)], **queries_options("cells", engine="table"),
     )  # fmt: skip
     verify.run_shard(
         **common, queries=str(out / "q.jsonl"), output=str(out / "v.jsonl"), rejected=str(out / "r.parquet"),
-        options=verification_options("cells"),
+        **verification_options(),
     )  # fmt: skip
     gone = {row["query_id"]: (row["stage"], row["reason"]) for row in read_table(out / "r.parquet").to_dicts()}
     return list(read_lines(out / "q.jsonl")), read_table(out / "u.parquet").to_dicts(), gone

@@ -10,7 +10,7 @@ spacy = pytest.importorskip("spacy", reason="spaCy is not installed here: `make 
 from cxr.base.errors import UserError  # noqa: E402
 from cxr.base.tables import read_table, write_lines  # noqa: E402
 from cxr.medground.dataset import scispacy_entities  # noqa: E402
-from cxr.medground.dataset.scispacy_entities import LINKER, ScispacyOptions, load_pipeline  # noqa: E402
+from cxr.medground.dataset.scispacy_entities import LINKER, load_pipeline  # noqa: E402
 
 TEXTS = ["Find the round nucleus left of the nucleus.", "Mark the lung opacity.", "Mark the Nuclei.", "Where?"]
 
@@ -60,7 +60,7 @@ def _concepts_of_ours(nlp, name):
 
 
 def find_concepts(path, linker: str = "") -> list[set[str]]:
-    return list(load_pipeline(ScispacyOptions(str(path), str(linker)))(TEXTS))
+    return list(load_pipeline(str(path), str(linker))(TEXTS))
 
 
 def test_without_a_linker_concepts_are_ids_or_texts(pipeline):
@@ -83,9 +83,8 @@ def test_the_table_has_each_text_once(pipeline, tmp_path):
     for path, texts in zip(paths, (TEXTS, TEXTS[:2], ["nucleus"]), strict=True):
         write_lines(str(path), [{"query": text} for text in texts])
     lines, labels = [str(path) for path in paths[:2]], [str(paths[2])]
-    options = ScispacyOptions(str(pipeline()))
     scispacy_entities.run(
-        lines=lines, labels=labels, model=[], entities=str(tmp_path / "e.parquet"), options=options
+        lines=lines, labels=labels, model=[], entities=str(tmp_path / "e.parquet"), pipeline=str(pipeline())
     )  # fmt: skip
     rows = read_table(tmp_path / "e.parquet").rows()
     assert rows == sorted([*zip(TEXTS, (2, 1, 1, 0), strict=True), ("nucleus", 1)])

@@ -16,7 +16,7 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.geometry.unions import union_iou
 from cxr.medground.scoring import columns
-from cxr.medground.scoring.compare import ComparisonOptions, run_comparison
+from cxr.medground.scoring.compare import run_comparison
 from cxr.medground.scoring.score_run import both_correct, matched_iou, mean_with_interval, run_scores
 from cxr.medground.scoring.settings import ScoringSettings
 
@@ -181,15 +181,6 @@ def test_a_run_by_hand(files):
     assert pairs["same_class", 0.3]["swapped"] == 0
 
 
-def test_failures_may_be_left_out(files):
-    from dataclasses import replace
-
-    run_scores(**files, options=replace(OPTIONS, failed="leave_out"), seed=SEED)
-    scores = read_table(files["scored"]).filter((pl.col("source") == "total") & (pl.col("part") == "all"))
-    assert scores["queries"][0] == 3
-    assert scores["iou"][0] == 50
-
-
 def test_numbers_are_read_in_the_runs_convention_and_as_the_paper_did(files, tmp_path):
     said = {"turn": 0, "tokens": 9, "stop": "length", "failure": "", "convention": "pixels_resized", "seen": [500, 500]}
     write_lines(files["answers"], [said | {"sample_id": "b", "text": '[{"bbox_2d": [250, 250, 350, 300]}, {"bb'}])
@@ -204,13 +195,9 @@ def test_an_audit_leaves_lines_out(files, tmp_path):
     run_scores(**files, options=OPTIONS, seed=SEED, audit=[str(tmp_path / "audit.parquet")])
     assert read_table(files["queries"])["query_id"].to_list() == ["a", "d"]
     assert read_table(files["pairs_scored"]).is_empty()  # its other member was not judged
-    from dataclasses import replace
-
-    run_scores(**files, options=replace(OPTIONS, test="all"), seed=SEED, audit=[str(tmp_path / "audit.parquet")])
-    assert len(read_table(files["queries"])) == 4
     write_table(tmp_path / "audit.parquet", pl.DataFrame({"query_id": ["a", "x", "y"], "accepted": [True] * 3}))
     with pytest.raises(UserError, match="has votes on 2 queries that no longer stand, such as x: audit again"):
-        run_scores(**files, options=OPTIONS, seed=SEED, audit=str(tmp_path / "audit.parquet"))
+        run_scores(**files, options=OPTIONS, seed=SEED, audit=[str(tmp_path / "audit.parquet")])
 
 
 def test_queries_that_are_not_asked_are_not_scored(files, tmp_path):
@@ -224,7 +211,7 @@ def test_queries_that_are_not_asked_are_not_scored(files, tmp_path):
     assert (total["queries"], total["failed"], total["iou"]) == (2, 1, 50)
     assert read_table(files["pairs_scored"]).is_empty()
     write_table(tmp_path / "audit.parquet", pl.DataFrame({"query_id": ["a", "c"], "accepted": [True, True]}))
-    told = {"audit": [str(tmp_path / "audit.parquet")], "sampled": str(tmp_path / "drawn.jsonl")}
+    told = {"audit": [str(tmp_path / "audit.parquet")], "sampled": [str(tmp_path / "drawn.jsonl")]}
     run_scores(**files, options=OPTIONS, seed=SEED, **told)
     assert read_table(files["queries"])["query_id"].to_list() == ["a"]
 
@@ -239,7 +226,7 @@ def test_the_comparison_has_the_runs_the_blind_and_the_paper(files, tmp_path):
     run_scores(**files, options=OPTIONS, seed=SEED)
     two = {"scored": [files["scored"]] * 2, "pairs_scored": [files["pairs_scored"]] * 2}
     path = str(tmp_path / "comparison.tsv")
-    run_comparison(**two, comparison=path, options=ComparisonOptions(["one", "two"], [], 0.5))
+    run_comparison(**two, comparison=path, runs=["one", "two"], zero_shot_runs=[], tau=0.5)
     table = read_table(path)
     assert table.columns == list(schema(columns.COMPARISON))
     ours = table.filter((pl.col("by") == "ours") & (pl.col("table") == "iou") & (pl.col("source") == "s"))
@@ -247,9 +234,9 @@ def test_the_comparison_has_the_runs_the_blind_and_the_paper(files, tmp_path):
     blind = table.filter((pl.col("by") == "blind") & (pl.col("source") == "s") & (pl.col("table") == "iou"))
     assert sorted(blind["model"]) == ["candidates", "largest", "mean_box", "one: shuffled", "picture", "two: shuffled"]
     assert "zero_shot" not in set(table["table"])
-    options = ComparisonOptions(["one"], ["one", "base"], 0.5)
     one = {name: held[:1] for name, held in two.items()}
-    run_comparison(**one, comparison=path, options=options, zero_shot=[files["scored"]] * 2)
+    zero_shot = {"zero_shot_runs": ["one", "base"], "zero_shot": [files["scored"]] * 2}
+    run_comparison(**one, comparison=path, runs=["one"], tau=0.5, **zero_shot)
     new = read_table(path).filter((pl.col("table") == "zero_shot") & (pl.col("source") == "total"))
     assert dict(new.filter(by="ours").select("model", "value").iter_rows()) == {"one": 37.5, "base": 37.5}
     assert {"largest", "candidates", "picture"} <= set(new.filter(by="blind")["model"])
@@ -267,10 +254,9 @@ def test_a_baseline_without_a_value_is_no_row(files, tmp_path):
         pl.lit(None, pl.Float64).alias(name) for name in ("mean_box", "shuffled")
     )
     write_table(tmp_path / "zero_shot.tsv", scores, columns.SCORES)
-    options = ComparisonOptions(["one"], ["one"], 0.5)
     run_comparison(
         scored=[files["scored"]], pairs_scored=[files["pairs_scored"]], comparison=str(tmp_path / "c.tsv"),
-        options=options, zero_shot=[str(tmp_path / "zero_shot.tsv")],
+        runs=["one"], zero_shot_runs=["one"], tau=0.5, zero_shot=[str(tmp_path / "zero_shot.tsv")],
     )  # fmt: skip
     new = read_table(tmp_path / "c.tsv").filter((pl.col("table") == "zero_shot") & (pl.col("source") == "s"))
     assert new["model"].to_list() == ["one", "largest", "candidates", "picture"]

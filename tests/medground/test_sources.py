@@ -17,7 +17,7 @@ from cxr.base.tables import read_table
 from cxr.dicom.files import silence_output
 from cxr.medground.logic.facts import Facts, read_planes
 from cxr.medground.sources.cells import read_cells
-from cxr.medground.sources.folder import read_array
+from cxr.medground.sources.pixels import read_array
 from cxr.workflow.plan_medground import make_medground_plan
 from cxr.workflow.settings import read as read_settings
 from dicom_files import dataset, encoded

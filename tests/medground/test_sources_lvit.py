@@ -10,11 +10,10 @@ import pytest
 
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines
-from cxr.medground.logic.atoms import NO, UNCLEAR, YES
+from cxr.medground.logic.atoms import NO, UNCLEAR, YES, LogicOptions
 from cxr.medground.logic.decide import Decider
-from cxr.medground.logic.descriptions import LONGEST, Description, clean_description, parse_description, sides_disagree
-from cxr.medground.logic.options import LogicOptions
 from cxr.medground.logic.scene import build_scene
+from cxr.medground.logic.text import LONGEST, Description, clean_description, parse_description, sides_disagree
 from cxr.medground.sources.image import Refused
 from cxr.medground.sources.lvit import read_lvit, read_workbook
 from cxr.medground.verification import verify
@@ -290,7 +289,7 @@ def verified(folder: Path, **more: object) -> tuple[list[dict], list[dict]]:
         sources=str(folder / "sources/00.h5"), images=str(folder / "sources/images.parquet"),
         regions=str(folder / "regions/00.parquet"), queries=str(folder / "queries/00.jsonl"),
         output=str(part / "00.jsonl"), rejected=str(part / "00.rejected.parquet"),
-        options=verification_options("qata", **more),
+        **verification_options(**more),
     )  # fmt: skip
     return list(read_lines(part / "00.jsonl")), read_table(part / "00.rejected.parquet").to_dicts()
 

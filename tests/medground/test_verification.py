@@ -16,10 +16,10 @@ from cxr.medground.logic.facts import Facts
 from cxr.medground.logic.scene import build_scene
 from cxr.medground.logic.text import find_text_fault
 from cxr.medground.verification import verify
+from cxr.medground.verification.anatomy import JudgeThresholds
 from cxr.medground.verification.claims import read_claims
 from cxr.medground.verification.judge import ImageJudge, judge_query, measure_box, measured_plane
 from cxr.medground.verification.text_rules import allowed_words, check_text
-from cxr.medground.verification.thresholds import JudgeThresholds
 from medground_data import (
     NUCLEUS,
     make_queries_of,
@@ -76,7 +76,7 @@ class Source:
     def verified(self, line, **more):
         image_id = line["image_id"]
         return verify.verify_line(
-            line, self.rows[image_id], self.looked(image_id), self.facts, verification_options(self.name, **more),
+            line, self.rows[image_id], self.looked(image_id), self.facts, verification_options(**more)["options"],
         )  # fmt: skip
 
 
@@ -260,7 +260,7 @@ def test_every_candidate_is_accepted_or_has_one_reason(made, tmp_path):
         sources=str(folder / "sources/00.h5"), images=str(folder / "sources/images.parquet"),
         regions=str(folder / "regions/00.parquet"), queries=str(folder / "queries/00.jsonl"),
         output=str(tmp_path / "00.jsonl"), rejected=str(tmp_path / "00.rejected.parquet"),
-        options=verification_options("cells"),
+        **verification_options(),
     )  # fmt: skip
     kept, gone = list(read_lines(tmp_path / "00.jsonl")), read_table(tmp_path / "00.rejected.parquet")
     ids = [line["query_id"] for line in kept] + gone["query_id"].to_list()
@@ -354,9 +354,9 @@ def test_bare_sides_of_a_film_are_the_patients():
 def test_words_of_another_kind_of_image_may_be_the_sources_own():
     scene = next(s for s in map(drawn_scene, range(99)) if s.domain == "cxr")
     decider = Decider(scene, NUMBERS)
-    fault, _ = check_text("the nucleus of the field", [0], decider, [], False)
+    fault, _ = check_text("the nucleus of the field", [0], decider, [])
     assert fault == ("domain_leak", "nucleus")
-    fault, _ = check_text("the nucleus of the field", [0], decider, allowed_words(decider, []), False)
+    fault, _ = check_text("the nucleus of the field", [0], decider, allowed_words(decider, []))
     assert fault is None or fault[0] != "domain_leak"
 
 

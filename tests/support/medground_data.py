@@ -9,11 +9,9 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 from cxr.medground.logic.facts import Facts
 from cxr.medground.queries import make_queries
-from cxr.medground.queries.options import QueriesOptions
 from cxr.medground.regions import make_regions
 from cxr.medground.regions.settings import RegionsSettings
-from cxr.medground.sources.read_sources import SourcesOptions, run
-from cxr.medground.verification.verify import VerificationOptions
+from cxr.medground.sources.read_sources import run
 from cxr.workflow.plan_medground import find_film_files
 from cxr.workflow.settings import Settings
 
@@ -96,7 +94,7 @@ def monuseg(shared: Path, path: Path, half: int | None = None) -> dict:
             continue
         mask = image.parent.parent / "labelcol" / f"{image.stem}.png"
         rows.append({"image_path": str(image), "mask_path": str(mask), "split": "test"})
-    found = {"manifest": str(_write(path, rows)), "domain": "nuclei", "classes": NUCLEUS, "touching": True}
+    found = {"manifest": str(_write(path, rows)), "domain": "nuclei", "classes": NUCLEUS}
     return found | {"tile": 250, "modality": "H&E histopathology"}
 
 
@@ -117,22 +115,12 @@ def source_keys(**keys: object) -> dict:
     return made | {"classes": made["classes"] or {"region": {}}}
 
 
-def sources_options(keys: dict, name: str = "given", **more: object) -> SourcesOptions:
-    """Return the options of the stage for one source."""
-    plain = SETTINGS.sources.as_dict()
-    names = (
-        "size",
-        "fit",
-        "duplicates",
-        "mask_threshold",
-        "most_foreground",
-        "resize_masks",
-        "cells",
-        "md5",
-    )
-    shared = {one: plain[one] for one in names}
-    more = {"max_pixels": 1 << 26} | more
-    return SourcesOptions(**(shared | {"seed": 2026, "name": name, "source": keys} | more))
+def sources_options(keys: dict, name: str = "given", **more: object) -> dict:
+    """Return the arguments of the stage for one source that come from the settings."""
+    others = {"name": name, "source": keys, "seed": 2026, "max_pixels": 1 << 26}
+    changed = {field: value for field, value in more.items() if hasattr(SETTINGS.sources, field)}
+    own = {field: value for field, value in more.items() if field not in changed}
+    return {"options": replace(SETTINGS.sources, **changed)} | others | own
 
 
 def regions_options(**more: object) -> RegionsSettings:
@@ -147,10 +135,9 @@ def read_source(folder: Path, keys: dict, shards: int = 1, name: str = "given", 
     files = [str(made / f"{at:02d}.h5") for at in range(shards)]
     inputs = {name: keys[name] for name in ("manifest", "npz", "folder") if keys[name]}
     inputs |= find_film_files(name, keys, []) if keys["anatomy"] else {}
-    options = sources_options(keys, name, **more)
     run(
-        shards=files, images=str(made / "images.parquet"), excluded=str(made / "excluded.parquet"), options=options,
-        attrs={"stage": "medground_sources_read"}, **inputs,
+        shards=files, images=str(made / "images.parquet"), excluded=str(made / "excluded.parquet"),
+        attrs={"stage": "medground_sources_read"}, **sources_options(keys, name, **more), **inputs,
     )  # fmt: skip
     return folder
 
@@ -182,10 +169,9 @@ def facts_of(folder: Path) -> Facts:
         return Facts.from_shard(shard)
 
 
-def queries_options(source: str, **more: object) -> QueriesOptions:
-    """Return the options of the queries of one source."""
-    plain = SETTINGS.queries.as_dict(without=("table", "selection", "llm"))
-    return QueriesOptions(**(plain | {"source": source, "seed": 2026} | more))
+def queries_options(source: str, **more: object) -> dict:
+    """Return the arguments of the stage for the queries of one source."""
+    return {"options": replace(SETTINGS.queries, **more), "source": source, "seed": 2026}
 
 
 def make_queries_of(folder: Path, source: str, **more: object) -> list[dict]:
@@ -198,7 +184,7 @@ def make_queries_of(folder: Path, source: str, **more: object) -> list[dict]:
             sources=str(shard), images=str(folder / "sources/images.parquet"),
             regions=str(folder / f"regions/{shard.stem}.parquet"),
             shifted=str(folder / f"regions/{shard.stem}.moved.parquet"), output=str(output),
-            unasked=str(folder / f"queries/{shard.stem}.unasked.parquet"), options=queries_options(source, **more),
+            unasked=str(folder / f"queries/{shard.stem}.unasked.parquet"), **queries_options(source, **more),
         )  # fmt: skip
         lines += read_lines(output)
     return lines
@@ -214,7 +200,6 @@ def whole_source(folder: Path, name: str, shared: Path | None = None, half: int 
     return make_regions_of(read_source(folder, keys, name=name, **more))
 
 
-def verification_options(source: str, **more: object) -> VerificationOptions:
-    """Return the options of the verification of one source."""
-    plain = SETTINGS.verification.as_dict(without=("mode", "same_model", "llm"))
-    return VerificationOptions(**(plain | {"source": source, "seed": 2026} | more))
+def verification_options(statements: bool = False, **more: object) -> dict:
+    """Return the arguments of the stage for the verification of one source."""
+    return {"options": replace(SETTINGS.verification, **more), "statements": statements}

@@ -54,7 +54,7 @@ def well(messages: list[dict], schema: dict) -> str:
 
 
 def _options(kind: type, section, own: dict) -> object:
-    llm = section.llm.as_dict()
+    llm = {"temperature": 0.0} | SETTINGS.llm.as_dict() | section.llm.as_dict()
     known = {field.name for field in fields(kind)}
     shared = section.as_dict()
     given = {name: value for name, value in (shared | llm | own).items() if name in known}
@@ -106,7 +106,7 @@ def make_from_answers(folder: Path, out: Path) -> tuple[list[dict], list[dict]]:
     make_queries.run_shard(
         **files_of(folder), shifted=str(folder / "regions/00.moved.parquet"), output=str(out / "q.jsonl"),
         unasked=str(out / "u.parquet"), model_answers=[str(out / "told.jsonl")],
-        options=queries_options("cells", engine="vllm"),
+        **queries_options("cells", engine="vllm"),
     )  # fmt: skip
     return list(read_lines(out / "q.jsonl")), read_table(out / "u.parquet").to_dicts()
 
@@ -122,7 +122,7 @@ def judge(folder: Path, out: Path, address: str, modes: tuple[str, ...] = ASKED,
     told = {asked: [str(out / f"{asked}.jsonl")] for asked in modes}
     verify.run_shard(
         **files_of(folder), **told, queries=str(out / "q.jsonl"), output=str(out / "v.jsonl"),
-        rejected=str(out / "r.parquet"), options=verification_options("cells", judge="vllm"),
+        rejected=str(out / "r.parquet"), **verification_options(judge="vllm"),
     )  # fmt: skip
     gone = read_table(out / "r.parquet").to_dicts()
     return list(read_lines(out / "v.jsonl")), {

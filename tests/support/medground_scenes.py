@@ -5,9 +5,8 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from cxr.medground.logic.atoms import evaluate_atoms
+from cxr.medground.logic.atoms import LogicOptions, evaluate_atoms
 from cxr.medground.logic.decide import AXES, RELATIONS, Query, Reference
-from cxr.medground.logic.options import LogicOptions
 from cxr.medground.logic.scene import ClassWords, Scene
 
 NUMBERS = LogicOptions()

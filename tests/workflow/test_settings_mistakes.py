@@ -70,7 +70,7 @@ def refused(changes: dict) -> str:
         ),
         (
             {"medground.queries.engine": "vllm"},
-            "medground.queries: llm.model is empty, but engine is vllm: give a model that takes images.",
+            "medground: queries.llm.model is empty, but queries.engine is vllm: give a model that takes images.",
         ),
         (
             {"medground.dataset.entities": "scispacy"},
@@ -79,11 +79,13 @@ def refused(changes: dict) -> str:
         ),
         (
             {"medground.verification.judge": "vllm"},
-            "medground.verification: llm.model is empty, but judge is vllm: give a model that takes images.",
+            "medground: verification.llm.model is empty, but verification.judge is vllm: give a model that takes "
+            "images.",
         ),
         (
             {"medground.queries.llm.form": "question_answer"},
-            "medground.queries: llm.form is question_answer, in which a model chooses targets: set selection to model.",
+            "medground: queries.llm.form is question_answer, in which a model chooses targets: set "
+            "queries.selection to model.",
         ),
         (
             {

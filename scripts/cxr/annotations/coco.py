@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from cxr.annotations.regions import UNLISTED, Annotation, Annotations
-from cxr.annotations.tabular import box_from_sides, box_sides, parse_numbers
-from cxr.base.errors import UserError, count_phrase, refuse_machine_fault
+from cxr.annotations.tabular import box_from_sides, box_sides, parse_numbers, refuse_damaged
+from cxr.base.errors import count_phrase
 from cxr.base.ids import clean_id
 
 log = logging.getLogger("cxr")
@@ -24,17 +24,13 @@ def read(key: str, path: Path) -> Annotations:
 
     An annotation of an unlisted image gets the image UNLISTED, one of an unlisted category the label "".
     """
-    try:
+    with refuse_damaged(path, f"{key} is {str(path)!r}, which is no whole COCO JSON"):
         content = json.loads(path.read_bytes())
         labels = {_normalise_id(row["id"]): str(row.get("finding") or row["name"]) for row in content["categories"]}
         images = {_normalise_id(row["id"]): row | {"file_name": str(row["file_name"])} for row in content["images"]}
         if len(images) < len(content["images"]) or len(labels) < len(content["categories"]):
             raise ValueError("two images or categories have one id")
         regions = [_parse_region(row, images, labels) for row in content["annotations"]]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        refuse_machine_fault(path, error)
-        cause = f"{type(error).__name__}: {error}"
-        raise UserError(f"{key} is {str(path)!r}, which is no whole COCO JSON ({cause}): check it") from None
     orphans = sum(region.image == UNLISTED or not region.label for region in regions)
     if orphans:
         number = count_phrase(orphans, "annotation names", "annotations name")
@@ -98,32 +94,19 @@ def write(path: Path, annotations: Annotations) -> None:
     """Write the JSON. Size and split of an image come from its first region. Masks in files are not supported."""
     first_by_image = {region.image: region for region in reversed(annotations.regions)}
     id_by_image = {image: number for number, image in enumerate(sorted(annotations.seen | first_by_image.keys()), 1)}
-    id_by_label = {
-        label: number for number, label in enumerate(sorted({region.label for region in annotations.regions}), 1)
-    }
-    images = [
-        {"id": number, "file_name": image} | _image_fields(first_by_image.get(image))
-        for image, number in id_by_image.items()
-    ]
-    entries = [
-        {"id": number, "image_id": id_by_image[region.image], "category_id": id_by_label[region.label]}
-        | _region_fields(region)
-        for number, region in enumerate(annotations.regions, 1)
-    ]
+    labels = sorted({region.label for region in annotations.regions})
+    id_by_label = {label: number for number, label in enumerate(labels, 1)}
+    images, entries = [], []
+    for image, number in id_by_image.items():
+        first = first_by_image.get(image)
+        size = {"height": first.size[0], "width": first.size[1]} if first and first.size else {}
+        split = {"split": first.split} if first and first.split else {}
+        images.append({"id": number, "file_name": image} | size | split)
+    for number, region in enumerate(annotations.regions, 1):
+        box = list(box_sides(region.box)) if region.box else None
+        parts = {"bbox": box, "segmentation": region.drawn, "label_text": region.phrase}
+        ids = {"id": number, "image_id": id_by_image[region.image], "category_id": id_by_label[region.label]}
+        entries.append(ids | {name: value for name, value in parts.items() if value})
     categories = [{"id": number, "name": label} for label, number in id_by_label.items()]
     text = json.dumps({"categories": categories, "images": images, "annotations": entries})
     path.write_text(text, encoding="utf-8")
-
-
-def _image_fields(first: Annotation | None) -> dict:
-    size = {"height": first.size[0], "width": first.size[1]} if first and first.size else {}
-    return size | ({"split": first.split} if first and first.split else {})
-
-
-def _region_fields(region: Annotation) -> dict:
-    parts = {
-        "bbox": list(box_sides(region.box)) if region.box else None,
-        "segmentation": region.drawn,
-        "label_text": region.phrase,
-    }
-    return {name: value for name, value in parts.items() if value}

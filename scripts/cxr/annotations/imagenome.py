@@ -10,7 +10,8 @@ import numpy as np
 
 from cxr.annotations.label_tables import SEX
 from cxr.annotations.regions import Annotation, Annotations
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.annotations.tabular import refuse_damaged
+from cxr.base.errors import UserError
 
 WHAT = "folder of Chest ImaGenome's scene graphs (*_SceneGraph.json)"
 FOLDER = True
@@ -43,16 +44,12 @@ def read_graphs(key: str, path: Path) -> Iterator[SceneGraph]:
     if not files:
         raise UserError(f"{key}: {path} has no scene graph (*{ENDING}): give the folder of Chest ImaGenome")
     for file in files:
-        try:
+        with refuse_damaged(file, f"{key}: {file.name} is no whole scene graph"):
             content = json.loads(file.read_text(encoding="utf-8"))
             rows = [
                 (str(entry["bbox_name"]), [_parse_number(entry.get(name)) for name in CORNERS])
                 for entry in content["objects"]
             ]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            refuse_machine_fault(file, error)
-            cause = f"{type(error).__name__}: {error}"
-            raise UserError(f"{key}: {file.name} is no whole scene graph ({cause}): check it") from None
         boxes = np.array([box for _, box in rows], np.float64).reshape(-1, 4)
         sex = SEX.get(str(content.get("gender") or "").strip().lower())
         yield SceneGraph(file.name.removesuffix(ENDING), [name for name, _ in rows], boxes, sex)

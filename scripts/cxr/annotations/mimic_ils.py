@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from cxr.annotations.regions import Annotation, Annotations
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.annotations.tabular import refuse_damaged
 
 WHAT = "folder of the released MIMIC-ILS, or of that layout"
 FOLDER = True
@@ -22,7 +22,7 @@ LESIONS: dict[str, str] = {}
 
 def read(key: str, path: Path) -> Annotations:
     """Read each distinct mask once; negatives give no region. Raises UserError."""
-    try:
+    with refuse_damaged(path / JSON, f"{key} is {str(path)!r}, which holds no whole {JSON}"):
         studies_by_split = json.loads((path / JSON).read_text(encoding="utf-8"))
         distinct_masks = {
             (entry["dicom_id"], pair["target"], pair["seg_mask_path"], split): None
@@ -32,10 +32,6 @@ def read(key: str, path: Path) -> Annotations:
             for pair in pairs
             if pair.get("seg_mask_path")
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        refuse_machine_fault(path / JSON, error)
-        cause = f"{type(error).__name__}: {error}"
-        raise UserError(f"{key} is {str(path)!r}, which holds no whole {JSON} ({cause}): check it") from None
     regions = [
         Annotation(image, target, drawn=path / MASKS / name, split=split)
         for image, target, name, split in distinct_masks

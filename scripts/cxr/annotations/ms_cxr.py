@@ -41,20 +41,8 @@ def _parse_region(row: dict) -> Annotation:
 def write(path: Path, annotations: Annotations) -> None:
     """Write the CSV; an image without a region has no row."""
     header = ("dicom_id", "category_name", "label_text", "path", "x", "y", "w", "h")
-    cells = (
-        (
-            region.image,
-            region.label,
-            region.phrase,
-            f"files/{region.image}.jpg",
-            *box_sides(region.box),
-            *_size(region),
-            region.split,
-        )
-        for region in annotations.regions
-    )
-    write_rows(path, (*header, "image_width", "image_height", "split"), cells)
-
-
-def _size(region: Annotation) -> tuple:
-    return region.size[::-1] if region.size else ("", "")
+    rows = []
+    for region in annotations.regions:
+        path_cell, size = f"files/{region.image}.jpg", region.size[::-1] if region.size else ("", "")
+        rows.append((region.image, region.label, region.phrase, path_cell, *box_sides(region.box), *size, region.split))
+    write_rows(path, (*header, "image_width", "image_height", "split"), rows)

@@ -14,8 +14,8 @@ import polars as pl
 
 from cxr.annotations.label_tables import decode_sex, normalise_id, read_columns
 from cxr.annotations.regions import Annotation, Annotations
-from cxr.annotations.tabular import write_rows
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.annotations.tabular import refuse_damaged, write_rows
+from cxr.base.errors import UserError
 from cxr.base.ids import clean_id
 
 WHAT = "folder of PadChest-GR (grounded_reports_*.json, master_table.csv, the table of PadChest)"
@@ -135,25 +135,14 @@ def read_master(key: str, path: Path) -> pl.DataFrame:
 
 def read_reports(key: str, path: Path) -> Iterator[Report]:
     """Yield the reports of the JSON. Raises UserError for any other file."""
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            entries = json.load(file)
-        reports = [_parse_report(entry) for entry in entries]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        refuse_machine_fault(path, error)
-        cause = f"{type(error).__name__}: {error}"
-        raise UserError(f"{key}: {path} is no list of grounded reports ({cause}): check it") from None
+    with refuse_damaged(path, f"{key}: {path} is no list of grounded reports"):
+        reports = [_parse_report(entry) for entry in json.loads(path.read_text(encoding="utf-8-sig"))]
     yield from reports
 
 
 def _parse_report(entry: dict) -> Report:
-    sentences = [
-        Sentence(
-            str(row.get("sentence_en") or "").strip(),
-            row.get("boxes") or [],
-            row.get("extra_boxes") or [],
-            row.get("labels") or [],
-        )
-        for row in entry["findings"]
-    ]
+    sentences = []
+    for row in entry["findings"]:
+        lists = (row.get(name) or [] for name in ("boxes", "extra_boxes", "labels"))
+        sentences.append(Sentence(str(row.get("sentence_en") or "").strip(), *lists))
     return Report(clean_id(str(entry["ImageID"])), clean_id(str(entry["StudyID"])), sentences)

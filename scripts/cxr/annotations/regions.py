@@ -82,19 +82,10 @@ class Annotations(NamedTuple):
 
 def annotation_table(regions: Iterable[Annotation]) -> pl.DataFrame:
     """Return the regions as a table of :data:`SCHEMA`, one row per region, without the masks."""
-    none = (None,) * 4
-    rows = [
-        (
-            region.image,
-            region.label,
-            *(region.box or none),
-            region.phrase,
-            region.reader,
-            *(region.size or none[:2]),
-            region.split,
-        )
-        for region in regions
-    ]
+    rows = []
+    for region in regions:
+        box, size = region.box or (None,) * 4, region.size or (None, None)
+        rows.append((region.image, region.label, *box, region.phrase, region.reader, *size, region.split))
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 

@@ -1,11 +1,13 @@
-"""Shared code of the tabular formats: required columns, numbers in cells, writing rows."""
+"""Shared code of the formats: required columns, numbers in cells, writing rows, refusing a damaged file."""
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from cxr.annotations.regions import Annotation, Annotations
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.user_tables import read_frame, require_columns
 
 NO_FINDING = ("no finding", "normal", "no lung opacity / not normal")
@@ -29,6 +31,16 @@ def drop_no_finding(regions: Sequence[Annotation]) -> Annotations:
 
 
 Box = tuple[float, float, float, float]
+
+
+@contextmanager
+def refuse_damaged(path: Path, fault: str) -> Iterator[None]:
+    """Raise UserError with ``fault`` and its cause if the block cannot read the content of a file."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        refuse_machine_fault(path, error)
+        raise UserError(f"{fault} ({type(error).__name__}: {error}): check it") from None
 
 
 def parse_numbers(cells: Iterable[Any]) -> tuple[float, ...] | None:

@@ -38,15 +38,10 @@ LESIONS = {
 def read(key: str, path: Path) -> Annotations:
     """Read a training or test file. Raises UserError."""
     regions = [
-        Annotation(
-            row["image_id"],
-            row["class_name"],
-            parse_box(row[name] for name in CORNERS),
-            reader=row.get("rad_id") or "",
-        )
+        (row["image_id"], row["class_name"], parse_box(row[name] for name in CORNERS), row.get("rad_id") or "")
         for row in read_rows(key, path, "vindr", COLUMNS, BESIDES)
     ]
-    return drop_no_finding(regions)
+    return drop_no_finding([Annotation(*fields, reader=reader) for *fields, reader in regions])
 
 
 def read_labels(key: str, path: Path) -> pl.DataFrame:

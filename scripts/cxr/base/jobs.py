@@ -192,7 +192,7 @@ def run_job(snakemake) -> None:
     if "options" in parameters:
         arguments |= settings_arguments(function, settings)
     if "execution" in parameters:
-        arguments["execution"] = _section(snakemake.config, name)["llm"]["execution"]
+        arguments["execution"] = _execution_settings(snakemake.config, name)
     files = dict(snakemake.input.items()) | dict(snakemake.output.items())
     function(**{key: arguments[key] for key in arguments if key in parameters} | files)
 
@@ -210,10 +210,11 @@ def settings_arguments(function: Callable, settings: dict) -> dict:
     return {key: value for key, value in settings.items() if key in names} | {"options": options}
 
 
-def _section(config: dict, name: str) -> dict:
-    """Return the settings of the stage that a function belongs to: a system's stages stand in the system's section."""
+def _execution_settings(config: dict, name: str) -> dict:
+    """Return how the language model of a function's stage is run: the system's settings, else the stage's own."""
     room, stage = name.split(".")[:2]
-    return config[room][stage] if room in config else config[stage]
+    section = config.get(room, config)
+    return (section.get("llm") or section[stage]["llm"])["execution"]
 
 
 def compute_settings(snakemake) -> dict:

@@ -5,7 +5,7 @@ import io
 import json
 import mmap
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import polars as pl
@@ -41,6 +41,12 @@ def write_table(path: str | Path, table: pl.DataFrame, columns: Columns | None =
             # polars would write an empty text as "" to distinguish it from null; spreadsheets make no such difference
             plain = guard_formulas(table.with_columns(pl.col(pl.String).replace("", None)))
             plain.write_csv(temporary, separator="\t" if Path(path).suffix == ".tsv" else ",")
+
+
+def write_rows(path: str | Path, rows: Iterable[dict | tuple], columns: Columns) -> None:
+    """Write rows, {column: value} or tuples, as a table of the declared columns, as :func:`write_table` does."""
+    table = pl.DataFrame(list(rows), schema=schema(columns), orient="row", infer_schema_length=None)
+    write_table(path, table, columns)
 
 
 def _with_digest(table: pl.DataFrame) -> bytes:

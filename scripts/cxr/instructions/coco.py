@@ -88,30 +88,15 @@ class ReferringExpression:
 
 def write_refs(path: Path, references: Sequence[ReferringExpression]) -> None:
     """Write the references, numbered in their order; ``sent_id`` equals ``ref_id``, since each has one sentence."""
-    ref_rows = [
-        {
-            "ref_id": number,
-            "ann_ids": list(reference.ann_ids),
-            "ann_id": reference.ann_ids[0],
-            "image_id": reference.image_id,
-            "category_id": reference.category_id,
-            "split": reference.split,
-            "file_name": reference.file_name,
+    ref_rows = []
+    for number, reference in enumerate(references):
+        text, marks = reference.text, ".,;:?!"
+        tokens = [word.strip(marks).lower() for word in text.split() if word.strip(marks)]
+        ref_rows.append({
+            "ref_id": number, "ann_ids": list(reference.ann_ids), "ann_id": reference.ann_ids[0],
+            **{name: getattr(reference, name) for name in ("image_id", "category_id", "split", "file_name")},
             "sent_ids": [number],
-            "sentences": [
-                {
-                    "sent_id": number,
-                    "raw": reference.text,
-                    "sent": reference.text.lower(),
-                    "tokens": _words(reference.text),
-                }
-            ],
+            "sentences": [{"sent_id": number, "raw": text, "sent": text.lower(), "tokens": tokens}],
             "query_id": reference.ref_id,
-        }
-        for number, reference in enumerate(references)
-    ]
+        })  # fmt: skip
     path.write_text(json.dumps(ref_rows, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip(".,;:?!").lower() for word in text.split() if word.strip(".,;:?!")]

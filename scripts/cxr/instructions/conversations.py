@@ -5,7 +5,7 @@ pixels of the image.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,31 +31,28 @@ class Conversation:
     more: Mapping[str, object] = field(default_factory=dict)
 
 
+def _speaker_texts(conversation: Conversation, *speakers: str) -> Iterator[tuple[str, str]]:
+    """Yield (speaker, text) of the two speakers in turn; the first question has the image placeholder."""
+    image = IMAGE if conversation.picture else ""
+    for number, turn in enumerate(conversation.turns):
+        yield from zip(speakers, (turn.question if number else image + turn.question, turn.answer), strict=True)
+
+
 def to_messages(conversation: Conversation) -> dict:
     """Return a line with OpenAI's roles: id, messages, images."""
-    chat_messages = [
-        {"role": role, "content": text}
-        for number, turn in enumerate(conversation.turns)
-        for role, text in (("user", _question_text(conversation, number, turn)), ("assistant", turn.answer))
-    ]
+    texts = _speaker_texts(conversation, "user", "assistant")
+    chat_messages = [{"role": role, "content": text} for role, text in texts]
     line = {"id": conversation.sample_id, "messages": chat_messages, "images": _pictures(conversation)}
     return line | dict(conversation.more)
 
 
 def to_sharegpt(conversation: Conversation) -> dict:
     """Return an entry for LLaVA's trainers and LLaMA-Factory: id, image, images, conversations."""
-    chat_turns = [
-        {"from": speaker, "value": text}
-        for number, turn in enumerate(conversation.turns)
-        for speaker, text in (("human", _question_text(conversation, number, turn)), ("gpt", turn.answer))
-    ]
+    texts = _speaker_texts(conversation, "human", "gpt")
+    chat_turns = [{"from": speaker, "value": text} for speaker, text in texts]
     image_field = {"image": conversation.picture} if conversation.picture else {}
-    return (
-        {"id": conversation.sample_id}
-        | image_field
-        | {"images": _pictures(conversation), "conversations": chat_turns}
-        | dict(conversation.more)
-    )
+    line = {"id": conversation.sample_id} | image_field
+    return line | {"images": _pictures(conversation), "conversations": chat_turns} | dict(conversation.more)
 
 
 def to_swift(conversation: Conversation) -> dict:
@@ -65,12 +62,8 @@ def to_swift(conversation: Conversation) -> dict:
     text = json.dumps(answer).replace('"<bbox>"', "<bbox>")
     chat_messages = [{"role": "user", "content": f"{IMAGE}<ref-object>"}, {"role": "assistant", "content": text}]
     objects = {"ref": [conversation.refers], "bbox": [list(box) for box in conversation.boxes], "bbox_type": "real"}
-    return {
-        "id": conversation.sample_id,
-        "messages": chat_messages,
-        "images": _pictures(conversation),
-        "objects": objects,
-    } | dict(conversation.more)
+    line = {"id": conversation.sample_id, "messages": chat_messages, "images": _pictures(conversation)}
+    return line | {"objects": objects} | dict(conversation.more)
 
 
 def write_entries(path: Path, entries: Iterable[dict]) -> None:
@@ -80,10 +73,6 @@ def write_entries(path: Path, entries: Iterable[dict]) -> None:
         for number, entry in enumerate(entries):
             file.write(f"{',' * (number > 0)}\n{json.dumps(entry, ensure_ascii=False)}")
         file.write("\n]\n")
-
-
-def _question_text(conversation: Conversation, number: int, turn: Turn) -> str:
-    return turn.question if number or not conversation.picture else IMAGE + turn.question
 
 
 def _pictures(conversation: Conversation) -> list[str]:

@@ -1,6 +1,7 @@
 """Settings of MedGround: the section of each stage, and constraints between them."""
 
 from cxr.base.settings import Section, constraint, key
+from cxr.medground.asking.settings import ModelsSettings
 from cxr.medground.dataset.settings import DatasetSettings
 from cxr.medground.queries.settings import QueriesSettings
 from cxr.medground.regions.settings import RegionsSettings
@@ -14,6 +15,7 @@ class MedgroundSettings(Section):
 
     sources: SourcesSettings = key(SourcesSettings, "Images and masks.")
     regions: RegionsSettings = key(RegionsSettings, "From masks to boxes.")
+    llm: ModelsSettings = key(ModelsSettings, "How language models are asked (engine or judge vllm).")
     queries: QueriesSettings = key(QueriesSettings, "Referring queries.")
     verification: VerificationSettings = key(VerificationSettings, "Verification of the queries.")
     dataset: DatasetSettings = key(DatasetSettings, "The dataset.")
@@ -22,6 +24,21 @@ class MedgroundSettings(Section):
         "",
         "Experts' votes on the test split: audit.parquet of an earlier review of queries. No query depends on it.",
     )
+
+    @constraint
+    def _engines_have_their_input(self) -> None:
+        queries, verification = self.queries, self.verification
+        remedy = "give a model that takes images"
+        if queries.engine == "table" and not queries.table:
+            raise ValueError("queries.table is empty, but queries.engine is table: give the file of the texts")
+        if queries.engine == "vllm" and not queries.llm.model:
+            raise ValueError(f"queries.llm.model is empty, but queries.engine is vllm: {remedy}")
+        if verification.judge == "vllm" and not verification.llm.model:
+            raise ValueError(f"verification.llm.model is empty, but verification.judge is vllm: {remedy}")
+        if queries.llm.form == "question_answer" and queries.selection == "ours":
+            raise ValueError(
+                "queries.llm.form is question_answer, in which a model chooses targets: set queries.selection to model"
+            )
 
     @constraint
     def _another_model_judges(self) -> None:

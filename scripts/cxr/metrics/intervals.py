@@ -52,13 +52,9 @@ def percentile_ends(table: np.ndarray, level: float) -> tuple[np.ndarray, np.nda
 
 
 def difference_intervals(
-    first: tuple[np.ndarray, np.ndarray],
-    second: tuple[np.ndarray, np.ndarray],
-    *,
-    replicates: int,
-    level: float,
+    first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray], *, replicates: int, level: float,
     seed: int,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Return the lower and upper ends, float64 (K,) each, of the intervals of K ratio differences, first - second.
 
     Each side is (numerators, denominators), per-patient sums (subjects, K), with the same patients in the same order.
@@ -67,9 +63,8 @@ def difference_intervals(
     subjects, ratios = first[0].shape
     if not replicates or not subjects or not ratios:
         return np.full(ratios, np.nan), np.full(ratios, np.nan)
-    return percentile_ends(
-        _replicate_ratios(*first, replicates, seed) - _replicate_ratios(*second, replicates, seed), level
-    )
+    first_ratios, second_ratios = (_replicate_ratios(*side, replicates, seed) for side in (first, second))
+    return percentile_ends(first_ratios - second_ratios, level)
 
 
 def ratio_intervals(

@@ -96,12 +96,8 @@ def score_detections(
     for boxes, confidences, truth in images:
         boxes = boxes[confidences >= confidence]
         hit, matched = match_boxes(boxes, truth, iou)
-        total, true, hits, num_predicted = (
-            total + 1,
-            true + len(truth),
-            hits + int(matched.sum()),
-            num_predicted + len(hit),
-        )
+        total, true = total + 1, true + len(truth)
+        hits, num_predicted = hits + int(matched.sum()), num_predicted + len(hit)
     return {
         "images": total,
         "boxes": true,

@@ -93,8 +93,7 @@ def _language_models(settings: Settings) -> Iterator[tuple[Any, bool, dict[str, 
     yield reports.llm, reports.engine != RULES, parts
     yield paraphrase.llm, paraphrase.engine != RULES, {"paraphrase.llm.model": paraphrase.llm.model}
     for name, choice in (("queries", medground.queries.engine), ("verification", medground.verification.judge)):
-        llm = getattr(medground, name).llm
-        yield llm, choice == "vllm", {f"medground.{name}.llm.model": llm.model}
+        yield medground.llm, choice == "vllm", {f"medground.{name}.llm.model": getattr(medground, name).llm.model}
     filtered, conversations, evaluation = radvlm.filtered, radvlm.conversations, radvlm.evaluation
     filtered_models = {"radvlm.filtered.llm.model": filtered.llm.model}
     yield filtered.llm, filtered.engine in ("vllm", "both"), filtered_models

@@ -18,11 +18,10 @@ ILS = "ils"
 """The kind of the sources that are read from the cohort."""
 RESULTS = "results"
 """Folder of this run's results."""
-QUESTION_KEYS = ("per_image", "per_image_many", "many", "families", "selection")
+PATH_KEYS = {"medsegbench": "npz", "lvit": "folder"}
+"""{kind of source: setting of its file or folder}; of other kinds that need one, ``manifest``."""
+QUESTION_KEYS = ("per_image", "families", "selection")
 """Keys of the section queries that the questions to a language model depend on."""
-JUDGE_KEYS = ("mode", "same_model", "llm")
-"""Keys of the section verification that only the questions to the judge depend on."""
-IMAGES_PER_QUESTION = {"queries": 2, "verification": 1}
 EXPORT_KEYS = ("coordinates", "resized", "withhold", "allow_nd", "audited")
 """Keys of the section dataset that only the exports depend on."""
 
@@ -40,7 +39,7 @@ class MedgroundPlan:
     tokenizer: str  # that counts tokens, "" without
     entities: Sequence[str]  # files of the engine that counts concepts, none of the lexicon
     ways: Mapping[str, Sequence[str]]  # {stage: ways in which its language model is asked}
-    prompts: Mapping[str, Sequence[str]]  # {stage: the user's wordings}
+    prompts: Sequence[str]  # the file of the user's wordings
     model_jobs: Mapping[str, ModelJobs]  # {stage: jobs that ask its language model}
     film_files: Mapping[str, Mapping[str, Sequence[str]]]  # {source: results of ILS that its anatomy comes from}
 
@@ -52,7 +51,7 @@ class MedgroundPlan:
     @property
     def stated(self) -> list[str]:
         """Sources whose queries are the sentences of their descriptions."""
-        return [name for name, keys in self.sources.items() if keys["queries"] == "statements"]
+        return _list_stated(self.sources)
 
     @property
     def queried(self) -> list[str]:
@@ -100,7 +99,7 @@ class MedgroundPlan:
         keys = self.sources[source]
         if keys["kind"] in EMBEDDED:
             return {}
-        path_key = {"medsegbench": "npz", "lvit": "folder"}.get(keys["kind"], "manifest")
+        path_key = PATH_KEYS.get(keys["kind"], "manifest")
         return {path_key: keys[path_key]} | self.film_files.get(source, {})
 
     def source_pattern(self, *, cohort: bool) -> str:
@@ -112,87 +111,109 @@ class MedgroundPlan:
         """Return the options of a stage for one source."""
         options, keys = dict(self.options[stage]), self.sources[source]
         if stage == "sources":
-            cell_options = {} if keys["kind"] == "cells" else {"cells": 0, "seed": 0}  # no other kind depends on them
-            return options | cell_options | {"name": source, "source": keys}
+            if keys["kind"] != "cells":  # no other kind depends on them
+                del options["cells"], options["seed"]
+            return options | {"name": source, "source": keys}
         if stage == "regions":
             return options | ({"min_px": ILS_MIN_PX} if keys["kind"] == ILS else {})
-        stated = {"statements": source in self.stated} if stage in ("queries", "verification") else {}
-        return options | {"source": source} | stated
+        name = {"source": source} if stage == "queries" else {}
+        return options | name | {"statements": source in self.stated}
 
 
 def make_medground_plan(settings: Settings, shards: Sequence[str], threshold_sets: Sequence[str]) -> MedgroundPlan:
     """Return the plan. ``shards``: of the cohort; ``threshold_sets``: names. Raises UserError for wrong settings."""
-    plain, seed = settings.medground.as_dict(), settings.seed
-    del plain["sources"]["sets"]
-    sources = settings.medground.sources.in_use(settings.cohort.source)
+    section, seed = settings.medground, settings.seed
+    sources = section.sources.in_use(settings.cohort.source)
     sets = {name: source.as_dict() for name, source in sources.items()}
     for name, source in sets.items():
-        if source["kind"] == "ils" and source["thresholds"] not in threshold_sets:
-            raise UserError(
-                f"medground.sources.sets.{name}.thresholds is {source['thresholds']!r}: choose one of "
-                f"{', '.join(threshold_sets)}"
-            )
-        if source["kind"] == "medsegbench":
-            existing_file(f"medground.sources.sets.{name}.npz", source["npz"])
-        elif source["kind"] not in EMBEDDED:
-            if source["kind"] == "lvit":
-                existing_folder(f"medground.sources.sets.{name}.folder", source["folder"])
-            else:
-                existing_file(f"medground.sources.sets.{name}.manifest", source["manifest"])
-            source["classes"] = source["classes"] or {"region": {"one": "", "many": "", "parents": {}, "ask": True}}
-    names = _shard_names(sets, plain["sources"].pop("shards"), shards)
-    audit = plain.pop("audit")
-    stated = [name for name, source in sets.items() if source["queries"] == "statements"]
-    queried = [name for name in sets if name not in stated]
-    asked_options, model_fields = _model_fields(settings, plain, seed, queried, names)
-    options = {name: keys | {"seed": seed} for name, keys in plain.items()}
-    options["sources"] |= {
-        "max_pixels": settings.frames.max_pixels,
-        "burned_in": settings.privacy.burned_in,
-        "scrub": settings.privacy.texts == "scrub",
-    }
-    texts_path = options["queries"].pop("table")
-    if options["queries"]["engine"] != "table":
-        texts_path = ""
-    elif not Path(texts_path).is_dir():
-        existing_file("medground.queries.table", texts_path)
-    query_limits = {name: plain["queries"][name] for name in ("per_image", "per_image_many", "many")}
-    uses = {name: source["use"] for name, source in sets.items()}
-    options["dataset"] |= query_limits | {"uses": uses, "stated": stated, "sources": list(sets), "shards": names}
-    export = {name: options["dataset"].pop(name) for name in EXPORT_KEYS}
-    files = {"sources": list(sets), "shards": names}
-    options["export"], options["language"] = export | files, files
-    options |= asked_options
-    options["chart"] = {"dpi": settings.figures.dpi}
-    options["gallery"] = files | {"quality": settings.figures.quality, "seed": seed}
-    audit_options = {"queries": settings.review.positives, "seed": settings.review.seed}
-    options["audit_units"] = audit_options | {"sources": list(sets), "shards": names}
-    formats, tokenizer = options["dataset"].pop("export"), options["dataset"].pop("tokenizer")
+        _check_source(name, source, threshold_sets)
+    names = _shard_names(sets, section.sources.shards, shards)
+    stated = _list_stated(sets)
+    texts, votes = [], []
+    if section.queries.engine == "table":
+        texts = [section.queries.table]
+        if not Path(section.queries.table).is_dir():
+            existing_file("medground.queries.table", section.queries.table)
+    if section.audit:
+        votes = [str(existing_file("medground.audit", section.audit))]
+    tokenizer = section.dataset.tokenizer
     if tokenizer and not Path(tokenizer).is_dir():
         existing_file("medground.dataset.tokenizer", tokenizer)
-    entities = _entity_files(options["dataset"].pop("entities"), options["dataset"].pop("scispacy"), options)
-    votes = [str(existing_file("medground.audit", audit))] if audit else []
-    films = {name: find_film_files(name, source, shards) for name, source in sets.items() if source["anatomy"]}
-    texts = [texts_path] if texts_path else []
-    return MedgroundPlan(
-        sets, names, options, formats, votes, texts, tokenizer, entities, **model_fields, film_files=films
-    )
-
-
-def _entity_files(engine: str, folders: Mapping[str, str], options: dict) -> list[str]:
-    """Put the options of the engine that counts concepts into ``options``, and return the files of its folders.
-
-    spaCy writes ``config.cfg`` and ``meta.json`` there whenever it saves a pipeline. Raises UserError.
-    """
-    options["entities"] = dict(folders)
-    if engine == "lexicon":
-        return []
-    pipeline_folders = {
-        name: existing_folder(f"medground.dataset.scispacy.{name}", path) for name, path in folders.items() if path
+    queries, dataset = section.queries.as_dict(), section.dataset.as_dict()
+    dataset_options = {"uses": {name: source["use"] for name, source in sets.items()}, "stated": stated}
+    options = {
+        "sources": section.sources.as_dict(without=("sets", "shards"))
+        | {
+            "seed": seed, "max_pixels": settings.frames.max_pixels, "burned_in": settings.privacy.burned_in,
+            "scrub": settings.privacy.texts == "scrub",
+        },
+        "regions": section.regions.as_dict() | {"seed": seed},
+        "queries": section.queries.as_dict(without=("selection", "table", "llm")) | {"seed": seed},
+        "verification": section.verification.as_dict(without=("mode", "same_model", "llm")),
+        "dataset": dataset_options | {"per_image": section.queries.per_image, "seed": seed},
+        "entities": dataset["scispacy"],
+        "export": {name: dataset[name] for name in EXPORT_KEYS},
+        "scoring": section.scoring.as_dict() | {"seed": seed},
+        "queries_told": _model_options(settings, "queries", num_images=2)
+        | {name: queries[name] for name in QUESTION_KEYS}
+        | {"form": section.queries.llm.form},
+        "verification_told": _model_options(settings, "verification", num_images=1),
+    }  # fmt: skip
+    mode = section.verification.mode
+    ways = {
+        "queries": ["told"] if section.queries.engine == "vllm" else [],
+        "verification": (["confirm", "select"] if mode == "both" else [mode])
+        if section.verification.judge == "vllm"
+        else [],
     }
-    return sorted(
-        str(file) for folder in pipeline_folders.values() for file in Path(folder).iterdir() if file.is_file()
-    )
+    values = {"source": [name for name in sets if name not in stated], "shard": names}
+    return MedgroundPlan(
+        sets, names, options, section.dataset.export, votes, texts, tokenizer, _list_entity_files(section.dataset),
+        ways, prompts=[str(existing_file("medground.llm.prompts", section.llm.prompts))] if section.llm.prompts else [],
+        model_jobs={
+            "queries": ModelJobs.of_section(section.llm, values, is_asked=bool(ways["queries"])),
+            "verification": ModelJobs.of_section(section.llm, {"asked": ways["verification"]} | values),
+        },
+        film_files={name: find_film_files(name, keys, shards) for name, keys in sets.items() if keys["anatomy"]},
+    )  # fmt: skip
+
+
+def _list_stated(sets: Mapping[str, Mapping]) -> list[str]:
+    return [name for name, keys in sets.items() if keys["queries"] == "statements"]
+
+
+def _check_source(name: str, source: dict, threshold_sets: Sequence[str]) -> None:
+    """Complete the settings of a source. Raises UserError for an unknown threshold set or a missing file."""
+    key, kind = f"medground.sources.sets.{name}", source["kind"]
+    if kind == ILS and source["thresholds"] not in threshold_sets:
+        raise UserError(f"{key}.thresholds is {source['thresholds']!r}: choose one of {', '.join(threshold_sets)}")
+    if kind not in EMBEDDED:
+        path_key = PATH_KEYS.get(kind, "manifest")
+        (existing_folder if kind == "lvit" else existing_file)(f"{key}.{path_key}", source[path_key])
+        if kind != "medsegbench":
+            source["classes"] = source["classes"] or {"region": {"one": "", "many": "", "parents": {}, "ask": True}}
+
+
+def _model_options(settings: Settings, stage: str, num_images: int) -> dict:
+    """Return the options of a stage's language model; ``num_images``: of a question."""
+    llm = {"temperature": 0.0} | settings.medground.llm.as_dict() | getattr(settings.medground, stage).llm.as_dict()
+    images = {"pictures": num_images, "picture_tokens": llm["picture_tokens"]}
+    return model_options(f"medground.{stage}.llm", llm, settings.seed) | images
+
+
+def _list_entity_files(dataset) -> list[str]:
+    """Return the files of the folders of the engine that counts concepts; none of the lexicon. Raises UserError.
+
+    spaCy writes ``config.cfg`` and ``meta.json`` there whenever it saves a pipeline.
+    """
+    if dataset.entities == "lexicon":
+        return []
+    folders = [
+        existing_folder(f"medground.dataset.scispacy.{name}", path)
+        for name, path in dataset.scispacy.as_dict().items()
+        if path
+    ]
+    return sorted(str(file) for folder in folders for file in Path(folder).iterdir() if file.is_file())
 
 
 def find_film_files(name: str, keys: Mapping, shards: Sequence[str]) -> dict[str, list[str]]:
@@ -220,56 +241,17 @@ def find_film_files(name: str, keys: Mapping, shards: Sequence[str]) -> dict[str
     }
 
 
-def _model_fields(
-    settings: Settings, plain: dict, seed: int, queried: list[str], shards: list[str]
-) -> tuple[dict[str, dict], dict[str, dict]]:
-    """Return {rule: options} of the rules that ask a language model, and the fields of the plan that they need.
-
-    ``queried``: sources whose queries an engine makes. Takes the keys of the models out of ``plain``. Raises UserError
-    for a missing file of wordings.
-    """
-    section, queries, verification = settings.medground, plain["queries"], plain["verification"]
-    questions = {name: queries[name] for name in QUESTION_KEYS}
-    del queries["selection"]
-    llm = {"queries": queries.pop("llm"), "verification": verification["llm"]}
-    for name in JUDGE_KEYS:
-        verification.pop(name)
-    engines = {"queries": section.queries.engine, "verification": section.verification.judge}
-    mode = section.verification.mode
-    ways = {"queries": ["told"], "verification": ["confirm", "select"] if mode == "both" else [mode]}
-    ways = {stage: names if engines[stage] == "vllm" else [] for stage, names in ways.items()}
-    options = {
-        stage: model_options(f"medground.{stage}.llm", keys, seed)
-        | {"pictures": IMAGES_PER_QUESTION[stage], "picture_tokens": keys["picture_tokens"]}
-        for stage, keys in llm.items()
-    }
-    asked_options = {
-        "queries_told": options["queries"] | questions | {"form": llm["queries"]["form"]},
-        "verification_told": options["verification"],
-    }
-    prompts = {
-        stage: [str(existing_file(f"medground.{stage}.llm.prompts", keys["prompts"]))] if keys["prompts"] else []
-        for stage, keys in llm.items()
-    }
-    values = {"source": queried, "shard": shards}
-    jobs = {
-        "queries": ModelJobs.of_section(section.queries.llm, values, is_asked=bool(ways["queries"])),
-        "verification": ModelJobs.of_section(section.verification.llm, {"asked": ways["verification"]} | values),
-    }
-    return asked_options, {"ways": ways, "prompts": prompts, "model_jobs": jobs}
-
-
 def _shard_names(sets: Mapping[str, dict], num_shards: int | None, cohort: Sequence[str]) -> list[str]:
     """Return the names of the sources' shards: the cohort's, if one of them is read from it, shard by shard.
 
     Raises UserError if the settings ask for another number.
     """
-    kinds = {name: source["kind"] for name, source in sets.items()}
-    if ILS in kinds.values():
+    kinds = {source["kind"] for source in sets.values()}
+    if ILS in kinds:
         if num_shards not in (None, len(cohort)):
             raise UserError(
                 f"medground.sources.shards is {num_shards}, but a source of kind {ILS} has the cohort's {len(cohort)}: "
                 "leave it out, or change cohort.shards"
             )
         return list(cohort)
-    return shard_names(num_shards or (1 if set(kinds.values()) <= set(EMBEDDED) else NUM_SHARDS))
+    return shard_names(num_shards or (1 if kinds <= set(EMBEDDED) else NUM_SHARDS))

@@ -1,1 +1,1 @@
-"""Input of MedGround's language models: prompts, tables of measurements, images with boxes."""
+"""Questions to MedGround's language models: prompts, tables of measurements, images with boxes."""

@@ -9,31 +9,22 @@ import cv2
 import numpy as np
 
 from cxr.base.atomic import atomic_folder
-from cxr.base.hdf5 import Shard
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table, write_lines
+from cxr.geometry.boxes import CORNERS
 from cxr.llm.guards import neutralize
+from cxr.medground.logic.facts import read_pictures
 from cxr.plotting.encoding import encode_image
 from cxr.plotting.numbered_boxes import draw_numbered_boxes
 
-SIDES = ("x1", "y1", "x2", "y2")
 ANSWERS = ((230, 159, 0), (0, 200, 140))
 """RGB colours of the answers of one or two queries."""
 MAX_OBSERVED = 120
 """Longest observation of a language model in a caption, in characters."""
 WIDTH = 520
 """Side of a picture of the gallery, px."""
-
-
-@dataclass(frozen=True)
-class GalleryOptions:
-    """each: images per source (accepted), per reason (rejected) and per source (pairs); quality: of JPEG."""
-
-    quality: int
-    seed: int
-    sources: list[str]
-    shards: list[str]
-    each: int = 3
+EACH = 3
+"""Images per source (accepted and pairs) and per reason (rejected)."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +40,9 @@ class Case:
 
 def run(
     *, accepted: list[str], queries: list[str], rejected: str, sensitivity: str, regions: list[str], sources: list[str],
-    folder: str, options: GalleryOptions,
+    folder: str, source_names: list[str], quality: int, seed: int,
 ) -> None:  # fmt: skip
-    """Write ``gallery.jsonl`` and its images into ``folder``.
+    """Write ``gallery.jsonl`` and its images, JPEG of ``quality``, into ``folder``.
 
     ``accepted`` and ``queries``: accepted lines and candidates; ``rejected``, ``sensitivity``: rejected queries and
     pairs; ``regions``, ``sources``: of each source and shard.
@@ -59,17 +50,18 @@ def run(
     accepted_lines = [line for path in accepted for line in read_lines(path)]
     line_by_id = {line["query_id"]: line for path in queries for line in read_lines(path)}
     cases = [
-        *_accepted(accepted_lines, options), *_rejected(read_table(rejected).to_dicts(), line_by_id, options),
-        *_pairs(list(read_lines(sensitivity)), {line["query_id"]: line for line in accepted_lines}, options),
+        *_accepted(accepted_lines, seed), *_rejected(read_table(rejected).to_dicts(), line_by_id, seed),
+        *_pairs(list(read_lines(sensitivity)), {line["query_id"]: line for line in accepted_lines}, seed),
     ]  # fmt: skip
-    images = _images({(case.source, case.image_id) for case in cases}, regions, sources, options)
+    keys = {(case.source, case.image_id) for case in cases}
+    images = {key: (picture, rows) for key, picture, rows in read_pictures(source_names, regions, sources, keys)}
     rows = []
     with atomic_folder(folder) as staging_dir:
         for number, case in enumerate(cases):
             name = f"{case.kind}-{number:02d}.jpg"
             answers = [line["regions"] for line in case.lines]
             framed_image = draw_case(*images[case.source, case.image_id], answers)
-            jpeg = encode_image(".jpg", framed_image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, options.quality])
+            jpeg = encode_image(".jpg", framed_image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])
             (staging_dir / name).write_bytes(jpeg)
             rows.append(_row(case, name, hashlib.sha256(jpeg).hexdigest()[:16]))
         write_lines(staging_dir / "gallery.jsonl", rows)
@@ -83,22 +75,20 @@ def _row(case: Case, name: str, digest: str) -> dict:
     return row | {"queries": queries} | dict(case.captions)
 
 
-def _sample_by_group(rows: Sequence[Mapping], names: tuple[str, ...], options: GalleryOptions) -> Iterator[Mapping]:
-    """Yield the first ``each`` rows of every group, by the hash of their ids, at most one per image."""
+def _sample_by_group(rows: Sequence[Mapping], names: tuple[str, ...], seed: int) -> Iterator[Mapping]:
+    """Yield the first :data:`EACH` rows of every group, by the hash of their ids, at most one per image."""
     groups: dict[tuple, list] = defaultdict(list)
-    for row in sorted(
-        rows, key=lambda row: stable_hash(options.seed, "gallery", row.get("query_id", row.get("first")))
-    ):
+    for row in sorted(rows, key=lambda row: stable_hash(seed, "gallery", row.get("query_id", row.get("first")))):
         group = groups[tuple(row[name] for name in names)]
-        if len(group) < options.each and row["image_id"] not in {member["image_id"] for member in group}:
+        if len(group) < EACH and row["image_id"] not in {member["image_id"] for member in group}:
             group.append(row)
     for key in sorted(groups):
         yield from groups[key]
 
 
-def _accepted(lines: Sequence[Mapping], options: GalleryOptions) -> Iterator[Case]:
+def _accepted(lines: Sequence[Mapping], seed: int) -> Iterator[Case]:
     plain = [line for line in lines if not line["trivial"]] or list(lines)
-    for line in _sample_by_group(plain, ("source",), options):
+    for line in _sample_by_group(plain, ("source",), seed):
         checks = line["checks"]
         captions = {"verdict": checks["verdict"], "judge": checks["judge"], "reason": _describe_checks(checks)}
         yield Case("accepted", line["source"], line["image_id"], (line,), captions)
@@ -106,60 +96,35 @@ def _accepted(lines: Sequence[Mapping], options: GalleryOptions) -> Iterator[Cas
 
 def _describe_checks(checks: Mapping) -> str:
     """Return the claims and measurements of the checks in words."""
-    parts = [f"read: {', '.join(checks['read'])}"] if checks["read"] else []
-    parts += [f"order: {checks['ordinal']}"] if checks["ordinal"] else []
-    parts += [f"not read: {', '.join(checks['unread'])}"] if checks["unread"] else []
-    effects = [
-        f"{observation['effect']:+.1f}" for observation in checks["observed"] if observation.get("effect") is not None
-    ]
-    parts += [f"contrast of the boxes: {', '.join(effects)} SD"] if effects else []
-    observations = [
-        neutralize(observation["observed"])[:MAX_OBSERVED]
-        for observation in checks["observed"]
-        if observation.get("observed")
-    ]
-    return "; ".join([*parts, *(f"the judge saw: {words}" for words in observations)])
+    observed = checks["observed"]
+    effects = [f"{each['effect']:+.1f}" for each in observed if each.get("effect") is not None]
+    parts = {
+        "read: ": ", ".join(checks["read"]), "order: ": checks["ordinal"], "not read: ": ", ".join(checks["unread"]),
+        "contrast of the boxes: ": f"{', '.join(effects)} SD" if effects else "",
+    }  # fmt: skip
+    words = [neutralize(each["observed"])[:MAX_OBSERVED] for each in observed if each.get("observed")]
+    return "; ".join(
+        [*(name + text for name, text in parts.items() if text), *(f"the judge saw: {text}" for text in words)]
+    )
 
 
-def _rejected(rows: Sequence[Mapping], line_by_id: Mapping[str, Mapping], options: GalleryOptions) -> Iterator[Case]:
-    rows_with_regions = [
-        row for row in rows if row["query_id"] in line_by_id and line_by_id[row["query_id"]].get("regions")
-    ]
-    for row in _sample_by_group(rows_with_regions, ("stage", "reason"), options):
-        captions = {
-            "verdict": f"rejected by stage {row['stage']}",
-            "reason": f"{row['reason']} {row['detail']}".strip(),
-        }
+def _rejected(rows: Sequence[Mapping], line_by_id: Mapping[str, Mapping], seed: int) -> Iterator[Case]:
+    rows_with_regions = [row for row in rows if line_by_id.get(row["query_id"], {}).get("regions")]
+    for row in _sample_by_group(rows_with_regions, ("stage", "reason"), seed):
+        reason = f"{row['reason']} {row['detail']}".strip()
+        captions = {"verdict": f"rejected by stage {row['stage']}", "reason": reason}
         yield Case("rejected", row["source"], row["image_id"], (line_by_id[row["query_id"]],), captions)
 
 
-def _pairs(pairs: Sequence[Mapping], line_by_id: Mapping[str, Mapping], options: GalleryOptions) -> Iterator[Case]:
-    for pair in _sample_by_group(pairs, ("source",), options):
+def _pairs(pairs: Sequence[Mapping], line_by_id: Mapping[str, Mapping], seed: int) -> Iterator[Case]:
+    for pair in _sample_by_group(pairs, ("source",), seed):
         lines = line_by_id[pair["first"]], line_by_id[pair["second"]]
         captions = {"verdict": "pair", "reason": "of one class" if pair["same_class"] else "of two classes"}
         yield Case("pair", pair["source"], pair["image_id"], lines, captions)
 
 
-def _images(
-    image_keys: set[tuple[str, str]], regions: Sequence[str], sources: Sequence[str], options: GalleryOptions
-) -> dict[tuple[str, str], tuple[np.ndarray, list[Mapping]]]:
-    """Return {(source, image): its picture and its candidates' rows}."""
-    images, count = {}, len(options.shards)
-    for number, (table, path) in enumerate(zip(regions, sources, strict=True)):
-        source = options.sources[number // count]
-        rows: dict[str, list] = defaultdict(list)
-        for row in read_table(table).filter("candidate").iter_rows(named=True):
-            if (source, row["image_id"]) in image_keys:
-                rows[row["image_id"]].append(row)
-        with Shard(path) as shard:
-            for image_id in shard.ids:
-                if (source, image_id) in image_keys:
-                    images[source, image_id] = shard.get("picture", image_id), rows[image_id]
-    return images
-
-
-def draw_case(image: np.ndarray, candidates: Sequence[Mapping], answers: Sequence[Sequence[int]]) -> np.ndarray:
+def draw_case(image: np.ndarray, rows: Sequence[Mapping], answers: Sequence[Sequence[int]]) -> np.ndarray:
     """Return an image uint8 (WIDTH, WIDTH, 3) with numbered candidates (from 1), each answer in its colour."""
     colours = {region + 1: colour for answer, colour in zip(answers, ANSWERS, strict=False) for region in answer}
-    boxes = {row["region"] + 1: [row[side] for side in SIDES] for row in candidates}
+    boxes = {row["region"] + 1: [row[side] for side in CORNERS] for row in rows if row["candidate"]}
     return draw_numbered_boxes(image, boxes, colours, WIDTH, show_numbers=True)

@@ -2,21 +2,19 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import polars as pl
-import yaml
 
-from cxr.base.columns import Column, Columns, schema
+from cxr.base.columns import Column, Columns
 from cxr.base.hdf5 import Shard
-from cxr.base.paths import RESOURCES
-from cxr.base.tables import read_lines, read_table, write_table
+from cxr.base.tables import read_lines, read_table, write_rows
 from cxr.base.vocabulary import VALID_LOCATIONS
-from cxr.medground.logic.facts import Facts
+from cxr.medground.logic.facts import Facts, load_resource, paths_by_source
 from cxr.medground.logic.scene import parse_class_words, zone_phrases
+from cxr.medground.logic.text import split_phrases
 
 RESOURCE_FILES = ("medground/logic.yaml", "medground/language.yaml")
 QUERIES = "queries"
@@ -47,25 +45,11 @@ MAX_WORDS = 50
 SLOTS = ("class", "attribute", "number", "order", "place")
 
 
-@dataclass(frozen=True)
-class LanguageOptions:
-    """sources: names in the order of the files; shards: their shards' names."""
-
-    sources: list[str]
-    shards: list[str]
-
-
-@cache
-def _read_vocabularies() -> tuple[dict, dict]:
-    logic, language = (yaml.safe_load((Path(RESOURCES) / name).read_text(encoding="utf-8")) for name in RESOURCE_FILES)
-    return logic, language
-
-
 class Lexicon:
     """Phrases of one source: {phrase: (slot, concept)}; a slot is one of :data:`SLOTS` or empty."""
 
     def __init__(self, facts: Facts, domain: str):
-        logic, language = _read_vocabularies()
+        logic, language = map(load_resource, RESOURCE_FILES)
         entry_by_phrase: dict[str, tuple[str, str]] = {}
 
         def add(phrases: Iterable[str], slot: str, concept: str) -> None:
@@ -101,18 +85,8 @@ class Lexicon:
 
     def read(self, text: str) -> list[tuple[str, str, str]]:
         """Return (words, slot, concept) of a text, the longest phrase first."""
-        parts, phrases, at = re.findall(r"[\w&'-]+", text.lower()), [], 0
-        while at < len(parts):
-            for count in range(min(self.longest, len(parts) - at), 0, -1):
-                phrase = " ".join(parts[at : at + count])
-                if entry := self.phrases.get(phrase):
-                    phrases.append((phrase, *entry))
-                    break
-            else:
-                phrases.append((parts[at], "", ""))
-                count = 1
-            at += count
-        return phrases
+        parts = re.findall(r"[\w&'-]+", text.lower())
+        return [(phrase, *(entry or ("", ""))) for phrase, entry in split_phrases(parts, self.phrases, self.longest)]
 
 
 @dataclass(frozen=True)
@@ -159,17 +133,16 @@ def summarise(queries: Sequence[TextMeasures]) -> dict:
 
 def run(
     *, lines: list[str], labels: list[str], sources: list[str], entities: list[str], language: str, words: str,
-    options: LanguageOptions,
+    source_names: list[str],
 ) -> None:  # fmt: skip
     """Write the measures of the queries and of each baseline, by domain and split, and the commonest words.
 
     ``entities``: the table of another engine's concept counts, or nothing.
     """
     concepts_by_query = dict(read_table(entities[0]).iter_rows()) if entities else {}
-    count = len(options.shards)
     facts = {}
-    for at, name in enumerate(options.sources):
-        with Shard(sources[at * count]) as shard:
+    for name, paths in paths_by_source(source_names, sources):
+        with Shard(paths[0]) as shard:
             facts[name] = Facts.from_shard(shard)
     files = [(QUERIES, path) for path in lines]
     files += [(Path(path).parent.name.removeprefix("label_"), path) for path in labels]
@@ -185,26 +158,13 @@ def run(
                 groups[kind, domain, Path(path).stem].append(measured)
             if kind == QUERIES:
                 word_counts[line["domain"], Path(path).stem].update(set(re.findall(r"[a-z'-]+", line["query"].lower())))
-    rows = [dict(zip(LANGUAGE, key, strict=False)) | summarise(groups[key]) for key in _sort_groups(groups)]
-    write_table(language, pl.DataFrame(rows, schema=schema(LANGUAGE)), LANGUAGE)
+    # queries before baselines, domains before the total
+    order = sorted(groups, key=lambda key: (key[0] != QUERIES, key[0], key[1] == "total", key[1], key[2]))
+    rows = (dict(zip(LANGUAGE, key, strict=False)) | summarise(groups[key]) for key in order)
+    write_rows(language, rows, LANGUAGE)
     word_rows = [
         (*key, word, number)
         for key in sorted(word_counts)
         for word, number in sorted(word_counts[key].items(), key=lambda pair: (-pair[1], pair[0]))[:MAX_WORDS]
     ]
-    write_table(words, pl.DataFrame(word_rows, schema=schema(WORDS), orient="row"), WORDS)
-
-
-def _sort_groups(groups: Mapping[tuple[str, str, str], object]) -> list[tuple[str, str, str]]:
-    """Return the groups in order: queries before baselines, domains before the total."""
-    return sorted(groups, key=lambda key: (key[0] != QUERIES, key[0], key[1] == "total", key[1], key[2]))
-
-
-TOKENS: Columns = {
-    "source": Column(pl.String, "Source; `total`: all."),
-    "split": Column(pl.String, "Split, or zero_shot."),
-    "queries": Column(pl.Int64, "Accepted queries."),
-    "query_tokens": Column(pl.Float64, "Mean number of tokens of a query."),
-    "line_tokens": Column(pl.Float64, "The same of question and answer as a model is trained on; without its picture."),
-    "total_tokens": Column(pl.Int64, "Tokens of all questions and answers: Table 2's unit, as far as the paper tells."),
-}
+    write_rows(words, word_rows, WORDS)

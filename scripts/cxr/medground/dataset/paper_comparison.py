@@ -1,15 +1,13 @@
 """This dataset compared with the paper's Tables 1, 2, 5 and 6, and its sources in both of the paper's units."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 import polars as pl
-import yaml
 
-from cxr.base.columns import Column, Columns, schema
-from cxr.base.paths import RESOURCES
-from cxr.base.tables import read_table, write_table
+from cxr.base.columns import Column, Columns
+from cxr.base.tables import read_table, write_rows
+from cxr.medground.logic.facts import load_resource, paths_by_source
 
 RESOURCE_FILES = ("medground/paper_tables.yaml",)
 SOURCE_COUNTS: Columns = {
@@ -33,46 +31,37 @@ PRINTED_SPLITS = {"train": "train", "val": "validate", "test": "test"}
 TRIPLETS = "the paper's row counts triplets, which it calls images"
 
 
-@dataclass(frozen=True)
-class PaperOptions:
-    """sources: names in the order of the files; shards: their shards' names."""
-
-    sources: list
-    shards: list
-
-
 def _row(table: str, row: str, column: str, paper: object, ours: object, unit: str, note: str = "") -> dict:
     numbers = (None if value is None else float(value) for value in (paper, ours))
     return dict(zip(PAPER_COMPARISON, (table, row, column, *numbers, unit, note), strict=True))
 
 
 def count_sources(
-    names: Sequence[str],
-    images: Sequence[pl.DataFrame],
-    regions: Sequence[pl.DataFrame],
-    excluded_counts: Sequence[int],
-):
-    """Yield the rows of :data:`SOURCE_COUNTS` of each source and split, and of all."""
-    source_rows = []
-    for name, table, part, num_excluded in zip(names, images, regions, excluded_counts, strict=True):
+    names: Sequence[str], images: Sequence[pl.DataFrame], regions: Sequence[pl.DataFrame], excluded: Sequence[int]
+) -> list[dict]:
+    """Return the rows of :data:`SOURCE_COUNTS` of each source and split, and of all. ``excluded``: images of each."""
+    splits, rows = (*PRINTED_SPLITS.values(), "all"), []
+    for name, table, part, num_excluded in zip(names, images, regions, excluded, strict=True):
         split_by_image = dict(table.select("image_id", "split").iter_rows())
-        pairs = part.select("image_id", "label").unique()["image_id"].to_list()
+        image_counts = Counter(split_by_image.values())
+        class_counts = Counter(
+            split_by_image[image_id] for image_id in part.select("image_id", "label").unique()["image_id"]
+        )
         domains = table["domain"].unique().to_list()
-        for split_name in (*PRINTED_SPLITS.values(), "all"):
-            source_rows.append(
-                {
-                    "source": name, "domain": domains[0] if len(domains) == 1 else "various", "split": split_name,
-                    "images": sum(split_name in ("all", image_split) for image_split in split_by_image.values()),
-                    "image_classes": sum(split_name in ("all", split_by_image[image_id]) for image_id in pairs),
-                    "excluded": num_excluded if split_name == "all" else None,
-                }
-            )  # fmt: skip
-    yield from source_rows
-    for split_name in (*PRINTED_SPLITS.values(), "all"):
-        rows = [row for row in source_rows if row["split"] == split_name]
-        sums = {unit: sum(row[unit] for row in rows) for unit in ("images", "image_classes")}
-        num_excluded = sum(row["excluded"] for row in rows) if split_name == "all" else None
-        yield {"source": "total", "domain": "various", "split": split_name, **sums, "excluded": num_excluded}
+        for split in splits:
+            is_all = split == "all"
+            rows.append({
+                "source": name, "domain": domains[0] if len(domains) == 1 else "various", "split": split,
+                "images": image_counts.total() if is_all else image_counts[split],
+                "image_classes": class_counts.total() if is_all else class_counts[split],
+                "excluded": num_excluded if is_all else None,
+            })  # fmt: skip
+    for split in splits:
+        parts = [row for row in rows if row["split"] == split]
+        sums = {unit: sum(row[unit] for row in parts) for unit in ("images", "image_classes")}
+        num_excluded = sum(excluded) if split == "all" else None
+        rows.append({"source": "total", "domain": "various", "split": split, **sums, "excluded": num_excluded})
+    return rows
 
 
 def table1_rows(tables: Mapping, queries: int) -> Iterator[dict]:
@@ -91,26 +80,16 @@ def table2_rows(tables: Mapping, statistics: pl.DataFrame, domains: Mapping[str,
         row = total.get(split, {})
         triplets = tables["totals"][split]
         yield _row("Table 2", split, "images", None, row.get("images"), "images", TRIPLETS)
-        yield _row(
-            "Table 2",
-            split,
-            "queries",
-            triplets,
-            row.get("queries"),
-            "queries",
-            f"printed as {printed[split + '_images']}",
-        )
+        note = f"printed as {printed[split + '_images']}"
+        yield _row("Table 2", split, "queries", triplets, row.get("queries"), "queries", note)
         yield _row("Table 2", split, "words a query", printed[f"avg_words_{split}"], row.get("words"), "words")
         source_rows = statistics.filter(pl.col("source") != "total", split=split).to_dicts()
-        count = sum(source_row["queries"] for source_row in source_rows)
-        shares = printed[f"{split}_modality_percent"]
-        queries_by_domain = {}
+        shares, queries_by_domain = printed[f"{split}_modality_percent"], Counter()
         for source_row in source_rows:
-            queries_by_domain[domains[source_row["source"]]] = (
-                queries_by_domain.get(domains[source_row["source"]], 0) + source_row["queries"]
-            )
-        for domain in sorted(shares.keys() | queries_by_domain):
-            ours = 100 * queries_by_domain.get(domain, 0) / count if count else None
+            queries_by_domain[domains[source_row["source"]]] += source_row["queries"]
+        count = queries_by_domain.total()
+        for domain in sorted(shares.keys() | queries_by_domain.keys()):
+            ours = 100 * queries_by_domain[domain] / count if count else None
             yield _row("Table 2", f"{split}: {domain}", "share of the queries", shares.get(domain), ours, "%")
 
 
@@ -119,10 +98,8 @@ def table5_rows(tables: Mapping, rows: Sequence[Mapping]) -> Iterator[dict]:
     ours = {(row["source"].lower(), row["split"]): row for row in rows if row["split"] in PRINTED_SPLITS.values()}
     for name, printed in tables["table5"]["rows"].items():
         for column, split in PRINTED_SPLITS.items():
-            our_row = ours.pop((name.lower(), split), None) or {}
-            yield _row(
-                "Table 5", name, column, printed[column], our_row.get("images"), "images", printed.get("note", "")
-            )
+            images = ours.pop((name.lower(), split), {}).get("images")
+            yield _row("Table 5", name, column, printed[column], images, "images", printed.get("note", ""))
     for (name, split), row in ours.items():
         yield _row("Table 5", name, split, None, row["images"], "images", "not of the paper" if name != "total" else "")
 
@@ -135,11 +112,9 @@ def table6_rows(tables: Mapping, rates: pl.DataFrame) -> Iterator[dict]:
         for at, split in enumerate(("train", "test")):
             for stage in ("I", "II", "III"):
                 row = ours.get((name.lower(), "all" if name == "Total" else split, stage))
-                our_share = row["kept_share"] if row else None
+                our_share, share = row["kept_share"] if row else None, printed_row[stage][at]
                 note = printed_row.get("note", "") if (split, stage) == ("test", "III") else ""
-                yield _row(
-                    "Table 6", f"{name}, {split}", f"kept after {stage}", printed_row[stage][at], our_share, "%", note
-                )
+                yield _row("Table 6", f"{name}, {split}", f"kept after {stage}", share, our_share, "%", note)
     printed_names = {name.lower() for name in printed["rows"]}
     for (name, split, stage), row in ours.items():
         if name not in printed_names and split in ("train", "test"):
@@ -149,30 +124,21 @@ def table6_rows(tables: Mapping, rates: pl.DataFrame) -> Iterator[dict]:
 
 def run(
     *, statistics: str, rates: str, images: list[str], excluded: list[str], regions: list[str], source_counts: str,
-    comparison: str, options: PaperOptions,
+    comparison: str, source_names: list[str],
 ) -> None:  # fmt: skip
     """Write the counts of the sources, and the comparison with the paper's tables.
 
     ``images``, ``excluded``: of each source; ``regions``: of each source and shard.
     """
-    tables = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    count = len(options.shards)
-    image_tables = [read_table(path) for path in images]
-    region_tables = [
-        pl.concat([read_table(path) for path in regions[at * count : (at + 1) * count]])
-        for at in range(len(options.sources))
-    ]
-    rows = list(
-        count_sources(options.sources, image_tables, region_tables, [len(read_table(path)) for path in excluded])
-    )
-    write_table(source_counts, pl.DataFrame(rows, schema=schema(SOURCE_COUNTS)), SOURCE_COUNTS)
-    statistics_table = read_table(statistics)
+    printed_tables, statistics_table = load_resource(RESOURCE_FILES[0]), read_table(statistics)
+    region_tables = [pl.concat(map(read_table, paths)) for _, paths in paths_by_source(source_names, regions)]
+    num_excluded = [len(read_table(path)) for path in excluded]
+    rows = count_sources(source_names, [read_table(path) for path in images], region_tables, num_excluded)
+    write_rows(source_counts, rows, SOURCE_COUNTS)
     domains = {row["source"]: row["domain"] for row in rows}
     queries = statistics_table.filter(source="total")["queries"].sum()
     comparison_rows = [
-        *table1_rows(tables, queries),
-        *table2_rows(tables, statistics_table, domains),
-        *table5_rows(tables, rows),
-        *table6_rows(tables, read_table(rates)),
-    ]
-    write_table(comparison, pl.DataFrame(comparison_rows, schema=schema(PAPER_COMPARISON)), PAPER_COMPARISON)
+        *table1_rows(printed_tables, queries), *table2_rows(printed_tables, statistics_table, domains),
+        *table5_rows(printed_tables, rows), *table6_rows(printed_tables, read_table(rates)),
+    ]  # fmt: skip
+    write_rows(comparison, comparison_rows, PAPER_COMPARISON)

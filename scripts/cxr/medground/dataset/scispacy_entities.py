@@ -5,18 +5,18 @@ spaCy reads settings and weights of a pipeline folder and runs none of its code.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
-import spacy
-from spacy.language import Language
-from spacy.tokens import Doc, Span
 
-from cxr.base.columns import schema
+from cxr.base.columns import Column, Columns
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.base.tables import read_lines, write_table
-from cxr.medground.dataset.entity_table import ENTITIES
+from cxr.base.tables import read_lines, write_rows
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+    from spacy.tokens import Doc
 
 KEY = "medground.dataset.scispacy"
 LINKER = "scispacy_linker"
@@ -29,23 +29,25 @@ REPLACED_SETTINGS = ("factory", "linker_name", "candidate_generator")
 """Settings of a linker that are replaced by its files."""
 
 
-@dataclass(frozen=True)
-class ScispacyOptions:
-    """pipeline: folder that spaCy saved; linker: folder of a linker's files, or empty."""
-
-    pipeline: str
-    linker: str = ""
+ENTITIES: Columns = {
+    "query": Column(pl.String, "Text of a query, or of a label baseline; each once."),
+    "concepts": Column(pl.Int64, "Distinct clinical concepts in it."),
+}
 
 
-def load_pipeline(options: ScispacyOptions) -> Callable[[Iterable[str]], Iterator[set[str]]]:
+def load_pipeline(path: str, linker: str = "") -> Callable[[Iterable[str]], Iterator[set[str]]]:
     """Return a function that yields the distinct concepts of each text.
 
-    With a linker, concepts are ids of its knowledge base, and unlinked entities are ignored. Without one, a concept is
-    the entity's own id or lower-case text. Raises UserError for a folder that cannot be read.
+    ``path``: folder that spaCy saved; ``linker``: folder of a linker's files, or empty. With a linker, concepts are
+    ids of its knowledge base, and unlinked entities are ignored. Without one, a concept is the entity's own id or
+    lower-case text. Raises UserError for a folder that cannot be read.
     """
+    import spacy  # the columns are read without it
+    from spacy.tokens import Span
+
     if Span.has_extension(LINKED):  # another pipeline's
         Span.remove_extension(LINKED)
-    folder = Path(options.pipeline)
+    folder = Path(path)
     if not (folder / "config.cfg").is_file():
         raise UserError(f"{KEY}.pipeline: {folder} holds no config.cfg: give a folder to which spaCy saved a pipeline")
     try:
@@ -56,33 +58,39 @@ def load_pipeline(options: ScispacyOptions) -> Callable[[Iterable[str]], Iterato
         refuse_machine_fault(folder, error)
         first = " ".join(str(error).split())[:160]
         raise UserError(f"{KEY}.pipeline: {folder} cannot be read by spaCy ({first}): place one that it can") from None
-    if linkers and not options.linker:
+    if linkers and not linker:
         raise UserError(
             f"{KEY}.pipeline: {folder} has the component {next(iter(linkers))!r}, whose files would be fetched: place "
             f"them in a folder and name it in {KEY}.linker"
         )
-    link = _linker(options.linker, pipeline, next(iter(linkers.values()), {})) if options.linker else None
+    link = _linker(linker, pipeline, next(iter(linkers.values()), {})) if linker else None
     linked = Span.has_extension(LINKED)
 
     def concepts(texts: Iterable[str]) -> Iterator[set[str]]:
         for doc in pipeline.pipe(texts):
-            yield _linked_concepts(doc if link is None else link(doc)) if linked else _own_concepts(doc)
+            if linked:
+                entities = (doc if link is None else link(doc)).ents
+                yield {getattr(entity._, LINKED)[0][0] for entity in entities if getattr(entity._, LINKED)}
+            else:
+                yield {entity.kb_id_ or entity.ent_id_ or entity.text.lower() for entity in doc.ents}
 
     return concepts
 
 
-def run(*, lines: list[str], labels: list[str], model: list[str], entities: str, options: ScispacyOptions) -> None:
+def run(
+    *, lines: list[str], labels: list[str], model: list[str], entities: str, pipeline: str, linker: str = ""
+) -> None:
     """Write the number of concepts of every distinct text of the queries and of the label baselines.
 
-    ``model``: files of the folders in ``options``, on which the table depends.
+    ``model``: files of the folders ``pipeline`` and ``linker``, on which the table depends.
     """
     del model
     texts = sorted({line["query"] for path in (*lines, *labels) for line in read_lines(path)})
-    counts = [len(concepts) for concepts in load_pipeline(options)(texts)]
-    write_table(entities, pl.DataFrame({"query": texts, "concepts": counts}, schema=schema(ENTITIES)), ENTITIES)
+    counts = [len(concepts) for concepts in load_pipeline(pipeline, linker)(texts)]
+    write_rows(entities, zip(texts, counts, strict=True), ENTITIES)
 
 
-def _linker(path: str, pipeline: Language, keys: dict) -> Callable[[Doc], Doc]:
+def _linker(path: str, pipeline: "Language", keys: dict) -> Callable[["Doc"], "Doc"]:
     """Return scispaCy's linker with the files of a folder, and the settings that the pipeline has for it."""
     from scispacy.candidate_generation import CandidateGenerator, LinkerPaths
     from scispacy.linking import EntityLinker
@@ -97,11 +105,3 @@ def _linker(path: str, pipeline: Language, keys: dict) -> Callable[[Doc], Doc]:
     generator = CandidateGenerator(index, vectorizer, aliases, KnowledgeBase(str(bases[0])))
     settings = {name: value for name, value in keys.items() if name not in REPLACED_SETTINGS}
     return EntityLinker(pipeline, candidate_generator=generator, **settings)
-
-
-def _linked_concepts(doc: Doc) -> set[str]:
-    return {getattr(entity._, LINKED)[0][0] for entity in doc.ents if getattr(entity._, LINKED)}
-
-
-def _own_concepts(doc: Doc) -> set[str]:
-    return {entity.kb_id_ or entity.ent_id_ or entity.text.lower() for entity in doc.ents}

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from cxr.base.settings import PAPER, Section, constraint, key
+from cxr.base.settings import Section, constraint, key
 
 
 class ProcessorSettings(Section):
@@ -33,13 +33,6 @@ class DatasetSettings(Section):
                 "scispacy.pipeline is empty, but entities is scispacy: give the folder of a spaCy pipeline"
             )
 
-    labels: list[Literal["generic", "class", "replaced"]] = key(
-        lambda: ["generic", "class", "replaced"],
-        "Baselines without referring language. generic: one query per image, for all boxes; class: one per class; "
-        "replaced: each query's text replaced by the words of its classes.",
-        source=PAPER,
-        min_length=1,
-    )
     entities: Literal["lexicon", "scispacy"] = key(
         "lexicon",
         "Engine that counts the clinical concepts of `language.tsv`. lexicon: words of classes, attributes, places and "

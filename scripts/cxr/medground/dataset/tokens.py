@@ -1,32 +1,38 @@
 """Token counts of queries and of training texts, with the user's tokenizer."""
 
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from cxr.base.columns import schema
+from cxr.base.columns import Column, Columns
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.base.tables import read_lines, write_table
-from cxr.medground.dataset.language import TOKENS
+from cxr.base.tables import read_lines, write_rows
 from cxr.vlm.conventions import InputSize, find_convention
 from cxr.vlm.samples import parse_sample
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 CONVENTION = "grid1000"
 
 
-@dataclass(frozen=True)
-class TokensOptions:
-    """tokenizer: a model's folder, or its tokenizer.json."""
+TOKENS: Columns = {
+    "source": Column(pl.String, "Source; `total`: all."),
+    "split": Column(pl.String, "Split, or zero_shot."),
+    "queries": Column(pl.Int64, "Accepted queries."),
+    "query_tokens": Column(pl.Float64, "Mean number of tokens of a query."),
+    "line_tokens": Column(pl.Float64, "The same of question and answer as a model is trained on; without its picture."),
+    "total_tokens": Column(pl.Int64, "Tokens of all questions and answers: Table 2's unit, as far as the paper tells."),
+}
 
-    tokenizer: str
 
-
-def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(path: str) -> "PreTrainedTokenizerBase":
     """Return the tokenizer in a folder. Raises UserError for one that cannot be read."""
+    from transformers import AutoTokenizer  # the columns are read without it
+
     folder = Path(path).parent if Path(path).is_file() else Path(path)
     try:
         return AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
@@ -37,12 +43,12 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
         raise UserError(message) from None
 
 
-def run(*, lines: list[str], tokens: str, options: TokensOptions) -> None:
-    """Write the table of token counts of all lines."""
-    tokenizer, convention = load_tokenizer(options.tokenizer), find_convention(CONVENTION)
+def run(*, lines: list[str], tokens: str, tokenizer: str) -> None:
+    """Write the table of token counts of all lines. ``tokenizer``: a model's folder, or its tokenizer.json."""
+    tokenize, convention = load_tokenizer(tokenizer), find_convention(CONVENTION)
 
     def count(text: str) -> int:
-        return len(tokenizer(text, add_special_tokens=False).input_ids)
+        return len(tokenize(text, add_special_tokens=False).input_ids)
 
     groups: dict[tuple[bool, str, str], list[tuple[int, int]]] = defaultdict(list)
     for path in lines:
@@ -58,4 +64,4 @@ def run(*, lines: list[str], tokens: str, options: TokensOptions) -> None:
         means = {"query_tokens": float(query_counts.mean()), "line_tokens": float(line_counts.mean())}
         shared_fields = {"source": source, "split": split, "queries": len(group)}
         rows.append(shared_fields | means | {"total_tokens": int(line_counts.sum())})
-    write_table(tokens, pl.DataFrame(rows, schema=schema(TOKENS)), TOKENS)
+    write_rows(tokens, rows, TOKENS)

@@ -47,7 +47,7 @@ def find_components(mask: np.ndarray, connectivity: int = 8) -> list[Component]:
     parts = []
     for number, (x, y, w, h, area) in enumerate(stats[1:].tolist(), 1):
         parts.append(Component((x, y, x + w, y + h), numbers[y : y + h, x : x + w] == number, area))
-    return sorted(parts, key=_position_key)
+    return sorted(parts, key=position_key)
 
 
 def find_instances(numbers: np.ndarray, mask: np.ndarray) -> list[Component]:
@@ -58,7 +58,7 @@ def find_instances(numbers: np.ndarray, mask: np.ndarray) -> list[Component]:
         x1, y1, x2, y2 = box
         if number and 2 * int((pixels & mask[y1:y2, x1:x2]).sum()) > area:
             parts.append(Component(box, pixels, area))
-    return sorted(parts, key=_position_key)
+    return sorted(parts, key=position_key)
 
 
 def _instance_pixels(numbers: np.ndarray) -> Iterator[tuple[int, tuple[tuple[int, int, int, int], np.ndarray]]]:
@@ -72,7 +72,8 @@ def _instance_pixels(numbers: np.ndarray) -> Iterator[tuple[int, tuple[tuple[int
         yield int(value), (box, numbers[box[1] : box[3], box[0] : box[2]] == value)
 
 
-def _position_key(component: Component) -> tuple[int, int, int, int]:
+def position_key(component: Component) -> tuple[int, int, int, int]:
+    """Return the key by which an image's components are ordered: y1, x1, y2, x2."""
     x1, y1, x2, y2 = component.box
     return y1, x1, y2, x2
 

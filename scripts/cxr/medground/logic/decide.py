@@ -1,20 +1,21 @@
 """Which regions a query selects, and whether it is decidable: has exactly one answer."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from cxr.medground.logic.atoms import NO, UNCLEAR, YES, evaluate_atoms, evaluate_relation
-from cxr.medground.logic.options import LogicOptions
-from cxr.medground.logic.scene import Scene
+from cxr.medground.logic.atoms import NO, UNCLEAR, YES, LogicOptions, atom_family, evaluate_atoms, evaluate_relation
+from cxr.medground.logic.facts import Facts
+from cxr.medground.logic.scene import Scene, build_scene
 
 AXES = {
     "largest": ("area", -1), "smallest": ("area", 1), "leftmost": ("cx", 1), "rightmost": ("cx", -1),
     "topmost": ("cy", 1), "lowest": ("cy", -1),
 }  # fmt: skip
 """{ordinal: (attribute, 1 for the smallest value, -1 for the largest)}."""
+NUMBERS = LogicOptions()
 RELATIONS = ("left_of", "right_of", "above", "below", "inside")
 
 
@@ -41,10 +42,14 @@ class Query:
     nth: int = 1
     number: int = 0
 
+    @property
+    def all_atoms(self) -> tuple[str, ...]:
+        """The atoms of the query and of its reference."""
+        return (*self.atoms, *(self.reference.atoms if self.reference else ()))
+
     def families(self) -> set[str]:
         """Return the families that the query uses."""
-        families = {atom.partition(":")[0] for atom in self.atoms}
-        families = {"zone" if name == "side" else name for name in families}
+        families = {atom_family(atom) for atom in self.atoms}
         families |= {"relation"} if self.reference else set()
         families |= {"ordinal"} if self.ordinal and self.ordinal != "nearest" else set()
         return families | ({"number"} if self.number else set())
@@ -108,7 +113,7 @@ def ordinal_region(scene: Scene, regions: tuple[int, ...], name: str, nth: int, 
 class Decider:
     """Answer queries about one image."""
 
-    def __init__(self, scene: Scene, numbers: LogicOptions):
+    def __init__(self, scene: Scene, numbers: LogicOptions = NUMBERS):
         self.scene, self.numbers = scene, numbers
         self.atoms: Mapping[str, np.ndarray] = evaluate_atoms(scene, numbers)
         self._everything = np.full(len(scene), YES, np.uint8)
@@ -120,11 +125,8 @@ class Decider:
     def is_closed(self, atoms: tuple[str, ...]) -> bool:
         """Return whether every class that the atoms allow is closed, that is, all its regions are listed."""
         class_names = [atom.partition(":")[2] for atom in atoms if atom.startswith("class:")]
-        for name in self.scene.open_classes:
-            words = self.scene.classes[name]
-            if all(word in (words.one, *words.parents) for word in class_names):
-                return False
-        return True
+        open_classes = [self.scene.classes[name] for name in self.scene.open_classes]
+        return not any(all(map(words.includes, class_names)) for words in open_classes)
 
     def resolve_reference(self, reference: Reference) -> int | None:
         """Return the region that a reference means; None unless it is exactly one."""
@@ -133,7 +135,7 @@ class Decider:
 
     def supports(self, query: Query) -> bool:
         """Return whether the scene has every atom of a query."""
-        return all(atom in self.atoms for atom in (*query.atoms, *(query.reference.atoms if query.reference else ())))
+        return all(atom in self.atoms for atom in query.all_atoms)
 
     def answer(self, query: Query) -> Answer:
         """Return the answer of a query. Raises KeyError for an atom that the scene lacks."""
@@ -164,3 +166,40 @@ class Decider:
         if query.number and len(answer.selected) != query.number:
             return Answer(answer.selected, reason="number")
         return answer
+
+
+ROBUST = 2
+"""Grade of a query that keeps its answer for both shifts."""
+ANSWER_CHANGES = -1
+"""Grade of a query with another answer for one shift: it is never asked."""
+
+
+class Outlines:
+    """Grade queries of one image by whether their answer survives shifted outlines.
+
+    Outlines are uncertain by about a pixel; a rim of that width is over 15 % of the area of a region under 27 px. With
+    shifted outlines, regions may also merge, split, appear or vanish. ``shifted_rows``: the image's rows of
+    :data:`cxr.medground.regions.make_regions.SHIFTED`; if empty, every query is robust.
+    """
+
+    def __init__(self, image: Mapping, shifted_rows: Sequence[Mapping], facts: Facts, side: int):
+        self._deciders = []
+        self._least = 0 if shifted_rows else ROBUST
+        for px in sorted({row["px"] for row in shifted_rows}):
+            rows = [row for row in shifted_rows if row["px"] == px]
+            twins = {row["twin"]: at for at, row in enumerate(rows) if row["twin"] is not None}
+            self._deciders.append((Decider(build_scene(image, rows, facts, side)), twins))
+
+    def grade(self, query: Query, target: tuple[int, ...]) -> int:
+        """Return for how many shifts a query keeps its answer ``target``: 0 to :data:`ROBUST`.
+
+        Return :data:`ANSWER_CHANGES` if it has another answer for one shift.
+        """
+        grade = self._least
+        for decider, twins in self._deciders:
+            if not decider.supports(query) or not (answer := decider.answer(query)).decidable:
+                continue
+            if set(answer.selected) != {twins.get(region) for region in target}:
+                return ANSWER_CHANGES
+            grade += 1
+        return grade

@@ -1,22 +1,39 @@
-"""Facts about a source, stored in its shards: classes, their words, and the fields of its images."""
+"""What the stages share: facts about a source, stored in its shards, and readers of its tables."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
+import yaml
 
+from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
+from cxr.base.paths import RESOURCES
+from cxr.base.tables import read_table
+
+Row = TypeVar("Row", bound=Mapping)
+File = TypeVar("File")
+GRID = 1000
+GRID_CORNERS = ("gx1", "gy1", "gx2", "gy2")
+"""Column names of a box on the grid of 1000."""
 
 FACTS = "facts"
 """Shard attribute that holds the facts as JSON."""
+
+MANY = 5
+"""Number of candidates above which an image gets twice as many queries."""
 
 
 @dataclass(frozen=True)
 class Facts:
     """labels: classes in the order of the field ``mask``; classes: {class: {one, many, parents, ask}}; fields: further
     fields of the images (instances, zones, …); zones: labels of the field ``zones``; allow: words exempt from the deny
-    lists; touching: whether touching instances may have merged into one region.
+    lists.
     """
 
     labels: Sequence[str]
@@ -24,7 +41,6 @@ class Facts:
     fields: Sequence[str] = ()
     zones: Sequence[str] = ()
     allow: Sequence[str] = ()
-    touching: bool = False
     modality: str = ""
     boxes_only: bool = False
 
@@ -58,3 +74,65 @@ def read_planes(shard: Shard, facts: Facts, image_id: str) -> Planes:
         shard.get("instances", image_id) if "instances" in facts.fields else None,
         dict(zip(facts.zones, zones, strict=True)) if len(zones) else {},
     )
+
+
+def count_queries(num_candidates: int, per_image: int) -> int:
+    """Return the number of queries for an image with so many candidates: ``per_image``, or twice as many."""
+    return 2 * per_image if num_candidates > MANY else per_image
+
+
+@cache
+def load_resource(name: str) -> dict:
+    """Return the content of a YAML file in ``resources``, which is not to be changed."""
+    return yaml.safe_load((RESOURCES / name).read_text(encoding="utf-8"))
+
+
+def read_images(path: str | Path) -> dict[str, dict]:
+    """Return {image_id: row} of a source's table of images."""
+    return {row["image_id"]: row for row in read_table(path).iter_rows(named=True)}
+
+
+def group_by_image(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return {image_id: its rows or lines, in their order}; [] for an image without any."""
+    rows_by_image: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        rows_by_image[row["image_id"]].append(row)
+    return rows_by_image
+
+
+def read_regions(path: str | Path) -> dict[str, list[dict]]:
+    """Return {image_id: rows of its regions} of a shard; [] for an image without any."""
+    return group_by_image(read_table(path).iter_rows(named=True))
+
+
+def paths_by_source(names: Sequence[str], paths: Sequence[File]) -> Iterator[tuple[str, Sequence[File]]]:
+    """Yield each source's name with its files, from the files of all sources in their order, equally many of each."""
+    count = len(paths) // max(1, len(names))
+    yield from ((name, paths[at * count : (at + 1) * count]) for at, name in enumerate(names))
+
+
+def read_pictures(
+    names: Sequence[str], regions: Sequence[str], sources: Sequence[str], keys: Container[tuple[str, str]]
+) -> Iterator[tuple[tuple[str, str], np.ndarray, list[dict]]]:
+    """Yield (key, pixels, rows of its regions) of images by their keys (source, image).
+
+    ``regions``, ``sources``: tables and shards of all sources, in their order.
+    """
+    for source, files in paths_by_source(names, list(zip(regions, sources, strict=True))):
+        for table, path in files:
+            rows_by_image = read_regions(table)
+            with Shard(path) as shard:
+                for image_id in (name for name in shard.ids if (source, name) in keys):
+                    yield (source, image_id), shard.get("picture", image_id), rows_by_image[image_id]
+
+
+def keep_audited(lines: Sequence[Mapping], audit: str) -> list[Mapping]:
+    """Return the lines that experts accepted; ``audit``: their votes. Raises UserError for votes on unknown queries."""
+    votes = read_table(audit)
+    if missing_ids := set(votes["query_id"]) - {line["query_id"] for line in lines}:
+        raise UserError(
+            f"medground.audit has votes on {len(missing_ids)} queries that no longer stand, such as "
+            f"{min(missing_ids)}: audit again"
+        )
+    accepted_ids = set(votes.filter("accepted")["query_id"])
+    return [line for line in lines if line["query_id"] in accepted_ids]

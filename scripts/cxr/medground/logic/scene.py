@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cxr.base.vocabulary import VALID_LOCATIONS
-from cxr.medground.logic.descriptions import described_zones, parse_description, patient_side
 from cxr.medground.logic.facts import Facts
+from cxr.medground.logic.text import described_zones, parse_statement, patient_side
+
+MEASURES = ("area", "area_ratio", "cx", "cy", "elongation", "solidity", "contrast", "texture")
+"""Columns of regions that a scene has as arrays."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,10 @@ class ClassWords:
     parents: Mapping[str, str] = field(default_factory=dict)
     ask: bool = True
     inside: bool = True
+
+    def includes(self, word: str) -> bool:
+        """Return whether a word means the class: its own in the singular, or a hypernym."""
+        return word == self.one or word in self.parents
 
 
 @dataclass(frozen=True)
@@ -64,20 +71,16 @@ class Scene:
 
     def of_class(self, name: str) -> np.ndarray:
         """Return which regions, bool (N,), the word ``name`` includes: of a class of that word or hypernym."""
-        noun_by_class = self.classes
-        return np.array(
-            [name in (noun_by_class[label].one, *noun_by_class[label].parents) for label in self.label], bool
-        )
+        return np.array([self.classes[label].includes(name) for label in self.label], bool)
 
 
 def parse_class_words(classes: Mapping[str, Mapping]) -> dict[str, ClassWords]:
     """Return {class: words} from {class: {one, many, parents, ask, inside}}; absent entries follow from the name."""
     noun_by_class = {}
     for name, forms in classes.items():
-        singular = forms.get("one") or name
-        plural = forms.get("many") or f"{singular}s"
-        askable, inside = forms.get("ask", True), forms.get("inside", True)
-        noun_by_class[name] = ClassWords(singular, plural, dict(forms.get("parents") or {}), askable, inside)
+        one, parents = forms.get("one") or name, dict(forms.get("parents") or {})
+        many = forms.get("many") or f"{one}s"
+        noun_by_class[name] = ClassWords(one, many, parents, forms.get("ask", True), forms.get("inside", True))
     return noun_by_class
 
 
@@ -96,14 +99,15 @@ def build_scene(image: Mapping, rows: Sequence[Mapping], facts: Facts, side: int
     def column(name: str) -> np.ndarray:
         return np.array([np.nan if row[name] is None else row[name] for row in rows], np.float64)
 
-    measured = bool(rows) and rows[0]["zones"] is not None
-    index_by_zone = {
-        zone: at for at, zone in enumerate(facts.zones) if zone in VALID_LOCATIONS and zone not in facts.classes
-    }
-    zone_names = [zone for zone in index_by_zone if zone.partition(" ")[2] != "lung"] if measured else []
+    is_measured = bool(rows) and rows[0]["zones"] is not None
     zones = {
-        zone: np.array([row["zones"][index_by_zone[zone]] for row in rows]) for zone in zone_names
-    } or _zones_from_description(image, rows, side)
+        zone: np.array([row["zones"][at] for row in rows])
+        for at, zone in enumerate(facts.zones if is_measured else ())
+        if zone in VALID_LOCATIONS and zone not in facts.classes and zone.partition(" ")[2] != "lung"
+    }
+    statement = parse_statement(image.get("description", ""), image["radiological"])
+    if not zones and statement is not None:
+        zones = described_zones(statement, region_sides(image, rows, side))
     within, noun_by_class = None, parse_class_words(facts.classes)
     if not facts.boxes_only:
         within = {
@@ -113,9 +117,7 @@ def build_scene(image: Mapping, rows: Sequence[Mapping], facts: Facts, side: int
         }
     return Scene(
         label=[row["label"] for row in rows],
-        **{name: column(name) for name in ("area", "area_ratio", "cx", "cy", "elongation", "solidity")},
-        contrast=column("contrast"),
-        texture=column("texture"),
+        **{name: column(name) for name in MEASURES},
         edge_gap=np.array([_edge_gap(row, image["extent"]) / side for row in rows], np.float64),
         candidate=np.array([row["candidate"] for row in rows], bool),
         classes=noun_by_class,
@@ -133,14 +135,6 @@ def region_sides(image: Mapping, rows: Sequence[Mapping], side: int) -> list[str
     """Return the patient's side of each region of a radiological image, by its centroid."""
     middle = (image["extent"][0] + image["extent"][2]) / 2 / side
     return [patient_side(row["cx"], middle) for row in rows]
-
-
-def _zones_from_description(image: Mapping, rows: Sequence[Mapping], side: int) -> Mapping[str, np.ndarray]:
-    """Return {zone: fractions (N,)} that an image's description implies; empty if it implies none."""
-    read = parse_description(image.get("description", "")) if image["radiological"] else None
-    return (
-        described_zones(read, region_sides(image, rows, side)) if read is not None and read.names_patient_sides else {}
-    )
 
 
 def _edge_gap(row: Mapping, extent: Sequence[int]) -> int:

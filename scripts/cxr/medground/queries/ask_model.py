@@ -6,50 +6,53 @@ that we drew, null where the model chose), lost ([[number, reason]] of targets t
 problem (null, or why), raw (the last answer if it could not be used), attempts, model.
 """
 
-import logging
-from collections import defaultdict
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cxr.base.faults import NO_LIMIT, Tolerance
-from cxr.base.hdf5 import Shard
+import numpy as np
+
 from cxr.base.seeds import make_rng
-from cxr.base.tables import read_table, write_lines
-from cxr.llm.asking import Answer, Generate, Question, ask_each
+from cxr.base.tables import write_lines
+from cxr.llm.asking import Answer, Question
 from cxr.llm.guards import INJECTION, addresses_the_model, neutralize
 from cxr.llm.images import PromptImage
 from cxr.llm.messages import fill_prompt
-from cxr.llm.options import Execution
 from cxr.llm.replies import object_schema
-from cxr.medground.asking.options import IMAGES_PER_BATCH, AskingOptions, build_generate
-from cxr.medground.asking.prompts import Prompts
-from cxr.medground.asking.views import box_number, draw_numbered, measurement_table
+from cxr.medground.asking.questions import (
+    MAX_CHARACTERS,
+    AskingOptions,
+    ModelSession,
+    Prompts,
+    box_number,
+    draw_boxes,
+    list_shards,
+    measurement_table,
+)
 from cxr.medground.logic.decide import Decider
-from cxr.medground.logic.facts import Facts
-from cxr.medground.logic.options import LogicOptions
+from cxr.medground.logic.facts import GRID_CORNERS, Facts, count_queries
 from cxr.medground.logic.scene import build_scene
 from cxr.medground.logic.text import FIELDS, find_text_fault
-from cxr.medground.queries.forms import Forms, FormSearch, Target, target_kind
-from cxr.medground.queries.options import SearchOptions
-from cxr.medground.queries.written_queries import SIDES, parse_raw_queries
+from cxr.medground.queries.forms import KINDS, Forms, FormSearch, Target, target_kind
+from cxr.medground.queries.written_queries import parse_raw_queries
 
-log = logging.getLogger("cxr")
-EXECUTION = "medground.queries.llm.execution"
-MAX_CHARACTERS = 400
-"""Longest query in the schema, so that a model that does not end is stopped."""
 QUERIES_FACTOR = 4
 """Most queries of a model that chooses targets, as a multiple of the requested number."""
 RETRIED_FAULTS = ("markup", "speaks_to_model", "coordinates")
 """Faults of a text for which the model is asked again; the verification counts the others."""
+TRIES = 12
+"""Draws until a target is new."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuestionOptions(AskingOptions, SearchOptions):
+class QuestionOptions(AskingOptions):
     """The settings ``medground.queries`` that the questions depend on.
 
     selection: ours or model; form: json or question_answer.
     """
 
+    per_image: int
+    families: Sequence[str]
     selection: str
     form: str
 
@@ -64,36 +67,31 @@ class ImageRequest:
     lost: Sequence[tuple[int, str]]
     question: Question | Answer
 
-    def line(self, answer: Answer, model: str) -> dict:
-        """Return the line of the file."""
+    @property
+    def fields(self) -> dict:
+        """The fields of the line before the answer's."""
         return {
             "image_id": self.image["image_id"],
             "wanted": self.num_queries,
             "targets": self.targets if self.targets is None else [[at, list(regions)] for at, regions in self.targets],
             "lost": [list(pair) for pair in self.lost],
             "described": bool(self.image["description"]),
-            "answer": answer.value,
-            "problem": answer.problem,
-            "raw": answer.raw,
-            "attempts": answer.attempts,
-            "model": model,
         }
 
 
 def build_request(
-    image: Mapping, rows: list[dict], facts: Facts, picture, options: QuestionOptions, prompts: Prompts
-) -> ImageRequest:
+    source: str, image: Mapping, rows: list[dict], facts: Facts, picture: np.ndarray, options: QuestionOptions,
+    prompts: Prompts,
+) -> ImageRequest:  # fmt: skip
     """Return the request about an image: ``image`` its row, ``rows`` its regions, ``picture`` uint8 (S, S, 3)."""
     candidates = [row for row in rows if row["candidate"]]
-    num_queries = options.count_queries(len(candidates))
+    num_queries = count_queries(len(candidates), options.per_image)
     targets, lost = None, []
     if options.selection == "ours":
-        key = (options.seed, options.source, image["image_id"])
-        decider = Decider(build_scene(image, rows, facts, picture.shape[0]), LogicOptions())
-        forms = FormSearch(
-            decider, options.max_atoms, options.budget, tuple(options.families), make_rng(*key, "forms")
-        ).run()
-        targets, lost = sample_targets(decider, forms, options.kinds, num_queries, *key, "targets")
+        key = (options.seed, source, image["image_id"])
+        decider = Decider(build_scene(image, rows, facts, picture.shape[0]))
+        forms = FormSearch(decider, tuple(options.families), make_rng(*key, "forms")).run()
+        targets, lost = sample_targets(decider, forms, num_queries, *key, "targets")
         if not targets:
             return ImageRequest(image, num_queries, targets, lost, Answer(value={"queries": []}))
     if addresses_the_model(f"{image['description']}\n{facts.modality}", FIELDS):
@@ -104,18 +102,21 @@ def build_request(
         "description": prompts.description(image["description"]),
         "targets": "".join(f"\n{_describe_target(regions)}" for _, regions in targets or ()),
         "count": str(num_queries),
-        "boxes": "".join(f"\n{box_number(row['region'])}: {[row[side] for side in SIDES]}" for row in candidates),
+        "boxes": "".join(
+            f"\n{box_number(row['region'])}: {[row[side] for side in GRID_CORNERS]}" for row in candidates
+        ),
     }
     prompt = prompts.prompt("generate", image["domain"], "user" if targets else "user_free")
-    messages = fill_prompt(prompt, [PromptImage(picture), draw_numbered(picture, candidates)], **slot_values)
-    seed = options.seed_of(image["image_id"])
+    messages = fill_prompt(
+        prompt, [PromptImage(picture), draw_boxes(picture, candidates, is_numbered=True)], **slot_values
+    )
+    seed = options.seed_of(source, image["image_id"])
     if options.form == "question_answer":
         question = Question(messages, None, lambda text: None if list(parse_raw_queries(text)) else "no question", seed)
     else:
         schema = answer_schema([box_number(row["region"]) for row in candidates], targets, num_queries)
-        question = Question(
-            messages, schema, lambda answer: find_contradiction(answer, prompts.words("refusals")), seed
-        )
+        refusals = prompts.words("refusals")
+        question = Question(messages, schema, lambda answer: find_contradiction(answer, refusals), seed)
     return ImageRequest(image, num_queries, targets, lost, question)
 
 
@@ -169,54 +170,22 @@ def run(
     their order; prompts: a user's file of wordings, or nothing. Raises UserError if the model cannot be reached, Broken
     if none of its answers can be used.
     """
-    tables, wordings = dict(zip(dict.fromkeys(options.of), images, strict=True)), Prompts.read(*prompts)
-    generate = build_generate(options, Execution.from_settings(execution, EXECUTION), answers, code)
-    tolerance = Tolerance.from_settings(compute)
-    for shard_options, source, boxes, output in zip(options.each, sources, regions, answers, strict=True):
-        row_by_image = {row["image_id"]: row for row in read_table(tables[shard_options.source]).iter_rows(named=True)}
-        write_lines(
-            output,
-            _shard_lines(source, boxes, row_by_image, shard_options, wordings, generate, tolerance),
-            checked=True,
-        )
+    session = ModelSession(options, execution, "server", answers, code, compute, prompts)
 
+    def build(source: str, image: Mapping, rows: list[dict], facts: Facts, picture: np.ndarray) -> dict:
+        return {image["image_id"]: build_request(source, image, rows, facts, picture, options, session.prompts)}
 
-def _shard_lines(
-    source: str, regions: str, row_by_image: Mapping[str, dict], options: QuestionOptions, wordings: Prompts,
-    generate: Generate, tolerance: Tolerance = NO_LIMIT,
-) -> list[dict]:  # fmt: skip
-    """Return the lines of one shard. ``row_by_image``: rows of the source's images by their ids."""
-    by_image: dict[str, list[dict]] = defaultdict(list)
-    for row in read_table(regions).iter_rows(named=True):
-        by_image[row["image_id"]].append(row)
-    lines, names = [], sorted(by_image)
-    with Shard(source) as shard:
-        facts = Facts.from_shard(shard)
-        for first in range(0, len(names), IMAGES_PER_BATCH):
-            part = {
-                name: build_request(
-                    row_by_image[name], by_image[name], facts, shard.get("picture", name), options, wordings
-                )
-                for name in names[first : first + IMAGES_PER_BATCH]
-            }
-            answers = ask_each(
-                {name: request.question for name, request in part.items()}, generate, options.limits, tolerance
-            )
-            lines += [part[name].line(answer, options.name) for name, answer in answers.items()]
-            log.info("queries: %d of %d images of %s are asked about", len(lines), len(names), source)
-    return lines
-
-
-TRIES = 12
-"""Draws until a target is new."""
+    for (source, files), output in zip(list_shards(options, sources, images, regions), answers, strict=True):
+        lines = [request.fields | answer for request, answer in session.ask(source, files, build)]
+        write_lines(output, lines, checked=True)
 
 
 def sample_targets(
-    decider: Decider, forms: Forms, kinds: Mapping[str, float], num_queries: int, *key: object
+    decider: Decider, forms: Forms, num_queries: int, *key: object
 ) -> tuple[list[tuple[int, Target]], list[tuple[int, str]]]:
     """Return [(number, target)] and [(number, reason)] of an image's requested queries, numbered from 0.
 
-    kinds: weight of each kind; ``key``: seed of the draws. No target is drawn twice.
+    ``key``: seed of the draws. No target is drawn twice.
     """
     by_kind: dict[str, list[Target]] = {}
     for target in sorted(forms.of):
@@ -225,7 +194,7 @@ def sample_targets(
     targets, lost, used = [], [], set()
     for number in range(num_queries):
         draw = make_rng(*key, number)
-        target = _sample_new_target(by_kind, kinds, used, draw)
+        target = _sample_new_target(by_kind, used, draw)
         if target is None:
             lost.append((number, "budget" if forms.spent else "undecidable"))
         else:
@@ -234,12 +203,10 @@ def sample_targets(
     return targets, lost
 
 
-def _sample_new_target(
-    by_kind: Mapping[str, list[Target]], kinds: Mapping[str, float], used: set[Target], draw
-) -> Target | None:
+def _sample_new_target(by_kind: Mapping[str, list[Target]], used: set[Target], draw: random.Random) -> Target | None:
     for _ in range(TRIES if by_kind else 0):
         names = sorted(by_kind)
-        (name,) = draw.choices(names, [kinds[kind] for kind in names])
+        (name,) = draw.choices(names, [KINDS[kind] for kind in names])
         target = draw.choice(by_kind[name])
         if target not in used:
             return target

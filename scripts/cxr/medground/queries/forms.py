@@ -18,11 +18,18 @@ from cxr.medground.logic.decide import (
     ordinal_region,
 )
 
+KINDS = {"single": 0.6, "subset": 0.25, "all": 0.15}
+"""Fraction of queries whose answer is one region, several, or all regions of a class or of the image."""
+MAX_ATOMS = 4
+"""Most attributes of a query, before those that lengthen it."""
+BUDGET = 20_000
+"""Combinations of attributes that are tried in an image."""
 REFERENCES = 5
 """Most references tried per image."""
 FORMS = 40
 """Most forms kept per target."""
-HORIZONTAL = ("left", "right")
+SEARCHED = ("class", "size", "shape", "appearance", "position", "zone")
+"""Families of atoms in the order of the search."""
 PLACES = (
     ("left",), ("right",), ("upper",), ("lower",), ("upper", "left"), ("upper", "right"), ("lower", "left"),
     ("lower", "right"), ("middle",), ("border",),
@@ -54,14 +61,14 @@ def find_references(decider: Decider, draw: random.Random) -> list[tuple[Referen
 def _may_name(atom: str, decider: Decider) -> bool:
     """Return whether queries may ask for every class that a class word includes."""
     word = atom.partition(":")[2]
-    return all(noun.ask for noun in decider.scene.classes.values() if word in (noun.one, *noun.parents))
+    return all(noun.ask for noun in decider.scene.classes.values() if noun.includes(word))
 
 
 class FormSearch:
     """Enumerate conjunctions family by family; a branch ends as soon as it selects nothing."""
 
-    def __init__(self, decider: Decider, max_atoms: int, budget: int, families: tuple[str, ...], draw: random.Random):
-        self.decider, self.max_atoms, self.budget, self.families = decider, max_atoms, budget, families
+    def __init__(self, decider: Decider, families: tuple[str, ...], draw: random.Random, max_atoms: int = MAX_ATOMS):
+        self.decider, self.max_atoms, self.families = decider, max_atoms, families
         self.draw, self.nodes = draw, 0
         self.references = find_references(decider, draw) if {"relation", "ordinal"} & set(families) else []
         self.sided = decider.scene.radiological is not None
@@ -74,15 +81,20 @@ class FormSearch:
         """Return the forms of every target."""
         start = np.full(len(self.decider.scene), YES, np.uint8)
         for query, values in self._grown(0, Query(()), start):
-            self._keep(query, values)
+            answer = answer_from_values(values)
+            if answer.decidable:
+                self._add(query, answer.selected)
+                self._order(query, answer.selected)
+            if "relation" in self.families and len(query.atoms) < min(self.max_atoms, 3):
+                self._relate(query, values)
         return self.found
 
     def _grown(self, depth: int, query: Query, values: np.ndarray) -> Iterator[tuple[Query, np.ndarray]]:
-        if self.nodes >= self.budget:
+        if self.nodes >= BUDGET:
             self.found.spent = True
             return
         self.nodes += 1
-        if depth == 6:
+        if depth == len(SEARCHED):
             yield query, values
             return
         for option in self._options(depth, query):
@@ -91,7 +103,7 @@ class FormSearch:
                 yield from self._grown(depth + 1, *grown)
 
     def _options(self, depth: int, query: Query) -> list:
-        name = ("class", "size", "shape", "appearance", "position", "zone", "relation")[depth] if depth < 6 else ""
+        name = SEARCHED[depth]
         if name not in self.families and name != "class":
             return [None]
         if name == "position":
@@ -117,25 +129,13 @@ class FormSearch:
         grown = replace(query, atoms=(*query.atoms, *option))
         return None if self.sided and mixes_sides(grown) else (grown, narrowed)
 
-    def _keep(self, query: Query, values: np.ndarray) -> None:
-        answer = answer_from_values(values)
-        if answer.decidable:
-            self._add(query, answer.selected)
-            self._order(query, answer.selected)
-        if "relation" in self.families and len(query.atoms) < self.max_atoms and len(query.atoms) <= 2:
-            self._relate(query, values)
-
-    def _related(self, kind: str, region: int) -> np.ndarray:
-        """Return the cached values (N,) of a relation to a region."""
-        if (kind, region) not in self._relations:
-            self._relations[kind, region] = evaluate_relation(kind, region, self.decider.scene, self.decider.numbers)
-        return self._relations[kind, region]
-
     def _relate(self, query: Query, values: np.ndarray) -> None:
         scene, numbers = self.decider.scene, self.decider.numbers
         for reference, region in self.references:
             for kind in RELATIONS:
-                narrowed = np.minimum(values, self._related(kind, region))
+                if (kind, region) not in self._relations:
+                    self._relations[kind, region] = evaluate_relation(kind, region, scene, numbers)
+                narrowed = np.minimum(values, self._relations[kind, region])
                 answer = answer_from_values(narrowed)
                 if not answer.decidable or (narrowed == values).all():
                     continue
@@ -219,8 +219,7 @@ def target_kind(target: Target, decider: Decider) -> str:
     if len(target) == 1:
         return "single"
     labels = {scene.label[region] for region in target}
-    groups = [{at for at in range(len(scene)) if scene.label[at] in labels}, set(range(len(scene)))]
-    for group in groups:
+    for group in ({at for at in range(len(scene)) if scene.label[at] in labels}, set(range(len(scene)))):
         free = {at for at in group if scene.candidate[at]}
         if set(target) == free:
             opened = any(scene.label[at] in scene.open_classes for at in group)

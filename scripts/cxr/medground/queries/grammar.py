@@ -3,18 +3,14 @@
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 
-import yaml
-
-from cxr.base.paths import RESOURCES
 from cxr.medground.logic.atoms import atom_family
 from cxr.medground.logic.decide import Query, Reference
+from cxr.medground.logic.facts import load_resource
 from cxr.medground.logic.scene import Scene, zone_phrases
+from cxr.medground.logic.text import NUMBERS
 
 RESOURCE_FILES = ("medground/grammar.yaml", "medground/logic.yaml")
-NUMBERS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 MIN_WORDS = 4
 """Fewest words of a query."""
 FRAMES = (("imperatives", 0.5), ("questions", 0.26), ("phrases", 0.24))
@@ -24,6 +20,8 @@ FRONTED = (0.15, 0.4)
 """Probabilities that a position begins the sentence: without, and with an ordinal that counts within it."""
 AMONG = 0.2
 """Probability that a query with an ordinal names the group first, where it need not."""
+COMPARING = ("higher", "lower than", "nearest", "closest", "contained")
+"""Beginnings of relations that follow "is", not "lies"."""
 NUM_SYNONYMS = 3
 """Words of a size or shape that queries use, the first of the lexicon; the rest is only understood."""
 AGREEMENT = {
@@ -31,11 +29,6 @@ AGREEMENT = {
     "extent": ("extent", "extents"), "Position": ("Position", "Positions"), "Extent": ("Extent", "Extents"),
 }  # fmt: skip
 """{slot of a frame: (with one region, with several)}."""
-
-
-@cache
-def _read_resource(name: str) -> Mapping:
-    return yaml.safe_load((Path(RESOURCES) / name).read_text(encoding="utf-8"))
 
 
 @dataclass
@@ -47,25 +40,27 @@ class QueryWriter:
 
     @property
     def grammar(self) -> Mapping:
-        return _read_resource(RESOURCE_FILES[0])
+        return load_resource(RESOURCE_FILES[0])
 
     @property
     def lexicon(self) -> Mapping:
-        return _read_resource(RESOURCE_FILES[1])
+        return load_resource(RESOURCE_FILES[1])
 
     def say(self, query: Query, count: int) -> str:
         """Return a sentence of at least four words for a query whose answer has ``count`` regions."""
-        text = self._said(query, count)
-        while len(text.split()) < MIN_WORDS:
-            text = self._said(query, count)
+        while len((text := self._draw_sentence(query, count)).split()) < MIN_WORDS:
+            continue
         return text
 
-    def _said(self, query: Query, count: int) -> str:
+    def _draw_sentence(self, query: Query, count: int) -> str:
         many, places = count > 1, self._places(query)
-        image, within = self._turned(query, places), _orders_within_place(query, places)
-        relative = _orders_by_relative_size(query)
+        image = self._turned(query, places)
+        # the ordinal counts within a position, as in "in the upper half, the second from the left"
+        within = (query.nth > 1 or query.ordinal == "nearest") and bool(places or query.relation)
+        # the ordinal would precede a relative size: "the rightmost relatively large cell"
+        relative = query.ordinal not in ("", "nearest") and bool({"size:larger", "size:smaller"} & {*query.atoms})
         clear = not query.relation and not relative and not (within and len(places) > 1)
-        if places and clear and not _is_touching(places[0]) and self.draw.random() < FRONTED[within]:
+        if places and clear and not places[0].startswith("touching") and self.draw.random() < FRONTED[within]:
             place, np = places[0], self.phrase(query, many, places[1:], image=image)
             return self._filled(self.draw.choice(self.grammar["fronted"]), np, many, place)
         if query.ordinal and (within or relative or self.draw.random() < AMONG):
@@ -117,7 +112,7 @@ class QueryWriter:
     def _tail(self, parts: Sequence[str], many: bool) -> list[str]:
         if not parts:
             return []
-        plain = _is_touching(parts[0]) or _is_comparing(parts[0])
+        plain = parts[0].startswith(("touching", *COMPARING))
         if self.draw.random() < 0.3:
             clause = self.draw.choice(self.grammar["relative"]["many" if many else "one"])
             clause = clause.replace("lies", "is").replace("lie", "are") if plain else clause
@@ -129,9 +124,7 @@ class QueryWriter:
         words = ["the"]
         if query.number > 0:
             says_both = query.number == 2 and self.draw.random() < 0.3
-            words = (
-                ["both"] if says_both else ["the", NUMBERS[query.number]] if query.number < len(NUMBERS) else ["the"]
-            )
+            words = ["both"] if says_both else ["the", *NUMBERS[query.number - 1 : query.number]]
         elif many and query.number < 0:
             words = ["all", "the"] if self.draw.random() < 0.5 else ["all"]
         if query.ordinal and query.ordinal != "nearest":
@@ -142,15 +135,14 @@ class QueryWriter:
         return words
 
     def _adjectives(self, query: Query) -> list[str]:
-        adjectives = []
         appearance_words = self.lexicon["appearance"].get(self.scene.domain, self.lexicon["appearance"]["other"])
-        for atom in sorted(query.atoms, key=lambda atom: ("size", "shape", "appearance").index(atom_family(atom))
-                           if atom_family(atom) in ("size", "shape", "appearance") else 9):  # fmt: skip
-            name = atom_family(atom)
-            if name in ("size", "shape"):
-                adjectives.append(self.draw.choice(self.lexicon["words"][atom][:NUM_SYNONYMS]))
-            elif name == "appearance":
-                adjectives.append(self.draw.choice(appearance_words[atom.partition(":")[2]]))
+        adjectives = []
+        for family in ("size", "shape", "appearance"):
+            for atom in query.atoms:
+                if atom_family(atom) == family == "appearance":
+                    adjectives.append(self.draw.choice(appearance_words[atom.partition(":")[2]]))
+                elif atom_family(atom) == family:
+                    adjectives.append(self.draw.choice(self.lexicon["words"][atom][:NUM_SYNONYMS]))
         return adjectives
 
     def _noun(self, atoms: Sequence[str], many: bool) -> str:
@@ -196,24 +188,12 @@ class QueryWriter:
         return f"{phrase} {self.grammar['on_image']}" if image else phrase
 
     def _reference(self, reference: Reference) -> str:
-        words = ["the"]
-        if reference.ordinal:
-            words.append(self.draw.choice(self.lexicon["ordinals"][reference.ordinal]))
-        inner = Query(reference.atoms)
-        return " ".join([*words, *self._adjectives(inner), self._noun(reference.atoms, False)])
+        ordinals = self.lexicon["ordinals"].get(reference.ordinal)
+        words = ["the", *([self.draw.choice(ordinals)] if ordinals else [])]
+        return " ".join([*words, *self._adjectives(Query(reference.atoms)), self._noun(reference.atoms, False)])
 
 
 NTH = {2: "second", 3: "third"}
-
-
-def _orders_within_place(query: Query, places: Sequence[str]) -> bool:
-    """Return whether an ordinal counts within a position, as in "in the upper half, the second from the left"."""
-    return (query.nth > 1 or query.ordinal == "nearest") and bool(places or query.relation)
-
-
-def _orders_by_relative_size(query: Query) -> bool:
-    """Return whether an ordinal would precede a relative size: "the rightmost relatively large cell"."""
-    return query.ordinal not in ("", "nearest") and bool({"size:larger", "size:smaller"} & {*query.atoms})
 
 
 def _join_phrases(parts: Sequence[str]) -> str:
@@ -224,11 +204,3 @@ def _join_phrases(parts: Sequence[str]) -> str:
 
 def _capitalise(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _is_touching(part: str) -> bool:
-    return part.startswith("touching")
-
-
-def _is_comparing(part: str) -> bool:
-    return part.startswith(("higher", "lower than", "nearest", "closest", "contained"))

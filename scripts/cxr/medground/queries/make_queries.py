@@ -1,30 +1,28 @@
 """Make the queries of one shard by rules, from a language model's answers (vllm), or from a user's table."""
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
 import polars as pl
 
-from cxr.base.columns import Column, Columns, schema
+from cxr.base.columns import Column, Columns
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
 from cxr.base.seeds import make_rng
-from cxr.base.tables import read_table, write_lines, write_table
+from cxr.base.tables import write_lines, write_rows
 from cxr.geometry.affine import boxes_to_original
 from cxr.geometry.boxes import CORNERS
-from cxr.medground.logic.decide import Decider, Query
-from cxr.medground.logic.descriptions import description_faults, parse_description
-from cxr.medground.logic.facts import Facts
-from cxr.medground.logic.options import LogicOptions
-from cxr.medground.logic.outlines import Outlines
+from cxr.medground.logic.decide import Decider, Outlines, Query
+from cxr.medground.logic.facts import GRID_CORNERS, Facts, count_queries, read_images, read_regions
 from cxr.medground.logic.scene import build_scene, region_sides
+from cxr.medground.logic.text import description_faults, parse_statement
 from cxr.medground.queries.forms import FormSearch, target_kind
-from cxr.medground.queries.options import QueriesOptions
 from cxr.medground.queries.sampling import QuerySampler, SampledQuery
+from cxr.medground.queries.settings import QueriesSettings
 from cxr.medground.queries.written_queries import (
     WrittenQuery,
     get_answer,
@@ -47,156 +45,136 @@ UNASKED: Columns = {
         "sides, or another number, than the regions have.",
     ),
 }
+Made = tuple[list[dict], list[dict]]
+"""The lines of an image's queries, and rows of :data:`UNASKED` of requested queries that could not be made."""
 
 
-def query_id(image_id: str, query: str, regions: list[int]) -> str:
+def query_id(image_id: str, query: str, regions: Iterable[int]) -> str:
     """Return the id of a query, a digest of its image, text and answer."""
     key = "\x1f".join([image_id, query, *map(str, regions)])
     return "q" + hashlib.blake2b(key.encode()).hexdigest()[:16]
 
 
-def sample_queries(
-    image: Mapping, rows: list[dict], shifted_rows: list[dict], facts: Facts, side: int, options: QueriesOptions
-) -> tuple[list[dict], list[dict]]:
-    """Return the lines of one image's queries, and the rows of :data:`UNASKED`.
-
-    ``rows``: of its regions; ``shifted_rows``: of its regions with shifted outlines.
+@dataclass(frozen=True)
+class ImageQueries:
+    """The queries of one image. image: its row; rows: of its regions; side: of its frame, px; engine, source: fields of
+    the lines.
     """
-    numbers = LogicOptions()
-    decider = Decider(build_scene(image, rows, facts, side), numbers)
-    outlines = Outlines(image, shifted_rows, facts, side, numbers)
-    draw = make_rng(options.seed, options.source, image["image_id"], "forms")
-    forms = FormSearch(decider, options.max_atoms, options.budget, tuple(options.families), draw).run()
-    candidates = int(decider.scene.candidate.sum())
-    num_queries = options.count_queries(candidates)
-    drawer, lines, unasked, seen_texts = (
-        QuerySampler(decider, outlines, forms, options, image["image_id"]),
-        [],
-        [],
-        set(),
-    )
-    for number in range(num_queries):
-        query = drawer.draw(number)
-        if query is None or query.text in seen_texts:
-            reason = "fragile" if query is None and drawer.withheld else "budget" if forms.spent else "undecidable"
-            unasked.append({"image_id": image["image_id"], "split": image["split"], "number": number, "reason": reason})
-            continue
-        seen_texts.add(query.text)
-        lines.append(_sampled_line(image, rows, facts, options, query, decider))
-    return lines, unasked
 
+    image: Mapping
+    rows: list[dict]
+    facts: Facts
+    side: int
+    engine: str
+    source: str
 
-def supplied_queries(
-    image: Mapping, rows: list[dict], facts: Facts, side: int, options: QueriesOptions, queries: Sequence[WrittenQuery]
-) -> tuple[list[dict], list[dict]]:
-    """Return the lines of an image's supplied queries, and the rows of missing ones."""
-    decider = Decider(build_scene(image, rows, facts, side), LogicOptions())
-    candidates = int(decider.scene.candidate.sum())
-    num_queries = options.count_queries(candidates)
-    lines = [_written_line(image, rows, facts, options, decider, query) for query in queries]
-    missing = [
-        {"image_id": image["image_id"], "split": image["split"], "number": number, "reason": "not_given"}
-        for number in range(len(queries), num_queries)
-    ]
-    return lines, missing
+    @cached_property
+    def decider(self) -> Decider:
+        """The logic of the image."""
+        return Decider(build_scene(self.image, self.rows, self.facts, self.side))
 
+    @property
+    def num_candidates(self) -> int:
+        """The number of regions that may be an answer."""
+        return sum(row["candidate"] for row in self.rows)
 
-def model_queries(
-    image: Mapping, rows: list[dict], facts: Facts, side: int, options: QueriesOptions, line: Mapping
-) -> tuple[list[dict], list[dict]]:
-    """Return the lines of a model's queries about an image, and the rows of missing ones.
+    def sample(self, shifted_rows: list[dict], options: QueriesSettings, seed: int) -> Made:
+        """Return queries by rules. ``shifted_rows``: of the regions with shifted outlines."""
+        outlines = Outlines(self.image, shifted_rows, self.facts, self.side)
+        draw = make_rng(seed, self.source, self.image["image_id"], "forms")
+        forms = FormSearch(self.decider, tuple(options.families), draw).run()
+        key = (seed, self.source, self.image["image_id"])
+        sampler, lines, unasked, seen_texts = QuerySampler(self.decider, outlines, forms, options, key), [], [], set()
+        for number in range(count_queries(self.num_candidates, options.per_image)):
+            query = sampler.draw(number)
+            if query is None or query.text in seen_texts:
+                is_fragile = query is None and sampler.withheld
+                reason = "fragile" if is_fragile else "budget" if forms.spent else "undecidable"
+                unasked.append(self._unasked_row(number, reason))
+                continue
+            seen_texts.add(query.text)
+            lines.append(self._sampled_line(query))
+        return lines, unasked
 
-    ``line``: its answer (:mod:`cxr.medground.queries.ask_model`).
-    """
-    decider = Decider(build_scene(image, rows, facts, side), LogicOptions())
-    lines, missing = [], []
-    for number, query, reason in parse_answer(line):
-        if query is None:
-            row = {"image_id": image["image_id"], "split": image["split"], "number": number, "reason": reason}
-            missing.append(row)
-        else:
-            query_line = _written_line(image, rows, facts, options, decider, query)
-            lines.append(query_line | {"description_used": line["described"]})
-    return lines, sorted(missing, key=lambda row: row["number"])
+    def supply(self, queries: Sequence[WrittenQuery], per_image: int) -> Made:
+        """Return a user's queries."""
+        num_queries = count_queries(self.num_candidates, per_image)
+        missing = [self._unasked_row(number, "not_given") for number in range(len(queries), num_queries)]
+        return list(map(self._written_line, queries)), missing
 
+    def from_model(self, answer: Mapping) -> Made:
+        """Return a model's queries. ``answer``: a line of :mod:`cxr.medground.queries.ask_model`."""
+        lines, missing = [], []
+        for number, query, reason in parse_answer(answer):
+            if query is None:
+                missing.append(self._unasked_row(number, reason))
+            else:
+                lines.append(self._written_line(query) | {"description_used": answer["described"]})
+        return lines, sorted(missing, key=lambda row: row["number"])
 
-def statement_queries(
-    image: Mapping, rows: list[dict], facts: Facts, side: int, options: QueriesOptions
-) -> tuple[list[dict], list[dict]]:
-    """Return the line of an image's description, whose answer is all its regions.
+    def state(self) -> Made:
+        """Return the image's description as a query whose answer is all its regions.
 
-    If the description has no known form, or its sides or number are wrong, return a row with the reason instead.
-    """
-    statement = parse_description(image["description"]) if image["radiological"] else None
-    reason = ""
-    if statement is None or not statement.names_patient_sides:
-        reason = "not_given"
-    elif wrong := description_faults(statement, region_sides(image, rows, side)):
-        reason = f"{wrong[0]}_disagrees"
-    elif not all(row["candidate"] for row in rows):
-        reason = "undecidable"  # a distractor is no answer
-    if reason:
-        return [], [{"image_id": image["image_id"], "split": image["split"], "number": 0, "reason": reason}]
-    decider = Decider(build_scene(image, rows, facts, side), LogicOptions())
-    query_line = _written_line(
-        image, rows, facts, options, decider, WrittenQuery(image["description"], tuple(range(len(rows))))
-    )
-    return [query_line | {"engine": "statements", "description_used": True}], []
+        It is not made if it has no known form, or if its sides or number are wrong.
+        """
+        statement = parse_statement(self.image["description"], self.image["radiological"])
+        reason = ""
+        if statement is None:
+            reason = "not_given"
+        elif faults := description_faults(statement, region_sides(self.image, self.rows, self.side)):
+            reason = f"{faults[0]}_disagrees"
+        elif self.num_candidates < len(self.rows):
+            reason = "undecidable"  # a distractor is no answer
+        if reason:
+            return [], [self._unasked_row(0, reason)]
+        line = self._written_line(WrittenQuery(self.image["description"], tuple(range(len(self.rows)))))
+        return [line | {"engine": "statements", "description_used": True}], []
 
+    def _unasked_row(self, number: int, reason: str) -> dict:
+        return {"image_id": self.image["image_id"], "split": self.image["split"], "number": number, "reason": reason}
 
-def _written_line(image, rows, facts, options, decider, query: WrittenQuery) -> dict:
-    regions, boxes = match_regions(query, rows)
-    regions_exist = bool(regions) and set(regions) <= set(range(len(rows)))
-    kind = target_kind(tuple(sorted(set(regions))), decider) or "all" if regions_exist else ""
-    line = _line_fields(image, rows, facts, options, list(regions) if regions_exist else [], decider)
-    line |= {"query_id": query_id(image["image_id"], query.text, [*regions, *chain(*boxes)]), "query": query.text}
-    return line | {"kind": kind, "regions": list(regions), "boxes": boxes}
+    def _written_line(self, query: WrittenQuery) -> dict:
+        regions, boxes = match_regions(query, self.rows)
+        regions_exist = bool(regions) and set(regions) <= set(range(len(self.rows)))
+        kind = target_kind(tuple(sorted(set(regions))), self.decider) or "all" if regions_exist else ""
+        name = query_id(self.image["image_id"], query.text, [*regions, *chain(*boxes)])
+        line = self._line(name, query.text, kind, list(regions) if regions_exist else [])
+        return line | {"regions": list(regions), "boxes": boxes}
 
+    def _sampled_line(self, query: SampledQuery) -> dict:
+        class_atoms = [atom for atom in query.query.atoms if atom.startswith("class:")][:1]
+        selected_by_class = (
+            bool(class_atoms) and self.decider.answer(Query(tuple(class_atoms))).selected == query.target
+        )
+        name = query_id(self.image["image_id"], query.text, query.target)
+        logic = {"families": sorted(query.query.families()), "logic": asdict(query.query)}
+        line = self._line(name, query.text, query.kind, list(query.target))
+        return line | {"by_class": selected_by_class} | logic
 
-def _sampled_line(image, rows, facts, options, query: SampledQuery, decider) -> dict:
-    regions = list(query.target)
-    class_atoms = [atom for atom in query.query.atoms if atom.startswith("class:")]
-    selected_by_class = bool(class_atoms) and decider.answer(Query(tuple(class_atoms[:1]))).selected == query.target
-    query_fields = {
-        "query_id": query_id(image["image_id"], query.text, regions),
-        "query": query.text,
-        "kind": query.kind,
-    }
-    query_fields |= {
-        "by_class": selected_by_class,
-        "families": sorted(query.query.families()),
-        "logic": asdict(query.query),
-    }
-    return _line_fields(image, rows, facts, options, regions, decider) | query_fields
-
-
-def _line_fields(image, rows, facts, options, regions, decider) -> dict:
-    """Return the fields of a line in their order; those that the query decides are empty."""
-    boxes = [[rows[region][name] for name in ("gx1", "gy1", "gx2", "gy2")] for region in regions]
-    return {
-        "query_id": "",
-        "source": options.source,
-        "image_id": image["image_id"],
-        "subject_id": image["subject_id"],
-        "split": image["split"],
-        "domain": image["domain"],
-        "modality": facts.modality,
-        "query": "",
-        "kind": "",
-        "regions": regions,
-        "boxes": boxes,
-        "boxes_px": [
-            _to_original([rows[region][name] for name in CORNERS], image["to_original"]) for region in regions
-        ],
-        "candidates": int(decider.scene.candidate.sum()),
-        "trivial": int(decider.scene.candidate.sum()) == 1,
-        "by_class": False,
-        "families": [],
-        "logic": None,
-        "engine": options.engine,
-        "description_used": False,
-        "licence": image["licence"],
-    }
+    def _line(self, name: str, text: str, kind: str, regions: list[int]) -> dict:
+        """Return the fields of a line in their order."""
+        image, region_rows = self.image, [self.rows[region] for region in regions]
+        return {
+            "query_id": name,
+            "source": self.source,
+            **{field: image[field] for field in ("image_id", "subject_id", "split", "domain")},
+            "modality": self.facts.modality,
+            "query": text,
+            "kind": kind,
+            "regions": regions,
+            "boxes": [[row[corner] for corner in GRID_CORNERS] for row in region_rows],
+            "boxes_px": [
+                _to_original([row[corner] for corner in CORNERS], image["to_original"]) for row in region_rows
+            ],
+            "candidates": self.num_candidates,
+            "trivial": self.num_candidates == 1,
+            "by_class": False,
+            "families": [],
+            "logic": None,
+            "engine": self.engine,
+            "description_used": False,
+            "licence": image["licence"],
+        }
 
 
 def _to_original(box: list[int], affine: list[float]) -> list[float]:
@@ -205,41 +183,34 @@ def _to_original(box: list[int], affine: list[float]) -> list[float]:
     return [round(corner, 2) for corner in corners]
 
 
-def _read_rows_by_image(path: str) -> Mapping[str, list[dict]]:
-    rows_by_image = defaultdict(list)
-    for row in read_table(path).iter_rows(named=True):
-        rows_by_image[row["image_id"]].append(row)
-    return rows_by_image
-
-
 def run_shard(
-    *, sources: str, images: str, regions: str, shifted: str, output: str, unasked: str, options: QueriesOptions,
-    text_files: list[str] | None = None, model_answers: list[str] | None = None,
+    *, sources: str, images: str, regions: str, shifted: str, output: str, unasked: str, options: QueriesSettings,
+    source: str, seed: int, statements: bool = False, text_files: list[str] | None = None,
+    model_answers: list[str] | None = None,
 ) -> None:  # fmt: skip
     """Write the queries of one shard (JSON Lines) and the requested queries that could not be made.
 
-    ``shifted``: regions with shifted outlines; ``text_files``: file or folder of the engine table, whose queries about
-    other sources' images are ignored; ``model_answers``: of the engine vllm. Raises UserError if an answer is missing.
+    ``source``: its name; ``statements``: whether the queries are the sentences of its descriptions; ``shifted``:
+    regions with shifted outlines; ``text_files``: file or folder of the engine table, whose queries about other
+    sources' images are ignored; ``model_answers``: of the engine vllm. Raises UserError if an answer is missing.
     """
     queries_by_image = read_written_queries(text_files[0]) if text_files else {}
     answers = read_answers(model_answers[0]) if model_answers else {}
-    by_image, shifted_by_image = _read_rows_by_image(regions), _read_rows_by_image(shifted)
+    rows_by_image, shifted_by_image, row_by_image = read_regions(regions), read_regions(shifted), read_images(images)
     lines, missing = [], []
     with Shard(sources) as shard:
         facts, side = Facts.from_shard(shard), shard.shape("picture")[0]
-    row_by_image = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
-    for image_id in progress(sorted(by_image), len(by_image), "queries"):
-        image, rows = row_by_image[image_id], by_image[image_id]
-        if options.statements:
-            image_lines, image_missing = statement_queries(image, rows, facts, side, options)
+    for image_id in progress(sorted(rows_by_image), len(rows_by_image), "queries"):
+        image = ImageQueries(row_by_image[image_id], rows_by_image[image_id], facts, side, options.engine, source)
+        if statements:
+            made = image.state()
         elif text_files:
-            image_lines, image_missing = supplied_queries(
-                image, rows, facts, side, options, queries_by_image.get(image_id, ())
-            )
+            made = image.supply(queries_by_image.get(image_id, ()), options.per_image)
         elif model_answers:
-            image_lines, image_missing = model_queries(image, rows, facts, side, options, get_answer(answers, image_id))
+            made = image.from_model(get_answer(answers, image_id))
         else:
-            image_lines, image_missing = sample_queries(image, rows, shifted_by_image[image_id], facts, side, options)
-        lines, missing = lines + image_lines, missing + image_missing
+            made = image.sample(shifted_by_image[image_id], options, seed)
+        lines += made[0]
+        missing += made[1]
     write_lines(output, lines)
-    write_table(unasked, pl.DataFrame(missing, schema=schema(UNASKED)), UNASKED)
+    write_rows(unasked, missing, UNASKED)

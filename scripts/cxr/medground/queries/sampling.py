@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 
 from cxr.base.seeds import make_rng
 from cxr.medground.logic.atoms import YES, atom_family
-from cxr.medground.logic.decide import Decider, Query
-from cxr.medground.logic.outlines import ANSWER_CHANGES, ROBUST, Outlines
-from cxr.medground.queries.forms import Forms, Target, mirror_query, mixes_sides, target_kind
+from cxr.medground.logic.decide import ANSWER_CHANGES, ROBUST, Decider, Outlines, Query
+from cxr.medground.queries.forms import KINDS, Forms, Target, mirror_query, mixes_sides, target_kind
 from cxr.medground.queries.grammar import QueryWriter
-from cxr.medground.queries.options import QueriesOptions
+from cxr.medground.queries.settings import QueriesSettings
 
 TRIES = 12
 """Families drawn until one has a robust query."""
@@ -22,6 +21,8 @@ WORDINGS = 6
 NUMBERED = 0.6
 """Probability that the text states the number of regions, if there are several."""
 MOST_NUMBERED = 10
+NUM_WORDS, SPREAD = 12, 2.5
+"""Mean (paper) and standard deviation of the number of words to which queries are lengthened."""
 BEST = (ROBUST, True)
 
 
@@ -36,18 +37,18 @@ class SampledQuery:
 
 
 class QuerySampler:
-    """Sample the queries of one image.
+    """Sample the queries of one image. ``key``: seed of the draws.
 
     ``withheld``: whether the last draw found only fragile queries and the image's limit of these was reached.
     """
 
-    def __init__(self, decider: Decider, outlines: Outlines, forms: Forms, options: QueriesOptions, image_id: str):
-        self.decider, self.outlines, self.options, self.image_id = decider, outlines, options, image_id
+    def __init__(self, decider: Decider, outlines: Outlines, forms: Forms, options: QueriesSettings, key: tuple):
+        self.decider, self.outlines, self.options, self.key = decider, outlines, options, key
         self.by_kind: dict[str, dict[str, dict[Target, list[Query]]]] = {}
         for target in sorted(forms.of):
             kind = target_kind(target, decider)
             for form in forms.of[target] if kind else ():
-                for name in _form_families(form):
+                for name in sorted(form.families() - {"class"}) or ["class"]:
                     forms_by_target = self.by_kind.setdefault(kind, {}).setdefault(name, {})
                     forms_by_target.setdefault(target, []).append(form)
         self.used: set[tuple[Target, Query]] = set()
@@ -57,7 +58,7 @@ class QuerySampler:
 
     def draw(self, number: int) -> SampledQuery | None:
         """Return a new query, robust if possible; None if there is none within the limit of fragile ones."""
-        draw = make_rng(self.options.seed, self.options.source, self.image_id, number)
+        draw = make_rng(*self.key, number)
         best: tuple[tuple[int, bool], str, Target, Query] | None = None
         self.withheld = False
         for kind, target, form in self._tried(draw):
@@ -68,14 +69,15 @@ class QuerySampler:
                 break
         if best is None:
             return None
-        if best[0][0] < ROBUST:
-            self.withheld = best[0][0] == ANSWER_CHANGES or self._fragile + 1 > self.options.fragile * (
-                len(self.used) + 1
-            )
+        (grade, _), kind, target, form = best
+        if grade < ROBUST:
+            most_fragile = self.options.fragile * (len(self.used) + 1)
+            self.withheld = grade == ANSWER_CHANGES or self._fragile + 1 > most_fragile
             if self.withheld:
                 return None
             self._fragile += 1
-        return self._made(*best[1:], draw)
+        self.used.add((target, form))
+        return SampledQuery(kind, target, *self._worded(form, target, kind, draw))
 
     def _tried(self, draw: random.Random) -> Iterator[tuple[str, Target, Query]]:
         """Yield unused forms in the order in which they are tried: (kind, target, form)."""
@@ -83,7 +85,7 @@ class QuerySampler:
         for at in range(TRIES if self.by_kind else 0):
             if at % TRIES_A_KIND == 0:
                 kinds = sorted(self.by_kind)
-                (kind,) = draw.choices(kinds, [self.options.kinds[name] for name in kinds])
+                (kind,) = draw.choices(kinds, [KINDS[name] for name in kinds])
             forms_by_target = self.by_kind[kind][draw.choice(sorted(self.by_kind[kind]))]
             targets = sorted(forms_by_target)
             for _ in range(FORMS_A_TRY):
@@ -100,14 +102,10 @@ class QuerySampler:
             self._ranks[target, form] = self.outlines.grade(form, target), says
         return self._ranks[target, form]
 
-    def _made(self, kind: str, target: Target, form: Query, draw: random.Random) -> SampledQuery:
-        self.used.add((target, form))
-        return SampledQuery(kind, target, *self._worded(form, target, kind, draw))
-
     def _worded(self, form: Query, target: Target, kind: str, draw: random.Random) -> tuple[Query, str]:
         """Return a form, lengthened by atoms that do not make it more fragile, and its text."""
         speaker = QueryWriter(self.decider.scene, draw)
-        length = draw.gauss(self.options.words, self.options.spread)
+        length = draw.gauss(NUM_WORDS, SPREAD)
         grade = self.outlines.grade(form, target)
         numbered_form = self._counted(form, target, kind, draw)
         if self.outlines.grade(_drop_all(numbered_form), target) >= grade:
@@ -140,16 +138,11 @@ class QuerySampler:
 
     def _fitting(self, form: Query, target: Target) -> list[str]:
         """Return the atoms that hold for every target and belong to an unused family."""
-        used_families = {atom_family(atom) for atom in form.atoms}
-        free_families = [
-            name for name in ("size", "shape", "appearance", "position", "zone", "class") if name not in used_families
-        ]
+        free_families = {*self.options.families, "class"} - {atom_family(atom) for atom in form.atoms}
         return [
             atom
             for atom, values in self.decider.atoms.items()
-            if atom_family(atom) in free_families
-            and atom_family(atom) in (*self.options.families, "class")
-            and all(values[region] == YES for region in target)
+            if atom_family(atom) in free_families and all(values[region] == YES for region in target)
         ]
 
     def _clashes(self, query: Query) -> bool:
@@ -161,11 +154,6 @@ class QuerySampler:
             return True
         sized = "size" in names and query.ordinal in ("largest", "smallest")
         return sized or (self.decider.scene.radiological is not None and mixes_sides(query))
-
-
-def _form_families(form: Query) -> list[str]:
-    families = sorted(form.families() - {"class"})
-    return families or ["class"]
 
 
 def _drop_all(form: Query) -> Query:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.base.columns import Column, Columns, schema
+from cxr.base.columns import Column, Columns
 from cxr.base.errors import UserError
 from cxr.base.ids import clean_id
 from cxr.base.jobs import log
-from cxr.base.tables import read_lines, read_table, write_table
+from cxr.base.tables import read_lines, read_table, write_rows
 from cxr.base.user_tables import read_text
+from cxr.medground.logic.facts import GRID_CORNERS
 
 KEY = "medground.queries.table"
 UNUSED: Columns = {
@@ -27,7 +28,6 @@ UNUSED: Columns = {
     ),
 }
 """Columns of the table of unused texts."""
-SIDES = ("gx1", "gy1", "gx2", "gy2")
 _RAW = re.compile(r"Question:\s*(.+?)\s*\n\s*Answer:\s*(.+?)\s*(?=\n\s*Question:|\Z)", re.DOTALL)
 
 
@@ -86,8 +86,8 @@ def match_regions(query: WrittenQuery, rows: Sequence[Mapping]) -> tuple[tuple[i
     if query.regions is not None:
         row_by_region = {row["region"]: row for row in rows}
         region_rows = [row_by_region[region] for region in query.regions if region in row_by_region]
-        return query.regions, [[row[side] for side in SIDES] for row in region_rows]
-    region_by_box = {tuple(row[side] for side in SIDES): row["region"] for row in rows if row["candidate"]}
+        return query.regions, [[row[side] for side in GRID_CORNERS] for row in region_rows]
+    region_by_box = {tuple(row[side] for side in GRID_CORNERS): row["region"] for row in rows if row["candidate"]}
     regions = tuple(region_by_box[box] for box in query.boxes if box in region_by_box)
     return (regions if len(regions) == len(query.boxes) else ()), [list(box) for box in query.boxes]
 
@@ -105,7 +105,9 @@ def run_unused(
     for path in queries:
         for line in read_lines(path):
             texts_by_image.setdefault(line["image_id"], set()).add(line["query"])
-    image_ids, excluded_ids = (_ids(paths) for paths in (images, excluded))
+    image_ids, excluded_ids = (
+        {image_id for path in paths for image_id in read_table(path)["image_id"]} for paths in (images, excluded)
+    )
     rows = []
     for image_id, texts in sorted(queries_by_image.items()):
         if image_id in texts_by_image and texts:
@@ -127,11 +129,7 @@ def run_unused(
             "such as %s (%s): see %s", len(rows), sum(map(len, queries_by_image.values())),
             rows[0]["image_id"], rows[0]["reason"], Path(unused).name,
         )  # fmt: skip
-    write_table(unused, pl.DataFrame(rows, schema=schema(UNUSED)), UNUSED)
-
-
-def _ids(paths: Sequence[str]) -> set[str]:
-    return {image_id for path in paths for image_id in read_table(path)["image_id"]}
+    write_rows(unused, rows, UNUSED)
 
 
 def read_answers(path: str | Path) -> dict[str, dict]:

@@ -9,12 +9,12 @@ import cv2
 import numpy as np
 import polars as pl
 
-from cxr.base.columns import Column, Columns, schema
+from cxr.base.columns import Column, Columns
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
 from cxr.base.ledger import Ledger
 from cxr.base.seeds import make_rng
-from cxr.base.tables import read_table, write_table
+from cxr.base.tables import write_rows
 from cxr.geometry.boxes import CORNERS, paired_iou
 from cxr.medground.logic.components import (
     Component,
@@ -24,12 +24,12 @@ from cxr.medground.logic.components import (
     elongation,
     find_components,
     find_instances,
+    position_key,
     solidity,
 )  # fmt: skip
-from cxr.medground.logic.facts import Facts, Planes, read_planes
+from cxr.medground.logic.facts import GRID, GRID_CORNERS, Facts, Planes, read_images, read_planes
 from cxr.medground.regions.settings import RegionsSettings
 
-GRID = 1000
 WITHIN = pl.List(pl.Struct({"region": pl.Int64, "share": pl.Float64}))
 WHERE: Columns = {
     "image_id": Column(pl.String, "Image."),
@@ -39,7 +39,7 @@ WHERE: Columns = {
 }
 REGIONS: Columns = WHERE | {
     "region": Column(pl.Int64, "Number in its image, by class, then y1, x1, y2, x2."),
-    **{name: Column(pl.Int64, "Edge of the box on the grid of 1000.") for name in ("gx1", "gy1", "gx2", "gy2")},
+    **{name: Column(pl.Int64, "Edge of the box on the grid of 1000.") for name in GRID_CORNERS},
     "grid_iou": Column(pl.Float64, "IoU of the box and its box on the grid."),
     "candidate": Column(pl.Boolean, "Whether it may be an answer; the others are distractors."),
     "area_ratio": Column(pl.Float64, "Area over the picture's without padding."),
@@ -98,11 +98,6 @@ def box_on_grid(box: Sequence[int], side: int) -> tuple[int, int, int, int]:
     return low[0], low[1], max(high[0], low[0] + 1), max(high[1], low[1] + 1)
 
 
-def _grid_iou(box: Sequence[int], grid: Sequence[int], side: int) -> float:
-    exact = np.array(box, np.float64) * GRID / side
-    return float(paired_iou(exact, np.array(grid, np.float64)))
-
-
 def measure_image(
     row: Mapping, planes: Planes, options: RegionsSettings, seed: int
 ) -> tuple[list[dict], list[dict], list[dict]]:
@@ -112,12 +107,9 @@ def measure_image(
     for px in (options.outline_px, -options.outline_px) if options.outline_px else ():
         rows_at_px, _, parts = _regions(*shift_outlines(row, planes, px), options, seed)
         twins = _match_twins(labelled_components, parts, planes.picture.shape[0])
-        twin_by_region = {
-            at: twin for at, twin in twins.items() if twin < len(rows)
-        }  # a speck that grew is no region's twin
-        shifted_rows += [
-            shifted_row | {"px": px, "twin": twin_by_region.get(shifted_row["region"])} for shifted_row in rows_at_px
-        ]
+        # a speck that grew is no region's twin
+        twin_by_region = {at: twin for at, twin in twins.items() if twin < len(rows)}
+        shifted_rows += [row | {"px": px, "twin": twin_by_region.get(row["region"])} for row in rows_at_px]
     return rows, dropped_rows, shifted_rows
 
 
@@ -148,79 +140,63 @@ def _regions(
     labelled_components = _labelled_components(row, planes, side)
     regions, dropped = [], []
     for label, component in labelled_components:
-        small = component.area < options.min_px
-        (dropped if small else regions).append((label, component))
+        (dropped if component.area < options.min_px else regions).append((label, component))
     has_masks = not row["boxes"]
     grey = cv2.cvtColor(planes.picture, cv2.COLOR_RGB2GRAY)
-    taken = np.zeros(grey.shape, bool)
+    taken = np.ones(grey.shape, bool)
+    x_min, y_min, x_max, y_max = row["extent"]
+    taken[y_min:y_max, x_min:x_max] = False
     for _, component in labelled_components:
         taken[component.window] |= component.pixels
-    x_min, y_min, x_max, y_max = row["extent"]
-    outside = np.ones(grey.shape, bool)
-    outside[y_min:y_max, x_min:x_max] = False
-    taken |= outside
-    free = _candidates(row, regions, seed)
-    open_classes = _open_classes(regions, dropped, OPEN_FRACTION)
+    free, open_classes = _candidates(row, regions, seed), _open_classes(regions, dropped, OPEN_FRACTION)
     zones = planes.zones if row["anatomy"] == "found" else {}
-    rows = []
-    for number, (label, component) in enumerate(regions):
-        rows.append(
-            {"image_id": row["image_id"], "label": label, **dict(zip(CORNERS, component.box, strict=True))}
-            | {
-                "area": component.area,
-                "region": number,
-                "candidate": number in free,
-                "open_class": label in open_classes,
-            }
-            | _geometry(component, row, side, has_masks)
-            | _appearance(component, grey, taken, has_masks)
-            | {
-                "zones": _zone_fractions(component, zones),
-                "within": _overlaps_with_others(number, component, regions) if has_masks else None,
-            }
-        )
-    _add_ranks(rows)
-    dropped_rows = [
-        {"image_id": row["image_id"], "label": label, **dict(zip(CORNERS, component.box, strict=True))}
-        | {"area": component.area, "reason": "too_small"}
-        for label, component in dropped
+    rows = [
+        _place(row, label, component)
+        | {"region": number, "candidate": number in free, "open_class": label in open_classes}
+        | _geometry(component, row, side, has_masks)
+        | _appearance(component, grey, taken, has_masks)
+        | {
+            "zones": [float(zone[component.window][component.pixels].mean()) for zone in zones.values()] or None,
+            "within": _overlaps_with_others(number, component, regions) if has_masks else None,
+        }
+        for number, (label, component) in enumerate(regions)
     ]
+    _add_ranks(rows)
+    dropped_rows = [_place(row, label, component) | {"reason": "too_small"} for label, component in dropped]
     return rows, dropped_rows, regions + dropped
+
+
+def _place(row: Mapping, label: str, component: Component) -> dict:
+    box = dict(zip(CORNERS, component.box, strict=True))
+    return {"image_id": row["image_id"], "label": label, **box, "area": component.area}
 
 
 def _labelled_components(row: Mapping, planes: Planes, side: int) -> list[tuple[str, Component]]:
     labelled_components = []
-    if row["boxes"]:
-        for box in row["boxes"]:
-            x1, y1 = (max(0, math.floor(box[name] + 0.5)) for name in ("x1", "y1"))
-            x2, y2 = (min(side, math.floor(box[name] + 0.5)) for name in ("x2", "y2"))
-            x2, y2 = max(x2, x1 + 1), max(y2, y1 + 1)
-            shape = (y2 - y1, x2 - x1)
-            labelled_components.append(
-                (box["label"], Component((x1, y1, x2, y2), np.ones(shape, bool), shape[0] * shape[1]))
-            )
-        return sorted(
-            labelled_components,
-            key=lambda pair: (pair[0], pair[1].box[1], pair[1].box[0], pair[1].box[3], pair[1].box[2]),
-        )
+    for box in row["boxes"] or ():
+        x1, y1 = (max(0, math.floor(box[name] + 0.5)) for name in ("x1", "y1"))
+        x2, y2 = (min(side, math.floor(box[name] + 0.5)) for name in ("x2", "y2"))
+        x2, y2 = max(x2, x1 + 1), max(y2, y1 + 1)
+        shape = (y2 - y1, x2 - x1)
+        component = Component((x1, y1, x2, y2), np.ones(shape, bool), shape[0] * shape[1])
+        labelled_components.append((box["label"], component))
+    if labelled_components:
+        return sorted(labelled_components, key=lambda pair: (pair[0], position_key(pair[1])))
     for label in sorted(planes.mask):
         mask = planes.mask[label]
-        if planes.instances is not None:
-            parts = find_instances(planes.instances, mask)
-        else:
-            parts = find_components(mask, CONNECTIVITY)
+        is_numbered = planes.instances is not None
+        parts = find_instances(planes.instances, mask) if is_numbered else find_components(mask, CONNECTIVITY)
         labelled_components += [(label, component) for component in parts]
     return labelled_components
 
 
 def _candidates(row: Mapping, regions: list[tuple[str, Component]], seed: int) -> set[int]:
     """Return the numbers of the candidates: not cut by a tile's edge, at most :data:`MAX_BOXES`."""
-    x_min, y_min, x_max, y_max = row["extent"]
-    edges = (x_min, y_min, x_max, y_max)
+    cut_edges = [(at, row["extent"][at]) for at, is_cut in enumerate(row["inner"]) if is_cut]
     free = [
         number
         for number, (_, component) in enumerate(regions)
-        if not any(cut and component.box[at] == edges[at] for at, cut in enumerate(row["inner"]))
+        if not any(component.box[at] == edge for at, edge in cut_edges)
     ]
     if len(free) > MAX_BOXES:
         free = make_rng(seed, "candidates", row["image_id"]).sample(free, MAX_BOXES)
@@ -228,12 +204,11 @@ def _candidates(row: Mapping, regions: list[tuple[str, Component]], seed: int) -
 
 
 def _open_classes(regions: list, dropped: list, share: float) -> set[str]:
-    dropped_area, kept_area = {}, {}
-    for label, component in dropped:
-        dropped_area[label] = dropped_area.get(label, 0) + component.area
-    for label, component in regions:
-        kept_area[label] = kept_area.get(label, 0) + component.area
-    return {label for label, area in dropped_area.items() if area > share * (area + kept_area.get(label, 0))}
+    dropped_area, kept_area = Counter(), Counter()
+    for areas, labelled_components in ((dropped_area, dropped), (kept_area, regions)):
+        for label, component in labelled_components:
+            areas[label] += component.area
+    return {label for label, area in dropped_area.items() if area > share * (area + kept_area[label])}
 
 
 def _geometry(component: Component, row: Mapping, side: int, has_masks: bool) -> dict:
@@ -241,10 +216,10 @@ def _geometry(component: Component, row: Mapping, side: int, has_masks: bool) ->
     x_min, y_min, x_max, y_max = row["extent"]
     grid = box_on_grid(component.box, side)
     cx, cy = centroid(component)
-    inner = (x_min, y_min, x_max, y_max)
+    shape_measures = {"solidity": solidity, "elongation": elongation, "compactness": compactness}
     return {
-        **dict(zip(("gx1", "gy1", "gx2", "gy2"), grid, strict=True)),
-        "grid_iou": _grid_iou(component.box, grid, side),
+        **dict(zip(GRID_CORNERS, grid, strict=True)),
+        "grid_iou": float(paired_iou(np.array(component.box, np.float64) * GRID / side, np.array(grid, np.float64))),
         "area_ratio": component.area / ((x_max - x_min) * (y_max - y_min)),
         "width": (x2 - x1) / side,
         "height": (y2 - y1) / side,
@@ -252,22 +227,15 @@ def _geometry(component: Component, row: Mapping, side: int, has_masks: bool) ->
         "cx": cx / side,
         "cy": cy / side,
         "extent": component.area / ((x2 - x1) * (y2 - y1)) if has_masks else None,
-        "solidity": solidity(component) if has_masks else None,
-        "elongation": elongation(component) if has_masks else None,
-        "compactness": compactness(component) if has_masks else None,
-        "touches_border": any(component.box[at] == edge for at, edge in enumerate(inner)),
+        **{name: measure(component) if has_masks else None for name, measure in shape_measures.items()},
+        "touches_border": any(edge == limit for edge, limit in zip(component.box, row["extent"], strict=True)),
     }
 
 
 def _appearance(component: Component, grey: np.ndarray, taken: np.ndarray, has_masks: bool) -> dict:
-    contrast, texture = contrast_and_texture(component, grey, taken) if has_masks else (math.nan, math.nan)
-    return {
-        name: value if math.isfinite(value) else None for name, value in (("contrast", contrast), ("texture", texture))
-    }
-
-
-def _zone_fractions(component: Component, zones: Mapping[str, np.ndarray]) -> list[float] | None:
-    return [float(zone[component.window][component.pixels].mean()) for zone in zones.values()] or None
+    values = contrast_and_texture(component, grey, taken) if has_masks else (math.nan, math.nan)
+    finite_values = (value if math.isfinite(value) else None for value in values)
+    return dict(zip(("contrast", "texture"), finite_values, strict=True))
 
 
 def _overlaps_with_others(number: int, component: Component, regions: list[tuple[str, Component]]) -> list[dict]:
@@ -296,40 +264,23 @@ def _add_ranks(rows: list[dict]) -> None:
 
 
 def run_shard(
-    *,
-    sources: str,
-    images: str,
-    output: str,
-    dropped: str,
-    shifted: str,
-    excluded: str,
-    options: RegionsSettings,
+    *, sources: str, images: str, output: str, dropped: str, shifted: str, excluded: str, options: RegionsSettings,
     seed: int,
-) -> None:
+) -> None:  # fmt: skip
     """Write one shard's regions, those of shifted outlines, the dropped specks and the images without a region."""
     cv2.setNumThreads(1)
-    rows, dropped_rows, shifted_rows, ledger = [], [], [], Ledger("medground_regions")
+    files, ledger = ((output, REGIONS), (dropped, DROPPED), (shifted, SHIFTED)), Ledger("medground_regions")
+    all_rows: tuple[list[dict], ...] = tuple([] for _ in files)
     with Shard(sources) as shard:
-        facts = Facts.from_shard(shard)
-        row_by_image = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
+        facts, row_by_image = Facts.from_shard(shard), read_images(images)
         for image_id in progress(sorted(shard.ids), len(shard.ids), "regions"):
-            region_rows, image_dropped, image_shifted = measure_image(
-                row_by_image[image_id], read_planes(shard, facts, image_id), options, seed
-            )
-            rows, dropped_rows, shifted_rows = (
-                rows + region_rows,
-                dropped_rows + image_dropped,
-                shifted_rows + image_shifted,
-            )
-            ledger.accept(image_id) if region_rows else ledger.exclude(image_id, "", "no_regions")
+            image_rows = measure_image(row_by_image[image_id], read_planes(shard, facts, image_id), options, seed)
+            for rows, new_rows in zip(all_rows, image_rows, strict=True):
+                rows += new_rows
+            ledger.accept(image_id) if image_rows[0] else ledger.exclude(image_id, "", "no_regions")
         ledger.finish(excluded, shard.ids)
-    for path, table_rows, columns in (
-        (output, rows, REGIONS),
-        (dropped, dropped_rows, DROPPED),
-        (shifted, shifted_rows, SHIFTED),
-    ):
-        records = [{name: row[name] for name in columns} for row in table_rows]
-        write_table(path, pl.DataFrame(records, schema=schema(columns), infer_schema_length=None), columns)
+    for (path, columns), rows in zip(files, all_rows, strict=True):
+        write_rows(path, ({name: row[name] for name in columns} for row in rows), columns)
 
 
 def shift_outlines(row: Mapping, planes: Planes, px: int) -> tuple[dict, Planes]:

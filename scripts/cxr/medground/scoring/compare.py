@@ -1,35 +1,20 @@
 """One table of the scores of all runs, of the blind baselines, and of the paper's Tables 3 and 4."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
-import yaml
 
 from cxr.base.columns import Columns, schema
-from cxr.base.paths import RESOURCES
-from cxr.base.tables import read_table, write_table
+from cxr.base.tables import read_table, write_rows
+from cxr.medground.logic.facts import load_resource
 from cxr.medground.scoring.columns import BLIND, COMPARISON, SCORES, SENSITIVITY
 
 RESOURCE_FILES = ("medground/paper_tables.yaml",)
 
 
-@dataclass(frozen=True)
-class ComparisonOptions:
-    """runs, zero_shot: names, in the order of their tables; tau: of the Semantic Sensitivity."""
-
-    runs: list
-    zero_shot: list
-    tau: float
-
-
 def _row(by: str, table: str, model: str, source: str, number: int | None, *values: float | None) -> dict:
-    value, low, high = (*values, None, None)[:3]
-    return {
-        "by": by, "table": table, "model": model, "source": source, "number": number, "value": value, "low": low,
-        "high": high,
-    }  # fmt: skip
+    return dict(zip(COMPARISON, (by, table, model, source, number, *(*values, None, None)[:3]), strict=True))
 
 
 def run_rows(run: str, scores: pl.DataFrame, pairs: pl.DataFrame, tau: float) -> Iterator[dict]:
@@ -44,15 +29,9 @@ def run_rows(run: str, scores: pl.DataFrame, pairs: pl.DataFrame, tau: float) ->
         yield _row("blind", "sensitivity", f"{run}: swapped", row["source"], row["pairs"], row["swapped"])
 
 
-def zero_shot_rows(run: str, scores: pl.DataFrame) -> Iterator[dict]:
-    """Yield the rows of a run on zero-shot sources: mean IoU with its blind baselines."""
-    for row in run_rows(run, scores, pl.DataFrame(schema=schema(SENSITIVITY)), 0.5):
-        yield row | {"table": "zero_shot"}
-
-
 def paper_rows() -> Iterator[dict]:
     """Yield the rows of the paper's Tables 3 and 4, as printed."""
-    tables = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    tables = load_resource(RESOURCE_FILES[0])
     third, fourth = tables["table3"], tables["table4"]
     for state in ("base", "finetuned", "delta"):
         for model, values in third[state].items():
@@ -72,26 +51,21 @@ def read_declared(path: str | Path, columns: Columns) -> pl.DataFrame:
 
 
 def run_comparison(
-    *, scored: list[str], pairs_scored: list[str], comparison: str, options: ComparisonOptions,
-    zero_shot: list[str] | None = None,
+    *, scored: list[str], pairs_scored: list[str], comparison: str, runs: list[str], zero_shot_runs: list[str],
+    tau: float, zero_shot: list[str] | None = None,
 ) -> None:  # fmt: skip
-    """Write the scores of the runs, in the options' order, and of the paper's models.
+    """Write the scores of the runs, in their order, and of the paper's models.
 
-    ``zero_shot``: scores of the runs on zero-shot sources.
+    ``zero_shot``: scores of ``zero_shot_runs`` on zero-shot sources; ``tau``: of the Semantic Sensitivity.
     """
-    rows = list(_all_rows(options.runs, scored, pairs_scored, options.tau))
-    for run, path in zip(options.zero_shot, zero_shot or (), strict=True):
-        rows += zero_shot_rows(run, read_declared(path, SCORES))
-    seen_keys, unique_rows = set(), []
+    rows = []
+    for run, scores, pairs in zip(runs, scored, pairs_scored, strict=True):
+        rows += run_rows(run, read_declared(scores, SCORES), read_declared(pairs, SENSITIVITY), tau)
+    rows += paper_rows()
+    for run, path in zip(zero_shot_runs, zero_shot or (), strict=True):
+        zero_shot_rows = run_rows(run, read_declared(path, SCORES), pl.DataFrame(schema=schema(SENSITIVITY)), tau)
+        rows += (row | {"table": "zero_shot"} for row in zero_shot_rows)
+    unique_rows: dict[tuple, dict] = {}
     for row in rows:  # most baselines are the same for all runs
-        key = tuple(row[part] for part in ("by", "table", "model", "source"))
-        if key not in seen_keys:
-            seen_keys.add(key)
-            unique_rows.append(row)
-    write_table(Path(comparison), pl.DataFrame(unique_rows, schema=schema(COMPARISON)), COMPARISON)
-
-
-def _all_rows(runs: Sequence[str], scored: Sequence[str], pairs: Sequence[str], tau: float) -> Iterator[dict]:
-    for run, scores_path, pairs_path in zip(runs, scored, pairs, strict=True):
-        yield from run_rows(run, read_declared(scores_path, SCORES), read_declared(pairs_path, SENSITIVITY), tau)
-    yield from paper_rows()
+        unique_rows.setdefault(tuple(row[part] for part in ("by", "table", "model", "source")), row)
+    write_rows(comparison, unique_rows.values(), COMPARISON)

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,10 @@ from scipy.optimize import linear_sum_assignment
 
 from cxr.base.columns import schema
 from cxr.base.errors import UserError, refuse_empty
-from cxr.base.tables import read_lines, read_table, write_table
+from cxr.base.tables import read_lines, read_table, write_rows, write_table
 from cxr.geometry.boxes import box_iou
 from cxr.geometry.unions import union_ious
+from cxr.medground.logic.facts import GRID_CORNERS, keep_audited
 from cxr.medground.scoring.columns import BLIND, QUERIES, SCORES, SENSITIVITY
 from cxr.medground.scoring.settings import ScoringSettings
 from cxr.metrics.intervals import ratio_intervals, sums_by_subject
@@ -31,12 +31,13 @@ PARTS = {
     "all_of_class": pl.col("kind") == "all",
 }
 CLASSES = {"all": (True, False), "same_class": (True,), "other_classes": (False,)}
-
-
 TAUS = (0.3, 0.5, 0.7)
 """Thresholds of the table of Semantic Sensitivity."""
 INTERVAL = 0.95
 """Coverage of the intervals."""
+LINE_FIELDS = ("query_id", "source", "image_id", "subject_id", "kind", "trivial", "by_class")
+
+NO_BOXES = np.zeros((0, 4), np.int64)
 
 
 @dataclass(frozen=True)
@@ -50,43 +51,35 @@ class BlindBaseline:
 
     def answers(self, key: Key) -> dict[str, np.ndarray]:
         """Return {baseline: boxes} for an image; baselines without boxes are absent."""
-        candidates = self.candidates.get(key, np.zeros((0, 4), np.int64))
+        candidates = self.candidates.get(key, NO_BOXES)
+        mean_box = self.mean_box[key[0]][None] if key[0] in self.mean_box else NO_BOXES
         boxes_by_baseline = {
-            "largest": candidates[:1],
-            "candidates": candidates,
-            "picture": np.array([[0, 0, GRID, GRID]]),
-        }
-        if key[0] in self.mean_box:
-            boxes_by_baseline["mean_box"] = self.mean_box[key[0]][None]
+            "largest": candidates[:1], "candidates": candidates, "picture": np.array([[0, 0, GRID, GRID]]),
+            "mean_box": mean_box,
+        }  # fmt: skip
         return {name: boxes for name, boxes in boxes_by_baseline.items() if len(boxes)}
 
 
 def build_baseline(regions: Sequence[pl.DataFrame], sources: Sequence[str], train: Sequence[Mapping]) -> BlindBaseline:
     """Return the blind baselines; ``sources``: the source of each table of regions."""
-    corners = ["gx1", "gy1", "gx2", "gy2"]
     candidates: dict[Key, np.ndarray] = {}
     for source, table in zip(sources, regions, strict=True):
         ordered = table.filter("candidate").sort("image_id", "area", "region", descending=[False, True, False])
         for (image_id,), image_rows in ordered.group_by("image_id", maintain_order=True):
-            candidates[source, image_id] = image_rows.select(corners).to_numpy().astype(np.int64)
+            candidates[source, image_id] = image_rows.select(GRID_CORNERS).to_numpy().astype(np.int64)
     boxes: dict[str, list] = defaultdict(list)
     for line in train:
         boxes[line["source"]] += line["boxes"]
-    return BlindBaseline(
-        candidates,
-        {name: np.rint(np.mean(source_boxes, axis=0)).astype(np.int64) for name, source_boxes in boxes.items()},
-    )
+    mean_box = {name: np.rint(np.mean(source_boxes, axis=0)).astype(np.int64) for name, source_boxes in boxes.items()}
+    return BlindBaseline(candidates, mean_box)
 
 
-def score_queries(
-    lines: Sequence[Mapping], answers: Mapping[str, Mapping], blind: BlindBaseline, options: ScoringSettings
-) -> Iterator[dict]:
-    """Yield a row of :data:`QUERIES` for each test line, in order."""
+def score_queries(lines: Sequence[Mapping], answers: Mapping[str, Mapping], blind: BlindBaseline) -> Iterator[dict]:
+    """Yield a row of :data:`QUERIES` for each test line, in order; a query without an answer counts as wrong."""
     of_image: dict[Key, list[Mapping]] = defaultdict(list)
-    reading_by_query = {}
     for line in lines:
         of_image[line["source"], line["image_id"]].append(line)
-        reading_by_query[line["query_id"]] = _read_answer_line(answers.get(line["query_id"]))
+    reading_by_query = {line["query_id"]: _read_answer_line(answers.get(line["query_id"])) for line in lines}
     true = [np.array(line["boxes"], np.int64) for line in lines]
     compared_boxes = [
         _compared_boxes(line, reading_by_query, of_image[line["source"], line["image_id"]], blind) for line in lines
@@ -98,20 +91,16 @@ def score_queries(
     ]
     ious = iter(union_ious([boxes for boxes, _ in pairs], [true_boxes for _, true_boxes in pairs]).tolist())
     for line, true_boxes, boxes_by_measure in zip(lines, true, compared_boxes, strict=True):
-        answer, iou_by_measure = (
-            reading_by_query[line["query_id"]],
-            dict(zip(boxes_by_measure, islice(ious, len(boxes_by_measure)), strict=True)),
-        )
-        is_excluded = answer["outcome"] == "failed" and options.failed == "leave_out"
+        answer = reading_by_query[line["query_id"]]
+        iou_by_measure = {name: next(ious) for name in boxes_by_measure}
         yield {
-            **{name: line[name] for name in ("query_id", "source", "image_id", "subject_id", "kind")},
-            **{name: line[name] for name in ("trivial", "by_class")},
+            **{name: line[name] for name in LINE_FIELDS},
             "true": len(true_boxes),
             "boxes": answer["found"].tolist(),
             **{name: answer[name] for name in ("convention", "outcome", "reason", "notes")},
-            "iou": None if is_excluded else iou_by_measure["iou"],
-            "matched": None if is_excluded else matched_iou(answer["found"], true_boxes),
-            "paper": None if is_excluded else iou_by_measure["paper"],
+            "iou": iou_by_measure["iou"],
+            "matched": matched_iou(answer["found"], true_boxes),
+            "paper": iou_by_measure["paper"],
             **{name: iou_by_measure.get(name) for name in BLIND},
         }
 
@@ -129,16 +118,10 @@ def _compared_boxes(
 
 def _read_answer_line(line: Mapping | None) -> dict:
     """Return an answer as it was read; ``found``: its boxes, ``paper``: its numbers read on a grid of 1000."""
-    no_boxes = np.zeros((0, 4), np.int64)
     if line is None or line["failure"]:
-        reason = line["failure"] if line else "not_given"
-        shared_fields = {
-            "convention": line["convention"] if line else "",
-            "outcome": "failed",
-            "reason": reason,
-            "notes": [],
-        }
-        return shared_fields | {"found": no_boxes, "paper": no_boxes}
+        reason, convention = (line["failure"], line["convention"]) if line else ("not_given", "")
+        failure = {"convention": convention, "outcome": "failed", "reason": reason, "notes": []}
+        return failure | {"found": NO_BOXES, "paper": NO_BOXES}
     reading, boxes = read_answer(line["text"], line["convention"], tuple(line["seen"]))
     notes = sorted([*reading.notes, *(["truncated"] if line["stop"] == "length" else [])])
     return {
@@ -171,12 +154,11 @@ def scores(table: pl.DataFrame, options: ScoringSettings, seed: int) -> Iterator
                 "part": part,
                 "queries": int(part_table["iou"].is_not_null().sum()),
                 "subjects": part_table["subject_id"].n_unique(),
-                "iou": averages["iou"],
-                "iou_low": lows["iou"],
-                "iou_high": highs["iou"],
-                "acc": averages["acc"],
-                "acc_low": lows["acc"],
-                "acc_high": highs["acc"],
+                **{
+                    f"{name}{ending}": values_by_name[name]
+                    for name in ("iou", "acc")
+                    for ending, values_by_name in (("", averages), ("_low", lows), ("_high", highs))
+                },
                 **{name: averages[name] for name in ("matched", "paper", "unreadable")},
                 "failed": int((part_table["outcome"] == "failed").sum()),
                 **{name: averages[name] for name in BLIND},
@@ -188,11 +170,7 @@ def _nulls(values: np.ndarray) -> list[float | None]:
 
 
 def sensitivity(
-    pairs: Sequence[Mapping],
-    table: pl.DataFrame,
-    truth: Mapping[str, np.ndarray],
-    options: ScoringSettings,
-    seed: int,
+    pairs: Sequence[Mapping], table: pl.DataFrame, truth: Mapping[str, np.ndarray], options: ScoringSettings, seed: int
 ) -> Iterator[dict]:
     """Yield a row of :data:`SENSITIVITY` for each source, kind of pair and threshold that has a pair.
 
@@ -220,15 +198,10 @@ def sensitivity(
                 scored_pairs = [pair for pair, value in zip(class_pairs, right, strict=True) if not np.isnan(value)]
                 if not scored_pairs:
                     continue
-                exchanged = [
-                    min(
-                        swapped[pair["first"], pair["second"], query_id] for query_id in (pair["first"], pair["second"])
-                    )
-                    > tau
-                    for pair in scored_pairs
-                ]
+                members = [(pair["first"], pair["second"]) for pair in scored_pairs]
+                exchanged = [min(swapped[*ids, query_id] for query_id in ids) > tau for ids in members]
                 mean, low, high = mean_with_interval(
-                    right[~np.isnan(right)][:, None], [subject[pair["first"]] for pair in scored_pairs],
+                    right[~np.isnan(right)][:, None], [subject[first] for first, _ in members],
                     replicates=options.replicates, level=INTERVAL, seed=seed,
                 )  # fmt: skip
                 yield {
@@ -244,64 +217,33 @@ def sensitivity(
                 }
 
 
-def audited(lines: Sequence[Mapping], votes: pl.DataFrame) -> list[Mapping]:
-    """Return the lines that experts accepted; those without a judgement are excluded.
-
-    Raises UserError for votes on queries that no longer exist.
-    """
-    line_ids = {line["query_id"] for line in lines}
-    missing_ids = set(votes["query_id"]) - line_ids
-    if missing_ids:
-        raise UserError(
-            f"medground.audit has votes on {len(missing_ids)} queries that no longer stand, such as "
-            f"{min(missing_ids)}: audit again"
-        )
-    standing = set(votes.filter("accepted")["query_id"])
-    return [line for line in lines if line["query_id"] in standing]
-
-
 def run_scores(
-    *,
-    answers: str,
-    lines: str,
-    train: str,
-    pairs: str,
-    regions: list[str],
-    queries: str,
-    scored: str,
-    pairs_scored: str,
-    options: ScoringSettings,
-    seed: int,
-    audit: str | list[str] = "",
-    sampled: str | list[str] = "",
-) -> None:
+    *, answers: str, lines: str, train: str, pairs: str, regions: list[str], queries: str, scored: str,
+    pairs_scored: str, options: ScoringSettings, seed: int, audit: Sequence[str] = (), sampled: Sequence[str] = (),
+) -> None:  # fmt: skip
     """Score the ``answers`` to the test ``lines``; write tables of queries, scores and sensitivity.
 
     ``train``: lines for the mean box; ``regions``: of all shards, each in its source's folder; ``audit``: the experts'
-    votes, by which ``options.test`` may exclude lines; ``sampled``: the lines that were asked, if not all were; others
-    are excluded. Raises UserError for answers to other queries.
+    votes, if there are any: other lines than those they accepted are excluded; ``sampled``: the lines that were asked,
+    if not all were; others are excluded. Raises UserError for answers to other queries.
     """
     refuse_empty(lines, "to score")
     test_lines = list(read_lines(lines))
     answer_by_id = {line["sample_id"]: line for line in read_lines(answers)}
     if unknown := answer_by_id.keys() - {line["query_id"] for line in test_lines}:
         raise UserError(f"{answers} answers {min(unknown)}, which is no query of {lines}: ask again")
-    votes = audit if isinstance(audit, str) else "".join(audit[:1])
-    scored_lines = audited(test_lines, read_table(votes)) if votes and options.test == "audited" else test_lines
+    scored_lines = keep_audited(test_lines, audit[0]) if audit else test_lines
     if sampled:
-        sampled_ids = {line["query_id"] for line in read_lines("".join(sampled))}
+        sampled_ids = {line["query_id"] for line in read_lines(sampled[0])}
         scored_lines = [line for line in scored_lines if line["query_id"] in sampled_ids]
     sources = [Path(path).parent.name for path in regions]
     blind = build_baseline([read_table(path) for path in regions], sources, list(read_lines(train)))
-    table = pl.DataFrame(list(score_queries(scored_lines, answer_by_id, blind, options)), schema=schema(QUERIES))
+    table = pl.DataFrame(list(score_queries(scored_lines, answer_by_id, blind)), schema=schema(QUERIES))
     write_table(queries, table, QUERIES)
-    write_table(scored, pl.DataFrame(list(scores(table, options, seed)), schema=schema(SCORES)), SCORES)
+    write_rows(scored, scores(table, options, seed), SCORES)
     truth = {line["query_id"]: np.array(line["boxes"], np.int64) for line in scored_lines}
     scored_pairs = [pair for pair in read_lines(pairs) if {pair["first"], pair["second"]} & truth.keys()]
-    sensitivity_table = pl.DataFrame(
-        list(sensitivity(scored_pairs, table, truth, options, seed)), schema=schema(SENSITIVITY)
-    )
-    write_table(pairs_scored, sensitivity_table, SENSITIVITY)
+    write_rows(pairs_scored, sensitivity(scored_pairs, table, truth, options, seed), SENSITIVITY)
 
 
 def matched_iou(predicted: np.ndarray, reference: np.ndarray) -> float:

@@ -13,14 +13,14 @@ from cxr.base.user_paths import PathFinder, UserPath
 from cxr.base.user_tables import listed_lines, read_sheet
 from cxr.base.vocabulary import SPLITS
 from cxr.imaging.cohort.split import split_name
-from cxr.medground.sources.image import Image, Refused, to_grey8
-from cxr.medground.sources.masks import (
-    binary_mask,
+from cxr.medground.sources.image import Image, Refused
+from cxr.medground.sources.pixels import (
     instance_numbers,
-    masks_by_value,
     match_image_size,
-    read_array,
+    read_class_masks,
+    read_image,
     read_mask,
+    refuse_uniform,
 )
 
 REQUIRED = {
@@ -72,8 +72,10 @@ def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
         if not split:
             raise UserError(f"{key}: line {line} has the split {cells['split']!r}: use {', '.join(SPLITS)}")
         row = Row(line, cells | {"split": split}, {column: files[column][cells.get(column, "")] for column in PATHS})
-        _check_paths(key, row, path.parent.resolve())
         for column, file in row.files.items():
+            is_absolute = Path(row[column]).is_absolute() or row[column].lower().startswith("file:")
+            if row[column] and not is_absolute and not Path(file.path).resolve().is_relative_to(path.parent.resolve()):
+                raise UserError(f"{key}: line {line} leaves the manifest's folder by {column}: give an absolute path")
             if file.differences:
                 note = f"{column} differs from its file in {', '.join(file.differences)}"
                 differences.setdefault(note, []).append(line)
@@ -96,25 +98,6 @@ def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
     return dict(sorted(rows_of.items()))
 
 
-def _check_paths(key: str, row: Row, folder: Path) -> None:
-    """Raise UserError for a relative path outside the manifest's folder."""
-    for column, file in row.files.items():
-        is_absolute = Path(row[column]).is_absolute() or row[column].lower().startswith("file:")
-        if row[column] and not is_absolute and not Path(file.path).resolve().is_relative_to(folder):
-            raise UserError(f"{key}: line {row.line} leaves the manifest's folder by {column}: give an absolute path")
-
-
-def read_image(path: Path, max_pixels: int) -> np.ndarray:
-    """Return an image uint8 (H, W, 3) from a DICOM file, or from one that ``read_array`` reads. Raises Refused.
-
-    ``max_pixels``: larger DICOM images are not decoded.
-    """
-    from cxr.medground.sources.dicom import is_dicom, read_dicom_grey  # heavy, and few sources need it
-
-    values = read_dicom_grey(path, max_pixels) if is_dicom(path) else to_grey8(read_array(path))
-    return np.ascontiguousarray(values[..., :3] if values.ndim == 3 else np.repeat(values[..., None], 3, axis=2))
-
-
 def read_folder(options: Mapping, manifest: Mapping[str, list[Row]]) -> Iterator[tuple[str, Image | Refused]]:
     """Yield (image_id, image or why it cannot be used) of a manifest's images, in order of their ids."""
     for image_id, rows in manifest.items():
@@ -133,35 +116,20 @@ def _image(image_id: str, rows: list[Row], options: Mapping) -> Image:
         boxes = _boxes(rows, picture.shape[:2], options["classes"])
     else:
         for row in rows:
-            values = read_mask(row.file("mask_path"), options["max_pixels"])
-            values = match_image_size(values, picture.shape[:2], options["resize_masks"])
-            label = row["class"] or default
+            path, shape, label = row.file("mask_path"), picture.shape[:2], row["class"] or default
             if options["mask_kind"] == "instances":
-                instances = instance_numbers(values)
-                masks[label] = values > 0
-            elif options["mask_values"]:
-                masks |= masks_by_value(values, options["mask_values"])
+                values = match_image_size(read_mask(path, options["max_pixels"]), shape, options["resize_masks"])
+                instances, masks[label] = instance_numbers(values), values > 0
             else:
-                masks[label] = binary_mask(values, options["mask_threshold"], options["most_foreground"])
+                masks |= read_class_masks(path, shape, label, options)
         if unknown := sorted(masks.keys() - options["classes"].keys()):
             raise Refused("unknown_label", f"the class {unknown[0]!r} is not one of the source's")
-        if not any(mask.any() for mask in masks.values()):
-            raise Refused("empty_mask")
-        if any(mask.all() for mask in masks.values()):
-            raise Refused("full_mask")
+        refuse_uniform(masks)
     return Image(
-        image_id,
-        first["subject_id"] or image_id,
-        first["split"],
-        picture,
-        masks,
-        instances,
-        boxes,
-        domain=first["domain"] or options["domain"],
-        licence=first["licence"] or options["licence"],
-        description=first["description"],
-        path=first.files["image_path"].path,
-    )
+        image_id, first["subject_id"] or image_id, first["split"], picture, masks, instances, boxes,
+        domain=first["domain"] or options["domain"], licence=first["licence"] or options["licence"],
+        description=first["description"], path=first.files["image_path"].path,
+    )  # fmt: skip
 
 
 def _boxes(rows: list[Row], shape: tuple[int, int], classes: Mapping) -> dict[str, np.ndarray]:

@@ -1,5 +1,6 @@
 """The image that each source's reader yields, its tiles, and its fitting to the source's frame."""
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -25,7 +26,7 @@ class Image:
     picture: uint8 (H, W) or (H, W, 3); masks: {class: bool (H, W)}; instances: uint16 (H, W), 0 outside, or None;
     boxes: {class: float (N, 4: x1, y1, x2, y2)}, for a source without masks; path: the image file. Radiographs, already
     in the frame: zones and organs {name: bool (S, S)}, anomaly: uint8 (S, S), grey levels, or None; anatomy: their
-    state (:mod:`cxr.medground.sources.ils_results`). inner: which edges (left, top, right, bottom) were cut from a
+    state (:mod:`cxr.medground.sources.ils`). inner: which edges (left, top, right, bottom) were cut from a
     larger image; extent: the image without padding (x1, y1, x2, y2); to_original: affine (2, 3) from these pixels to
     the original ones, pixel centres at .5.
     """
@@ -64,36 +65,43 @@ def cut_tiles(image: Image, side: int) -> list[Image]:
     height, width = image.picture.shape[:2]
     rows, columns = max(1, height // side), max(1, width // side)
     tile_images = []
-    for row in range(rows):
-        for column in range(columns):
-            y_min, x_min = row * side, column * side
-            y_max, x_max = min(y_min + side, height), min(x_min + side, width)
-            cut = np.s_[y_min:y_max, x_min:x_max]
-            shift = image.to_original.copy()
-            shift[:, 2] += shift[:, :2] @ (x_min, y_min)
-            tile_images.append(
-                replace(
-                    image,
-                    image_id=f"{image.image_id}_r{row}c{column}",
-                    picture=image.picture[cut],
-                    masks={name: mask[cut] for name, mask in image.masks.items()},
-                    instances=None if image.instances is None else image.instances[cut],
-                    inner=(x_min > 0, y_min > 0, x_max < width, y_max < height),
-                    description="" if rows * columns > 1 else image.description,  # it is of the whole picture
-                    to_original=shift,
-                )
-            )
+    for row, column in itertools.product(range(rows), range(columns)):
+        y_min, x_min = row * side, column * side
+        y_max, x_max = min(y_min + side, height), min(x_min + side, width)
+        cut, shift = np.s_[y_min:y_max, x_min:x_max], image.to_original.copy()
+        shift[:, 2] += shift[:, :2] @ (x_min, y_min)
+        tile = replace(
+            image,
+            image_id=f"{image.image_id}_r{row}c{column}",
+            picture=image.picture[cut],
+            masks={name: mask[cut] for name, mask in image.masks.items()},
+            instances=None if image.instances is None else image.instances[cut],
+            inner=(x_min > 0, y_min > 0, x_max < width, y_max < height),
+            description="" if rows * columns > 1 else image.description,  # it is of the whole picture
+            to_original=shift,
+        )
+        tile_images.append(tile)
     return tile_images
 
 
-def fit_to_frame(image: Image, side: int, fit: str) -> Image:
-    """Return an image in a square frame, padded to the centre or stretched, with its ``extent`` there."""
+def pad_tile(tile: Image, side: int) -> Image:
+    """Return a tile in its frame, unscaled, at the upper left corner."""
+    height, width = tile.picture.shape[:2]
+    grow = ((0, side - height), (0, side - width))
+    return replace(
+        tile,
+        picture=np.pad(tile.picture, (*grow, (0, 0))),
+        masks={name: np.pad(mask, grow) for name, mask in tile.masks.items()},
+        instances=None if tile.instances is None else np.pad(tile.instances, grow),
+        extent=(0, 0, width, height),
+    )
+
+
+def fit_to_frame(image: Image, side: int) -> Image:
+    """Return an image in a square frame, padded to the centre, with its ``extent`` there."""
     height, width = image.picture.shape[:2]
-    if fit == "stretch":
-        new = (side, side)
-    else:
-        scale = side / max(height, width)
-        new = (max(1, round(width * scale)), max(1, round(height * scale)))
+    scale = side / max(height, width)
+    new = (max(1, round(width * scale)), max(1, round(height * scale)))
     x_min, y_min = (side - new[0]) // 2, (side - new[1]) // 2
 
     def placed(plane: np.ndarray, interpolation: int) -> np.ndarray:

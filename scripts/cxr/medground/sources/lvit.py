@@ -5,9 +5,8 @@ from pathlib import Path
 
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.ids import clean_id
-from cxr.medground.sources.folder import read_image
 from cxr.medground.sources.image import Image, Refused
-from cxr.medground.sources.masks import binary_mask, masks_by_value, match_image_size, read_mask
+from cxr.medground.sources.pixels import read_class_masks, read_image, refuse_uniform
 
 FOLDERS = {"train": "Train_Folder", "validate": "Val_Folder", "test": "Test_Folder"}
 ENDINGS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
@@ -80,11 +79,9 @@ def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, I
             if split_by_image.setdefault(image_id, split) != split:
                 raise UserError(f"{key}: {image_id!r} lies in {split_by_image[image_id]} and in {split}: remove one")
             stem, text = text_by_image.get(image_id, (image_id, ""))
+            mask = next((masks[name] for name in (stem, PREFIX + image_id, image_id) if name in masks), None)
             try:
-                yield (
-                    image_id,
-                    _image(image_id, split, images.get(image_id), _find_mask(stem, image_id, masks), text, options),
-                )
+                yield image_id, _image(image_id, split, images.get(image_id), mask, text, options)
             except Refused as refused:
                 yield image_id, refused
 
@@ -95,25 +92,12 @@ def _resolve_image(stem: str, images: Mapping[str, Path]) -> str:
     return plain if stem not in images and plain in images else stem
 
 
-def _find_mask(stem: str, image_id: str, masks: Mapping[str, Path]) -> Path | None:
-    return next((masks[name] for name in (stem, PREFIX + image_id, image_id) if name in masks), None)
-
-
 def _image(image_id: str, split: str, picture: Path | None, mask: Path | None, text: str, options: Mapping) -> Image:
     if picture is None or mask is None:
         raise Refused("missing_file", "the picture" if picture is None else "the mask")
-    pixels, values = read_image(picture, options["max_pixels"]), read_mask(mask, options["max_pixels"])
-    values = match_image_size(values, pixels.shape[:2], options["resize_masks"])
-    label = next(iter(options["classes"]))
-    masks = (
-        masks_by_value(values, options["mask_values"])
-        if options["mask_values"]
-        else {label: binary_mask(values, options["mask_threshold"], options["most_foreground"])}
-    )
-    if not any(each.any() for each in masks.values()):
-        raise Refused("empty_mask")
-    if any(each.all() for each in masks.values()):
-        raise Refused("full_mask")
+    pixels = read_image(picture, options["max_pixels"])
+    masks = read_class_masks(mask, pixels.shape[:2], next(iter(options["classes"])), options)
+    refuse_uniform(masks)
     return Image(
         image_id, image_id, split, pixels, masks, domain=options["domain"], licence=options["licence"],
         description=text, path=str(picture),

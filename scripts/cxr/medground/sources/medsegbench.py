@@ -9,20 +9,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
-import yaml
 
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.base.paths import RESOURCES
+from cxr.medground.logic.facts import load_resource
 from cxr.medground.sources.image import Image, Refused
+from cxr.medground.sources.pixels import refuse_uniform
 
 RESOURCE_FILES = ("medground/sources.yaml",)
 SPLITS = {"train": "train", "val": "validate", "test": "test"}
-BLOCK = 1 << 20
 
 
 def read_flag_facts(flag: str) -> dict:
     """Return the facts of one of the published sets. Raises UserError for an unknown flag."""
-    facts_by_flag = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["medsegbench"]
+    facts_by_flag = load_resource(RESOURCE_FILES[0])["medsegbench"]
     if flag not in facts_by_flag:
         raise UserError(f"there is no MedSegBench set {flag!r}: choose one of {', '.join(sorted(facts_by_flag))}")
     return facts_by_flag[flag]
@@ -30,13 +29,11 @@ def read_flag_facts(flag: str) -> dict:
 
 def check_digest(path: Path, expected: Mapping[int, str]) -> None:
     """Raise UserError unless a file is one of the published ones, by its MD5."""
-    digest = hashlib.md5(usedforsecurity=False)
     with open(path, "rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    if digest.hexdigest() not in expected.values():
+        digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    if digest not in expected.values():
         raise UserError(
-            f"{path.name} has the MD5 {digest.hexdigest()}, which is not the published one: download it again, or set "
+            f"{path.name} has the MD5 {digest}, which is not the published one: download it again, or set "
             "medground.sources.md5 to skip"
         )
 
@@ -113,21 +110,11 @@ def _image(image_id: str, split: str, picture: np.ndarray, label: np.ndarray, fa
         masks = {name: label == value for value, name in enumerate(names, 1)}
     else:
         masks = {names[0]: label > 0}
-    if not label.any():
-        raise Refused("empty_mask")
-    if any(mask.all() for mask in masks.values()):
-        raise Refused("full_mask")
-    colours = picture if picture.ndim == 3 and picture.shape[2] == 3 else picture.reshape(*picture.shape[:2], 1)
-    colours = colours if colours.shape[2] == 3 else np.repeat(colours, 3, axis=2)
-    return Image(
-        image_id,
-        image_id,
-        split,
-        np.ascontiguousarray(colours),
-        masks,
-        domain=facts["domain"],
-        licence=facts["licence"],
-    )
+    refuse_uniform(masks)
+    if picture.shape[2:] != (3,):
+        picture = np.repeat(picture.reshape(*picture.shape[:2], 1), 3, axis=2)
+    picture = np.ascontiguousarray(picture)
+    return Image(image_id, image_id, split, picture, masks, domain=facts["domain"], licence=facts["licence"])
 
 
 def parse_flag(path: str) -> tuple[str, int]:

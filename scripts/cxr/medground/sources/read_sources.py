@@ -9,38 +9,43 @@ knows the patient's zones; ``organs`` bool (3, S, S) and ``anomaly`` uint8 (S, S
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-import yaml
 
 from cxr.base.columns import Column, Columns
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.jobs import log
 from cxr.base.ledger import EXCLUDED, Ledger
 from cxr.base.lesions import LESION_TYPES
-from cxr.base.paths import RESOURCES
 from cxr.base.seeds import shard_of
-from cxr.base.tables import read_table, write_table
+from cxr.base.tables import read_table, write_rows, write_table
 from cxr.base.vocabulary import LESIONS, LUNG_LESIONS, ORGAN_LABELS, ZONE_LABELS
 from cxr.dicom.files import Rejected
 from cxr.geometry.boxes import CORNERS
 from cxr.imaging.frames.burned_in import KEEP, clean_image
 from cxr.language.reports.privacy.scrubbing import scrub
-from cxr.medground.logic.descriptions import clean_description, sides_disagree
-from cxr.medground.logic.facts import Facts
+from cxr.medground.logic.facts import Facts, load_resource
+from cxr.medground.logic.text import clean_description, sides_disagree
 from cxr.medground.sources.cells import KINDS, SIDE, read_cells
 from cxr.medground.sources.folder import REQUIRED, read_folder, read_manifest
-from cxr.medground.sources.ils import finding_class, read_ils
-from cxr.medground.sources.ils_results import ABSENT, DIFFERENT, FOUND, IlsResults, take_shard_files
-from cxr.medground.sources.image import Image, Refused, cut_tiles, fit_to_frame
+from cxr.medground.sources.ils import (
+    ABSENT,
+    DIFFERENT,
+    FOUND,
+    IlsResults,
+    finding_class,
+    read_ils,
+    take_shard_files,
+)
+from cxr.medground.sources.image import Image, Refused, cut_tiles, fit_to_frame, pad_tile
 from cxr.medground.sources.lvit import read_lvit
 from cxr.medground.sources.medsegbench import check_digest, parse_flag, read_flag_facts, read_npz
-from cxr.medground.sources.settings import EMBEDDED
+from cxr.medground.sources.settings import EMBEDDED, SourcesSettings
 
 RESOURCE_FILES = ("medground/sources.yaml",)
 BOX = pl.Struct({"label": pl.String, "x1": pl.Float64, "y1": pl.Float64, "x2": pl.Float64, "y2": pl.Float64})
@@ -73,34 +78,13 @@ IMAGES: Columns = {
 """Columns of the table of images."""
 
 
-@dataclass(frozen=True)
-class SourcesOptions:
-    """name, source: of one source, its name and keys; the others are those of all sources."""
-
-    name: str
-    source: dict
-    size: int
-    fit: str
-    duplicates: str
-    mask_threshold: float
-    most_foreground: float
-    resize_masks: str
-    cells: int
-    md5: str
-    max_pixels: int
-    seed: int
-    burned_in: str = KEEP
-    scrub: bool = False
-
-
-def _class_words(options: SourcesOptions) -> dict[str, dict]:
-    """Return {class: {one, many, parents}} of the source."""
-    kind = options.source["kind"]
-    vocabulary = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    if kind == "cells":
+def _class_words(source: Mapping) -> dict[str, dict]:
+    """Return {class: {one, many, parents}} of a source."""
+    if source["kind"] not in EMBEDDED:
+        return source["classes"]
+    vocabulary = load_resource(RESOURCE_FILES[0])
+    if source["kind"] == "cells":
         return vocabulary["cells"]
-    if kind != "ils":
-        return options.source["classes"]
     words_by_class = dict(vocabulary["ils"])
     for lesion in LESION_TYPES:
         words = {"one": lesion.noun, "many": lesion.plural, "parents": vocabulary["lesion"]}
@@ -113,92 +97,68 @@ def _class_words(options: SourcesOptions) -> dict[str, dict]:
     return words_by_class
 
 
-def _read_images(options: SourcesOptions, inputs: Mapping) -> Iterator[tuple[str, Image | Refused]]:
-    kind = options.source["kind"]
+def _labels(source: Mapping) -> list[str]:
+    if source["kind"] == "ils":
+        return [*LESIONS, *(finding_class(word, "tentative") for word in LESIONS), *ORGAN_LABELS]
+    return list(KINDS) if source["kind"] == "cells" else list(source["classes"])
+
+
+def _read_images(
+    name: str, source: Mapping, options: SourcesSettings, seed: int, inputs: Mapping
+) -> Iterator[tuple[str, Image | Refused]]:
+    """Yield (image_id, image or why it is excluded) of a source. ``source``: its settings, and those of all masks."""
+    kind = source["kind"]
     if kind == "cells":
-        return read_cells(options.cells, options.seed)
+        return read_cells(options.cells, seed)
     if kind == "ils":
-        return read_ils(options.source, **inputs)
-    mask_options = {
-        name: getattr(options, name) for name in ("mask_threshold", "most_foreground", "resize_masks", "max_pixels")
-    }
+        return read_ils(**inputs)
     if kind == "lvit":
-        images = read_lvit(options.name, options.source | mask_options, str(inputs["folder"]))
-    elif kind == "medsegbench":
-        path = str(inputs["npz"])
-        images = read_npz(path, parse_flag(path)[0], options.source)
-    else:
-        images = read_folder(options.source | mask_options, inputs["manifest"])
-    return ((image_id, _without_identifiers(image, options)) for image_id, image in images)
+        return read_lvit(name, source, str(inputs["folder"]))
+    if kind == "medsegbench":
+        return read_npz(str(inputs["npz"]), parse_flag(source["npz"])[0], source)
+    return read_folder(source, inputs["manifest"])
 
 
-def _without_identifiers(image: Image | Refused, options: SourcesOptions) -> Image | Refused:
+def _without_identifiers(image: Image | Refused, burned_in: str, is_scrubbed: bool) -> Image | Refused:
     """Return an image without burned-in text and with a scrubbed description."""
     if isinstance(image, Refused):
         return image
     try:
-        picture, _ = clean_image(image.picture, options.burned_in)
+        picture, _ = clean_image(image.picture, burned_in)
     except Rejected as rejected:
         return Refused(rejected.reason, rejected.detail)
-    text = scrub(image.description, image.subject_id).text if options.scrub and image.description else image.description
+    text = scrub(image.description, image.subject_id).text if is_scrubbed and image.description else image.description
     return replace(image, picture=picture, description=text)
 
 
-def _with_published_facts(options: SourcesOptions) -> SourcesOptions:
-    """Return the options with the published facts of a MedSegBench file. Raises UserError for any other file."""
-    source = options.source
-    if source["kind"] != "medsegbench":
-        return options
-    flag, side = parse_flag(source["npz"])
-    facts = read_flag_facts(flag)
-    if options.md5 == "check":
-        check_digest(Path(source["npz"]), facts["md5"])
-    return replace(options, source=source | facts | {"side": side, "tile": None})
-
-
-def _frame_side(options: SourcesOptions) -> int:
+def _frame_side(source: Mapping, size: int) -> int:
     """Return the side of the source's frames, a multiple of 8."""
-    side_by_kind = {"cells": SIDE, "medsegbench": options.source.get("side")}
-    side = side_by_kind.get(options.source["kind"]) or options.source["tile"] or options.size
+    side_by_kind = {"cells": SIDE, "medsegbench": source.get("side")}
+    side = side_by_kind.get(source["kind"]) or source["tile"] or size
     return -(-side // 8) * 8
-
-
-def _labels(options: SourcesOptions) -> list[str]:
-    if options.source["kind"] == "cells":
-        return list(KINDS)
-    if options.source["kind"] == "ils":
-        return [*LESIONS, *(finding_class(word, "tentative") for word in LESIONS), *ORGAN_LABELS]
-    return list(options.source["classes"])
 
 
 class _Writer:
     """Write the images of a source to its shards."""
 
-    def __init__(self, options: SourcesOptions, shards: Sequence[str], attrs: dict, stack: ExitStack):
-        self.options, self.labels, self.side = options, _labels(options), _frame_side(options)
-        self.rows: list[dict] = []
-        shape = (self.side, self.side)
-        empty = {"picture": ((*shape, 3), np.uint8), "mask": ((len(self.labels), *shape), np.bool_)}
-        source = options.source
-        films = bool(source["anatomy"])
-        holds = {
+    def __init__(self, source: Mapping, side: int, shards: Sequence[str], attrs: dict, stack: ExitStack):
+        self.source, self.labels, self.rows, self.found = source, _labels(source), [], set()
+        shape, films = (side, side), bool(source["anatomy"])
+        knows_instances = source["kind"] == "cells" or (
+            source["kind"] == "folder" and source["mask_kind"] == "instances"
+        )
+        optional_fields = {
             "zones": (source["kind"] == "ils" or films, (len(ZONE_LABELS), *shape), np.bool_),
             "organs": (films, (len(ORGAN_LABELS), *shape), np.bool_),
             "anomaly": (films and source["anomaly"] == "results", shape, np.uint8),
-            "instances": (self._knows_instances(), shape, np.uint16),
+            "instances": (knows_instances, shape, np.uint16),
         }
-        self.fields = {name: (form, kind) for name, (is_present, form, kind) in holds.items() if is_present}
-        empty |= self.fields
+        self.fields = {name: (form, kind) for name, (is_present, form, kind) in optional_fields.items() if is_present}
+        empty = {"picture": ((*shape, 3), np.uint8), "mask": ((len(self.labels), *shape), np.bool_)} | self.fields
         facts = Facts(
-            self.labels,
-            _class_words(options),
-            list(self.fields),
-            ZONE_LABELS if "zones" in self.fields else (),
-            source["allow"],
-            source["touching"] and "instances" not in self.fields,
-            source["modality"],
-            source["kind"] == "boxes",
-        )
+            self.labels, _class_words(source), list(self.fields), ZONE_LABELS if "zones" in self.fields else (),
+            source["allow"], source["modality"], source["kind"] == "boxes",
+        )  # fmt: skip
         shard_attrs = attrs | facts.to_attrs()
         self.writers = {
             Path(path).stem: stack.enter_context(
@@ -207,11 +167,6 @@ class _Writer:
             for path in shards
         }
         self.names = sorted(self.writers)
-        self.found: set[str] = set()
-
-    def _knows_instances(self) -> bool:
-        source = self.options.source
-        return source["kind"] == "cells" or (source["kind"] == "folder" and source["mask_kind"] == "instances")
 
     def _more(self, image: Image) -> dict[str, np.ndarray]:
         """Return the image's further fields; 0 without results of ILS."""
@@ -227,7 +182,6 @@ class _Writer:
         }
 
     def write(self, image: Image, digest: str) -> None:
-        source = self.options.source
         shard = self.names[shard_of(image.subject_id, len(self.names))]
         picture = image.picture if image.picture.ndim == 3 else np.repeat(image.picture[..., None], 3, axis=2)
         outside = np.zeros(picture.shape[:2], bool)
@@ -235,16 +189,12 @@ class _Writer:
         self.writers[shard].append(image.image_id, picture=picture, mask=mask, **self._more(image))
         self.found |= {label for label, part in image.masks.items() if part.any()} | set(image.boxes or ())
         text, state = clean_description(image.description)
-        sided = image.domain in ("cxr", "ct") and source["orientation"] == "radiological"
+        sided = image.domain in ("cxr", "ct") and self.source["orientation"] == "radiological"
         self.rows.append(
             {
-                "image_id": image.image_id,
-                "subject_id": image.subject_id,
-                "split": image.split,
+                **{name: getattr(image, name) for name in ("image_id", "subject_id", "split", "domain", "licence")},
                 "shard": shard,
-                "domain": image.domain,
-                "modality": source["modality"],
-                "licence": image.licence,
+                "modality": self.source["modality"],
                 "description": text,
                 "described": state,
                 "disagrees": sides_disagree(text, image.masks, sided) if image.masks else None,
@@ -268,7 +218,7 @@ def _image_digest(image: Image) -> str:
     return hashlib.blake2b(image.picture.tobytes() + str(image.picture.shape).encode(), digest_size=12).hexdigest()
 
 
-def _find_duplicates(images: Iterator[tuple[str, str, str]]) -> dict[str, str]:
+def _find_duplicates(images: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     """Return {image_id: reason} of duplicates: all but the first test image, or all but the first image."""
     copies_by_digest: dict[str, list[tuple[str, str]]] = {}
     for image_id, digest, split in images:
@@ -285,50 +235,63 @@ def _find_duplicates(images: Iterator[tuple[str, str, str]]) -> dict[str, str]:
 
 
 def run(
-    *, shards: Sequence[str], images: str, excluded: str, options: SourcesOptions, attrs: dict, **inputs: object
-) -> None:
+    *, shards: Sequence[str], images: str, excluded: str, options: SourcesSettings, name: str, source: dict,
+    max_pixels: int, attrs: dict, seed: int = 0, burned_in: str = KEEP, scrub: bool = False, **inputs: object,
+) -> None:  # fmt: skip
     """Write the shards, the table of images and the excluded images of one source, or of one shard of it.
 
-    Raises UserError for a wrong manifest, StoreError for a damaged input.
+    ``source``: its settings; ``max_pixels``: larger DICOM images are not decoded; ``burned_in``, ``scrub``: whether
+    burned-in text and identifiers in descriptions are removed. Raises UserError for a wrong manifest, StoreError for a
+    damaged input.
     """
-    options = _with_published_facts(options)
-    ledger, image_ids = Ledger("medground_sources"), []
-    parts = take_shard_files(inputs)
-    if options.source["kind"] in REQUIRED:
-        inputs = {"manifest": read_manifest(options.name, options.source["kind"], Path(str(inputs["manifest"])))}
+    kind, parts = source["kind"], take_shard_files(inputs)
+    mask_names = ("mask_threshold", "most_foreground", "resize_masks")
+    source = source | {key: getattr(options, key) for key in mask_names} | {"max_pixels": max_pixels}
+    if kind == "medsegbench":
+        flag, side = parse_flag(source["npz"])
+        source |= read_flag_facts(flag) | {"side": side, "tile": None}
+        if options.md5 == "check":
+            check_digest(Path(source["npz"]), source["md5"])
+    if kind in REQUIRED:
+        inputs = {"manifest": read_manifest(name, kind, Path(str(inputs["manifest"])))}
+
+    def read() -> Iterator[tuple[str, Image | Refused]]:
+        pairs = _read_images(name, source, options, seed, inputs)
+        if kind in EMBEDDED:
+            return pairs
+        return ((image_id, _without_identifiers(image, burned_in, scrub)) for image_id, image in pairs)
+
     reason_by_image: dict[str, str] = {}
-    if options.duplicates == "exclude" and options.source["kind"] in ("folder", "boxes", "medsegbench", "lvit"):
-        read = ((name, image) for name, image in _read_images(options, inputs) if isinstance(image, Image))
-        reason_by_image = _find_duplicates((name, _image_digest(image), image.split) for name, image in read)
+    if kind not in EMBEDDED:
+        readable = ((image_id, image) for image_id, image in read() if isinstance(image, Image))
+        reason_by_image = _find_duplicates((key, _image_digest(image), image.split) for key, image in readable)
+    ledger, image_ids = Ledger("medground_sources"), []
+    side, tile = _frame_side(source, options.size), source["tile"]
     with ExitStack() as stack:
-        writer = _Writer(options, shards, attrs, stack)
+        writer = _Writer(source, side, shards, attrs, stack)
         films = stack.enter_context(IlsResults(parts) if parts else nullcontext())
-        for image_id, image in _read_images(options, inputs):
+        for image_id, image in read():
             image_ids.append(image_id)
-            if isinstance(image, Refused) or image_id in reason_by_image:
-                reason, detail = (
-                    (image.reason, image.detail) if isinstance(image, Refused) else (reason_by_image[image_id], "")
-                )
-                ledger.exclude(image_id, "", reason, detail)
+            if isinstance(image, Refused):
+                ledger.exclude(image_id, "", image.reason, image.detail)
+                continue
+            if image_id in reason_by_image:
+                ledger.exclude(image_id, "", reason_by_image[image_id], "")
                 continue
             ledger.accept(image_id)
-            digest, tile = _image_digest(image), options.source["tile"]
+            digest = _image_digest(image)
             for part in cut_tiles(image, tile) if tile else [image]:
-                fits = "pad" if tile else options.fit
-                side = writer.side
-                placed = _pad_tile(part, side) if tile else fit_to_frame(part, side, fits)
+                placed = pad_tile(part, side) if tile else fit_to_frame(part, side)
                 if films is not None and placed.domain == "cxr":
                     placed = films.add_anatomy(placed, part.picture.shape[:2])
                 writer.write(placed, digest)
     rows = sorted(writer.rows, key=lambda row: row["image_id"])
-    _warn_mirrored(options.name, rows)
-    _warn_missing_anatomy(options, rows)
-    if options.source["kind"] not in EMBEDDED and (
-        absent := [label for label in writer.labels if label not in writer.found]
-    ):
-        log.warning("%s: no image has a region of the class %s", options.name, ", ".join(absent))
-    kinds = {name: column.kind for name, column in IMAGES.items()}
-    write_table(images, pl.DataFrame(rows, schema=kinds), IMAGES)
+    _warn_mirrored(name, rows)
+    _warn_missing_anatomy(name, source["anatomy"], rows)
+    absent = [label for label in writer.labels if label not in writer.found]
+    if absent and kind not in EMBEDDED:
+        log.warning("%s: no image has a region of the class %s", name, ", ".join(absent))
+    write_rows(images, rows, IMAGES)
     ledger.finish(excluded, image_ids)
 
 
@@ -342,14 +305,14 @@ def _warn_mirrored(name: str, rows: Sequence[dict]) -> None:
         )  # fmt: skip
 
 
-def _warn_missing_anatomy(options: SourcesOptions, rows: Sequence[dict]) -> None:
+def _warn_missing_anatomy(name: str, results: str, rows: Sequence[dict]) -> None:
     """Warn about the number of radiographs without results of ILS."""
     counts = Counter(row["anatomy"] for row in rows)
     if lost := counts[ABSENT] + counts[DIFFERENT]:
         log.warning(
             "%s: of %d of %d films %s has no anatomy (%d of these are other pictures of the same name): their queries "
             "name no zone and stay unjudged",
-            options.name, lost, lost + counts[FOUND], options.source["anatomy"], counts[DIFFERENT],
+            name, lost, lost + counts[FOUND], results, counts[DIFFERENT],
         )  # fmt: skip
 
 
@@ -359,16 +322,3 @@ def run_tables(*, images: Sequence[str], excluded: Sequence[str], table: str, al
     write_table(table, next(joined).sort("image_id"), IMAGES)
     excluded_table = next(joined)
     write_table(all_excluded, excluded_table.sort(excluded_table.columns), EXCLUDED)
-
-
-def _pad_tile(image: Image, side: int) -> Image:
-    """Return a tile in its frame, unscaled, at the upper left corner."""
-    height, width = image.picture.shape[:2]
-    grow = ((0, side - height), (0, side - width))
-    return replace(
-        image,
-        picture=np.pad(image.picture, (*grow, (0, 0))),
-        masks={name: np.pad(mask, grow) for name, mask in image.masks.items()},
-        instances=None if image.instances is None else np.pad(image.instances, grow),
-        extent=(0, 0, width, height),
-    )

@@ -58,7 +58,6 @@ class SourceSet(Section):
         "results: the judge rules also uses the anomaly map of the results in anatomy; none: it does not.",
     )
     thresholds: str = key("default", "Threshold set of the masks (kind ils).")
-    structures: bool = key(True, "Whether lungs and heart are regions too (kind ils).")
     domain: Domain = key("other", "Kind of image, if the manifest has no column domain.", source=PAPER)
     modality: str = key("", "Modality in words.")
     licence: str = key("", "Licence of images and masks, if the manifest has no column licence.")
@@ -68,7 +67,6 @@ class SourceSet(Section):
     mask_kind: Literal["semantic", "instances"] = key("semantic", "instances: each value of a mask is one region.")
     mask_values: dict[str, str] = key(dict, "Class of each value of a mask; empty: any foreground is the row's class.")
     classes: dict[str, ClassSettings] = key(dict, "Classes of the manifest, in words. Empty: one class, region.")
-    touching: bool = key(False, "Whether touching regions have merged in the masks, so that one may be several.")
     tile: int | None = key(
         None, "Side of the tiles into which images are cut; null: no tiles.", unit="px", ge=32, le=4096
     )
@@ -83,27 +81,21 @@ class SourceSet(Section):
                 raise ValueError(f"mask_values names the class {name!r}, which classes lacks: add it there")
 
     @constraint
-    def _films_have_sides(self) -> None:
+    def _anatomy_and_statements_have_sides(self) -> None:
         if self.anomaly == "results" and not self.anatomy:
             raise ValueError("anomaly is results, but anatomy is empty: name the folder of the results there")
+        sided = {"orientation": ("radiological",), "tile": (None,)}
         if self.anatomy:
-            needs = {"kind": ("folder", "boxes", "lvit"), "domain": ("cxr",), "orientation": ("radiological",)}
-            for name, allowed in (needs | {"tile": (None,)}).items():
-                if getattr(self, name) not in allowed:
-                    choices = " or ".join("null" if value is None else value for value in allowed)
-                    raise ValueError(
-                        f"anatomy is {self.anatomy!r}, but {name} is {getattr(self, name)!r}: use {choices}"
-                    )
-
-    @constraint
-    def _statements_have_sides(self) -> None:
+            self._require(f"anatomy is {self.anatomy!r}", kind=("folder", "boxes", "lvit"), domain=("cxr",), **sided)
         if self.queries == "statements":
             needs = {"use": ("zero_shot",), "kind": ("lvit", "folder"), "domain": ("cxr", "ct")}
-            needs |= {"orientation": ("radiological",), "tile": (None,)}
-            for name, allowed in needs.items():
-                if getattr(self, name) not in allowed:
-                    choices = " or ".join("null" if value is None else value for value in allowed)
-                    raise ValueError(f"queries is statements, but {name} is {getattr(self, name)!r}: use {choices}")
+            self._require("queries is statements", **needs, **sided)
+
+    def _require(self, reason: str, **needs: tuple) -> None:
+        for name, allowed in needs.items():
+            if getattr(self, name) not in allowed:
+                choices = " or ".join("null" if value is None else value for value in allowed)
+                raise ValueError(f"{reason}, but {name} is {getattr(self, name)!r}: use {choices}")
 
 
 class SourcesSettings(Section):
@@ -115,14 +107,12 @@ class SourcesSettings(Section):
         "embedded cohort also `cells`, synthetic microscopy.",
     )
     size: int = key(512, "Side of frames, a multiple of 8; cells: 256; tiles: their own.", unit="px", ge=64, le=2048)
-    fit: Literal["pad", "stretch"] = key("pad", "Whether non-square images are padded or stretched to a square frame.")
     shards: int | None = key(
         None,
         "Shards of each source; null: the cohort's where a source is of kind ils, else 1 if all are embedded, else 8.",
         ge=1,
         le=1024,
     )
-    duplicates: Literal["exclude", "keep"] = key("exclude", "Whether identical images of a source are excluded.")
     mask_threshold: float = key(
         0, "Value above which a pixel is foreground; 0: masks must be binary. Ignored for masks of 0 and 1.", ge=0
     )

@@ -4,17 +4,43 @@ Contrast is meaningless on radiographs, so the judge uses results of ILS: lungs 
 text names, and the anomaly map, which is brighter in lesions. The source's masks are not used.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from cxr.base.vocabulary import LUNGS, ORGAN_LABELS, ZONE_LABELS
-from cxr.geometry.boxes import paired_iou
+from cxr.geometry.boxes import bounding_box, paired_iou
 from cxr.medground.logic.atoms import NO, UNCLEAR, YES, atom_at_least
 from cxr.medground.logic.decide import Decider
 from cxr.medground.verification.claims import Claims
-from cxr.medground.verification.thresholds import JudgeThresholds
+
+
+@dataclass(frozen=True)
+class JudgeThresholds:
+    """Where something stands out in a box, on radiographs in anatomy and anomaly map: our choices, no settings."""
+
+    contrast: float = 0.8
+    """Effect size against the surroundings from which a region stands out."""
+    blob_iou: float = 0.5
+    """IoU of a box and the blob in it from which a region stands out."""
+    enlarge: float = 0.25
+    """Margin of the crop around a box, as a fraction of the box's longer side."""
+    stain: str = "hematoxylin"
+    """Plane in which coloured images of nuclei are measured: the stain's density (hematoxylin), or luminance (none)."""
+    zone_no: float = 0.1
+    """Fraction of a box's lung pixels in a zone or lung that its text names below which it is not there."""
+    least_lung: float = 0.1
+    """Smallest fraction of a box that must be lung, else its zones are unknown."""
+    anomaly_level: int = 26
+    """Value of the anomaly map from which a pixel counts as anomalous, grey levels."""
+    anomaly_yes: float = 0.1
+    """Difference of a box's fraction of anomalous pixels and the other lung pixels' from which it stands out."""
+    anomaly_no: float = -0.1
+    """Difference below which a region counts as normal; between the two the judge abstains."""
+    slack: float = 2.0
+    """Factor on the logic's margins of size, shape and place, as boxes are measured less exactly than masks."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +108,7 @@ def organ_iou(film: Anatomy, name: str, box: Sequence[int]) -> float | None:
     mask = film.organs.get(name)
     if mask is None or not mask.any():
         return None
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    organ_box = (columns[0], rows[0], columns[-1] + 1, rows[-1] + 1)
-    return float(paired_iou(np.array(box, np.float64), np.array(organ_box, np.float64)))
+    return float(paired_iou(np.array(box, np.float64), np.array(bounding_box(mask), np.float64)))
 
 
 @dataclass(frozen=True)
@@ -105,25 +129,18 @@ def measure_boxes(
     shares = [zone_fractions(film, box, thresholds.least_lung) for box in region_boxes]
     maps = excess_anomaly(film, region_boxes, thresholds.anomaly_level)
     organs = [organ_iou(film, scene.classes[scene.label[region]].one, boxes[region]) for region in regions]
-    verdicts: dict[str, list[int]] = {}
+    verdicts: dict[str, list[int]] = defaultdict(list)
+    limits = thresholds.zone_no, numbers.zone_yes
     for name in claimed_places(claims):
-        place_verdicts = [
-            _at_least(fraction_in_place(film, name, box, thresholds.least_lung), thresholds.zone_no, numbers.zone_yes)
-            for box in region_boxes
-        ]
-        verdicts.setdefault("place", []).extend(place_verdicts)
+        fractions = [fraction_in_place(film, name, box, thresholds.least_lung) for box in region_boxes]
+        verdicts["place"] += [_at_least(fraction, *limits) for fraction in fractions]
     if claims.both:
-        lung_verdicts = [
-            max(_at_least(zone_shares.get(lung), thresholds.zone_no, numbers.zone_yes) for zone_shares in shares)
-            for lung in LUNGS
-        ]
-        verdicts.setdefault("place", []).extend(lung_verdicts)
-    for at, region in enumerate(regions):
-        if organs[at] is not None:
-            verdicts.setdefault("organ", []).append(YES if organs[at] >= thresholds.blob_iou else NO)
-        elif maps[at] is not None and scene.label[region] in film.opaque:
-            value = _at_least(maps[at], thresholds.anomaly_no, thresholds.anomaly_yes)
-            verdicts.setdefault("anomaly", []).append(value)
+        verdicts["place"] += [max(_at_least(zones.get(lung), *limits) for zones in shares) for lung in LUNGS]
+    for region, organ, excess in zip(regions, organs, maps, strict=True):
+        if organ is not None:
+            verdicts["organ"].append(YES if organ >= thresholds.blob_iou else NO)
+        elif excess is not None and scene.label[region] in film.opaque:
+            verdicts["anomaly"].append(_at_least(excess, thresholds.anomaly_no, thresholds.anomaly_yes))
     observed = tuple(
         _describe_box(zones, organ, excess, numbers.zone_yes)
         for zones, organ, excess in zip(shares, organs, maps, strict=True)

@@ -8,45 +8,53 @@ answer (the model's, null if none could be used), problem (null, or why), raw (t
 attempts, model.
 """
 
-import logging
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from cxr.base.faults import Tolerance
-from cxr.base.hdf5 import Shard
-from cxr.base.tables import read_lines, read_table, write_lines
-from cxr.llm.asking import Answer, Generate, Question, ask_each
+from cxr.base.tables import read_lines, write_lines
+from cxr.llm.asking import Answer, Question
 from cxr.llm.guards import INJECTION, addresses_the_model, neutralize
 from cxr.llm.images import PromptImage
 from cxr.llm.messages import fill_prompt
-from cxr.llm.options import Execution
 from cxr.llm.replies import object_schema, text_schema
-from cxr.medground.asking.options import IMAGES_PER_BATCH, AskingOptions, build_generate
-from cxr.medground.asking.prompts import Prompts
-from cxr.medground.asking.views import box_number, draw_numbered, draw_outlined
-from cxr.medground.logic.facts import Facts
+from cxr.medground.asking.questions import (
+    MAX_CHARACTERS,
+    AskingOptions,
+    ModelSession,
+    Prompts,
+    box_number,
+    draw_boxes,
+    list_shards,
+)
+from cxr.medground.logic.facts import GRID_CORNERS, Facts, group_by_image
 from cxr.medground.logic.text import FIELDS
 from cxr.medground.verification.text_rules import find_form_fault
 
-log = logging.getLogger("cxr")
-EXECUTION = "medground.verification.llm.execution"
-MAX_CHARACTERS = 400
-"""Longest observation or reason of a judge, in characters."""
-SIDES = ("gx1", "gy1", "gx2", "gy2")
+SELECT_FROM = 20
+"""Most candidates on an image for select: the answer and those nearest to it."""
+_NEGATED = re.compile(
+    r"\b(?:not|no|never|neither|nor|cannot|without|hardly|isn't|doesn't|don't|aren't)\b(?:\s+\w+){0,3}\s*$"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeOptions(AskingOptions):
-    """select_from: most candidates on a picture for select, the answer and those nearest to it; ways: in which a job
-    asks, confirm and select.
-    """
+    """ways: in which a job asks, confirm and select."""
 
     ways: Sequence[str] = ()
-    select_from: int = 20
+
+
+@dataclass(frozen=True)
+class JudgeRequest:
+    """The request about a query. regions: on the image."""
+
+    query_id: str
+    regions: list[int]
+    question: Question | Answer
 
 
 class Views:
@@ -56,26 +64,21 @@ class Views:
         self.picture, self.rows = picture, {row["region"]: row for row in rows}
         self._made: dict[tuple, PromptImage] = {}
 
-    def candidates(self) -> list[int]:
-        """Return the regions that may be an answer."""
-        return [region for region, row in self.rows.items() if row["candidate"]]
-
     def draw(self, way: str, regions: Sequence[int]) -> PromptImage:
         """Return the picture of a way of asking with some regions."""
         key = (way, *regions)
         if key not in self._made:
-            draw = draw_numbered if way == "select" else draw_outlined
-            self._made[key] = draw(self.picture, [self.rows[region] for region in regions])
+            rows = [self.rows[region] for region in regions]
+            self._made[key] = draw_boxes(self.picture, rows, is_numbered=way == "select")
         return self._made[key]
 
 
-def candidates_to_show(
-    answer: Sequence[int], rows: Mapping[int, Mapping], candidates: Sequence[int], most: int
-) -> list[int]:
+def candidates_to_show(answer: Sequence[int], rows: Mapping[int, Mapping], most: int = SELECT_FROM) -> list[int]:
     """Return the candidates that select shows: all, or the answer and those nearest to it, ``most`` in total.
 
     For an answer of ``most`` regions or more, all candidates are shown; otherwise the answer would be obvious.
     """
+    candidates = [region for region, row in rows.items() if row["candidate"]]
     if len(candidates) <= most or len(answer) >= most:
         return sorted(candidates)
     centre = np.array([[rows[candidate]["cx"], rows[candidate]["cy"]] for candidate in answer], np.float64)
@@ -103,31 +106,33 @@ def select_schema(regions: Sequence[int]) -> dict:
     return object_schema(targets={"type": "array", "items": {"enum": numbers}, "maxItems": len(numbers)})
 
 
-def _find_repeated_target(answer: dict) -> str | None:
-    return "targets: a number twice" if len(set(answer["targets"])) < len(answer["targets"]) else None
-
-
 def build_question(
-    way: str, line: Mapping, views: Views, image: Mapping, facts: Facts, options: JudgeOptions, prompts: Prompts
-) -> tuple[list[int], Question | Answer]:
-    """Return the regions on the image, and the question about a query, or why it is not asked."""
+    way: str, line: Mapping, views: Views, image: Mapping, facts: Facts, options: JudgeOptions, prompts: Prompts,
+    source: str,
+) -> JudgeRequest:  # fmt: skip
+    """Return the request about a query."""
     regions = list(line["regions"])
     if way == "select":
-        regions = candidates_to_show(line["regions"], views.rows, views.candidates(), options.select_from)
+        regions = candidates_to_show(line["regions"], views.rows)
     if addresses_the_model(f"{line['query']}\n{facts.modality}", FIELDS):
-        return regions, Answer(problem=INJECTION)
+        return JudgeRequest(line["query_id"], regions, Answer(problem=INJECTION))
     slot_values = {"modality": neutralize(facts.modality or image["domain"]), "query": neutralize(line["query"])}
     messages = fill_prompt(prompts.prompt(way, image["domain"]), [views.draw(way, regions)], **slot_values)
-    seed = options.seed_of(line["query_id"], way)
+    seed, words = options.seed_of(source, line["query_id"], way), (prompts.words("affirms"), prompts.words("denies"))
     if way == "select":
-        return regions, Question(messages, select_schema(regions), _find_repeated_target, seed)
-    words = prompts.words("affirms"), prompts.words("denies")
-    return regions, Question(messages, confirm_schema(), lambda answer: find_contradiction(answer, *words), seed)
+
+        def find_repeated_target(answer: dict) -> str | None:
+            return "targets: a number twice" if len(set(answer["targets"])) < len(answer["targets"]) else None
+
+        question = Question(messages, select_schema(regions), find_repeated_target, seed)
+    else:
+        question = Question(messages, confirm_schema(), lambda answer: find_contradiction(answer, *words), seed)
+    return JudgeRequest(line["query_id"], regions, question)
 
 
 def well_formed_queries(lines: Iterable[Mapping], rows: Mapping[int, Mapping]) -> list[Mapping]:
     """Return the queries of one image that pass stage I; the others are not asked about."""
-    boxes = {region: [row[side] for side in SIDES] for region, row in rows.items()}
+    boxes = {region: [row[side] for side in GRID_CORNERS] for region, row in rows.items()}
     candidates = {region for region, row in rows.items() if row["candidate"]}
     return [line for line in lines if find_form_fault(line, boxes, candidates) is None]
 
@@ -143,71 +148,28 @@ def run(
     each of ``options.ways`` and shard, in this order; prompts: a user's file of wordings, none or one. Raises
     UserError if the model cannot be reached, Broken if none of its answers can be used.
     """
-    tables, wordings = dict(zip(dict.fromkeys(options.of), images, strict=True)), Prompts.read(*prompts)
-    generate = build_generate(options, Execution.from_settings(execution, EXECUTION), answers, code)
-    tolerance = Tolerance.from_settings(compute)
-    outputs = iter(answers)
+    session = ModelSession(options, execution, "judge_server", answers, code, compute, prompts)
+    shards, outputs = list_shards(options, sources, images, regions), iter(answers)
     for way in options.ways:
-        for shard_options, source, boxes, lines in zip(options.each, sources, regions, queries, strict=True):
-            row_by_image = {
-                row["image_id"]: row for row in read_table(tables[shard_options.source]).iter_rows(named=True)
-            }
-            asks = _JudgeRequests(way, shard_options, wordings, generate, tolerance)
-            write_lines(next(outputs), asks.lines(source, boxes, lines, row_by_image), checked=True)
+        for (source, files), path in zip(shards, queries, strict=True):
+            lines_by_image = group_by_image(read_lines(path))
+            build = partial(_build_requests, way, lines_by_image, options, session.prompts)
+            asked_requests = session.ask(source, files, build, sorted(lines_by_image))
+            lines = [
+                {"query_id": request.query_id, "shown": request.regions} | answer for request, answer in asked_requests
+            ]
+            write_lines(next(outputs), lines, checked=True)
 
 
-@dataclass(frozen=True)
-class _JudgeRequests:
-    """One way of asking the judge about the queries of a source."""
-
-    way: str
-    options: JudgeOptions
-    wordings: Prompts
-    generate: Generate
-    tolerance: Tolerance
-
-    def lines(self, source: str, regions: str, queries: str, row_by_image: Mapping[str, dict]) -> list[dict]:
-        """Return the lines of one shard. ``row_by_image``: rows of the source's images by their ids."""
-        by_image, lines = defaultdict(list), defaultdict(list)
-        for row in read_table(regions).iter_rows(named=True):
-            by_image[row["image_id"]].append(row)
-        for line in read_lines(queries):
-            lines[line["image_id"]].append(line)
-        answer_lines, names = [], sorted(lines)
-        with Shard(source) as shard:
-            facts = Facts.from_shard(shard)
-            for first in range(0, len(names), IMAGES_PER_BATCH):
-                regions_by_query, questions = {}, {}
-                for name in names[first : first + IMAGES_PER_BATCH]:
-                    views = Views(shard.get("picture", name), by_image[name])
-                    for line in well_formed_queries(lines[name], views.rows):
-                        regions_by_query[line["query_id"]], questions[line["query_id"]] = build_question(
-                            self.way, line, views, row_by_image[name], facts, self.options, self.wordings
-                        )
-                answers = ask_each(questions, self.generate, self.options.limits, self.tolerance)
-                answer_lines += [
-                    _line(name, regions_by_query[name], answer, self.options.name) for name, answer in answers.items()
-                ]
-                at = min(first + IMAGES_PER_BATCH, len(names))
-                log.info("verification: %s is asked of %d of %d images of %s", self.way, at, len(names), source)
-        return answer_lines
-
-
-def _line(query_id: str, regions: list[int], answer: Answer, model: str) -> dict:
+def _build_requests(
+    way: str, lines_by_image: Mapping[str, list[dict]], options: JudgeOptions, prompts: Prompts, source: str,
+    image: Mapping, rows: list[dict], facts: Facts, picture: np.ndarray,
+) -> dict[str, JudgeRequest]:  # fmt: skip
+    views = Views(picture, rows)
     return {
-        "query_id": query_id,
-        "shown": regions,
-        "answer": answer.value,
-        "problem": answer.problem,
-        "raw": answer.raw,
-        "attempts": answer.attempts,
-        "model": model,
+        line["query_id"]: build_question(way, line, views, image, facts, options, prompts, source)
+        for line in well_formed_queries(lines_by_image[image["image_id"]], views.rows)
     }
-
-
-_NEGATED = re.compile(
-    r"\b(?:not|no|never|neither|nor|cannot|without|hardly|isn't|doesn't|don't|aren't)\b(?:\s+\w+){0,3}\s*$"
-)
 
 
 def find_contradiction(answer: Mapping, affirms: Sequence[str], denies: Sequence[str]) -> str | None:

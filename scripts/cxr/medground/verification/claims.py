@@ -4,18 +4,15 @@ It uses the words of resources/medground/logic.yaml and the source's classes, an
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
-import yaml
-
-from cxr.base.paths import RESOURCES
 from cxr.medground.logic.atoms import OPPOSITE_SIDE
 from cxr.medground.logic.decide import Query, Reference
+from cxr.medground.logic.facts import load_resource
 from cxr.medground.logic.scene import Scene, zone_phrases
+from cxr.medground.logic.text import split_phrases
 
 RESOURCE_FILES = ("medground/logic.yaml",)
 POSITIONS = {
@@ -63,10 +60,9 @@ class Claims:
         return self.query.atoms
 
 
-@cache
 def load_lexicon() -> Mapping:
     """Return the words of resources/medground/logic.yaml."""
-    return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    return load_resource(RESOURCE_FILES[0])
 
 
 def _token_by_phrase(scene: Scene) -> dict[str, Token]:
@@ -89,87 +85,56 @@ def _token_by_phrase(scene: Scene) -> dict[str, Token]:
     for zone in scene.zones:
         for words in zone_phrases(zone):
             add(words, "zone", zone)
-    for side, words in vocabulary["sides"].items():
-        for word in words:
-            add(word, "side", side)
-    for words in vocabulary["both_sides"]:
-        add(words, "both", "")
-    for name, words in vocabulary["ordinals"].items():
-        for word in words:
-            add(word, "ordinal", name)
-    for words, name in FROM.items():
-        add(words, "from", name)
-    for word, nth in vocabulary["nth"].items():
-        add(word, "nth", str(nth))
-    for name, words in vocabulary["relations"].items():
-        for word in words:
-            add(word, "relation", name)
-    for atom, words in vocabulary["words"].items():
-        for word in words:
-            add(word, "atom", atom)
-    for word in vocabulary["all"]:
-        add(word, "all", word)
-    for word, number in vocabulary["numbers"].items():
-        add(word, "number", str(number))
-    for words in vocabulary["image_words"]:
-        add(words, "image", words)
-    for word, value in POSITIONS.items():
-        add(word, "position", value)
-    for word, half in vocabulary["axial"].items():
-        add(word, "position" if scene.domain == "ct" and scene.radiological else "unread", half)
-    for kind, words in (("negation", vocabulary["negations"]), ("comparison", vocabulary["comparisons"])):
-        for word in words:
-            add(str(word), kind, str(word))
-    for word in vocabulary["silent"].split():
-        add(word, "silent", word)
+    axial_kind = "position" if scene.domain == "ct" and scene.radiological else "unread"
+    for kind, value_by_word in (
+        ("side", _invert(vocabulary["sides"])), ("both", ((words, "") for words in vocabulary["both_sides"])),
+        ("ordinal", _invert(vocabulary["ordinals"])), ("from", FROM.items()), ("nth", vocabulary["nth"].items()),
+        ("relation", _invert(vocabulary["relations"])), ("atom", _invert(vocabulary["words"])),
+        ("all", _itself(vocabulary["all"])), ("number", vocabulary["numbers"].items()),
+        ("image", _itself(vocabulary["image_words"])), ("position", POSITIONS.items()),
+        (axial_kind, vocabulary["axial"].items()), ("negation", _itself(vocabulary["negations"])),
+        ("comparison", _itself(vocabulary["comparisons"])), ("silent", _itself(vocabulary["silent"].split())),
+    ):  # fmt: skip
+        for word, value in value_by_word:
+            add(str(word), kind, str(value))
     return token_by_phrase
+
+
+def _invert(words_by_value: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str]]:
+    return ((word, value) for value, words in words_by_value.items() for word in words)
+
+
+def _itself(words: Iterable[str]) -> Iterator[tuple[str, str]]:
+    return ((word, word) for word in words)
 
 
 def tokenize(text: str, scene: Scene) -> list[Token]:
     """Return a text as tokens, the longest phrase first."""
     token_by_phrase = _token_by_phrase(scene)
     longest = max(len(words.split()) for words in token_by_phrase)
-    parts = re.findall(r"[\w&'-]+|[,.?;:!]", text.lower())
-    token_list, at = [], 0
-    while at < len(parts):
-        if parts[at] in STOPS:
-            token_list.append(Token("end", parts[at], parts[at]))
-            at += 1
-            continue
-        for count in range(min(longest, len(parts) - at), 0, -1):
-            words = " ".join(parts[at : at + count])
-            if token := token_by_phrase.get(words):
-                token_list.append(replace(token, text=words))
-                at += count
-                break
-        else:
-            token_list.append(Token("unread", parts[at], parts[at]))
-            at += 1
-    return token_list
+    parts, tokens = re.findall(r"[\w&'-]+|[,.?;:!]", text.lower()), []
+    for words, token in split_phrases(parts, token_by_phrase, longest):
+        unknown_kind = "end" if words in STOPS else "unread"
+        tokens.append(Token(unknown_kind, words, words) if token is None else replace(token, text=words))
+    return tokens
 
 
 def read_claims(text: str, scene: Scene) -> Claims:
     """Return what a text claims about a scene."""
-    main_tokens, reference_tokens, name = _split_reference(
-        _resolve_relations(_merge_both_sides(tokenize(text, scene)), scene)
-    )
-    claims = _claims(
-        main_tokens, scene, all_tokens=main_tokens if reference_tokens is None else [*main_tokens, *reference_tokens]
-    )
+    tokens = _resolve_relations(_merge_both_sides(tokenize(text, scene)))
+    main_tokens, reference_tokens, name = _split_reference(tokens)
+    imaged = any(token.kind == "image" for token in (*main_tokens, *(reference_tokens or ())))
+    claims = _claims(main_tokens, scene, imaged)
     if reference_tokens is None:
         return claims
-    reference_claims = _claims(reference_tokens, scene, all_tokens=[*reference_tokens, *main_tokens])
+    reference_claims = _claims(reference_tokens, scene, imaged)
     claims.unread += reference_claims.unread
-    reference = Reference(
-        reference_claims.query.atoms, reference_claims.query.ordinal if reference_claims.query.nth == 1 else ""
-    )
     if reference_claims.nouns == 0 or reference_claims.query.nth > 1 or reference_claims.plural:
         claims.unread.append(f"what is meant by {name}")
         return claims
-    sided = scene.radiological is not None and name in ("left_of", "right_of")
-    if sided and not any(token.kind == "image" for token in [*main_tokens, *reference_tokens]):
-        side = OPPOSITE_SIDE[name.partition("_")[0]] if scene.radiological else name.partition("_")[0]
-        name = f"{side}_of"
+    reference = Reference(reference_claims.query.atoms, reference_claims.query.ordinal)
+    if scene.radiological and name in ("left_of", "right_of") and not imaged:
+        name = f"{OPPOSITE_SIDE[name.partition('_')[0]]}_of"
     if name == "nearest_to":
         if claims.query.ordinal:
             claims.unread.append("nearest beside another ordinal")
@@ -191,7 +156,7 @@ def _reorder_nearest(tokens: list[Token]) -> list[Token]:
     return tokens
 
 
-def _resolve_relations(tokens: list[Token], scene: Scene) -> list[Token]:
+def _resolve_relations(tokens: list[Token]) -> list[Token]:
     """Return tokens where "in the right lung" after a noun is a relation, if the right lung is a class."""
     new_tokens, has_noun, tokens = [], False, _reorder_nearest(tokens)
     for at, token in enumerate(tokens):
@@ -227,11 +192,9 @@ def _split_reference(tokens: list[Token]) -> tuple[list[Token], list[Token] | No
     return tokens, None, ""
 
 
-def _claims(tokens: Sequence[Token], scene: Scene, all_tokens: Sequence[Token]) -> Claims:
-    claims = Claims(Query(()))
-    atoms: list[str] = []
-    imaged = any(token.kind == "image" for token in all_tokens)
-    ordinal, nth = "", 1
+def _claims(tokens: Sequence[Token], scene: Scene, imaged: bool) -> Claims:
+    """Return what tokens claim. ``imaged``: whether the text says that its sides are the image's."""
+    claims, atoms, ordinal, nth = Claims(Query(())), [], "", 1
     for at, token in enumerate(tokens):
         kind, value = token.kind, token.value
         if kind == "class":
@@ -242,18 +205,17 @@ def _claims(tokens: Sequence[Token], scene: Scene, all_tokens: Sequence[Token]) 
                 atoms.append(f"class:{value}")
         elif kind == "atom":
             atoms.append(value)
-        elif kind == "zone":
-            atoms.append(f"zone:{value}")
-        elif kind == "side":
-            atoms.append(f"side:{value}")
+        elif kind in ("zone", "side"):
+            atoms.append(f"{kind}:{value}")
         elif kind == "position":
-            atoms.append(_position(value, scene, imaged))
-        elif kind == "ordinal":
-            if ordinal:
+            # unqualified left and right are the patient's on radiographs and axial CT
+            is_side = value in OPPOSITE_SIDE and scene.radiological is not None and not imaged
+            atoms.append(f"{'side' if is_side else 'position'}:{value}")
+        elif kind in ("ordinal", "from"):
+            if ordinal and kind == "ordinal":
                 claims.unread.append(token.text)
-            ordinal = _mirror_ordinal(value, scene, imaged)
-        elif kind == "from":
-            ordinal = _mirror_ordinal(value, scene, imaged)
+            mirrored = {"leftmost": "rightmost", "rightmost": "leftmost"}
+            ordinal = mirrored.get(value, value) if scene.radiological and not imaged else value
         elif kind == "nth":
             nth = int(value)
         elif kind == "number":
@@ -267,17 +229,13 @@ def _claims(tokens: Sequence[Token], scene: Scene, all_tokens: Sequence[Token]) 
             # the scope of a negation or comparison is unknown, so the rest is not read
             claims.unread.append(token.text)
             if kind in ("negation", "comparison"):
-                return _finish_claims(claims, atoms, ordinal, nth, [*tokens[at + 1 :]])
-    return _finish_claims(claims, atoms, ordinal, nth, [])
-
-
-def _finish_claims(claims: Claims, atoms: list[str], ordinal: str, nth: int, remaining_tokens: list[Token]) -> Claims:
+                for later_token in tokens[at + 1 :]:
+                    if later_token.kind == "class" and claims.plural is None:
+                        claims.plural, claims.nouns = later_token.plural, claims.nouns + 1
+                break
     if nth > 1 and not ordinal:
         claims.unread.append("the side from which to count")
         nth = 1
-    for token in remaining_tokens:
-        if token.kind == "class" and claims.plural is None:
-            claims.plural, claims.nouns = token.plural, claims.nouns + 1
     claims.query = Query(tuple(dict.fromkeys(atoms)), ordinal=ordinal, nth=nth)
     return claims
 
@@ -292,15 +250,3 @@ def _merge_both_sides(tokens: Sequence[Token]) -> list[Token]:
             other_tokens = [token for at, token in enumerate(tokens) if at not in sides]
             return [*other_tokens[:first], both_token, *other_tokens[first:]]
     return list(tokens)
-
-
-def _position(value: str, scene: Scene, imaged: bool) -> str:
-    """Return the atom of a position: unqualified left and right are the patient's on radiographs and axial CT."""
-    if value in OPPOSITE_SIDE and scene.radiological is not None and not imaged:
-        return f"side:{value}"
-    return f"position:{value}"
-
-
-def _mirror_ordinal(value: str, scene: Scene, imaged: bool) -> str:
-    mirrored = {"leftmost": "rightmost", "rightmost": "leftmost"}
-    return mirrored.get(value, value) if scene.radiological and not imaged else value

@@ -1,24 +1,38 @@
-"""Stage III by rules: measures pixels inside the answer's boxes, not masks; on radiographs, results of ILS."""
+"""Stage III: a judge.
+
+By rules it measures pixels inside the answer's boxes, not masks; on radiographs, results of ILS. By a language model it
+reads the answers; a query without a usable answer is rejected.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import cv2
 import numpy as np
 
+from cxr.base.errors import UserError
+from cxr.base.tables import read_lines
+from cxr.llm.guards import neutralize
 from cxr.medground.logic.atoms import NO, YES, atom_family
 from cxr.medground.logic.components import Component, centroid, elongation, find_components, solidity
 from cxr.medground.logic.decide import Decider
-from cxr.medground.verification.anatomy import Anatomy, measure_boxes
+from cxr.medground.verification.anatomy import Anatomy, JudgeThresholds, measure_boxes
 from cxr.medground.verification.claims import Claims
-from cxr.medground.verification.thresholds import JudgeThresholds
 
 CONTRAST_DOMAINS = ("nuclei", "bacteria", "ultrasound", "dermoscopy")
 """Domains where contrast separates a region from its surroundings; tested on nuclei only."""
+THRESHOLDS = JudgeThresholds()
 MEASURED = ("size", "shape")
 """Families of claims that are compared with the blob in a box."""
+
+SIGN_BY_ATOM = {"appearance:bright": 1, "appearance:dark": -1}
+MAX_DETAIL = 200
+"""Longest reason of a model in the table of rejected queries, in characters."""
+Answers = Mapping[str, Mapping[str, Mapping]]
+"""{confirm or select: {query_id: the line of the model's answer}}."""
 
 
 @dataclass(frozen=True)
@@ -94,16 +108,11 @@ class ImageJudge:
     """
 
     def __init__(
-        self,
-        grey: np.ndarray,
-        boxes: Sequence[Sequence[int]],
-        decider: Decider,
-        thresholds: JudgeThresholds,
-        film: Anatomy | None = None,
-        extent: Sequence[int] | None = None,
-    ):
-        self.grey, self.boxes, self.decider, self.thresholds, self.film = grey, boxes, decider, thresholds, film
-        self.extent = extent
+        self, grey: np.ndarray, boxes: Sequence[Sequence[int]], decider: Decider,
+        thresholds: JudgeThresholds = THRESHOLDS, film: Anatomy | None = None, extent: Sequence[int] | None = None,
+    ):  # fmt: skip
+        self.grey, self.boxes, self.decider, self.thresholds = grey, boxes, decider, thresholds
+        self.film, self.extent = film, extent
         self._measurements: dict[int, dict] = {}
 
     def measurement(self, region: int) -> dict:
@@ -168,10 +177,8 @@ def judge_query(looked: ImageJudge, regions: Sequence[int], claims: Claims) -> J
         )
         if not stands_out:
             return Judgement("rejected", "not_grounded", observed)
-        sign_by_atom = {"appearance:bright": -1, "appearance:dark": 1}
-        if any(
-            sign * (effect or 0) >= thresholds.contrast for atom, sign in sign_by_atom.items() if atom in claims.atoms
-        ):
+        claimed_signs = [sign for atom, sign in SIGN_BY_ATOM.items() if atom in claims.atoms]
+        if any(-sign * (effect or 0) >= thresholds.contrast for sign in claimed_signs):
             return Judgement("rejected", "not_grounded", observed, "appearance")
     for atom in claims.atoms:
         values = looked.remeasured.atoms.get(atom) if atom_family(atom) in MEASURED else None
@@ -195,8 +202,7 @@ def _judge_anatomy(looked: ImageJudge, film: Anatomy, regions: Sequence[int], cl
 def _count_other_fits(decider: Decider, regions: Sequence[int], claims: Claims) -> int:
     """Return how many other candidates fit a fully read text by these measurements; 0 if that is unknown."""
     query = claims.query
-    all_atoms = (*query.atoms, *(query.reference.atoms if query.reference else ()))
-    if claims.unread or claims.both or not query.atoms or any(atom not in decider.atoms for atom in all_atoms):
+    if claims.unread or claims.both or not query.atoms or not decider.supports(query):
         return 0
     if query.ordinal:
         answer = decider.answer(query)
@@ -233,3 +239,41 @@ def measured_plane(picture: np.ndarray, domain: str, stain: str, extent: Sequenc
     if most <= 0:
         return grey
     return np.uint8(np.rint(255 - 255 * np.clip(hematoxylin / most, 0, 1)))
+
+
+def read_answers(paths: Mapping[str, str | Path]) -> Answers:
+    """Return the answers of the files {confirm or select: path} (:mod:`cxr.medground.verification.ask_judge`)."""
+    return {way: {line["query_id"]: line for line in read_lines(path)} for way, path in paths.items()}
+
+
+def judge_from_answers(query_id: str, regions: Sequence[int], answers: Answers) -> Judgement:
+    """Return the judgement of a query with the answer ``regions``; confirm is read before select.
+
+    Raises UserError if a query has no answer.
+    """
+    observed = []
+    for way, line_by_query in sorted(answers.items()):
+        if query_id not in line_by_query:
+            raise UserError(
+                f"medground_verification_told has no answer for the query {query_id}: ask again with "
+                "`snakemake --forcerun medground_verification_told`"
+            )
+        line = line_by_query[query_id]
+        if line["answer"] is None:
+            return Judgement("rejected", "judge_failed", tuple(observed), f"{way}: {line['problem']}")
+        observed.append({"asked": way} | line["answer"])
+        reason, detail = _find_fault(line["answer"], regions)
+        if reason:
+            return Judgement("rejected", reason, tuple(observed), detail)
+    return Judgement("grounded", "", tuple(observed))
+
+
+def _find_fault(answer: Mapping, regions: Sequence[int]) -> tuple[str, str]:
+    """Return (reason, detail) of an answer that rejects a query; ("", "") of one that accepts it."""
+    if "targets" in answer:
+        selected, expected = sorted(answer["targets"]), sorted(region + 1 for region in regions)
+        detail = f"selected {', '.join(map(str, selected)) or 'none'}"
+        return ("", "") if selected == expected else ("other_target", detail)
+    reason = "" if answer["unambiguous"] else "ambiguous_seen"
+    reason = reason if answer["grounded"] else "not_grounded"
+    return reason, neutralize(answer["reason"])[:MAX_DETAIL]

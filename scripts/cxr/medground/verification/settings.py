@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from cxr.base.settings import PAPER, Section, constraint, key
-from cxr.medground.asking.settings import JudgeSettings
+from cxr.base.settings import PAPER, Section, key
+from cxr.medground.asking.settings import ImageModelSettings
 
 
 class VerificationSettings(Section):
@@ -20,13 +20,5 @@ class VerificationSettings(Section):
         "unambiguous, as in the paper; select: it sees the numbered candidates and selects the answer.",
     )
     same_model: bool = key(False, "Whether the judge may be the model that wrote the queries.")
-    llm: JudgeSettings = key(JudgeSettings, "The language model of the judge vllm.")
+    llm: ImageModelSettings = key(ImageModelSettings, "The language model of the judge vllm.")
     unjudged: Literal["keep", "drop"] = key("keep", "Whether queries on which the judge abstains are kept.")
-    strict: bool = key(
-        False, "Whether a text without a claim about its answer fails on an image with several candidates."
-    )
-
-    @constraint
-    def _a_model_is_given(self) -> None:
-        if self.judge == "vllm" and not self.llm.model:
-            raise ValueError("llm.model is empty, but judge is vllm: give a model that takes images")

@@ -22,16 +22,14 @@ def find_denied_word(text: str, domain: str, allowed: Sequence[str]) -> Fault | 
     for words in sorted(allowed, key=len, reverse=True):
         plain = re.sub(rf"(?<![\w-]){re.escape(words.lower())}(?![\w-])", " ", plain)
     vocabulary = load_lexicon()
-    lists = [
-        ("domain_leak", vocabulary["deny"].get(domain, ())),
-        ("domain_leak", vocabulary["deny_directions"].get(domain, ())),
+    denied = [
+        ("domain_leak", word) for name in ("deny", "deny_directions") for word in vocabulary[name].get(domain, ())
     ]
-    lists += [("not_visible", vocabulary["not_visible"]), ("not_visible", vocabulary["not_visible_unless_class"])]
-    for reason, words in lists:
-        for word in words:
-            if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", plain):
-                return reason, word
-    return None
+    denied += [
+        ("not_visible", word) for name in ("not_visible", "not_visible_unless_class") for word in vocabulary[name]
+    ]
+    faults = (fault for fault in denied if re.search(rf"(?<![\w-]){re.escape(fault[1])}(?![\w-])", plain))
+    return next(faults, None)
 
 
 def allowed_words(decider: Decider, allow: Sequence[str], description: str = "") -> list[str]:
@@ -47,13 +45,13 @@ def allowed_words(decider: Decider, allow: Sequence[str], description: str = "")
 
 
 def check_text(
-    text: str, regions: Sequence[int], decider: Decider, allowed: Sequence[str], strict: bool
+    text: str, regions: Sequence[int], decider: Decider, allowed: Sequence[str]
 ) -> tuple[Fault | None, Claims]:
     """Return (reason, detail) if a text fails stage II for its answer, else None, and the text's claims."""
     claims = read_claims(text, decider.scene)
-    return find_denied_word(text, decider.scene.domain, allowed) or _find_contradiction(
-        claims, regions, decider
-    ) or _find_number_fault(text, claims, regions) or _find_selection_fault(claims, regions, decider, strict), claims
+    fault = find_denied_word(text, decider.scene.domain, allowed) or _find_contradiction(claims, regions, decider)
+    fault = fault or _find_number_fault(text, claims, regions) or _find_selection_fault(claims, regions, decider)
+    return fault, claims
 
 
 def _find_contradiction(claims: Claims, regions: Sequence[int], decider: Decider) -> Fault | None:
@@ -70,37 +68,24 @@ def _find_contradiction(claims: Claims, regions: Sequence[int], decider: Decider
 def _find_number_fault(text: str, claims: Claims, regions: Sequence[int]) -> Fault | None:
     if claims.number and claims.number != len(regions):
         return "number", f"{claims.number} stated, {len(regions)} in the answer"
-    if claims.plural is not None and claims.plural != (len(regions) > 1) and not _names_group(text, claims, regions):
+    # a plural may name the group from which an ordinal selects one region
+    names_group = text.lower().startswith(GROUPS) and claims.query.ordinal and claims.plural and len(regions) == 1
+    if claims.plural is not None and claims.plural != (len(regions) > 1) and not names_group:
         return "grammatical_number", "plural" if claims.plural else "singular"
     return None
 
 
-def _names_group(text: str, claims: Claims, regions: Sequence[int]) -> bool:
-    """Return whether a plural names the group from which an ordinal selects one region."""
-    return text.lower().startswith(GROUPS) and bool(claims.query.ordinal) and bool(claims.plural) and len(regions) == 1
-
-
-def _find_selection_fault(claims: Claims, regions: Sequence[int], decider: Decider, strict: bool) -> Fault | None:
+def _find_selection_fault(claims: Claims, regions: Sequence[int], decider: Decider) -> Fault | None:
     query = claims.query
-    unknown = [atom for atom in (*query.atoms, *(query.reference.atoms if query.reference else ()))
-               if atom not in decider.atoms]  # fmt: skip
-    if (
-        strict
-        and not query.atoms
-        and not query.ordinal
-        and not query.reference
-        and int(decider.scene.candidate.sum()) > 1
-    ):
-        return "no_claim", ""
-    if claims.unread or claims.both or unknown or not (claims.nouns or query.atoms or query.ordinal):
+    is_read = bool(claims.nouns or query.atoms or query.ordinal) and decider.supports(query)
+    if claims.unread or claims.both or not is_read:
         return None
     answer, target = decider.answer(query), tuple(sorted(regions))
     if answer.decidable:
         if answer.selected == target:
             return None
-        return (
-            "ambiguous" if set(target) < set(answer.selected) else "wrong_answer"
-        ), f"{len(answer.selected)} selected"
+        reason = "ambiguous" if set(target) < set(answer.selected) else "wrong_answer"
+        return reason, f"{len(answer.selected)} selected"
     if answer.reason == "empty":
         return "wrong_answer", "nothing is selected"
     if answer.reason in ("doubtful", "ordinal", "reference"):

@@ -2,30 +2,34 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import cv2
 import polars as pl
 
-from cxr.base.columns import Column, Columns, schema
+from cxr.base.columns import Column, Columns
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
-from cxr.base.tables import read_lines, read_table, write_lines, write_table
+from cxr.base.tables import read_lines, read_table, write_lines, write_rows, write_table
 from cxr.base.vocabulary import ORGAN_LABELS
 from cxr.geometry.boxes import CORNERS
 from cxr.medground.logic.decide import Decider
-from cxr.medground.logic.facts import Facts
-from cxr.medground.logic.options import LogicOptions
+from cxr.medground.logic.facts import GRID_CORNERS, Facts, group_by_image, read_images, read_regions
 from cxr.medground.logic.scene import build_scene
 from cxr.medground.verification.anatomy import Anatomy
-from cxr.medground.verification.claims import Claims
-from cxr.medground.verification.judge import ImageJudge, Judgement, judge_query, measured_plane
-from cxr.medground.verification.model_judge import Answers, judge_from_answers, read_answers
+from cxr.medground.verification.judge import (
+    THRESHOLDS,
+    Answers,
+    ImageJudge,
+    Judgement,
+    judge_from_answers,
+    judge_query,
+    measured_plane,
+    read_answers,
+)
+from cxr.medground.verification.settings import VerificationSettings
 from cxr.medground.verification.text_rules import allowed_words, check_text, find_form_fault
-from cxr.medground.verification.thresholds import JudgeThresholds
 
 STAGES = ("I", "II", "III")
-THRESHOLDS = JudgeThresholds()
 REJECTED: Columns = {
     "query_id": Column(pl.String, "Query."),
     "source": Column(pl.String, "Its source."),
@@ -63,69 +67,43 @@ GROUPED: Columns = {
 """Columns of the pass rates by kind and by family."""
 
 
-@dataclass(frozen=True)
-class VerificationOptions:
-    """The settings ``medground.verification``, and the source's name.
-
-    statements: whether the queries are the sentences of descriptions, of which none is rejected or judged.
-    """
-
-    judge: str
-    unjudged: str
-    strict: bool
-    source: str
-    seed: int
-    statements: bool = False
-
-
 def verify_line(
-    line: Mapping,
-    rows: list[dict],
-    looked: ImageJudge,
-    facts: Facts,
-    options: VerificationOptions,
-    description: str = "",
-    answers: Answers | None = None,
-) -> tuple[tuple[str, str, str] | None, dict]:
+    line: Mapping, rows: list[dict], looked: ImageJudge, facts: Facts, options: VerificationSettings,
+    is_statement: bool = False, description: str = "", answers: Answers | None = None,
+) -> tuple[tuple[str, str, str] | None, dict]:  # fmt: skip
     """Return (stage, reason, detail) of a rejected line or None, and the checks of an accepted one.
 
-    A statement is always accepted; faults of stages I and II become part of its checks. ``description``: the image's
-    text, whose words are exempt from the deny lists; ``answers``: of the judge vllm.
+    A statement, the sentence of a description, is always accepted; faults of stages I and II become part of its checks.
+    ``description``: the image's text, whose words are exempt from the deny lists; ``answers``: of the judge vllm.
     """
-    boxes = {row["region"]: [row[name] for name in ("gx1", "gy1", "gx2", "gy2")] for row in rows}
+    boxes = {row["region"]: [row[name] for name in GRID_CORNERS] for row in rows}
     candidates = {row["region"] for row in rows if row["candidate"]}
     wrong = ("I", *fault) if (fault := find_form_fault(line, boxes, candidates)) else None
-    if wrong and not options.statements:
+    if wrong and not is_statement:
         return wrong, {}
     allowed = allowed_words(looked.decider, facts.allow, description)
-    fault, claims = check_text(line["query"], line["regions"], looked.decider, allowed, options.strict)
+    fault, claims = check_text(line["query"], line["regions"], looked.decider, allowed)
     wrong = wrong or (("II", *fault) if fault else None)
-    if wrong and not options.statements:
+    if wrong and not is_statement:
         return wrong, {}
-    judgement = Judgement("not_run") if options.statements else _judge_line(line, looked, claims, options, answers)
+    judge = "none" if is_statement else options.judge
+    if judge == "vllm":
+        judgement = judge_from_answers(line["query_id"], line["regions"], answers or {})
+    else:
+        judgement = Judgement("not_run") if judge == "none" else judge_query(looked, line["regions"], claims)
     if judgement.verdict == "rejected":
         return ("III", judgement.reason, judgement.detail), {}
-    if judgement.verdict == "unjudged" and options.unjudged == "drop" and options.judge != "none":
+    if judgement.verdict == "unjudged" and options.unjudged == "drop":
         return ("III", "unjudged", ""), {}
     return None, {
         "read": sorted(claims.atoms),
         "ordinal": claims.query.ordinal,
         "unread": claims.unread,
-        "judge": "none" if options.statements else options.judge,
+        "judge": judge,
         "verdict": judgement.verdict,
         "observed": list(judgement.observed),
         "noted": list(wrong or ()),
     }
-
-
-def _judge_line(
-    line: Mapping, looked: ImageJudge, claims: Claims, options: VerificationOptions, answers: Answers | None
-) -> Judgement:
-    if options.judge == "none":
-        return Judgement("not_run")
-    if options.judge == "vllm":
-        return judge_from_answers(line["query_id"], line["regions"], answers or {})
-    return judge_query(looked, line["regions"], claims)
 
 
 def read_anatomy(shard: Shard, facts: Facts, image: Mapping) -> Anatomy | None:
@@ -142,36 +120,33 @@ def read_anatomy(shard: Shard, facts: Facts, image: Mapping) -> Anatomy | None:
 
 
 def run_shard(
-    *, sources: str, images: str, regions: str, queries: str, output: str, rejected: str, options: VerificationOptions,
-    confirm: list[str] | None = None, select: list[str] | None = None,
+    *, sources: str, images: str, regions: str, queries: str, output: str, rejected: str,
+    options: VerificationSettings, statements: bool = False, confirm: list[str] | None = None,
+    select: list[str] | None = None,
 ) -> None:  # fmt: skip
     """Write the accepted lines of one shard and its rejected queries. Raises AssertionError if one is lost.
 
+    ``statements``: whether the queries are the sentences of descriptions, of which none is rejected or judged;
     ``confirm``, ``select``: answers of the judge vllm to these questions, if asked.
     """
     cv2.setNumThreads(1)
     paths_by_way = {"confirm": confirm, "select": select}
     answers = read_answers({way: paths[0] for way, paths in paths_by_way.items() if paths})
-    by_image, lines = defaultdict(list), defaultdict(list)
-    for row in read_table(regions).iter_rows(named=True):
-        by_image[row["image_id"]].append(row)
-    for line in read_lines(queries):
-        lines[line["image_id"]].append(line)
-    row_by_image = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
+    by_image, lines, row_by_image = read_regions(regions), group_by_image(read_lines(queries)), read_images(images)
     accepted_lines, rejected_rows = [], []
     with Shard(sources) as shard:
         facts = Facts.from_shard(shard)
         for image_id in progress(sorted(lines), len(lines), "verification"):
-            picture = shard.get("picture", image_id)
-            scene = build_scene(row_by_image[image_id], by_image[image_id], facts, picture.shape[0])
-            decider, regions_by_text = Decider(scene, LogicOptions()), {}
-            boxes = [[row[name] for name in CORNERS] for row in by_image[image_id]]
-            extent, film = row_by_image[image_id]["extent"], read_anatomy(shard, facts, row_by_image[image_id])
-            plane = measured_plane(picture, scene.domain, THRESHOLDS.stain, extent)
-            looked = ImageJudge(plane, boxes, decider, THRESHOLDS, film, extent)
-            described = row_by_image[image_id]["description"]
+            picture, image, rows = shard.get("picture", image_id), row_by_image[image_id], by_image[image_id]
+            decider, regions_by_text = Decider(build_scene(image, rows, facts, picture.shape[0])), {}
+            boxes = [[row[name] for name in CORNERS] for row in rows]
+            plane = measured_plane(picture, image["domain"], THRESHOLDS.stain, image["extent"])
+            film = read_anatomy(shard, facts, image)
+            looked = ImageJudge(plane, boxes, decider, film=film, extent=image["extent"])
             for line in lines[image_id]:
-                fault, checks = verify_line(line, by_image[image_id], looked, facts, options, described, answers)
+                fault, checks = verify_line(
+                    line, rows, looked, facts, options, statements, image["description"], answers
+                )
                 if fault is None and regions_by_text.setdefault(line["query"], line["regions"]) != line["regions"]:
                     fault = ("I", "repeated", "")
                 if fault is None:
@@ -183,7 +158,7 @@ def run_shard(
     if num_queries != len(accepted_lines) + len(rejected_rows):
         raise AssertionError(f"{num_queries} queries in, {len(accepted_lines)} accepted, {len(rejected_rows)} rejected")
     write_lines(output, accepted_lines)
-    write_table(rejected, pl.DataFrame(rejected_rows, schema=schema(REJECTED)), REJECTED)
+    write_rows(rejected, rejected_rows, REJECTED)
 
 
 def run_rates(
@@ -198,16 +173,10 @@ def run_rates(
         for row in rows:
             for group in ((row["source"], row["split"]), (row["source"], "all"), ("total", "all")):
                 groups[group][at].append(row)
-    rows = [row for group in sorted(groups) for row in _rate_rows(group, *groups[group])]
-    write_table(rates, pl.DataFrame(rows, schema=schema(PASSED)), PASSED)
+    write_rows(rates, (row for group in sorted(groups) for row in _rate_rows(group, *groups[group])), PASSED)
     candidate_lines = (line for path in queries for line in read_lines(path))
-    write_table(
-        grouped,
-        pl.DataFrame(
-            count_by_group(candidate_lines, accepted_lines, rejected_table.to_dicts()), schema=schema(GROUPED)
-        ),
-        GROUPED,
-    )
+    rows = count_by_group(candidate_lines, accepted_lines, rejected_table.to_dicts())
+    write_rows(grouped, rows, GROUPED)
 
 
 def count_by_group(

@@ -1,4 +1,4 @@
-"""Reading masks in any encoding: first one plane of values, then a mask for each class."""
+"""Reading images and masks of any encoding from files: first planes of values, then a mask for each class."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,10 +6,24 @@ from pathlib import Path
 import cv2
 import numpy as np
 from PIL import Image as PillowImage
+from pydicom.pixels import pixel_array
 
-from cxr.base.errors import out_of_memory
+from cxr.base.errors import MACHINE_ERRORS, UserError, out_of_memory
 from cxr.base.faults import broken_part
-from cxr.medground.sources.image import Refused
+from cxr.dicom.decode import decode_file
+from cxr.dicom.files import (
+    HEAD_BYTES,
+    Rejected,
+    describe_error,
+    detect_file_kind,
+    get_number,
+    get_text,
+    read_dicom,
+    silence_output,
+)
+from cxr.dicom.pixels import list_missing_decoders
+from cxr.imaging.frames.decoding import to_grey
+from cxr.medground.sources.image import PERCENTILES, Refused, to_grey8
 
 SHOWN_COLOURS = 3
 """Most colours named in the reason for excluding a coloured mask."""
@@ -58,8 +72,6 @@ def read_mask(path: Path, max_pixels: int) -> np.ndarray:
     pixels. ``max_pixels``: larger DICOM masks are not decoded. Raises Refused for several pages or frames, or for
     several colours without a palette.
     """
-    from cxr.medground.sources.dicom import is_dicom, read_dicom_values  # heavy, and few sources need it
-
     if is_dicom(path):
         return _plane_from_colours(read_dicom_values(path, max_pixels))
     if path.suffix.lower() != ".npy" and path.is_file():
@@ -181,3 +193,86 @@ def instance_numbers(values: np.ndarray) -> np.ndarray:
     if not is_number.all():
         raise Refused("unknown_label", f"the value {values[~is_number][0]} is no number of an instance")
     return values.astype(np.uint16)
+
+
+def read_class_masks(path: Path, shape: tuple[int, int], label: str, options: Mapping) -> dict[str, np.ndarray]:
+    """Return {class: mask, bool ``shape``} of a file; ``label``: the class of a mask without values for classes.
+
+    ``options``: settings of the sources and of this source. Raises Refused for a mask that does not fit them.
+    """
+    values = match_image_size(read_mask(path, options["max_pixels"]), shape, options["resize_masks"])
+    if options["mask_values"]:
+        return masks_by_value(values, options["mask_values"])
+    return {label: binary_mask(values, options["mask_threshold"], options["most_foreground"])}
+
+
+def refuse_uniform(masks: Mapping[str, np.ndarray]) -> None:
+    """Raise Refused if no mask has a foreground, or if one has no background."""
+    if not any(mask.any() for mask in masks.values()):
+        raise Refused("empty_mask")
+    if any(mask.all() for mask in masks.values()):
+        raise Refused("full_mask")
+
+
+def is_dicom(path: Path) -> bool:
+    """Return whether a file exists and is DICOM, by its first bytes."""
+    if not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        return detect_file_kind(file.read(HEAD_BYTES)) == "dicom"
+
+
+def read_dicom_grey(path: Path, max_pixels: int) -> np.ndarray:
+    """Return a DICOM image uint8 (H, W), bones white, padding 0, scaled like other images of more than 8 bits.
+
+    ``max_pixels``: larger images are not decoded. Raises Refused with a reason of the stage frames, UserError if
+    decoders are not installed.
+    """
+    if missing := list_missing_decoders():
+        raise UserError(f"{path.name} is DICOM, and this Python lacks decoders ({', '.join(missing)}): install them")
+    try:
+        with silence_output():
+            return to_grey(decode_file(str(path), max_pixels), "percentile", list(PERCENTILES))
+    except Rejected as rejected:
+        raise Refused(rejected.reason, rejected.detail) from None
+    except Exception as error:  # decoders raise what their parts raise
+        raise _undecodable(error) from None
+
+
+def _undecodable(error: Exception) -> Refused:
+    """Return the reason to exclude an image. Raises the error if the machine is at fault, not the file."""
+    if out_of_memory(error) or broken_part(error) or getattr(error, "errno", None) in MACHINE_ERRORS:
+        raise error
+    return Refused("undecodable", describe_error(error))
+
+
+def read_dicom_values(path: Path, max_pixels: int) -> np.ndarray:
+    """Return the stored values (H, W) or (H, W, 3) of a DICOM mask; high values are white.
+
+    Raises Refused for several frames, or if it cannot be decoded.
+    """
+    try:
+        with silence_output():
+            dataset = read_dicom(path)
+            frames = int(get_number(dataset, "NumberOfFrames") or 1)
+            if frames > 1:
+                raise Refused("multi_frame", f"the mask has {frames} frames: give each class its own file")
+            if int(dataset.Rows) * int(dataset.Columns) > max_pixels:
+                raise Refused("undecodable", f"more than {max_pixels} pixels")
+            values = pixel_array(dataset, index=0)
+    except Refused:
+        raise
+    except Exception as error:  # decoders raise what their parts raise
+        raise _undecodable(error) from None
+    if get_text(dataset, "PhotometricInterpretation") == "MONOCHROME1":
+        values = (1 << int(dataset.BitsStored)) - 1 - values.astype(np.int64)
+    return values
+
+
+def read_image(path: Path, max_pixels: int) -> np.ndarray:
+    """Return an image uint8 (H, W, 3) from a DICOM file, or from one that :func:`read_array` reads. Raises Refused.
+
+    ``max_pixels``: larger DICOM images are not decoded.
+    """
+    values = read_dicom_grey(path, max_pixels) if is_dicom(path) else to_grey8(read_array(path))
+    return np.ascontiguousarray(values[..., :3] if values.ndim == 3 else np.repeat(values[..., None], 3, axis=2))

@@ -1,0 +1,111 @@
+"""Bar charts of MedGround's tables: the queries' language, and all runs' scores (the paper's Figure 6)."""
+
+from collections.abc import Sequence
+
+import polars as pl
+from matplotlib.figure import Figure
+
+from cxr.base.tables import read_table
+from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE, save_png
+
+MEASURES = {
+    "entity_density": "clinical concepts a word",
+    "morphology": "queries with a word of\nappearance (%)",
+    "spatial": "words of place a query",
+}
+SPLITS = ("train", "test")
+SCORES = {"iou": "mean IoU (%)", "sensitivity": "Semantic Sensitivity (%)"}
+RUN_COLOURS = (BLUE, ORANGE, GREEN)
+SET_COLOURS = (*RUN_COLOURS, GREY)
+TOTAL = "total"
+MIN_AXIS_TOP = 10.0
+"""Smallest upper end of an axis of scores, %, so that zeros are recognizable."""
+HATCHES = ("", "//", "..", "xx", "\\\\")
+"""Hatches of the blind baselines that do not depend on the run."""
+
+
+def run_language(*, language: str, chart: str, dpi: int) -> None:
+    """Draw the bars of the table ``language`` to ``chart``; ``dpi``: dots per inch."""
+    save_png(draw_language(read_table(language)), chart, dpi)
+
+
+def run_scores(*, comparison: str, chart: str, dpi: int) -> None:
+    """Draw the bars of the table ``comparison`` to ``chart``; ``dpi``: dots per inch."""
+    save_png(draw_scores(read_table(comparison)), chart, dpi)
+
+
+def _bar_places(at: int, num_bars: int, width: float, num_groups: int) -> list[float]:
+    """Return the places of the bars number ``at`` of all groups, each of ``num_bars`` bars."""
+    return [number + (at - (num_bars - 1) / 2) * width for number in range(num_groups)]
+
+
+def draw_language(table: pl.DataFrame) -> Figure:
+    """Return the figure: a row for each split, a panel for each measure, a group of bars for each domain."""
+    domains = [name for name in table["domain"].unique(maintain_order=True) if name != "total"]
+    sets = table["set"].unique(maintain_order=True).to_list()
+    figure = Figure(figsize=(10, 5.4), layout="constrained")
+    panels = figure.subplots(len(SPLITS), len(MEASURES), squeeze=False, sharex=True, sharey="col")
+    width = 0.8 / max(1, len(sets))
+    for row, split in zip(panels, SPLITS, strict=True):
+        part = table.filter(split=split)
+        for axes, (measure, label) in zip(row, MEASURES.items(), strict=True):
+            for at, name in enumerate(sets):
+                value_by_domain = dict(part.filter(set=name).select("domain", measure).iter_rows())
+                places = _bar_places(at, len(sets), width, len(domains))
+                axes.bar(
+                    places, [value_by_domain.get(domain, 0) for domain in domains], width,
+                    color=SET_COLOURS[at % len(SET_COLOURS)], label=name,
+                )  # fmt: skip
+            axes.set_xticks(range(len(domains)), domains)
+            axes.set_title(f"{split}: {label}", fontsize=9)
+            axes.spines[["top", "right"]].set_visible(False)
+    handles, names = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=len(sets), frameon=False)
+    return figure
+
+
+def draw_scores(table: pl.DataFrame) -> Figure:
+    """Return the figure: a panel per measure, a bar per run and blind baseline, with its interval if it has one.
+
+    The paper's models are only in the table, because their sources differ.
+    """
+    figure = Figure(figsize=(10, 7), layout="constrained")
+    for axes, (name, label) in zip(figure.subplots(len(SCORES), 1), SCORES.items(), strict=True):
+        part = table.filter(pl.col("table") == name, pl.col("by") != "paper")
+        models = (
+            part.select("by", "model").unique(maintain_order=True).sort(pl.col("by") == "blind", maintain_order=True)
+        )
+        sources = sorted(part["source"].unique().to_list(), key=lambda source: (source == TOTAL, source))
+        width = 0.84 / max(1, len(models))
+        runs = models.filter(by="ours")["model"].to_list()
+        for at, (by, model) in enumerate(models.iter_rows()):
+            row_by_source = {row["source"]: row for row in part.filter(by=by, model=model).to_dicts()}
+            places = _bar_places(at, len(models), width, len(sources))
+            values = [(row_by_source.get(source) or {}).get("value") or 0.0 for source in sources]
+            axes.bar(places, values, width, **_bar_style(by, model, runs, at))
+            for place, source in zip(places, sources, strict=True):
+                row = row_by_source.get(source)
+                if row and row["low"] is not None and row["high"] is not None:
+                    axes.plot([place, place], [row["low"], row["high"]], color="black", linewidth=0.8)
+        counts = {row["source"]: row["number"] for row in part.filter(by="ours").to_dicts()}
+        unit = "queries" if name == "iou" else "pairs"
+        axes.set_xticks(range(len(sources)), [f"{source}\n{unit}: {counts.get(source, 0)}" for source in sources])
+        axes.set_ylabel(label)
+        if not part.is_empty() and not any(part["value"].fill_null(0.0)):
+            axes.text(0.5, 0.5, "all values are 0", transform=axes.transAxes, ha="center", va="center")
+        axes.set_ylim(0, max(MIN_AXIS_TOP, axes.get_ylim()[1]))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+def _bar_style(by: str, model: str, runs: Sequence[str], at: int) -> dict:
+    """Return a bar's style: runs in their colours, their own blind baselines hatched in the same, others grey."""
+    if by == "ours":
+        return {"color": RUN_COLOURS[runs.index(model) % len(RUN_COLOURS)], "label": model}
+    label, run = f"blind: {model}", model.partition(": ")[0]
+    if run in runs:
+        colour = RUN_COLOURS[runs.index(run) % len(RUN_COLOURS)]
+        return {"facecolor": "white", "edgecolor": colour, "hatch": "///", "linewidth": 0.6, "label": label}
+    hatch = HATCHES[(at - len(runs)) % len(HATCHES)]
+    return {"facecolor": GREY, "edgecolor": "white", "hatch": hatch, "linewidth": 0.0, "label": label}
