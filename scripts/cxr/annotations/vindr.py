@@ -37,11 +37,11 @@ LESIONS = {
 
 def read(key: str, path: Path) -> Annotations:
     """Read a training or test file. Raises UserError."""
-    regions = [
-        (row["image_id"], row["class_name"], parse_box(row[name] for name in CORNERS), row.get("rad_id") or "")
-        for row in read_rows(key, path, "vindr", COLUMNS, BESIDES)
-    ]
-    return drop_no_finding([Annotation(*fields, reader=reader) for *fields, reader in regions])
+    regions = []
+    for row in read_rows(key, path, "vindr", COLUMNS, BESIDES):
+        box = parse_box(row[name] for name in CORNERS)
+        regions.append(Annotation(row["image_id"], row["class_name"], box, reader=row.get("rad_id") or ""))
+    return drop_no_finding(regions)
 
 
 def read_labels(key: str, path: Path) -> pl.DataFrame:
