@@ -261,11 +261,6 @@ def test_records_lie_beside_the_results_and_go_with_their_copy(tmp_path):
     assert not list((tmp_path / ".snakemake/metadata").iterdir())
     shutil.rmtree(tmp_path / ".snakemake")
     assert planned(tmp_path, "-n") == [["a/00.txt"], [], True, [], False]
-    # those of an earlier version are taken over
-    (tmp_path / ".snakemake/metadata").rmdir()
-    (tmp_path / compat.RECORDS).rename(tmp_path / ".snakemake/metadata")
-    assert planned(tmp_path, "-n")[1] == []
-    assert list((tmp_path / compat.RECORDS).iterdir())
     shutil.rmtree(tmp_path / compat.RECORDS)
     assert planned(tmp_path, "-n") == [["a/00.txt"], ["a/00.txt"], True, [], False]
     run(tmp_path, "--touch", "--forceall")

@@ -37,12 +37,9 @@ VALID_LOCATIONS = LUNGS + tuple(f"{side} {level}" for side in SIDES for level in
 """The ten valid locations of Table 9, in its order."""
 
 LOBES = (
-    "lung lower lobe left",
-    "lung upper lobe left",
-    "lung lower lobe right",
-    "lung middle lobe right",
+    "lung lower lobe left", "lung upper lobe left", "lung lower lobe right", "lung middle lobe right",
     "lung upper lobe right",
-)
+)  # fmt: skip
 ZONE_LABELS = VALID_LOCATIONS + LOBES
 """The 15 zone labels of Figure 10."""
 
@@ -63,45 +60,19 @@ LOBE_ZONES: dict[str, tuple[str, ...]] = {
 """Zones that a lobe covers. Upper: apical, upper, on the left also mid; middle: mid; lower: mid, base (our choice)."""
 
 BOX_CLASSES = (
-    "Aortic enlargement",
-    "Atelectasis",
-    "Calcification",
-    "Cardiomegaly",
-    "Consolidation",
-    "ILD",
-    "Infiltration",
-    "Lung Opacity",
-    "Nodule/Mass",
-    "Other lesion",
-    "Pleural effusion",
-    "Pleural thickening",
-    "Pneumothorax",
-    "Pulmonary fibrosis",
-)
+    "Aortic enlargement", "Atelectasis", "Calcification", "Cardiomegaly", "Consolidation", "ILD",
+    "Infiltration", "Lung Opacity", "Nodule/Mass", "Other lesion", "Pleural effusion", "Pleural thickening",
+    "Pneumothorax", "Pulmonary fibrosis",
+)  # fmt: skip
 """The VinBigData classes, in Kaggle's order. Resolve by name, never by index."""
 
 BOX_CONDITIONS = ("anatomy", "conf", "signal", "size", "zero_area", "empty_after_refine")
 """Reasons why a box is not productive, one bit each: c1 to c4 of Algorithm 1, no area, an empty mask."""
 
 CATEGORIES = (
-    "thoracic spine",
-    "cervical spine",
-    "lumbar spine",
-    "clavicle",
-    "scapula",
-    "rib",
-    "sternum",
-    "diaphragm",
-    "mediastinum",
-    "abdomen",
-    "heart",
-    "breast",
-    "trachea",
-    "vessels",
-    "lung",
-    "pleura",
-    "lateral view location",
-)
+    "thoracic spine", "cervical spine", "lumbar spine", "clavicle", "scapula", "rib", "sternum", "diaphragm",
+    "mediastinum", "abdomen", "heart", "breast", "trachea", "vessels", "lung", "pleura", "lateral view location",
+)  # fmt: skip
 """The 17 location categories of Figure 10, step 1."""
 
 SPLITS = ("train", "validate", "test")

@@ -99,8 +99,7 @@ def explain_locks() -> None:
 def store_records_in_results() -> None:
     """Make Snakemake keep its records of finished jobs in results/, so that a copy of that folder has them.
 
-    Records that an earlier version left in .snakemake/metadata are moved there. A job on a cluster writes its record
-    itself too, because it may outlive the Snakemake that would do so.
+    A job on a cluster writes its record itself too, because it may outlive the Snakemake that would do so.
     """
     lost = "records stay in .snakemake/metadata: copy that folder together with results/"
     with _guard_internals(lost):
@@ -114,12 +113,7 @@ def store_records_in_results() -> None:
         @functools.wraps(initialise)
         def initialise_with_results(self, *arguments, **options):
             initialise(self, *arguments, **options)
-            with _guard_internals(lost):
-                earlier, records = Path(self._metadata_path), RECORDS.absolute()
-                if not records.exists() and any(earlier.iterdir()):
-                    records.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.move(earlier, records)
-                self._metadata_path = str(records)
+            self._metadata_path = str(RECORDS.absolute())
 
         @functools.wraps(finish)
         async def finish_and_record(self, job) -> None:

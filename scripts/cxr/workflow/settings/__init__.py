@@ -40,9 +40,8 @@ from cxr.reporting.settings import FiguresSettings, PageSettings, PrivacySetting
 from cxr.semisyn.settings import SemisynSettings
 from cxr.workflow.settings.changed_keys import MIMIC_ILS, describe_changed_keys
 from cxr.workflow.settings.faults import place_of, sentence, switch_sentence, switches
-from cxr.workflow.settings.validation import parse_section
+from cxr.workflow.settings.validation import Twice, at, over, parse_section, written
 from cxr.workflow.settings.vlm import Vlm
-from cxr.workflow.settings.written import Twice, at, over, written
 
 __all__ = ["MIMIC_ILS", "Settings", "SettingsError", "parse_section", "read", "with_defaults"]
 

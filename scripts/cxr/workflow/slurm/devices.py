@@ -11,7 +11,7 @@ from snakemake_executor_plugin_slurm.partitions import Partition
 from cxr.base.errors import UserError
 from cxr.workflow.params import ENGINE_STAGES, REQUEST_KEYS
 from cxr.workflow.settings import Settings, SettingsError, read
-from cxr.workflow.settings.written import over
+from cxr.workflow.settings.validation import over
 from cxr.workflow.slurm.check import Finding
 from cxr.workflow.slurm.jobs import JobRequest, partition_of
 
