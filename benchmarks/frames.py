@@ -21,10 +21,11 @@ import numpy as np  # noqa: E402
 import polars as pl  # noqa: E402
 from pydicom import uid  # noqa: E402
 
+from cxr.base.columns import schema  # noqa: E402
 from cxr.base.hdf5 import Shard  # noqa: E402
 from cxr.base.jobs import settings_arguments  # noqa: E402
 from cxr.base.tables import write_table  # noqa: E402
-from cxr.imaging.cohort.make_cohort import SHARD_SCHEMA  # noqa: E402
+from cxr.imaging.cohort.columns import SHARD  # noqa: E402
 from cxr.imaging.frames.make_frames import run_shard  # noqa: E402
 from cxr.workflow.params import stage_options  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402
@@ -50,13 +51,13 @@ def radiograph(shape: tuple[int, int], syntax: uid.UID) -> bytes:
 
 def seconds(folder: Path, data: bytes, images: int, threads: int) -> float:
     """Return how long a shard of so many copies takes."""
-    records, empty = [], {name: "" if dtype == pl.String else None for name, dtype in SHARD_SCHEMA.items()}
+    records, empty = [], {name: "" if dtype == pl.String else None for name, dtype in schema(SHARD).items()}
     for number in range(images):
         path = folder / f"{number}.dcm"
         path.write_bytes(data)
         row = {"image_id": f"i{number:05d}", "study_id": f"s{number:05d}", "path": str(path), "rank": 0}
         records.append(empty | row)
-    write_table(folder / "cohort.parquet", pl.DataFrame(records, schema=SHARD_SCHEMA))
+    write_table(folder / "cohort.parquet", pl.DataFrame(records, schema=schema(SHARD)))
     output = folder / "frames.h5"
     began = time.perf_counter()
     run_shard(

@@ -11,13 +11,14 @@ import polars as pl
 import pytest
 from pydicom import uid
 
+from cxr.base.columns import schema
 from cxr.base.faults import Broken
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import settings_arguments
 from cxr.base.tables import read_table
 from cxr.dicom.pixels import list_missing_decoders
 from cxr.geometry.affine import fit_affine, to_frame
-from cxr.imaging.cohort.make_cohort import SHARD_SCHEMA
+from cxr.imaging.cohort.columns import SHARD
 from cxr.imaging.frames.make_frames import run_shard
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
@@ -39,13 +40,13 @@ def options(**changes: object) -> dict:
 
 def cohort_file(folder: Path, candidates: list[tuple[str, str, str, int]]) -> str:
     """Write a cohort shard from (image_id, study_id, path, rank)."""
-    blank = {name: "" if kind == pl.String else None for name, kind in SHARD_SCHEMA.items()}
+    blank = {name: "" if kind == pl.String else None for name, kind in schema(SHARD).items()}
     records = [
         blank | {"image_id": image, "study_id": study, "path": path, "rank": rank}
         for image, study, path, rank in candidates
     ]
     path = str(folder / "cohort.parquet")
-    pl.DataFrame(records, schema=SHARD_SCHEMA).write_parquet(path)
+    pl.DataFrame(records, schema=schema(SHARD)).write_parquet(path)
     return path
 
 

@@ -14,11 +14,12 @@ import pytest
 
 from cohort_runs import options, run_cohort
 from conftest import ROOT, snakemake, write_settings
+from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import LESIONS
 from cxr.imaging.cohort.check import check_inputs, source_files
-from cxr.imaging.cohort.make_cohort import SHARD_SCHEMA
+from cxr.imaging.cohort.columns import SHARD
 from cxr.imaging.cohort.openi import UNSETTLED, read_openi, read_report, read_tables, settle_views
 from cxr.imaging.cohort.openi_files import parse_name, view_tables
 from cxr.imaging.cohort.view import OTHER
@@ -327,8 +328,8 @@ def test_every_real_text_is_read(real, tmp_path):
         "acquired": None,
         "report_missing": False,
     }
-    literals = [pl.lit(told[name], dtype=kind).alias(name) for name, kind in SHARD_SCHEMA.items() if name in told]
-    write_table(tmp_path / "cohort.parquet", table.with_columns(literals).select(list(SHARD_SCHEMA)))
+    literals = [pl.lit(told[name], dtype=kind).alias(name) for name, kind in schema(SHARD).items() if name in told]
+    write_table(tmp_path / "cohort.parquet", table.with_columns(literals).select(list(schema(SHARD))))
     chosen = stage_options(settings.read({"cohort": {"source": "openi", "root": "."}}))["reports"]
     output, excluded = tmp_path / "out.jsonl", tmp_path / "excluded.parquet"
     read_shard(

@@ -10,7 +10,7 @@ from pydicom.dataset import Dataset
 
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.exclusions import REASONS
-from cxr.dicom.files import HEAD_BYTES, HeaderError, Rejected, detect_file_kind, read_dicom
+from cxr.dicom.files import HeaderError, Rejected, read_dicom
 from cxr.geometry.affine import to_original, turn_from_affine
 from cxr.geometry.turns import UPRIGHT
 from cxr.imaging.cohort.header import check_kind, check_view, read_header
@@ -54,9 +54,8 @@ def decode_image_file(path: str, cohort: dict, frames: dict) -> tuple[FramedImag
         check_kind(header, cohort["modalities"], cohort["body_parts"])
         check_view(header.view, header.view_field, cohort["views"], accept_unknown=True)
         decoded = read_image(path, frames)
-        with open(path, "rb") as file:
-            dicom = detect_file_kind(file.read(HEAD_BYTES)) == "dicom"
-        dataset = read_dicom(Path(path).read_bytes()) if dicom else None
+        is_dicom = header.modality is not None
+        dataset = read_dicom(Path(path).read_bytes()) if is_dicom else None
     except Rejected as rejected:
         detail = f" ({rejected.detail})" if rejected.detail else ""
         raise UserError(f"{path}: {REASONS[rejected.reason]}{detail}: give a frontal chest X-ray") from None

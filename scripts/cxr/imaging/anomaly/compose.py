@@ -1,4 +1,4 @@
-"""Composing the edited image and the anomaly map from an engine's output (paper section 3.1; ils.md section 4)."""
+"""Composing the edited image and the anomaly map from an engine's output (paper, section 3.1)."""
 
 import numpy as np
 

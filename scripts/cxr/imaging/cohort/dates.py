@@ -79,13 +79,9 @@ def _readings(text: str) -> Iterator[tuple[str, str]]:
             orders = [(f"d{sign}m{sign}y", third, second, first)]
             orders += [(f"m{sign}d{sign}y", third, first, second)] if sign != "." else []
         yield from _dates(orders, match)
-    elif match := _NAMED.fullmatch(_plain(text)):
+    elif match := _NAMED.fullmatch(unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()):
         month = _month(match["name"] or match["name2"])
         yield from _dates([("day and name of month", match["year"], month, match["day"] or match["day2"])], match)
-
-
-def _plain(text: str) -> str:
-    return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
 
 
 def _month(name: str) -> str:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import BinaryIO
 
 from PIL import Image, UnidentifiedImageError
 from pydicom.dataset import Dataset
@@ -114,22 +113,16 @@ def _dicom_header(path: str, magic: bool) -> Header:
     )
 
 
-def _png_size(file: BinaryIO) -> tuple[int, int]:
-    with Image.open(file, formats=("PNG",)) as picture:
-        return picture.height, picture.width
-
-
-def _jpeg_size(file: BinaryIO) -> tuple[int, int]:
-    codestream = read_jpeg(read_jpeg_start(file))
-    if codestream is None:
-        raise Rejected("unreadable_header", "no JPEG frame header")
-    return codestream.rows, codestream.columns
-
-
 def _picture_header(path: str, kind: str) -> Header:
     try:
         with open_regular(path) as file:
-            size = _png_size(file) if kind == "png" else _jpeg_size(file)
+            if kind == "png":
+                with Image.open(file, formats=("PNG",)) as picture:
+                    size = picture.height, picture.width
+            elif (codestream := read_jpeg(read_jpeg_start(file))) is not None:
+                size = codestream.rows, codestream.columns
+            else:
+                raise Rejected("unreadable_header", "no JPEG frame header")
             return Header(size=read_exif_turn(file).shape(size), view_field="a PNG or JPEG file names none")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, MemoryError) as error:
         if isinstance(error, OSError) and error.errno is not None:

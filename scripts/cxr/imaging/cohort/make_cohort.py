@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import polars as pl
 
-from cxr.base.columns import schema
+from cxr.base.columns import Columns, schema
 from cxr.base.errors import UserError, count_phrase
 from cxr.base.jobs import log, progress
 from cxr.base.ledger import Ledger
@@ -26,8 +26,6 @@ from cxr.imaging.cohort.openi_files import reports_folder
 from cxr.imaging.cohort.rows import Row, exclude_failed, exclude_listed, settle_ids
 from cxr.imaging.cohort.settings import DEFAULT_SHARDS, CohortSettings
 from cxr.imaging.cohort.split import subject_splits
-
-SHARD_SCHEMA, IMAGES_SCHEMA = schema(columns.SHARD), schema(columns.IMAGES)
 
 WAITING = 8
 """Concurrent file operations per thread: on a shared file system each takes milliseconds."""
@@ -140,23 +138,19 @@ def usable_subjects(accepted: Iterable[Row]) -> set[str]:
     return with_report or {row.subject_id for row in accepted}
 
 
-def _shard_table(rows: list[Row], rank: dict[str, int], splits: dict[str, str]) -> pl.DataFrame:
-    columns = {name: [getattr(row, name) for row in rows] for name in SHARD_SCHEMA if name not in ("split", "rank")}
-    columns["split"] = [splits[row.subject_id] for row in rows]
-    columns["rank"] = [rank[row.image_id] for row in rows]
-    return pl.DataFrame({name: columns[name] for name in SHARD_SCHEMA}, schema=SHARD_SCHEMA)
+def _table(rows: list[Row], declared: Columns, computed: dict[str, list]) -> pl.DataFrame:
+    """Return a table of rows; ``computed``: the columns that are no fields of a row."""
+    values = {name: computed[name] if name in computed else [getattr(row, name) for row in rows] for name in declared}
+    return pl.DataFrame(values, schema=schema(declared))
 
 
 def _images_table(rows: list[Row], shard: dict[str, str], splits: dict[str, str]) -> pl.DataFrame:
-    columns = {name: [getattr(row, name) for row in rows] for name in IMAGES_SCHEMA if name not in ("split", "shard")}
-    columns["split"] = [splits.get(row.subject_id) for row in rows]
-    columns["shard"] = [shard.get(row.subject_id) for row in rows]
-    table = pl.DataFrame({name: columns[name] for name in IMAGES_SCHEMA}, schema=IMAGES_SCHEMA)
-    carried = sorted({name for row in rows for name in row.extra})
+    computed = {"split": [splits.get(row.subject_id) for row in rows]}
+    computed |= {"shard": [shard.get(row.subject_id) for row in rows]}
     # A user's column whose name is already in use is kept under another name.
-    names = {name: f"manifest_{name}" if name in IMAGES_SCHEMA else name for name in carried}
-    return table.with_columns(
-        pl.Series(names[name], [row.extra.get(name) for row in rows], dtype=pl.String) for name in carried
+    extra = {name: f"manifest_{name}" if name in columns.IMAGES else name for row in rows for name in row.extra}
+    return _table(rows, columns.IMAGES, computed).with_columns(
+        pl.Series(extra[name], [row.extra.get(name) for row in rows], dtype=pl.String) for name in sorted(extra)
     )
 
 
@@ -196,7 +190,10 @@ def run(
     for row in accepted:
         by_shard[shard[row.subject_id]].append(row)
     for name, path in zip(names, [shards] if isinstance(shards, str) else shards, strict=True):
-        write_table(path, _shard_table(by_shard[name], rank, splits), columns.SHARD)
+        accepted_rows = by_shard[name]
+        computed = {"split": [splits[row.subject_id] for row in accepted_rows]}
+        computed |= {"rank": [rank[row.image_id] for row in accepted_rows]}
+        write_table(path, _table(accepted_rows, columns.SHARD, computed), columns.SHARD)
     table = _images_table(rows, shard, splits)
     write_table(images, table, columns.images(table))
 

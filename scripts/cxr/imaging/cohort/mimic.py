@@ -141,16 +141,11 @@ def _row(base: str, cells: dict[str, str]) -> Row:
     return row
 
 
-def _by_folder(rows: list[Row]) -> dict[str, list[Row]]:
-    folders: dict[str, list[Row]] = {}
-    for row in rows:
-        folders.setdefault(os.path.dirname(row.path), []).append(row)
-    return folders
-
-
 def look_for_files(rows: list[Row], pool: Executor) -> None:
     """Exclude rows whose image is missing, and record the reports that exist. Each folder is listed once."""
-    studies = _by_folder(rows)
+    studies: dict[str, list[Row]] = {}
+    for row in rows:
+        studies.setdefault(os.path.dirname(row.path), []).append(row)
     patients: dict[str, list[str]] = {}
     for study in studies:
         patients.setdefault(os.path.dirname(study), []).append(study)

@@ -39,7 +39,7 @@ def _range(exposed: np.ndarray, method: str, percentiles: list[float]) -> tuple[
 
 
 def to_grey(picture: DecodedImage, method: str, percentiles: list[float]) -> np.ndarray:
-    """Return the image as uint8 (rows, columns), with white bone and padding 0 (ils.md section 2).
+    """Return the image as uint8 (rows, columns), with white bone and padding 0.
 
     ``minmax`` maps the exposed range to 0..255; ``percentile`` the range between two percentiles; ``voi`` uses the
     file's window or table, or ``minmax`` if it has none or one that leaves a single value. Raises :class:`Rejected` for

@@ -19,8 +19,6 @@ TRUTH_LABELS = (*ANATOMY_LABELS, CARDIOMEDIASTINUM, *LESIONS)
 EXTENT = (1.0, 1.8)
 """Size of a lesion relative to the default of :func:`cxr.painting.lesions.paint`: it fills much of a zone."""
 
-"""Side of the canonical frame (ils.md section 2)."""
-
 
 @dataclass
 class PhantomImage:

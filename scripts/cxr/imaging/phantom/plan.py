@@ -14,6 +14,7 @@ from cxr.base.vocabulary import LESIONS, SPLITS
 from cxr.imaging.phantom.prose import Finding
 
 SHARES = {"train": 0.6, "validate": 0.2, "test": 0.2}
+FRONTAL_VIEWS = (["PA"], ["AP"], ["PA", "AP"], ["AP", "AP"])
 STRENGTHS = (0.65, 0.85, 1.0, 1.2)
 """Density of a study's painted lesions, from hardly visible to obvious."""
 
@@ -109,10 +110,6 @@ def _misread(findings: tuple[Finding, ...], rng: np.random.Generator) -> tuple[t
     return tuple(errors)
 
 
-def _frontal_views(rng: np.random.Generator) -> list[str]:
-    return [["PA"], ["AP"], ["PA", "AP"], ["AP", "AP"]][int(rng.choice(4, p=[0.5, 0.34, 0.08, 0.08]))]
-
-
 def healthy_plans(seed: int, count: int) -> list[StudyPlan]:
     """Return studies of ``count`` further patients, each with one PA image and no finding; the others do not change.
 
@@ -170,7 +167,7 @@ def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
         study = f"{subject}-{num_studies_by_subject[subject]}"
         rng = generator(seed, study, "plan")
         findings = _findings(recipe, rng)
-        views = ["AP"] if number in alone else _frontal_views(rng)
+        views = ["AP"] if number in alone else FRONTAL_VIEWS[int(rng.choice(4, p=[0.5, 0.34, 0.08, 0.08]))]
         images = []
         for index, view in enumerate(views):
             images.append(

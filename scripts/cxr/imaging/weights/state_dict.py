@@ -93,13 +93,10 @@ def _arrays(saved: pickles.Saved, content: object) -> dict[str, Array]:
         if isinstance(content.get(key), dict | Stub) and (arrays := _arrays(saved, content[key])):
             return arrays
     for name, value in content.items():
-        if value.storage.dtype is None if isinstance(value, Array) else _is_unread(value):
+        is_stub = isinstance(value, Stub) and value.kind.startswith(UNREAD)
+        if value.storage.dtype is None if isinstance(value, Array) else is_stub:
             pickles.refuse(saved.path, f"its tensor {name} is not of plain numbers")
     return {str(name): value for name, value in content.items() if isinstance(value, Array)}
-
-
-def _is_unread(value: object) -> bool:
-    return isinstance(value, Stub) and value.kind.startswith(UNREAD)
 
 
 def _match_names(source: Path, source_tensors: dict, parts: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
