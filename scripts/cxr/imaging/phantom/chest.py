@@ -64,24 +64,15 @@ def _ribs(anatomy: Anatomy, view: View, rng: np.random.Generator) -> np.ndarray:
             at = np.clip(start + fall, top + 0.02, wall_y[lateral].max())
             near = lateral & (np.abs(wall_y - at) < 0.03)
             outer = float(wall_x[near].max()) + 0.012 if near.any() else 0.2
-            back = curve(
-                [
-                    (0.035, start + 0.015),
-                    (0.30 * outer + 0.03, start - lift * 0.4),
-                    (0.62 * outer, start - lift * 0.2 + 0.02),
-                    (0.88 * outer, start + fall * 0.5),
-                    (outer, start + fall),
-                ]
-            )
+            back = curve([
+                (0.035, start + 0.015), (0.30 * outer + 0.03, start - lift * 0.4),
+                (0.62 * outer, start - lift * 0.2 + 0.02), (0.88 * outer, start + fall * 0.5), (outer, start + fall),
+            ])  # fmt: skip
             front_end = (0.10 + 0.012 * number, start + fall + 0.115 + 0.012 * number)
-            front = curve(
-                [
-                    (outer, start + fall),
-                    (0.93 * outer, start + fall + 0.06),
-                    (0.6 * outer + 0.3 * front_end[0], start + fall + 0.115 + 0.004 * number),
-                    front_end,
-                ]
-            )
+            front = curve([
+                (outer, start + fall), (0.93 * outer, start + fall + 0.06),
+                (0.6 * outer + 0.3 * front_end[0], start + fall + 0.115 + 0.004 * number), front_end,
+            ])  # fmt: skip
             for part, strength, thick in ((back, 1.0, width), (front, front_strength, width * 1.2)):
                 if part is front and number > 6:
                     continue

@@ -11,7 +11,7 @@ import yaml
 from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
 from cxr.base.vocabulary import LESIONS, SPLITS
-from cxr.imaging.phantom.prose import Finding
+from cxr.imaging.phantom.prose import LAYOUTS, Finding
 
 SHARES = {"train": 0.6, "validate": 0.2, "test": 0.2}
 FRONTAL_VIEWS = (["PA"], ["AP"], ["PA", "AP"], ["AP", "AP"])
@@ -45,7 +45,7 @@ class ImagePlan:
     fault: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StudyPlan:
     """One study: the patient, painted and reported findings, and files."""
 
@@ -53,12 +53,12 @@ class StudyPlan:
     subject_id: str
     split: str
     acquired: str
-    findings: tuple[Finding, ...]
-    hidden: frozenset[int]
+    findings: tuple[Finding, ...] = ()
+    hidden: frozenset[int] = frozenset()
     """Findings that are reported but not painted (weakly hedged findings are often absent)."""
-    unreported: tuple[Finding, ...]
+    unreported: tuple[Finding, ...] = ()
     """Lesions that are painted but not reported."""
-    misread: tuple[tuple[int, str], ...]
+    misread: tuple[tuple[int, str], ...] = ()
     """(finding, lesion): the painted lesion differs from the reported finding, because readers err."""
     strength: float
     layout: str
@@ -121,22 +121,22 @@ def healthy_plans(seed: int, count: int) -> list[StudyPlan]:
         study = f"{subject}-1"
         rng = generator(seed, study, "plan")
         image = ImagePlan(f"{study}-1", "PA", ENCODINGS[number % len(ENCODINGS)])
+        split = ("train", "validate", "train", "test", "train")[number % 5]
         plans.append(
             StudyPlan(
-                study_id=study,
-                subject_id=subject,
-                split=("train", "validate", "train", "test", "train")[number % 5],
-                acquired=f"2199-{1 + number % 12:02d}-{1 + number % 28:02d}T{6 + number % 12:02d}:{number % 60:02d}:00",
-                findings=(),
-                hidden=frozenset(),
-                unreported=(),
-                misread=(),
-                strength=STRENGTHS[0],
-                layout=str(rng.choice(["findings", "impression", "last_paragraph"], p=[0.66, 0.22, 0.12])),
-                images=(image,),
+                study_id=study, subject_id=subject, split=split, acquired=_acquired(number), strength=STRENGTHS[0],
+                layout=_layout(rng), images=(image,),
             )
-        )
+        )  # fmt: skip
     return plans
+
+
+def _acquired(number: int) -> str:
+    return f"2199-{1 + number % 12:02d}-{1 + number % 28:02d}T{6 + number % 12:02d}:{number % 60:02d}:00"
+
+
+def _layout(rng: np.random.Generator) -> str:
+    return str(rng.choice(LAYOUTS, p=[0.66, 0.22, 0.12]))
 
 
 def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
@@ -182,21 +182,14 @@ def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
         unreported: tuple[Finding, ...] = ()
         if findings and rng.random() < 0.06 and not any(f.target in ("opacity", "consolidation") for f in findings):
             unreported = (Finding("opacity", str(rng.choice(["left upper", "right upper"]))),)
+        # not in the first round, so that a small cohort still shows every lesion type as it is called
+        misread = _misread(findings, generator(seed, study, "misread")) if recipe > len(RECIPES) else ()
+        strength = STRENGTHS[int(rng.integers(len(STRENGTHS)))]
         plans.append(
             StudyPlan(
-                study,
-                subject,
-                splits[subject],
-                f"2199-{1 + number % 12:02d}-{1 + number % 28:02d}T{6 + number % 12:02d}:{number % 60:02d}:00",
-                findings,
-                hidden,
-                unreported,
-                # not in the first round, so that a small cohort still shows every lesion type as it is called
-                _misread(findings, generator(seed, study, "misread")) if recipe > len(RECIPES) else (),
-                STRENGTHS[int(rng.integers(len(STRENGTHS)))],
-                str(rng.choice(["findings", "impression", "last_paragraph"], p=[0.66, 0.22, 0.12])),
-                tuple(images),
-                mute.get(number, ""),
+                study_id=study, subject_id=subject, split=splits[subject], acquired=_acquired(number),
+                findings=findings, hidden=hidden, unreported=unreported, misread=misread, strength=strength,
+                layout=_layout(rng), images=tuple(images), report=mute.get(number, ""),
             )
-        )
+        )  # fmt: skip
     return sorted(plans, key=lambda plan: plan.study_id)

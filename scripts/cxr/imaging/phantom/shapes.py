@@ -115,39 +115,21 @@ def _lung(sign: float, rng: np.random.Generator, volume: float, broad: float, wa
     angle = np.array([wall * broad, low + 0.105 + j(0.012)])
     medial = 0.038 + abs(j(0.010))
     cardiophrenic = np.array([medial + 0.012, low + 0.03 + j(0.008)])
-    lateral = curve(
-        [
-            apex,
-            (0.190 * broad, apex[1] + 0.014),
-            (0.250 * broad + j(0.006), 0.205 + j(0.006)),
-            (0.328 * broad + j(0.006), 0.340),
-            (0.378 * broad + j(0.005), 0.500),
-            (wall * broad * 1.005, low - 0.03),
-            angle,
-        ]
-    )
+    lateral = curve([
+        apex, (0.190 * broad, apex[1] + 0.014), (0.250 * broad + j(0.006), 0.205 + j(0.006)),
+        (0.328 * broad + j(0.006), 0.340), (0.378 * broad + j(0.005), 0.500), (wall * broad * 1.005, low - 0.03),
+        angle,
+    ])  # fmt: skip
     height = 0.02 + abs(j(0.012))
-    diaphragm = curve(
-        [
-            angle,
-            (wall * broad - 0.045, low + 0.045 - height * 0.3),
-            (0.255 * broad + j(0.01), low + 0.005 - height * 0.4),
-            (0.160 * broad + j(0.01), low - height * 0.5),
-            (0.095, low + 0.008),
-            cardiophrenic,
-        ]
-    )
-    inner = curve(
-        [
-            cardiophrenic,
-            (medial, low - 0.15),
-            (medial, 0.38),
-            (medial + 0.012, 0.25),
-            (0.075, 0.165),
-            (0.103, 0.133),
-            apex,
-        ]
-    )
+    diaphragm = curve([
+        angle, (wall * broad - 0.045, low + 0.045 - height * 0.3),
+        (0.255 * broad + j(0.01), low + 0.005 - height * 0.4), (0.160 * broad + j(0.01), low - height * 0.5),
+        (0.095, low + 0.008), cardiophrenic,
+    ])  # fmt: skip
+    inner = curve([
+        cardiophrenic, (medial, low - 0.15), (medial, 0.38), (medial + 0.012, 0.25), (0.075, 0.165), (0.103, 0.133),
+        apex,
+    ])  # fmt: skip
     outline = np.concatenate([lateral[:-1], diaphragm[:-1], inner[:-1]])
     return outline * np.array([sign, 1.0])
 
@@ -155,20 +137,12 @@ def _lung(sign: float, rng: np.random.Generator, volume: float, broad: float, wa
 def _heart(left_extent: float, right_extent: float, base: float, top: float, rng: np.random.Generator) -> np.ndarray:
     apex_y = base - 0.045 + float(rng.normal(0, 0.008))
     half = [
-        (-0.030, top),
-        (-right_extent * 0.72, top + 0.07),
-        (-right_extent, top + 0.17),
-        (-right_extent * 0.86, base - 0.045),
-        (-right_extent * 0.40, base - 0.004),
-        (0.06, base + 0.018),
-        (left_extent * 0.72, base + 0.020),
-        (left_extent * 0.98, apex_y + 0.022),
-        (left_extent, apex_y - 0.015),
-        (left_extent * 0.86, apex_y - 0.085),
-        (left_extent * 0.55, top + 0.075),
-        (0.062, top + 0.012),
+        (-0.030, top), (-right_extent * 0.72, top + 0.07), (-right_extent, top + 0.17),
+        (-right_extent * 0.86, base - 0.045), (-right_extent * 0.40, base - 0.004), (0.06, base + 0.018),
+        (left_extent * 0.72, base + 0.020), (left_extent * 0.98, apex_y + 0.022), (left_extent, apex_y - 0.015),
+        (left_extent * 0.86, apex_y - 0.085), (left_extent * 0.55, top + 0.075), (0.062, top + 0.012),
         (0.02, top - 0.012),
-    ]
+    ]  # fmt: skip
     return curve([*half, half[0]])
 
 
@@ -176,33 +150,17 @@ def _body(rng: np.random.Generator, broad: float, ap: bool) -> list[np.ndarray]:
     side = 0.475 * broad + float(rng.normal(0, 0.012))
     neck, shoulder = 0.128 + float(rng.normal(0, 0.018)), 0.055 + float(rng.normal(0, 0.025))
     drop = 0.14 if ap else 0.07
-    half = curve(
-        [
-            (neck, -0.30),
-            (neck + 0.003, -0.03),
-            (neck + 0.055, shoulder - 0.025),
-            (0.34, shoulder + 0.02),
-            (0.50, shoulder + drop * 0.6),
-            (0.62, shoulder + drop + 0.1),
-            (0.60, 0.36),
-            (side + 0.02, 0.40),
-            (side, 0.52),
-            (side - 0.008, 0.75),
-            (side + 0.012, 1.35),
-        ]
-    )
+    half = curve([
+        (neck, -0.30), (neck + 0.003, -0.03), (neck + 0.055, shoulder - 0.025), (0.34, shoulder + 0.02),
+        (0.50, shoulder + drop * 0.6), (0.62, shoulder + drop + 0.1), (0.60, 0.36), (side + 0.02, 0.40), (side, 0.52),
+        (side - 0.008, 0.75), (side + 0.012, 1.35),
+    ])  # fmt: skip
     torso = np.concatenate([half, half[::-1] * np.array([-1.0, 1.0])])
     swing = float(rng.uniform(0.06, 0.22)) if ap else float(rng.uniform(0.25, 0.6))
-    arm = np.array(
-        [
-            (0.50, 0.16),
-            (0.60, 0.20),
-            (0.64 + swing, 1.35),
-            (0.50 + swing, 1.35),
-            (0.475 + swing * 0.3, 0.5),
-            (0.45, 0.36),
-        ]
-    )
+    arm = np.array([
+        (0.50, 0.16), (0.60, 0.20), (0.64 + swing, 1.35), (0.50 + swing, 1.35), (0.475 + swing * 0.3, 0.5),
+        (0.45, 0.36),
+    ])  # fmt: skip
     return [torso, arm, arm * np.array([-1.0, 1.0])]
 
 
@@ -225,21 +183,12 @@ def draw_anatomy(rng: np.random.Generator, *, cardiomegaly: bool, ap: bool) -> A
     heart[:, 0] *= ctr * breadth / np.ptp(heart[:, 0])
     knob = (0.058 + float(rng.normal(0, 0.006)), 0.285 + volume * 0.3, 0.034 + abs(float(rng.normal(0, 0.006))))
     flare = float(rng.uniform(0.9, 1.2)) * (1.15 if ap else 1.0)
-    vessels = curve(
-        [
-            (-0.046 * flare, 0.13),
-            (-0.052 * flare, 0.25),
-            (-0.060 * flare, 0.34),
-            (-0.075, top + 0.06),
-            (-0.05, base - 0.02),
-            (0.06, base),
-            (0.085, top + 0.09),
-            (0.072 * flare, 0.35),
-            (knob[0] + knob[2] * 0.95, knob[1] + 0.01),
-            (knob[0] + knob[2] * 0.35, knob[1] - knob[2]),
-            (0.050 * flare, 0.13),
-        ]
-    )
+    vessels = curve([
+        (-0.046 * flare, 0.13), (-0.052 * flare, 0.25), (-0.060 * flare, 0.34), (-0.075, top + 0.06),
+        (-0.05, base - 0.02), (0.06, base), (0.085, top + 0.09), (0.072 * flare, 0.35),
+        (knob[0] + knob[2] * 0.95, knob[1] + 0.01), (knob[0] + knob[2] * 0.35, knob[1] - knob[2]),
+        (0.050 * flare, 0.13),
+    ])  # fmt: skip
     offset = float(rng.normal(0, 0.004))
     spine = curve(
         [(offset, -0.1), (offset + rng.normal(0, 0.006), 0.4), (offset + rng.normal(0, 0.01), 0.8), (offset, 1.4)]
