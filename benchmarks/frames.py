@@ -25,7 +25,7 @@ from cxr.base.columns import schema  # noqa: E402
 from cxr.base.hdf5 import Shard  # noqa: E402
 from cxr.base.jobs import settings_arguments  # noqa: E402
 from cxr.base.tables import write_table  # noqa: E402
-from cxr.imaging.cohort.columns import SHARD  # noqa: E402
+from cxr.imaging.cohort.rows import SHARD  # noqa: E402
 from cxr.imaging.frames.make_frames import run_shard  # noqa: E402
 from cxr.workflow.params import stage_options  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402

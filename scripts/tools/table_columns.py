@@ -23,7 +23,7 @@ from cxr.ils.masks import columns as masks
 from cxr.ils.paraphrase import make_paraphrases
 from cxr.ils.training import columns as training
 from cxr.imaging.boxes import detect_boxes
-from cxr.imaging.cohort import columns as cohort
+from cxr.imaging.cohort import rows as cohort
 from cxr.imaging.phantom import make_phantom
 from cxr.imaging.weights import manifest as weights_manifest
 from cxr.instructions import mimic_ils as mimic_ils_layout

@@ -18,7 +18,7 @@ from cxr.base.jobs import settings_arguments
 from cxr.base.tables import read_table
 from cxr.dicom.pixels import list_missing_decoders
 from cxr.geometry.affine import fit_affine, to_frame
-from cxr.imaging.cohort.columns import SHARD
+from cxr.imaging.cohort.rows import SHARD
 from cxr.imaging.frames.make_frames import run_shard
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings

@@ -19,9 +19,9 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import LESIONS
 from cxr.imaging.cohort.check import check_inputs, source_files
-from cxr.imaging.cohort.columns import SHARD
 from cxr.imaging.cohort.openi import UNSETTLED, read_openi, read_report, read_tables, settle_views
 from cxr.imaging.cohort.openi_files import parse_name, view_tables
+from cxr.imaging.cohort.rows import SHARD
 from cxr.imaging.cohort.view import OTHER
 from cxr.language.reports.read_reports import ReportsOptions as ReportsOptions
 from cxr.language.reports.read_reports import run_shard as read_shard

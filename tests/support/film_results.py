@@ -11,7 +11,7 @@ from cxr.imaging.anatomy import segment_anatomy
 from cxr.imaging.anatomy.settings import AnatomySettings
 from cxr.imaging.anomaly import map_anomalies
 from cxr.imaging.anomaly.settings import AnomalySettings
-from cxr.imaging.cohort.columns import SHARD
+from cxr.imaging.cohort.rows import SHARD
 from cxr.imaging.frames import make_frames
 from cxr.imaging.organs import segment_organs
 from cxr.imaging.organs.settings import OrgansSettings

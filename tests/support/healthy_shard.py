@@ -12,7 +12,7 @@ from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import EXCLUDED_SCHEMA, read_table, write_table
 from cxr.base.vocabulary import ORGAN_LABELS
 from cxr.imaging.boxes.detect_boxes import COLUMNS as BOXES
-from cxr.imaging.cohort.columns import IMAGES, SHARD
+from cxr.imaging.cohort.rows import IMAGES, SHARD
 from cxr.semisyn.healthy.select_healthy import run_shard
 from cxr.semisyn.healthy.settings import HealthySettings
 from cxr.workflow.params import stage_options

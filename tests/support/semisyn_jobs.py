@@ -10,7 +10,7 @@ from cxr.base.columns import schema
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import EXCLUDED_SCHEMA, write_table
 from cxr.geometry.affine import fit_affine, to_frame
-from cxr.imaging.cohort.columns import SHARD
+from cxr.imaging.cohort.rows import SHARD
 from cxr.semisyn.dataset import job_tables
 from cxr.semisyn.healthy.select_healthy import HEALTHY
 from cxr.semisyn.placement.plan_jobs import BOXES, PLAN

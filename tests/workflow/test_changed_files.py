@@ -14,9 +14,9 @@ from cxr.base.jobs import settings_arguments
 from cxr.base.source_files import COLUMNS as STATES
 from cxr.base.source_files import read_state, state_row, write_states
 from cxr.base.tables import read_table, write_table
-from cxr.imaging.cohort.columns import SHARD
 from cxr.imaging.cohort.make_cohort import HEADER_BYTES
 from cxr.imaging.cohort.make_cohort import run as run_cohort
+from cxr.imaging.cohort.rows import SHARD
 from cxr.imaging.frames.make_frames import run_shard as run_frames
 from cxr.language.reports.llm.structure_shards import StructuringOptions, read_texts
 from cxr.language.reports.read_reports import ReportsOptions

@@ -16,14 +16,13 @@ from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import write_table
 from cxr.base.workers import in_batches
 from cxr.dicom.files import Rejected, quote_value
-from cxr.imaging.cohort import columns
 from cxr.imaging.cohort.check import check_inputs
 from cxr.imaging.cohort.header import check_kind, check_size, check_view, read_header
 from cxr.imaging.cohort.manifest import read_manifest
 from cxr.imaging.cohort.mimic import read_mimic
 from cxr.imaging.cohort.openi import read_openi
 from cxr.imaging.cohort.openi_files import reports_folder
-from cxr.imaging.cohort.rows import Row, exclude_failed, exclude_listed, settle_ids
+from cxr.imaging.cohort.rows import IMAGES, SHARD, Row, exclude_failed, exclude_listed, images_columns, settle_ids
 from cxr.imaging.cohort.settings import DEFAULT_SHARDS, CohortSettings
 from cxr.imaging.cohort.split import subject_splits
 
@@ -148,8 +147,8 @@ def _images_table(rows: list[Row], shard: dict[str, str], splits: dict[str, str]
     computed = {"split": [splits.get(row.subject_id) for row in rows]}
     computed |= {"shard": [shard.get(row.subject_id) for row in rows]}
     # A user's column whose name is already in use is kept under another name.
-    extra = {name: f"manifest_{name}" if name in columns.IMAGES else name for row in rows for name in row.extra}
-    return _table(rows, columns.IMAGES, computed).with_columns(
+    extra = {name: f"manifest_{name}" if name in IMAGES else name for row in rows for name in row.extra}
+    return _table(rows, IMAGES, computed).with_columns(
         pl.Series(extra[name], [row.extra.get(name) for row in rows], dtype=pl.String) for name in sorted(extra)
     )
 
@@ -193,9 +192,9 @@ def run(
         accepted_rows = by_shard[name]
         computed = {"split": [splits[row.subject_id] for row in accepted_rows]}
         computed |= {"rank": [rank[row.image_id] for row in accepted_rows]}
-        write_table(path, _table(accepted_rows, columns.SHARD, computed), columns.SHARD)
+        write_table(path, _table(accepted_rows, SHARD, computed), SHARD)
     table = _images_table(rows, shard, splits)
-    write_table(images, table, columns.images(table))
+    write_table(images, table, images_columns(table))
 
     ledger = Ledger("cohort")
     for row in rows:

@@ -11,9 +11,7 @@ from huggingface_hub import errors, hf_hub_download
 
 from cxr.base.errors import UserError
 from cxr.imaging.weights import manifest as manifests
-from cxr.imaging.weights import verify
-from cxr.imaging.weights.manifest import WeightsOptions, file_facts
-from cxr.imaging.weights.verify import check_published_file
+from cxr.imaging.weights.manifest import WeightsOptions, check_published_file, file_facts
 from cxr.nets.hub import find_downloaded_model
 
 PICKLES = {
@@ -32,7 +30,7 @@ def run(*, weights: str, manifest: str, options: WeightsOptions, attrs: dict) ->
     for name, sha256 in options.files.items():
         source = fetch(options, name)
         remedy = f"delete it there and run snakemake weights_{options.artefact} again"
-        verify.check_published_file(source, f"{options.artefact}/{name}", sha256, remedy)
+        manifests.check_published_file(source, f"{options.artefact}/{name}", sha256, remedy)
         target = Path(weights, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.suffix == ".bin":
@@ -42,9 +40,9 @@ def run(*, weights: str, manifest: str, options: WeightsOptions, attrs: dict) ->
         else:
             shutil.copyfile(source, target)
         if target.suffix == ".safetensors":
-            verify.check_safetensors_file(target, source, remedy, options.tensors, options.values)
+            manifests.check_safetensors_file(target, source, remedy, options.tensors, options.values)
         elif target.suffix == ".json":
-            verify.check_json_file(target, source, remedy)
+            manifests.check_json_file(target, source, remedy)
         published.append(file_facts(str(Path(name).with_name(source.name)), source))
         used.append(file_facts(name, target))
     manifests.write_manifest(manifest, options, attrs, published, used)

@@ -1,15 +1,76 @@
-"""Writing the manifest beside each artefact: the source, size and digest of every file."""
+"""Checking weights files, and noting the source, size and digest of each in the manifest of its artefact."""
 
+import hashlib
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+from safetensors import SafetensorError, safe_open
 
 from cxr.base.atomic import atomic_file
 from cxr.base.columns import Column, schema
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.tables import write_table
-from cxr.imaging.weights.verify import sha256_of
+
+DOCUMENTS = {b"<!doctype": "a web page", b"<html": "a web page", b"version https://git-lfs": "a Git LFS pointer"}
+"""First bytes of what a failed download often leaves, such as Google Drive's quota page."""
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file, in hex."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_published_file(path: Path, pin: str, sha256: str | None, remedy: str) -> None:
+    """Check a published file. ``pin``: its name in ``weights.sha256``; ``remedy``: how to get it again.
+
+    Raises UserError if it is missing, empty, not a checkpoint, or differs from the known sha256.
+    """
+    if not path.is_file() or not path.stat().st_size:
+        raise UserError(f"{path} is {'empty' if path.is_file() else 'missing'}: {remedy}")
+    with open(path, "rb") as file:
+        head = file.read(512).lstrip().lower()
+    for mark, kind in DOCUMENTS.items():
+        if head.startswith(mark):
+            raise UserError(f"{path} is {kind} and not the file itself: {remedy}")
+    if sha256 and (actual_sha256 := sha256_of(path)) != sha256:
+        raise UserError(
+            f"{path} has sha256 {actual_sha256} and not {sha256}: {remedy}, or, if you mean this file, set "
+            f"weights.sha256: {{{pin}: '{actual_sha256}'}}"
+        )
+
+
+def check_json_file(path: Path, published_path: Path, remedy: str) -> None:
+    """Check that a file is JSON. Raises UserError, which names the published file ``published_path``."""
+    try:
+        json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise UserError(f"{published_path} is no JSON file: {remedy}") from None
+
+
+def check_safetensors_file(
+    path: Path, published_path: Path, remedy: str, tensors: int | None = None, values: int | None = None
+) -> None:
+    """Check that a safetensors file is complete, and its numbers of tensors and values if they are known.
+
+    Raises UserError, which names the published file ``published_path``.
+    """
+    try:
+        with safe_open(path, "numpy") as file:
+            shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118 (no mapping)
+    except (SafetensorError, OSError) as error:
+        refuse_machine_fault(path, error)
+        raise UserError(f"{published_path} is damaged or no safetensors file: {remedy}") from None
+    actual_counts = len(shapes), sum(math.prod(shape) for shape in shapes)
+    expected_counts = actual_counts[0] if tensors is None else tensors, actual_counts[1] if values is None else values
+    if actual_counts != expected_counts:
+        raise UserError(
+            f"{published_path} holds {actual_counts[0]} tensors of {actual_counts[1]} values and not "
+            f"{expected_counts[0]} of {expected_counts[1]}, so it is another net: {remedy}"
+        )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from cxr.base.atomic import atomic_file, atomic_folder
 from cxr.imaging.weights import manifest as manifests
-from cxr.imaging.weights import verify
 from cxr.imaging.weights.manifest import WeightsOptions, file_facts
 
 Converter = Callable[[Path, Path], dict]
@@ -63,14 +62,14 @@ def _convert_file(
     name: str, sha256: str | None, source: Path, target: Path, options: WeightsOptions, suffix: str
 ) -> dict[str, dict]:
     """Check a file, convert it and check the result; return {name: the converter's result}."""
-    verify.check_published_file(source, name, sha256, REMEDY)
+    manifests.check_published_file(source, name, sha256, REMEDY)
     if source.suffix in COPIED:
         shutil.copyfile(source, target)
         facts: dict = {}
     else:
         facts = find_converter(options)(source, target)
     if suffix == ".safetensors":
-        verify.check_safetensors_file(target, source, REMEDY, options.tensors, options.values)
+        manifests.check_safetensors_file(target, source, REMEDY, options.tensors, options.values)
     elif suffix == ".json":
-        verify.check_json_file(target, source, REMEDY)
+        manifests.check_json_file(target, source, REMEDY)
     return {name: facts}

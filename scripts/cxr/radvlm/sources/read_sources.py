@@ -8,7 +8,7 @@ from cxr.base.columns import schema
 from cxr.base.jobs import log
 from cxr.base.seeds import shard_of
 from cxr.base.tables import write_table
-from cxr.imaging.cohort import columns as cohort
+from cxr.imaging.cohort import rows as cohort
 from cxr.radvlm.sources.boxes import read_box_file, read_vindr
 from cxr.radvlm.sources.chexpert import read_chexpert, read_chexpert_plus
 from cxr.radvlm.sources.facts import ReadOptions, SourceRecords
