@@ -20,17 +20,10 @@ from cxr.imaging.phantom.prose import Report, write_report
 from cxr.imaging.phantom.settings import PhantomSettings
 
 EXPECTED = {
-    "": "accept",
-    "lateral": "not_frontal",
-    "truncated": "undecodable",
-    "empty": "empty_file",
-    "text": "not_dicom",
-    "ct": "wrong_modality",
-    "missing": "missing_file",
-    "knee": "wrong_body_part",
-    "no_view": "unknown_view",
+    "": "accept", "lateral": "not_frontal", "truncated": "undecodable", "empty": "empty_file", "text": "not_dicom",
+    "ct": "wrong_modality", "missing": "missing_file", "knee": "wrong_body_part", "no_view": "unknown_view",
     "multi_frame": "multi_frame",
-}
+}  # fmt: skip
 """The expected outcome of each fault: ``accept`` or a code of ``exclusions.REASONS``."""
 MANIFEST = {
     "subject_id": Column(pl.String, "Patient."),
@@ -56,21 +49,17 @@ def _write_image(folder: Path, plan: StudyPlan, image: ImagePlan, seed: int) -> 
     if image.fault in ("missing", "empty", "text"):
         files.write_broken(path, files.Dataset(), image.fault)
         return None
-    if image.fault == "lateral":
-        pixels = draw_lateral(seed, image.image_id)
-        ds = files.make_dicom(pixels, "explicit_12", view="LL", acquired=plan.acquired, **names)
-        files.write_broken(path, ds, image.fault)
-        return None
-    picture = draw_frontal(plan, image, seed)
-    if image.fault:
-        ds = files.make_dicom(picture.image, "explicit_12", view=image.view, acquired=plan.acquired, **names)
-        files.write_broken(path, ds, image.fault)
-        return None
-    if image.encoding in files.FILE_ENCODINGS:
+    picture = None if image.fault == "lateral" else draw_frontal(plan, image, seed)
+    if picture is not None and not image.fault and image.encoding in files.FILE_ENCODINGS:
         files.write_image_file(path, picture.image, image.encoding)
-    else:
-        ds = files.make_dicom(picture.image, image.encoding, view=image.view, acquired=plan.acquired, **names)
-        ds.save_as(path, enforce_file_format=True)
+        return picture
+    pixels, view = (draw_lateral(seed, image.image_id), "LL") if picture is None else (picture.image, image.view)
+    encoding = "explicit_12" if image.fault else image.encoding
+    ds = files.make_dicom(pixels, encoding, view=view, acquired=plan.acquired, **names)
+    if image.fault:
+        files.write_broken(path, ds, image.fault)
+        return None
+    ds.save_as(path, enforce_file_format=True)
     return picture
 
 

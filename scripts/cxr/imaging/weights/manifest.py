@@ -109,17 +109,8 @@ def write_manifest(
     ``published`` and ``used``: :func:`file_facts` of the published and of the converted files; ``facts``: the
     converter's result.
     """
-    lines = {
-        "artefact": options.artefact,
-        "used_by": options.used_by,
-        "licence": options.licence,
-        "source": options.source,
-        "revision": options.revision,
-        "code_digest": attrs["code_digest"],
-        "published": published,
-        "used": used,
-        "facts": facts or {},
-    }
+    lines = {name: getattr(options, name) for name in ARTEFACT} | {"code_digest": attrs["code_digest"]}
+    lines |= {"published": published, "used": used, "facts": facts or {}}
     with atomic_file(path) as temporary:
         temporary.write_text(json.dumps(lines, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
 

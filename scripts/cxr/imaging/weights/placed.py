@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cxr.base.atomic import atomic_file, atomic_folder
 from cxr.imaging.weights import manifest as manifests
-from cxr.imaging.weights.manifest import WeightsOptions, file_facts
+from cxr.imaging.weights.manifest import WeightsOptions
 
 Converter = Callable[[Path, Path], dict]
 REMEDY = "delete it and download it again (docs/how-to/models.md)"
@@ -18,15 +18,8 @@ COPIED = (".json", ".model")
 
 def run(*, sources: list[str], weights: list[str], manifest: str, options: WeightsOptions, attrs: dict) -> None:
     """Convert ``sources`` to ``weights``, one to one. Raises UserError for a file that is not the published one."""
-    published, used, facts = [], [], {}
-    for (name, sha256), source, target in zip(
-        options.files.items(), map(Path, sources), map(Path, weights), strict=True
-    ):
-        with atomic_file(target) as temporary:
-            facts |= _convert_file(name, sha256, source, temporary, options, target.suffix)
-        published.append(file_facts(name, source))
-        used.append(file_facts(target.name, target))
-    manifests.write_manifest(manifest, options, attrs, published, used, facts)
+    converted_files = _convert_files(sources, [Path(path) for path in weights], options)
+    manifests.write_manifest(manifest, options, attrs, *converted_files)
 
 
 def run_folder(*, sources: list[str], weights: str, manifest: str, options: WeightsOptions, attrs: dict) -> None:
@@ -34,14 +27,10 @@ def run_folder(*, sources: list[str], weights: str, manifest: str, options: Weig
 
     The folder appears only when it is complete. Raises UserError for a file that differs from the published one.
     """
-    published, used, facts = [], [], {}
     with atomic_folder(weights) as making:
-        for (name, sha256), source in zip(options.files.items(), map(Path, sources), strict=True):
-            target = making / converted_name(source.name)
-            facts |= _convert_file(name, sha256, source, target, options, target.suffix)
-            published.append(file_facts(name, source))
-            used.append(file_facts(target.name, target))
-    manifests.write_manifest(manifest, options, attrs, published, used, facts)
+        targets = [making / converted_name(Path(source).name) for source in sources]
+        converted_files = _convert_files(sources, targets, options)
+    manifests.write_manifest(manifest, options, attrs, *converted_files)
 
 
 def converted_name(name: str) -> str:
@@ -58,18 +47,26 @@ def find_converter(options: WeightsOptions) -> Converter:
     return getattr(importlib.import_module("cxr.imaging.weights.yolo"), f"convert_{options.artefact}")
 
 
-def _convert_file(
-    name: str, sha256: str | None, source: Path, target: Path, options: WeightsOptions, suffix: str
-) -> dict[str, dict]:
-    """Check a file, convert it and check the result; return {name: the converter's result}."""
-    manifests.check_published_file(source, name, sha256, REMEDY)
-    if source.suffix in COPIED:
-        shutil.copyfile(source, target)
-        facts: dict = {}
-    else:
-        facts = find_converter(options)(source, target)
-    if suffix == ".safetensors":
-        manifests.check_safetensors_file(target, source, REMEDY, options.tensors, options.values)
-    elif suffix == ".json":
-        manifests.check_json_file(target, source, REMEDY)
-    return {name: facts}
+def _convert_files(
+    sources: list[str], targets: list[Path], options: WeightsOptions
+) -> tuple[list[dict], list[dict], dict[str, dict]]:
+    """Check, convert and check again each file; return the facts of the published and converted ones, and the results.
+
+    The results are {name: the converter's result}.
+    """
+    published, used, facts = [], [], {}
+    for (name, sha256), source, target in zip(options.files.items(), map(Path, sources), targets, strict=True):
+        manifests.check_published_file(source, name, sha256, REMEDY)
+        with atomic_file(target) as temporary:
+            if source.suffix in COPIED:
+                shutil.copyfile(source, temporary)
+                facts[name] = {}
+            else:
+                facts[name] = find_converter(options)(source, temporary)
+            if target.suffix == ".safetensors":
+                manifests.check_safetensors_file(temporary, source, REMEDY, options.tensors, options.values)
+            elif target.suffix == ".json":
+                manifests.check_json_file(temporary, source, REMEDY)
+        published.append(manifests.file_facts(name, source))
+        used.append(manifests.file_facts(target.name, target))
+    return published, used, facts
