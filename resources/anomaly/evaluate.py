@@ -10,7 +10,7 @@ from films import Film
 
 from cxr.base.vocabulary import LUNGS
 from cxr.ils.masks.thresholds import grey_level
-from cxr.imaging.anomaly.compose import compose, edit_region
+from cxr.imaging.anomaly.engine import compose, edit_region
 from cxr.metrics import masks
 from cxr.metrics.labels import auroc
 

@@ -24,7 +24,7 @@ import findings  # noqa: E402
 import train  # noqa: E402
 
 from cxr.imaging.anomaly import lite  # noqa: E402
-from cxr.imaging.anomaly.compose import compose, edit_region  # noqa: E402
+from cxr.imaging.anomaly.engine import compose, edit_region  # noqa: E402
 
 EACH, SIDE, ACROSS = 8, 320, 2
 CONFIDENCE = 0.20

@@ -32,7 +32,7 @@ import films  # noqa: E402
 
 from cxr.base.vocabulary import LUNGS  # noqa: E402
 from cxr.imaging.anomaly import lite  # noqa: E402
-from cxr.imaging.anomaly.compose import compose, edit_region  # noqa: E402
+from cxr.imaging.anomaly.engine import compose, edit_region  # noqa: E402
 
 SEED = 1
 PAINTED_STEPS, PAINTED_RATE, PAINTED_BATCH = 450, 2e-3, 12

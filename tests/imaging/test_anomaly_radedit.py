@@ -25,7 +25,7 @@ from cxr.diffusion.edit import Editing, edit_latents
 from cxr.diffusion.guidance import cell_mask
 from cxr.diffusion.schedule import add_noise, select_steps, select_times, step_mean, step_variance
 from cxr.imaging.anomaly import engine, map_anomalies
-from cxr.imaging.anomaly.compose import edit_region
+from cxr.imaging.anomaly.engine import edit_region
 from cxr.imaging.anomaly.radedit import INPUTS, RadEditor, kept_region
 from cxr.imaging.anomaly.settings import AnomalySettings
 from cxr.workflow.engine_files import engine_inputs

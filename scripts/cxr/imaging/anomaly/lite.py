@@ -16,7 +16,7 @@ import numpy as np
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LUNGS
 from cxr.geometry.affine import to_frame, to_original
-from cxr.imaging.anomaly.compose import edit_region
+from cxr.imaging.anomaly.engine import edit_region
 from cxr.imaging.anomaly.restore import remove_lesions
 from cxr.nets import onnx
 

@@ -14,8 +14,7 @@ from cxr.base.ledger import Ledger
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import LUNG_LESIONS
 from cxr.base.workers import EngineFault, process_singly_or_batched
-from cxr.imaging.anomaly.compose import BadMap, compose, edit_region
-from cxr.imaging.anomaly.engine import load_engine
+from cxr.imaging.anomaly.engine import BadMap, compose, edit_region, load_engine
 from cxr.imaging.anomaly.settings import AnomalySettings
 
 FIELDS = (ANOMALY, BRIGHTER, UNEDITED)

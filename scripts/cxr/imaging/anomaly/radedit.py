@@ -20,7 +20,7 @@ from cxr.diffusion import folders, nets
 from cxr.diffusion.edit import Editing, edit_latents
 from cxr.diffusion.guidance import cell_mask
 from cxr.diffusion.schedule import select_steps
-from cxr.imaging.anomaly.compose import edit_region
+from cxr.imaging.anomaly.engine import edit_region
 from cxr.imaging.anomaly.settings import AnomalySettings, RadeditSettings
 from cxr.nets.devices import inference, select_device
 
