@@ -15,7 +15,7 @@ import numpy as np
 from cxr.base.atomic import atomic_file
 from cxr.base.paths import RESOURCES
 from cxr.plotting.encoding import csp_hash, data_url, encode_grey_image, encode_image, escape_json_for_script
-from cxr.plotting.overlay import LONGEST_SIDE, SIDES
+from cxr.plotting.overlay import SIDES, shrink_for_drawing
 
 RESOURCE_FILES = ("replay/page.html", "replay/page.css", "replay/page.js")
 MASK_BGRA = (0, 159, 230, 110)
@@ -74,13 +74,8 @@ def write_replay(path: str | Path, title: str, conversations: Sequence[Conversat
 
 
 def _conversation_data(conversation: Conversation, quality: int) -> dict:
-    scale = min(1.0, LONGEST_SIDE / max(conversation.image.shape))
-    height, width = (max(1, round(side * scale)) for side in conversation.image.shape)
-    image = (
-        cv2.resize(conversation.image, (width, height), interpolation=cv2.INTER_AREA)
-        if scale < 1
-        else conversation.image
-    )
+    image, _ = shrink_for_drawing(conversation.image, np.zeros(conversation.image.shape, bool))
+    height, width = image.shape
     turns = [
         {
             "question": turn.question, "answer": turn.answer, "failure": turn.failure, "expected": turn.expected,
@@ -89,14 +84,10 @@ def _conversation_data(conversation: Conversation, quality: int) -> dict:
         }
         for turn in conversation.turns
     ]  # fmt: skip
-    fields = {
-        "title": conversation.title,
-        "about": conversation.description,
-        "sides": list(conversation.sides),
-        "width": width,
-        "height": height,
-    }
-    return fields | {"picture": data_url(*encode_grey_image(image, quality)), "turns": turns}
+    return {
+        "title": conversation.title, "about": conversation.description, "sides": list(conversation.sides),
+        "width": width, "height": height, "picture": data_url(*encode_grey_image(image, quality)), "turns": turns,
+    }  # fmt: skip
 
 
 def _mask_url(mask: np.ndarray, size: tuple[int, int]) -> str:

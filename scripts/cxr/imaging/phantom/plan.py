@@ -20,7 +20,6 @@ STRENGTHS = (0.65, 0.85, 1.0, 1.2)
 
 RESOURCE_FILES = ("phantom/plan.yaml",)
 _TABLES = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-BASES = tuple(_TABLES["bases"])
 RECIPES = tuple(
     tuple((target, tuple(places)) for finding in recipe for target, places in finding.items())
     for recipe in _TABLES["recipes"]

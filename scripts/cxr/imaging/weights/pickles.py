@@ -89,12 +89,6 @@ class Saved:
         with self.reading() as tensor:
             return tensor(array).clone()
 
-    def tensors(self, module: Stub) -> dict[str, torch.Tensor]:
-        """Return the state dict of a module. Raises like :meth:`arrays` and :meth:`reading`."""
-        arrays = self.arrays(module)
-        with self.reading() as tensor:
-            return {name: tensor(array).clone() for name, array in arrays.items()}
-
     def _storage(self, file: io.IOBase, archive: zipfile.ZipFile | None, storage: Storage) -> torch.Tensor:
         """Read the numbers of a storage into separate memory, in pieces, because some have gigabytes."""
         if not storage.count:

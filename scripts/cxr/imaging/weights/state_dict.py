@@ -122,12 +122,6 @@ def _match_names(source: Path, source_tensors: dict, parts: tuple[str, ...]) -> 
     return source_names, sorted(left_out)
 
 
-def read_state_dict(source: Path, parts: tuple[str, ...] = ()) -> dict[str, torch.Tensor]:
-    """Return all tensors of a checkpoint. Raises like :func:`open_state`."""
-    with open_state(source, parts) as state:
-        return {name: state.get(name).clone() for name in state.kinds}
-
-
 def convert_state_dict(
     source: Path, target: Path, parts: tuple[str, ...] = (), dropped: str = "", float32: bool = False
 ) -> dict:
