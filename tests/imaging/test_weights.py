@@ -345,7 +345,8 @@ def test_every_entry_says_how_it_is_had():
             assert entry["revision"] is None, artefact
         else:
             wanted |= {"used_by"}
-            optional = {"repository"} if "repository" in entry else {"get", "tensors", "values", "folder", "tokenizer"}
+            converted = {"get", "tensors", "values", "folder", "tokenizer", "parts", "dropped", "float32"}
+            optional = {"repository"} if "repository" in entry else converted
             assert wanted <= entry.keys() <= wanted | optional, artefact
             assert ("repository" in entry) == bool(re.fullmatch("[0-9a-f]{40}", entry["revision"] or "")), artefact
             assert "repository" in entry or entry["get"], artefact
