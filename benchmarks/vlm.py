@@ -26,6 +26,7 @@ import polars as pl  # noqa: E402
 import torch  # noqa: E402
 
 from calls import facts_of, in_sentences, of_calls, openi  # noqa: E402
+from cxr.base.engines import Setup  # noqa: E402
 from cxr.base.paths import RESOURCES  # noqa: E402
 from cxr.base.tables import read_lines, write_lines, write_table  # noqa: E402
 from cxr.geometry.fusion import fuse_groups  # noqa: E402
@@ -41,7 +42,7 @@ from cxr.radvlm.evaluation.grounding import IouThresholds  # noqa: E402
 from cxr.radvlm.evaluation.measures import score_measures  # noqa: E402
 from cxr.radvlm.filtered import engine as filtered  # noqa: E402
 from cxr.vlm.answers.ask import image_options, load_collator  # noqa: E402
-from cxr.vlm.answers.engine import AnswersOptions, Execution, TurnRequest, load_answerer  # noqa: E402
+from cxr.vlm.answers.engine import AnswersOptions, TurnRequest, load_answerer  # noqa: E402
 from cxr.vlm.conventions import CONVENTIONS, InputSize  # noqa: E402
 from cxr.vlm.families import onevision  # noqa: E402
 from cxr.vlm.models import load_run  # noqa: E402
@@ -236,7 +237,8 @@ def talks(folder: Path, pictures: int, turns: list[int], sizes: tuple = ((SIDE, 
 
 def each_round_anew(run: str, given: dict, how: AnswersOptions) -> list[str]:
     """Return the answers to conversations as the authors' code asks: each round reads its picture and all before it."""
-    engine, collator = load_answerer("transformers", Path(run), "", how, Execution("cpu", 0, 1)), load_collator(run, "")
+    setup = Setup(device="cpu", batch=1, asked=0)
+    engine, collator = load_answerer("transformers", Path(run), "", how, setup), load_collator(run, "")
     found = []
     with ImageStore(given["pictures"], image_options(run)[0]) as store:
         for sample in read_samples(given["lines"]):

@@ -24,7 +24,7 @@ rule vlm_answers_draw:
         runtime=minutes(30),
     params:
         **job("vlm.answers.selection.run"),
-        options={"most": PLAN.vlm.most},
+        most=PLAN.vlm.most,
     message:
         "Selection of the samples of {wildcards.set} that are asked"
     script:
@@ -85,7 +85,7 @@ rule vlm_answers_read:
     input:
         lines=lambda wildcards: PLAN.vlm.sets[wildcards.set],
         pictures=lambda wildcards: PLAN.image_shards(PLAN.vlm.systems[wildcards.set]),
-        base=lambda wildcards: PLAN.vlm.predictions[wildcards.run]["path"],
+        base=lambda wildcards: PLAN.vlm.predictions[wildcards.run],
     output:
         answers="results/vlm/{run}/answers/{set}.jsonl",
         unused="results/vlm/{run}/answers/{set}.unused.parquet",
@@ -103,7 +103,7 @@ rule vlm_answers_read:
         mem_mb=megabytes(4000),
         runtime=minutes(30),
     params:
-        **job("vlm.answers.external.run_external", "vlm.answers.table"),
+        **job("vlm.answers.table.run_external"),
         options=lambda wildcards: PLAN.vlm.answer_options[wildcards.run],
         folders=lambda wildcards: PLAN.image_folders(PLAN.vlm.systems[wildcards.set]),
     message:

@@ -6,7 +6,6 @@ rule vlm_tuning_run:
         lines=lambda wildcards: PLAN.vlm.runs[wildcards.run]["train"],
         pictures=lambda wildcards: PLAN.image_shards(PLAN.vlm.runs[wildcards.run]["system"]),
         base=lambda wildcards: PLAN.vlm.runs[wildcards.run]["base"],
-        wording=lambda wildcards: PLAN.vlm.runs[wildcards.run]["wording"],
         originals=lambda wildcards: PLAN.original_tables(wildcards.run),
         masks=lambda wildcards: PLAN.segmentation_masks(wildcards.run),
         sam=lambda wildcards: PLAN.vlm.runs[wildcards.run]["sam"],
@@ -52,7 +51,6 @@ rule vlm_tuning_untrained:
         lines=lambda wildcards: PLAN.vlm.runs[wildcards.run]["validate"],
         pictures=lambda wildcards: PLAN.image_shards(PLAN.vlm.runs[wildcards.run]["system"]),
         base=lambda wildcards: PLAN.vlm.runs[wildcards.run]["base"],
-        wording=lambda wildcards: PLAN.vlm.runs[wildcards.run]["wording"],
     output:
         run=directory("results/vlm/{run}/weights"),
         probed="results/vlm/{run}/probed.tsv",

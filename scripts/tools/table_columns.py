@@ -61,8 +61,7 @@ from cxr.semisyn.readers import draw_units, reading
 from cxr.semisyn.realism import measure, score
 from cxr.semisyn.references import PREDICTIONS
 from cxr.semisyn.selection import select_configs
-from cxr.vlm.answers import columns as answers
-from cxr.vlm.tuning import columns as tuning
+from cxr.vlm import columns as vlm
 
 TABLES: dict[str, Columns] = {
     "results/phantom/manifest.csv": make_phantom.MANIFEST,
@@ -172,12 +171,12 @@ TABLES: dict[str, Columns] = {
     "results/radvlm/evaluation/conservation.tsv": radvlm_conservation.CONSERVATION,
     "results/radvlm/evaluation/judge_check.tsv": radvlm_scores.CHECK,
     "results/radvlm/evaluation/comparison.tsv": radvlm_scores.TABLES,
-    "results/vlm/{run}/updates.tsv": tuning.UPDATES,
-    "results/vlm/{run}/left_out.parquet": tuning.EXCLUDED,
+    "results/vlm/{run}/updates.tsv": vlm.UPDATES,
+    "results/vlm/{run}/left_out.parquet": vlm.EXCLUDED,
     "results/vlm/{run}/conservation.tsv": CONSERVED,
-    "results/vlm/{run}/probed.tsv": tuning.PROBES,
-    "results/vlm/{run}/answers/{set}.unused.parquet": answers.UNUSED,
-    "results/vlm/sets/{set}.tsv": answers.SELECTED,
+    "results/vlm/{run}/probed.tsv": vlm.PROBES,
+    "results/vlm/{run}/answers/{set}.unused.parquet": vlm.UNUSED,
+    "results/vlm/sets/{set}.tsv": vlm.SELECTED,
     "results/ablation/points.tsv": points.POINTS,
     "results/tables/privacy.tsv": privacy.TABLE,
     "results/tables/splits.tsv": tables.THRESHOLDS | paper.PAIRS_BY_SPLIT,

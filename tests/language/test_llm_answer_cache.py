@@ -1,6 +1,5 @@
 """Answers on disk: one load for all shards, the bytes of a job for each, and a job that goes on where it stopped."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,9 +7,9 @@ import polars as pl
 import pytest
 
 from cxr.base.errors import StoreError
-from cxr.base.tables import read_lines, write_table
-from cxr.language.reports.llm import structure_shards, structuring
-from cxr.llm.answer_cache import cache_lines
+from cxr.base.tables import write_table
+from cxr.language.reports.llm import structure_shards
+from cxr.llm import answer_cache, client
 
 OPTIONS = structure_shards.StructuringOptions(
     key="reports.llm.structuring", transport="stand_in", model="language_model:answer", revision="", context=16384,
@@ -36,17 +35,17 @@ def cohorts(tmp_path) -> list[str]:
     return paths
 
 
-def execution(at_once: int) -> dict:
-    return {
-        "gpus": 0, "gpu_memory": 0.9, "server": "", "mapping_server": "", "requests": 1, "timeout_s": 9,
-        "remote_ok": False, "texts_at_once": at_once,
-    }  # fmt: skip
+EXECUTION = {
+    "gpus": 0, "gpu_memory": 0.9, "server": "", "mapping_server": "", "requests": 1, "remote_ok": False,
+}  # fmt: skip
 
 
 def asked(folder: Path, cohorts: list[str], at_once: int = 100, code: str = "c", options=OPTIONS) -> list[bytes]:
     outputs = [str(folder / f"{Path(path).stem}.jsonl") for path in cohorts]
     options = replace(options, asking=code)
-    structure_shards.run(cohort=cohorts, output=outputs, options=options, execution=execution(at_once))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(answer_cache, "MAX_LINES", at_once)
+        structure_shards.run(cohort=cohorts, output=outputs, options=options, execution=EXECUTION)
     return [Path(path).read_bytes() for path in outputs]
 
 
@@ -56,7 +55,7 @@ def test_one_load_serves_all_shards_with_the_bytes_of_a_job_for_each(cohorts, lo
     apart = []
     for path in cohorts:
         output = tmp_path / "each" / Path(path).with_suffix(".jsonl").name
-        structure_shards.run(cohort=path, output=str(output), options=OPTIONS, execution=execution(9))
+        structure_shards.run(cohort=path, output=str(output), options=OPTIONS, execution=EXECUTION)
         apart.append(output.read_bytes())
     assert together == apart
     assert [len(told.splitlines()) for told in together] == [3, 2, 2]
@@ -65,21 +64,25 @@ def test_one_load_serves_all_shards_with_the_bytes_of_a_job_for_each(cohorts, lo
 
 def test_a_job_that_was_cut_off_goes_on_where_it_stopped(cohorts, loads, tmp_path, monkeypatch):
     whole = asked(tmp_path / "whole", cohorts)
-    honest = structuring.structure_texts
+    honest = client.TRANSPORTS["stand_in"]
 
-    def cut(texts, *rest):
-        if len(loads[-1]) == 2:
-            raise KeyboardInterrupt
-        return honest(texts, *rest)
+    def cut(options, execution):
+        generate = honest(options, execution)
 
-    loads.append([])
-    monkeypatch.setattr(structuring, "structure_texts", cut)
-    with pytest.raises(KeyboardInterrupt):
-        asked(tmp_path / "cut", cohorts, at_once=2)
+        def cut_generate(questions, attempt):
+            if len(loads[-1]) == 2:
+                raise KeyboardInterrupt
+            return generate(questions, attempt)
+
+        return cut_generate
+
+    with monkeypatch.context() as patched:
+        patched.setitem(client.TRANSPORTS, "stand_in", cut)
+        with pytest.raises(KeyboardInterrupt):
+            asked(tmp_path / "cut", cohorts, at_once=2)
     assert not list((tmp_path / "cut").glob("*.jsonl"))
-    monkeypatch.setattr(structuring, "structure_texts", honest)
     assert asked(tmp_path / "cut", cohorts, at_once=2) == whole
-    assert loads == [[5], [], [2, 2], [1]]
+    assert loads == [[5], [2, 2], [1]]
 
 
 def test_new_texts_alone_are_asked_for(cohorts, loads, tmp_path):
@@ -102,18 +105,3 @@ def test_a_damaged_answer_is_one_sentence(cohorts, loads, tmp_path):
     path.write_text(path.read_text().replace("effusion", "infusion"))
     with pytest.raises(StoreError, match=r"answers-000000\.jsonl"):
         asked(tmp_path / "out", cohorts)
-
-
-def test_a_line_that_is_missing_stops_the_job(tmp_path):
-    with pytest.raises(AssertionError, match="2 texts were asked, 1 lines came"):
-        cache_lines(
-            ["a", "b"], lambda names: [{"text": "a"}], folder=tmp_path / "cache", digest="m", part_size=5, key="text"
-        )
-
-
-def test_an_answer_stays_what_it_was(tmp_path):
-    lines = cache_lines(["b", "a"], lambda names: [{"text": name, "n": 1} for name in names],
-                     folder=tmp_path / "cache", digest="m", part_size=1, key="text")  # fmt: skip
-    assert json.dumps(lines) == json.dumps({"b": {"text": "b", "n": 1}, "a": {"text": "a", "n": 1}})
-    files = sorted((tmp_path / "cache").glob("answers-*"))
-    assert [[line["text"] for line in read_lines(path)] for path in files] == [["b"], ["a"]]

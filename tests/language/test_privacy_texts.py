@@ -13,8 +13,8 @@ import yaml
 from cxr.base.tables import read_table, write_lines
 from cxr.language.reports import summarize_reports
 from cxr.language.reports.decoding import decode, normalize_text
-from cxr.language.reports.privacy.dates import find_dates, parse_date
 from cxr.language.reports.privacy.scrubbing import KINDS, add_counts, scrub
+from cxr.language.reports.privacy.surrogates import find_dates, parse_date
 from hospital import NO_TEXT, Study, _private_texts, write_report
 from report_outcomes import outcomes
 
@@ -279,7 +279,7 @@ def test_unknown_words_of_few_subjects_are_withheld(tmp_path, withheld, words):
     paths = {name: str(tmp_path / name) for name in ("reports.jsonl", "words.tsv", "reading.tsv", "excluded.parquet")}
     write_lines(paths["reports.jsonl"], lines, checked=True)
     pl.DataFrame(schema={"study_id": pl.String, "reason": pl.String}).write_parquet(paths["excluded.parquet"])
-    options = summarize_reports.SummaryOptions(engine="rules", nothing_share=0.5, withheld=withheld, least_subjects=5)
+    options = summarize_reports.SummaryOptions(engine="rules", withheld=withheld, least_subjects=5)
     summarize_reports.run(
         reports=[paths["reports.jsonl"]], excluded=[paths["excluded.parquet"]], words=paths["words.tsv"],
         reading=paths["reading.tsv"], options=options,

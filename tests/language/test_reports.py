@@ -341,11 +341,6 @@ def test_stage_gives_the_same_bytes_for_any_order(tmp_path):
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
 
 
-def test_stage_refuses_an_unknown_option(tmp_path):
-    with pytest.raises(UserError, match=r"reports\.effusion_without_side: 'left'"):
-        run(tmp_path, cohort_table(tmp_path), "a", replace(OPTIONS, effusion_without_side="left"))
-
-
 # ---- the lexicon as data ---------------------------------------------------------------------------------------------
 
 

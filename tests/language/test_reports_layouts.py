@@ -8,7 +8,7 @@ import pytest
 from cxr.base.paths import RESOURCES
 from cxr.language.reports import engine, layouts, read_reports, reading
 from cxr.language.reports.decoding import NoText, decode, normalize_text
-from cxr.language.reports.paragraphs import paragraphs
+from cxr.language.reports.layouts import paragraphs
 from cxr.language.reports.read_reports import ReportsOptions
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings, read

@@ -21,13 +21,14 @@ from cxr.base.faults import Broken, Tolerance
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.base.vocabulary import CATEGORIES, LESIONS, LUNGS, ZONE_LABELS
 from cxr.language.reports import compare_engines, schema
-from cxr.language.reports.llm import answers, join, mapping, prompts, structuring, terms
+from cxr.language.reports.llm import join, mapping, prompts, structuring, terms
 from cxr.language.reports.read_reports import ReportsOptions, run_shard
 from cxr.language.reports.rules import lexicon as rules_lexicon
 from cxr.llm.client import connect
 from cxr.llm.guards import INJECTION
 from cxr.llm.keys import texts_key
-from cxr.llm.options import Execution, ModelOptions, model_folder
+from cxr.llm.options import Execution, ModelOptions
+from cxr.nets.hub import find_downloaded_model
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
 from declared_tables import tables_of
@@ -417,7 +418,7 @@ def test_agreement_and_disagreements(tmp_path):
     compare_engines.run(
         reports=[str(tmp_path / f"{n}.jsonl") for n in range(2)],
         **out,
-        options=compare_engines.CompareOptions("both_bases"),
+        effusion_without_side="both_bases",
     )
     table = {row["lesion"]: row for row in read_table(out["agreement"]).iter_rows(named=True)}
     assert list(table) == list(LESIONS)
@@ -448,13 +449,13 @@ def test_the_server_is_held_to_the_schema_and_answers_stay_in_order():
         texts = [[f"Left effusion number {number}."] for number in range(12)]
         said = generate([structuring.question(text) for text in texts], 1)
     assert said == [
-        language_model.answer(prompts.structuring_messages(text), answers.structuring_schema(1)) for text in texts
+        language_model.answer(prompts.structuring_messages(text), prompts.structuring_schema(1)) for text in texts
     ]
     assert {json.dumps(request["response_format"], sort_keys=True) for request in seen} == {
         json.dumps(
             {
                 "type": "json_schema",
-                "json_schema": {"name": "answer", "schema": answers.structuring_schema(1), "strict": True},
+                "json_schema": {"name": "answer", "schema": prompts.structuring_schema(1), "strict": True},
             },
             sort_keys=True,
         )
@@ -508,7 +509,7 @@ def test_an_address_carries_its_key():
 @pytest.mark.parametrize("key", ["reports.llm.structuring", "paraphrase.llm"])
 def test_a_model_that_cannot_be_is_told_with_the_callers_key(key):
     with pytest.raises(UserError, match=rf"^{key}\.model: '\.\./no id!' is neither a folder nor"):
-        model_folder(replace(MODEL, key=key, model="../no id!"))
+        find_downloaded_model(key, "../no id!", MODEL.revision)
     with (
         language_model.serving() as (url, _),
         pytest.raises(UserError, match=rf"^{key}\.model: the server at .* has no 'other': choose one of"),
@@ -518,7 +519,7 @@ def test_a_model_that_cannot_be_is_told_with_the_callers_key(key):
 
 def test_a_model_folder_is_taken_as_it_is(tmp_path):
     options = replace(MODEL, model=str(tmp_path), revision="abc")
-    assert model_folder(options) == str(tmp_path)
+    assert find_downloaded_model(options.key, options.model, options.revision) == str(tmp_path)
     assert options.name == str(tmp_path)
     assert replace(MODEL, model="a/b", revision="abc").name == "a/b@abc"
 

@@ -9,7 +9,7 @@ from cxr.base.vocabulary import LUNGS, ZONE_LABELS
 from cxr.language.reports import engine, sentences
 from cxr.language.reports.read_reports import RESOURCES
 from cxr.language.reports.rules import lexicon as rules_lexicon
-from cxr.language.reports.rules import statements, wordings
+from cxr.language.reports.rules import statements
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -470,16 +470,16 @@ def test_spans_are_the_words_of_the_finding():
 def test_slots_are_filled_in_also_inside_slots():
     slots = {"very": ["", "quite {how}"], "how": ["so", "too"]}
     tree = {"before": ["{very} large", "old"], "gap": 3}
-    assert wordings.fill_slots(tree, slots) == {
+    assert rules_lexicon.fill_slots(tree, slots) == {
         "before": ["large", "quite so large", "quite too large", "old"],
         "gap": 3,
     }
     with pytest.raises(KeyError, match="size"):
-        wordings.fill_slots(["{size} heart"], slots)
+        rules_lexicon.fill_slots(["{size} heart"], slots)
 
 
 def test_a_slip_between_two_words_stands_for_neither():
-    word_by_misspelling = wordings.misspellings(["edemas", "edemic"], known_words={"edema"})
+    word_by_misspelling = rules_lexicon.misspellings(["edemas", "edemic"], known_words={"edema"})
     assert (word_by_misspelling["deemas"], word_by_misspelling["edmic"]) == ("edemas", "edemic")
     assert word_by_misspelling.keys().isdisjoint({"edema", "edemas", "edemis"})
 

@@ -120,7 +120,7 @@ def test_the_tables_of_all_shards(tmp_path, withheld, caplog):
         write_excluded(tmp_path / f"{number}.parquet", lost)
         paths.append(str(tmp_path / str(number)))
     out = {"words": str(tmp_path / "w.tsv"), "reading": str(tmp_path / "r.tsv")}
-    options = summarize_reports.SummaryOptions(engine="rules", nothing_share=0.5, withheld=withheld, least_subjects=1)
+    options = summarize_reports.SummaryOptions(engine="rules", withheld=withheld, least_subjects=1)
     with caplog.at_level(logging.INFO, "cxr"):
         summarize_reports.run(
             reports=[f"{path}.jsonl" for path in paths], excluded=[f"{path}.parquet" for path in paths],

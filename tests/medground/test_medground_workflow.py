@@ -55,7 +55,7 @@ def given(tmp_path_factory) -> dict:
         "shards": 3,
         "sets": {"cells": {"kind": "cells", "domain": "nuclei"}, "mine": mine},
     }
-    tuning = {"tiny": {"updates": 4, "batch": 4, "micro_batch": 4, "side": 56}}
+    tuning = {"tiny": {"updates": 4, "batch": 4, "micro_batch": 4}}
     answers = {"sets": {"medground_test": "medground:dataset/test"}, "max_new_tokens": 24}
     return {
         "medground": {"sources": sources, "dataset": {"export": FORMATS}, "scoring": {"replicates": 100}},

@@ -8,7 +8,7 @@ import pytest
 from conftest import SLICE, snakemake, write_settings
 from cxr.base.tables import read_lines, write_lines
 from cxr.geometry.unions import union_iou
-from cxr.vlm.grounding import answer_iou
+from cxr.vlm.reading import answer_iou
 from vlm_runs import ASKING, OPTIONS, RECIPE, ask, tune
 
 pytestmark = pytest.mark.slow

@@ -42,7 +42,6 @@ from radvlm_trees import (
     padchest_tree,
     vindr_tree,
 )
-from vlm_runs import SIZES
 
 
 def mimic(folder: Path) -> Path:
@@ -250,7 +249,7 @@ def test_four_thousand_boxes_are_none_and_an_endless_text_is_read(name):
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("model")
-    make_tiny("onevision", folder, ["where is it? [0.1, 0.2]"], 112, 5, SIZES)
+    make_tiny("onevision", folder, ["where is it? [0.1, 0.2]"], 112, 5)
     return folder
 
 

@@ -27,7 +27,6 @@ from cxr.radvlm.evaluation.score_run import run_scores
 from cxr.radvlm.samples import TEXT_TASKS
 from cxr.reporting.page import radvlm
 from cxr.vlm.answers import selection
-from cxr.vlm.answers.selection import SelectionOptions
 from cxr.workflow.plan_radvlm import make_evaluation_plan
 from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings import read
@@ -183,11 +182,9 @@ def test_samples_that_are_not_asked_are_none_of_the_counts(tables, tmp_path):
     }
     write_lines(files["all.jsonl"], TEST)
     write_lines(files["others.jsonl"], others)
+    selection.run(lines=files["all.jsonl"], selection=files["t.jsonl"], counts=files["t.tsv"], most=4)
     selection.run(
-        lines=files["all.jsonl"], selection=files["t.jsonl"], counts=files["t.tsv"], options=SelectionOptions(4)
-    )
-    selection.run(
-        lines=files["others.jsonl"], selection=files["e.jsonl"], counts=files["e.tsv"], options=SelectionOptions(4),
+        lines=files["others.jsonl"], selection=files["e.jsonl"], counts=files["e.tsv"], most=4,
         among=[files["all.jsonl"]],
     )  # fmt: skip
     asked, other = list(read_lines(files["t.jsonl"])), list(read_lines(files["e.jsonl"]))

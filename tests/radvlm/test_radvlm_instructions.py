@@ -23,11 +23,11 @@ from cxr.radvlm.splits import CONFLICTS
 from cxr.vlm.answers.engine import AnswersOptions
 from cxr.vlm.conventions import CONVENTIONS, InputSize
 from cxr.vlm.samples import read_samples
+from cxr.vlm.settings import Vlm
 from cxr.vlm.tuning.tune import TuningOptions
 from cxr.workflow.plan_radvlm import make_radvlm_plan
 from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings import Settings, parse_section
-from cxr.workflow.settings.vlm import Vlm
 from radvlm_mix import FILES, instructions, sources
 from radvlm_read_back import read_back
 from radvlm_scored import JUDGED, scored

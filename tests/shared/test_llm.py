@@ -401,13 +401,6 @@ def test_a_stand_in_that_is_no_function_is_one_sentence(name):
         connect(replace(MODEL, model=name), EXECUTION)
 
 
-def test_another_transport_is_one_sentence():
-    with pytest.raises(
-        UserError, match=r"^some\.stage\.llm\.transport is 'post': choose one of offline, server, stand_in$"
-    ):
-        connect(replace(MODEL, transport="post"), EXECUTION)
-
-
 def test_a_bounded_text_is_neither_empty_nor_longer():
     assert [find_violation(text, text_schema(3)) for text in ("", "abc", "abcd")] == [
         "answer: minLength",

@@ -61,7 +61,7 @@ OTHERS = {
     "medground/verification/anatomy.py": {"organ_iou"},  # paired_iou of a box and an organ's
     "semisyn/detection/measures.py": {"iou_index"},  # the place of a threshold
     "semisyn/realism/measure.py": {"_visible_iou"},  # box_iou of a box and the visible one
-    "vlm/grounding.py": {"answer_iou"},  # union_iou of the boxes that a text holds
+    "vlm/reading.py": {"answer_iou"},  # union_iou of the boxes that a text holds
 }
 
 

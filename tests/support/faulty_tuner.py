@@ -14,7 +14,7 @@ if __name__ == "__main__":
     update = fit.TuningLoop._update
 
     def killed(self, number, *rest):
-        if number == self.execution.checkpoint_every:
+        if number == self.checkpoint_every:
             os.kill(os.getpid(), signal.SIGKILL)
         return update(self, number, *rest)
 

@@ -39,7 +39,7 @@ def train(folder: Path, lessons: Sequence[Lesson], updates: int = 200, seed: int
         part for one in lessons for part in [*content_parts(one.question.messages), one.answer] if isinstance(part, str)
     ]
     torch.set_num_threads(1)  # so small a net is slower on two
-    make_tiny("qwen25vl", folder, texts, SIDE, seed, {})
+    make_tiny("qwen25vl", folder, texts, SIDE, seed)
     loaded = load_model("qwen25vl", folder)
     tokenizer = loaded.tokens.tokenizer
     tokenizer.chat_template = TEMPLATE

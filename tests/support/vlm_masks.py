@@ -10,13 +10,12 @@ from cxr.base.tables import read_lines, write_lines
 from cxr.geometry.affine import fit_affine
 from cxr.vlm.answers.ask import run_answers
 from cxr.vlm.tuning.tune import TuningOptions, run_tuning
-from vlm_runs import ASKING, COMPUTE, RECIPE, SIZES
+from vlm_runs import ASKING, COMPUTE, RECIPE
 
 FRAME = 512
 HEAD = {"start": "lite", "learning_rate": 2e-3}
 OPTIONS = TuningOptions(
-    "tiny", "onevision", "unit", 64, "", 3, 42, RECIPE | {"learning_rate": 2e-3, "rates": {"vision": 1e-3}}, head=HEAD,
-    sizes=SIZES,
+    "tiny", "onevision", "unit", 64, 42, RECIPE | {"learning_rate": 2e-3, "rates": {"vision": 1e-3}}, head=HEAD,
 )  # fmt: skip
 
 

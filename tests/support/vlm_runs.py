@@ -14,15 +14,12 @@ from cxr.vlm.tuning.tune import TuningOptions, run_tuning
 SIDE = 56
 COMPUTE = {"device": "cpu", "gpus": 0, "asked": 0, "checkpoint_every": 2, "time_to_stop": 60, "batch": 8}
 RECIPE = {
-    "method": "full", "lora": {"rank": 4, "alpha": 8, "dropout": 0.0, "target": "language"},
+    "method": "full", "lora": {"rank": 4, "alpha": 8, "target": "language"},
     "parts": ["vision", "projector", "language"], "rates": {}, "epochs": 2, "updates": 0, "batch": 4, "micro_batch": 4,
-    "learning_rate": 4e-3, "schedule": "cosine", "warmup_ratio": 0.1, "weight_decay": 0.0,
-    "clip": 1.0, "max_length": 2048, "dtype": "float32", "gradient_checkpointing": False, "runner": "plain",
+    "learning_rate": 4e-3, "warmup_ratio": 0.1, "max_length": 2048, "dtype": "float32", "runner": "plain",
 }  # fmt: skip
-SIZES = {"patch": 16, "hidden": 96, "layers": 3, "vision_hidden": 64, "vision_layers": 2, "head_size": 32}
-"""Of a small LLaVA-OneVision, as by default."""
-OPTIONS = TuningOptions("tiny", "qwen25vl", "grid1000", SIDE, "", 3, 42, RECIPE, sizes=SIZES)
-ASKING = AnswersOptions("transformers", "", 64, 4096, "own", "float32", 1, {})
+OPTIONS = TuningOptions("tiny", "qwen25vl", "grid1000", SIDE, 42, RECIPE)
+ASKING = AnswersOptions("transformers", "", 64, 4096, "own", "float32", 1)
 
 
 def recipe(options: TuningOptions = OPTIONS, **changed: object) -> TuningOptions:

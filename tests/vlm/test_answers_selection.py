@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.vlm.answers import selection
-from cxr.vlm.answers.selection import SelectionOptions, select_samples
+from cxr.vlm.answers.selection import select_samples
+from cxr.vlm.settings import Vlm
 from cxr.workflow.plan_radvlm import make_evaluation_plan
 from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings import parse_section, read
-from cxr.workflow.settings.vlm import Vlm
 
 TURNS = [{"question": "What is there?", "answer": "Nothing."}]
 
@@ -64,7 +64,7 @@ def drawn_file(folder: Path, lines: list[dict], most: int, among: list[dict] | N
     write_lines(folder / "among.jsonl", among or [])
     selection.run(
         lines=str(folder / "lines.jsonl"), among=[str(folder / "among.jsonl")] if among else [],
-        selection=str(folder / "asked.jsonl"), counts=str(folder / "asked.tsv"), options=SelectionOptions(most),
+        selection=str(folder / "asked.jsonl"), counts=str(folder / "asked.tsv"), most=most,
     )  # fmt: skip
     return list(read_lines(folder / "asked.jsonl")), read_table(folder / "asked.tsv").rows()
 

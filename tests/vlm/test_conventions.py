@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from cxr.base.errors import UserError
 from cxr.geometry.unions import EDGES_PER_CHUNK, MAX_COLUMNS, union_iou, union_ious, union_overlap, union_overlaps
-from cxr.vlm.conventions import CONVENTIONS, PROBED_CONVENTIONS, InputSize, find_convention
+from cxr.vlm.conventions import CONVENTIONS, PROBED_CONVENTIONS, InputSize, find_convention, localization_question
 from cxr.vlm.reading import read_boxes
-from cxr.vlm.wording import localization_question
 
 SEEN = InputSize(644, 420)
 """640 x 427 pixels as a processor with patches of 28 sees them."""

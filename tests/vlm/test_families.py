@@ -17,7 +17,6 @@ from cxr.vlm.models import load_model, make_tiny
 from cxr.vlm.samples import Sample, all_texts, parse_sample
 from cxr.vlm.tokens import IGNORED, ReservedTokenError, special_tokens
 from cxr.vlm.tuning.objective import TextLoss, count_learned
-from vlm_runs import SIZES
 
 FAMILIES = engine_names("cxr.vlm.families")
 LINE = {"query_id": "q1", "image_id": "a", "source": "s", "split": "train", "query": "the small nucleus"}
@@ -34,7 +33,7 @@ def picture(height: int, width: int, seed: int = 0) -> np.ndarray:
 def made(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     convention = CONVENTIONS["grid1000"]
-    make_tiny(request.param, folder, all_texts([SAMPLE, TALK], convention), 112, 5, SIZES)
+    make_tiny(request.param, folder, all_texts([SAMPLE, TALK], convention), 112, 5)
     loaded = load_model(request.param, folder)
     return request.param, folder, loaded, Collator(loaded.family, loaded.tokens, convention)
 

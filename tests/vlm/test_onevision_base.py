@@ -13,7 +13,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LESIONS
@@ -22,11 +21,10 @@ from cxr.imaging.phantom.cohort import TRUTH_LABELS
 from cxr.vlm.families import onevision
 from cxr.vlm.models import load_model, make_tiny
 from cxr.vlm.samples import Sample
-from cxr.vlm.starts.base import BY_WORD, RESOURCE_FILES, load
+from cxr.vlm.settings import Vlm
+from cxr.vlm.tiny_base import BY_WORD, RESOURCE_FILES, load_base
 from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings import Settings, parse_section
-from cxr.workflow.settings.vlm import Vlm
-from vlm_runs import SIZES
 
 FOLDER = RESOURCES / "vlm/onevision_tiny"
 TEXTS = ["Where is the bicycle in the left lung?", "The left lung is at [0.30, 0.20, 0.55, 0.80]."]
@@ -67,8 +65,8 @@ def test_it_is_small_and_its_card_names_its_digest_and_licence():
 def test_a_tuning_begins_with_all_of_it_and_new_words_beside(tmp_path):
     drawn, begun = tmp_path / "drawn", tmp_path / "begun"
     for folder in (drawn, begun):
-        make_tiny("onevision", folder, TEXTS, SIDE, 3, SIZES)
-    load(begun)
+        make_tiny("onevision", folder, TEXTS, SIDE, 3)
+    load_base(begun)
     words = json.loads((FOLDER / "words.json").read_text(encoding="utf-8"))
     base, before, after = (load_file(one / "model.safetensors") for one in (FOLDER, drawn, begun))
     own = load_model("onevision", begun).tokens.tokenizer.get_vocab()
@@ -83,26 +81,13 @@ def test_a_tuning_begins_with_all_of_it_and_new_words_beside(tmp_path):
             assert torch.equal(value[row], wanted)
 
 
-def test_another_side_has_no_base(tmp_path):
-    make_tiny("onevision", tmp_path, TEXTS, SIDE + 32, 3, SIZES)
-    with pytest.raises(UserError, match=r"does not fit the model .*keep the defaults of side"):
-        load(tmp_path)
-
-
-def test_the_settings_refuse_another_side_before_any_job():
-    with pytest.raises(ValueError, match=r"side is 160, but the base .* 128"):
-        parse_section(Vlm, {"tuning": {"onevision_tiny": {"side": 160}}})
-    settings = parse_section(Vlm, {"tuning": {"onevision_tiny": {"side": 160, "init": "random"}}})
-    assert settings.tuning.onevision_tiny.side == 160
-
-
-def test_only_a_run_that_begins_from_it_depends_on_it():
+def test_only_a_run_of_the_small_model_begins_from_it():
     plan = make_vlm_plan(Vlm(), "cpu", 0, ["all"])
     assert plan.runs["radvlm"]["options"]["init"] == "base"
     assert "init" not in plan.runs["medground"]["options"]
-    assert plan.tuning_modules[-1] == "vlm.starts.base"
-    settings = parse_section(Vlm, {"tuning": {"onevision_tiny": {"init": "random"}}})
-    assert make_vlm_plan(settings, "cpu", 0, ["all"]).tuning_modules[-1] == "vlm.starts.random"
+    run = {"engine": "onevision_tiny", "lines": "radvlm:all", "init": "random"}
+    settings = parse_section(Vlm, {"tuning": {"runs": {"radvlm": run}}})
+    assert make_vlm_plan(settings, "cpu", 0, ["all"]).runs["radvlm"]["options"]["init"] == "random"
     assert all((RESOURCES / name).is_file() for name in RESOURCE_FILES)
 
 

@@ -12,13 +12,11 @@ from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
 from cxr.segmentation.starts import base as head
 from cxr.vlm.models import load_model, make_tiny
-from cxr.vlm.starts.base import BY_WORD
-from cxr.vlm.starts.base_masks import RESOURCE_FILES, load
+from cxr.vlm.settings import Vlm
+from cxr.vlm.tiny_base import BY_WORD, RESOURCE_FILES, load_base
 from cxr.vlm.tokens import SEG
 from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings import parse_section
-from cxr.workflow.settings.vlm import Vlm
-from vlm_runs import SIZES
 
 FOLDER = RESOURCES / "vlm/onevision_tiny"
 TEXTS = ["Where is the bicycle in the left lung?", "The left lung is at [0.30, 0.20, 0.55, 0.80]."]
@@ -30,11 +28,11 @@ HEAD = {"engine": "onevision_tiny", "lines": "radvlm:all", "segmentation": "head
 
 @pytest.fixture(scope="module")
 def held() -> dict[str, torch.Tensor]:
-    return load_file(RESOURCES / RESOURCE_FILES[0])
+    return load_file(RESOURCES / RESOURCE_FILES[2])
 
 
 def test_it_is_small_and_its_card_names_its_digest(held):
-    weights = RESOURCES / RESOURCE_FILES[0]
+    weights = RESOURCES / RESOURCE_FILES[2]
     card = (FOLDER / "CARD.md").read_text(encoding="utf-8")
     assert weights.stat().st_size < LIMIT
     assert {value.dtype for value in held.values()} == {torch.float16}
@@ -43,9 +41,9 @@ def test_it_is_small_and_its_card_names_its_digest(held):
 
 def test_a_run_with_a_head_begins_with_all_of_it(held, tmp_path):
     """Each tensor and the row of each word that it knows, [SEG] among them, is that of the file."""
-    make_tiny("onevision", tmp_path, TEXTS, SIDE, 3, SIZES)
-    load(tmp_path)
-    words = json.loads((RESOURCES / RESOURCE_FILES[1]).read_text(encoding="utf-8"))
+    make_tiny("onevision", tmp_path, TEXTS, SIDE, 3)
+    load_base(tmp_path, with_masks=True)
+    words = json.loads((RESOURCES / RESOURCE_FILES[3]).read_text(encoding="utf-8"))
     begun, own = load_file(tmp_path / "model.safetensors"), load_model("onevision", tmp_path).tokens.tokenizer
     assert own(SEG).input_ids == [len(own) - 1]
     assert begun.keys() == {name for name in held if not name.startswith("segmenter.")}
@@ -68,27 +66,21 @@ def test_hidden_states_of_another_length_are_refused():
         head.load(64, "", 1)
 
 
-def test_another_side_has_no_base(tmp_path):
-    make_tiny("onevision", tmp_path, TEXTS, SIDE + 32, 3, SIZES)
-    with pytest.raises(UserError, match=r"does not fit .*keep the defaults of side, sizes and family, or set"):
-        load(tmp_path)
-
-
 def test_a_run_with_a_head_begins_from_it_and_no_other_run():
     settings = parse_section(Vlm, {"tuning": {"runs": {"masks": HEAD, "plain": HEAD | {"segmentation": "none"}}}})
     plan = make_vlm_plan(settings, "cpu", 0, ["all"])
     assert [plan.runs[name]["options"]["init"] for name in ("masks", "plain")] == ["base_masks", "base"]
-    assert plan.tuning_modules[-3:] == ["vlm.starts.base", "vlm.starts.base_masks", "segmentation.starts.base"]
+    assert plan.tuning_modules[-1] == "segmentation.starts.base"
     other = parse_section(Vlm, {"tuning": {"runs": {"masks": HEAD}, "onevision_tiny": {"seg_start": "lite"}}})
     assert make_vlm_plan(other, "cpu", 0, ["all"]).runs["masks"]["options"]["init"] == "base"
 
 
 def test_without_the_base_there_is_no_head_of_it():
-    tuning = {"runs": {"masks": HEAD}, "onevision_tiny": {"init": "random"}}
+    tuning = {"runs": {"masks": HEAD | {"init": "random"}}}
     settings = parse_section(Vlm, {"tuning": tuning, "answers": {"sets": {}}})
     told = "init is 'random', and seg_start 'base' is the head of the base: set vlm.tuning.onevision_tiny.seg_start to"
     with pytest.raises(UserError, match=f"runs.masks.segmentation is 'head', but {told} lite"):
         make_vlm_plan(settings, "cpu", 0, ["all"])
-    tuning["onevision_tiny"]["seg_start"] = "lite"
+    tuning["onevision_tiny"] = {"seg_start": "lite"}
     settings = parse_section(Vlm, {"tuning": tuning, "answers": {"sets": {}}})
     assert make_vlm_plan(settings, "cpu", 0, ["all"]).runs["masks"]["options"]["init"] == "random"

@@ -20,13 +20,13 @@ from cxr.vlm.collate import Encoded
 from cxr.vlm.families.engine import EncodedImages
 from cxr.vlm.originals import Originals
 from cxr.vlm.samples import ImageStore, read_samples
+from cxr.vlm.settings import Vlm
 from cxr.vlm.tuning.fit import EncodedCache
 from cxr.vlm.tuning.tune import run_tuning
 from cxr.workflow.params import stage_options
 from cxr.workflow.plan_imaging import decoding_options
 from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings import Settings, parse_section
-from cxr.workflow.settings.vlm import Vlm
 from dicom_files import dataset, encoded, picture, stored_values
 from vlm_masks import OPTIONS as WITH_HEAD
 from vlm_runs import ASKING, COMPUTE, OPTIONS, contents, recipe

@@ -6,18 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cxr.base.errors import UserError
+from cxr.base.engines import Setup
 from cxr.vlm.answers import ask as asking
-from cxr.vlm.answers.engine import Execution, ModelAnswer
+from cxr.vlm.answers.engine import ModelAnswer
 from cxr.vlm.families import onevision
 from cxr.vlm.models import ADAPTERS, MODEL, load_run, read_run
 from cxr.vlm.samples import ImageStore, read_samples
+from cxr.vlm.settings import Vlm
 from cxr.vlm.tokens import IGNORED, UNKNOWN
-from cxr.vlm.tuning.untrained import UntrainedOptions, run_untrained
+from cxr.vlm.tuning.untrained import run_untrained
 from cxr.workflow.plan import make_plan
 from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings import SettingsError, parse_section
-from cxr.workflow.settings.vlm import Vlm
 from vlm_runs import ASKING, COMPUTE, OPTIONS, SIDE, data, recipe, tune
 
 MAKERS = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n"
@@ -38,10 +38,9 @@ def tuned(tmp_path_factory, given) -> Path:
 
 
 def untrained(folder: Path, given: dict, base: Path, prompt: str) -> Path:
-    told = ONEVISION.__dict__ | {"system_prompt": prompt, "probed": 2}
     run_untrained(
         lines=given["lines"], pictures=given["pictures"], run=str(folder / "run"), probed=str(folder / "probed.tsv"),
-        options=UntrainedOptions(**told), compute=COMPUTE, base=str(base),
+        options=replace(ONEVISION, system_prompt=prompt), compute=COMPUTE, base=str(base),
     )  # fmt: skip
     return folder / "run"
 
@@ -58,7 +57,7 @@ def prompts(run: Path, given: dict, monkeypatch, engine: str = "transformers", b
             return [ModelAnswer("x", 1, "end") for _ in asked]
 
     monkeypatch.setattr(asking, "load_answerer", lambda *_: Recorder())
-    asker = asking.Asker.from_run(str(run), base, replace(ASKING, engine=engine), Execution("cpu", 0, 4))
+    asker = asking.Asker.from_run(str(run), base, replace(ASKING, engine=engine), Setup(device="cpu", batch=4, asked=0))
     with ImageStore(given["pictures"], SIDE) as store:
         list(asker.replies(read_samples(given["lines"]), store))
     assert got
@@ -122,13 +121,10 @@ def test_one_that_holds_a_mark_is_refused(engine, mark):
         make_plan({"vlm": {"tuning": {engine: {"system_prompt": f"Be brief.{mark} x < y"}}}}, [])
 
 
-def test_it_is_a_runs_option_and_a_chat_without_one_is_refused():
+def test_it_is_a_runs_option():
     tiny = {"system_prompt": "Be brief, x < y."}
     plan = make_vlm_plan(parse_section(Vlm, {"tuning": {"onevision_tiny": tiny}}), "cpu", 0, ["all"])
     assert {name: run["options"]["system_prompt"] for name, run in plan.runs.items()} == {
         "medground": "", "medground_label_replaced": "", "radvlm": "Be brief, x < y.",
     }  # fmt: skip
     assert all("system_prompt" not in run["options"]["own"] for run in plan.runs.values())
-    other = parse_section(Vlm, {"tuning": {"onevision_tiny": tiny | {"family": "gemma3", "init": "random"}}})
-    with pytest.raises(UserError, match=r"vlm\.tuning\.onevision_tiny\.system_prompt is 'Be brief, x < y\.'.* set "):
-        make_vlm_plan(other, "cpu", 0, ["all"])

@@ -9,10 +9,9 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.vlm.answers import ask as stage
 from cxr.vlm.answers import transformers
-from cxr.vlm.answers.external import run_external
-from cxr.vlm.answers.table import read_answer_file
+from cxr.vlm.answers.table import read_answer_file, run_external
 from cxr.vlm.models import ADAPTERS, MODEL, read_run
-from cxr.vlm.tuning.untrained import UntrainedOptions, run_untrained, select_queries
+from cxr.vlm.tuning.untrained import run_untrained, select_queries
 from vlm_runs import ASKING, COMPUTE, OPTIONS, ask, data, differing, recipe, tune
 
 SIZES = ((56, 56), (40, 84), (84, 56))
@@ -173,7 +172,7 @@ def test_a_model_that_was_tuned_in_full_is_asked_and_not_its_base(given, tuned, 
 def test_a_convention_is_probed(tmp_path, speaks):
     few = data(tmp_path, pictures=2, sizes=((56, 84),))
     run = tune(tmp_path / "t", few, replace(recipe(updates=130, learning_rate=5e-3), convention=speaks, side=84))
-    options = UntrainedOptions(**OPTIONS.__dict__ | {"convention": "probe", "side": 84, "probed": 4})
+    options = replace(OPTIONS, convention="probe", side=84)
     run_untrained(
         lines=few["lines"], pictures=few["pictures"], run=str(tmp_path / "base"), probed=str(tmp_path / "probed.tsv"),
         options=options, compute=COMPUTE, base=str(run / MODEL),

@@ -8,12 +8,13 @@ import cv2
 import numpy as np
 import pytest
 
+from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import FRAME_SIZE, ShardWriter
 from cxr.base.tables import read_lines, write_lines
 from cxr.imaging.one_image import decode_image_file
 from cxr.vlm.answers.ask import Asker
-from cxr.vlm.answers.engine import Execution, ModelAnswer
+from cxr.vlm.answers.engine import ModelAnswer
 from cxr.vlm.answers.one_image import FAILURE_MESSAGES, SingleImageStore, ask, make_samples, run_image, write_results
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
@@ -103,7 +104,7 @@ class Says:
 def test_boxes_are_fractions_of_the_image_and_are_drawn_on_it(tuned, image, tmp_path):
     """A box over the picture's lower right quarter is drawn there; a failed turn says why, the next is not asked."""
     picture, _ = decode_image_file(str(image), STAGES["cohort"], STAGES["frames"])
-    real = Asker.from_run(str(tuned), "", ASKING, Execution("cpu"))
+    real = Asker.from_run(str(tuned), "", ASKING, Setup(device="cpu", batch=8))
     texts = ['{"bbox_2d": [500, 500, 1000, 1000]}', "Nothing of that kind."]
     asker = Asker(
         Says(*(ModelAnswer(text, 3, "end") for text in texts), ModelAnswer("", 0, "", "too_long")),

@@ -12,10 +12,10 @@ import numpy as np
 import pydicom
 import pytest
 
+from cxr.base.engines import Setup
 from cxr.base.hdf5 import Shard
 from cxr.imaging.one_image import decode_image_file, project_mask
 from cxr.vlm.answers.ask import Asker
-from cxr.vlm.answers.engine import Execution
 from cxr.vlm.answers.masks import MaskPredictor
 from cxr.vlm.answers.one_image import Mask, MaskSource, Reply, make_samples, name_masks, run_image
 from cxr.vlm.answers.one_image import write_results as write_answers
@@ -101,7 +101,7 @@ def test_a_head_gives_its_masks_in_the_images_own_pixels(given, learned, film, t
 def test_the_masks_are_those_of_the_states_before_each_seg(learned, film, tmp_path):
     about = asked(learned, film, tmp_path / "out")
     picture, _ = decode_image_file(film, STAGES["cohort"], STAGES["frames"])
-    how = Execution("cpu")
+    how = Setup(device="cpu", batch=8)
 
     class Store:
         def get(self, sample):

@@ -7,7 +7,7 @@ import torch
 
 from cxr.base.tables import read_lines, write_lines
 from cxr.vlm.answers import transformers
-from cxr.vlm.answers.conversation_cache import ConversationCache
+from cxr.vlm.answers.transformers import ConversationCache
 from cxr.vlm.families import onevision
 from vlm_runs import ASKING, OPTIONS, ask, data, differing, recipe, tune
 
@@ -126,8 +126,8 @@ def test_what_is_left_to_read_is_what_differs():
     prompts = {"b": [1, 2, 8, 9, 3], "c": [1, 2, 4, 6, 9, 3], "a": [1, 2, 3, 5, 6, 7]}
     going = rounds.resume(["c", "b"], [prompts["c"], prompts["b"]], 0)
     assert rounds.cache.chosen == [2, 1]
-    assert going.ids.tolist() == [[1, 2, 4, 0, 0, 0, 6, 9, 3], [0, 1, 2, 8, 9, 0, 0, 0, 3]]
-    assert going.mask.tolist() == [[1, 1, 1, 0, 0, 0, 1, 1, 1], [0, 1, 1, 1, 1, 0, 0, 0, 1]]
+    assert going["input_ids"].tolist() == [[1, 2, 4, 0, 0, 0, 6, 9, 3], [0, 1, 2, 8, 9, 0, 0, 0, 3]]
+    assert going["attention_mask"].tolist() == [[1, 1, 1, 0, 0, 0, 1, 1, 1], [0, 1, 1, 1, 1, 0, 0, 0, 1]]
     alone = ConversationCache(["a"], Cache(6), [[1, 2, 3, 5, 6, 7]]).resume(["a"], [prompts["a"]], 0)
-    assert alone.ids.tolist() == [[1, 2, 3, 5, 6, 0, 7]]  # its last token is read in any case
-    assert alone.mask.tolist() == [[1, 1, 1, 1, 1, 0, 1]]
+    assert alone["input_ids"].tolist() == [[1, 2, 3, 5, 6, 0, 7]]  # its last token is read in any case
+    assert alone["attention_mask"].tolist() == [[1, 1, 1, 1, 1, 0, 1]]

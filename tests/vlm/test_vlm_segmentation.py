@@ -12,7 +12,6 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.segmentation.encoder_cache import MemoryCache
-from cxr.segmentation.losses import LossWeights
 from cxr.segmentation.published import make_sam_config, to_published_name
 from cxr.segmentation.segmenter import Segmenter, make_new_segmenter
 from cxr.segmentation.starts import lite, sam
@@ -23,19 +22,16 @@ from cxr.vlm.collate import Collator
 from cxr.vlm.conventions import find_convention
 from cxr.vlm.models import ADAPTERS, MODEL, SEGMENTER, add_seg_token, load_model, load_run, make_tiny
 from cxr.vlm.samples import ImageStore, read_samples
-from cxr.vlm.segmenting import SegmentingModel
-from cxr.vlm.segs import MaskStore, mask_targets
+from cxr.vlm.segmenting import MaskStore, SegmentingModel, mask_targets
+from cxr.vlm.settings import Vlm
 from cxr.vlm.tuning import fit
 from cxr.vlm.tuning.objective import MaskLoss
 from cxr.vlm.tuning.recipe import add_adapters, select_trained
 from cxr.vlm.tuning.settings import Recipe
 from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings import parse_section
-from cxr.workflow.settings.vlm import Vlm
 from vlm_masks import FRAME, HEAD, OPTIONS, ask, found, recipe, scenes, tune
-from vlm_runs import RECIPE, SIZES, contents, differing
-
-WEIGHTS = LossWeights(text=0.5, bce=2.0, dice=3.0)
+from vlm_runs import RECIPE, contents, differing
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +54,7 @@ def begin(folder, given, **changed):
     """Return an untrained model with a head, and the batch of all samples."""
     samples = read_samples(given["lines"])
     texts = [text for row in given["rows"] for turn in row["turns"] for text in turn.values()]
-    make_tiny("onevision", folder, texts, 64, 1, SIZES)
+    make_tiny("onevision", folder, texts, 64, 1)
     loaded = add_seg_token(load_model("onevision", folder), 1)
     model = SegmentingModel(loaded.model, lite.load(96, "", 1))
     collator = Collator(loaded.family, loaded.tokens, find_convention("unit"))
@@ -135,14 +131,14 @@ def model_seg(model) -> int:
 def test_the_losses_are_those_of_plain_loops(given, tmp_path):
     _, model, batch, _ = begin(tmp_path / "m", given)
     model.eval()
-    objective = MaskLoss(WEIGHTS)
+    objective = MaskLoss()
     sums = objective.sums(model, batch)
     got = [
         float(sums[name].detach()) / count for name, count in zip(objective.names, objective.counts(batch), strict=True)
     ]
     assert got == pytest.approx(by_hand(model, batch, given["rows"], given), rel=1e-5, abs=1e-5)
     assert objective.counts(batch)[1:] == [10, 8]
-    assert objective.weights == (0.5, 2.0, 3.0)
+    assert objective.weights == (1.0, 5.0, 1.0)
 
 
 def test_each_seg_has_its_place_and_its_mask_in_order(given, tmp_path):
@@ -173,7 +169,7 @@ def test_gradients_reach_what_is_trained_and_nothing_else(given, tmp_path, metho
         model.model = add_adapters(model.model, loaded.family, plan.lora, loaded.tokens.seg)
     trained = select_trained(model, loaded.family, plan)
     model.train()
-    sums = MaskLoss(WEIGHTS).sums(model, batch)
+    sums = MaskLoss().sums(model, batch)
     sum(sums[name] for name in MaskLoss.names).backward()
     moved = {name for name, value in model.named_parameters() if value.grad is not None and value.grad.any()}
     assert moved <= trained.keys()
@@ -195,8 +191,8 @@ def test_a_batch_without_seg_gives_zero_gradients_in_the_same_order(given, tmp_p
     loaded, model, _, encoded = begin(tmp_path / "m", given)
     select_trained(model, loaded.family, Recipe.from_dict(RECIPE))
     batch = Collator(loaded.family, loaded.tokens, find_convention("unit")).batch([encoded[4]])
-    sums = MaskLoss(WEIGHTS).sums(model, batch)
-    assert MaskLoss(WEIGHTS).counts(batch)[1:] == [0, 0]
+    sums = MaskLoss().sums(model, batch)
+    assert MaskLoss().counts(batch)[1:] == [0, 0]
     assert [float(sums[name].detach()) for name in ("bce", "dice")] == [0, 0]
     sum(sums.values()).backward()
     assert not model.segmenter.project[0].weight.grad.any()
@@ -322,7 +318,7 @@ def test_no_seg_at_all_is_a_shard_of_no_masks(given, learned, tmp_path):
 
 def test_adapters_carry_the_new_token_and_the_head(given, learned, tmp_path):
     base = tmp_path / "base"
-    make_tiny("onevision", base, ["Segment the bright dark thing. It is There What things."], 64, 1, SIZES)
+    make_tiny("onevision", base, ["Segment the bright dark thing. It is There What things."], 64, 1)
     before = contents(base)
     options = recipe(method="lora", updates=4)
     runs = [tune(tmp_path / name, given, options, str(base)) for name in ("one", "two")]

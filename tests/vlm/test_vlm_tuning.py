@@ -13,8 +13,8 @@ from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.geometry.unions import union_iou
 from cxr.vlm.answers.ask import load_collator
 from cxr.vlm.families.engine import PARTS, part_of
-from cxr.vlm.grounding import read_answer
 from cxr.vlm.models import MODEL, load_model, load_run
+from cxr.vlm.reading import read_answer
 from cxr.vlm.samples import ImageStore, Sample, read_samples
 from cxr.vlm.tuning import fit, objective
 from cxr.vlm.tuning.fit import epoch_order
@@ -213,7 +213,7 @@ def test_only_the_named_parts_change(tuned, given, tmp_path, parts):
 
 def test_a_parts_step_is_adamws(tuned):
     loaded = load_model("qwen25vl", tuned / MODEL)
-    plan = Recipe.from_dict(RECIPE | {"rates": {"vision": 1e-4}, "learning_rate": 1e-2, "weight_decay": 0.1})
+    plan = Recipe.from_dict(RECIPE | {"rates": {"vision": 1e-4}, "learning_rate": 1e-2})
     named = dict(loaded.model.named_parameters())
     made = make_optimizer(named, loaded.family, plan)
     torch.manual_seed(0)
@@ -227,7 +227,7 @@ def test_a_parts_step_is_adamws(tuned):
         rate = 1e-4 if part_of(loaded.family, name) == "vision" else 1e-2
         slope = value.grad.double()
         # the first step: both moments are corrected to the gradient and its square
-        wanted = before[name] * (1 - rate * 0.1) - rate * slope / (slope.abs() + 1e-8)
+        wanted = before[name] - rate * slope / (slope.abs() + 1e-8)
         torch.testing.assert_close(value.double(), wanted, atol=1e-6, rtol=1e-5)
 
 
@@ -254,13 +254,12 @@ def test_updates_without_a_number_are_skipped_and_limited(given, tmp_path, monke
         return times(logits, labels, math.nan if len(spoilt) in (2, 4) else 1.0)
 
     monkeypatch.setattr(objective, "text_loss", some)
+    monkeypatch.setattr(fit, "NAN_LIMIT", 3)
     table = read_table(tune(tmp_path / "two", given).parent / "updates.tsv")
     assert [at for at, skipped in enumerate(table["skipped"]) if skipped] == [1, 3]
     assert np.isfinite(table["loss"].to_numpy()[-1])
     monkeypatch.setattr(objective, "text_loss", lambda logits, labels: times(logits, labels, math.nan))
-    with pytest.raises(
-        UserError, match=r"3 steps had a loss or gradient that is not a number, which reaches vlm\.tuning"
-    ):
+    with pytest.raises(UserError, match="3 steps had a loss or gradient that is not a number: lower learning_rate"):
         tune(tmp_path / "all", given)
 
 

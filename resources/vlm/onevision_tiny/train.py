@@ -61,7 +61,7 @@ def see(loaded: Loaded, cohorts: Cohorts, side: int) -> None:
 def whole(loaded: Loaded, cohorts: Cohorts, side: int) -> None:
     """Let the model learn the mix: first its regions, then all of it."""
     model, samples = loaded.model.train(), cohorts.samples
-    collator = Collator(loaded.family, loaded.tokens, find_convention(loaded.family.convention))
+    collator = Collator(loaded.family, loaded.tokens, find_convention("unit"))
     lengths = [collator.length(one, fit_size(cohorts.pictures[one.image_id].shape, side)) for one in samples]
     regions = [at for at, one in enumerate(samples) if one.task == "anatomical_grounding"]
     kept = set(regions[::LATER])
@@ -99,12 +99,11 @@ def _batches(numbers: Sequence[int], lengths: Sequence[int], name: str) -> Itera
 def main() -> None:
     given = arguments(__doc__)
     torch.set_num_threads(1)
-    own = OnevisionTinyRecipe()
-    side, sizes = own.side, own.sizes.as_dict()
+    side = OnevisionTinyRecipe.side
     cohorts = Cohorts([make(given.work, seed, studies, given.cores, REGIONS) for seed, studies in COHORTS.items()])
     with tempfile.TemporaryDirectory() as folder:
         texts = all_texts(cohorts.samples, find_convention("unit"))
-        make_tiny("onevision", folder, texts, side, stable_hash(SEED, "start") % 2**63, sizes)
+        make_tiny("onevision", folder, texts, side, stable_hash(SEED, "start") % 2**63)
         loaded = load_model("onevision", folder)
         torch.manual_seed(SEED)
         see(loaded, cohorts, side)

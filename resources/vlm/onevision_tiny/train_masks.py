@@ -34,7 +34,6 @@ from cxr.base.tables import read_lines  # noqa: E402
 from cxr.base.vocabulary import SPLITS  # noqa: E402
 from cxr.instructions.record import Turn  # noqa: E402
 from cxr.segmentation.images import make_mask_target  # noqa: E402
-from cxr.segmentation.losses import LossWeights  # noqa: E402
 from cxr.segmentation.segmenter import TRAINED_PREFIXES  # noqa: E402
 from cxr.segmentation.starts import lite  # noqa: E402
 from cxr.vlm.collate import Collator, Encoded  # noqa: E402
@@ -42,13 +41,15 @@ from cxr.vlm.conventions import find_convention  # noqa: E402
 from cxr.vlm.models import Loaded, add_seg_token, load_model, make_tiny  # noqa: E402
 from cxr.vlm.samples import ImageStore, Sample, all_texts, read_samples  # noqa: E402
 from cxr.vlm.samples import to_model_input as seen  # noqa: E402
-from cxr.vlm.segmenting import SegmentingModel  # noqa: E402
-from cxr.vlm.segs import MaskTargets, sam_image  # noqa: E402
-from cxr.vlm.starts import base  # noqa: E402
-from cxr.vlm.starts.base import BY_WORD  # noqa: E402
+from cxr.vlm.segmenting import (  # noqa: E402
+    MaskTargets,
+    SegmentingModel,
+    sam_image,
+)
+from cxr.vlm.tiny_base import BY_WORD, load_base  # noqa: E402
 from cxr.vlm.tokens import SEG, Tokens  # noqa: E402
 from cxr.vlm.tuning.objective import MaskLoss  # noqa: E402
-from cxr.vlm.tuning.settings import SEG_LOSS, OnevisionTinyRecipe  # noqa: E402
+from cxr.vlm.tuning.settings import OnevisionTinyRecipe  # noqa: E402
 
 COHORT, STUDIES = next(iter(COHORTS.items()))
 """Seed and size of the base's first cohort, all of whose pairs are learnt from, as none is scored on."""
@@ -182,11 +183,11 @@ def fit(loaded: Loaded, pairs: Pairs, lines: Lines, side: int) -> SegmentingMode
     model = SegmentingModel(loaded.model, lite.load(loaded.model.config.text_config.hidden_size, "", SEED)).train()
     # pictures are moved, so that none is seen twice and no embedding is kept
     model.embedding_cache = SimpleNamespace(get=lambda views, levels, embed: embed(levels))
-    collator = Collator(loaded.family, loaded.tokens, find_convention(loaded.family.convention))
+    collator = Collator(loaded.family, loaded.tokens, find_convention("unit"))
     language, head = chosen(model, loaded.tokens.seg)
     groups = [{"params": language, "top": RATE}, {"params": head, "top": HEAD_RATE}]
     optimiser = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0)
-    objective = MaskLoss(LossWeights(**SEG_LOSS))
+    objective = MaskLoss()
     rate = OnevisionTinyRecipe(warmup_ratio=WARMUP).rate
     told = _forever(len(lines.samples))
     for update in range(UPDATES):
@@ -244,16 +245,15 @@ def held(model: SegmentingModel, tokens: Tokens, known: Sequence[str]) -> tuple[
 def main() -> None:
     given = arguments(__doc__)
     torch.set_num_threads(1)
-    own = OnevisionTinyRecipe()
-    side, sizes = own.side, own.sizes.as_dict()
+    side = OnevisionTinyRecipe.side
     folder = make(given.work, COHORT, STUDIES, given.cores, REGIONS)
     pairs, lines = Pairs(folder), Lines(folder)
     known = json.loads((HERE / "words.json").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as start:
         # the base has words of its other cohort too: none of them is to be lost
         texts = [*all_texts([*lines.all, *pairs.samples()], find_convention("unit")), *known]
-        make_tiny("onevision", start, texts, side, stable_hash(SEED, "start") % 2**63, sizes)
-        base.load(Path(start))
+        make_tiny("onevision", start, texts, side, stable_hash(SEED, "start") % 2**63)
+        load_base(Path(start))
         loaded = add_seg_token(load_model("onevision", start), SEED)
     torch.manual_seed(SEED)
     model = fit(loaded, pairs, lines, side)

@@ -5,6 +5,8 @@ import os
 import re
 import stat
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -212,6 +214,20 @@ def refuse_machine_fault(path: str | Path, error: BaseException) -> None:
     """
     if fault := _fault_at(path, error):
         raise StoreError(f"{path} cannot be read, {INTACT}: {fault}") from None
+
+
+@contextmanager
+def refuse_unreadable(path: str | Path, problem: str, remedy: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Raise UserError "<problem> (<the error's first line>): <remedy>" if reading ``path`` inside the context fails.
+
+    ``kinds``: of the errors, besides OSError and ValueError. A machine's fault is a StoreError.
+    """
+    try:
+        yield
+    except (OSError, ValueError, *kinds) as error:
+        refuse_machine_fault(path, error)
+        first = str(error).strip().splitlines()[0]
+        raise UserError(f"{problem} ({first[:160]}): {remedy}") from None
 
 
 def _fault_at(path: str | Path, error: BaseException) -> str:

@@ -1,14 +1,14 @@
 """Answers stored on disk, so that an interrupted job resumes and a later job asks only about new texts.
 
-A folder holds ``identity``, a digest of everything an answer depends on, and numbered files of checked lines, each
-written as soon as its questions are answered. Answers of another model, prompt or code are removed.
-:func:`cache_lines` stores lines by the names of texts, :func:`cache_replies` the model's reply to each question.
+A folder holds ``identity``, a digest of everything an answer depends on, and numbered files of checked lines, the
+model's replies, each written as soon as its questions are answered. Answers of another model, prompt or code are
+removed.
 """
 
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,8 +25,6 @@ log = logging.getLogger("cxr")
 PATTERN = "answers-*.jsonl"
 MAX_LINES = 2048
 """Maximum replies in one file."""
-MakeLines = Callable[[list[str]], list[dict]]
-"""Takes names of texts; returns one line for each, in order, with the name under the folder's key."""
 
 
 def answer_digest(options: ModelOptions, code: str) -> str:
@@ -34,30 +32,6 @@ def answer_digest(options: ModelOptions, code: str) -> str:
     facts = describe_files(options.model) if Path(options.model).is_dir() else b""
     settings_json = json.dumps(asdict(options) | {"code": code}, sort_keys=True).encode()
     return hashlib.sha256(settings_json + b"\0" + facts).hexdigest()
-
-
-def cache_lines(
-    names: Sequence[str], make: MakeLines, *, folder: Path, digest: str, part_size: int, key: str
-) -> dict[str, dict]:
-    """Return {name: line} of every distinct name; calls ``make`` for those without a line in ``folder``.
-
-    ``digest``: of :func:`answer_digest`; ``part_size``: names per file; ``key``: the name's key in a line. Raises
-    StoreError for a damaged file.
-    """
-    unique_names = dict.fromkeys(names)
-    line_by_name = {line[key]: line for line in _read_lines(folder, digest)}
-    missing = [name for name in unique_names if name not in line_by_name]
-    if line_by_name:
-        log.info("%d of %d answers are stored already", len(unique_names) - len(missing), len(unique_names))
-    first_number = _next_number(folder)
-    for index, part in enumerate(split_into_parts(missing, part_size)):
-        lines = make(part)
-        if [line[key] for line in lines] != part:
-            raise AssertionError(f"{len(part)} texts were asked, {len(lines)} lines came, or in another order")
-        write_lines(folder / f"answers-{first_number + index:06d}.jsonl", lines, checked=True)
-        line_by_name |= {line[key]: line for line in lines}
-        log.info("%d of %d answers", min((index + 1) * part_size, len(missing)), len(missing))
-    return {name: line_by_name[name] for name in unique_names}
 
 
 def cache_replies(generate: Generate, *, folder: Path, digest: str) -> Generate:

@@ -5,15 +5,16 @@ import os
 from cxr.base.errors import UserError
 from cxr.llm.asking import Generate, Question
 from cxr.llm.messages import vllm_messages
-from cxr.llm.options import Execution, ModelOptions, model_folder
+from cxr.llm.options import Execution, ModelOptions
 from cxr.llm.replies import Reply
+from cxr.nets.hub import find_downloaded_model
 
 
 def connect(options: ModelOptions, execution: Execution) -> Generate:
     """Load the model and return the function that asks it. Raises UserError if the model is not on this machine."""
     # the imports below read these
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", VLLM_NO_USAGE_STATS="1")
-    folder = model_folder(options)
+    folder = find_downloaded_model(options.key, options.model, options.revision)  # a job never downloads
     from vllm import LLM, SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 

@@ -4,12 +4,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from cxr.llm.asking import Limits
-from cxr.nets.hub import find_downloaded_model
 
 RETRIES = 2
 """Number of retries after an answer that breaks the schema or the logic."""
 RETRY_TEMPERATURE = 0.5
 """Lowest temperature of a retry: greedy decoding would repeat the answer."""
+TIMEOUT_S = 600
+"""Time limit of one request to a server, seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +67,7 @@ class Execution:
     server: str
     server_key: str
     requests: int
-    timeout_s: int
+    timeout_s: int = TIMEOUT_S
     remote_ok: bool = False
 
     @property
@@ -84,8 +85,3 @@ class Execution:
             "server_key": f"{key}.{name}",
         }
         return cls(**field_values)
-
-
-def model_folder(options: ModelOptions) -> str:
-    """Return the folder of a downloaded model; a job never downloads. Raises UserError that says how to download it."""
-    return find_downloaded_model(options.key, options.model, options.revision)

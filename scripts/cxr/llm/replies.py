@@ -105,12 +105,7 @@ def without_reasoning(text: str) -> str:
 
 def object_schema(**properties: dict) -> dict:
     """Return the schema of an object with exactly these properties."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def text_schema(longest: int) -> dict:

@@ -145,7 +145,7 @@ def _user_error(key: str, address: str, error: Exception) -> UserError:
             return UserError(f"{key}: {address} fails ({status}): see its log, then rerun")
         return UserError(f"{key}: {address} answers with status {status}: correct the address")
     if isinstance(error, openai.APITimeoutError):
-        return UserError(f"{key}: {address} does not answer in time: raise {section}.timeout_s, or see its log")
+        return UserError(f"{key}: {address} does not answer in time: lower {section}.requests, or see its log")
     return UserError(f"{key}: {address} does not answer ({type(error).__name__}): start it, or correct the address")
 
 

@@ -55,7 +55,6 @@ class Execution(Section):
         "Address of the running server (transport server); its key is read from OPENAI_API_KEY.",
     )
     requests: int = key(32, "Number of concurrent requests (transport server).", unit="requests", ge=1, le=1024)
-    timeout_s: int = key(600, "Time limit of one request (transport server).", unit="s", ge=1)
     remote_ok: bool = key(
         False,
         "Whether patients' texts and images may be sent to a server outside this machine and its private network "

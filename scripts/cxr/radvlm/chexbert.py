@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerBase
 
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.errors import refuse_unreadable
 from cxr.nets.hub import find_downloaded_model
 from cxr.nets.tensors import load_strict
 from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN
@@ -64,15 +64,10 @@ def load_labeller(weights: str | Path, model: str, revision: str) -> Labeller:
     missing files and for weights of another network.
     """
     folder = find_downloaded_model(KEY, model, revision)
-    try:
+    problem, remedy = f"{KEY}.model: {folder} lacks config.json or a tokenizer", "give bert-base-uncased's folder"
+    with refuse_unreadable(folder, problem, remedy):
         config = BertConfig.from_pretrained(folder, local_files_only=True)
         words = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError) as error:
-        refuse_machine_fault(folder, error)
-        first = str(error).strip().splitlines()[0][:160]
-        raise UserError(
-            f"{KEY}.model: {folder} lacks config.json or a tokenizer ({first}): give bert-base-uncased's folder"
-        ) from None
     net = CheXbert(config)
     load_strict(net, weights)
     return Labeller(net, words)

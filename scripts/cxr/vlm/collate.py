@@ -9,7 +9,7 @@ import torch
 from cxr.vlm.conventions import Convention
 from cxr.vlm.families.engine import EncodedImages, Family
 from cxr.vlm.samples import Sample
-from cxr.vlm.segs import MaskTargets, SegBatch, join_segs
+from cxr.vlm.segmenting import MaskTargets, SegBatch, join_segs
 from cxr.vlm.tokens import IGNORED, Tokens
 
 
@@ -51,9 +51,8 @@ class Collator:
     ``marks``: the loss also covers turn marks and line breaks, as in the authors' code.
     """
 
-    def __init__(self, family: Family, tokens: Tokens, convention: Convention, wording: str = "", marks: bool = False):
-        self.family, self.tokens, self.convention, self.wording = family, tokens, convention, wording
-        self.marks = marks
+    def __init__(self, family: Family, tokens: Tokens, convention: Convention, marks: bool = False):
+        self.family, self.tokens, self.convention, self.marks = family, tokens, convention, marks
         self._sized: dict[tuple[int, int], EncodedImages] = {}
 
     def encode(self, sample: Sample, picture: np.ndarray) -> Encoded:
@@ -74,10 +73,7 @@ class Collator:
 
     def _encoded(self, sample: Sample, pictures: EncodedImages) -> Encoded:
         turns = [
-            (
-                sample.question(turn, self.convention, self.wording),
-                sample.answer(turn, self.convention, pictures.sizes[0]),
-            )
+            (sample.question(turn, self.convention), sample.answer(turn, self.convention, pictures.sizes[0]))
             for turn in range(len(sample.turns))
         ]
         ids, labels = self.tokens.conversation(turns, pictures.tokens[0])
@@ -92,11 +88,10 @@ class Collator:
         """
         pictures = picture if isinstance(picture, EncodedImages) else self.family.pictures([picture])
         earlier_turns = [
-            (sample.question(turn, self.convention, self.wording), answer)
-            for turn, answer in enumerate(earlier_answers)
+            (sample.question(turn, self.convention), answer) for turn, answer in enumerate(earlier_answers)
         ]
         ids, _ = self.tokens.conversation(earlier_turns, pictures.tokens[0])
-        question = sample.question(len(earlier_answers), self.convention, self.wording)
+        question = sample.question(len(earlier_answers), self.convention)
         ids = [*ids, *self.tokens.turn_prompt(question, pictures.tokens[0], first=not earlier_answers)]
         return Encoded(sample.sample_id, ids, [IGNORED] * len(ids), pictures)
 

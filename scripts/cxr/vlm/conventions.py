@@ -1,15 +1,22 @@
-"""Conventions of box coordinates, used in prompts, targets and answers.
+"""Conventions of box coordinates, used in prompts, targets and answers, and the wording of localization questions.
 
 Boxes of samples are fractions (x1, y1, x2, y2) of the image's width and height. A convention is declared or probed,
 never guessed from the magnitude of an answer's numbers.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
+import yaml
 
 from cxr.base.errors import UserError
+from cxr.base.paths import RESOURCES
+
+RESOURCE_FILES = ("vlm/wording.yaml",)
+_SLOT = re.compile(r"\{(query|form|coordinates)\}")
 
 
 @dataclass(frozen=True)
@@ -95,3 +102,19 @@ def find_convention(name: str) -> Convention:
     if name not in CONVENTIONS:
         raise UserError(f"convention is {name!r}: choose one of {', '.join(CONVENTIONS)}")
     return CONVENTIONS[name]
+
+
+@cache
+def _load_wordings() -> dict:
+    return yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+
+
+def localization_question(query: str, convention: Convention) -> str:
+    """Return the question for the boxes of ``query``, with instructions on the form of the answer.
+
+    Slots are filled in one pass: braces in the query stay unchanged.
+    """
+    wordings = _load_wordings()
+    form = wordings["form"].get(convention.name, wordings["form"]["default"])
+    slot_values = {"query": query, "form": form, "coordinates": wordings["coordinates"][convention.name]}
+    return _SLOT.sub(lambda slot: slot_values[slot[1]], wordings["locate"])

@@ -1,10 +1,16 @@
-"""Models and runs in folders: loading and writing them, tiny random models, adapters."""
+"""Models and runs in folders: loading and writing them, their image tiling, tiny random models, adapters.
+
+How a recipe tiles images (``tiles`` and ``grid``) is written into the model's files (families with ``has_tiling`` and
+``write_tiling``), so that every program uses it.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
 
 import torch
 from safetensors import SafetensorError
@@ -14,17 +20,20 @@ from transformers import AutoModelForImageTextToText
 
 from cxr.base.atomic import atomic_file
 from cxr.base.engines import engine_module
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.errors import UserError, refuse_machine_fault, refuse_unreadable
 from cxr.base.seeds import stable_hash
 from cxr.nets.hub import find_downloaded_model
 from cxr.vlm.families.engine import Family, load_family
-from cxr.vlm.tiles import linked_model
 from cxr.vlm.tokens import SEG, VIDEO, Tokens, small_tokenizer, special_tokens
 
 ADAPTER = "adapter_config.json"
 """peft's file that marks a folder as an adapter, not a model."""
 
 PROCESSOR = "processor_config.json"
+WEIGHT_ERRORS = (RuntimeError, SafetensorError)
+"""Errors of weights that are damaged or of another model."""
+SIDE_FILE_SUFFIXES = (".json", ".txt", ".jinja", ".model")
+"""Suffixes of the files next to a model's weights."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +52,10 @@ def load_model(name: str, folder: str | Path, dtype: torch.dtype = torch.float32
     """
     family = load_family(name, folder)
     tokens = Tokens.read(folder, family.frame)
-    try:
+    with refuse_unreadable(folder, f"{folder} holds no model that can be read", "fetch it again", *WEIGHT_ERRORS):
         model, loading_info = AutoModelForImageTextToText.from_pretrained(
             str(folder), dtype=dtype, local_files_only=True, use_safetensors=True, output_loading_info=True
         )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        refuse_machine_fault(folder, error)
-        first = str(error).strip().splitlines()[0]
-        raise UserError(f"{folder} holds no model that can be read ({first[:160]}): fetch it again") from None
     for fault in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if names := loading_info.get(fault):
             tensor_name = sorted(map(str, names))[0]
@@ -70,19 +75,9 @@ def add_seg_token(loaded: Loaded, seed: int) -> Loaded:
     return replace(loaded, tokens=tokens)
 
 
-def set_system_prompt(loaded: Loaded, prompt: str) -> Loaded:
-    """Return the model with another system prompt; "" keeps the default."""
-    return replace(loaded, tokens=loaded.tokens.with_system(prompt))
-
-
-def make_tiny(
-    name: str, folder: str | Path, texts: Iterable[str], side: int, seed: int, sizes: Mapping[str, int]
-) -> None:
-    """Write a small random model of a family's real classes into a folder, with a tokenizer built from ``texts``.
-
-    ``sizes``: values of the family's ``SIZES``; others are ignored.
-    """
-    module = engine_module("cxr.vlm.families", name)
+def make_tiny(name: str, folder: str | Path, texts: Iterable[str], side: int, seed: int) -> None:
+    """Write a small random model of a family's real classes into a folder, with a tokenizer built from ``texts``."""
+    module = _family_module(name)
     frame = module.TEMPLATE
     tokenizer = small_tokenizer(texts, frame)
     id_by_mark = {mark: tokenizer.convert_tokens_to_ids(mark) for mark in [*special_tokens(frame), VIDEO]}
@@ -93,8 +88,7 @@ def make_tiny(
         "video": id_by_mark[VIDEO],
         "start": id_by_mark[special_tokens(frame)[0]],
     }
-    family_sizes = {size: sizes[size] for size in getattr(module, "SIZES", ())}
-    config, processor = module.tiny(len(tokenizer), ids, side, **family_sizes)
+    config, processor = module.tiny(len(tokenizer), ids, side)
     before = torch.random.get_rng_state()
     torch.manual_seed(seed)
     model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32)
@@ -122,8 +116,8 @@ def base_folder(base: str | list[str], model: str, revision: str) -> str:
 
 
 RUN = "run.json"
-"""File of a run that says how to ask its model: family, convention, side, original, wording, base; system_prompt if
-set; tiling of an adapter if it differs from the base's.
+"""File of a run that says how to ask its model: family, convention, side, original, base; system_prompt if set; tiling
+of an adapter if it differs from the base's.
 """
 MODEL, ADAPTERS = "model", "adapter"
 """Folders of a run: a whole model, or an adapter in peft's layout for the model ``base``."""
@@ -156,8 +150,38 @@ def run_model(run: str | Path, base: str | Path = "") -> Iterator[Path]:
         yield model_dir
         return
     facts = read_run(run)
-    with linked_model(facts["family"], Path(base or facts["base"]), facts.get("tiling", {})) as folder:
-        yield folder
+    name, source, tiling = facts["family"], Path(base or facts["base"]), facts.get("tiling", {})
+    if not needs_tiling(name, source, tiling):
+        yield source
+        return
+    with TemporaryDirectory() as links:
+        link_model(name, source, Path(links), tiling)
+        yield Path(links)
+
+
+def _family_module(name: str) -> ModuleType:
+    return engine_module("cxr.vlm.families", name)
+
+
+def needs_tiling(name: str, folder: str | Path, tiling: Mapping) -> bool:
+    """True if a model of the family ``name`` has another tiling than ``tiling``; {} accepts any."""
+    return bool(tiling) and not _family_module(name).has_tiling(Path(folder), **tiling)
+
+
+def apply_tiling(name: str, folder: Path, tiling: Mapping) -> None:
+    """Change the tiling of a model in a folder to ``tiling``; nothing is written if it has it already."""
+    if needs_tiling(name, folder, tiling):
+        _family_module(name).write_tiling(folder, **tiling)
+
+
+def link_model(name: str, source: str | Path, folder: Path, tiling: Mapping) -> None:
+    """Fill a folder with links to a model's weights and copies of its other files, changed to ``tiling``."""
+    for path in sorted(Path(source).iterdir()):
+        if path.suffix in SIDE_FILE_SUFFIXES:
+            (folder / path.name).write_bytes(path.read_bytes())
+        else:
+            (folder / path.name).symlink_to(path.resolve())
+    apply_tiling(name, folder, tiling)
 
 
 def load_run(folder: str | Path, base: str | Path = "", dtype: torch.dtype = torch.float32) -> Loaded:
@@ -170,17 +194,13 @@ def load_run(folder: str | Path, base: str | Path = "", dtype: torch.dtype = tor
     with run_model(folder, base) as model:
         loaded = load_model(facts["family"], model, dtype)
     loaded = add_seg_token(loaded, 0) if has_segmenter(folder) else loaded
-    loaded = set_system_prompt(loaded, facts.get("system_prompt", ""))
+    loaded = replace(loaded, tokens=loaded.tokens.with_system(facts.get("system_prompt", "")))
     if not adapted:
         return loaded
     from peft import PeftModel
 
-    try:
+    with refuse_unreadable(folder, f"{folder} holds no adapter that fits its model", "tune it again", *WEIGHT_ERRORS):
         model = PeftModel.from_pretrained(loaded.model, str(Path(folder, ADAPTERS)), is_trainable=False)
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        refuse_machine_fault(folder, error)
-        first = str(error).strip().splitlines()[0]
-        raise UserError(f"{folder} holds no adapter that fits its model ({first[:160]}): tune it again") from None
     return Loaded(model.eval(), loaded.family, loaded.tokens)
 
 
@@ -189,19 +209,19 @@ def has_segmenter(folder: str | Path) -> bool:
     return Path(folder, SEGMENTER).is_dir()
 
 
-def write_model(loaded: Loaded, name: str, folder: Path, names: str) -> None:
-    """Write a whole model of the family ``name``. ``names``: tensor names, as published or as in the library."""
+def write_model(loaded: Loaded, name: str, folder: Path, published: bool = True) -> None:
+    """Write a whole model of the family ``name``; ``published``: with the tensor names of the published checkpoints."""
     loaded.model.save_pretrained(str(folder))
     loaded.family.processor.save_pretrained(str(folder))
     loaded.tokens.tokenizer.save_pretrained(str(folder))
     _write_processor(name, loaded.model, folder)
-    published = getattr(engine_module("cxr.vlm.families", name), "published_name", None)
-    if names == "published" and published:
-        _rename_tensors(folder, published)
+    published_name = getattr(_family_module(name), "published_name", None)
+    if published and published_name:
+        _rename_tensors(folder, published_name)
 
 
 def _write_processor(name: str, model: nn.Module, folder: Path) -> None:
-    processor_config = getattr(engine_module("cxr.vlm.families", name), "processor_config", None)
+    processor_config = getattr(_family_module(name), "processor_config", None)
     path = folder / PROCESSOR
     if processor_config and not path.is_file():
         path.write_text(json.dumps(processor_config(model.config), indent=2, sort_keys=True) + "\n", encoding="utf-8")

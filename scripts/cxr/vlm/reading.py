@@ -11,9 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cxr.geometry.unions import union_iou
 from cxr.llm.replies import without_reasoning
-from cxr.vlm.conventions import PALIGEMMA, Convention, InputSize
+from cxr.vlm.conventions import PALIGEMMA, Convention, InputSize, find_convention
 
+GRID = 1000
+"""Cells per side of the grid of reference boxes."""
 MOST_BOXES = 100
 MOST_CHARACTERS = 100_000
 """Longer answers are cut before they are read."""
@@ -243,3 +246,24 @@ def _parse_number(number: str, is_percentage: bool = False) -> float:
         return Percentage(number) if is_percentage else float(number)
     except ValueError:  # null
         return math.nan
+
+
+def to_grid(boxes: np.ndarray) -> np.ndarray:
+    """Return boxes of fractions (N, 4) on the grid, int64, each at least one cell wide and high."""
+    grid = np.floor(np.asarray(boxes, np.float64).reshape(-1, 4) * GRID + 0.5).astype(np.int64)
+    grid[:, :2] = np.minimum(grid[:, :2], GRID - 1)
+    grid[:, 2:] = np.maximum(grid[:, 2:], grid[:, :2] + 1)
+    return grid
+
+
+def read_answer(text: str, convention: str, size: tuple[int, int]) -> tuple[Reading, np.ndarray]:
+    """Return the reading of an answer and its boxes on the grid, int64 (N, 4). size: (width, height) of the image."""
+    reading = read_boxes(text, find_convention(convention), InputSize(*size))
+    return reading, to_grid(reading.boxes)
+
+
+def answer_iou(text: str, convention: str, size: tuple[int, int], true: np.ndarray) -> float:
+    """Return the IoU of the union of an answer's boxes with that of the reference boxes ``true``, int (M, 4) on the
+    grid; 0 without any.
+    """
+    return union_iou(read_answer(text, convention, size)[1], true)

@@ -21,10 +21,9 @@ from cxr.geometry.affine import boxes_to_frame, turn_from_affine
 from cxr.geometry.turns import UPRIGHT
 from cxr.geometry.turns import Turn as ImageTurn
 from cxr.instructions.record import Turn
-from cxr.vlm.conventions import Convention, InputSize
-from cxr.vlm.wording import localization_question
+from cxr.vlm.conventions import Convention, InputSize, localization_question
+from cxr.vlm.reading import GRID
 
-GRID = 1000
 FIELDS = ("picture", "frame", "image")
 """Fields of a shard that may contain the image; the first existing one is used."""
 FRAME_FIELD, AFFINE, ORIGINAL = "image", "to_original", "original_shape"
@@ -49,10 +48,10 @@ class Sample:
     domain: str = ""
     mask_ids: tuple[str, ...] = ()
 
-    def question(self, turn: int, convention: Convention, wording: str = "") -> str:
-        """Return the question of a turn. ``wording``: another file of wordings for box questions."""
+    def question(self, turn: int, convention: Convention) -> str:
+        """Return the question of a turn."""
         text = self.turns[turn].question
-        return localization_question(text, convention, wording) if self.asks_boxes else text
+        return localization_question(text, convention) if self.asks_boxes else text
 
     def answer(self, turn: int, convention: Convention, size: InputSize) -> str:
         """Return the expected answer, with its slots filled. Raises UserError for a slot without boxes."""
@@ -244,9 +243,9 @@ def _image_field(shard: Shard) -> str:
     raise UserError(f"{shard.path} has no image field ({', '.join(FIELDS)}): give shards of images")
 
 
-def all_texts(samples: Iterable[Sample], convention: Convention, wording: str = "") -> Iterator[str]:
+def all_texts(samples: Iterable[Sample], convention: Convention) -> Iterator[str]:
     """Yield all questions and answers, for building a tokenizer; boxes are written for an image of 1000 px."""
     for sample in samples:
         for turn in range(len(sample.turns)):
-            yield sample.question(turn, convention, wording)
+            yield sample.question(turn, convention)
             yield sample.answer(turn, convention, InputSize(GRID, GRID))

@@ -1,15 +1,110 @@
-"""A model that answers with the token [SEG] and predicts the mask that each one stands for."""
+"""The token [SEG] of answers: positions, images and target masks, and a model that predicts the mask of each."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
+from cxr.base.hdf5 import Shard
 from cxr.segmentation.encoder_cache import DiskCache, MemoryCache
 from cxr.segmentation.head import resize_logits
+from cxr.segmentation.images import make_mask_target, make_sam_levels, pad_to_square
 from cxr.segmentation.segmenter import Segmenter
-from cxr.vlm.segs import SegBatch
+from cxr.vlm.samples import ImageStore, Sample
+from cxr.vlm.tokens import SEG
+
+
+class MaskStore:
+    """Masks of shards, by mask_id. Use inside ``with``."""
+
+    def __init__(self, shards: Iterable[str | Path]):
+        self.shards = list(map(Path, shards))
+
+    def __enter__(self) -> "MaskStore":
+        self._stack = ExitStack()
+        opened = [self._stack.enter_context(Shard(path, key="mask_id")) for path in self.shards]
+        self._of = {mask_id: shard for shard in opened for mask_id in shard.ids}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def has(self, sample: Sample) -> bool:
+        """True if each [SEG] of a sample's answers has its mask; an empty id stands for an empty mask."""
+        num_segs = sum(turn.answer.count(SEG) for turn in sample.turns)
+        return num_segs == len(sample.mask_ids) and all(not name or name in self._of for name in sample.mask_ids)
+
+    def get(self, mask_id: str) -> np.ndarray:
+        """Return a mask, bool (H, W); an empty (1, 1) for an empty id. Raises StoreError for a damaged shard."""
+        return self._of[mask_id].get("mask", mask_id) if mask_id else np.zeros((1, 1), bool)
+
+
+@dataclass(frozen=True)
+class MaskTargets:
+    """Targets of a sample's [SEG]. view: key of the image, shared by its samples; levels: SAM's image, uint8 (S, S);
+    masks: uint8 (n, T, T) of 0 and 1, one for each [SEG], in order.
+    """
+
+    view: str
+    levels: torch.Tensor
+    masks: torch.Tensor
+
+
+@dataclass(frozen=True)
+class SegBatch:
+    """The M [SEG] of a batch, about I images.
+
+    rows, places (M,): position of each in the batch's ids; image_of (M,): index of its image; views: keys of the
+    images; levels: uint8 (I, S, S); masks: uint8 (M, T, T).
+    """
+
+    rows: torch.Tensor
+    places: torch.Tensor
+    image_of: torch.Tensor
+    views: list[str]
+    levels: torch.Tensor
+    masks: torch.Tensor
+
+    def to(self, device: torch.device) -> "SegBatch":
+        """Return them on a device."""
+        tensor_names = ("rows", "places", "image_of", "levels", "masks")
+        return replace(self, **{name: getattr(self, name).to(device) for name in tensor_names})
+
+
+def join_segs(segs_by_row: Mapping[int, tuple[list[int], MaskTargets]]) -> SegBatch:
+    """Return the [SEG] of a batch. ``segs_by_row``: {row: (positions in its ids, targets)}."""
+    levels_by_view = {aims.view: aims.levels for _, aims in reversed(segs_by_row.values())}
+    views = list(dict.fromkeys(aims.view for _, aims in segs_by_row.values()))
+    marks = [(row, place, views.index(aims.view)) for row, (places, aims) in segs_by_row.items() for place in places]
+    rows, places, image_of = torch.tensor(marks, dtype=torch.long).reshape(-1, 3).unbind(1)
+    levels = (
+        torch.stack([levels_by_view[view] for view in views]) if views else torch.zeros((0, 1, 1), dtype=torch.uint8)
+    )
+    masks = [aims.masks for _, aims in segs_by_row.values()]
+    return SegBatch(
+        rows, places, image_of, views, levels, torch.cat(masks) if masks else torch.zeros((0, 1, 1), dtype=torch.uint8)
+    )
+
+
+def mask_targets(sample: Sample, pictures: ImageStore, masks: MaskStore, side: int) -> MaskTargets | None:
+    """Return the targets of a sample's [SEG] in SAM's square of ``side`` px; None for a sample without [SEG].
+
+    The masks are in the frame of the image.
+    """
+    if not sample.mask_ids:
+        return None
+    levels = sam_image(pictures.frame(sample), side)
+    targets = [torch.from_numpy(make_mask_target(masks.get(name), side, "pad")) for name in sample.mask_ids]
+    return MaskTargets(pictures.view(sample), levels, torch.stack(targets))
+
+
+def sam_image(frame: np.ndarray, side: int) -> torch.Tensor:
+    """Return SAM's image, uint8 (S, S), of a frame, uint8 (H, W); non-square frames are padded to a centred square."""
+    return make_sam_levels(pad_to_square(frame), side)[0]
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.errors import UserError, refuse_unreadable
 from cxr.vlm.families.engine import ChatTemplate
 
 IGNORED = -100
@@ -50,12 +50,8 @@ class Tokens:
     @classmethod
     def read(cls, folder: str | Path, frame: ChatTemplate) -> "Tokens":
         """Read the tokenizer in a model's folder. Raises UserError like :meth:`from_tokenizer`."""
-        try:
+        with refuse_unreadable(folder, f"{folder} holds no tokenizer", "give the model's whole folder"):
             tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-        except (OSError, ValueError) as error:
-            refuse_machine_fault(folder, error)
-            first = str(error).strip().splitlines()[0]
-            raise UserError(f"{folder} holds no tokenizer ({first[:160]}): give the model's whole folder") from None
         return cls.from_tokenizer(tokenizer, frame, folder)
 
     def with_seg(self) -> "Tokens":

@@ -68,8 +68,11 @@ def _report_options(plain: dict) -> dict[str, dict]:
     structuring = model_options("reports.llm.structuring", llm | llm["structuring"], seed)
     return {
         "reports": reports,
-        "reports_read": _pick(reports, ("nothing_share", "engine"))
-        | {"withheld": text_withheld(plain), "least_subjects": plain["privacy"]["least_subjects"]},
+        "reports_read": {
+            "engine": reports["engine"],
+            "withheld": text_withheld(plain),
+            "least_subjects": plain["privacy"]["least_subjects"],
+        },
         "structuring": structuring | _pick(reports, READING_KEYS),
         "mapping": model_options("reports.llm.mapping", llm | llm["mapping"], seed),
     }

@@ -1,13 +1,15 @@
 """The plan's part on vision-language models: runs, sets of questions, and the files of both."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file
 from cxr.radvlm.samples import TASKS
+from cxr.vlm.settings import Vlm
+from cxr.vlm.tuning.settings import TINY, Recipe, Run
 from cxr.workflow.engine_files import read_declaration
-from cxr.workflow.settings.vlm import TINY, Vlm
 
 MEDGROUND, RADVLM = "medground:", "radvlm:"
 DATASET_FOLDERS = {MEDGROUND: "results/medground/dataset", RADVLM: "results/radvlm/instructions"}
@@ -16,6 +18,8 @@ BASE, BASE_WITH_HEAD = "base", "base_masks"
 """``init`` of a small model that starts from the base, and where its head starts from it too."""
 DRAW_SHARED_WITH = {"radvlm_exchanged": "radvlm_test"}
 """{set: the set of the same samples about their own images, whose draw it shares}."""
+APART = ("model", "tiles", "grid", "system_prompt", "seg_start", "seg_learning_rate")
+"""Keys of a recipe that are options of a run beside its recipe."""
 MIX_FILES = ("train", "validate", "test", "exchanged")
 """Files of lines of RadVLM's mixes."""
 
@@ -28,7 +32,7 @@ class VlmPlan:
     trained: Sequence[str]  # runs that are tuned
     untrained: Sequence[str]  # runs that are asked as published
     with_head: Sequence[str]  # runs with a head of masks
-    predictions: Mapping[str, dict]  # {other model: the settings of its answers}
+    predictions: Mapping[str, str]  # {other model: the file of its answers}
     sets: Mapping[str, str]  # {set: the lines that are asked}
     all_lines: Mapping[str, str]  # {set of the settings: all its lines}
     most: int  # maximum number of samples of a task that are asked, 0 for all
@@ -57,14 +61,10 @@ class VlmPlan:
 
     @property
     def tuning_modules(self) -> list[str]:
-        """Modules that the settings of tuned runs choose by name: families, runners, starts, heads."""
-        options = [run["options"] for run in self.runs.values()]
+        """Modules that the settings of tuned runs choose by name: families, runners, heads."""
         runners = {f"nets.fitting.{self.runs[name]['options']['own']['runner']}" for name in self.trained}
-        starts = {f"vlm.starts.{run_options['init']}" for run_options in options if "init" in run_options}
-        heads = {
-            f"segmentation.starts.{run_options['head']['start']}" for run_options in options if run_options["head"]
-        }
-        return [*self.families, *sorted(runners), *sorted(starts), *sorted(heads)]
+        heads = {f"segmentation.starts.{self.runs[name]['options']['head']['start']}" for name in self.with_head}
+        return [*self.families, *sorted(runners), *sorted(heads)]
 
     def answers_of(self, system: str) -> list[str]:
         """Return the answers of a system's runs to the sets that they are asked."""
@@ -89,16 +89,6 @@ class VlmPlan:
         return [run for run, sets in self.sets_by_run.items() if name in sets]
 
 
-def _check_mix(key: str, lines: str, mixes: Sequence[str]) -> None:
-    mix, _, file = lines.removeprefix(RADVLM).partition("/")
-    if mix not in mixes:
-        raise UserError(
-            f"{key} is {lines!r}, but radvlm.instructions.mixes has {', '.join(mixes)}: name one, or add it there"
-        )
-    if file not in ("", *MIX_FILES):
-        raise UserError(f"{key} is {lines!r}, but a mix has {', '.join(MIX_FILES)}: name one of them")
-
-
 def system_of(lines: str) -> str:
     """Return the system whose lines a setting names; "" of a file."""
     return next((prefix[:-1] for prefix in DATASET_FOLDERS if lines.startswith(prefix)), "")
@@ -111,9 +101,15 @@ def lines_file(key: str, lines: str, split: str, mixes: Sequence[str] = ()) -> s
     """
     for prefix, folder in DATASET_FOLDERS.items():
         if lines.startswith(prefix):
-            if prefix == RADVLM:
-                _check_mix(key, lines, mixes)
             name = lines.removeprefix(prefix)
+            mix, _, file = name.partition("/")
+            if prefix == RADVLM and mix not in mixes:
+                raise UserError(
+                    f"{key} is {lines!r}, but radvlm.instructions.mixes has {', '.join(mixes)}: name one, or add it "
+                    "there"
+                )
+            if prefix == RADVLM and file not in ("", *MIX_FILES):
+                raise UserError(f"{key} is {lines!r}, but a mix has {', '.join(MIX_FILES)}: name one of them")
             name = "" if name == "dataset" else name.removeprefix("dataset/")
             return "/".join(filter(None, (folder, name, split))) + ".jsonl"
     if ":" in lines and not Path(lines).exists():
@@ -124,83 +120,55 @@ def lines_file(key: str, lines: str, split: str, mixes: Sequence[str] = ()) -> s
     return str(existing_file(key, lines))
 
 
-def _head_options(key: str, run: Mapping, recipe: dict, engine: str, init: str) -> dict:
-    """Take the options of a run's head of masks out of its recipe and return them; {} without one.
+def _head_options(key: str, run: Run, recipe: Recipe, engine: str, init: str) -> dict:
+    """Return the options of a run's head of masks; {} without one.
 
     ``engine``: of vlm.answers; ``init``: what the model starts from. Raises UserError for a head that cannot be trained
     or asked.
     """
-    head = {name: recipe.pop(f"seg_{name}", None) for name in ("start", "learning_rate")}
-    if run["segmentation"] == "none":
+    if run.segmentation == "none":
         return {}
     key = f"{key}.segmentation is 'head', but"
-    if head["start"] is None:
-        raise UserError(
-            f"{key} the engine {run['engine']} has none: take onevision or onevision_tiny, or set it to none"
-        )
-    if system_of(run["lines"]) != RADVLM[:-1]:
-        raise UserError(f"{key} lines is {run['lines']!r}, and only a mix of RadVLM has masks: name one, radvlm:<mix>")
-    if head["start"] == BASE and init != BASE:
+    start = getattr(recipe, "seg_start", "")
+    if not start:
+        raise UserError(f"{key} the engine {run.engine} has none: take onevision or onevision_tiny, or set it to none")
+    if system_of(run.lines) != RADVLM[:-1]:
+        raise UserError(f"{key} lines is {run.lines!r}, and only a mix of RadVLM has masks: name one, radvlm:<mix>")
+    if start == BASE and init != BASE:
         raise UserError(
             f"{key} init is {init!r}, and seg_start 'base' is the head of the base: set "
-            f"vlm.tuning.{run['engine']}.seg_start to lite"
+            f"vlm.tuning.{run.engine}.seg_start to lite"
         )
     if engine == "vllm":
         raise UserError(f"{key} vlm.answers.engine is 'vllm', which gives no masks: set that to transformers")
-    return head
+    return {"start": start, "learning_rate": getattr(recipe, "seg_learning_rate", None)}
 
 
-def _take_system_prompt(engine: str, family: str, recipe: dict) -> str:
-    """Take a run's system prompt out of its recipe and return it. Raises UserError for a family without one."""
-    prompt = recipe.pop("system_prompt", "")
-    if prompt and not read_declaration("cxr.vlm.families", family, "SYSTEM", ""):
-        raise UserError(
-            f"vlm.tuning.{engine}.system_prompt is {prompt!r}, but it is for the chat of onevision, and family is "
-            f"{family!r}: set system_prompt to '', or family to onevision"
-        )
-    return prompt
-
-
-def _tiling_options(run: Mapping, family: str, recipe: dict) -> dict:
-    """Take how a tuned run tiles images out of its recipe and return it; {} to tile as its model does."""
-    tiling = {name: recipe.pop(name) for name in ("tiles", "grid") if name in recipe}
-    cut = run["trained"] and read_declaration("cxr.vlm.families", family, "VLLM_TILES", "")
-    return {"tiling": tiling} if tiling and cut else {}
-
-
-def _size_options(run: Mapping, family: str, sizes: Mapping) -> dict:
-    """Return the sizes of a small model with random weights, if its family takes them from the settings."""
-    names = (
-        () if run["model"] or run["engine"] not in TINY else read_declaration("cxr.vlm.families", family, "SIZES", ())
-    )
-    return {"sizes": {name: sizes[name] for name in names}} if names else {}
-
-
-def _check_vllm(engine: str, family: str, recipe: Mapping, tiling: Mapping) -> None:
+def _check_vllm(engine: str, family: str, recipe: Recipe) -> None:
     """Raise UserError for a tuned run that vLLM cannot ask."""
-    tiles, vllm_tiles = tiling.get("tiles"), read_declaration("cxr.vlm.families", family, "VLLM_TILES", "")
-    if tiles and tiles != vllm_tiles:
+    tiles, vllm_tiles = getattr(recipe, "tiles", ""), read_declaration("cxr.vlm.families", family, "VLLM_TILES", "")
+    if tiles != vllm_tiles:
         raise UserError(
             f"vlm.tuning.{engine}.tiles is {tiles!r}, but vlm.answers.engine is 'vllm', which takes {vllm_tiles} for "
             "every model: set tiles to that, or vlm.answers.engine to transformers"
         )
-    if recipe["method"] == "lora" and not read_declaration("cxr.vlm.families", family, "VLLM_ADAPTERS", True):
+    if recipe.method == "lora" and not read_declaration("cxr.vlm.families", family, "VLLM_ADAPTERS", True):
         raise UserError(
             f"vlm.tuning.{engine}.method is 'lora', but vlm.answers.engine is 'vllm', which asks no adapter of "
             f"{family}: set method to full, or vlm.answers.engine to transformers"
         )
 
 
-def _image_options(key: str, run: Mapping, side: int, decoding: Mapping, sets: Mapping[str, str]) -> dict:
+def _image_options(key: str, run: Run, side: int, decoding: Mapping, sets: Mapping[str, str]) -> dict:
     """Return the options of the images that a run sees: the longest side, 0 for any, and how originals are decoded.
 
     ``sets``: {set: its system}. Raises UserError for originals of lines or sets whose image files are not known.
     """
-    if run["pictures"] == "frame":
+    if run.pictures == "frame":
         return {"side": side, "original": {}}
-    if system_of(run["lines"]) != RADVLM[:-1]:
+    if system_of(run.lines) != RADVLM[:-1]:
         raise UserError(
-            f"{key}.pictures is 'original', but lines is {run['lines']!r}, whose original images are not known: name a "
+            f"{key}.pictures is 'original', but lines is {run.lines!r}, whose original images are not known: name a "
             "mix of RadVLM, radvlm:<mix>, or set it to frame"
         )
     if loose := [name for name, system in sets.items() if not system]:
@@ -208,7 +176,7 @@ def _image_options(key: str, run: Mapping, side: int, decoding: Mapping, sets: M
             f"{key}.pictures is 'original', but vlm.answers.sets.{loose[0]}, which it is asked too, is a file, whose "
             "original images are not known: name a file of a mix, radvlm:<mix>/<file>, or set it to frame"
         )
-    return {"side": min(filter(None, (side, run["picture_px"])), default=0), "original": dict(decoding)}
+    return {"side": min(filter(None, (side, run.picture_px)), default=0), "original": dict(decoding)}
 
 
 def make_vlm_plan(
@@ -219,22 +187,16 @@ def make_vlm_plan(
     ``device``, ``gpus``: of the section compute; ``mixes``: of RadVLM; ``decoding``: how image files are decoded.
     Raises UserError for a missing file or an unknown mix.
     """
-    plain = settings.as_dict()
-    tuning, answers = plain["tuning"], plain["answers"]
-    systems = {name: system_of(lines) for name, lines in answers["sets"].items()}
-    runs = {
-        name: _plan_run(name, run, tuning, answers, mixes, decoding or {}, systems)
-        for name, run in tuning["runs"].items()
-    }
-    num_gpus = {name: 0 if run["engine"] in TINY or device == "cpu" else gpus for name, run in tuning["runs"].items()}
-    answer_gpus = {name: min(1, count) for name, count in num_gpus.items()}
-    all_lines = {
-        name: lines_file(f"vlm.answers.sets.{name}", lines, "", mixes) for name, lines in answers["sets"].items()
-    }
+    tuning, answers = settings.tuning, settings.answers
+    systems = {name: system_of(lines) for name, lines in answers.sets.items()}
+    runs = {name: _plan_run(name, run, settings, mixes, decoding or {}, systems) for name, run in tuning.runs.items()}
+    all_lines = {name: lines_file(f"vlm.answers.sets.{name}", lines, "", mixes) for name, lines in answers.sets.items()}
     predictions = {
-        name: {"path": str(existing_file(f"vlm.answers.predictions.{name}.path", prediction["path"])), **prediction}
-        for name, prediction in answers["predictions"].items()
+        name: str(existing_file(f"vlm.answers.predictions.{name}.path", prediction.path))
+        for name, prediction in answers.predictions.items()
     }
+    num_gpus = {name: 0 if run.engine in TINY or device == "cpu" else gpus for name, run in tuning.runs.items()}
+    answer_gpus = {name: min(1, count) for name, count in num_gpus.items()}
     with_deepspeed = [name for name, run in runs.items() if run["options"]["own"]["runner"] == "deepspeed"]
     return VlmPlan(
         runs=runs,
@@ -242,91 +204,82 @@ def make_vlm_plan(
         untrained=[name for name, run in runs.items() if not run["trained"]],
         with_head=[name for name, run in runs.items() if run["options"]["head"]],
         predictions=predictions,
-        sets={name: f"results/vlm/sets/{name}.jsonl" for name in all_lines} if answers["most"] else all_lines,
+        sets={name: f"results/vlm/sets/{name}.jsonl" for name in all_lines} if answers.most else all_lines,
         all_lines=all_lines,
-        most=answers["most"],
+        most=answers.most,
         systems=systems,
-        sets_by_run={name: _sets_of(run["system"], systems) for name, run in runs.items()}
-        | {name: [prediction["set"]] for name, prediction in predictions.items()},
+        # a run is asked the sets of its system, and those of files; a run on a file is asked all
+        sets_by_run={
+            name: [at for at, system in systems.items() if not run["system"] or system in ("", run["system"])]
+            for name, run in runs.items()
+        }
+        | {name: [prediction.set] for name, prediction in answers.predictions.items()},
         gpus={name: num_gpus[name] if name in with_deepspeed else answer_gpus[name] for name in runs},
         answer_gpus=answer_gpus,
-        engine=answers["engine"],
-        answer_options=_answer_options(answers, tuning["seed"], runs, predictions),
-    )
+        engine=answers.engine,
+        answer_options={name: run["asking"] for name, run in runs.items()}
+        | {
+            name: {
+                "engine": "table", "convention": prediction.convention, "max_new_tokens": answers.max_new_tokens,
+                "max_length": answers.max_length, "history": answers.history, "dtype": "float32", "seed": tuning.seed,
+            }
+            for name, prediction in answers.predictions.items()
+        },
+    )  # fmt: skip
 
 
 def _plan_run(
-    name: str, run: dict, tuning: dict, answers: dict, mixes: Sequence[str], decoding: Mapping, systems: Mapping
+    name: str, run: Run, settings: Vlm, mixes: Sequence[str], decoding: Mapping, systems: Mapping[str, str]
 ) -> dict:
     """Return a run's options, the files that its rule reads, and what other parts of the plan need of it.
 
-    ``run``, ``tuning``, ``answers``: settings as builtins; the others: as of :func:`make_vlm_plan`; ``systems``: {set:
-    its system}. Raises UserError for settings that do not fit each other.
+    ``mixes``, ``decoding``: as of :func:`make_vlm_plan`; ``systems``: {set: its system}. Raises UserError for settings
+    that do not fit each other.
     """
-    key = f"vlm.tuning.runs.{name}"
-    recipe = {key: value for key, value in tuning[run["engine"]].items() if key not in ("model", "sizes")}
-    family, side = recipe.pop("family", run["engine"]), recipe.pop("side", 0)
-    recipe["updates"] = run["updates"] or recipe["updates"]
-    init = {"init": run["init"] or recipe.pop("init")} if "init" in recipe else {}
-    recipe.pop("init", "")
-    head = _head_options(key, run, recipe, answers["engine"], init.get("init", ""))
+    key, recipe, answers = f"vlm.tuning.runs.{name}", getattr(settings.tuning, run.engine), settings.answers
+    family = recipe.family or run.engine
+    init = (run.init or BASE) if run.engine == "onevision_tiny" else ""
+    head = _head_options(key, run, recipe, answers.engine, init)
     if head.get("start") == BASE:
-        init = {"init": BASE_WITH_HEAD}
-    max_new_tokens = recipe.pop("max_new_tokens", answers["max_new_tokens"])
-    is_folder = Path(run["model"]).is_dir()
+        init = BASE_WITH_HEAD
+    if run.trained and answers.engine == "vllm":
+        _check_vllm(run.engine, family, recipe)
+    if unknown := sorted(set(run.tasks) - set(TASKS)):
+        raise UserError(f"{key}.tasks has {unknown[0]!r}, which is no task: choose from {', '.join(TASKS)}")
+    is_folder = Path(run.model).is_dir()
     options = {
-        "engine": "tiny" if run["engine"] in TINY else run["engine"],
+        "engine": "tiny" if run.engine in TINY else run.engine,
         "family": family,
-        "convention": run["convention"] or read_declaration("cxr.vlm.families", family, "CONVENTION", ""),
-        "wording": run["wording"],
-        "nan_limit": tuning["nan_limit"],
-        "seed": tuning["seed"],
-        "own": recipe,
-        "balance": tuning["balance"],
+        "convention": run.convention or read_declaration("cxr.vlm.families", family, "CONVENTION", ""),
+        "seed": settings.tuning.seed,
+        "own": recipe.as_dict(without=APART) | {"updates": run.updates or recipe.updates},
+        "balance": settings.tuning.balance,
         "head": head,
-        "system_prompt": _take_system_prompt(run["engine"], family, recipe),
-        "model": "" if is_folder else run["model"],
-        "revision": run["revision"],
+        "system_prompt": getattr(recipe, "system_prompt", ""),
+        "model": "" if is_folder else run.model,
+        "revision": run.revision,
+        **_image_options(key, run, recipe.side, decoding, systems),
     }
-    options |= _image_options(key, run, side, decoding, systems)
-    options |= _tiling_options(run, family, recipe) | _size_options(run, family, tuning["onevision_tiny"]["sizes"])
-    if run["trained"] and answers["engine"] == "vllm":
-        _check_vllm(run["engine"], family, recipe, options.get("tiling", {}))
-    options |= init | ({"tasks": [task for task in TASKS if task in run["tasks"]]} if run["tasks"] else {})
-    options |= {} if run["trained"] else {"probed": tuning["probed"]}
+    if run.trained and hasattr(recipe, "tiles"):
+        options["tiling"] = {"tiles": recipe.tiles, "grid": recipe.grid}
+    options |= {"init": init} if init else {}
+    options |= {"tasks": [task for task in TASKS if task in run.tasks]} if run.tasks else {}
     sam = read_declaration("cxr.segmentation.starts", head["start"], "INPUT", "") if head else ""
     return {
         "options": options,
-        "train": lines_file(f"{key}.lines", run["lines"], "train", mixes),
-        "validate": lines_file(f"{key}.lines", run["lines"], "validate", mixes),
-        "base": [run["model"]] if run["model"] and is_folder else [],
-        "wording": [str(existing_file(f"{key}.wording", run["wording"]))] if run["wording"] else [],
+        "train": lines_file(f"{key}.lines", run.lines, "train", mixes),
+        "validate": lines_file(f"{key}.lines", run.lines, "validate", mixes),
+        "base": [run.model] if is_folder else [],
         "sam": [sam] if sam else [],
-        "trained": run["trained"],
-        "system": system_of(run["lines"]),
-        "mix": run["lines"].removeprefix(RADVLM).partition("/")[0] if run["lines"].startswith(RADVLM) else "",
-        "dtype": recipe["dtype"],
-        "max_new_tokens": max_new_tokens,
-    }
-
-
-def _answer_options(answers: dict, seed: int, runs: Mapping[str, dict], predictions: Mapping[str, dict]) -> dict:
-    """Return {run or other model: options of asking it}; the answers of another model are read from its table."""
-    shared = {name: answers[name] for name in ("max_new_tokens", "max_length", "history")}
-    options_by_name = {
-        name: shared
-        | {"engine": answers["engine"], "convention": "", "dtype": run["dtype"], "seed": seed}
-        | {"model": run["options"]["model"], "revision": run["options"]["revision"]}
-        | {"max_new_tokens": min(run["max_new_tokens"], shared["max_new_tokens"])}
-        | {"own": {"rank": run["options"]["own"]["lora"]["rank"]}}
-        for name, run in runs.items()
-    }
-    return options_by_name | {
-        name: shared
-        | {"engine": "table", "convention": prediction["convention"], "dtype": "float32", "seed": seed}
-        | {"model": "", "revision": "", "own": {}}
-        for name, prediction in predictions.items()
-    }
+        "trained": run.trained,
+        "system": system_of(run.lines),
+        "mix": run.lines.removeprefix(RADVLM).partition("/")[0] if run.lines.startswith(RADVLM) else "",
+        "asking": {
+            "engine": answers.engine, "convention": "", "history": answers.history, "max_length": answers.max_length,
+            "max_new_tokens": min(recipe.max_new_tokens or math.inf, answers.max_new_tokens),
+            **{name: options[name] for name in ("seed", "model", "revision")}, "dtype": recipe.dtype,
+        },
+    }  # fmt: skip
 
 
 def add_set(plan: VlmPlan, name: str, lines: str, system: str, runs: Sequence[str]) -> VlmPlan:
@@ -359,8 +312,3 @@ def read_request(config: Mapping, vlm: VlmPlan) -> dict:
         "run": run if run in vlm.runs else "",
         "referring": run in vlm.runs and vlm.runs[run]["system"] == MEDGROUND[:-1],
     }
-
-
-def _sets_of(system: str, systems: Mapping[str, str]) -> list[str]:
-    """Return the sets that a run is asked: those of its system, and those of files; a run on a file is asked all."""
-    return [name for name, set_system in systems.items() if not system or set_system in ("", system)]

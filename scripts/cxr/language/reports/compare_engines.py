@@ -5,7 +5,6 @@ Each study and lesion type is *affirmed* (a positive tuple names it, or names it
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -44,15 +43,8 @@ DISAGREEMENTS = {
 }
 
 
-@dataclass(frozen=True)
-class CompareOptions:
-    """effusion_without_side: as in the stage's options."""
-
-    effusion_without_side: str
-
-
-def run(*, reports: list[str], agreement: str, disagreements: str, options: CompareOptions) -> None:
-    """Compare the engines over all shards.
+def run(*, reports: list[str], agreement: str, disagreements: str, effusion_without_side: str) -> None:
+    """Compare the engines over all shards; ``effusion_without_side``: as in the stage's options.
 
     Writes ``agreement`` (one row per lesion type: studies, counts of the states, agreement, Cohen's kappa of the three
     states and of affirmed against the rest) and ``disagreements`` (one row per study and lesion type that differ, with
@@ -60,7 +52,7 @@ def run(*, reports: list[str], agreement: str, disagreements: str, options: Comp
     read it.
     """
     lexicon, words = (str(RESOURCES / name) for name in RESOURCE_FILES)
-    structure = rules.load(EngineOptions(lexicon, options.effusion_without_side))
+    structure = rules.load(EngineOptions(lexicon, effusion_without_side))
     report_vocabulary = vocabulary.load_vocabulary(words, lexicon)
     languages = language.load_languages(f"{words}/languages.yaml", report_vocabulary)
     all_lines = [line for path in reports for line in read_lines(path)]

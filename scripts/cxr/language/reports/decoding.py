@@ -30,7 +30,7 @@ _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _CONTROL = re.compile(r"[\x01-\x08\x0e-\x1f\x7f-\x9f]")
 _LIGATURES = {ord(sign): unicodedata.normalize("NFKC", sign) for sign in "ﬀﬁﬂﬃﬄﬅﬆ"}
 _TAG = re.compile(r"<(?:!doctype|\?xml|html|body|head|div|p|br|b|i|span|table|report|text|findings)\b[^<>]*>", re.I)
-_BREAKS = frozenset(
+BREAKS = frozenset(
     ("address", "article", "blockquote", "br", "div", "dd", "dl", "dt", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li",
      "ol", "p", "pre", "section", "table", "td", "th", "tr", "ul")
 )  # fmt: skip
@@ -124,14 +124,14 @@ class _Text(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list) -> None:
         self._hidden += tag in _HIDDEN
-        if tag in _BREAKS:
+        if tag in BREAKS:
             self.parts.append("\n")
         if label := dict(attrs).get("label"):  # <AbstractText Label="FINDINGS">
             self.parts.append(f"\n{label}:\n")
 
     def handle_endtag(self, tag: str) -> None:
         self._hidden = max(0, self._hidden - (tag in _HIDDEN))
-        if tag in _BREAKS:
+        if tag in BREAKS:
             self.parts.append("\n")
 
     def handle_data(self, data: str) -> None:

@@ -3,28 +3,28 @@
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import polars as pl
 
-from cxr.base.errors import UserError
 from cxr.base.jobs import log, progress
 from cxr.base.ledger import Ledger
 from cxr.base.paths import RESOURCES
 from cxr.base.settings import key
 from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import read_table, write_lines
-from cxr.language.reports import engine, language, reading, schema, sentences, substance, vocabulary
+from cxr.language.reports import engine, language, reading, schema
+from cxr.language.reports.outcome_summary import NOTHING_SHARE
 from cxr.language.reports.rules import lexicon as rules_lexicon
 from cxr.language.reports.rules import statements
 from cxr.language.reports.settings import ReadingSettings
+from cxr.language.reports.vocabulary import Substance, Vocabulary, load_substance, load_vocabulary
 
 RESOURCE_FILES = ("lexicon", "reading")
 ENGLISH_ONLY = "rules"
 """The engine that reads only English, with the words of the lexicon."""
 NOTHING = "no_report", "the text says nothing of the chest"
-EFFUSION = ("both_bases", "none")
 
 
 class ReportsOptions(ReadingSettings):
@@ -43,12 +43,12 @@ class _Reader:
 
     options: ReportsOptions
     lexicon: rules_lexicon.Lexicon
-    structure: Callable[[list[str]], list[dict]]
-    plain: Callable[[list[str]], list[dict]]
+    structure: engine.Structure
+    plain: engine.Structure
     digests: dict[str, str]
-    vocabulary: vocabulary.Vocabulary
+    vocabulary: Vocabulary
     languages: tuple[language.Language, ...]
-    substance: substance.Substance
+    substance: Substance
 
     @property
     def english_only(self) -> bool:
@@ -71,7 +71,7 @@ def run_shard(
     Writes ``output`` (JSON Lines, one line per study, sorted by study_id) and ``excluded`` (one row for each image of a
     study without a usable report). ``files_read``: table for the states of the report files. ``files``: those in the
     engine's ``INPUTS``. ``threads`` is not used: one core reads hundreds of reports per second. Raises UserError for an
-    unknown engine or value of an option.
+    unknown engine.
     """
     del threads
     reader = make_reader(options, str(attrs.get("code_digest", "")), **files)
@@ -85,18 +85,9 @@ def run_shard(
 
 
 def make_reader(options: ReportsOptions, code_digest: str = "", **files: str) -> _Reader:
-    """Return the reader for :func:`study_line`. Raises UserError for an unknown engine or value of an option."""
-    if options.effusion_without_side not in EFFUSION:
-        raise UserError(
-            f"reports.effusion_without_side: {options.effusion_without_side!r} is unknown, "
-            f"choose one of {', '.join(EFFUSION)}"
-        )
-    if options.sections not in reading.READERS:
-        raise UserError(
-            f"reports.sections: {options.sections!r} is unknown, choose one of {', '.join(reading.READERS)}"
-        )
+    """Return the reader for :func:`study_line`. Raises UserError for an unknown engine."""
     folder, words = (RESOURCES / name for name in RESOURCE_FILES)
-    report_vocabulary = vocabulary.load_vocabulary(str(words), str(folder))
+    report_vocabulary = load_vocabulary(str(words), str(folder))
     settings = engine.EngineOptions(str(folder), options.effusion_without_side, files)
     return _Reader(
         options=options,
@@ -106,7 +97,7 @@ def make_reader(options: ReportsOptions, code_digest: str = "", **files: str) ->
         digests={"code": code_digest, "lexicon": rules_lexicon.digest_lexicon(folder)},
         vocabulary=report_vocabulary,
         languages=language.load_languages(str(words / "languages.yaml"), report_vocabulary),
-        substance=substance.load_substance(str(words / "no_report.yaml")),
+        substance=load_substance(str(words / "no_report.yaml")),
     )
 
 
@@ -132,18 +123,18 @@ def _lines(rows: pl.DataFrame, reader: _Reader, ledger: Ledger, states: list[tup
             yield line
         else:
             outcomes[line[0]] += 1
-    _log_outcomes(outcomes, reader.options.nothing_share)
+    _log_outcomes(outcomes)
     if num_corrected:
         log.info("reports: in %d studies %s (reports.section_overrides)", num_corrected, reading.CORRECTED)
 
 
-def _log_outcomes(outcomes: Counter, warn_above: float) -> None:
+def _log_outcomes(outcomes: Counter) -> None:
     """Log the number of studies per outcome; warn if too many have no usable report."""
     used = outcomes.pop("findings", 0), outcomes.pop("no findings", 0)
     lost = outcomes.total()
     reason_counts = ", ".join(f"{reason} {number}" for reason, number in sorted(outcomes.items()))
     log.log(
-        logging.WARNING if lost > warn_above * (sum(used) + lost) else logging.INFO,
+        logging.WARNING if lost > NOTHING_SHARE * (sum(used) + lost) else logging.INFO,
         "reports: %d studies with findings, %d read without a finding, %d without a usable report%s",
         *used,
         lost,
@@ -160,34 +151,26 @@ def study_line(row: dict, reader: _Reader) -> dict | tuple[str, str]:
 def section_line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[str, str]:
     """Return the line of one study from its section, or (reason, detail) if that cannot be used."""
     line = _line(row, section, reader)
-    if line == NOTHING and section.beside and section.name == "findings":
+    other = section.other
+    if line == NOTHING and other and section.name == "findings":
         # "FINDINGS: PA and lateral views." holds no finding, so the impression is used
-        return _line(
-            row,
-            reading.Section(
-                section.beside[0],
-                section.beside[1],
-                sentences.split_sentences(section.beside[1]),
-                None,
-                section.removed,
-            ),
-            reader,
-        )
+        return _line(row, other, reader)
     return line
 
 
 def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[str, str]:
-    texts = section.sentences
+    texts, other = section.sentences, section.other
     if reader.english_only and (detail := _foreign_section(section, reader)):
         return "not_english", detail
     try:
-        tuples = _tuples(section.spans, texts, reader.structure)
+        tuples = _tuples(section, reader.structure)
     except schema.Quarantined as quarantined:
         return "quarantined", str(quarantined)
     unknown = reader.vocabulary.unknown(texts) if reader.english_only else []
     if problem := _problem(tuples, texts, unknown, reader):
         return problem
-    other_tuples = _structure_by_rules(section.beside[1], reader) if section.beside else []
+    # the other section only blocks and vetoes (ils.md, section 6)
+    other_tuples = _tuples(other, reader.plain) if other else []
     neighbours = _pop_further_neighbours([*tuples, *other_tuples])
     asked_lesions = statements.find_asked_lesions(texts, tuples, reader.lexicon)
     return {
@@ -197,7 +180,7 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
         "section_text": section.text,
         "sentences": texts,
         "tuples": tuples,
-        "other_section": section.beside[0] if section.beside else None,
+        "other_section": other.name if other else None,
         "other_tuples": other_tuples,
         "related": statements.sort_lesions([*neighbours, *asked_lesions]),
         "comparison_only": statements.comparison_only(texts, tuples, reader.lexicon),
@@ -212,14 +195,10 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
 
 def _foreign_section(section: reading.Section, reader: _Reader) -> str | None:
     """Return which section is not English, and its language. The other section counts too, because it can veto."""
-    if foreign_language := language.detect_foreign(section.sentences, reader.languages, reader.vocabulary):
-        return f"{section.name}: {foreign_language}"
-    if section.beside is None:
-        return None
-    name, text = section.beside
-    other_sentences = [text[start:end] for start, end in sentences.split_sentences(text)]
-    foreign_language = language.detect_foreign(other_sentences, reader.languages, reader.vocabulary)
-    return f"{name}: {foreign_language}" if foreign_language else None
+    for part in filter(None, (section, section.other)):
+        if foreign_language := language.detect_foreign(part.sentences, reader.languages, reader.vocabulary):
+            return f"{part.name}: {foreign_language}"
+    return None
 
 
 def _problem(tuples: list[dict], texts: list[str], unknown: list[dict], reader: _Reader) -> tuple[str, str] | None:
@@ -247,15 +226,9 @@ def _pop_further_neighbours(tuples: list[dict]) -> list[str]:
     return further
 
 
-def _structure_by_rules(text: str, reader: _Reader) -> list[dict]:
-    """Return the rules engine's tuples of the other section, which only blocks and vetoes (section 6)."""
-    spans = sentences.split_sentences(text)
-    return _tuples(spans, [text[start:end] for start, end in spans], reader.plain)
-
-
-def _tuples(spans: list[tuple[int, int]], texts: list[str], structure: Callable[[list[str]], list[dict]]) -> list[dict]:
+def _tuples(section: reading.Section, structure: engine.Structure) -> list[dict]:
     """Return an engine's tuples, with spans in characters of the section."""
-    tuples = structure(texts)
+    tuples, spans = structure(section.sentences), section.spans
     for item in tuples:
         offset = spans[item["sentence_index"] - 1][0] if 0 < item["sentence_index"] <= len(spans) else 0
         item["span"] = [position + offset for position in item["span"]]

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +16,6 @@ from cxr.language.reports.privacy.scrubbing import add_counts, scrub
 from cxr.language.reports.sentences import split_sentences
 
 RESOURCE_FILES = ("sections.yaml", "reading/headings.yaml")
-READERS = ("mimic", "tolerant")
 COLUMNS = ("findings", "impression")
 CORRECTED = "a heading that the official table names wrongly is corrected"
 _BYTES_A_CHARACTER = 64
@@ -50,6 +50,14 @@ class Section:
     @property
     def sentences(self) -> list[str]:
         return [self.text[start:end] for start, end in self.spans]
+
+    @cached_property
+    def other(self) -> "Section | None":
+        """The other section, if there is one."""
+        if self.beside is None:
+            return None
+        name, text = self.beside
+        return Section(name, text, split_sentences(text), None, self.removed)
 
 
 class _Unusable(Exception):

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from cxr.base.settings import PAPER, Address, Section, Share, key
+from cxr.base.settings import PAPER, Address, Section, key
 from cxr.llm.settings import Asking, Execution, LanguageModel, context, max_tokens, model, revision
 
 
@@ -28,12 +28,6 @@ class ReportsExecution(Execution):
     """How the language models run. No answer depends on it, so a change re-runs nothing."""
 
     mapping_server: Address = key("", "Address of the mapping model's server; empty for the same server.")
-    texts_at_once: int = key(
-        2048,
-        "Number of texts per batch of answers written to disk; an interrupted job resumes after the last batch.",
-        unit="texts",
-        ge=1,
-    )
 
 
 class ReportsLlm(Asking):
@@ -71,9 +65,6 @@ class ReadingSettings(Section):
         "Maximum number of findings in a section; reports with more are excluded as too_long.",
         unit="findings",
         ge=1,
-    )
-    nothing_share: Share = key(
-        0.10, "Fraction of studies without a usable report above which the log and the end of the run warn."
     )
     section_overrides: bool = key(
         True,

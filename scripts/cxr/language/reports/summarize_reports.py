@@ -37,13 +37,11 @@ WITHHELD = "withheld"
 
 @dataclass(frozen=True)
 class SummaryOptions:
-    """engine: of the reports; nothing_share: fraction of studies without a usable report above which the summary is a
-    warning; withheld: no text of a report may be shown (``release.withhold``), nor a word of fewer than
-    ``least_subjects`` subjects, nor a word that is always capitalised inside its sentences (it may be a name).
+    """engine: of the reports; withheld: no text of a report may be shown (``release.withhold``), nor a word of fewer
+    than ``least_subjects`` subjects, nor a word that is always capitalised inside its sentences (it may be a name).
     """
 
     engine: str
-    nothing_share: float
     withheld: bool
     least_subjects: int
 
@@ -104,7 +102,8 @@ def _log_summary(rows: list[dict], words: int, reading: str, options: SummaryOpt
     lost = sum(row["studies"] for row in rows if row["outcome"] not in outcome_summary.MEANINGS)
     every = f"all of {total} studies have a usable report" if total else "no study has come this far"
     sentence = outcome_summary.summarize_outcomes(rows) or f"reports: {every}"
-    log.log(logging.WARNING if lost > options.nothing_share * total else logging.INFO, "%s (%s)", sentence, reading)
+    level = logging.WARNING if lost > outcome_summary.NOTHING_SHARE * total else logging.INFO
+    log.log(level, "%s (%s)", sentence, reading)
     if options.engine == "rules":
         log.info(
             "reports: %s not understood (unknown_words.tsv beside it)", count_phrase(words, "word was", "words were")

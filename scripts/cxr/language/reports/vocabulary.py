@@ -1,4 +1,4 @@
-"""Finding a report's unknown words: those in neither the lexicon nor the list of common words of English reports.
+"""Finding a report's unknown words, in neither the lexicon nor the list of common English words, and empty texts.
 
 A sentence with an unknown word may hold a finding that was not understood.
 """
@@ -126,3 +126,24 @@ def _texts(tree: object) -> list[str]:
     if isinstance(tree, list):
         return [text for part in tree for text in _texts(part)]
     return [str(tree)]
+
+
+@dataclass(frozen=True)
+class Substance:
+    """``phrases``: sentences about the report itself; ``says``: words that describe the chest."""
+
+    phrases: re.Pattern
+    says: frozenset[str]
+
+    def lacks(self, sentences: list[str]) -> bool:
+        """True if no sentence says anything of the chest."""
+        chest_sentences = (sentence.lower() for sentence in sentences if not self.phrases.search(sentence))
+        return all(self.says.isdisjoint(WORD.findall(sentence)) for sentence in chest_sentences)
+
+
+@cache
+def load_substance(path: str) -> Substance:
+    """Read ``resources/reading/no_report.yaml``."""
+    data = yaml.load(Path(path).read_text(encoding="utf-8"), yaml.BaseLoader)
+    phrases = "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in data["phrases"])
+    return Substance(re.compile(rf"\b(?:{phrases})\b", re.I), frozenset(data["says"]))

@@ -21,8 +21,7 @@ from cxr.instructions.record import Turn
 from cxr.medground.dataset.settings import DatasetSettings
 from cxr.medground.logic.facts import keep_audited, read_pictures
 from cxr.plotting.encoding import encode_image
-from cxr.vlm.conventions import InputSize, find_convention
-from cxr.vlm.wording import localization_question
+from cxr.vlm.conventions import InputSize, find_convention, localization_question
 
 MERGE, MIN_PIXELS = 2, 3136
 """Of the processors of the Qwen family: patches per side that become one token, and smallest area of an image, px."""

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, Columns
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.errors import refuse_unreadable
 from cxr.base.tables import read_lines, write_rows
 from cxr.vlm.conventions import InputSize, find_convention
 from cxr.vlm.samples import parse_sample
@@ -34,13 +34,9 @@ def load_tokenizer(path: str) -> "PreTrainedTokenizerBase":
     from transformers import AutoTokenizer  # the columns are read without it
 
     folder = Path(path).parent if Path(path).is_file() else Path(path)
-    try:
+    problem = f"medground.dataset.tokenizer: {path} holds no tokenizer"
+    with refuse_unreadable(path, problem, "give a model's folder"):
         return AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    except (OSError, ValueError) as error:
-        refuse_machine_fault(path, error)
-        first = str(error).strip().splitlines()[0]
-        message = f"medground.dataset.tokenizer: {path} holds no tokenizer ({first[:160]}): give a model's folder"
-        raise UserError(message) from None
 
 
 def run(*, lines: list[str], tokens: str, tokenizer: str) -> None:

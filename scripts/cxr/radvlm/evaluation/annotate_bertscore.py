@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.errors import UserError, refuse_unreadable
 from cxr.nets.hub import find_downloaded_model
 
 METRIC = "bertscore"
@@ -26,14 +26,10 @@ class Embedder:
     """Embeds the tokens of a text: unit vectors of one layer of a model."""
 
     def __init__(self, folder: str, layer: int):
-        try:
+        with refuse_unreadable(folder, f"{KEY}.model: {folder} holds no model", "give the folder of one"):
             self.words = AutoTokenizer.from_pretrained(folder, local_files_only=True)
             load_options = {"local_files_only": True, "use_safetensors": True, "dtype": torch.float32}
             self.net = AutoModel.from_pretrained(folder, **load_options).eval()
-        except (OSError, ValueError) as error:
-            refuse_machine_fault(folder, error)
-            first = str(error).strip().splitlines()[0][:160]
-            raise UserError(f"{KEY}.model: {folder} holds no model ({first}): give the folder of one") from None
         layers = self.net.config.num_hidden_layers
         if layer > layers:
             raise UserError(

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from cxr.base.engines import Setup
 from cxr.base.tables import read_lines, write_lines
 from cxr.base.unfinished_work import describe_files, prepare_folder
-from cxr.vlm.answers.engine import Answerer, AnswersOptions, Execution, ModelAnswer, TurnRequest, load_answerer
+from cxr.vlm.answers.engine import Answerer, AnswersOptions, ModelAnswer, TurnRequest, load_answerer
 from cxr.vlm.answers.masks import MaskPredictor, join_masks, write_masks
 from cxr.vlm.collate import Collator, Encoded
 from cxr.vlm.conventions import find_convention
@@ -55,9 +56,7 @@ def run_answers(
     samples = read_samples(lines)
     folder = Path(answers).with_suffix(".parts")
     prepare_folder(folder, _digest(lines, run, base, options, attrs))
-    execution = Execution(
-        compute.get("device", "auto"), compute.get("asked"), compute.get("batch", 8), compute.get("gpu_memory", 0.9)
-    )
+    setup = Setup.of_job({}, compute)
     asker = drawer = None
     paths = []
     side, decoding = image_options(run)
@@ -70,10 +69,10 @@ def run_answers(
             paths.append(path)
             if path.is_file():
                 continue
-            asker = asker or Asker.from_run(run, base, options, execution)
+            asker = asker or Asker.from_run(run, base, options, setup)
             replies = list(asker.replies(samples[first : first + PART_SIZE], store))
             if masks:
-                drawer = drawer or MaskPredictor.load(run, options, execution)
+                drawer = drawer or MaskPredictor.load(run, options, setup)
                 answered_turns = ((reply.sample, reply.turn, reply.answer) for reply in replies)
                 write_masks(path.with_suffix(".h5"), answered_turns, drawer, store, attrs)
             # written last: this file marks the part as complete
@@ -122,15 +121,10 @@ class Asker:
         self.engine, self.collator, self.options = engine, collator, options
 
     @classmethod
-    def from_run(cls, run: str, base: str, options: AnswersOptions, execution: Execution) -> "Asker":
+    def from_run(cls, run: str, base: str, options: AnswersOptions, setup: Setup) -> "Asker":
         """Return an asker with the engine and the chat of a run; the engine table has no chat."""
-        engine = load_answerer(options.engine, Path(run), base, options, execution)
+        engine = load_answerer(options.engine, Path(run), base, options, setup)
         return cls(engine, load_collator(run, base, options.convention) if run else None, options)
-
-    def lines(self, samples: Sequence[Sample], store: ImageStore) -> Iterator[dict]:
-        """Yield the lines of all turns of the samples, in order."""
-        for reply in self.replies(samples, store):
-            yield reply.line()
 
     def replies(self, samples: Sequence[Sample], store: ImageStore) -> Iterator[Reply]:
         """Yield the replies to all turns of the samples, in order."""
@@ -250,4 +244,4 @@ def load_collator(run: str | Path, base: str, convention: str = "") -> Collator:
         family = load_family(facts["family"], folder)
         tokens = Tokens.read(folder, family.frame).with_system(facts.get("system_prompt", ""))
     prompt_convention = find_convention(convention or facts["convention"])
-    return Collator(family, tokens.with_seg() if has_segmenter(run) else tokens, prompt_convention, facts["wording"])
+    return Collator(family, tokens.with_seg() if has_segmenter(run) else tokens, prompt_convention)

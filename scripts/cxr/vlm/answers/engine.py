@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from cxr.base.engines import engine_module
+from cxr.base.engines import Setup, engine_module
 from cxr.vlm.collate import Encoded
 
 
@@ -14,7 +14,7 @@ class AnswersOptions:
     """Settings of asking one run.
 
     engine: transformers, vllm or table; convention: of the prompt's coordinates, "" for the run's own; history: which
-    earlier answers a later turn sees: the model's own or the expected ones; own: settings of the engine.
+    earlier answers a later turn sees: the model's own or the expected ones.
     """
 
     engine: str
@@ -24,19 +24,8 @@ class AnswersOptions:
     history: str
     dtype: str
     seed: int
-    own: dict
     model: str = ""
     revision: str = ""
-
-
-@dataclass(frozen=True)
-class Execution:
-    """How an engine runs; answers do not depend on it, apart from rounding within a batch."""
-
-    device: str = "auto"
-    asked: int | None = None
-    batch: int = 8
-    gpu_memory: float = 0.9
 
 
 @dataclass(frozen=True)
@@ -82,6 +71,6 @@ class Answerer(Protocol):
         ...
 
 
-def load_answerer(name: str, run: Path, base: str, options: AnswersOptions, execution: Execution) -> Answerer:
+def load_answerer(name: str, run: Path, base: str, options: AnswersOptions, setup: Setup) -> Answerer:
     """Return the engine ``name`` for a run. Raises UserError for an unknown engine or an unusable run."""
-    return engine_module("cxr.vlm.answers", name).load(run, base, options, execution)
+    return engine_module("cxr.vlm.answers", name).load(run, base, options, setup)

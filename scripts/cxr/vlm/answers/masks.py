@@ -6,15 +6,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from cxr.base.engines import Setup
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
 from cxr.nets.devices import inference, select_device
 from cxr.segmentation.encoder_cache import MemoryCache
 from cxr.segmentation.head import resize_logits
 from cxr.segmentation.segmenter import Segmenter
-from cxr.vlm.answers.engine import AnswersOptions, Execution, ModelAnswer
+from cxr.vlm.answers.engine import AnswersOptions, ModelAnswer
 from cxr.vlm.models import SEGMENTER
 from cxr.vlm.samples import ImageStore, Sample
-from cxr.vlm.segs import sam_image
+from cxr.vlm.segmenting import sam_image
 
 KEY, FIELD = "mask_key", "mask"
 MASK_ATTRS = {
@@ -32,10 +33,10 @@ class MaskPredictor:
         self.embeddings = MemoryCache()
 
     @classmethod
-    def load(cls, run: str | Path, options: AnswersOptions, execution: Execution) -> "MaskPredictor":
+    def load(cls, run: str | Path, options: AnswersOptions, setup: Setup) -> "MaskPredictor":
         """Return the mask predictor of a run. Raises UserError for an incomplete segmenter."""
         segmenter = Segmenter.load(Path(run, SEGMENTER), getattr(torch, options.dtype))
-        return cls(segmenter, select_device(execution.device, execution.asked))
+        return cls(segmenter, select_device(setup.device, setup.asked))
 
     def predict(self, view: str, frame: np.ndarray, marks: Sequence[torch.Tensor]) -> np.ndarray:
         """Return masks, bool (M, T, T), from the hidden states (H,) that predicted each [SEG]; see :meth:`logits`."""

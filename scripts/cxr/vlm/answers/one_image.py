@@ -10,6 +10,7 @@ import numpy as np
 from pydicom.dataset import Dataset
 
 from cxr.base.atomic import atomic_file, atomic_folder
+from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.dicom.segmentation import Segment, find_lesion, save_segmentation
 from cxr.imaging.one_image import FramedImage, decode_image_file, project_mask, segmentation_time
@@ -19,7 +20,7 @@ from cxr.plotting.encoding import encode_image
 from cxr.plotting.overlay import SIDES, draw_overlay
 from cxr.plotting.plots import save_png
 from cxr.vlm.answers.ask import Asker, image_options
-from cxr.vlm.answers.engine import AnswersOptions, Execution
+from cxr.vlm.answers.engine import AnswersOptions
 from cxr.vlm.answers.masks import MaskPredictor
 from cxr.vlm.conventions import InputSize, find_convention
 from cxr.vlm.models import base_folder, has_segmenter, read_run
@@ -258,10 +259,10 @@ def run_image(
     """
     options, samples = AnswersOptions(**asking), make_samples(questions, referring)
     picture, header = decode_image_file(image, cohort, frames)
-    execution = Execution(compute.get("device", "auto"), compute.get("asked"), compute.get("batch", 8))
-    asker = Asker.from_run(run, base_folder(base, options.model, options.revision), options, execution)
+    setup = Setup.of_job({}, compute)
+    asker = Asker.from_run(run, base_folder(base, options.model, options.revision), options, setup)
     facts, name = read_run(run), Path(run).resolve().parts[-2]
-    drawer = MaskPredictor.load(run, options, execution) if has_segmenter(run) else None
+    drawer = MaskPredictor.load(run, options, setup) if has_segmenter(run) else None
     side, decoding = image_options(run)
     replies = ask(asker, samples, SingleImageStore(picture, side, bool(decoding)), drawer)
     segmentation_source = None

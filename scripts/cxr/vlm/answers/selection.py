@@ -3,24 +3,16 @@
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import polars as pl
 
 from cxr.base.columns import schema
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, write_lines, write_table
-from cxr.vlm.answers.columns import SELECTED
+from cxr.vlm.columns import SELECTED
 from cxr.vlm.samples import parse_sample
 
 log = logging.getLogger("cxr")
-
-
-@dataclass(frozen=True)
-class SelectionOptions:
-    """most: maximum samples per task."""
-
-    most: int
 
 
 def select_samples(lines: Iterable[Mapping], most: int) -> set[str]:
@@ -39,13 +31,13 @@ def _sort_key(name: str) -> tuple[int, str]:
     return stable_hash("asked", name), name
 
 
-def run(*, lines: str, selection: str, counts: str, options: SelectionOptions, among: str | list[str] = "") -> None:
+def run(*, lines: str, selection: str, counts: str, most: int, among: str | list[str] = "") -> None:
     """Write the selected lines, in order, and the table ``counts`` of selected and all samples.
 
     ``among``: another set with the same samples about other images, whose selection is used. Raises UserError like
     :func:`select_samples`.
     """
-    selected_names = select_samples(read_lines(among[0] if among else lines), options.most)
+    selected_names = select_samples(read_lines(among[0] if among else lines), most)
     total_counts, selected_counts = Counter(), Counter()
 
     def selected_lines() -> Iterable[Mapping]:

@@ -1,14 +1,24 @@
 """The engine table: external answers, JSON lines of {sample_id, text, turn}, or failure instead of text."""
 
 import json
+import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import polars as pl
+
+from cxr.base.columns import schema
+from cxr.base.engines import Setup
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.ids import clean_id
-from cxr.vlm.answers.engine import AnswersOptions, Execution, ModelAnswer, TurnRequest
+from cxr.base.tables import read_lines, write_table
+from cxr.vlm.answers.ask import run_answers
+from cxr.vlm.answers.engine import AnswersOptions, ModelAnswer, TurnRequest
+from cxr.vlm.columns import UNUSED
 
+log = logging.getLogger("cxr")
 DUPLICATE, BAD_LINE = "duplicate", "bad_line"
 """Reasons of a sample that is answered twice, and of an invalid line."""
 
@@ -83,7 +93,37 @@ def _add_line(answer_file: AnswerFile, number: int, raw: str) -> None:
         answer_file.answers[name, turn], answer_file.lines[name, turn] = answer, number
 
 
-def load(run: Path, base: str, options: AnswersOptions, execution: Execution) -> Table:
+def load(run: Path, base: str, options: AnswersOptions, setup: Setup) -> Table:
     """Return the engine for the file ``base``. Raises UserError for a file that is not text."""
-    del run, options, execution
+    del run, options, setup
     return Table(read_answer_file(base).answers)
+
+
+def run_external(
+    *,
+    lines: str,
+    pictures: list[str],
+    base: str,
+    answers: str,
+    unused: str,
+    options: AnswersOptions,
+    attrs: dict,
+    compute: dict,
+    folders: Mapping[str, str] | None = None,
+) -> None:
+    """Write the answers in the file ``base`` to the samples ``lines``, and the table ``unused`` of its other lines.
+
+    Raises UserError for a file that is not text.
+    """
+    run_answers(
+        lines=lines, pictures=pictures, base=base, answers=answers, options=options, attrs=attrs, compute=compute,
+        folders=folders,
+    )  # fmt: skip
+    answer_file = read_answer_file(base)
+    asked_turns = {(line["sample_id"], line["turn"]) for line in read_lines(answers)}
+    rows = [(number, "", BAD_LINE) for number in answer_file.bad_lines]
+    rows += [(number, name, DUPLICATE) for number, name in answer_file.duplicates]
+    rows += [(number, at[0], "unknown_sample") for at, number in answer_file.lines.items() if at not in asked_turns]
+    for reason, count in sorted(Counter(reason for _, _, reason in rows).items()):
+        log.warning("%d lines of the external answers are excluded: %s", count, reason)
+    write_table(unused, pl.DataFrame(sorted(rows), schema=schema(UNUSED), orient="row"), UNUSED)

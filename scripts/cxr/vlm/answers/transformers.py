@@ -1,20 +1,76 @@
 """The engine transformers: greedy batched decoding; the KV cache is reused across turns."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from transformers import Cache
 
-from cxr.base.engines import engine_module
+from cxr.base.engines import Setup, engine_module
 from cxr.nets.devices import inference, select_device
-from cxr.vlm.answers.conversation_cache import ConversationCache
-from cxr.vlm.answers.engine import AnswersOptions, Execution, ModelAnswer, TurnRequest
+from cxr.vlm.answers.engine import AnswersOptions, ModelAnswer, TurnRequest
 from cxr.vlm.collate import Collator
 from cxr.vlm.conventions import find_convention
 from cxr.vlm.models import Loaded, load_run, read_run
 from cxr.vlm.segmenting import hidden_states
 
 GPU = True
+
+
+@dataclass
+class ConversationCache:
+    """Conversations of a batch. names: of its rows; cache: their keys and values; places: for each row the token at
+    each cache position, None for padding and discarded tokens.
+    """
+
+    names: list[str]
+    cache: Cache | None
+    places: list[list[int | None]]
+
+    def contains(self, names: Sequence[str]) -> bool:
+        """True if all these conversations are cached."""
+        return set(names) <= set(self.names)
+
+    def resume(self, names: Sequence[str], prompts: Sequence[Sequence[int]], pad: int) -> dict:
+        """Restrict the cache to the conversations ``names``, in order, and return the unread ends of their prompts:
+        model inputs (N, L), one position per cached key, then the tokens to read, padded on the left; positions that
+        are not part of a prompt are masked.
+
+        A prompt is read from the first token that differs from the cache: its earlier answers may differ from those
+        that the model gave.
+        """
+        rows = [self.names.index(name) for name in names]
+        if rows != list(range(len(self.names))):
+            self.cache.batch_select_indices(torch.tensor(rows))
+        self.names, self.places = list(names), [self.places[row] for row in rows]
+        unread_tokens = [self._matched(row, prompt) for row, prompt in enumerate(prompts)]
+        longest = max(map(len, unread_tokens))
+        for row, ids in enumerate(unread_tokens):
+            self.places[row] += [*[None] * (longest - len(ids)), *ids]
+        ids = [[pad if token is None else token for token in row] for row in self.places]
+        mask = [[int(token is not None) for token in row] for row in self.places]
+        return {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
+
+    def _matched(self, row: int, prompt: Sequence[int]) -> list[int]:
+        """Return the uncached end of a prompt, and discard cached tokens that do not match it."""
+        count, differs = 0, False
+        for place, token in enumerate(self.places[row]):
+            # the last token is always read, because the answer starts with its prediction
+            differs = differs or (token is not None and (count == len(prompt) - 1 or token != prompt[count]))
+            if differs:
+                self.places[row][place] = None
+            elif token is not None:
+                count += 1
+        return list(prompt[count:])
+
+    def append_answers(self, answers: Sequence[Sequence[int]], end: int) -> None:
+        """Record the generated tokens, of which the cache has all but the last."""
+        cached_length = self.cache.get_seq_length()
+        for places, answer in zip(self.places, answers, strict=True):
+            ended = answer.index(end) + 1 if end in answer else len(answer)
+            places += [token if at < ended else None for at, token in enumerate(answer)]
+            del places[cached_length:]
 
 
 class Transformers:
@@ -27,12 +83,12 @@ class Transformers:
         loaded: Loaded,
         collator: Collator,
         options: AnswersOptions,
-        execution: Execution,
+        setup: Setup,
         reuses_kv_cache: bool = False,
     ):
-        self.loaded, self.collator, self.options, self.execution = loaded, collator, options, execution
-        self.at_once, self.reuses_kv_cache = execution.batch, reuses_kv_cache
-        self.device = select_device(execution.device, execution.asked)
+        self.loaded, self.collator, self.options = loaded, collator, options
+        self.at_once, self.reuses_kv_cache = setup.batch, reuses_kv_cache
+        self.device = select_device(setup.device, setup.asked)
         self.cache: ConversationCache | None = None
         loaded.model.to(self.device)
 
@@ -82,16 +138,15 @@ class Transformers:
     def _unread_prompts(self, requests: Sequence[TurnRequest]) -> dict:
         """Return the inputs of prompts whose beginnings are cached."""
         names, prompts = zip(*((request.encoded.sample_id, request.encoded.ids) for request in requests), strict=True)
-        unread = self.cache.resume(names, prompts, self.loaded.tokens.pad)
-        inputs = {"input_ids": unread.ids, "attention_mask": unread.mask}
+        inputs = self.cache.resume(names, prompts, self.loaded.tokens.pad)
         return {name: value.to(self.device) for name, value in inputs.items()} | {"past_key_values": self.cache.cache}
 
 
-def load(run: Path, base: str, options: AnswersOptions, execution: Execution) -> Transformers:
+def load(run: Path, base: str, options: AnswersOptions, setup: Setup) -> Transformers:
     """Return the engine for a run."""
     facts = read_run(run)
     loaded = load_run(run, base, getattr(torch, options.dtype))
     convention = find_convention(options.convention or facts["convention"])
-    collator = Collator(loaded.family, loaded.tokens, convention, facts["wording"])
+    collator = Collator(loaded.family, loaded.tokens, convention)
     reuses_kv_cache = getattr(engine_module("cxr.vlm.families", facts["family"]), "REUSES_KV_CACHE", False)
-    return Transformers(loaded, collator, options, execution, reuses_kv_cache)
+    return Transformers(loaded, collator, options, setup, reuses_kv_cache)

@@ -1,5 +1,6 @@
 """The engine vllm: inside the job, with the chat of tuning; consecutive prompts about an image share a prefix."""
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -8,11 +9,11 @@ from pathlib import Path
 from PIL import Image
 from transformers import AutoConfig
 
-from cxr.base.engines import engine_module
+from cxr.base.engines import Setup, engine_module
 from cxr.base.errors import UserError
-from cxr.vlm.answers.engine import AnswersOptions, Execution, ModelAnswer, TurnRequest
+from cxr.vlm.answers.engine import AnswersOptions, ModelAnswer, TurnRequest
 from cxr.vlm.families.engine import Family, load_family
-from cxr.vlm.models import ADAPTERS, read_run, run_model
+from cxr.vlm.models import ADAPTER, ADAPTERS, read_run, run_model
 from cxr.vlm.tokens import Tokens
 
 GPU = True
@@ -53,7 +54,7 @@ def _max_positions(folder: str) -> int:
     return getattr(text, "max_position_embeddings", None) or sys.maxsize
 
 
-def load(run: Path, base: str, options: AnswersOptions, execution: Execution) -> Vllm:
+def load(run: Path, base: str, options: AnswersOptions, setup: Setup) -> Vllm:
     """Return the engine for a run."""
     # the imports below read these
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", VLLM_NO_USAGE_STATS="1")
@@ -61,7 +62,7 @@ def load(run: Path, base: str, options: AnswersOptions, execution: Execution) ->
     with run_model(run, base) as folder:
         family = load_family(facts["family"], folder)
         _check_supported(facts["family"], family, folder, adapted.is_dir())
-        return _load_model(str(folder), family, adapted, options, execution)
+        return _load_model(str(folder), family, adapted, options, setup)
 
 
 def _check_supported(name: str, family: Family, folder: Path, adapted: bool) -> None:
@@ -79,23 +80,24 @@ def _check_supported(name: str, family: Family, folder: Path, adapted: bool) -> 
     raise UserError(f"vlm.answers.engine is 'vllm', {reason}: set it to transformers")
 
 
-def _load_model(folder: str, family: Family, adapted: Path, options: AnswersOptions, execution: Execution) -> Vllm:
+def _load_model(folder: str, family: Family, adapted: Path, options: AnswersOptions, setup: Setup) -> Vllm:
     from vllm import LLM
     from vllm.lora.request import LoRARequest
 
+    rank = json.loads((adapted / ADAPTER).read_text(encoding="utf-8"))["r"] if adapted.is_dir() else 0
     model = LLM(
         model=folder,
         seed=options.seed,
         dtype=options.dtype,
         max_model_len=min(options.max_length + options.max_new_tokens, _max_positions(folder)),
-        tensor_parallel_size=max(1, execution.asked or 0),
-        gpu_memory_utilization=execution.gpu_memory,
-        enforce_eager=not execution.asked,  # compiling for the CPU takes longer than it saves
+        tensor_parallel_size=max(1, setup.asked or 0),
+        gpu_memory_utilization=0.9,
+        enforce_eager=not setup.asked,  # compiling for the CPU takes longer than it saves
         enable_prefix_caching=True,  # questions about an image are consecutive
         limit_mm_per_prompt={"image": 1},
         generation_config="vllm",
         enable_lora=adapted.is_dir(),
-        max_lora_rank=max(8, int(options.own.get("rank", 8))),
+        max_lora_rank=max(8, rank),
     )
     adapter = LoRARequest("run", 1, str(adapted)) if adapted.is_dir() else None
     return Vllm(model, adapter, Tokens.read(folder, family.frame), options)

@@ -1,7 +1,7 @@
 """What the two Qwen families share: the chat, and images as patches that keep the aspect ratio."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -36,9 +36,8 @@ class Qwen:
     """A Qwen model. ``processor``: its image processor, the PIL version, so that torchvision is not needed."""
 
     processor: Qwen2VLImageProcessorPil
-    convention: str
-    frame: ChatTemplate = TEMPLATE
-    prefixes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: PREFIXES)
+    frame = TEMPLATE
+    prefixes = PREFIXES
 
     def pictures(self, pictures: Sequence[np.ndarray]) -> EncodedImages:
         """Encode images, uint8 (H, W, 3); the aspect ratio is kept, the sides become multiples of a patch."""
@@ -53,9 +52,9 @@ class Qwen:
         return {"mm_token_type_ids": (ids == picture_id).int()}
 
 
-def load_qwen(folder: Path, convention: str) -> Qwen:
+def load_qwen(folder: Path) -> Qwen:
     """Return the family object of the model in a folder, with its processor."""
-    return Qwen(Qwen2VLImageProcessorPil.from_pretrained(folder, local_files_only=True), convention)
+    return Qwen(Qwen2VLImageProcessorPil.from_pretrained(folder, local_files_only=True))
 
 
 def small_processor(side: int, **more: object) -> Qwen2VLImageProcessorPil:

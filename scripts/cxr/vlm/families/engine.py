@@ -9,8 +9,7 @@ A family is a module of this package. Required: ``MODEL_TYPE`` (of its configura
 * ``VLLM = False``: the engine vllm does not support it; ``VLLM_ADAPTERS = False``: nor its adapters; ``VLLM_TILES``:
   the only ``tiles`` that vLLM supports;
 * ``REUSES_KV_CACHE = True``: a later turn needs only the keys and values of the earlier ones;
-* ``has_tiling(folder, tiles, grid)`` and ``write_tiling``: check and change how a model cuts images into tiles;
-* ``SIZES``: sizes of ``tiny`` that settings give; ``SYSTEM``: the system prompt in ``TEMPLATE.start``, if replaceable.
+* ``has_tiling(folder, tiles, grid)`` and ``write_tiling``: check and change how a model cuts images into tiles.
 
 The family object may have ``idle``: prefixes of tensors that no answer depends on; they are never trained.
 """
@@ -25,7 +24,7 @@ import torch
 from transformers import AutoConfig, PretrainedConfig
 
 from cxr.base.engines import engine_module
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.errors import UserError, refuse_unreadable
 from cxr.vlm.conventions import InputSize
 
 PARTS = ("vision", "projector", "language")
@@ -85,8 +84,6 @@ class Family(Protocol):
     """The interface of a family's object for one model."""
 
     frame: ChatTemplate
-    convention: str
-    """Convention of coordinates that the authors state."""
     prefixes: Mapping[str, tuple[str, ...]]
     """{part of PARTS: prefixes of its tensors' names}; the longest prefix decides."""
 
@@ -121,12 +118,8 @@ def load_family(name: str, folder: str | Path) -> Family:
     Raises UserError for an unknown family, or a folder that holds no model of it.
     """
     module = engine_module("cxr.vlm.families", name)
-    try:
+    with refuse_unreadable(folder, f"{folder} holds no model", f"give the folder of a {name} model"):
         kind = AutoConfig.from_pretrained(folder, local_files_only=True).model_type
-    except (OSError, ValueError) as error:
-        refuse_machine_fault(folder, error)
-        first = str(error).strip().splitlines()[0]
-        raise UserError(f"{folder} holds no model ({first[:160]}): give the folder of a {name} model") from None
     if kind != module.MODEL_TYPE:
         raise UserError(
             f"{folder} holds a model of type {kind}, not {module.MODEL_TYPE}: change the engine or the model"

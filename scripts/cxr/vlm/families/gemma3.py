@@ -1,7 +1,7 @@
 """Gemma 3 (MedGemma): images are stretched to a square, so boxes can only be relative."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -44,10 +44,9 @@ class Gemma:
 
     processor: Gemma3ImageProcessorPil
     tokens: int
-    convention: str = CONVENTION
-    frame: ChatTemplate = TEMPLATE
-    prefixes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: PREFIXES)
-    idle: tuple[str, ...] = IDLE
+    frame = TEMPLATE
+    prefixes = PREFIXES
+    idle = IDLE
 
     def pictures(self, pictures: Sequence[np.ndarray]) -> EncodedImages:
         """Encode images, uint8 (H, W, 3), each stretched to the model's square."""

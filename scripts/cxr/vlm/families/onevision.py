@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -42,10 +42,10 @@ IDLE = ("model.vision_tower.post_layernorm.",)
 """Features are taken before this norm, so no answer depends on it."""
 TOWER, PUBLISHED_TOWER = "vision_tower.", "vision_tower.vision_model."
 """Prefixes of the vision tower's tensors in a file: as the library writes them, and as in the published checkpoints."""
-SIZES = ("patch", "hidden", "layers", "vision_hidden", "vision_layers", "head_size")
-"""Sizes of the tiny model in the settings: patch side, px; width and layers of the language model and of the vision
-tower; width of an attention head.
-"""
+PATCH, HEAD_SIZE = 16, 32
+"""Of the tiny model: side of a patch, px; width of an attention head, the smallest that vLLM accepts on a CPU."""
+HIDDEN, LAYERS, VISION_HIDDEN, VISION_LAYERS = 96, 3, 64, 2
+"""Of the tiny model: widths and numbers of layers of the language model and of the vision tower."""
 INITIALIZER_RANGE = 0.1
 """Standard deviation of the tiny model's initial weights, about 1 / sqrt(width); the library's 0.02 fits a width of
 2,500.
@@ -114,10 +114,9 @@ class OneVision:
 
     processor: LlavaOnevisionImageProcessorPil
     tiling: Tiling
-    convention: str = CONVENTION
-    frame: ChatTemplate = TEMPLATE
-    prefixes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: PREFIXES)
-    idle: tuple[str, ...] = IDLE
+    frame = TEMPLATE
+    prefixes = PREFIXES
+    idle = IDLE
 
     @property
     def tiles(self) -> str:
@@ -182,25 +181,22 @@ def processor_config(config: LlavaOnevisionConfig) -> dict:
     }
 
 
-def tiny(
-    vocabulary: int, ids: Mapping[str, int], side: int, *, patch: int, hidden: int, layers: int, vision_hidden: int,
-    vision_layers: int, head_size: int,
-) -> tuple[LlavaOnevisionConfig, object]:  # fmt: skip
+def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[LlavaOnevisionConfig, object]:
     """Return a small configuration with tiles of half of ``side``, at least two patches, and its image processor."""
-    tile = max(2 * patch, side // 2 // patch * patch)
+    tile = max(2 * PATCH, side // 2 // PATCH * PATCH)
     pinpoints = canvases(2, tile)
     config = LlavaOnevisionConfig(
         text_config={
-            "model_type": "qwen2", "hidden_size": hidden, "intermediate_size": 2 * hidden, "num_hidden_layers": layers,
-            "num_attention_heads": hidden // head_size, "num_key_value_heads": hidden // head_size,
+            "model_type": "qwen2", "hidden_size": HIDDEN, "intermediate_size": 2 * HIDDEN, "num_hidden_layers": LAYERS,
+            "num_attention_heads": HIDDEN // HEAD_SIZE, "num_key_value_heads": HIDDEN // HEAD_SIZE,
             "vocab_size": vocabulary, "max_position_embeddings": 4096, "pad_token_id": ids["pad"],
             "bos_token_id": ids["end"], "eos_token_id": ids["end"], "use_sliding_window": False,
             "initializer_range": INITIALIZER_RANGE,
         },
         vision_config={
-            "model_type": "siglip_vision_model", "hidden_size": vision_hidden, "intermediate_size": 2 * vision_hidden,
-            "num_hidden_layers": vision_layers, "num_attention_heads": vision_hidden // head_size, "image_size": tile,
-            "patch_size": patch, "vision_use_head": False,
+            "model_type": "siglip_vision_model", "hidden_size": VISION_HIDDEN, "intermediate_size": 2 * VISION_HIDDEN,
+            "num_hidden_layers": VISION_LAYERS, "num_attention_heads": VISION_HIDDEN // HEAD_SIZE, "image_size": tile,
+            "patch_size": PATCH, "vision_use_head": False,
         },
         image_token_index=ids["picture"], video_token_index=ids["video"], image_grid_pinpoints=pinpoints,
         vision_feature_layer=-1, vision_feature_select_strategy="full", vision_aspect_ratio=f"{TILES_PREFIX}9",

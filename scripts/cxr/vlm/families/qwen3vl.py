@@ -35,4 +35,4 @@ def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[Qwen3VLCon
 
 def load(folder: Path) -> Qwen:
     """Return the family."""
-    return load_qwen(folder, CONVENTION)
+    return load_qwen(folder)

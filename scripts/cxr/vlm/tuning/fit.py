@@ -14,12 +14,14 @@ from cxr.base.errors import UserError
 from cxr.base.jobs import progress
 from cxr.base.seeds import stable_hash
 from cxr.vlm.collate import Batch, Encoded
-from cxr.vlm.tuning.objective import Objective, count_learned_per_sample
+from cxr.vlm.tuning.objective import TextLoss, count_learned_per_sample
 from cxr.vlm.tuning.settings import Recipe
 
 log = logging.getLogger("cxr")
 BUCKET = 16
 """Number of batches in a bucket that is sorted by length, to reduce padding."""
+NAN_LIMIT = 10
+"""Number of steps with a loss or gradient that is not a number, at which a tuning stops."""
 
 
 @dataclass
@@ -30,14 +32,6 @@ class TrainingLog:
     skipped: int = 0
     updates: list[dict] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Execution:
-    """How a tuning runs; no result depends on it."""
-
-    checkpoint_every: int
-    should_stop: Callable[[], bool] = lambda: False
 
 
 def epoch_order(lengths: Sequence[int], batch: int, seed: int, epoch: int, drop_last: bool = False) -> list[list[int]]:
@@ -87,20 +81,21 @@ class TuningLoop:
         lengths: Sequence[int],
         encode: Callable[[int], Encoded],
         collate: Callable[[Sequence[Encoded]], Batch],
-        objective: Objective,
+        objective: TextLoss,
         recipe: Recipe,
-        execution: Execution,
         *,
         tasks: Sequence[str],
         folder: Path,
         seed: int,
-        nan_limit: int,
+        checkpoint_every: int,
+        should_stop: Callable[[], bool] = lambda: False,
     ):
         self.runner, self.lengths, self.encode, self.collate = runner, lengths, encode, collate
         self.kinds = sorted(set(tasks))
         self.kind_of = [self.kinds.index(task) for task in tasks]
         self.objective = objective
-        self.recipe, self.execution, self.folder, self.seed, self.nan_limit = recipe, execution, folder, seed, nan_limit
+        self.recipe, self.folder, self.seed = recipe, folder, seed
+        self.checkpoint_every, self.should_stop = checkpoint_every, should_stop
         recipe.micro_batches_per_step(runner.ranks)  # raises before anything is computed
         num_full, num_remaining = divmod(len(lengths), recipe.batch)
         per_epoch = num_full + (num_remaining > 0 and not (recipe.drop_last and num_full))
@@ -116,7 +111,7 @@ class TuningLoop:
             noted, stop = self._update(update, samples, course)
             course.updates.append(noted)
             course.update = update + 1
-            if stop or course.update % self.execution.checkpoint_every == 0 or course.update == self.total:
+            if stop or course.update % self.checkpoint_every == 0 or course.update == self.total:
                 self.runner.save(self.folder, asdict(course))
             if stop:
                 raise UserError(
@@ -151,7 +146,7 @@ class TuningLoop:
         means, of_kinds = self._accumulate(batches, counts)
         sums = torch.cat([means, of_kinds.flatten(), torch.zeros(1, dtype=torch.float64)])
         norm = runner.take_step(recipe.learning_rate * factor)
-        sums[-1] = float(self.execution.should_stop())
+        sums[-1] = float(self.should_stop())
         *values, stop_votes = runner.sum(sums).tolist()
         values, of_kinds = values[: len(counts)], values[len(counts) :]
         if not math.isfinite(norm):
@@ -217,8 +212,8 @@ class TuningLoop:
     def _record_skip(self, update: int, course: TrainingLog) -> None:
         course.skipped += 1
         log.warning("step %d is skipped: its loss or gradient is not a number (%d so far)", update + 1, course.skipped)
-        if course.skipped >= self.nan_limit:
+        if course.skipped >= NAN_LIMIT:
             raise UserError(
-                f"tuning: {course.skipped} steps had a loss or gradient that is not a number, which reaches "
-                "vlm.tuning.nan_limit: lower learning_rate, or set dtype to float32"
+                f"tuning: {course.skipped} steps had a loss or gradient that is not a number: lower learning_rate, or "
+                "set dtype to float32"
             )

@@ -5,62 +5,46 @@ micro-batches.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch.nn import functional
 
-from cxr.segmentation.losses import LossWeights, bce_loss, dice_loss
+from cxr.segmentation.losses import bce_loss, dice_loss
 from cxr.vlm.collate import Batch
 from cxr.vlm.tokens import IGNORED
 
-
-class Objective(Protocol):
-    """names: of the losses; units: what that each is averaged over; weights: in the total loss."""
-
-    names: Sequence[str]
-    units: Sequence[str]
-    weights: Sequence[float]
-
-    def counts(self, batch: Batch) -> list[int]:
-        """Return the number of units of each loss in a batch."""
-        ...
-
-    def sums(self, model: torch.nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
-        """Return {name: sum over a batch}, with gradients, and ``each``: the text loss per sample, (N,), without."""
-        ...
+SEG_LOSS = {"text": 1.0, "bce": 5.0, "dice": 1.0}
+"""Weights of the losses of a run with a head: cross-entropy of all answers (ours), binary cross-entropy of the masks
+and Dice loss of the non-empty masks (ROSALIA's).
+"""
 
 
 class TextLoss:
-    """Mean cross-entropy of the answers' tokens."""
+    """Mean cross-entropy of the answers' tokens.
 
-    names, units, weights = ("text",), ("tokens",), (1.0,)
+    names: of the losses; units: what each is averaged over; weights: in the total loss.
+    """
+
+    names: Sequence[str] = ("text",)
+    units: Sequence[str] = ("tokens",)
+    weights: Sequence[float] = (1.0,)
 
     def counts(self, batch: Batch) -> list[int]:
-        """Return the number of the answers' tokens."""
+        """Return the number of units of each loss in a batch."""
         return [count_learned(batch.labels)]
 
     def sums(self, model: torch.nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
-        """Return their summed cross-entropy."""
+        """Return {name: sum over a batch}, with gradients, and ``each``: the text loss per sample, (N,), without."""
         return text_loss(model(**batch.inputs, use_cache=False).logits, batch.labels)
 
 
-@dataclass(frozen=True)
-class MaskLoss:
+class MaskLoss(TextLoss):
     """Text loss of all samples, cross-entropy of every [SEG]'s mask, and Dice loss of the non-empty masks.
 
     Dice ignores empty masks: their loss would be nearly 1 for any non-empty prediction (ROSALIA).
     """
 
-    loss_weights: LossWeights
-    names = ("text", "bce", "dice")
-    units = ("tokens", "masks", "positives")
-
-    @property
-    def weights(self) -> tuple[float, float, float]:
-        """Weights of the three losses."""
-        return self.loss_weights.text, self.loss_weights.bce, self.loss_weights.dice
+    names, units, weights = tuple(SEG_LOSS), ("tokens", "masks", "positives"), tuple(SEG_LOSS.values())
 
     def counts(self, batch: Batch) -> list[int]:
         """Return the numbers of the answers' tokens, of masks, and of non-empty masks."""

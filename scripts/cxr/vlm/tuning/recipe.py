@@ -7,8 +7,10 @@ from torch import nn
 from cxr.base.errors import UserError
 from cxr.segmentation.segmenter import TRAINED_PREFIXES
 from cxr.vlm.families.engine import PARTS, Family, part_of
-from cxr.vlm.tuning.settings import BETAS, Recipe, VlmLora
+from cxr.vlm.tuning.settings import Recipe, VlmLora
 
+BETAS = (0.9, 0.999)
+"""Decay rates of AdamW's two moments (RadVLM's code)."""
 ADAPTER = ("lora_", "trainable_tokens_")
 """peft's names of adapter tensors: of layers, and of rows of tokens."""
 LANGUAGE, ALL = "language", "all"
@@ -69,4 +71,4 @@ def make_optimizer(parameters: dict[str, nn.Parameter], family: Family, recipe: 
         {"params": tensors, "scale": rates[part] / recipe.learning_rate, "part": part}
         for part, tensors in groups.items()
     ]
-    return torch.optim.AdamW(param_groups, lr=0.0, betas=BETAS, weight_decay=recipe.weight_decay)
+    return torch.optim.AdamW(param_groups, lr=0.0, betas=BETAS, weight_decay=0.0)

@@ -1,16 +1,19 @@
-"""Settings of tuning a vision-language model: one base recipe, and what each engine changes."""
+"""Settings of tuning a vision-language model: its runs, one base recipe, and what each engine changes."""
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from cxr.base.errors import UserError
 from cxr.base.settings import AUTHORS, PAPER, Check, Limits, Section, Share, constraint, key
 from cxr.nets.microbatch import fit_micro_batch
+from cxr.vlm.answers.settings import RunName
 
-Family = Literal["qwen25vl", "qwen3vl", "gemma3", "onevision"]
+Engine = Literal["tiny", "onevision_tiny", "qwen25vl", "qwen3vl", "gemma3", "onevision"]
+TINY = ("tiny", "onevision_tiny")
+"""Engines that make a small random model, on a CPU."""
+Probed = Literal["", "probe", "grid1000", "pixels_resized", "unit", "unit_short", "yx1000"]
 Part = Literal["vision", "projector", "language"]
 Rates = dict[Part, Annotated[float, Limits(gt=0, le=1)]]
 
@@ -35,20 +38,15 @@ def _tiles(text: str) -> str:
 
 Tiles = Annotated[str, Check(_tiles)]
 MOST_TILES = "Maximum number of tiles of an image; the features of a larger one are shrunk to it."
-BETAS = (0.9, 0.999)
-"""Decay rates of AdamW's two moments (RadVLM's code)."""
-SEG_LOSS = {"text": 1.0, "bce": 5.0, "dice": 1.0}
-"""Weights of the losses of a run with a head: cross-entropy of all answers (ours), binary cross-entropy of the masks
-and Dice loss of the non-empty masks (ROSALIA's).
-"""
 
 
 class VlmLora(Section):
     """Low-rank adapters."""
 
+    dropout: ClassVar[float] = 0.05
+    """Dropout before the adapters (MedGround's paper is silent; the library's example)."""
     rank: int = key(8, "Rank of the adapters; higher: more trained values.", source=PAPER, ge=1, le=1024)
     alpha: int = key(32, "Scale: the output is multiplied by alpha / rank.", source=PAPER, ge=1, le=8192)
-    dropout: Share = key(0.05, "Dropout before the adapters.")
     target: Literal["language", "all"] = key(
         "language", "Linear layers with an adapter: of the language model, or of all parts (the paper's `all linear`)."
     )
@@ -57,6 +55,14 @@ class VlmLora(Section):
 class Recipe(Section):
     """How a model is tuned; the values of MedGround's paper."""
 
+    family: ClassVar[str] = ""
+    """Module of the model's architecture; empty: the engine's name."""
+    side: ClassVar[int] = 0
+    """Maximum side of a run's images, px; 0: no limit."""
+    max_new_tokens: ClassVar[int] = 0
+    """Maximum length of a run's answers, tokens; 0: as ``vlm.answers`` limits it."""
+    clip: ClassVar[float] = 1.0
+    """Maximum gradient norm."""
     method: Literal["lora", "full"] = key("lora", "lora: train adapters; full: train whole parts.", source=PAPER)
     lora: VlmLora = key(VlmLora, "Adapters.", source=PAPER)
     parts: list[Part] = key(lambda: ["vision", "projector", "language"], "Parts that `full` trains.", min_length=1)
@@ -69,10 +75,7 @@ class Recipe(Section):
         unit="samples", source=PAPER, ge=1, le=4096,
     )  # fmt: skip
     learning_rate: float = key(2e-4, "Highest learning rate.", source=PAPER, gt=0, le=1)
-    schedule: Literal["cosine", "linear", "constant"] = key("cosine", "How it falls to 0.", source=PAPER)
     warmup_ratio: Share = key(0.1, "Fraction of the steps in which it rises.", source=PAPER)
-    weight_decay: float = key(0.0, "Weight decay of AdamW.", ge=0, le=1)
-    clip: float = key(1.0, "Maximum gradient norm.", gt=0, le=1e6)
     drop_last: bool = key(False, "Drop an epoch's incomplete batch, unless it is the only one (RadVLM's code).")
     loss_on: Literal["answers", "published"] = key(
         "answers",
@@ -85,17 +88,11 @@ class Recipe(Section):
         source=PAPER, ge=16, le=1_000_000,
     )  # fmt: skip
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the model.", source=PAPER)
-    gradient_checkpointing: bool = key(True, "Recompute activations to save memory.", source=PAPER)
     runner: Literal["plain", "deepspeed"] = key(
         "deepspeed", "deepspeed: one process per GPU of compute.gpus; plain: one process."
     )
     zero: Literal[2, 3] = key(
         2, "What DeepSpeed divides among the GPUs. 2: gradients and AdamW's moments; 3: the weights too."
-    )
-    names: Literal["published", "library"] = key(
-        "published",
-        "Tensor names in a whole model's files, which differ for LLaVA-OneVision only. published: of the authors' "
-        "checkpoints, which vLLM and others read; library: as transformers writes them.",
     )
 
     def shared(self, ranks: int) -> "Recipe":
@@ -114,77 +111,40 @@ class Recipe(Section):
         return count
 
     def rate(self, update: int, total: int) -> float:
-        """Return the learning-rate factor of a step (from 0): linear warm-up, then the schedule."""
+        """Return the learning-rate factor of a step (from 0): linear warm-up, then a cosine to 0."""
         warmup = math.ceil(self.warmup_ratio * total)
         if update < warmup:
             return (update + 1) / warmup
         done = (update - warmup) / max(1, total - warmup)
-        falling = {"cosine": 0.5 * (1 + math.cos(math.pi * done)), "linear": 1 - done, "constant": 1.0}
-        return falling[self.schedule]
+        return 0.5 * (1 + math.cos(math.pi * done))
 
 
 class TinyRecipe(Recipe):
     """The engine tiny: a small random model of a family's real classes, on a CPU. It shows that the path learns."""
 
-    family: Family = key("qwen25vl", "Architecture of the model.")
-    side: int = key(112, "Maximum side of its images.", unit="px", ge=56, le=1024)
+    family: ClassVar[str] = "qwen25vl"
+    side: ClassVar[int] = 112
     method: Literal["lora", "full"] = key("full", "Adapters alone do not learn on random weights.")
     updates: int = key(300, "Total optimizer steps; 0 uses `epochs`.", ge=0, le=10_000_000)
     batch: int = key(16, "Samples per step.", unit="samples", ge=1, le=65_536)
     micro_batch: int = key(16, "Samples per forward pass.", unit="samples", ge=1, le=4096)
     learning_rate: float = key(4e-3, "Highest learning rate.", gt=0, le=1)
     dtype: Literal["bfloat16", "float32"] = key("float32", "Number type of the model.")
-    gradient_checkpointing: bool = key(False, "Recompute activations to save memory.")
     runner: Literal["plain", "deepspeed"] = key("plain", "As of the other engines.")
-
-
-class OnevisionTinySizes(Section):
-    """Sizes of the small LLaVA-OneVision; a layer's feed-forward part is twice as wide."""
-
-    patch: int = key(16, "Side of a patch; a tile has half of `side`.", unit="px", ge=4, le=64)
-    hidden: int = key(96, "Width of the language model.", unit="values", ge=16, le=4096)
-    layers: int = key(3, "Layers of the language model.", unit="layers", ge=1, le=64)
-    vision_hidden: int = key(64, "Width of the vision tower.", unit="values", ge=16, le=4096)
-    vision_layers: int = key(2, "Layers of the vision tower.", unit="layers", ge=1, le=64)
-    head_size: int = key(
-        32, "Width of an attention head in both; vLLM accepts no less than 32 on a CPU.", unit="values", ge=2, le=256,
-        multiple_of=2,
-    )  # fmt: skip
-
-    @constraint
-    def _has_whole_heads(self) -> None:
-        for name in ("hidden", "vision_hidden"):
-            value = getattr(self, name)
-            if value % self.head_size:
-                raise ValueError(
-                    f"{name} is {value}, which is no multiple of head_size, {self.head_size}: set {name} to "
-                    f"{-(-value // self.head_size) * self.head_size}, or head_size to a divisor"
-                )
 
 
 class OnevisionTinyRecipe(TinyRecipe):
     """The engine onevision_tiny: LLaVA-OneVision's real classes with half a million values, on a CPU."""
 
-    family: Family = key("onevision", "Architecture of the model.")
-    side: int = key(
-        128, "Maximum side of its images; must equal the base's unless init is random.", unit="px", ge=56, le=1024
-    )
-    sizes: OnevisionTinySizes = key(
-        OnevisionTinySizes, "Its sizes, also of the engine tiny if its family is onevision; must equal the base's "
-        "unless init is random.",
-    )  # fmt: skip
-    init: Literal["base", "random"] = key(
-        "base",
-        "base: start from the weights in resources/vlm/onevision_tiny, trained on a synthetic cohort; random: start "
-        "from random weights, with any side and sizes.",
-    )
+    family: ClassVar[str] = "onevision"
+    side: ClassVar[int] = 128
+    max_new_tokens: ClassVar[int] = 300
     rates: Rates = key(lambda: {"vision": 8e-5}, "Learning rates of parts, in place of `learning_rate`.")
     updates: int = key(1000, "Total optimizer steps; 0 uses `epochs`.", ge=0, le=10_000_000)
     learning_rate: float = key(4e-4, "Highest learning rate; without the base use five times as much.", gt=0, le=1)
     warmup_ratio: Share = key(0.03, "Fraction of the steps in which it rises.", source=PAPER)
-    max_new_tokens: int = key(300, "Maximum length of an answer.", unit="tokens", ge=1, le=100_000)
     tiles: Tiles = key("anyres_max_9", MOST_TILES, source=AUTHORS)
-    grid: int = key(2, "Maximum tiles per side; a tile has half of `side`.", unit="tiles", ge=1, le=32)
+    grid: int = key(2, "Maximum tiles per side; a tile has 64 px.", unit="tiles", ge=1, le=32)
     system_prompt: SystemPrompt = key("", SYSTEM_PROMPT)
     seg_start: Literal["base", "lite", "sam"] = key(
         "base",
@@ -194,52 +154,6 @@ class OnevisionTinyRecipe(TinyRecipe):
     seg_learning_rate: float = key(
         5e-4, "Highest learning rate of the head; without the base use four times as much.", gt=0, le=1
     )
-
-    @constraint
-    def _has_tiles(self) -> None:
-        for name in ("tiles", "grid"):
-            value = getattr(self, name)
-            if self.family != "onevision" and value != getattr(type(self), name):
-                raise ValueError(
-                    f"{name} is {value}, but family is {self.family!r}, which cuts no picture into tiles: leave {name} "
-                    "out, or set family to onevision"
-                )
-
-    @constraint
-    def _has_sizes(self) -> None:
-        if self.family != "onevision":
-            for name, value, default in self._sizes():
-                if value != default:
-                    raise ValueError(
-                        f"{name} is {value}, but family is {self.family!r}, whose small model has sizes of its own: "
-                        "leave sizes out, or set family to onevision"
-                    )
-        elif self.side < 4 * self.sizes.patch:
-            raise ValueError(
-                f"side is {self.side} and sizes.patch {self.sizes.patch}, but a tile has half of side and needs two "
-                f"patches: set side to {4 * self.sizes.patch} or more, or sizes.patch to {self.side // 4} or less"
-            )
-
-    def _sizes(self) -> Iterator[tuple[str, int, int]]:
-        """Yield (key, value, default) of all sizes."""
-        defaults = type(self.sizes)().as_dict()
-        for name, value in self.sizes.as_dict().items():
-            yield f"sizes.{name}", value, defaults[name]
-
-    @constraint
-    def _has_a_base(self) -> None:
-        if self.init == "base":
-            self.check_base()
-
-    def check_base(self) -> None:
-        """Raise ValueError for a model that the base does not fit."""
-        recipe_fields = [(name, getattr(self, name), getattr(type(self), name)) for name in ("side", "family")]
-        for name, value, default in [*recipe_fields, *self._sizes()]:
-            if value != default:
-                raise ValueError(
-                    f"{name} is {value}, but the base in resources/vlm/onevision_tiny has {default}: leave it so, or "
-                    "set init to random"
-                )
 
 
 class Qwen3Recipe(Recipe):
@@ -266,6 +180,8 @@ class OnevisionLora(VlmLora):
 class OnevisionRecipe(Recipe):
     """LLaVA-OneVision, as RadVLM's paper tuned the 7B model: all parts, once over the samples."""
 
+    max_new_tokens: ClassVar[int] = 1500
+    """Of the authors' code."""
     model: str = key(
         "llava-hf/llava-onevision-qwen2-7b-si-hf",
         "Folder or Hugging Face id of the base model of runs that name none.",
@@ -292,9 +208,116 @@ class OnevisionRecipe(Recipe):
         6, "Maximum tiles per side; the side of a tile is the model's (384 px).", unit="tiles", source=AUTHORS, ge=1,
         le=32,
     )  # fmt: skip
-    max_new_tokens: int = key(1500, "Maximum length of an answer.", unit="tokens", source=AUTHORS, ge=1, le=100_000)
     system_prompt: SystemPrompt = key("", SYSTEM_PROMPT)
     seg_start: Literal["lite", "sam"] = key(
         "sam", "Initial head. sam: ViT-H as published; lite: the SAM of ROSALIA lite's base."
     )
     seg_learning_rate: float = key(3e-4, "Highest learning rate of the head; ROSALIA's.", gt=0, le=1)
+
+
+class Run(Section):
+    """One model: what it is, and what it is tuned on."""
+
+    engine: Engine = key("tiny", "tiny, onevision_tiny, or the model's architecture.")
+    lines: str = key(
+        "medground:dataset", "medground:dataset, medground:label_<kind>, radvlm:<mix>, or a file of lines."
+    )
+    model: str = key(
+        "",
+        "Folder or Hugging Face id of the base model; empty for tiny engines, and for onevision to use its recipe's.",
+    )
+    revision: str = key("", "Commit of the Hugging Face model.")
+    convention: Probed = key(
+        "",
+        "How the model writes coordinates. Empty: as its authors state; probe (only if trained is false): the "
+        "convention with the highest score on validation lines.",
+    )
+    trained: bool = key(True, "Whether the model is tuned; false: it is asked as published.")
+    tasks: list[str] = key(
+        list,
+        "Tasks of a RadVLM mix or a file of lines to tune on; empty: all. RadVLM's evaluation scores the run only on "
+        "these tasks.",
+    )
+    updates: int = key(0, "Total optimizer steps, in place of the recipe's; 0 uses the recipe's.", ge=0, le=10_000_000)
+    init: Literal["", "base", "random"] = key(
+        "",
+        "Initial weights of onevision_tiny. base, or empty: those in resources/vlm/onevision_tiny, trained on a "
+        "synthetic cohort; random: random weights.",
+    )
+    segmentation: Literal["none", "head"] = key(
+        "none",
+        "head: the model also learns a mask for each [SEG] in its answers (RadVLM mixes; engines onevision and "
+        "onevision_tiny).",
+    )
+    pictures: Literal["frame", "original"] = key(
+        "frame",
+        "Images in tuning and asking. frame: the frame of 512 × 512 px without its padding; original: the image file, "
+        "decoded like its frame (the paper; RadVLM mixes only).",
+    )
+    picture_px: int = key(
+        1024,
+        "Maximum side of an original; larger ones are shrunk; 0: no limit. The tiny engines use their `side` if it is "
+        "smaller.",
+        unit="px", ge=0, le=65_536,
+    )  # fmt: skip
+
+    @constraint
+    def _fits(self) -> None:
+        if 0 < self.picture_px < 56:
+            raise ValueError(f"picture_px is {self.picture_px}: give at least 56, or 0 for originals as they are")
+        if self.engine not in (*TINY, "onevision") and not self.model:
+            raise ValueError(f"model is empty, but the engine {self.engine} starts from one: give a folder or an id")
+        if not self.trained and not self.model and self.engine in TINY:
+            raise ValueError("trained is false, but model is empty, so there is nothing to ask: give one")
+        if not self.trained and self.segmentation == "head":
+            raise ValueError("segmentation is 'head', but trained is false, so no head is learned: set one of both")
+        if self.trained and self.convention == "probe":
+            raise ValueError("convention is 'probe', but a run that is trained learns one: name it, or set it to ''")
+        for name in ("tasks", "updates", "init"):
+            if getattr(self, name) and not self.trained:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}, but trained is false, so nothing is tuned: leave {name} out, "
+                    "or set trained to true"
+                )
+        if self.tasks and self.lines.startswith("medground:"):
+            raise ValueError(
+                f"tasks is {self.tasks!r}, but lines is {self.lines!r}, whose lines have no task: leave tasks out, or "
+                "name a mix of RadVLM, radvlm:<mix>"
+            )
+        if self.init and self.engine != "onevision_tiny":
+            raise ValueError(
+                f"init is {self.init!r}, but the engine {self.engine} has no such choice: leave init out, or set "
+                "engine to onevision_tiny"
+            )
+
+
+class VlmTuning(Section):
+    """Fine-tuning of vision-language models."""
+
+    runs: dict[RunName, Run] = key(
+        lambda: {
+            "medground": Run(),
+            "medground_label_replaced": Run(lines="medground:label_replaced"),
+            "radvlm": Run(engine="onevision_tiny", lines="radvlm:all"),
+        },
+        "Models by name.",
+    )
+    balance: Literal["none", "domain"] = key(
+        "none",
+        "none: every sample once per epoch; domain: samples of rarer image domains are repeated until all domains are "
+        "equally frequent.",
+        source=PAPER,
+    )
+    seed: int = key(42, "Seed of order, dropout and adapters.", source=PAPER, ge=0)
+    qwen25vl: Recipe = key(Recipe, "Qwen2.5-VL and models of its architecture.", source=PAPER)
+    qwen3vl: Qwen3Recipe = key(Qwen3Recipe, "Qwen3-VL.", source=PAPER)
+    gemma3: Gemma3Recipe = key(Gemma3Recipe, "Gemma 3 and MedGemma.", source=PAPER)
+    onevision: OnevisionRecipe = key(OnevisionRecipe, "LLaVA-OneVision and RadVLM.")
+    tiny: TinyRecipe = key(TinyRecipe, "A small random model.")
+    onevision_tiny: OnevisionTinyRecipe = key(OnevisionTinyRecipe, "A small random LLaVA-OneVision.")
+
+    @constraint
+    def _models_are_named(self) -> None:
+        for name, run in self.runs.items():
+            if run.engine == "onevision" and not run.model:
+                self.runs[name] = replace(run, model=self.onevision.model)

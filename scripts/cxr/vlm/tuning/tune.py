@@ -24,43 +24,43 @@ from cxr.base.tables import write_table
 from cxr.base.unfinished_work import describe_files, prepare_folder
 from cxr.nets.devices import count_gpus, select_device
 from cxr.nets.fitting.engine import make_runner
-from cxr.nets.fitting.launch import catch_warning_signals, launch
+from cxr.nets.fitting.launch import catch_warning_signals, launch, run_process
 from cxr.segmentation.encoder_cache import open_disk_caches
-from cxr.segmentation.losses import LossWeights
 from cxr.segmentation.segmenter import Segmenter
+from cxr.vlm import tiny_base
 from cxr.vlm.collate import Collator
+from cxr.vlm.columns import EXCLUDED, UPDATES
 from cxr.vlm.conventions import find_convention
 from cxr.vlm.models import (
     ADAPTERS,
     MODEL,
     SEGMENTER,
+    SIDE_FILE_SUFFIXES,
     Loaded,
     add_seg_token,
+    apply_tiling,
     base_folder,
+    link_model,
     load_model,
     make_tiny,
-    set_system_prompt,
+    needs_tiling,
     write_adapter,
     write_model,
     write_run,
 )
 from cxr.vlm.originals import Originals
 from cxr.vlm.samples import ImageStore, Sample, all_texts, read_samples
-from cxr.vlm.segmenting import SegmentingModel
-from cxr.vlm.segs import MaskStore, mask_targets
-from cxr.vlm.tiles import SIDE_FILE_SUFFIXES, apply_tiling, link_model, needs_tiling
+from cxr.vlm.segmenting import MaskStore, SegmentingModel, mask_targets
 from cxr.vlm.tokens import ReservedTokenError
-from cxr.vlm.tuning.columns import EXCLUDED, UPDATES
 from cxr.vlm.tuning.conservation import count_lines, count_pass, count_passes
-from cxr.vlm.tuning.fit import EncodedCache, Execution, TrainingLog, TuningLoop
+from cxr.vlm.tuning.fit import EncodedCache, TrainingLog, TuningLoop
 from cxr.vlm.tuning.objective import MaskLoss, TextLoss
 from cxr.vlm.tuning.recipe import add_adapters, make_optimizer, select_trained
-from cxr.vlm.tuning.settings import SEG_LOSS, Recipe
+from cxr.vlm.tuning.settings import Recipe
 
 log = logging.getLogger("cxr")
-WORKER = "cxr.vlm.tuning.worker"
-PUBLISHED = "published"
-"""The loss of the authors' code."""
+WORKER = "cxr.vlm.tuning.tune"
+"""Module of one process of a distributed tuning: ``python -m cxr.vlm.tuning.tune job.json``."""
 START = "start"
 """Folder, next to the checkpoints, of the tiny random model or of links to a base with another tiling."""
 CACHE_BYTES = 10**9
@@ -72,19 +72,16 @@ class TuningOptions:
     """Settings of one run.
 
     engine: tiny or a family; family: the architecture; convention: of box coordinates; side: maximum image side, px, 0
-    for no limit; wording: another file of wordings; own: the recipe; model, revision: on the Hugging Face hub, if no
-    folder is given; balance: none or domain; init: of the engine tiny; head: for masks ({start, learning_rate}),
-    {} for none; original: how original images are decoded, {} to use frames; system_prompt: replaces the family's, ""
-    keeps it; tasks: of the training samples, empty for all; tiling: {tiles, grid} of images, {} for the model's own;
-    sizes: of a tiny model, if its family has any.
+    for no limit; own: the recipe; model, revision: on the Hugging Face hub, if no folder is given; balance: none or
+    domain; init: of the engine tiny; head: for masks ({start, learning_rate}), {} for none; original: how original
+    images are decoded, {} to use frames; system_prompt: replaces the family's, "" keeps it; tasks: of the training
+    samples, empty for all; tiling: {tiles, grid} of images, {} for the model's own.
     """
 
     engine: str
     family: str
     convention: str
     side: int
-    wording: str
-    nan_limit: int
     seed: int
     own: dict
     model: str = ""
@@ -96,11 +93,10 @@ class TuningOptions:
     system_prompt: str = ""
     tasks: list = field(default_factory=list)
     tiling: dict = field(default_factory=dict)
-    sizes: dict = field(default_factory=dict)
 
     def facts(self) -> dict:
         """Return the content of the run's file, except convention and base."""
-        run_facts = {"family": self.family, "side": self.side, "wording": self.wording, "original": self.original}
+        run_facts = {"family": self.family, "side": self.side, "original": self.original}
         return run_facts | ({"system_prompt": self.system_prompt} if self.system_prompt else {})
 
 
@@ -149,7 +145,6 @@ def run_tuning(
     attrs: dict,
     compute: dict,
     base: str | list[str] = "",
-    wording: str | list[str] = "",
     masks: list[str] | None = None,
     sam: str | list[str] = "",
     originals: list[str] | None = None,
@@ -175,7 +170,8 @@ def run_tuning(
     samples = read_samples(lines, options.tasks) if options.original or options.tasks else ()
     if files := Originals.for_samples(job.originals, options.original, samples):
         files.check()
-    _prepare(job)
+    warning = f"{folder} holds a checkpoint of other settings, samples or code: the tuning restarts"
+    prepare_folder(folder, job.identity(), pattern="checkpoint.*", warning=warning)
     _make_start(job, options)
     if options.own["runner"] == "deepspeed":
         _launch(job)
@@ -184,19 +180,12 @@ def run_tuning(
     shutil.rmtree(folder)
 
 
-def _prepare(job: Job) -> None:
-    """Create the folder of checkpoints; empty it if it belongs to another tuning."""
-    message = f"{job.folder} holds a checkpoint of other settings, samples or code: the tuning restarts"
-    prepare_folder(Path(job.folder), job.identity(), pattern="checkpoint.*", warning=message)
-
-
 def _launch(job: Job) -> None:
     """Run :func:`run_job` in separate processes, one per GPU."""
     num_requested = job.compute.get("asked", job.compute["gpus"])
     processes = max(1, count_gpus(job.compute["device"], num_requested))
-    Recipe.from_dict(job.options["own"]).shared(processes).micro_batches_per_step(
-        processes
-    )  # raises before any process starts
+    # raises before any process starts
+    Recipe.from_dict(job.options["own"]).shared(processes).micro_batches_per_step(processes)
     path = Path(job.folder, "job.json")
     path.write_text(json.dumps(asdict(job)), encoding="utf-8")
     launch(WORKER, path, processes, job.compute["time_to_stop"], sys.executable)
@@ -215,13 +204,8 @@ def load_start(job: Job, options: TuningOptions) -> Loaded:
     )
     dtype = torch.bfloat16 if low else torch.float32
     loaded = load_model(options.family, _start_folder(job), dtype)
-    loaded = set_system_prompt(loaded, options.system_prompt)
+    loaded = replace(loaded, tokens=loaded.tokens.with_system(options.system_prompt))
     return add_seg_token(loaded, options.seed) if options.head else loaded
-
-
-def _has_start(job: Job, options: TuningOptions) -> bool:
-    """True if there is a base model, so that no random one is made."""
-    return options.engine != "tiny" or bool(job.base)
 
 
 def _start_folder(job: Job) -> Path:
@@ -233,7 +217,7 @@ def _start_folder(job: Job) -> Path:
 def _make_start(job: Job, options: TuningOptions) -> None:
     """Make the initial model before any process reads it: a tiny random one, or links to the base with a new tiling."""
     folder = Path(job.folder, START)
-    if _has_start(job, options):
+    if options.engine != "tiny" or job.base:
         if needs_tiling(options.family, job.base, options.tiling):
             log.info("images are tiled by %s, which differs from %s", options.tiling, job.base)
             with atomic_folder(folder) as temporary_dir:
@@ -244,9 +228,10 @@ def _make_start(job: Job, options: TuningOptions) -> None:
     samples, convention = read_samples(job.lines, options.tasks), find_convention(options.convention)
     seed = stable_hash(options.seed, "tiny") % 2**63
     with atomic_folder(folder) as temporary_dir:
-        texts = [*all_texts(samples, convention, options.wording), options.system_prompt]
-        make_tiny(options.family, temporary_dir, texts, options.side, seed, options.sizes)
-        engine_module("cxr.vlm.starts", options.init).load(temporary_dir)
+        texts = [*all_texts(samples, convention), options.system_prompt]
+        make_tiny(options.family, temporary_dir, texts, options.side, seed)
+        if options.init != "random":
+            tiny_base.load_base(temporary_dir, with_masks=options.init == "base_masks")
         apply_tiling(options.family, temporary_dir, options.tiling)
 
 
@@ -298,8 +283,8 @@ def _tune(job: Job, should_stop: Callable[[], bool]) -> None:
     samples = read_samples(job.lines, options.tasks)
     device = select_device(job.compute["device"], job.compute.get("asked"))
     loaded = load_start(job, options)
-    marks = recipe.loss_on == PUBLISHED
-    collator = Collator(loaded.family, loaded.tokens, find_convention(options.convention), options.wording, marks)
+    marks = recipe.loss_on == "published"
+    collator = Collator(loaded.family, loaded.tokens, find_convention(options.convention), marks)
     originals = Originals.for_samples(job.originals, options.original, samples)
     with ImageStore(job.pictures, options.side, originals, job.folders) as store, MaskStore(job.masks) as masks:
         learned, lengths, excluded_rows = select_samples(
@@ -317,7 +302,7 @@ def _tune(job: Job, should_stop: Callable[[], bool]) -> None:
             learned, lengths = [learned[at] for at in pass_order], [lengths[at] for at in pass_order]
         counts += count_pass(len(lengths), number, pass_order)
         model = loaded.model
-        if recipe.gradient_checkpointing:
+        if options.engine != "tiny":  # saves memory
             model.gradient_checkpointing_enable({"use_reentrant": False})
             model.enable_input_require_grads()
         torch.manual_seed(stable_hash(options.seed, "adapters") % 2**63)
@@ -343,11 +328,10 @@ def _tune(job: Job, should_stop: Callable[[], bool]) -> None:
                 else encoded
             )
 
-        execution = Execution(job.compute["checkpoint_every"], should_stop)
         fit = TuningLoop(
-            runner, lengths, EncodedCache(encode, CACHE_BYTES), collator.batch, objective, recipe, execution,
+            runner, lengths, EncodedCache(encode, CACHE_BYTES), collator.batch, objective, recipe,
             tasks=[sample.task for sample in learned], folder=Path(job.folder), seed=options.seed,
-            nan_limit=options.nan_limit,
+            checkpoint_every=job.compute["checkpoint_every"], should_stop=should_stop,
         )  # fmt: skip
         course = fit.run()
         counts += count_passes(fit, course)
@@ -383,7 +367,7 @@ def _add_head(
         segmenting.embedding_cache = open_disk_caches(
             Path(job.folder, "features"), view_keys, shapes, dtype, "compute.keep_features"
         )["vision_encoder"]
-    return segmenting, MaskLoss(LossWeights(**SEG_LOSS))
+    return segmenting, MaskLoss()
 
 
 def _write_results(
@@ -405,9 +389,13 @@ def _write_results(
         else:
             folder = temporary_dir / MODEL
             _copy_side_files(_start_folder(job) if job.base else None, folder)
-            write_model(loaded, options.family, folder, options.own.get("names", "published"))
+            write_model(loaded, options.family, folder)
         if segmenter:
             segmenter.save(temporary_dir / SEGMENTER)
     write_table(job.updates, pl.DataFrame(course.updates, schema=schema(UPDATES)), UPDATES)
     write_table(job.left_out, pl.DataFrame(excluded_rows, schema=schema(EXCLUDED)), EXCLUDED)
     write_table(job.conservation, pl.DataFrame(counts, schema=schema(CONSERVED), orient="row"), CONSERVED)
+
+
+if __name__ == "__main__":
+    run_process(Path(sys.argv[1]), lambda text: run_job(Job(**json.loads(text))))

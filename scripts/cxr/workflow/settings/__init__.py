@@ -38,10 +38,10 @@ from cxr.reporting.release.settings import ReleaseSettings
 from cxr.reporting.review.settings import ReviewSettings
 from cxr.reporting.settings import FiguresSettings, PageSettings, PrivacySettings
 from cxr.semisyn.settings import SemisynSettings
+from cxr.vlm.settings import Vlm
 from cxr.workflow.settings.changed_keys import MIMIC_ILS, describe_changed_keys
 from cxr.workflow.settings.faults import place_of, sentence, switch_sentence, switches
 from cxr.workflow.settings.validation import Twice, at, over, parse_section, written
-from cxr.workflow.settings.vlm import Vlm
 
 __all__ = ["MIMIC_ILS", "Settings", "SettingsError", "parse_section", "read", "with_defaults"]
 

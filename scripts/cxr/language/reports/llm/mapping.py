@@ -6,12 +6,11 @@ without a location needs no second step: it means both lungs.
 """
 
 import logging
-from dataclasses import dataclass
 
 from cxr.base.faults import NO_LIMIT, Tolerance
 from cxr.base.tables import read_lines, write_lines
 from cxr.base.vocabulary import LUNGS, ZONE_LABELS
-from cxr.language.reports.llm import answers, prompts
+from cxr.language.reports.llm import prompts
 from cxr.language.reports.llm.structuring import EXECUTION
 from cxr.language.reports.llm.terms import Term
 from cxr.llm.asking import Answer, Generate, Question, ask_each
@@ -22,12 +21,7 @@ from cxr.llm.options import Execution, ModelOptions
 log = logging.getLogger("cxr")
 
 
-@dataclass(frozen=True)
-class MappingOptions(ModelOptions):
-    """Options of the model that maps locations."""
-
-
-def run(*, terms: str, output: str, options: MappingOptions, execution: dict, compute: dict | None = None) -> None:
+def run(*, terms: str, output: str, options: ModelOptions, execution: dict, compute: dict | None = None) -> None:
     """Map every pair of ``terms``. Raises UserError if the model cannot be reached."""
     pairs = [(line["location"], line["entity"]) for line in read_lines(terms)]
     generate = connect_lazily(options, Execution.from_settings(execution, EXECUTION, "mapping_server"))
@@ -44,27 +38,20 @@ def map_terms(
     )
     lung_pairs = [pair for pair in pairs if pair[0] and _value(category_answers[pair]) == "lung"]
     log.info("mapping: %d of them lie in the lungs", len(lung_pairs))
-    zone_answers = ask_each({pair: _zone_question(*pair) for pair in lung_pairs}, generate, options.limits, tolerance)
+    zone_questions = {pair: Question(prompts.zone_messages(*pair), prompts.zones_schema()) for pair in lung_pairs}
+    zone_answers = ask_each(zone_questions, generate, options.limits, tolerance)
     return [_line(pair, category_answers[pair], zone_answers.get(pair), options.name) for pair in pairs]
 
 
 def _category_question(location: str | None, entity: str) -> Question | Answer:
     if prompts.addresses_the_model(f"{location or ''}\n{entity}"):
         return Answer(problem=INJECTION)
-    return _category(location, entity)
-
-
-def _category(location: str | None, entity: str) -> Question:
-    return Question(prompts.category_messages(location, entity), answers.category_schema())
-
-
-def _zone_question(location: str, entity: str) -> Question:
-    return Question(prompts.zone_messages(location, entity), answers.zones_schema())
+    return Question(prompts.category_messages(location, entity), prompts.category_schema())
 
 
 def _value(answer: Answer) -> str | None:
     category = answer.value["category"] if answer.value else None
-    return None if category == answers.NO_CATEGORY else category
+    return None if category == prompts.NO_CATEGORY else category
 
 
 def _line(pair: Term, category_answer: Answer, zone_answer: Answer | None, model: str) -> dict:

@@ -15,7 +15,7 @@ from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import read_table, write_lines
 from cxr.language.reports import reading
 from cxr.language.reports.llm import structuring
-from cxr.llm.answer_cache import answer_digest, cache_lines
+from cxr.llm.answer_cache import answer_digest, cache_replies
 from cxr.llm.client import connect_lazily
 from cxr.llm.keys import texts_key
 from cxr.llm.options import Execution, ModelOptions
@@ -60,16 +60,11 @@ def run(
     texts_by_shard = [read_texts(path, options, states) for path in cohorts]
     texts = dict(sorted((key, text) for shard in texts_by_shard for key, text in shard.items()))
     log.info("structuring: %d distinct texts of %d shards", len(texts), len(cohorts))
-    generate = connect_lazily(options, Execution.from_settings(execution, structuring.EXECUTION))
-    tolerance = Tolerance.from_settings(compute)
-    lines = cache_lines(
-        list(texts),
-        lambda names: structuring.structure_texts({name: texts[name] for name in names}, options, generate, tolerance),
-        folder=Path(outputs[0]).parent / ANSWERS / (SEVERAL_SHARDS if len(outputs) > 1 else Path(outputs[0]).stem),
-        digest=answer_digest(options, ""),
-        part_size=execution["texts_at_once"],
-        key="text",
-    )
+    folder = Path(outputs[0]).parent / ANSWERS / (SEVERAL_SHARDS if len(outputs) > 1 else Path(outputs[0]).stem)
+    model = connect_lazily(options, Execution.from_settings(execution, structuring.EXECUTION))
+    generate = cache_replies(model, folder=folder, digest=answer_digest(options, ""))
+    answers = structuring.structure_texts(texts, options, generate, Tolerance.from_settings(compute))
+    lines = {line["text"]: line for line in answers}
     for path, shard in zip(outputs, texts_by_shard, strict=True):
         write_lines(path, [lines[key] for key in sorted(shard)], checked=True)
     if files_read:

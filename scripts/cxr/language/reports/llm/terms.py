@@ -4,10 +4,10 @@ Writes JSON Lines sorted by location and entity: location (null if the text name
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from cxr.base.tables import read_lines, write_lines
-from cxr.language.reports.llm.answers import normalize_term
+from cxr.language.reports.llm.prompts import normalize_term
 
 Term = tuple[str | None, str]
 
@@ -21,15 +21,14 @@ def run(*, structured: list[str], output: str) -> None:
         for finding in line["findings"] or ()
         for term in finding_terms(finding)
     )
-    write_lines(output, list(_lines(counts)), checked=True)
+    lines = [
+        {"location": location, "entity": entity, "mentions": counts[location, entity]}
+        for location, entity in sorted(counts, key=lambda term: (term[0] or "", term[1]))
+    ]
+    write_lines(output, lines, checked=True)
 
 
 def finding_terms(finding: dict) -> Iterable[Term]:
     """Return the pairs of one finding: one per location, or one with None."""
     entity = normalize_term(finding["entity"])
     return [(normalize_term(place), entity) for place in finding["location"] or ()] or [(None, entity)]
-
-
-def _lines(counts: Counter[Term]) -> Iterator[dict]:
-    for location, entity in sorted(counts, key=lambda term: (term[0] or "", term[1])):
-        yield {"location": location, "entity": entity, "mentions": counts[location, entity]}

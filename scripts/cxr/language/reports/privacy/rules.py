@@ -16,7 +16,7 @@ import yaml
 
 from cxr.base.faults import Broken
 from cxr.base.paths import RESOURCES
-from cxr.language.reports import language, substance, vocabulary
+from cxr.language.reports import language, vocabulary
 
 RESOURCE_FILES = ("privacy/identifiers.yaml", "reading", "lexicon")
 _PACKAGE = "philter_ucsf"
@@ -32,18 +32,20 @@ _HARMLESS = ("eponyms", "titles", "roles", "credentials", "id_labels", "phone_la
 
 @dataclass(frozen=True)
 class Rules:
-    """``phrases``: the lists of ``identifiers.yaml`` by key, each as a pattern; ``words``: the same as sets.
+    """``phrases``: the lists of ``identifiers.yaml`` by key, each as a pattern; ``words``: the same as sets;
+    ``surrogates``: names that replace names.
 
     report_words: words of English reports (the reports stage's vocabulary); harmless, names: Philter's lists; chest:
     words that describe the chest; foreign: words of other languages.
     """
 
     phrases: dict[str, str]
+    surrogates: tuple[str, ...]
     words: dict[str, frozenset[str]]
     report_words: vocabulary.Vocabulary
     harmless: frozenset[str]
     names: frozenset[str]
-    chest: substance.Substance
+    chest: vocabulary.Substance
     foreign: frozenset[str]
 
     def is_name(self, word: str) -> bool:
@@ -72,20 +74,14 @@ def load_rules() -> Rules:
     languages = language.load_languages(f"{reading}/languages.yaml", report_words)
     return Rules(
         phrases={name: phrase_pattern(phrases) for name, phrases in texts.items()},
+        surrogates=tuple(texts["surrogates"]),
         words={name: frozenset(word.lower() for word in phrases) for name, phrases in texts.items()},
         report_words=report_words,
         harmless=lists["harmless"],
         names=lists["names"] | frozenset(word.lower() for word in texts["surrogates"]),
-        chest=substance.load_substance(f"{reading}/no_report.yaml"),
+        chest=vocabulary.load_substance(f"{reading}/no_report.yaml"),
         foreign=frozenset().union(*(foreign_language.words for foreign_language in languages)),
     )
-
-
-@cache
-def surrogate_names() -> tuple[str, ...]:
-    """Return the names that replace names."""
-    texts = yaml.load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"), yaml.BaseLoader)
-    return tuple(texts["surrogates"])
 
 
 def phrase_pattern(phrases: Iterable[str]) -> str:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from cxr.language.reports import sentences
-from cxr.language.reports.privacy.dates import find_dates
+from cxr.language.reports.decoding import BREAKS
 from cxr.language.reports.privacy.names import find_names
 from cxr.language.reports.privacy.rules import Rules, load_rules
-from cxr.language.reports.privacy.surrogates import Surrogates
+from cxr.language.reports.privacy.surrogates import Surrogates, find_dates
 from cxr.llm.guards import addresses_the_model
 
 KINDS = ("name", "address", "date", "record", "phone", "web", "age", "signature", "markup", "order")
@@ -28,35 +28,6 @@ _TAGS = (
     "tfoot|th|thead|title|tr|tt|u|ul|video|xml"
 )
 _TAG = re.compile(rf"<[/!?]?(?P<name>{_TAGS})\b(?:\s[^<>]*|/)?>|<\?[^<>]*\?>|<![a-z][^<>]*>", re.I)
-_BREAKS = frozenset(
-    (
-        "address",
-        "article",
-        "blockquote",
-        "br",
-        "dd",
-        "div",
-        "dl",
-        "dt",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "hr",
-        "li",
-        "ol",
-        "p",
-        "pre",
-        "section",
-        "table",
-        "td",
-        "th",
-        "tr",
-        "ul",
-    )
-)
 _WEB = re.compile(
     r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b|\b(?:https?|ftp)://[^\s<>\"')]+|\bwww\.[^\s<>\"')]+"
     r"|(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])"
@@ -129,7 +100,7 @@ def _without_markup(text: str, removed: Counter) -> str:
 
     def gap(tag: re.Match) -> str:
         removed["markup"] += 1
-        return "\n" if (tag["name"] or "").lower() in _BREAKS else ""
+        return "\n" if (tag["name"] or "").lower() in BREAKS else ""
 
     text, hidden = _HIDDEN.subn("", text)
     removed["markup"] += hidden

@@ -1,16 +1,179 @@
-"""Surrogates for identifiers: the same form, but no information about the identifier.
+"""Surrogates for identifiers: the same form, but no information about the identifier; dates in all their forms.
 
 A surrogate depends on the subject, the kind of identifier and the number of earlier ones of that kind, never on the
 identifier itself, so neither can be computed from the other. Equal identifiers of a report have equal surrogates, and
 dates keep their distances.
 """
 
+import re
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 
 from cxr.base.seeds import stable_hash
-from cxr.language.reports.privacy.dates import parse_date, write_date
-from cxr.language.reports.privacy.rules import surrogate_names
+from cxr.language.reports.privacy.rules import load_rules
+
+_MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+           "december")  # fmt: skip
+_GERMAN = ("januar", "februar", "märz", "april", "mai", "juni", "juli", "august", "september", "oktober", "november",
+           "dezember")  # fmt: skip
+_NAME = (
+    r"(?P<month>jan(?:uary|uar)?|feb(?:ruary|ruar)?|mar(?:ch)?|märz|apr(?:il)?|may|mai|june?|juni|july?|juli|"
+    r"aug(?:ust)?|sept?(?:ember)?|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?)\b\.?"
+)
+_YEAR = r"(?:19|20)\d\d"
+_WEEKDAY = r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch),?\s+"
+_ORDINAL = r"(?:st|nd|rd|th|\.)?"
+_FORMS = (
+    rf"(?P<year>{_YEAR})(?P<s>[./-])(?P<m>\d{{1,2}})(?P=s)(?P<d>\d{{1,2}})(?!\d)",
+    r"(?P<a>\d{1,2})(?P<s>[./-])(?P<b>\d{1,2})(?P=s)(?P<year>(?:19|20)?\d\d)(?![\d])(?!\.\d)",
+    rf"(?P<d>\d{{1,2}}){_ORDINAL}(?:\s+of)?[ \t-]*{_NAME}(?:[ \t,-]*(?P<year>{_YEAR}|['’]\d\d))?(?!\d)",
+    rf"{_NAME}[ \t]*(?P<d>\d{{1,2}}){_ORDINAL}(?![\d/.:]\d)(?:[ \t,]+(?P<year>{_YEAR}))?(?![\d])",
+    rf"{_NAME}(?:[ \t,]|of)*(?P<year>{_YEAR}|['’]\d\d)(?!\d)",
+    rf"(?P<m>0?[1-9]|1[0-2])/(?P<year>{_YEAR})(?!\d)",
+)
+_UNNAMED = [re.sub(r"\?P<\w+>", "?:", form).replace("(?P=s)", "[./-]") for form in _FORMS]
+_DATE = re.compile("|".join(f"(?:{_WEEKDAY})?(?:{form})" for form in _UNNAMED), re.I)
+_PATTERNS = tuple(re.compile(rf"(?:{_WEEKDAY})?{form}", re.I) for form in _FORMS)
+_SHORT = re.compile(
+    r"(?i:\b(?:on|of|from|since|dated|and|until|by|am|vom|seit|bis|to|study|exam|radiograph|film|,)\s+)"
+    r"(?P<day>(?:0?[1-9]|1[0-2])/(?:[12]\d|3[01]|0?[1-9])(?![\d/])(?!\s*(?:of|inch|cm|mm|views?)\b)|\d{1,2}\.\d{1,2}\.(?!\d))"
+)
+_SHORT_FORM = re.compile(r"(?P<a>\d{1,2})(?P<s>[./])(?P<b>\d{1,2})\.?")
+_YEAR_ALONE = re.compile(
+    rf"(?i:\b(?:since|in|from|of|until|dated|before|after|seit|bis|year|early|late|mid)\s+)(?P<day>{_YEAR})\b(?!\s*(?:hours|hrs|h\b))"
+)
+_YEAR_FORM = re.compile(rf"(?P<year>{_YEAR})")
+_MAY = re.compile(r"\bmay\b")
+_LISTED = re.compile(r"\d{1,2}\.\s+(?:" + "|".join(month[:3] for month in _MONTHS if month not in _GERMAN) + ")", re.I)
+
+
+@dataclass(frozen=True)
+class Day:
+    """A date and which parts of it the text has. ``order``: whether the day stands before the month."""
+
+    value: date
+    has_year: bool
+    has_month: bool
+    has_day: bool
+    day_first: bool = False
+
+    def at(self, target: date) -> date:
+        """Return a date with the target's values of the parts that the text has, and this one's of the others."""
+        return date(
+            target.year if self.has_year else self.value.year,
+            target.month if self.has_month else self.value.month,
+            min(target.day, 28) if self.has_day else self.value.day,
+        )
+
+
+def find_dates(text: str) -> list[tuple[int, int]]:
+    """Return (start, end) of each date. A time alone is none."""
+    spans = [match.span() for match in _DATE.finditer(text) if _is_date(match, text)]
+    taken = [range(*span) for span in spans]
+    for pattern in (_SHORT, _YEAR_ALONE):
+        for match in pattern.finditer(text):
+            if not any(match.start("day") in span for span in taken):
+                spans.append(match.span("day"))
+    return sorted(spans)
+
+
+def _is_date(match: re.Match, text: str) -> bool:
+    if (
+        text[max(0, match.start() - 1) : match.start()].isalnum()
+        or text[max(0, match.start() - 2) : match.start()][-1:] == "."
+    ):
+        return False
+    if _MAY.search(match[0]):  # "may 2" in lower case is the verb
+        return False
+    if _LISTED.match(match[0]) and not match[0][-2:].isdigit():  # "2. May represent" is an item of a list
+        return False
+    return parse_date(match[0]) is not None
+
+
+def parse_date(text: str) -> Day | None:
+    """Return the date that a text is, None if it is none (the 40th, the 13th month)."""
+    for pattern in (*_PATTERNS, _SHORT_FORM, _YEAR_FORM):
+        match = pattern.fullmatch(text.strip())
+        if match is not None:
+            return _read(match)
+    return None
+
+
+def _read(match: re.Match) -> Day | None:
+    parts = match.groupdict()
+    year = _year(parts.get("year"))
+    month, day, day_first = parts.get("m"), parts.get("d"), False
+    if parts.get("month"):
+        month = _month(parts["month"])
+    elif parts.get("a"):
+        first, second = int(parts["a"]), int(parts["b"])
+        day_first = first > 12 or (parts["s"] == "." and second <= 12)
+        day, month = (first, second) if day_first else (second, first)
+    try:
+        value = date(year or 2000, int(month) if month else 6, int(day) if day else 15)
+    except ValueError:
+        return None
+    return Day(value, year is not None, bool(month), bool(day), day_first)
+
+
+def write_date(text: str, form: Day, value: date) -> str:
+    """Return a date in the form of a text that is another one."""
+    for pattern in (*_PATTERNS, _SHORT_FORM, _YEAR_FORM):
+        match = pattern.fullmatch(text.strip())
+        if match is None:
+            continue
+        pieces: list[tuple[int, int, str]] = []
+        parts = match.groupdict()
+        for name, number in (("year", value.year), ("m", value.month), ("d", value.day)):
+            if parts.get(name):
+                pieces.append((*match.span(name), _digits(parts[name], number)))
+        if parts.get("a"):
+            first, second = (value.day, value.month) if form.day_first else (value.month, value.day)
+            pieces += [(*match.span("a"), _digits(parts["a"], first)), (*match.span("b"), _digits(parts["b"], second))]
+        if parts.get("month"):
+            pieces.append((*match.span("month"), _named(parts["month"], value.month)))
+        written = match[0]
+        for start, end, new in sorted(pieces, reverse=True):
+            written = written[:start] + new + written[end:]
+        written = re.sub(rf"^{_WEEKDAY}", "", written, flags=re.I)
+        return re.sub(r"\b0?(\d{1,2})(?:st|nd|rd|th)\b", _ordinal, written)
+    raise ValueError(f"{len(text)} characters are no date")
+
+
+def _ordinal(match: re.Match) -> str:
+    number = int(match[1])
+    ending = "th" if 10 < number < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def _digits(old: str, number: int) -> str:
+    if old[0] in "'’":
+        return old[0] + f"{number % 100:02d}"
+    if len(old) == 2 and number >= 100:
+        return f"{number % 100:02d}"
+    return f"{number:0{len(old)}d}" if len(old) > 1 else str(number)
+
+
+def _named(old: str, month: int) -> str:
+    plain = old.rstrip(".").lower()
+    german = plain in _GERMAN and plain not in _MONTHS
+    name = (_GERMAN if german else _MONTHS)[month - 1]
+    name = name if len(plain) > 4 or plain in _MONTHS or plain in _GERMAN else name[:3]
+    return name.upper() if old.isupper() and len(old) > 1 else name.capitalize() if old[0].isupper() else name
+
+
+def _month(text: str) -> int:
+    plain = text.rstrip(".").lower()
+    return next(number for number, names in enumerate(zip(_MONTHS, _GERMAN, strict=True), 1)
+                if any(name.startswith(plain) or name[:3] == plain[:3] for name in names))  # fmt: skip
+
+
+def _year(text: str | None) -> int | None:
+    if not text:
+        return None
+    number = int(text.lstrip("'’"))
+    return number if number > 99 else number + (1900 if number > 40 else 2000)
+
 
 _FIRST_DAY, _DAYS = date(1990, 1, 1), 7000
 
@@ -40,7 +203,7 @@ class Surrogates:
     def _name(self, text: str) -> str:
         if len(text) == 1:
             return chr(ord("A" if text.isupper() else "a") + self._number("initial", self._rank("initial", text)) % 26)
-        names = surrogate_names()
+        names = load_rules().surrogates
         start = self._number("name", 0)
         name = names[(start + self._rank("name", text.lower())) % len(names)]
         return name.upper() if text.isupper() else name.lower() if text.islower() else name

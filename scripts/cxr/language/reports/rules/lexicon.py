@@ -4,9 +4,11 @@ Findings, cues and locations are data; the code contains only function words ("a
 """
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import spacy
@@ -15,9 +17,66 @@ from negspacy.negation import Negex
 from spacy.matcher import PhraseMatcher
 from spacy.tokens import Doc
 
-from cxr.language.reports.rules import wordings
-from cxr.language.reports.rules.shorthand import Shorthand
-from cxr.language.reports.rules.tokens import Tokenizer
+from cxr.language.reports.rules.tokens import Shorthand, Tokenizer
+
+_SLOT = re.compile(r"\{(\w+)\}")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def fill_slots(tree, slots: dict[str, list[str]]):
+    """Return a YAML tree in which each "{slot}" phrase of a list is replaced by the phrases it stands for.
+
+    Slots may contain slots. Raises KeyError for an undefined slot.
+    """
+    if isinstance(tree, dict):
+        return {key: fill_slots(value, slots) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [
+            form
+            for item in tree
+            for form in (_forms(item, slots) if isinstance(item, str) else [fill_slots(item, slots)])
+        ]
+    return tree
+
+
+def _forms(phrase: str, slots: dict[str, list[str]]) -> list[str]:
+    names = _SLOT.findall(phrase)
+    if not names:
+        return [phrase]
+    choices = [[form for word in slots[name] for form in _forms(str(word), slots)] for name in names]
+    pattern = _SLOT.sub("{}", phrase)
+    return list(dict.fromkeys(" ".join(pattern.format(*words).split()) for words in product(*choices)))
+
+
+def plurals(phrase: str) -> list[str]:
+    """Return the plural of a phrase's last word; none for a word that has none, such as "enlarged"."""
+    if phrase.endswith(("s", "ed", "ing", "ic", "ous")) and not phrase.endswith("marking"):
+        return []
+    return [phrase[:-1] + "ies"] if phrase.endswith("y") and phrase[-2] not in "aeiou" else [phrase + "s"]
+
+
+def misspellings(words: list[str], known_words: set[str]) -> dict[str, str]:
+    """Return {misspelt: right} of all words one slip away: a letter missing, added, wrong, or two swapped.
+
+    ``known_words``, and words one slip away from two of ``words``, are not changed.
+    """
+    word_by_slip: dict[str, str | None] = {}
+    for word in words:
+        for slip in _slips(word) - known_words - set(words):
+            first_word = word_by_slip.get(slip, word)
+            is_unambiguous = first_word in (word, word.removesuffix("s"))  # of a word and its plural the word
+            word_by_slip[slip] = first_word if is_unambiguous else None
+    return {slip: word for slip, word in word_by_slip.items() if word is not None}
+
+
+def _slips(word: str) -> set[str]:
+    parts = [(word[:i], word[i:]) for i in range(len(word) + 1)]
+    left_out = {a + b[1:] for a, b in parts if b}
+    swapped = {a + b[1] + b[0] + b[2:] for a, b in parts if len(b) > 1}
+    wrong = {a + letter + b[1:] for a, b in parts if b for letter in _LETTERS}
+    added = {a + letter + b for a, b in parts for letter in _LETTERS}
+    return left_out | swapped | wrong | added
+
 
 FILES = ("entities", "composites", "scope", "links", "locations", "slots", "spelling", "shorthand")
 CUE_SETS = ("negation", "no_new", "strong", "suspicion", "weak", "elsewhere")
@@ -58,7 +117,7 @@ class Lexicon:
 
     def __init__(self, folder: str | Path):
         data = {name: yaml.safe_load((Path(folder) / f"{name}.yaml").read_text(encoding="utf-8")) for name in FILES}
-        data = wordings.fill_slots(data, data.pop("slots"))
+        data = fill_slots(data, data.pop("slots"))
         self.nlp = spacy.blank("en")
         self.nlp.tokenizer = Tokenizer(self.nlp.vocab)
         self.entities = {row["name"]: _entity(row) for row in data["entities"]["entities"]}
@@ -73,7 +132,7 @@ class Lexicon:
         self._add_scope(data["scope"], data["links"])
         known_words = {*data["spelling"]["keep"], *(word for form in self._phrases for word in form.split())}
         spelling = data["spelling"]["words"]
-        self.spelling = wordings.misspellings(spelling, known_words)
+        self.spelling = misspellings(spelling, known_words)
         self.shorthand = Shorthand(**data["shorthand"], slips=self.spelling, words=spelling, known_words=known_words)
         for phrase, values in self._phrases.items():
             key = self.nlp.vocab.strings.add("cxr:" + phrase)
@@ -102,22 +161,9 @@ class Lexicon:
         self.not_linked = frozenset(self.links["not_linked"])
         self.joint = frozenset(self.links["joint"])
         for name in (
-            "within",
-            "place_led",
-            "carried",
-            "portions",
-            "inherits",
-            "inherit_words",
-            "local",
-            "pointers",
-            "healthy",
-            "without",
-            "views",
-            "choices",
-            "causes",
-            "possible_diseases",
-            "bearers",
-        ):
+            "within", "place_led", "carried", "portions", "inherits", "inherit_words", "local", "pointers", "healthy",
+            "without", "views", "choices", "causes", "possible_diseases", "bearers",
+        ):  # fmt: skip
             setattr(self, name, frozenset(self.locations[name]))
         self.gap_breaks = frozenset(self.locations["gap_breaks"])
         self.shares, self.beside = frozenset(self.locations["shares"]), frozenset(self.locations["beside"])
@@ -147,7 +193,7 @@ class Lexicon:
     def _put(self, tag: str, value: object, phrases: list[str], plural: bool = False) -> None:
         for phrase in phrases:
             words = " ".join(word.text for word in self.nlp.make_doc(str(phrase).lower()))
-            for form in {words, *(wordings.plurals(words) if plural else ())}:
+            for form in {words, *(plurals(words) if plural else ())}:
                 self._phrases.setdefault(form, []).append((tag, value))
 
     def _add_entities(self, data: dict, composites: list[dict]) -> None:
@@ -198,19 +244,9 @@ class Lexicon:
         self._put("setting", None, scope["behind"]["setting"])
         self._put("deny_after", None, scope["negation"]["after"])
         for tag in (
-            "refuted",
-            "denied_that",
-            "changes",
-            "unfinished",
-            "likewise",
-            "exceptions",
-            "persists",
-            "on_prior",
-            "states",
-            "appeared",
-            "beyond",
-            "not_all",
-        ):
+            "refuted", "denied_that", "changes", "unfinished", "likewise", "exceptions", "persists", "on_prior",
+            "states", "appeared", "beyond", "not_all",
+        ):  # fmt: skip
             self._put(tag, None, scope[tag])
         self._put("here", None, self.locations["here"])
 

@@ -7,25 +7,10 @@ from cxr.language.reports.rules.lexicon import Lexicon
 from cxr.language.reports.rules.mentions import PLACED, Hit, Mention
 
 _CLEARING = frozenset(("clearing", "resolution", "resorption", "clearance", "disappearance"))
-_FILLERS = frozenset(
-    (
-        ",",
-        ";",
-        "and",
-        "but",
-        "now",
-        "since",
-        "also",
-        "subsequently",
-        "completely",
-        "-",
-        "though",
-        "have",
-        "is",
-        "are",
-        "has",
-    )
-)
+_FILLERS = frozenset((
+    ",", ";", "and", "but", "now", "since", "also", "subsequently", "completely", "-", "though", "have", "is", "are",
+    "has",
+))  # fmt: skip
 _CONTRASTS = frozenset(("but", "though", "although", "however", "yet", ";"))
 _REFERRING = frozenset(("this", "it", "they", "these", "early", "subtle", "small", "tiny", "minor", "minimal", "trace"))
 _STOPS = frozenset((";", "but", "however", "although"))

@@ -205,11 +205,7 @@ def _parted(places: list[Place], lexicon: Lexicon) -> list[list[Place]]:
 
 
 def _finding(
-    piece: _Piece,
-    mention: mentions.Mention,
-    places: list[Place],
-    unsided_effusion: bool,
-    lexicon: Lexicon,
+    piece: _Piece, mention: mentions.Mention, places: list[Place], unsided_effusion: bool, lexicon: Lexicon
 ) -> schema.Finding:
     entity = mention.entity
     pulmonary = entity.category == "diaphragm" and not set(LUNG_LESIONS).isdisjoint(mention.candidates)

@@ -1,0 +1,45 @@
+"""The trained weights of RadVLM's small model, which resources/vlm/onevision_tiny has and made."""
+
+import json
+from pathlib import Path
+
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
+
+from cxr.base.paths import RESOURCES
+from cxr.vlm.models import add_seg_token, load_model, write_model
+
+FAMILY = "onevision"
+RESOURCE_FILES = (
+    "vlm/onevision_tiny/model.safetensors", "vlm/onevision_tiny/words.json",
+    "vlm/onevision_tiny/masks.safetensors", "vlm/onevision_tiny/masks_words.json",
+)  # fmt: skip
+"""Weights and words of the base, and of the base that has also learned masks."""
+BY_WORD = ("language_model.model.embed_tokens.weight", "language_model.lm_head.weight")
+"""Tensors with one row per word."""
+
+
+def load_base(folder: Path, with_masks: bool = False) -> None:
+    """Copy the base's weights into a small random model in a folder; ``with_masks``: add [SEG] and take the base of it.
+
+    Rows are matched by word; rows of words that the base does not know stay random.
+    """
+    if with_masks:
+        loaded = add_seg_token(load_model(FAMILY, folder), 0)
+        for path in folder.glob("*.safetensors"):
+            path.unlink()
+        write_model(loaded, FAMILY, folder, published=False)
+    weights_path, words_path = (RESOURCES / name for name in (RESOURCE_FILES[2:] if with_masks else RESOURCE_FILES[:2]))
+    base_tensors, words = load_file(weights_path), json.loads(words_path.read_text(encoding="utf-8"))
+    row_by_word = {word: row for row, word in enumerate(words)}
+    id_by_word = AutoTokenizer.from_pretrained(str(folder), local_files_only=True).get_vocab()
+    shared_words = sorted(id_by_word.keys() & row_by_word.keys())
+    model_rows, base_rows = [id_by_word[word] for word in shared_words], [row_by_word[word] for word in shared_words]
+    path = folder / "model.safetensors"
+    model = load_file(path)
+    for name, tensor in model.items():
+        if name in BY_WORD:
+            tensor[model_rows] = base_tensors[name][base_rows].to(tensor.dtype)
+        else:
+            tensor.copy_(base_tensors[name])
+    save_file(model, path, metadata={"format": "pt"})
