@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from itertools import islice, product
 from pathlib import Path
 from unittest.mock import patch
@@ -28,9 +29,9 @@ import polars as pl  # noqa: E402
 
 from cxr.base.tables import read_lines, write_lines  # noqa: E402
 from cxr.radvlm.instructions import join_parts, write_part  # noqa: E402
-from cxr.radvlm.instructions.mix import mix_rows, rows_to_options  # noqa: E402
+from cxr.radvlm.instructions.mix import mix_rows  # noqa: E402
 from cxr.radvlm.labels import load_label_names  # noqa: E402
-from cxr.radvlm.sources.columns import FACTS_SCHEMA, IMAGES_SCHEMA  # noqa: E402
+from cxr.radvlm.sources.facts import FACTS_SCHEMA, IMAGES_SCHEMA  # noqa: E402
 
 SIDE = 2000
 FINDINGS = ("edema", "pleural effusion", "consolidation", "atelectasis")
@@ -87,7 +88,7 @@ def draw(folder: Path, count: int) -> None:
     write_lines(folder / GIVEN["phrases"], phrases)
 
 
-ROWS = rows_to_options(mix_rows({"preset": "own", "tasks": {}}, {"own": "own"}))
+ROWS = list(map(asdict, mix_rows({"preset": "own", "tasks": {}}, {"own": "own"})))
 OPTIONS = {"smallest": 64, "seed": 1}
 
 

@@ -37,8 +37,7 @@ from cxr.radvlm.conversations.engine import ConversationOptions  # noqa: E402
 from cxr.radvlm.conversations.engine import ConversationRequest as Told  # noqa: E402
 from cxr.radvlm.conversations.wordings import load_wordings  # noqa: E402
 from cxr.radvlm.evaluation import grounding  # noqa: E402
-from cxr.radvlm.evaluation.grammars import AnswerBoxes  # noqa: E402
-from cxr.radvlm.evaluation.grounding import IouThresholds  # noqa: E402
+from cxr.radvlm.evaluation.answers import AnswerBoxes  # noqa: E402
 from cxr.radvlm.evaluation.measures import score_measures  # noqa: E402
 from cxr.radvlm.filtered import engine as filtered  # noqa: E402
 from cxr.vlm.answers.ask import image_options, load_collator  # noqa: E402
@@ -161,21 +160,21 @@ def of_scoring() -> list[dict]:
         subject, name = f"p{rng.integers(SCORED // 2)}", f"finding {number % 14}"
         lines.append({"asked": name, "boxes": {name: true.tolist()}, "subject_id": subject})
         found.append(AnswerBoxes(answer))
-    subjects, ious = [line["subject_id"] for line in lines], IouThresholds(0.5, 0.75, (0.5,))
+    subjects = [line["subject_id"] for line in lines]
     how = {"level": 0.95, "seed": 1}
 
     def ours() -> list:
-        return score_measures(grounding.measures(lines, found, ious), subjects, replicates=REPLICATES, **how)
+        return score_measures(grounding.measures(lines, found), subjects, replicates=REPLICATES, **how)
 
     patients, place = np.unique(subjects, return_inverse=True)
     drawn = np.concatenate(list(draw_weights(len(patients), REPLICATES, 1)))
 
     def again(row: np.ndarray) -> list[float]:
         samples = np.repeat(np.arange(SCORED), row[place])
-        held = grounding.measures([lines[at] for at in samples], [found[at] for at in samples], ious)
+        held = grounding.measures([lines[at] for at in samples], [found[at] for at in samples])
         return [float(one.value(one.sums.sum(axis=0))) for one in held]
 
-    kept = grounding.measures(lines, found, ious)
+    kept = grounding.measures(lines, found)
 
     def kept_again(row: np.ndarray) -> list[float]:
         samples = np.repeat(np.arange(SCORED), row[place])

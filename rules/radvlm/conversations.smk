@@ -25,7 +25,7 @@ rule radvlm_conversations_told:
         mem_mb=megabytes(64000),
         runtime=minutes(720),
     params:
-        **job("radvlm.conversations.ask_model.run"),
+        **job("radvlm.conversations.vllm.run"),
         options=PLAN.radvlm.conversations.model_options,
     message:
         "RadVLM: ask the language model for conversations, log {log}"
@@ -53,7 +53,7 @@ rule radvlm_conversations_part:
         source="|".join(map(re.escape, PLAN.radvlm.conversations.kinds)) or "$^",
         part="train|test",
     conda:
-        f"../../envs/radvlm_conversations-{PLAN.radvlm.conversations.environment}.yaml"
+        f"../../envs/radvlm_conversations-{PLAN.settings.radvlm.conversations.engine}.yaml"
     threads: 1
     resources:
         mem_mb=megabytes(6000),
@@ -61,7 +61,7 @@ rule radvlm_conversations_part:
     params:
         **job(
             "radvlm.conversations.converse.run_part",
-            f"radvlm.conversations.{PLAN.radvlm.conversations.engine}",
+            f"radvlm.conversations.{PLAN.settings.radvlm.conversations.engine}",
         ),
         options=lambda wildcards: PLAN.radvlm.conversations.part_options(wildcards.source, wildcards.part),
     message:

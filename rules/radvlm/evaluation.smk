@@ -19,7 +19,7 @@ rule radvlm_evaluation_asked:
         runtime=minutes(30),
     params:
         **job("radvlm.evaluation.other_models.run_asked"),
-        options={"beyond": PLAN.evaluation.beyond},
+        beyond=PLAN.settings.radvlm.evaluation.beyond,
     message:
         "RadVLM: questions to other models"
     script:
@@ -29,7 +29,7 @@ rule radvlm_evaluation_asked:
 rule radvlm_evaluation_read:
     input:
         lines=PLAN.evaluation.lines,
-        path=lambda wildcards: PLAN.evaluation.models[wildcards.run]["path"],
+        path=lambda wildcards: PLAN.evaluation.section.predictions[wildcards.run].path,
         images=expand("results/radvlm/sources/{source}/images.parquet", source=PLAN.radvlm.sources),
     output:
         answers="results/radvlm/evaluation/{run}/answers.jsonl",
@@ -38,7 +38,7 @@ rule radvlm_evaluation_read:
     benchmark:
         "results/benchmarks/radvlm/evaluation/{run}.read.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.evaluation.models)) or "$^",
+        run="|".join(map(re.escape, PLAN.evaluation.section.predictions)) or "$^",
     conda:
         "../../envs/radvlm_evaluation.yaml"
     threads: 1
@@ -56,15 +56,13 @@ rule radvlm_evaluation_read:
 
 rule radvlm_evaluation_scores:
     input:
+        unpack(lambda wildcards: PLAN.evaluation.exchanged_files(wildcards.run)),
         lines=PLAN.evaluation.lines,
         train=PLAN.evaluation.train_lines,
         answers=lambda wildcards: PLAN.evaluation.answers(wildcards.run),
-        exchanged_lines=lambda wildcards: PLAN.evaluation.exchanged_files(wildcards.run)["exchanged_lines"],
-        exchanged_answers=lambda wildcards: PLAN.evaluation.exchanged_files(wildcards.run)["exchanged_answers"],
         judged="results/radvlm/evaluation/{run}/judged.jsonl",
-        texts=PLAN.evaluation.texts,
+        texts=expand("results/radvlm/sources/{source}/texts.jsonl", source=PLAN.evaluation.text_sources),
         draw=PLAN.evaluation.draw,
-        exchanged_draw=lambda wildcards: PLAN.evaluation.exchanged_files(wildcards.run)["exchanged_draw"],
         annotations=lambda wildcards: PLAN.evaluation.annotation_files(wildcards.run),
     output:
         samples="results/radvlm/evaluation/{run}/samples.parquet",
@@ -94,7 +92,7 @@ rule radvlm_evaluation_scores:
 rule radvlm_evaluation_comparison:
     input:
         scored=expand("results/radvlm/evaluation/{run}/scores.tsv", run=PLAN.evaluation.runs),
-        models_scored=expand("results/radvlm/evaluation/{run}/scores.tsv", run=PLAN.evaluation.models),
+        models_scored=expand("results/radvlm/evaluation/{run}/scores.tsv", run=PLAN.evaluation.section.predictions),
         judge_check="results/radvlm/evaluation/judge_check.tsv",
         draw=PLAN.evaluation.draw,
         masks_scored=expand("results/evaluation/{row}/scores.tsv", row=PLAN.segmentation.masked),
@@ -130,7 +128,9 @@ rule radvlm_evaluation_conservation:
             ),
         ),
         instructions=expand("results/radvlm/instructions/{mix}/conservation.tsv", mix=PLAN.evaluation.mixes),
-        tunings=expand("results/vlm/{run}/conservation.tsv", run=PLAN.evaluation.tuned),
+        tunings=expand(
+            "results/vlm/{run}/conservation.tsv", run=[run for run in PLAN.evaluation.runs if run in PLAN.vlm.trained]
+        ),
         counts=expand("results/radvlm/evaluation/{run}/counts.tsv", run=PLAN.evaluation.scored),
     output:
         conservation=report(

@@ -36,7 +36,7 @@ rule radvlm_evaluation_charts:
         runtime=minutes(5),
     params:
         **job("radvlm.evaluation.chart.run"),
-        options={"dpi": PLAN.evaluation.dpi},
+        dpi=PLAN.settings.figures.dpi,
     message:
         "RadVLM: charts of the scores"
     script:

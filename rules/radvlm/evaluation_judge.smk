@@ -17,7 +17,7 @@ rule radvlm_evaluation_judged:
     wildcard_constraints:
         run="|".join(map(re.escape, PLAN.evaluation.scored)) or "$^",
     conda:
-        f"../../envs/radvlm_evaluation-{PLAN.evaluation.judge}.yaml"
+        f"../../envs/radvlm_evaluation-{PLAN.settings.radvlm.evaluation.judge}.yaml"
     threads: 8 if PLAN.evaluation.judge_gpus else 1
     resources:
         gpu=PLAN.evaluation.judge_gpus,
@@ -25,15 +25,18 @@ rule radvlm_evaluation_judged:
         mem_mb=megabytes(64000 if PLAN.evaluation.judge_gpus else 4000),
         runtime=minutes(240),
     params:
-        **job("radvlm.evaluation.conversations.run_judge", f"radvlm.evaluation.judge_{PLAN.evaluation.judge}"),
-        options=PLAN.evaluation.judging,
+        **job(
+            "radvlm.evaluation.conversations.run_judge",
+            f"radvlm.evaluation.judge_{PLAN.settings.radvlm.evaluation.judge}",
+        ),
+        options={"judge": PLAN.settings.radvlm.evaluation.judge, "own": PLAN.evaluation.judge_model},
     message:
         "RadVLM: judge the conversations of {wildcards.run}"
     script:
         "../../scripts/job.py"
 
 
-rule radvlm_evaluation_judge_check:
+use rule radvlm_evaluation_judged as radvlm_evaluation_judge_check with:
     input:
         lines=PLAN.evaluation.all_lines,
     output:
@@ -42,21 +45,14 @@ rule radvlm_evaluation_judge_check:
         "logs/radvlm/evaluation/judge_check.log",
     benchmark:
         "results/benchmarks/radvlm/evaluation/judge_check.tsv"
-    conda:
-        f"../../envs/radvlm_evaluation-{PLAN.evaluation.judge}.yaml"
-    threads: 8 if PLAN.evaluation.judge_gpus else 1
-    resources:
-        gpu=PLAN.evaluation.judge_gpus,
-        nodes=1,
-        mem_mb=megabytes(64000 if PLAN.evaluation.judge_gpus else 4000),
-        runtime=minutes(240),
     params:
-        **job("radvlm.evaluation.conversations.run_check", f"radvlm.evaluation.judge_{PLAN.evaluation.judge}"),
-        options=PLAN.evaluation.judging,
+        **job(
+            "radvlm.evaluation.conversations.run_check",
+            f"radvlm.evaluation.judge_{PLAN.settings.radvlm.evaluation.judge}",
+        ),
+        options={"judge": PLAN.settings.radvlm.evaluation.judge, "own": PLAN.evaluation.judge_model},
     message:
         "RadVLM: check the judge"
-    script:
-        "../../scripts/job.py"
 
 
 # Annotations of RadVLM's reports by the models that the settings name; scores are computed from their files.
@@ -72,7 +68,7 @@ for annotator in PLAN.evaluation.annotators:
             placed=PLAN.evaluation.annotators[annotator].placed,
             lines=PLAN.evaluation.lines,
             answers=lambda wildcards: PLAN.evaluation.answers(wildcards.run),
-            texts=PLAN.evaluation.texts,
+            texts=expand("results/radvlm/sources/{source}/texts.jsonl", source=PLAN.evaluation.text_sources),
         output:
             notes_out=f"results/radvlm/evaluation/{{run}}/annotations/{annotator}.jsonl",
         log:

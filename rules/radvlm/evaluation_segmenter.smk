@@ -48,7 +48,6 @@ rule radvlm_evaluation_segmenter_asked:
         runtime=minutes(30),
     params:
         **job("radvlm.evaluation.segmenter.run_asked"),
-        options=lambda wildcards: {"source": wildcards.source},
     message:
         "RadVLM: requests to ROSALIA for the answers of {wildcards.run} to {wildcards.set}, {wildcards.source}"
     script:
@@ -139,7 +138,7 @@ rule radvlm_evaluation_head:
         mem_mb=megabytes(2000),
         runtime=minutes(30),
     params:
-        **job("radvlm.evaluation.head_masks.run"),
+        **job("radvlm.evaluation.segmenter.run_head"),
     message:
         "RadVLM: masks of the head of {wildcards.run} for the pairs of the ILS dataset"
     script:

@@ -18,7 +18,7 @@ rule radvlm_filtered_source:
     wildcard_constraints:
         source="|".join(map(re.escape, PLAN.radvlm.sources)),
     conda:
-        f"../../envs/radvlm_filtered-{'vllm' if PLAN.radvlm.options['filtered']['own'] else 'rules'}.yaml"
+        f"../../envs/radvlm_filtered-{'vllm' if PLAN.radvlm.filter_options['own'] else 'rules'}.yaml"
     threads: 8 if PLAN.radvlm.filter_jobs.gpus else 1
     resources:
         gpu=PLAN.radvlm.filter_jobs.gpus,
@@ -26,8 +26,8 @@ rule radvlm_filtered_source:
         mem_mb=megabytes(64000 if PLAN.radvlm.filter_jobs.gpus else 4000),
         runtime=minutes(240),
     params:
-        **job("radvlm.filtered.filter_texts.run", f"radvlm.filtered.{PLAN.radvlm.filter_engine}"),
-        options=PLAN.radvlm.options["filtered"],
+        **job("radvlm.filtered.filter_texts.run", f"radvlm.filtered.{PLAN.settings.radvlm.filtered.engine}"),
+        options=PLAN.radvlm.filter_options,
     message:
         f"RadVLM: single-image text of the sources: {PLAN.radvlm.filter_jobs.name('{wildcards.source}')}"
     script:

@@ -3,6 +3,7 @@
 
 rule radvlm_instructions_part:
     input:
+        unpack(lambda wildcards: PLAN.radvlm.ils_files(wildcards.mix, wildcards.source)),
         images="results/radvlm/sources/{source}/images.parquet",
         facts="results/radvlm/sources/{source}/facts.parquet",
         texts="results/radvlm/filtered/{source}/texts.jsonl",
@@ -14,8 +15,6 @@ rule radvlm_instructions_part:
             if wildcards.source in PLAN.radvlm.conversation_sources(wildcards.mix)
             else []
         ),
-        pairs=lambda wildcards: PLAN.radvlm.ils_pairs(wildcards.mix, wildcards.source),
-        masks=lambda wildcards: PLAN.radvlm.ils_masks(wildcards.mix, wildcards.source),
     output:
         lines_out="results/radvlm/instructions/{mix}/parts/{source}.jsonl",
         index="results/radvlm/instructions/{mix}/parts/{source}.index.parquet",
@@ -116,7 +115,7 @@ rule radvlm_instructions_llava:
         runtime=minutes(240),
     params:
         **job("radvlm.instructions.llava.run"),
-        options=PLAN.radvlm.options["instructions"]["llava"] | {"folders": PLAN.radvlm.folders},
+        options=PLAN.settings.radvlm.instructions.llava.as_dict() | {"folders": PLAN.radvlm.folders},
     message:
         "RadVLM: the mix {wildcards.mix} for LLaVA's trainers"
     script:

@@ -11,7 +11,7 @@ rule radvlm_sources_own:
         anatomy="results/anatomy/{shard}.h5",
         findings=f"results/masks/{PLAN.radvlm.thresholds}/{{shard}}.findings.parquet",
         masks=f"results/masks/{PLAN.radvlm.thresholds}/{{shard}}.h5",
-        labels=["results/radvlm/sources/own/{shard}.labels.jsonl"] if PLAN.radvlm.labels.files else [],
+        labels=["results/radvlm/sources/own/{shard}.labels.jsonl"] if PLAN.radvlm.label_files else [],
     output:
         images_out="results/radvlm/sources/own/{shard}.images.parquet",
         facts="results/radvlm/sources/own/{shard}.facts.parquet",
@@ -33,7 +33,7 @@ rule radvlm_sources_own:
         runtime=minutes(20),
     params:
         **job("radvlm.sources.read_own.run_shard"),
-        options=PLAN.radvlm.options["own"],
+        options=PLAN.radvlm.own_options,
     message:
         "RadVLM: facts of the cohort, shard {wildcards.shard}"
     script:
@@ -74,12 +74,12 @@ rule radvlm_sources_tables:
         "../../scripts/job.py"
 
 
-# Labels of the cohort's reports by a model, if radvlm.sources.labels names one.
+# Labels of the cohort's reports by CheXbert, if radvlm.sources.labels names it.
 
 
 rule radvlm_sources_labels:
     input:
-        **PLAN.radvlm.labels.files,
+        **PLAN.radvlm.label_files,
         reports="results/reports/{shard}.jsonl",
     output:
         labels="results/radvlm/sources/own/{shard}.labels.jsonl",
@@ -88,14 +88,14 @@ rule radvlm_sources_labels:
     benchmark:
         "results/benchmarks/radvlm/sources/own/{shard}.labels.tsv"
     conda:
-        f"../../envs/{PLAN.radvlm.labels.environment}.yaml"
+        "../../envs/radvlm_sources-chexbert.yaml"
     threads: 1
     resources:
         mem_mb=megabytes(4000),
         runtime=minutes(240),
     params:
-        **job("radvlm.sources.label_reports.run_shard", PLAN.radvlm.labels.module),
-        options=PLAN.radvlm.labels.options,
+        **job("radvlm.sources.label_reports.run_shard"),
+        **PLAN.radvlm.label_options,
     message:
         "RadVLM: labels of the reports of shard {wildcards.shard}"
     script:

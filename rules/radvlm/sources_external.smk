@@ -34,7 +34,7 @@ rule radvlm_sources_read:
 
 
 # MS-CXR and Chest ImaGenome annotate images of MIMIC-CXR and use its frames.
-rule radvlm_sources_on_mimic:
+use rule radvlm_sources_read as radvlm_sources_on_mimic with:
     input:
         tables=lambda wildcards: PLAN.radvlm.source_tables(wildcards.source),
         mimic=lambda wildcards: f"results/radvlm/sources/{PLAN.radvlm.declared[wildcards.source]['pictures']}/images.parquet",
@@ -45,25 +45,10 @@ rule radvlm_sources_on_mimic:
         excluded="results/radvlm/sources/{source}/excluded.parquet",
         counts="results/radvlm/sources/{source}/counts.tsv",
         conservation="results/radvlm/sources/{source}/conservation.tsv",
-    log:
-        "logs/radvlm/sources/{source}.log",
-    benchmark:
-        "results/benchmarks/radvlm/sources/{source}.tsv"
     wildcard_constraints:
         source=PLAN.radvlm.source_pattern(mimic=True),
-    conda:
-        "../../envs/radvlm_sources.yaml"
-    threads: 1
-    resources:
-        mem_mb=megabytes(12000),
-        runtime=minutes(240),
-    params:
-        **job("radvlm.sources.read_sources.run"),
-        options=lambda wildcards: PLAN.radvlm.source_options(wildcards.source),
     message:
         "RadVLM: facts of the source {wildcards.source}, on images of MIMIC-CXR"
-    script:
-        "../../scripts/job.py"
 
 
 use rule frames_shard as radvlm_sources_frames with:

@@ -39,7 +39,7 @@ from cxr.radvlm.evaluation import columns as radvlm_scores
 from cxr.radvlm.evaluation import conservation as radvlm_conservation
 from cxr.radvlm.filtered import filter_texts
 from cxr.radvlm.instructions import columns as radvlm_instructions
-from cxr.radvlm.sources import columns as radvlm_sources
+from cxr.radvlm.sources import facts as radvlm_sources
 from cxr.radvlm.splits import CONFLICTS
 from cxr.reporting import privacy
 from cxr.reporting.ablation import points
@@ -155,9 +155,9 @@ TABLES: dict[str, Columns] = {
     "results/medground/scoring/{run}/scores.tsv": scores.SCORES,
     "results/medground/scoring/{run}/sensitivity.tsv": scores.SENSITIVITY,
     "results/medground/scoring/comparison.tsv": scores.COMPARISON,
-    "results/radvlm/sources/{source}/images.parquet": radvlm_sources.IMAGES,
-    "results/radvlm/sources/{source}/facts.parquet": radvlm_sources.FACTS,
-    "results/radvlm/sources/{source}/counts.tsv": radvlm_sources.COUNTS,
+    "results/radvlm/sources/{source}/images.parquet": radvlm_sources.IMAGE_COLUMNS,
+    "results/radvlm/sources/{source}/facts.parquet": radvlm_sources.FACT_COLUMNS,
+    "results/radvlm/sources/{source}/counts.tsv": radvlm_sources.COUNT_COLUMNS,
     "results/radvlm/sources/{source}/conservation.tsv": CONSERVED,
     "results/radvlm/sources/split_conflicts.parquet": CONFLICTS,
     "results/radvlm/filtered/{source}/agreement.tsv": filter_texts.AGREEMENT,

@@ -24,7 +24,7 @@ from cxr.annotations import label_tables
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
-from cxr.radvlm.evaluation.grammars import load_grammar
+from cxr.radvlm.evaluation.answers import load_grammar
 from cxr.radvlm.sources.boxes import subject_of
 from cxr.radvlm.sources.read_sources import run
 from cxr.vlm.models import load_model, make_tiny

@@ -2,10 +2,10 @@
 
 import polars as pl
 
+from cxr.radvlm.conversations.engine import Conversation, Turn, line_of
 from cxr.radvlm.conversations.facts import Phrase, SourceTables, gather_facts, index_masks
-from cxr.radvlm.conversations.record import Conversation, Turn, line_of
 from cxr.radvlm.samples import box_slot
-from cxr.radvlm.sources.columns import FACTS_SCHEMA, IMAGES_SCHEMA
+from cxr.radvlm.sources.facts import FACTS_SCHEMA, IMAGES_SCHEMA
 
 
 def pair(number, target, kind, seg=True):
@@ -59,7 +59,7 @@ def test_the_facts_of_an_image():
 def test_the_line_of_a_conversation():
     turn = Turn("Where is it?", f"Here: {box_slot('effusion')}.", "where", "where.1")
     one = Conversation((turn,), {"effusion": ((0.1, 0.1, 0.3, 0.2),)}, ("m1",), ("f4",))
-    assert line_of({"image_id": "b"}, one, {"engine": "rules", "digests": {"code": "c"}}) == {
+    assert line_of({"image_id": "b"}, one, "rules", {"code": "c"}) == {
         "image_id": "b",
         "engine": "rules",
         "turns": [

@@ -12,9 +12,8 @@ import pytest
 from cxr.language.reports import sentences
 from cxr.radvlm import statements
 from cxr.radvlm.conversations import check
-from cxr.radvlm.conversations.engine import ConversationOptions, ConversationRequest, load_engine
+from cxr.radvlm.conversations.engine import ConversationOptions, ConversationRequest, load_engine, to_messages
 from cxr.radvlm.conversations.facts import ImageFacts
-from cxr.radvlm.conversations.record import to_messages
 from cxr.radvlm.conversations.wordings import Wordings, agree_with_plural, expand_choices, load_wordings
 from cxr.radvlm.filtered.engine import FilterOptions
 from cxr.radvlm.filtered.rules import load_sentence_filter

@@ -98,9 +98,7 @@ def test_which_conversations_are_asked_for():
 def test_parts_are_joined_in_the_order_of_images(tmp_path, monkeypatch):
     def files(name: str, images: list, at_once: int) -> dict[str, str]:
         monkeypatch.setattr(converse, "BATCH_SIZE", at_once)
-        work = converse._ConversationWriter(
-            load_engine(replace(OPTIONS, engine="rules", own={}), {}), OPTIONS, {"code": "c"}
-        )
+        work = converse._ConversationWriter(load_engine(replace(OPTIONS, engine="rules", own={}), {}), {"code": "c"})
         paths = {what: str(tmp_path / f"{name}.{what}") for what in ("jsonl", "parquet", "tsv")}
         converse.write_lines(paths["jsonl"], work.lines(converse.select_requests(images, set(), OPTIONS)), checked=True)
         converse.write_excluded(paths["parquet"], work.excluded)
@@ -135,13 +133,13 @@ def test_parts_are_joined_in_the_order_of_images(tmp_path, monkeypatch):
 def test_a_conversation_that_gets_lost_stops_the_job(monkeypatch):
     def work_of(reason: str) -> converse._ConversationWriter:
         engine = Engine(lambda asked: [ConversationOutcome(reason=reason) for _ in asked], "by hand")
-        work = converse._ConversationWriter(engine, OPTIONS, {})
+        work = converse._ConversationWriter(engine, {})
         assert list(work.lines([ConversationRequest(facts_of("normal"), grounded=False)] * 3)) == []
         return work
 
     found = work_of("too_few_facts").table()
     assert found.select("outcome", "conversations").rows() == [("asked", 3), ("too_few_facts", 3)]
-    monkeypatch.setattr(converse._ConversationWriter, "_leave_out", lambda self, *of: None)
+    monkeypatch.setattr(converse._ConversationWriter, "_exclude", lambda self, *of: None)
     told = r"^radvlm_conversations: standard \w+: 3 in, 0 accounted for \(kept 0\)$"
     with pytest.raises(AssertionError, match=told):
         work_of("too_few_facts").table()

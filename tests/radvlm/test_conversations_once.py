@@ -9,7 +9,7 @@ from test_conversations import EXECUTION, MODEL
 
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, write_lines
-from cxr.radvlm.conversations import ask_model, converse
+from cxr.radvlm.conversations import converse, vllm
 from cxr.radvlm.conversations.engine import ConversationOptions
 from radvlm_mix import sources
 
@@ -55,8 +55,8 @@ def files(workflow_run, tmp_path_factory) -> dict:
 def ask_once(files: dict, folder: Path, code: str = "c") -> list[Path]:
     outputs = [folder / source / f"{part}.told.jsonl" for source, part, _ in WORKS]
     works = [{"source": source, "part": part, "kinds": kinds, "files": files} for source, part, kinds in WORKS]
-    asking = ask_model.AskOptions(**asdict(options([])) | {"works": works})
-    ask_model.run(files=[], replies=list(map(str, outputs)), options=asking, execution=EXECUTION, code=code)
+    asking = vllm.AskOptions(**asdict(options([])) | {"works": works})
+    vllm.run(files=[], replies=list(map(str, outputs)), options=asking, execution=EXECUTION, code=code)
     return outputs
 
 

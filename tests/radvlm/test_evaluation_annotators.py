@@ -128,16 +128,15 @@ def test_bertscore_lines_become_the_score(asked, bert, tmp_path, monkeypatch):
     assert scored(tmp_path / "notes.jsonl", "bertscore", "filtered")["bertscore"] == pytest.approx(np.mean(values))
 
 
-@pytest.mark.parametrize("uncertain", ["present", "absent"])
-def test_chexbert_lines_become_the_score(asked, tmp_path, uncertain):
+def test_chexbert_lines_become_the_score(asked, tmp_path):
     weights = tmp_path / "chexbert.safetensors"
     converter("chexbert")(tiny_chexbert.save(tmp_path / "chexbert.pth", tiny_chexbert.state()), weights)
     folder = str(tiny_chexbert.words(tmp_path / "bert"))
-    own = {"model": folder, "revision": "", "uncertain": uncertain}
+    own = {"model": folder, "revision": ""}
     lines = annotated(asked, tmp_path / "notes.jsonl", "chexbert", own, "filtered", str(weights))
     assert len(lines) == 2 * len(PAIRS) - 1
     read_labels = chexbert.load_labeller(weights, folder, "")
-    counted = ("present", "uncertain") if uncertain == "present" else ("present",)
+    counted = ("present", "uncertain")
     hits = misses = 0
     for at, pair in enumerate(PAIRS):
         mine, right = ({name for name, value in one.items() if value in counted} for one in read_labels(pair))

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from cxr.llm.guards import INJECTION
-from cxr.radvlm.evaluation import judge_check, judge_vllm
+from cxr.radvlm.evaluation import conversations as judging
+from cxr.radvlm.evaluation import judge_vllm
 from cxr.radvlm.evaluation.judge import Item, Judgement, JudgeOptions, Round, load_judge
 
-OPTIONS = JudgeOptions("facts", {}, 0.5)
+OPTIONS = JudgeOptions("facts", {})
 BOX = np.array([[0.1, 0.5, 0.4, 0.9]])
 MODEL = {
     "key": "radvlm.evaluation.llm", "transport": "stand_in", "model": "test_evaluation_judge:answer", "revision": "",
@@ -116,7 +117,7 @@ def conversations() -> list[Item]:
 
 
 def test_the_judge_facts_passes_its_check():
-    rows = list(judge_check.check_judge(conversations(), load_judge(OPTIONS, {})))
+    rows = list(judging.check_judge(conversations(), load_judge(OPTIONS, {})))
     assert [row["check"] for row in rows] == [
         "expected answers", "answers of a study with other findings",
         *(f"{n} % exchanged" for n in (0, 25, 50, 75, 100)), "scores in another order", "scores under other names",
@@ -142,15 +143,15 @@ def test_the_judge_facts_passes_its_check():
     ids=["always ten", "never a score", "by names", "by order"],
 )  # fmt: skip
 def test_a_bad_judge_fails_its_check(judge, failing):
-    rows = list(judge_check.check_judge(conversations(), judge))
+    rows = list(judging.check_judge(conversations(), judge))
     assert [row["check"] for row in rows if not row["passed"]] == failing
 
 
 def test_the_rounds_of_a_lower_share_are_among_those_of_a_higher_one():
     item, other = conversations()[0], conversations()[2]
     before: set[int] = set()
-    for share, number in zip(judge_check.EXCHANGED_PERCENTAGES, (0, 1, 2, 4, 5), strict=True):
-        told = judge_check.exchange_answers(item, other, share)
+    for share, number in zip(judging.EXCHANGED_PERCENTAGES, (0, 1, 2, 4, 5), strict=True):
+        told = judging.exchange_answers(item, other, share)
         taken = {place for place, held in enumerate(told.rounds) if held.generated != item.rounds[place].expected}
         assert len(taken) == number
         assert before <= taken
@@ -158,7 +159,7 @@ def test_the_rounds_of_a_lower_share_are_among_those_of_a_higher_one():
 
 
 def test_a_check_of_one_study_passes_nothing_that_needs_two():
-    rows = list(judge_check.check_judge(conversations()[:1], load_judge(OPTIONS, {})))
+    rows = list(judging.check_judge(conversations()[:1], load_judge(OPTIONS, {})))
     assert [row["check"] for row in rows if row["passed"]] == ["expected answers"]
 
 
@@ -169,16 +170,16 @@ def test_a_check_of_one_study_passes_nothing_that_needs_two():
 def model():
     ASKED.clear()
     FAULT["text"] = ""
-    return load_judge(JudgeOptions("vllm", MODEL, 0.5), EXECUTION)
+    return load_judge(JudgeOptions("vllm", MODEL), EXECUTION)
 
 
 def test_a_language_model_judges_by_its_schema(model):
-    items = [judge_check.with_expected_answers(item) for item in conversations()]
+    items = [judging.with_expected_answers(item) for item in conversations()]
     found = model(items)
     assert [one.score for one in found] == [10.0] * len(items)
     assert len(found[0].rounds) == 5
     assert not any(item.name in text for item in items for text in ASKED)
-    assert [row["check"] for row in judge_check.check_judge(conversations(), model) if not row["passed"]] == []
+    assert [row["check"] for row in judging.check_judge(conversations(), model) if not row["passed"]] == []
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Mixes, wordings and tasks on small sources written by hand, with exact values."""
 
 from collections import Counter
+from dataclasses import asdict
 
 import numpy as np
 import polars as pl
@@ -16,15 +17,21 @@ from cxr.radvlm.instructions import source_block, tasks
 from cxr.radvlm.instructions.columns import INDEX
 from cxr.radvlm.instructions.draws import ABSENCE_SCHEMA, draw_samples, select_absences
 from cxr.radvlm.instructions.join_parts import build_table1, drop_conflicts, pair_images
-from cxr.radvlm.instructions.mix import CODE, OWN, PAPER, PAPER_PLUS_ILS, mix_rows, rows_from_options, rows_to_options
-from cxr.radvlm.instructions.names import join_in_words, load_spoken_names
+from cxr.radvlm.instructions.mix import CODE, OWN, PAPER, PAPER_PLUS_ILS, mix_rows, rows_from_options
 from cxr.radvlm.instructions.outcomes import outcome_table
 from cxr.radvlm.instructions.source_block import Blocks, SourceBlock, box_parts, summarize_source
 from cxr.radvlm.instructions.tasks import TaskOptions
-from cxr.radvlm.instructions.wordings import KINDS, SLOT, fill_slots, load_wordings, word_turn
+from cxr.radvlm.instructions.wordings import (
+    KINDS,
+    SLOT,
+    fill_slots,
+    load_spoken_names,
+    load_wordings,
+    word_turn,
+)
 from cxr.radvlm.instructions.write_part import PartOptions, SampleWriter
-from cxr.radvlm.samples import TASKS, sample_line
-from cxr.radvlm.sources.columns import FACTS, FACTS_SCHEMA, IMAGES_SCHEMA
+from cxr.radvlm.samples import TASKS, join_in_words, sample_line
+from cxr.radvlm.sources.facts import FACT_COLUMNS, FACTS_SCHEMA, IMAGES_SCHEMA
 from cxr.vlm.conventions import CONVENTIONS, InputSize
 from radvlm_read_back import read_back
 
@@ -75,7 +82,7 @@ def test_presets_limits_and_training_splits():
     own = rows_of(OWN, formats={"own": "own"})
     assert [row.task for row in own] == list(TASKS)
     assert sum(row.source == OWN for row in rows_of(PAPER_PLUS_ILS, formats=FORMATS | {"own": "own"})) == 3
-    assert rows_from_options(rows_to_options(rows_of(PAPER))) == rows_of(PAPER)
+    assert rows_from_options(list(map(asdict, rows_of(PAPER)))) == rows_of(PAPER)
 
 
 def test_tasks_of_a_mix_go_over_its_preset():
@@ -199,7 +206,8 @@ def blocks_of(folder, facts, images=("i1", "i2"), split="train", source="people"
     rows = given_of([], images, split, source).images.values()
     table = pl.DataFrame([dict.fromkeys(IMAGES_SCHEMA) | row for row in rows], schema=IMAGES_SCHEMA)
     path = str(folder / "facts.parquet")
-    write_table(path, pl.DataFrame(facts, schema=FACTS_SCHEMA).sort("image_id", "kind", "name", "fact_id"), FACTS)
+    fact_table = pl.DataFrame(facts, schema=FACTS_SCHEMA).sort("image_id", "kind", "name", "fact_id")
+    write_table(path, fact_table, FACT_COLUMNS)
     paths = {what: [str(folder / f"{what}.jsonl")] for what in lines}
     for what, held in lines.items():
         write_lines(paths[what][0], held, checked=True)
@@ -407,7 +415,7 @@ def test_what_a_task_forgets_and_what_a_block_loses_stop_the_job(tmp_path, monke
 def test_a_table_of_facts_that_is_not_sorted_is_refused(tmp_path):
     blocks_of(tmp_path, [])
     facts = [fact(image, "region", "carina", (0, 0, 50, 50)) for image in ("i2", "i1")]
-    write_table(tmp_path / "facts.parquet", pl.DataFrame(facts, schema=FACTS_SCHEMA), FACTS)
+    write_table(tmp_path / "facts.parquet", pl.DataFrame(facts, schema=FACTS_SCHEMA), FACT_COLUMNS)
     images = pl.DataFrame(schema=IMAGES_SCHEMA)
     with pytest.raises(ValueError, match=r"facts.parquet is not sorted by image"):
         Blocks("people", images, str(tmp_path / "facts.parquet"), {}, {})

@@ -17,7 +17,7 @@ from cxr.radvlm.evaluation import compare
 from cxr.radvlm.evaluation.columns import TABLES, read_scores
 from cxr.radvlm.evaluation.conversations import run_check
 from cxr.radvlm.instructions import draws, join_parts, source_block
-from cxr.radvlm.instructions.names import load_spoken_names
+from cxr.radvlm.instructions.wordings import load_spoken_names
 from cxr.radvlm.samples import TASKS
 from cxr.radvlm.splits import CONFLICTS
 from cxr.vlm.answers.engine import AnswersOptions
@@ -206,9 +206,9 @@ def test_a_mix_takes_the_pairs_and_masks_of_its_threshold_set_or_of_the_release(
     plan = make_radvlm_plan(parse_section(Settings, told | imported), ["00", "01"])
     first, half = ([f"results/masks/{name}/{shard}.h5" for shard in ("00", "01")] for name in ("default", "half"))
     release = ["results/masks/mimic_ils/mimic_ils.h5"]
-    assert [plan.ils_masks(mix, "own") for mix in mixes] == [release, half, first]
+    assert [plan.ils_files(mix, "own")["masks"] for mix in mixes] == [release, half, first]
     assert [plan.segmentation_masks(mix) for mix in mixes] == [first + release, first + half, first]
-    assert plan.ils_pairs("all", "own") == [
+    assert plan.ils_files("all", "own")["pairs"] == [
         f"results/dataset/mimic_ils/{split}.jsonl" for split in ("train", "validate", "test")
     ]
     with pytest.raises(ValueError, match=r"radvlm.instructions.mixes.all names 'mimic_ils', but the sets are default"):
@@ -333,7 +333,7 @@ def test_from_dicom_files_to_table_6(mix, workflow_run, tmp_path):
     run_check(lines=str(tmp_path / "test.jsonl"), checked=str(tmp_path / "c.tsv"), options=JUDGED, execution={})
     compare.run_comparison(
         scored=[str(tmp_path / name / "scores.tsv") for name in runs], judge_check=str(tmp_path / "c.tsv"),
-        comparison=str(tmp_path / "comparison.tsv"), options=compare.ComparisonOptions(list(runs), [], {}, 0.5),
+        comparison=str(tmp_path / "comparison.tsv"), options=compare.ComparisonOptions(list(runs), {}),
     )  # fmt: skip
     ours = read_scores(tmp_path / "comparison.tsv", TABLES).filter(table="table6", by="ours")
     assert set(ours["model"]) == runs.keys()

@@ -112,9 +112,9 @@ def cases(given, place) -> dict[str, tuple[dict, list[str]]]:
     samples.
     """
     radvlm, vlm = given["radvlm"], given["vlm"]
-    model = {f"{part}_model": "language_model:answer" for part in ("train", "test")} | {"execution": {"gpus": 0}}
-    talks = {"engine": "vllm", "check": "json", "llm": model}
-    told = radvlm | {"sources": radvlm["sources"] | {"labels": "chexbert"}, "conversations": talks}
+    model = {"model": "language_model:answer", "execution": {"gpus": 0}}
+    talks = {"engine": "vllm", "check": "json"}
+    told = radvlm | {"sources": radvlm["sources"] | {"labels": "chexbert"}, "conversations": talks, "llm": model}
     as_it_is = {"engine": "qwen25vl", "model": str(place), "lines": "radvlm:all", "trained": False}
     other = {"path": str(place / "other.jsonl"), "set": "radvlm_test", "convention": "unit"}
     more = {

@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 
 from cxr.base.vocabulary import SPLITS
 from cxr.instructions.record import Turn, open_split_files
-from cxr.radvlm.boxes import round_coordinate, sort_by_area, survive_rounding, unit_boxes
-from cxr.radvlm.samples import box_slot, make_sample, sample_line
+from cxr.radvlm.samples import (
+    box_slot,
+    make_sample,
+    round_coordinate,
+    sample_line,
+    sort_by_area,
+    survive_rounding,
+    unit_boxes,
+)
 from cxr.vlm.conventions import CONVENTIONS, InputSize
 from cxr.vlm.reading import read_boxes
 from cxr.vlm.samples import read_samples

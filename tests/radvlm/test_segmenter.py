@@ -13,8 +13,7 @@ from cxr.base.vocabulary import LESIONS
 from cxr.ils.evaluation.predictions import Predictions
 from cxr.ils.inference.infer import run_split
 from cxr.ils.templates import GLOBAL, Instruction, parse_instruction
-from cxr.radvlm.evaluation import head_masks
-from cxr.radvlm.evaluation.segmenter import AskedOptions, build_instructions, run_asked, run_beside, run_ils
+from cxr.radvlm.evaluation.segmenter import build_instructions, run_asked, run_beside, run_head, run_ils
 from cxr.workflow.plan_radvlm import make_segmentation_plan
 from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings import Settings, parse_section
@@ -90,7 +89,7 @@ def test_the_tools_masks_of_ils_pairs_are_rosalias_own(tiny, tmp_path):
     said = [answer(one["pair_id"], 0, "No.", "too_long" if number % 2 else "") for number, one in enumerate(pairs())]
     write_lines(tmp_path / "answers.jsonl", said)
     told = {"lines": str(tmp_path / "lines.jsonl"), "answers": str(tmp_path / "answers.jsonl")}
-    run_asked(**told, asked=str(tmp_path / "asked.jsonl"), options=AskedOptions("own"))
+    run_asked(**told, asked=str(tmp_path / "asked.jsonl"), source="own")
     wanted, own = rosalia(tiny, tmp_path / "pairs.jsonl", tmp_path / "own")
     found, masks = rosalia(tiny, tmp_path / "asked.jsonl", tmp_path / "tool", may_be_empty=True)
     assert found == wanted
@@ -112,7 +111,7 @@ def test_masks_of_a_conversation_stand_beside_its_turns(tiny, tmp_path):
     for source in ("own", "other"):
         asked = str(tmp_path / f"{source}.asked.jsonl")
         run_asked(lines=str(tmp_path / "lines.jsonl"), answers=str(tmp_path / "answers.jsonl"), asked=asked,
-                  options=AskedOptions(source))  # fmt: skip
+                  source=source)  # fmt: skip
         said, masks = rosalia(tiny, asked, tmp_path / source, may_be_empty=True)
         assert len(said) == len(masks) == (2 if source == "own" else 0)
         files["asked"].append(asked)
@@ -158,7 +157,7 @@ def drawn(tmp_path) -> dict:
 
 def test_masks_of_a_head_are_scored_as_predictions_of_ils(drawn):
     """The evaluation of ILS reads them: a mask, the union of two, an empty one, a failure, a pair without answer."""
-    head_masks.run(**drawn, attrs={"frame": "the frame"})
+    run_head(**drawn, attrs={"frame": "the frame"})
     names = [one["pair_id"] for one in pairs()[:5]]
     with Predictions(drawn["predictions"], drawn["prediction_masks"], set(names), 512) as read:
         found = [read.get(name) for name in names]
@@ -177,7 +176,7 @@ def test_masks_of_a_head_are_scored_as_predictions_of_ils(drawn):
 def test_a_seg_that_is_spelled_has_no_mask(drawn):
     """The model wrote the word in letters: its token alone has a mask."""
     write_lines(drawn["answers"], [answer("p0_0", 0, "[SEG] [SEG]"), answer("p0_1", 0, "[SEG] here.")])
-    head_masks.run(**drawn, attrs={})
+    run_head(**drawn, attrs={})
     told = {one["pair_id"]: (one["mask"], one.get("note")) for one in read_lines(drawn["predictions"])}
     assert told == {"p0_0": ("p0_0", None), "p0_1": (None, "no_seg")}
 

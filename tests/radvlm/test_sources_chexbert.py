@@ -110,10 +110,9 @@ def test_a_shard_has_a_line_for_each_study_with_a_text(made, tmp_path):
     held, weights, folder = made
     lines = [{"study_id": f"s{at}", "section_text": text} for at, text in enumerate([*TEXTS, " ", TEXTS[0]])]
     write_lines(tmp_path / "reports.jsonl", lines[::-1])
-    own = {"model": str(folder), "revision": ""}
     label_reports.run_shard(
         reports=str(tmp_path / "reports.jsonl"), weights=str(weights), labels=str(tmp_path / "labels.jsonl"),
-        options=label_reports.LabelOptions("chexbert", own),
+        model=str(folder), revision="",
     )  # fmt: skip
     found = {line["study_id"]: line["labels"] for line in read_lines(tmp_path / "labels.jsonl")}
     assert found == {

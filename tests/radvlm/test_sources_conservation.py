@@ -14,7 +14,7 @@ from cxr.radvlm.sources import boxes, on_mimic, padchest_gr
 from cxr.radvlm.sources import read_own as own_source
 from cxr.radvlm.sources.facts import SourceRecords
 from cxr.radvlm.sources.read_own import conservation_table, read_own
-from radvlm_mix import OPTIONS, inputs, read_all
+from radvlm_mix import OPTIONS, SMALLEST, inputs, read_all
 from radvlm_trees import (
     chexpert_plus_tree,
     chexpert_tree,
@@ -197,7 +197,7 @@ def test_own_rows_are_accounted_for(workflow_run, tmp_path):
 def test_a_finding_whose_mask_leaves_no_box_is_told(shard):
     files, image = shard
     table = read_table(files["findings"]).filter(pl.col("mask_id") != "", pl.col("word") != "")
-    held = read_own(OPTIONS, **files)
+    held = read_own(OPTIONS, SMALLEST, **files)
     told = {(what, outcome): number for what, outcome, number in held.conservation_rows("own")}
     gone = [row for row in held.excluded if row["reason"] == "no_boxes"]
     assert {row["image_id"] for row in gone} == {image}
@@ -213,4 +213,4 @@ def test_a_finding_that_gets_lost_stops_the_job(shard, monkeypatch):
     files, _ = shard
     monkeypatch.setattr(own_source._BoxAdder, "masks", lambda self, kind, *rest: None)
     with pytest.raises(AssertionError, match=r"^radvlm_sources, own: (box|phrase): \d+ in, 0 accounted for"):
-        read_own(OPTIONS, **files).conservation_rows("own")
+        read_own(OPTIONS, SMALLEST, **files).conservation_rows("own")

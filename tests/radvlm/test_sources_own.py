@@ -19,9 +19,8 @@ from cxr.geometry.turns import EXIF_TURNS
 from cxr.language.reports import sentences
 from cxr.language.reports.engine import EngineOptions, load_engine
 from cxr.radvlm.labels import label_report, load_label_names, resolve_uncertain
-from cxr.radvlm.sources.columns import FACTS_SCHEMA
-from cxr.radvlm.sources.facts import box_facts, clean_boxes, facts_table, image_label_facts
-from cxr.radvlm.sources.read_own import mask_boxes, region_boxes
+from cxr.radvlm.sources.facts import FACTS_SCHEMA, box_facts, clean_boxes, facts_table, image_label_facts
+from cxr.radvlm.sources.read_own import region_boxes
 from radvlm_mix import NAMES, read_all
 
 
@@ -89,11 +88,11 @@ def test_boxes_are_sorted_clipped_and_without_an_area_told():
         [0, 0, 1, 50],  # a hundredth of the width
         [10, 10, 20, 20],
     ])  # fmt: skip
-    found = clean_boxes(boxes, np.tile([50, 100], (7, 1)), 0.01)
-    assert found.area.tolist() == [True, True, False, False, False, False, True]
+    found = clean_boxes(boxes, np.tile([50, 100], (7, 1)))
+    assert found.area.tolist() == [True, True, False, False, False, True, True]
     assert found.boxes[:2].tolist() == [[10, 20, 30, 40], [0, 0, 20, 20]]
     assert (found.swapped, found.clipped) == (1, 1)
-    unknown = clean_boxes(boxes[4:5], np.array([[np.nan, np.nan]]), 0.01)
+    unknown = clean_boxes(boxes[4:5], np.array([[np.nan, np.nan]]))
     assert unknown.area.tolist() == [True]
 
 
@@ -112,16 +111,6 @@ def test_regions_by_hand():
         "right hemidiaphragm": (2, 20, 12, 24), "left hemidiaphragm": (20, 20, 30, 24),
     }  # fmt: skip
     assert len(load_label_names().regions) == 16
-
-
-def test_boxes_of_masks_are_of_the_union_s_parts():
-    one, other = np.zeros((2, 30, 30), bool)
-    one[0:10, 0:10] = True
-    other[8:12, 8:20] = True  # touches the first
-    other[20:23, 20:23] = True  # nine pixels
-    assert mask_boxes([one, other], 10).tolist() == [[0, 0, 20, 12]]
-    assert mask_boxes([one, other], 9).tolist() == [[0, 0, 20, 12], [20, 20, 23, 23]]
-    assert mask_boxes([one, other], 0).tolist() == mask_boxes([other, one], 9).tolist()
 
 
 def test_ids_are_stable_different_and_follow_what_a_fact_is():

@@ -22,8 +22,8 @@ from radvlm_trees import vindr_tree
         ),
         ({"list": {"a": {"format": "dicom", "path": "x"}}}, r"radvlm.sources.list.a.format is 'dicom'"),
         ({"uncertain": "maybe"}, r"radvlm.sources.uncertain is 'maybe'"),
-        ({"min_box": 1.5}, r"radvlm.sources.min_box is 1.5"),
-        ({"min_boks": 0.1}, r"min_boks"),
+        ({"split": "half"}, r"radvlm.sources.split is 'half'"),
+        ({"labells": "rules"}, r"labells"),
     ],
 )  # fmt: skip
 def test_a_wrong_setting_is_one_sentence(sources, sentence):

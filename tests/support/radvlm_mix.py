@@ -1,16 +1,18 @@
 """A mix of the embedded cohort: the facts, texts and samples of a finished run, made without Snakemake."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 from cxr.radvlm import splits
 from cxr.radvlm.filtered import filter_texts
 from cxr.radvlm.filtered.engine import FilterOptions
 from cxr.radvlm.instructions import join_parts, write_part
-from cxr.radvlm.instructions.mix import mix_rows, rows_to_options
-from cxr.radvlm.sources.read_own import OwnOptions, run_shard, run_tables
+from cxr.radvlm.instructions.mix import mix_rows
+from cxr.radvlm.sources.read_own import run_shard, run_tables
+from cxr.radvlm.sources.settings import FactSources
 
-OPTIONS = OwnOptions(labels="rules", weak_hedges="absent", uncertain="absent", min_box=0.0, smallest=64)
-SEED = 42
+OPTIONS = FactSources()
+SMALLEST, SEED = 64, 42
 FORMATS = {"own": "embedded"}
 
 
@@ -35,7 +37,8 @@ def read_all(results, folder, options=OPTIONS):
     shards = sorted(path.stem for path in (results / "frames").glob("??.h5"))
     for shard in shards:
         out = {name: str(folder / f"{shard}.{file}") for name, file in NAMES.items()}
-        run_shard(**inputs(results, shard), images_out=str(folder / f"{shard}.images.parquet"), options=options, **out)
+        images_out = str(folder / f"{shard}.images.parquet")
+        run_shard(**inputs(results, shard), images_out=images_out, options=options, smallest=SMALLEST, **out)
     names = NAMES | {"images": "images.parquet"}
     parts = {name: [str(folder / f"{shard}.{file}") for shard in shards] for name, file in names.items()}
     run_tables(**parts, **{f"{name}_out": str(folder / file) for name, file in names.items()})
@@ -74,12 +77,12 @@ def instructions(results, made: Path, folder: Path, mix=None, conversations=(), 
         images=str(made / "images.parquet"), facts=str(made / "facts.parquet"), texts=str(made / "filtered.jsonl"),
         phrases=str(made / "phrases.jsonl"), conflicts=str(made / "conflicts.parquet"),
         frames=[str(results / f"frames/{shard}.h5") for shard in shards], **part, conversations=conversations, **pairs,
-        options=write_part.PartOptions(source="own", rows=rows_to_options(rows), seed=SEED, **told),
+        options=write_part.PartOptions(source="own", rows=list(map(asdict, rows)), seed=SEED, **told),
     )  # fmt: skip
     out = {name: str(folder / file) for name, file in FILES.items()}
     join_parts.run(
         lines=[part["lines_out"]], indices=[part["index"]], lefts=[part["left"]], **out,
-        options=join_parts.JoinOptions(rows_to_options(rows), FORMATS, SEED),
+        options=join_parts.JoinOptions(list(map(asdict, rows)), FORMATS, SEED),
     )  # fmt: skip
     return folder
 

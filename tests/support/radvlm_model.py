@@ -5,9 +5,8 @@ import re
 
 from cxr.language.reports import sentences
 from cxr.radvlm.conversations import engine
-from cxr.radvlm.conversations.engine import ConversationOptions, ConversationRequest
+from cxr.radvlm.conversations.engine import ConversationOptions, ConversationRequest, to_messages
 from cxr.radvlm.conversations.facts import ImageFacts, Phrase
-from cxr.radvlm.conversations.record import to_messages
 from cxr.radvlm.filtered.engine import FilterOptions
 from cxr.radvlm.filtered.rules import load_sentence_filter
 

@@ -1,18 +1,17 @@
 """Lines of a small RadVLM mix, and answers to them, as the stages write them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cxr.base.tables import write_lines
-from cxr.radvlm.evaluation.conversations import ConversationJudgeOptions, run_judge
-from cxr.radvlm.evaluation.score_run import EvaluationOptions, run_scores
+from cxr.radvlm.evaluation.conversations import run_judge
+from cxr.radvlm.evaluation.judge import JudgeOptions
+from cxr.radvlm.evaluation.score_run import run_scores
+from cxr.radvlm.evaluation.settings import Evaluation
 
-OPTIONS = EvaluationOptions(
-    iou=0.5, strict_iou=0.75, coco_ious=[0.5, 0.75], label_match="asserted", synonyms=False,
-    report_metrics=["rouge_l", "bleu", "findings_f1"], reference="filtered", failed="wrong", replicates=50,
-    interval=0.9, seed=1, tasks=[],
-)  # fmt: skip
-JUDGED = ConversationJudgeOptions("facts", {}, 0.5, 0)
+OPTIONS = Evaluation(replicates=50)
+JUDGED = JudgeOptions("facts", {})
 HEART, LUNG = [0.3, 0.4, 0.7, 0.9], [0.1, 0.1, 0.45, 0.9]
 FINDINGS = ("Pleural Effusion", "Cardiomegaly", "Pneumothorax", "Consolidation")
 
@@ -102,7 +101,7 @@ def scored(folder: Path, test: Sequence[Mapping], answers: Sequence[Mapping], ot
     the tables.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    given = ("texts", "annotations", "draw", "exchanged_draw")
+    given = ("texts", "annotations", "draw", "exchanged_draw", "tasks")
     more = {name: options.pop(name) for name in given if name in options}
     exchanged = options.pop("exchanged", None)
     write_lines(folder / "test.jsonl", list(test))
@@ -119,6 +118,6 @@ def scored(folder: Path, test: Sequence[Mapping], answers: Sequence[Mapping], ot
     run_scores(
         **same, judged=str(folder / "judged.jsonl"), samples=str(folder / "samples.parquet"),
         scored=str(folder / "scores.tsv"), counts=str(folder / "counts.tsv"),
-        options=EvaluationOptions(**OPTIONS.__dict__ | options), **more,
+        options=replace(OPTIONS, **options), seed=1, **more,
     )  # fmt: skip
     return folder

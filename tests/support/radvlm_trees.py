@@ -12,8 +12,7 @@ import numpy as np
 import polars as pl
 
 from cxr.annotations.label_tables import LABELS
-from cxr.radvlm.sources.columns import IMAGES_SCHEMA
-from cxr.radvlm.sources.facts import ReadOptions, SourceRecords, facts_table, images_table
+from cxr.radvlm.sources.facts import IMAGES_SCHEMA, ReadOptions, SourceRecords, facts_table
 from cxr.radvlm.sources.read_sources import read_source
 
 SIZE = (60, 80)
@@ -24,7 +23,7 @@ def options(kind: str, path: Path, **more: object) -> ReadOptions:
     """Return the options of a source of a format, named like it."""
     keys = {"format": kind, "path": str(path), "pictures": "", "subject": ""} | more.pop("source", {})
     told = {
-        "uncertain": "absent", "split": "mimic", "min_box": 0.0, "max_characters": 20_000,
+        "uncertain": "absent", "split": "mimic", "max_characters": 20_000,
         "section_overrides": True, "seed": 2026, "shares": [0.8, 0.1, 0.1],
     }  # fmt: skip
     return ReadOptions(name=kind, source=keys, **(told | more))
@@ -34,7 +33,8 @@ def found(one: ReadOptions, mimic: str = "") -> tuple[pl.DataFrame, pl.DataFrame
     """Return the images, the facts and what else a source holds, every row of it accounted for."""
     held = read_source(one, mimic)
     held.conservation_rows(one.name)
-    return images_table(one.name, held.images), facts_table(one.name, held.facts, held.tables), held
+    images = pl.DataFrame([{"source": one.name} | row for row in held.images], schema=IMAGES_SCHEMA).sort("image_id")
+    return images, facts_table(one.name, held.facts, held.tables), held
 
 
 def write_csv(

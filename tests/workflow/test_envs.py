@@ -170,7 +170,8 @@ def test_no_rule_imports_what_the_demo_does_not_install():
 def test_modules_declare_the_resources_they_name():
     for path in Path(SCRIPTS / "cxr").rglob("*.py"):
         text = path.read_text()
-        if re.search(r"\bRESOURCES\b", text) and path.name not in ("paths.py", "code_digest.py"):
+        reads = re.search(r"\bRESOURCES\b|\bload_resource\b", text)
+        if reads and path.name not in ("paths.py", "resources.py", "code_digest.py"):
             assert "RESOURCE_FILES = (" in text, f"{path.relative_to(ROOT)} reads resources/ but declares none"
 
 

@@ -18,7 +18,7 @@ LANGUAGE = {
     "paraphrase.llm.model": {"paraphrase": {"engine": "vllm", "llm": {"model": GONE}}},
     "medground.queries.llm.model": {"medground": {"queries": {"engine": "vllm", "llm": {"model": GONE}}}},
     "medground.verification.llm.model": {"medground": {"verification": {"judge": "vllm", "llm": {"model": GONE}}}},
-    "radvlm.filtered.llm.model": {"radvlm": {"filtered": {"engine": "both", "llm": {"model": GONE}}}},
+    "radvlm.llm.model": {"radvlm": {"filtered": {"engine": "both"}, "llm": {"model": GONE}}},
     "radvlm.conversations.llm.train_model": {
         "radvlm": {"conversations": {"engine": "vllm", "llm": {"train_model": GONE}}}
     },
@@ -59,9 +59,9 @@ def _here(tmp_path, monkeypatch) -> None:
     Path("models").mkdir()
 
 
-def test_a_conversation_without_a_model_of_its_own_names_that_of_the_filter():
-    told = {"filtered": {"llm": {"model": GONE}}, "conversations": {"engine": "vllm", "llm": {"train_model": "a/b"}}}
-    with pytest.raises(UserError, match=r"^radvlm\.filtered\.llm\.model: there is no folder"):
+def test_a_conversation_without_a_model_of_its_own_names_the_shared_model():
+    told = {"llm": {"model": GONE}, "conversations": {"engine": "vllm", "llm": {"train_model": "a/b"}}}
+    with pytest.raises(UserError, match=r"^radvlm\.llm\.model: there is no folder"):
         params.check_files(read({"radvlm": told}), "")
     told["conversations"]["llm"]["test_model"] = "a/c"
     params.check_files(read({"radvlm": told}), "")
@@ -78,7 +78,12 @@ def test_a_path_without_a_folder_is_one_sentence(key, config):
 
 @pytest.mark.parametrize("config", LANGUAGE.values(), ids=LANGUAGE)
 def test_the_model_of_a_server_is_not_looked_for(config):
-    params.check_files(read(changed(config, "llm", transport="server")), "")
+    if "radvlm" in config:  # whose stages share one section
+        config = {"radvlm": {"llm": {}} | config["radvlm"]}
+        config["radvlm"] |= {"llm": config["radvlm"]["llm"] | {"transport": "server"}}
+    else:
+        config = changed(config, "llm", transport="server")
+    params.check_files(read(config), "")
 
 
 @pytest.mark.parametrize("key", [*LANGUAGE, *OTHERS])
@@ -90,9 +95,9 @@ def test_the_model_of_an_engine_that_is_not_chosen_is_not_looked_for(key):
 
 
 def changed(config: dict, name: str, **keys: object) -> dict:
-    """Return settings whose section ``name``, or that of GREEN, has further keys."""
+    """Return settings whose section ``name`` has further keys."""
     told = {one: changed(value, name, **keys) if isinstance(value, dict) else value for one, value in config.items()}
-    return {one: value | keys if one in (name, "green") else value for one, value in told.items()}
+    return {one: value | keys if one == name else value for one, value in told.items()}
 
 
 def without(config: dict, name: str) -> dict:

@@ -49,12 +49,14 @@ class Labeller:
 
         No Finding is always included. Texts longer than the model's limit are truncated, as in the published code.
         """
-        return [_labels_of_classes(self._classes(text)) for text in texts]
+        return [self._label(text) for text in texts]
 
-    def _classes(self, text: str) -> list[int]:
+    def _label(self, text: str) -> dict[str, str]:
         encoded = self.words(" ".join(text.split()), truncation=True, max_length=self.longest, return_tensors="pt")
         with torch.inference_mode():
-            return [int(logits.argmax()) for logits in self.net(encoded["input_ids"], encoded["attention_mask"])]
+            classes = [int(logits.argmax()) for logits in self.net(encoded["input_ids"], encoded["attention_mask"])]
+        value_by_label = {name: CLASSES[index] for name, index in zip(HEADS, classes, strict=True) if CLASSES[index]}
+        return {**value_by_label, NO_FINDING: value_by_label.get(NO_FINDING, ABSENT)}
 
 
 def load_labeller(weights: str | Path, model: str, revision: str) -> Labeller:
@@ -71,10 +73,3 @@ def load_labeller(weights: str | Path, model: str, revision: str) -> Labeller:
     net = CheXbert(config)
     load_strict(net, weights)
     return Labeller(net, words)
-
-
-def _labels_of_classes(classes: Sequence[int]) -> dict[str, str]:
-    value_by_label = {
-        name: CLASSES[class_index] for name, class_index in zip(HEADS, classes, strict=True) if CLASSES[class_index]
-    }
-    return value_by_label | {NO_FINDING: value_by_label.get(NO_FINDING, ABSENT)}

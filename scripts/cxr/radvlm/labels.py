@@ -3,12 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-
-import yaml
 
 from cxr.base.lesions import LESION_TYPES
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.language.reports.devices import Devices, compile_devices
 
 RESOURCE_FILES = ("radvlm/labels.yaml",)
@@ -41,7 +38,7 @@ class LabelNames:
 @cache
 def load_label_names() -> LabelNames:
     """Load the label resource, once per process."""
-    resource = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    resource = load_resource(RESOURCE_FILES[0])
     labels_by_lesion = {lesion.name: lesion.labels for lesion in LESION_TYPES}
     return LabelNames(
         tuple(resource["labels"]), resource["no_finding"], resource["devices"], labels_by_lesion,
@@ -60,7 +57,7 @@ def label_report(tuples: Iterable[Mapping], sentences: Iterable[str]) -> dict[st
     for finding in tuples:
         for label, value in _label_values(finding, label_resource):
             previous_value = stated.get(label, value)
-            stated[label] = min(value, previous_value, key=_strength)
+            stated[label] = min(value, previous_value, key=(PRESENT, UNCERTAIN, ABSENT).index)
     stated[label_resource.device] = PRESENT if label_resource.words.are_stated_in(sentences) else ABSENT
     stated[label_resource.no_finding] = _no_finding(stated)
     return {label: stated[label] for label in label_resource.names if label in stated}
@@ -73,9 +70,9 @@ def resolve_uncertain(stated: Mapping[str, str], uncertain: str) -> dict[str, st
     """
     label_resource, replacements = load_label_names(), {UNCERTAIN: uncertain} if uncertain in VALUES else {}
     value_by_label = {label: replacements.get(value, value) for label, value in stated.items()}
-    return value_by_label | (
-        {label_resource.no_finding: _no_finding(value_by_label)} if label_resource.no_finding in value_by_label else {}
-    )
+    if label_resource.no_finding in value_by_label:
+        value_by_label[label_resource.no_finding] = _no_finding(value_by_label)
+    return value_by_label
 
 
 def finding_labels(lesion: str | None, entity: str) -> frozenset[str]:
@@ -90,25 +87,14 @@ def _no_finding(values: Mapping[str, str]) -> str:
     return ABSENT if PRESENT in finding_values else UNCERTAIN if UNCERTAIN in finding_values else PRESENT
 
 
-def _strength(value: str) -> int:
-    """Return the rank of a value: present, then uncertain, then absent."""
-    return (PRESENT, UNCERTAIN, ABSENT).index(value)
-
-
 def _label_values(finding: Mapping, label_resource: LabelNames) -> list[tuple[str, str]]:
-    finding_labels = (
-        label_resource.lesions.get(finding["lesion_type"])
-        if finding["lesion_type"]
-        else label_resource.entities.get(finding["entity"])
-    )
+    lesions, entities = label_resource.lesions, label_resource.entities
+    lesion_type = finding["lesion_type"]
+    labels = (lesions.get(lesion_type) if lesion_type else entities.get(finding["entity"])) or ()
     if finding["presence"] == "negative":
-        return [(label, ABSENT) for label in finding_labels or ()] if finding["denies"] else []
+        return [(label, ABSENT) for label in labels] if finding["denies"] else []
     value = UNCERTAIN if finding["hedge"] == "weak" else PRESENT
-    label_values = [(label, value) for label in finding_labels or ()]
-    if finding["predicted_hedge"] in ("definite", "strong"):
-        candidate_labels = (
-            label_resource.lesions.get(name) or label_resource.entities.get(name) or ()
-            for name in finding["candidates"]
-        )
-        label_values += [(label, value) for labels in candidate_labels for label in labels]
+    label_values = [(label, value) for label in labels]
+    for name in finding["candidates"] if finding["predicted_hedge"] in ("definite", "strong") else ():
+        label_values += [(label, value) for label in lesions.get(name) or entities.get(name) or ()]
     return label_values

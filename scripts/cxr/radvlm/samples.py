@@ -4,9 +4,48 @@ An answer marks a box by a slot ``<box:name>``; ``boxes`` holds its corners as f
 chooses how coordinates are written (``cxr.vlm.conventions``).
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from cxr.instructions.record import Box, Record, Turn
+
+DECIMALS = 2
+"""Decimals of a written coordinate (paper)."""
+
+
+def unit_boxes(boxes: np.ndarray, rows: ArrayLike, columns: ArrayLike) -> np.ndarray:
+    """Return boxes (N, 4), given in pixels, as fractions of the image's sides, clipped to 0–1.
+
+    ``rows``, ``columns``: height and width of the image, scalars or (N,), one per box.
+    """
+    sides = np.stack([columns, rows, columns, rows], axis=-1).astype(np.float64)
+    return np.clip(np.asarray(boxes, np.float64).reshape(-1, 4) / sides, 0.0, 1.0)
+
+
+def round_coordinate(value: float) -> float:
+    """Round a fraction to two decimals as it is written; exact halves round to even."""
+    return float(f"{value:.{DECIMALS}f}")
+
+
+def survive_rounding(boxes: np.ndarray) -> np.ndarray:
+    """Return a mask, bool (N,), of the boxes (N, 4) that keep a positive area after rounding."""
+    boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
+    sides = boxes[:, 2:] - boxes[:, :2]
+    has_area = (sides > 1.01 * 10.0**-DECIMALS).all(axis=1)  # such corners round to different values
+    for at in np.flatnonzero(~has_area & (sides > 0).all(axis=1)):
+        x1, y1, x2, y2 = map(round_coordinate, boxes[at])
+        has_area[at] = x1 < x2 and y1 < y2
+    return has_area
+
+
+def sort_by_area(boxes: np.ndarray) -> tuple[tuple[float, float, float, float], ...]:
+    """Return boxes (N, 4) sorted by area, largest first; ties go to the upper, then the left box."""
+    box_tuples = [tuple(map(float, box)) for box in np.asarray(boxes, np.float64).reshape(-1, 4)]
+    return tuple(sorted(box_tuples, key=lambda box: (-(box[2] - box[0]) * (box[3] - box[1]), box[1], box[0], box)))
+
 
 TASKS = (
     "report_generation", "classification", "anatomical_grounding", "abnormality_grounding", "abnormality_detection",
@@ -25,6 +64,30 @@ def box_slot(name: str) -> str:
     if not name or set(name) & set("<>"):
         raise ValueError(f"{name!r} is not a valid name for boxes")
     return f"<box:{name}>"
+
+
+_SLOT = re.compile(r"<box:([^<>]+)>")
+
+
+def slot_names(text: str) -> list[str]:
+    """Return the slot names in a text, each once, in order."""
+    return list(dict.fromkeys(_SLOT.findall(text)))
+
+
+def format_boxes(boxes: Sequence[Sequence[float]]) -> str:
+    """Return boxes as text: "[0.10, 0.20, 0.30, 0.40] and [...]", "" without any."""
+    return join_in_words([f"[{', '.join(f'{value:.{DECIMALS}f}' for value in box)}]" for box in boxes])
+
+
+def write_slots(text: str, boxes: Mapping[str, Sequence[Sequence[float]]]) -> str:
+    """Replace slots by their boxes as text."""
+    return _SLOT.sub(lambda slot: format_boxes(boxes.get(slot[1], ())), text)
+
+
+def join_in_words(texts: Iterable[str]) -> str:
+    """Join texts with commas and a final "and": "a, b and c"."""
+    *first, last = list(texts) or [""]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def make_sample(

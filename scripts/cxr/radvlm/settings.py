@@ -1,8 +1,7 @@
 """Settings of RadVLM: one module for each stage that has settings."""
 
-from typing import Literal
-
-from cxr.base.settings import AUTHORS, Section, key
+from cxr.base.settings import AUTHORS, Address, Section, key
+from cxr.llm.settings import Asking, Execution, LanguageModel, context, max_tokens, model, revision
 from cxr.radvlm.conversations.settings import Conversations
 from cxr.radvlm.evaluation.settings import Evaluation
 from cxr.radvlm.filtered.settings import FilteredTexts
@@ -19,16 +18,29 @@ class Chexbert(Section):
         source=AUTHORS,
     )
     revision: str = key("", "Revision on the hub; empty: the downloaded one.")
-    uncertain: Literal["present", "absent"] = key(
-        "present",
-        "Value of uncertain labels in chexbert_f1 (default as in public code of that metric); for sources see "
-        "`sources.uncertain`.",
-    )
+
+
+class RadvlmExecution(Execution):
+    """How the language models are run. No answer depends on it, so a change re-runs nothing."""
+
+    judge_server: Address = key("", "Address of the server of the judge; empty for the same server.")
+    green_server: Address = key("", "Address of the server of the annotator green; empty for the same server.")
+
+
+class RadvlmModel(Asking, LanguageModel):
+    """The language model of the engines vllm and both; the paper used GPT-4o-mini, and GPT-4o to judge and for test."""
+
+    model: str = model("mistralai/Mistral-Small-3.1-24B-Instruct-2503")
+    revision: str = revision("68faf511d618ef198fef186659617cfd2eb8e33a")
+    context: int = context()
+    max_tokens: int = max_tokens(2048, AUTHORS)
+    execution: RadvlmExecution = key(RadvlmExecution, "How the language models are run.")
 
 
 class Radvlm(Section):
     """RadVLM: an instruction mix from many datasets, and an assistant tuned on it."""
 
+    llm: RadvlmModel = key(RadvlmModel, "The language model of all stages.")
     sources: FactSources = key(FactSources, "Facts and images of each source.")
     chexbert: Chexbert = key(
         Chexbert, "The model CheXbert, where `sources.labels` or `evaluation.annotators` names it."

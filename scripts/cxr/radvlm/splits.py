@@ -50,11 +50,10 @@ CONFLICTS: Columns = {
 
 def run(*, images: Sequence[str], conflicts_out: str, formats: Mapping[str, str]) -> None:
     """Write the images excluded from the mix. ``images``: image tables; ``formats``: {source: format}."""
-    tables = [read_table(path) for path in ([images] if isinstance(images, str) else images)]
+    tables = list(map(read_table, images))
     conflict_table = find_conflicts(tables, assign_families(formats))
     write_table(conflicts_out, conflict_table, CONFLICTS)
     if conflict_table.height:
-        summary = ", ".join(
-            f"{source}: {number}" for source, number in conflict_table["source"].value_counts().sort("source").rows()
-        )
+        rows = conflict_table["source"].value_counts().sort("source").rows()
+        summary = ", ".join(f"{source}: {number}" for source, number in rows)
         log.warning("images excluded because a related source has their subject in another split: %s", summary)

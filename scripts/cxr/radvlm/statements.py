@@ -3,15 +3,17 @@
 Used to check conversations and to score answers. Sentences are parsed one by one and cached.
 """
 
+import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
+from itertools import islice
 from pathlib import Path
-
-import yaml
+from typing import TypeVar
 
 from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.base.vocabulary import LESIONS, LOBE_ZONES, LUNGS, SIDES, ZONE_LEVELS
 from cxr.language.reports import sentences
 from cxr.language.reports.rules import context, lexicon, structure
@@ -22,6 +24,7 @@ HEDGES = ("definite", "strong", "weak")
 _ZONES = {label: frozenset((label,)) for side in SIDES for label in (f"{side} {level}" for level in ZONE_LEVELS)}
 _ZONES |= {lung: frozenset(f"{lung.split()[0]} {level}" for level in ZONE_LEVELS) for lung in LUNGS}
 _ZONES |= {lobe: frozenset(zones) for lobe, zones in LOBE_ZONES.items()}
+T = TypeVar("T")
 CACHE_SIZE = 200_000
 """Size of the caches of parsed texts; the same sentences occur in many studies and conversations."""
 _CLAUSE, _SIZED = re.compile(r"[,;:.]| and | or | with | but "), re.compile(r"[a-z]+(?:-sized)?")
@@ -96,7 +99,7 @@ class Patterns:
 @cache
 def load_patterns() -> Patterns:
     """Load the patterns, once per process."""
-    resource = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    resource = load_resource(RESOURCE_FILES[0])
     normal = {name: re.compile(pattern) for name, pattern in resource["normal"].items()}
     pattern_names = ("comparison", "date", "order", "meaning", "here", "place", "no_devices", "changes")
     patterns = {name: re.compile(resource[name]) for name in pattern_names} | {"name": re.compile(resource["name"])}
@@ -115,6 +118,20 @@ def load_lexicon() -> lexicon.Lexicon:
     return lexicon.load_lexicon(str(Path(RESOURCES) / RESOURCE_FILES[1]))
 
 
+def read_digests(code: str, **resources: str) -> dict[str, str]:
+    """Return the digests of the code, of files of ``resources/``, by name, and of the lexicon, for an output line."""
+    contents = {name: (Path(RESOURCES) / file).read_bytes() for name, file in resources.items()}
+    digests = {name: hashlib.blake2b(content, digest_size=8).hexdigest() for name, content in contents.items()}
+    return {"code": code} | digests | {"lexicon": lexicon.digest_lexicon(Path(RESOURCES) / RESOURCE_FILES[1])}
+
+
+def split_batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield the rows in lists of ``size``: one batch of a language model, which bounds memory."""
+    remaining = iter(rows)
+    while batch := list(islice(remaining, size)):
+        yield batch
+
+
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text."""
     return [text[start:end] for start, end in sentences.split_sentences(text)]
@@ -123,6 +140,11 @@ def split_sentences(text: str) -> list[str]:
 def read_statements(sentence_texts: Sequence[str]) -> list[Statement]:
     """Return the statements of consecutive sentences, numbered from 1; references such as "this" are resolved."""
     return list(_read_statements(tuple(sentence_texts)))
+
+
+def read_phrase(text: str) -> list[Statement]:
+    """Return the statements of the sentences of a phrase, each read alone."""
+    return [statement for sentence in split_sentences(text) for statement in read_sentence(sentence)]
 
 
 def read_sentence(sentence: str) -> tuple[Statement, ...]:
@@ -158,22 +180,14 @@ def _group_ends(sentence_texts: Sequence[str]) -> list[int]:
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _parse_together(sentence_texts: tuple[str, ...]) -> tuple[Statement, ...]:
-    return tuple(
-        _build_statements(
-            structure.structure_sentences(list(sentence_texts), load_lexicon(), unsided_effusion=True), sentence_texts
-        )
-    )
+    tuples = structure.structure_sentences(list(sentence_texts), load_lexicon(), unsided_effusion=True)
+    return tuple(_build_statements(tuples, sentence_texts))
 
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _parse_sentence(sentence: str) -> tuple[tuple[Statement, ...], context.Ties]:
     tuples, ties = structure.structure_alone(sentence, load_lexicon(), unsided_effusion=True)
     return tuple(_build_statements(tuples, (sentence,))), ties
-
-
-def without_place(statement: Statement) -> Statement:
-    """Return a copy without a place."""
-    return replace(statement, sides=frozenset(), zones=frozenset(), place=())
 
 
 def _build_statements(tuples: Iterable[Mapping], sentence_texts: Sequence[str]) -> list[Statement]:
@@ -190,21 +204,11 @@ def _build_statements(tuples: Iterable[Mapping], sentence_texts: Sequence[str]) 
         statements.append(statement)
         hedge = HEDGES.index(finding["predicted_hedge"]) if finding["predicted_hedge"] else 0
         for name in finding["candidates"] if statement.affirmed else ():
-            lesion = load_lexicon().entities[name].lesion if name in load_lexicon().entities else None
-            statements.append(
-                replace(
-                    statement,
-                    entity=name,
-                    lesion=lesion or _as_lesion(name),
-                    hedge=max(hedge, statement.hedge),
-                    explains=statement.entity,
-                )
-            )
+            entity = load_lexicon().entities.get(name)
+            lesion = (entity and entity.lesion) or (name if name in LESIONS else None)
+            surest = max(hedge, statement.hedge)
+            statements.append(replace(statement, entity=name, lesion=lesion, hedge=surest, explains=statement.entity))
     return statements
-
-
-def _as_lesion(name: str) -> str | None:
-    return name if name in LESIONS else None
 
 
 def _find_place(finding: Mapping, text: str) -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
@@ -225,6 +229,5 @@ def _find_qualifiers(text: str, name: str) -> tuple[frozenset[str], tuple[str, .
     qualifiers = [word for word in nearby_words if word in sizes or word in limits]
     if not qualifiers:
         return _NONE, ()
-    return frozenset(sizes[word] for word in qualifiers if word in sizes), tuple(
-        word for word in qualifiers if word in limits
-    )
+    limiting_words = tuple(word for word in qualifiers if word in limits)
+    return frozenset(sizes[word] for word in qualifiers if word in sizes), limiting_words

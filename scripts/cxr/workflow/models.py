@@ -14,6 +14,8 @@ from cxr.workflow.settings import Settings
 RULES = "rules"
 ANSWER_KEYS = ("transport", "model", "revision", "context", "max_tokens", "temperature")
 """Keys that a language model's answer depends on."""
+PART_MODELS = ("train_model", "test_model")
+"""Settings of the models that make RadVLM's conversations of a part."""
 
 
 def model_options(key: str, llm: Mapping, seed: int) -> dict:
@@ -94,15 +96,12 @@ def _language_models(settings: Settings) -> Iterator[tuple[Any, bool, dict[str, 
     yield paraphrase.llm, paraphrase.engine != RULES, {"paraphrase.llm.model": paraphrase.llm.model}
     for name, choice in (("queries", medground.queries.engine), ("verification", medground.verification.judge)):
         yield medground.llm, choice == "vllm", {f"medground.{name}.llm.model": getattr(medground, name).llm.model}
-    filtered, conversations, evaluation = radvlm.filtered, radvlm.conversations, radvlm.evaluation
-    filtered_models = {"radvlm.filtered.llm.model": filtered.llm.model}
-    yield filtered.llm, filtered.engine in ("vllm", "both"), filtered_models
-    model_by_key = {name: getattr(conversations.llm, name) for name in ("train_model", "test_model")}
-    conversation_models = {f"radvlm.conversations.llm.{name}": model for name, model in model_by_key.items() if model}
-    yield (
-        conversations.llm,
-        conversations.engine != RULES,
-        conversation_models if all(model_by_key.values()) else conversation_models | filtered_models,
-    )
-    yield evaluation.llm, evaluation.judge == "vllm", {"radvlm.evaluation.llm.model": evaluation.llm.model}
-    yield evaluation.green, "green" in evaluation.annotators, {"radvlm.evaluation.green.model": evaluation.green.model}
+    shared, conversations, evaluation = radvlm.llm, radvlm.conversations, radvlm.evaluation
+    shared_model = {"radvlm.llm.model": shared.model}
+    part_models = {f"radvlm.conversations.llm.{name}": getattr(conversations.llm, name) for name in PART_MODELS}
+    is_filtering = radvlm.filtered.engine in ("vllm", "both")
+    yield shared, is_filtering or (conversations.engine != RULES and not all(part_models.values())), shared_model
+    yield shared, conversations.engine != RULES, {key: model for key, model in part_models.items() if model}
+    judge_model = {"radvlm.evaluation.llm.model": evaluation.llm.model} if evaluation.llm.model else shared_model
+    yield shared, evaluation.judge == "vllm", judge_model
+    yield shared, "green" in evaluation.annotators, {"radvlm.evaluation.green.model": evaluation.green.model}

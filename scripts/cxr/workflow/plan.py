@@ -136,7 +136,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
     evaluation = make_evaluation_plan(settings, vlm)
     segmentation, vlm = make_segmentation_plan(settings, vlm, list(run_options(settings)))
     ils = make_ils_plan(settings, config, shards, engine_files["training"], segmentation.rows, list(vlm.runs))
-    net_files = engine_files | {"semisyn_healthy": semisyn.healthy_files, "radvlm_sources": radvlm.labels.files}
+    net_files = engine_files | {"semisyn_healthy": semisyn.healthy_files, "radvlm_sources": radvlm.label_files}
     net_files |= semisyn.realism.files
     net_files |= {name: annotator.files for name, annotator in evaluation.annotators.items()}
     weights = make_weights_plan(settings, net_files, ils.runs, ils.starts, vlm)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +10,8 @@ from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.vocabulary import SPLITS
 from cxr.ils.masks.rules import Rules
 from cxr.radvlm.evaluation.other_models import load_adapters
-from cxr.radvlm.instructions.mix import MixRow, mix_rows, rows_to_options
+from cxr.radvlm.evaluation.settings import Evaluation
+from cxr.radvlm.instructions.mix import MixRow, mix_rows
 from cxr.radvlm.sources.settings import FILES, ON_MIMIC, OWN
 from cxr.workflow.engine_files import read_declaration
 from cxr.workflow.models import RULES, ModelJobs, model_options
@@ -19,8 +20,7 @@ from cxr.workflow.settings import Settings
 from cxr.workflow.settings.changed_keys import MIMIC_ILS
 
 ROOT = "results/radvlm"
-INSTRUCTIONS = "results/radvlm/instructions"
-EVALUATION = "results/radvlm/evaluation"
+INSTRUCTIONS, EVALUATION = f"{ROOT}/instructions", f"{ROOT}/evaluation"
 WITHOUT_MODEL = (RULES, "none")
 """Engines of the stage filtered that need no language model; they share an environment."""
 SOURCE_TABLES = (
@@ -28,33 +28,21 @@ SOURCE_TABLES = (
     "silver_dataset/splits/*.csv",
 )  # fmt: skip
 """Files of a source's folder that its reader may read, and whose change reads it again; images are not among them."""
-
-
 CONVERSATION_KINDS = {"mimic": ["standard"], "ms_cxr": ["grounded"], "padchest_gr": ["grounded"]}
 """{format of a source: kinds of conversations about it}; own gives both."""
 PARTS = ("train", "test")
 """Parts of a source whose conversations are made apart, since their models may differ; validate goes with train."""
+CONVERSATION_TEMPERATURE = 0.7
+"""Sampling temperature of conversations, which are to differ."""
+GREEN_LIMITS = {"context": 4096, "max_tokens": 1024, "temperature": 0.0}
+"""Limits of GREEN's model, in tokens (authors' code), and its greedy decoding."""
 TEST_SET, EXCHANGED_SET, ILS_SET = "radvlm_test", "radvlm_exchanged", "radvlm_ils"
 """Sets of vlm.answers: test lines of a mix, the same about other images, and all pairs that ILS's evaluation scores."""
-FACTS = "facts"
-SCORE_KEYS = (
-    "label_match", "report_metrics", "reference", "failed", "replicates",
-)  # fmt: skip
+FACTS, CHEXBERT = "facts", "chexbert"
+SCORE_KEYS = ("label_match", "report_metrics", "reference", "failed", "replicates")
 """Keys that the scores depend on."""
-
-
 ROSALIA, RADVLM = "rosalia:", "radvlm"
 TOOL, HEAD = "tool", "head"
-
-
-@dataclass(frozen=True)
-class LabelPlan:
-    """How the cohort's reports are labelled for RadVLM."""
-
-    files: Mapping[str, str]  # that a model reads, {} if rules or a table label
-    module: str
-    environment: str
-    options: Mapping
 
 
 @dataclass(frozen=True)
@@ -63,15 +51,9 @@ class ConversationsPlan:
 
     kinds: Mapping[str, Sequence[str]]  # {source: kinds of its conversations}
     hosts: Mapping[str, str]  # {source: the source whose images it describes}
-    engine: str
     jobs: ModelJobs
     options: Mapping[str, dict]  # {part: its options}
     pairs: Sequence[str]  # lines of ILS's dataset, whose masks are requested in turns
-
-    @property
-    def environment(self) -> str:
-        """Ending of the name of the environment in which a part is made."""
-        return RULES if self.engine == RULES else "vllm"
 
     def inputs(self, source: str) -> dict[str, object]:
         """Return {name: files} that the conversations of a source are made from."""
@@ -83,7 +65,7 @@ class ConversationsPlan:
             "texts": [f"{ROOT}/filtered/{name}/texts.jsonl" for name in described],
             "phrases": f"{ROOT}/filtered/{source}/phrases.jsonl",
             "elsewhere": [f"{ROOT}/filtered/{name}/phrases.jsonl" for name in guests],
-            "pairs": list(self.pairs) if source == OWN else [],
+            "pairs": self.pairs if source == OWN else [],
         }
 
     def part_options(self, source: str, part: str) -> dict:
@@ -110,24 +92,25 @@ class ConversationsPlan:
 class RadvlmPlan:
     """What RadVLM's rules take from the settings. Paths are relative to Snakemake's working directory."""
 
+    seed: int
     sources: Sequence[str]  # in use
     declared: Mapping[str, dict]  # {external source: its settings}
     formats: Mapping[str, str]  # {source in use: its format}
     shards: Sequence[str]  # of the cohort
     thresholds: str  # the threshold set whose masks the source own has
-    options: Mapping[str, dict]  # {stage: its settings}
+    own_options: Mapping[str, object]  # of reading the source own
+    filter_options: Mapping[str, object]  # of the stage filtered
     reading_options: Mapping[str, object]  # that all external sources share
-    filter_engine: str
     filter_jobs: ModelJobs
     mixes: Mapping[str, list[MixRow]]  # {mix: its rows}
     pairs_by_mix: Mapping[str, str]  # {mix: threshold set of its ILS pairs, or the release}
     conversations: ConversationsPlan
-    labels: LabelPlan
+    label_options: Mapping[str, str]  # of the model that labels the cohort, {} if rules or a table label
 
     @property
-    def external(self) -> list[str]:
-        """Names of the external sources in use."""
-        return [name for name in self.sources if name != OWN]
+    def label_files(self) -> dict[str, str]:
+        """{name: file} of the model that labels the cohort's reports."""
+        return {"weights": "results/weights/chexbert.safetensors"} if self.label_options else {}
 
     @property
     def folders(self) -> dict[str, str]:
@@ -152,8 +135,7 @@ class RadvlmPlan:
 
     def external_frames(self) -> list[str]:
         """Return the frames of the external sources in use, those of MIMIC-CXR once."""
-        used = {self.declared[name]["pictures"] if self.formats[name] in ON_MIMIC else name for name in self.external}
-        return [f"{ROOT}/sources/{name}/frames/{shard}.h5" for name in sorted(used) for shard in self.shards]
+        return sorted({path for source in self.sources if source != OWN for path in self.frames_of(source)})
 
     def frames_of(self, source: str) -> list[str]:
         """Return the shards of frames that show the images of a source."""
@@ -170,29 +152,21 @@ class RadvlmPlan:
 
     def conversation_sources(self, mix: str) -> list[str]:
         """Return the sources about whose images a mix has conversations."""
-        return [
-            source
-            for source in self.sources
-            if source in self.conversations.kinds
-            and any(task.startswith("conversation") for task in self._tasks(mix, source))
-        ]
+        sources = [source for source in self.sources_of(mix) if source in self.conversations.kinds]
+        return [name for name in sources if any(task.startswith("conversation") for task in self._tasks(mix, name))]
 
     def sources_of(self, mix: str) -> list[str]:
         """Return the sources that a mix has tasks of."""
         return [source for source in self.sources if self._tasks(mix, source)]
 
-    def ils_pairs(self, mix: str, source: str) -> list[str]:
-        """Return the lines of ILS's dataset that a mix takes from the cohort."""
-        thresholds = self.pairs_by_mix[mix]
-        return [f"results/dataset/{thresholds}/{split}.jsonl" for split in SPLITS] if self._has_ils(mix, source) else []
-
-    def ils_masks(self, mix: str, source: str) -> list[str]:
-        """Return the masks of these pairs."""
-        return self._masks_of(self.pairs_by_mix[mix]) if self._has_ils(mix, source) else []
-
-    def _has_ils(self, mix: str, source: str) -> bool:
+    def ils_files(self, mix: str, source: str) -> dict[str, list[str]]:
+        """Return the lines of ILS's dataset that a mix takes from the cohort, and their masks."""
         tasks = self._tasks(mix, source)
-        return source == OWN and any(task.startswith("ils_") or task == "absent_grounding" for task in tasks)
+        if source != OWN or not any(task.startswith("ils_") or task == "absent_grounding" for task in tasks):
+            return {"pairs": [], "masks": []}
+        thresholds = self.pairs_by_mix[mix]
+        lines = [f"results/dataset/{thresholds}/{split}.jsonl" for split in SPLITS]
+        return {"pairs": lines, "masks": self._masks_of(thresholds)}
 
     def _masks_of(self, thresholds: str) -> list[str]:
         names = [MIMIC_ILS] if thresholds == MIMIC_ILS else self.shards
@@ -208,14 +182,12 @@ class RadvlmPlan:
 
     def part_options(self, mix: str, source: str) -> dict:
         """Return the options of a source's samples in a mix."""
-        rows = [row for row in self.mixes[mix] if row.source == source]
-        smallest, seed = self.options["own"]["smallest"], self.options["instructions"]["seed"]
-        return {"source": source, "rows": rows_to_options(rows), "smallest": smallest, "seed": seed}
+        rows = [asdict(row) for row in self.mixes[mix] if row.source == source]
+        return {"source": source, "rows": rows, "smallest": Rules.min_component_px, "seed": self.seed}
 
     def mix_options(self, mix: str) -> dict:
         """Return the options of joining a mix."""
-        rows, seed = rows_to_options(self.mixes[mix]), self.options["instructions"]["seed"]
-        return {"rows": rows, "formats": dict(self.formats), "seed": seed}
+        return {"rows": list(map(asdict, self.mixes[mix])), "formats": dict(self.formats), "seed": self.seed}
 
 
 def make_radvlm_plan(settings: Settings, shards: Sequence[str]) -> RadvlmPlan:
@@ -223,57 +195,48 @@ def make_radvlm_plan(settings: Settings, shards: Sequence[str]) -> RadvlmPlan:
 
     Raises UserError for a source with missing files.
     """
-    plain = settings.radvlm.as_dict()
-    sources, filtered = plain.pop("sources"), settings.radvlm.filtered
-    external = sources["list"]
+    sources = settings.radvlm.sources.as_dict()
+    external, used, filtered = sources["list"], sources["use"], settings.radvlm.filtered
     for name, source in external.items():
         _check_source_files(name, source)
-    own_options = {name: sources[name] for name in ("labels", "weak_hedges", "uncertain", "min_box")}
-    shared = {name: sources[name] for name in ("uncertain", "split", "min_box")}
-    reports = settings.reports
-    shared |= {"max_characters": reports.max_characters, "section_overrides": reports.section_overrides}
-    shared |= {"seed": settings.seed, "shares": settings.cohort.split_shares()}
+    mixes = settings.radvlm.instructions.as_dict()["mixes"]
     for name in settings.release.mixes:
-        if name not in settings.radvlm.instructions.mixes:
-            mix_names = ", ".join(settings.radvlm.instructions.mixes)
+        if name not in mixes:
+            mix_names = ", ".join(mixes)
             raise UserError(
                 f"release.mixes names {name!r}, but the mixes of radvlm.instructions are {mix_names}: name one"
             )
-    build, used = settings.thresholds.build[0], sources["use"]
+    build, asks_filter = settings.thresholds.build[0], filtered.engine not in WITHOUT_MODEL
     formats = {name: settings.cohort.source if name == OWN else external[name]["format"] for name in used}
+    own_keys = ("labels", "weak_hedges", "uncertain")
     return RadvlmPlan(
+        seed=settings.seed,
         sources=used,
         declared=external,
         formats=formats,
         shards=list(shards),
         thresholds=build,
-        options=plain
-        | {
-            "own": own_options | {"smallest": Rules.min_component_px},
-            "filtered": _filter_options(plain["filtered"], settings.seed),
-            "instructions": plain["instructions"] | {"seed": settings.seed},
+        own_options={name: sources[name] for name in own_keys} | {"smallest": Rules.min_component_px},
+        filter_options=filtered.as_dict() | {"own": _shared_model(settings) if asks_filter else {}},
+        reading_options={
+            "uncertain": sources["uncertain"], "split": sources["split"],
+            "max_characters": settings.reports.max_characters,
+            "section_overrides": settings.reports.section_overrides,
+            "seed": settings.seed, "shares": settings.cohort.split_shares(),
         },
-        reading_options=shared,
-        filter_engine=filtered.engine,
         filter_jobs=ModelJobs.of_section(
-            filtered.llm,
-            {"source": used if len(used) > 1 else []},
-            is_asked=filtered.engine not in WITHOUT_MODEL,
+            settings.radvlm.llm, {"source": used if len(used) > 1 else []}, is_asked=asks_filter
         ),
-        mixes=_read_mixes(plain["instructions"]["mixes"], formats),
-        pairs_by_mix={name: mix.thresholds or build for name, mix in settings.radvlm.instructions.mixes.items()},
-        conversations=_make_conversations_plan(settings, formats, plain["conversations"]),
-        labels=_make_label_plan(sources["labels"], plain),
-    )
+        mixes=_read_mixes(mixes, formats),
+        pairs_by_mix={name: mix["thresholds"] or build for name, mix in mixes.items()},
+        conversations=_make_conversations_plan(settings, formats),
+        label_options=settings.radvlm.chexbert.as_dict() if sources["labels"] == CHEXBERT else {},
+    )  # fmt: skip
 
 
-def _make_label_plan(engine: str, plain: Mapping) -> LabelPlan:
-    if engine not in plain:  # not a model
-        return LabelPlan({}, "radvlm.sources.label_reports", "radvlm_sources", {})
-    module = f"labels_{engine}"
-    files = read_declaration("cxr.radvlm.sources", module, "INPUTS", {})
-    options = {"engine": engine, "own": plain[engine]}
-    return LabelPlan(files, f"radvlm.sources.{module}", f"radvlm_sources-{engine}", options)
+def _shared_model(settings: Settings, **changes: object) -> dict:
+    """Return the options of the language model of all stages, with ``changes``."""
+    return model_options("radvlm.llm", settings.radvlm.llm.as_dict() | changes, settings.seed)
 
 
 def _read_mixes(mixes: Mapping[str, Mapping], formats: Mapping[str, str]) -> dict[str, list[MixRow]]:
@@ -295,14 +258,6 @@ def _read_mixes(mixes: Mapping[str, Mapping], formats: Mapping[str, str]) -> dic
     return {name: mix_rows(mix, kind_by_source) for name, mix in mixes.items()}
 
 
-def _filter_options(section: Mapping, seed: int) -> dict:
-    """Return the options of the stage filtered; ``own``: those of its language model, if it has one."""
-    options, llm = dict(section), section["llm"]
-    del options["llm"]
-    model_keys = {} if options["engine"] in WITHOUT_MODEL else model_options("radvlm.filtered.llm", llm, seed)
-    return options | {"own": model_keys}
-
-
 def _check_source_files(name: str, source: Mapping[str, str]) -> None:
     key = f"radvlm.sources.list.{name}"
     if source["format"] in FILES:
@@ -321,8 +276,8 @@ def _check_source_files(name: str, source: Mapping[str, str]) -> None:
         raise UserError(f"{key}.subject is {source['subject']!r}, which has no group: put the subject in parentheses")
 
 
-def _make_conversations_plan(settings: Settings, formats: Mapping[str, str], plain: Mapping) -> ConversationsPlan:
-    """Return the plan. ``formats``: {source in use: format}; ``plain``: the section's keys."""
+def _make_conversations_plan(settings: Settings, formats: Mapping[str, str]) -> ConversationsPlan:
+    """Return the plan. ``formats``: {source in use: format}."""
     section, sources = settings.radvlm.conversations, settings.radvlm.sources.list
     kinds = {
         name: ["standard", "grounded"] if name == OWN else CONVERSATION_KINDS[kind]
@@ -330,29 +285,25 @@ def _make_conversations_plan(settings: Settings, formats: Mapping[str, str], pla
         if name == OWN or kind in CONVERSATION_KINDS
     }
     hosts = {name: sources[name].pictures for name in kinds if name != OWN and formats[name] in ON_MIMIC}
-    pairs = [f"results/dataset/{settings.thresholds.build[0]}/{split}.jsonl" for split in SPLITS]
-    options = {part: _conversation_options(settings, plain, part) for part in PARTS}
+    options = {part: _conversation_options(settings, part) for part in PARTS}
     is_same_model = options["train"]["own"] == options["test"]["own"]
     values = {"source": list(kinds), "part": list(PARTS) if is_same_model else ["{part}"]}
     return ConversationsPlan(
         kinds=kinds,
         hosts={name: host for name, host in hosts.items() if host in formats},
-        engine=section.engine,
-        jobs=ModelJobs.of_section(section.llm, values, is_asked=section.engine != RULES),
+        jobs=ModelJobs.of_section(settings.radvlm.llm, values, is_asked=section.engine != RULES),
         options=options,
-        pairs=pairs,
+        pairs=[f"results/dataset/{settings.thresholds.build[0]}/{split}.jsonl" for split in SPLITS],
     )
 
 
-def _conversation_options(settings: Settings, plain: Mapping, part: str) -> dict:
+def _conversation_options(settings: Settings, part: str) -> dict:
     """Return the options of a part; ``own``: those of its language model, if it has one."""
-    llm, filtered = plain["llm"], settings.radvlm.filtered.llm
-    model, revision = llm[f"{part}_model"], llm[f"{part}_revision"]
-    if not model:
-        model, revision = filtered.model, filtered.revision
-    llm = llm | {"model": model, "revision": revision}
-    model_keys = {} if plain["engine"] == RULES else model_options("radvlm.conversations.llm", llm, settings.seed)
-    return {name: value for name, value in plain.items() if name != "llm"} | {"seed": settings.seed, "own": model_keys}
+    section = settings.radvlm.conversations
+    model, revision = getattr(section.llm, f"{part}_model"), getattr(section.llm, f"{part}_revision")
+    changes = {"model": model, "revision": revision} if model else {}
+    own = {} if section.engine == RULES else _shared_model(settings, temperature=CONVERSATION_TEMPERATURE, **changes)
+    return section.as_dict(without=("llm",)) | {"seed": settings.seed, "own": own}
 
 
 @dataclass(frozen=True)
@@ -370,31 +321,26 @@ class AnnotatorPlan:
 class EvaluationPlan:
     """Whose answers RadVLM's evaluation scores, by which judge, and their files."""
 
+    section: Evaluation  # its settings
+    seed: int
     runs: Sequence[str]  # of vlm.tuning that are scored
-    tuned: Sequence[str]  # those of them that are tuned here
-    mixes: Sequence[str]  # that are tested or tuned on
     tasks: Mapping[str, Sequence[str]]  # {run: tasks that it is tuned on, none for all}
-    models: Mapping[str, dict]  # {other model: its settings}
+    mixes: Sequence[str]  # that are tested or tuned on
     lines: str  # of the test set that are asked
     all_lines: str  # of the test set
     draw: Sequence[str]  # counts of the asked and of all lines, if not all are asked
     exchanged_lines: Sequence[str]  # lines of the same samples about other images, if they are asked
     exchanged_draw: Sequence[str]
-    scoring: Mapping  # options of the scores
-    judging: Mapping  # options of the judge
-    judge: str
+    judge_model: Mapping  # options of the judge's language model, {} without one
     judge_gpus: int  # of a judge that the job loads
-    annotations: Mapping[str, str]  # {run or model: the user's file of annotations}
     annotators: Mapping[str, AnnotatorPlan]
-    texts: Sequence[str]  # reports of the sources, if they are compared with
-    beyond: bool
-    dpi: int
+    text_sources: Sequence[str]  # whose original reports are compared with
     gallery: Mapping  # options of the gallery
 
     @property
     def scored(self) -> list[str]:
         """Runs and other models that are scored."""
-        return [*self.runs, *self.models]
+        return [*self.runs, *self.section.predictions]
 
     @property
     def train_lines(self) -> str:
@@ -403,49 +349,43 @@ class EvaluationPlan:
 
     def answers(self, name: str) -> str:
         """Return the answers of a run or of another model to the test lines."""
-        return (
-            f"{EVALUATION}/{name}/answers.jsonl"
-            if name in self.models
-            else f"results/vlm/{name}/answers/{TEST_SET}.jsonl"
-        )
+        is_other = name in self.section.predictions
+        return f"{EVALUATION}/{name}/answers.jsonl" if is_other else f"results/vlm/{name}/answers/{TEST_SET}.jsonl"
 
-    def exchanged_files(self, name: str) -> dict[str, list[str]]:
+    def exchanged_files(self, name: str) -> dict[str, Sequence[str]]:
         """Return {input: files} about other images: their lines, a run's answers to them, and how many are asked.
 
         Other models are not asked about them.
         """
-        is_asked = self.exchanged_lines and name not in self.models
-        return {
-            "exchanged_lines": list(self.exchanged_lines) if is_asked else [],
-            "exchanged_answers": [f"results/vlm/{name}/answers/{EXCHANGED_SET}.jsonl"] if is_asked else [],
-            "exchanged_draw": list(self.exchanged_draw) if is_asked else [],
-        }
+        is_asked = self.exchanged_lines and name in self.runs
+        answers = [f"results/vlm/{name}/answers/{EXCHANGED_SET}.jsonl"]
+        files = {"lines": self.exchanged_lines, "answers": answers, "draw": self.exchanged_draw}
+        return {f"exchanged_{kind}": paths if is_asked else [] for kind, paths in files.items()}
 
     def annotation_files(self, name: str) -> list[str]:
         """Return the files of annotations of a run's or model's reports; the user's is the last."""
         paths = [f"{EVALUATION}/{name}/annotations/{annotator}.jsonl" for annotator in self.annotators]
-        return [*paths, *([self.annotations[name]] if name in self.annotations else [])]
+        return [*paths, *([self.section.annotations[name]] if name in self.section.annotations else [])]
 
     def score_options(self, name: str) -> dict:
         """Return the options of scoring a run or model."""
-        if name not in self.models:
-            tasks = self.tasks[name]
-        else:
-            tasks = () if self.beyond else load_adapters()[self.models[name]["adapter"]].tasks
-        return dict(self.scoring) | {"tasks": list(tasks)}
+        tasks = self.tasks.get(name, ())
+        if name in self.section.predictions and not self.section.beyond:
+            tasks = load_adapters()[self.section.predictions[name].adapter].tasks
+        keys = self.section.as_dict()
+        return {key: keys[key] for key in SCORE_KEYS} | {"seed": self.seed, "tasks": list(tasks)}
 
     def model_options(self, name: str) -> dict:
         """Return the options of reading another model's outputs."""
-        keys = self.models[name]
-        return {"model": name, "adapter": keys["adapter"], "boxes": keys["boxes"], "beyond": self.beyond}
+        prediction = self.section.predictions[name]
+        beyond = self.section.beyond
+        return {"model": name, "adapter": prediction.adapter, "boxes": prediction.boxes, "beyond": beyond}
 
     @property
     def comparison(self) -> dict:
         """Options of the tables of all runs and models."""
-        return {
-            "runs": list(self.runs), "models": list(self.models),
-            "adapters": {name: keys["adapter"] for name, keys in self.models.items()},
-        }  # fmt: skip
+        adapters = {name: prediction.adapter for name, prediction in self.section.predictions.items()}
+        return {"runs": list(self.runs), "adapters": adapters}
 
 
 def make_evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
@@ -453,11 +393,9 @@ def make_evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
 
     Without a test set in ``vlm``, no run is scored, and the lines are those of the first mix.
     """
-    evaluation, sources = settings.radvlm.evaluation, settings.radvlm.sources.use
-    plain = evaluation.as_dict()
+    evaluation, sources, shared = settings.radvlm.evaluation, settings.radvlm.sources.use, settings.radvlm.llm
+    mixes = settings.radvlm.instructions.mixes
     runs = evaluation.runs if TEST_SET in vlm.sets else []
-    default = f"{INSTRUCTIONS}/{next(iter(settings.radvlm.instructions.mixes))}/test.jsonl"
-    all_lines = vlm.all_lines.get(TEST_SET, default)
     for name in runs:
         if name not in vlm.runs:
             run_names = ", ".join(vlm.runs) or "none"
@@ -468,70 +406,56 @@ def make_evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
         existing_file(f"radvlm.evaluation.predictions.{name}.path", prediction.path)
     for name, path in evaluation.annotations.items():
         existing_file(f"radvlm.evaluation.annotations.{name}", path)
-    judging = {"judge": evaluation.judge, "own": {}}
-    if evaluation.judge != FACTS:
-        judging["own"] = model_options("radvlm.evaluation.llm", plain["llm"], settings.seed)
-    loads_judge = evaluation.judge != FACTS and evaluation.llm.transport == "offline"
+    default = f"{INSTRUCTIONS}/{next(iter(mixes))}/test.jsonl"
+    all_lines = vlm.all_lines.get(TEST_SET, default)
+    evaluated = {Path(all_lines).parent.name, *(vlm.runs[name]["mix"] for name in runs)}
+    asks_judge = evaluation.judge != FACTS
+    judge_model = {"model": evaluation.llm.model, "revision": evaluation.llm.revision} if evaluation.llm.model else {}
+    shows_texts = settings.cohort.source == "embedded" and list(sources) == [OWN]  # they are drawn
     return EvaluationPlan(
+        section=evaluation,
+        seed=settings.seed,
         runs=runs,
-        tuned=[name for name in runs if name in vlm.trained],
-        mixes=_evaluated_mixes(settings.radvlm.instructions.mixes, all_lines, [vlm.runs[name]["mix"] for name in runs]),
         tasks={name: vlm.runs[name]["options"].get("tasks", ()) for name in runs},
-        models=plain["predictions"],
+        mixes=[mix for mix in mixes if mix in evaluated],
         lines=vlm.sets.get(TEST_SET, default),
         all_lines=all_lines,
         exchanged_lines=[vlm.sets[EXCHANGED_SET]] if EXCHANGED_SET in vlm.sets else [],
         draw=vlm.draw_files(TEST_SET, "tsv"),
         exchanged_draw=vlm.draw_files(EXCHANGED_SET, "tsv"),
-        scoring={name: plain[name] for name in SCORE_KEYS} | {"seed": settings.seed},
-        judging=judging,
-        judge=evaluation.judge,
-        judge_gpus=evaluation.llm.execution.gpus if loads_judge else 0,
-        annotations=evaluation.annotations,
-        annotators={name: _make_annotator_plan(name, plain, settings) for name in evaluation.annotators},
-        texts=[]
-        if evaluation.reference == "filtered"
-        else [f"results/radvlm/sources/{source}/texts.jsonl" for source in sources],
-        beyond=evaluation.beyond,
-        dpi=settings.figures.dpi,
+        judge_model=_shared_model(settings, **judge_model) if asks_judge else {},
+        judge_gpus=shared.execution.gpus if asks_judge and shared.transport == "offline" else 0,
+        annotators={name: _make_annotator_plan(name, settings) for name in evaluation.annotators},
+        text_sources=[] if evaluation.reference == "filtered" else sources,
         gallery={
-            "run": runs[0] if runs else "",
-            "quality": settings.figures.quality,
-            "seed": settings.seed,
-            "withheld": "report_text" in settings.release.withhold
-            and not (settings.cohort.source == "embedded" and list(sources) == [OWN]),  # whose texts are drawn
+            "run": runs[0] if runs else "", "quality": settings.figures.quality, "seed": settings.seed,
+            "withheld": "report_text" in settings.release.withhold and not shows_texts,
         },
-    )
+    )  # fmt: skip
 
 
-def _evaluated_mixes(mixes: Sequence[str], lines: str, tuned: Sequence[str]) -> list[str]:
-    """Return the mixes that the test ``lines`` are of or that runs are ``tuned`` on, in the order of the settings."""
-    return [mix for mix in mixes if mix in tuned or Path(lines).parent == Path(INSTRUCTIONS, mix)]
-
-
-def _make_annotator_plan(name: str, plain: Mapping, settings: Settings) -> AnnotatorPlan:
+def _make_annotator_plan(name: str, settings: Settings) -> AnnotatorPlan:
     """Return how an annotator is run; its section is of the evaluation, or of RadVLM where other stages use it too."""
+    plain = settings.radvlm.evaluation.as_dict()
     annotator_settings = plain[name] if name in plain else settings.radvlm.chexbert.as_dict()
     read_constant = partial(read_declaration, "cxr.radvlm.evaluation", f"annotate_{name}")
     key = f"radvlm.evaluation.{name}"
-    places = {
-        file_key: str(existing_file(f"{key}.{file_key}", annotator_settings[file_key]))
-        for file_key in read_constant("FILES", ())
-    }
-    placed = [
-        str(existing_file(f"{key}.model", str(Path(annotator_settings["model"]) / file_name)))
-        for file_name in read_constant("PLACED", ())
-    ]
-    model_name = annotator_settings["model"].rstrip("/").rpartition("/")[2]
-    engine = f"{name} {model_name} {annotator_settings.get('revision', '')}".strip()
+    files = {file: str(existing_file(f"{key}.{file}", annotator_settings[file])) for file in read_constant("FILES", ())}
+    folder = annotator_settings["model"]
+    placed = [str(existing_file(f"{key}.model", str(Path(folder) / file))) for file in read_constant("PLACED", ())]
+    engine = f"{name} {folder.rstrip('/').rpartition('/')[2]} {annotator_settings.get('revision', '')}".strip()
     gpus, annotator_options = 0, annotator_settings
     if read_constant("LLM", False):
-        gpus = plain["llm"]["execution"]["gpus"] if annotator_settings["transport"] == "offline" else 0
-        llm = model_options(key, annotator_settings, settings.seed)
+        shared = settings.radvlm.llm.as_dict()
+        gpus = shared["execution"]["gpus"] if shared["transport"] == "offline" else 0
+        llm = model_options(key, shared | annotator_settings | GREEN_LIMITS, settings.seed)
         annotator_options = {"llm": llm, "prompt_bytes": annotator_settings["prompt_bytes"]}
-    options = {"annotator": name, "own": annotator_options, "engine": engine, "reference": plain["reference"]}
     return AnnotatorPlan(
-        read_constant("INPUTS", {}) | places, placed, options, read_constant("ENVIRONMENT", name), gpus
+        files=read_constant("INPUTS", {}) | files,
+        placed=placed,
+        options={"annotator": name, "own": annotator_options, "engine": engine, "reference": plain["reference"]},
+        environment=read_constant("ENVIRONMENT", name),
+        gpus=gpus,
     )
 
 

@@ -5,23 +5,24 @@ denies. Questions state nothing, but "yes" and "no" affirm or deny what they ask
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from cxr.language.reports.devices import normalize_words
 from cxr.radvlm import statements
-from cxr.radvlm.boxes import round_coordinate
 from cxr.radvlm.conversations.facts import ImageFacts
 from cxr.radvlm.conversations.wordings import capitalize
 from cxr.radvlm.labels import finding_labels, load_label_names
+from cxr.radvlm.samples import round_coordinate
 from cxr.radvlm.statements import CACHE_SIZE, Statement
 
 USER, ASSISTANT = ROLES = ("user", "assistant")
 BAD_FORM, FOREIGN_BOX, UNGROUNDED, UNSUPPORTED = "bad_form", "foreign_box", "ungrounded", "unsupported_statement"
 COMPARISON, DATE_OR_NAME, ORDER = "comparison", "date_or_name", "order_to_reader"
 REASONS = (BAD_FORM, FOREIGN_BOX, UNGROUNDED, UNSUPPORTED, COMPARISON, DATE_OR_NAME, ORDER)
+AFFIRMS_DEVICE, DENIES_DEVICE = "affirms a device that no fact affirms", "denies a device that a fact affirms"
 MAX_CHARACTERS = 2000
 """Longest question or answer, in characters."""
 STEM_LETTERS = 5
@@ -67,6 +68,10 @@ class Evidence:
     devices: set[str]
     boxes: list[tuple[frozenset[str], frozenset[str], frozenset[tuple]]] = field(default_factory=list)
 
+    @property
+    def has_device(self) -> bool:
+        return bool(self.devices) or load_label_names().device in self.labels
+
 
 def gather_evidence(facts: ImageFacts, parsed: Sequence[Statement] | None = None) -> Evidence:
     """Return what the facts of an image support. ``parsed``: statements of its sentences, if parsed already."""
@@ -74,25 +79,22 @@ def gather_evidence(facts: ImageFacts, parsed: Sequence[Statement] | None = None
     fact_statements = list(statements.read_statements(sentences) if parsed is None else parsed)
     boxes = []
     for phrase in facts.phrases:
-        phrase_statements = [
-            statement
-            for part in statements.split_sentences(phrase.text)
-            for statement in statements.read_sentence(part)
-        ]
+        phrase_statements = statements.read_phrase(phrase.text)
         fact_statements += phrase_statements
         keys = frozenset().union(*(statement.keys for statement in phrase_statements if statement.affirmed))
         written_boxes = frozenset(tuple(map(round_coordinate, box)) for box in phrase.boxes)
         boxes.append((keys, frozenset(_content_words(phrase.text)), written_boxes))
-    everything = [*sentences, *(phrase.text for phrase in facts.phrases)]
-    normal = {
-        (structure, side)
-        for text in everything
-        for structure, sides, _ in find_normal_structures(text)
-        for side in sides
-    }
-    text = " ".join(everything).lower()
-    affirmed = [statement for statement in fact_statements if statement.affirmed]
-    return Evidence(facts, affirmed, frozenset(facts.present), normal, text, _device_words(everything), boxes)
+    texts = [*sentences, *(phrase.text for phrase in facts.phrases)]
+    structures = (structure for text in texts for structure in find_normal_structures(text))
+    return Evidence(
+        facts,
+        affirmed=[statement for statement in fact_statements if statement.affirmed],
+        labels=frozenset(facts.present),
+        normal={(structure, side) for structure, sides, _ in structures for side in sides},
+        text=" ".join(texts).lower(),
+        devices=set().union(*map(_devices_in, texts)),
+        boxes=boxes,
+    )
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -171,7 +173,12 @@ def _box_fault(turns: Sequence[tuple[str, str]], evidence: Evidence, grounded: b
         if "[" not in part:
             continue
         finding_keys = _mentioned_findings(part) or _findings_asked_for(turns)
-        allowed_boxes = [boxes for keys, words, boxes in evidence.boxes if _concerns(finding_keys, keys, words, part)]
+        part_words = set(_content_words(part))
+        allowed_boxes = (
+            boxes
+            for keys, words, boxes in evidence.boxes
+            if not finding_keys or (keys & finding_keys if keys else words & part_words)
+        )
         if set(parse_boxes(part)) - frozenset().union(*allowed_boxes):
             return Fault(FOREIGN_BOX, "a box that is not given of its finding")
     return None
@@ -183,34 +190,24 @@ def _findings_asked_for(turns: Sequence[tuple[str, str]]) -> frozenset[str]:
     return next(filter(None, map(_mentioned_findings, reversed(earlier_texts))), frozenset())
 
 
-def _concerns(finding_keys: frozenset[str], keys: frozenset[str], words: frozenset[str], part: str) -> bool:
-    if keys and finding_keys:
-        return bool(keys & finding_keys)
-    return not finding_keys or bool(words & set(_content_words(part)))
-
-
 def _statement_fault(question: str, answer: str, evidence: Evidence) -> Fault | None:
-    defines = _asks_for_definition(question)
+    defines = statements.load_patterns().patterns["meaning"].search(question.lower()) is not None
     answer_statements: list[Statement] = []
     for part in _parse_answer(answer):
         if defines and not part.about_image:
             continue
         answer_statements += part.statements
-        if (
-            problem := _normality_problem(part, evidence)
-            or _device_problem(part, evidence)
-            or _view_problem(part, evidence)
-        ):
+        if problem := _normality_problem(part, evidence) or _other_problem(part, evidence):
             return Fault(UNSUPPORTED, problem)
     if not defines:
         answer_statements += _yes_no_statements(question, answer)
     for statement in answer_statements:
         if problem := support_problem(statement, evidence):
             return Fault(UNSUPPORTED, problem)
-    if _YES.match(answer) and _asks_about_device(question) and not _has_device(evidence):
-        return Fault(UNSUPPORTED, "affirms a device that no fact affirms")
+    if _YES.match(answer) and _asks_about_device(question) and not evidence.has_device:
+        return Fault(UNSUPPORTED, AFFIRMS_DEVICE)
     if _NO.match(answer) and _asks_about_device(question) and evidence.devices:
-        return Fault(UNSUPPORTED, "denies a device that a fact affirms")
+        return Fault(UNSUPPORTED, DENIES_DEVICE)
     return None
 
 
@@ -236,26 +233,15 @@ def _parse_answer(answer: str) -> tuple[_Part, ...]:
 @lru_cache(maxsize=CACHE_SIZE)
 def _parse_sentence(text: str) -> _Part:
     words, low = statements.load_patterns(), text.lower()
-    has_pattern = {pattern: words.patterns[pattern].search(low) is not None for pattern in ("here", "no_devices")}
-    views, sexes = (
-        frozenset(name for name, pattern in patterns.items() if pattern.search(low))
-        for patterns in (words.views, words.sexes)
-    )
     return _Part(
-        has_pattern["here"],
-        _parse_statements(text),
-        find_normal_structures(text),
-        _devices_in(text),
-        has_pattern["no_devices"],
-        views,
-        sexes,
+        about_image=words.patterns["here"].search(low) is not None,
+        statements=_parse_statements(text),
+        normal=find_normal_structures(text),
+        devices=_devices_in(text),
+        no_devices=words.patterns["no_devices"].search(low) is not None,
+        views=frozenset(name for name, pattern in words.views.items() if pattern.search(low)),
+        sexes=frozenset(name for name, pattern in words.sexes.items() if pattern.search(low)),
     )
-
-
-@lru_cache(maxsize=CACHE_SIZE)
-def _asks_for_definition(question: str) -> bool:
-    """True if a question asks for the meaning of a term."""
-    return statements.load_patterns().patterns["meaning"].search(question.lower()) is not None
 
 
 def support_problem(statement: Statement, evidence: Evidence) -> str | None:
@@ -263,31 +249,22 @@ def support_problem(statement: Statement, evidence: Evidence) -> str | None:
     same = [fact for fact in evidence.affirmed if fact.keys & statement.keys]
     if not statement.affirmed:
         return _denial_problem(statement, same, evidence)
+    has_label = finding_labels(statement.lesion, statement.entity) & evidence.labels
     if not same:
-        return (
-            None
-            if finding_labels(statement.lesion, statement.entity) & evidence.labels and not statement.has_place
-            else "affirms a finding that no fact affirms"
-        )
+        return None if has_label and not statement.has_place else "affirms a finding that no fact affirms"
     sure = [fact for fact in same if fact.hedge <= statement.hedge]
     if not sure:
         return "is surer than its fact"
     if statement.sizes and not any(statement.sizes <= fact.sizes for fact in sure):
         return "tells a size that no fact tells"
-    sides, zones = (
-        frozenset().union(*parts) for parts in zip(*((fact.sides, fact.zones) for fact in sure), strict=True)
-    )
+    sides = frozenset().union(*(fact.sides for fact in sure))
+    zones = frozenset().union(*(fact.zones for fact in sure))
     if not statement.sides <= sides:
         return "tells a side that no fact tells"
-    if (
-        statement.zones
-        and zones
-        and any(
-            _zones_on_side(statement.zones, side) and not _zones_on_side(statement.zones, side) & zones
-            for side in statement.sides
-        )
-    ):
-        return "tells a zone that no fact tells"
+    for side in statement.sides if zones else ():
+        side_zones = _zones_on_side(statement.zones, side)
+        if side_zones and not side_zones & zones:
+            return "tells a zone that no fact tells"
     return None
 
 
@@ -298,12 +275,8 @@ def _denial_problem(statement: Statement, same: Sequence[Statement], evidence: E
         smaller = statement.limits and fact.sizes and not fact.sizes & statement.sizes
         if statement.overlaps(fact) and not smaller:
             return "denies a finding that a fact affirms"
-    if (
-        not same
-        and not statement.has_place
-        and not statement.limits
-        and finding_labels(statement.lesion, statement.entity) & evidence.labels
-    ):
+    is_general = not same and not statement.has_place and not statement.limits
+    if is_general and finding_labels(statement.lesion, statement.entity) & evidence.labels:
         return "denies a label that a fact affirms"
     return None
 
@@ -336,28 +309,23 @@ def _mentioned_findings(text: str) -> frozenset[str]:
 def _yes_no_statements(question: str, answer: str) -> list[Statement]:
     """Return the statements that "yes" or "no" makes about the findings of a question."""
     if _YES.match(answer):
-        answer_keys = frozenset().union(
-            *(statement.keys for part in _sentences(answer) for statement in _parse_statements(part))
-        )
+        answer_keys = {
+            key for part in _sentences(answer) for statement in _parse_statements(part) for key in statement.keys
+        }
         return [
             replace(statement, affirmed=True, hedge=0)
             for statement in _question_statements(question)
             if not statement.keys & answer_keys
         ]
     if _ALONE.match(answer):
-        return [
-            replace(statement, affirmed=False, limits=(), denies=True) for statement in _question_statements(question)
-        ]
+        denial = {"affirmed": False, "limits": (), "denies": True}
+        return [replace(statement, **denial) for statement in _question_statements(question)]
     return []
 
 
 def _question_statements(question: str) -> list[Statement]:
-    return [
-        statement
-        for part in _sentences(question)
-        for statement in statements.read_sentence(part)
-        if not statement.explains
-    ]
+    parts = _sentences(question)
+    return [statement for part in parts for statement in statements.read_sentence(part) if not statement.explains]
 
 
 def _normality_problem(part: _Part, evidence: Evidence) -> str | None:
@@ -379,15 +347,18 @@ def _is_lung_finding(fact: Statement) -> bool:
     return fact.lesion in _LUNG or (fact.lesion is None and entity is not None and entity.category == "lung")
 
 
-def _view_problem(part: _Part, evidence: Evidence) -> str | None:
+def _other_problem(part: _Part, evidence: Evidence) -> str | None:
+    """Return what is wrong about the devices, the view or the sex in a sentence."""
+    if part.no_devices and evidence.has_device:
+        return DENIES_DEVICE
+    if part.devices and not part.no_devices:
+        named_words = part.devices - statements.load_patterns().general_devices
+        are_facts = all(any(word in device for device in evidence.devices) for word in named_words)
+        if not are_facts or not evidence.has_device:
+            return AFFIRMS_DEVICE
     if part.views - {evidence.facts.view}:
         return "tells a view that no fact tells"
     return "tells a sex that no fact tells" if part.sexes - {evidence.facts.sex} else None
-
-
-def _device_words(texts: Iterable[str]) -> set[str]:
-    """Return the device words in texts, in the singular."""
-    return set().union(*map(_devices_in, texts))
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -397,26 +368,10 @@ def _devices_in(text: str) -> frozenset[str]:
     return frozenset(hit.group().removesuffix("s") for hit in device_words.device.finditer(undenied_text))
 
 
-def _has_device(evidence: Evidence) -> bool:
-    return bool(evidence.devices) or load_label_names().device in evidence.labels
-
-
 @lru_cache(maxsize=CACHE_SIZE)
 def _asks_about_device(question: str) -> bool:
     text = _plain(question)
     return "device" in text or load_label_names().words.device.search(text) is not None
-
-
-def _device_problem(part: _Part, evidence: Evidence) -> str | None:
-    if part.no_devices:
-        return "denies a device that a fact affirms" if _has_device(evidence) else None
-    if not part.devices:
-        return None
-    general = statements.load_patterns().general_devices
-    wrong = {
-        word for word in part.devices if word not in general and not any(word in device for device in evidence.devices)
-    }
-    return "affirms a device that no fact affirms" if wrong or not _has_device(evidence) else None
 
 
 def _wording_fault(answer: str, evidence: Evidence) -> Fault | None:

@@ -1,11 +1,91 @@
 """The interface of engines that make conversations: modules ``cxr.radvlm.conversations.<name>`` with ``load``."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from cxr.base.engines import engine_module
-from cxr.radvlm.conversations.facts import ImageFacts
-from cxr.radvlm.conversations.record import GROUNDED, STANDARD, Conversation
+from cxr.instructions.record import Box
+from cxr.radvlm.conversations.facts import ImageFacts, Phrase
+from cxr.radvlm.samples import box_slot, round_coordinate, write_slots
+
+STANDARD, GROUNDED = "standard", "grounded"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A round. act: what the question asks for; wording: id of its template; both empty for a language model."""
+
+    question: str
+    answer: str
+    act: str = ""
+    wording: str = ""
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A conversation; boxes: {slot name: boxes}; mask_ids: masks of its [SEG] tokens, in order; facts: fact ids."""
+
+    turns: tuple[Turn, ...]
+    boxes: Mapping[str, tuple[Box, ...]] = field(default_factory=dict)
+    mask_ids: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+
+
+def line_of(columns: Mapping, conversation: Conversation, engine: str, digests: Mapping) -> dict:
+    """Return the output line. ``columns``: ids of its image."""
+    return {
+        **columns,
+        "engine": engine,
+        "turns": [asdict(turn) for turn in conversation.turns],
+        "boxes": {name: [list(box) for box in slot_boxes] for name, slot_boxes in conversation.boxes.items()},
+        "mask_ids": list(conversation.mask_ids),
+        "facts": list(conversation.facts),
+        "digests": digests,
+    }
+
+
+_NUMBER = r"-?\d+(?:\.\d+)?"
+_BOX_TEXT = r"\[\s*" + r"\s*,\s*".join([f"({_NUMBER})"] * 4) + r"\s*\]"
+_BOX = re.compile(_BOX_TEXT)
+_BOX_LIST = re.compile(rf"{_BOX_TEXT}(?:(?:,| and|, and) {_BOX_TEXT})*".replace(f"({_NUMBER})", _NUMBER))
+
+
+def to_messages(conversation: Conversation) -> list[dict[str, str]]:
+    """Return the messages of a conversation, with boxes written out."""
+    return [
+        {"role": role, "text": write_slots(text, conversation.boxes)}
+        for turn in conversation.turns
+        for role, text in (("user", turn.question), ("assistant", turn.answer))
+    ]
+
+
+def replace_boxes_by_slots(
+    texts: Sequence[str], phrases: Sequence[Phrase]
+) -> tuple[list[str], dict[str, tuple[Box, ...]]]:
+    """Replace written boxes by slots; return the texts and {slot name: boxes}.
+
+    Consecutive boxes ("[…] and […]") share one slot. Boxes of phrases get back their full precision; other boxes stay
+    as written.
+    """
+    exact = {round_box(box): box for phrase in phrases for box in phrase.boxes}
+    names: dict[tuple[Box, ...], str] = {}
+
+    def slotted(hit: re.Match) -> str:
+        written_boxes = [tuple(map(float, corners)) for corners in _BOX.findall(hit.group())]
+        if not all(box in exact for box in written_boxes):
+            return hit.group()
+        boxes = tuple(exact[box] for box in written_boxes)
+        return box_slot(names.setdefault(boxes, f"box {len(names) + 1}"))
+
+    slotted_texts = [_BOX_LIST.sub(slotted, text) for text in texts]
+    return slotted_texts, {name: boxes for boxes, name in names.items()}
+
+
+def round_box(box: Box) -> tuple[float, ...]:
+    """Return a box as it is written, with two decimals."""
+    return tuple(map(round_coordinate, box))
+
 
 ROUNDS = (5, 10)
 """Minimum and maximum of rounds (paper)."""
@@ -41,6 +121,10 @@ class ConversationRequest:
     facts: ImageFacts
     grounded: bool
     number: int = 0
+
+    @property
+    def kind(self) -> str:
+        return GROUNDED if self.grounded else STANDARD
 
 
 @dataclass(frozen=True)

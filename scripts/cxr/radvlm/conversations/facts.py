@@ -8,8 +8,8 @@ import polars as pl
 
 from cxr.geometry.boxes import CORNERS
 from cxr.instructions.record import Box
-from cxr.radvlm.boxes import sort_by_area, survive_rounding, unit_boxes
 from cxr.radvlm.labels import ABSENT, PRESENT
+from cxr.radvlm.samples import sort_by_area, survive_rounding, unit_boxes
 
 LABEL, PHRASE = "label", "phrase"
 """Kinds of facts used in conversations."""
@@ -81,9 +81,7 @@ def gather_facts(tables: SourceTables, splits: Sequence[str]) -> Iterator[ImageF
             *(row[name] for name in ("source", "image_id", "study_id", "subject_id", "split")),
             view=row["view"] or None,
             sex=row["sex"],
-            sentences={}
-            if line is None
-            else {sentence["from"]: sentence["text"] for sentence in line["sentences"] if sentence["text"]},
+            sentences={part["from"]: part["text"] for part in (line["sentences"] if line else ()) if part["text"]},
             present=tuple(name for name, value in stated.items() if value == PRESENT),
             absent=tuple(name for name, value in stated.items() if value == ABSENT),
             phrases=tuple(phrases.get(image_id, ())),

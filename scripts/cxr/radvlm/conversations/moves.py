@@ -9,21 +9,18 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from cxr.radvlm.conversations.engine import ConversationRequest
+from cxr.radvlm.conversations.engine import ConversationRequest, Turn
 from cxr.radvlm.conversations.facts import ImageFacts
-from cxr.radvlm.conversations.record import Turn
 from cxr.radvlm.conversations.topics import (
     ENLARGED_HEART,
-    Denial,
     Subjects,
     Topic,
-    join_in_words,
     lower_first,
     with_article,
 )
 from cxr.radvlm.conversations.wordings import Wordings, agree_with_plural, capitalize, use_plural_pronouns
 from cxr.radvlm.labels import load_label_names
-from cxr.radvlm.samples import box_slot
+from cxr.radvlm.samples import box_slot, join_in_words
 
 PLACE, SIZE, CAUSE, SURE, SIDE, BOX, MASK, QUOTED, MENTIONED = (
     "place", "size", "cause", "sure", "side", "box", "mask", "quoted", "mentioned",
@@ -90,20 +87,22 @@ class MoveGenerator:
     """Generates the moves about one image, in one register."""
 
     def __init__(
-        self,
-        request: ConversationRequest,
-        subjects: Subjects,
-        words: Wordings,
-        register: str,
-        rng: Random,
+        self, request: ConversationRequest, subjects: Subjects, words: Wordings, register: str, rng: Random,
         segments: bool,
-    ):
+    ):  # fmt: skip
         """``segments``: ask for masks."""
         self.facts, self.grounded = request.facts, request.grounded
         self.subjects, self.words, self.register, self.rng, self.segments = subjects, words, register, rng, segments
         nouns = [topic.noun for topic in subjects.topics]
         self.is_unique = [nouns.count(noun) == 1 for noun in nouns]
-        self.denials = list(map(_denial_subject, subjects.denials))
+        self.denials = [
+            _Subject(
+                "absent", None,
+                {"finding": denial.noun, "a_finding": denial.noun if denial.is_mass else with_article(denial.noun)},
+                1.4, ((denial.noun, MENTIONED),), True, denial.facts,
+            )
+            for denial in subjects.denials
+        ]  # fmt: skip
         self.general_subjects = list(_general_subjects(subjects, request.facts))
         self.name_slots = [self._fill_names(*numbered_topic) for numbered_topic in enumerate(subjects.topics)]
 
@@ -116,39 +115,31 @@ class MoveGenerator:
         case = "found" if len(topic_numbers) == 1 else "several"
         texts, mentions = self._describe_topics(topic_numbers, full=0.4)
         turn = self._offer_findings(topic_numbers, "overview", case, texts)
-        facts = tuple(fact_id for at in topic_numbers for fact_id in topics[at].facts)
-        return Move(turn, 1.0, mentions, topic_numbers[-1] if len(topic_numbers) == 1 else None, facts=facts)
+        topic = topic_numbers[-1] if len(topic_numbers) == 1 else None
+        return Move(turn, 1.0, mentions, topic, facts=self._facts_of(topic_numbers))
 
     def _nothing_found(self) -> Move:
-        organ, (text, facts) = next(iter(self._normal().items()), ("", ("", ())))
+        """Return an opening without findings: the lungs' or another organ's sentence, or the first neutral one."""
+        organs = sorted(self.subjects.organs.items(), key=lambda item: item[0] != "lungs")
         absent = load_label_names().no_finding in self.facts.present and not self.subjects.has_unnamed
         case = "nothing" if absent else "quiet"
-        if not text:
-            return self._quiet(case)
-        slots = {"sentence": text, "sentence_low": lower_first(text)}
-        return Move(self._make_offer("overview", case, slots), 1.0, ((organ, MENTIONED),), facts=facts)
+        for organ, (text, facts) in organs[:1]:
+            if text:
+                slots = {"sentence": text, "sentence_low": lower_first(text)}
+                return Move(self._make_offer("overview", case, slots), 1.0, ((organ, MENTIONED),), facts=facts)
+        return self._quiet(case)
 
     def _quiet(self, case: str) -> Move:
         """Return an opening with the first sentence that affirms nothing; its denials count as mentioned."""
         affirmed = {fact for topic in self.subjects.topics for fact in topic.facts}
         text_by_id = {f"{self.facts.study_id}#{number}": text for number, text in self.facts.sentences.items()}
-        neutral_text_by_id = {name: text for name, text in text_by_id.items() if name not in affirmed}
-        name, text = next(iter(neutral_text_by_id.items()), ("", ""))
-        mentions = tuple((denial.noun, MENTIONED) for denial in self.subjects.denials if name in denial.facts)
+        name, text = next((item for item in text_by_id.items() if item[0] not in affirmed), ("", ""))
+        denials = [denial for denial in self.subjects.denials if name in denial.facts]
+        mentions = tuple((denial.noun, MENTIONED) for denial in denials)
         if name in self.subjects.heart_facts:
             mentions = (*mentions, ("heart", MENTIONED), (ENLARGED_HEART, MENTIONED))
         turn = self._make_offer("overview", case, {"sentence": text, "sentence_low": lower_first(text)})
-        return Move(
-            turn,
-            1.0,
-            mentions,
-            denies=any(name in denial.facts for denial in self.subjects.denials),
-            facts=(name,) if name else (),
-        )
-
-    def _normal(self) -> dict:
-        order = sorted(self.subjects.organs.items(), key=lambda item: item[0] != "lungs")
-        return dict(order)
+        return Move(turn, 1.0, mentions, denies=bool(denials), facts=(name,) if name else ())
 
     def candidates(self, state: DialogueState, last: bool) -> Iterator[Move]:
         """Yield the moves that may come next; the ``last`` one may be a summary."""
@@ -161,7 +152,9 @@ class MoveGenerator:
                 yield self._introduce(at, topic)
         if state.turns:
             yield from self._denials(state)
-            yield from self._subjects(state)
+            for subject in self.general_subjects:
+                if state.mentioned.isdisjoint(subject.mentions):
+                    yield self._subject_move(subject)
             yield from self._terms(state)
             yield from self._anything_else(state)
 
@@ -170,11 +163,7 @@ class MoveGenerator:
         full = self.rng.random() < 0.4
         slots = self.name_slots[at] | {"np": topic.describe(size=full, place=full, sure=True)}
         turn = self._make_offer("present", topic.hedge, slots, topic=topic)
-        return Move(turn, 1.2, self._mentioned_aspects(at, topic, full, False), at, facts=topic.facts)
-
-    def _mentioned_aspects(self, at: int, topic: Topic, full: bool, cause: bool) -> tuple:
-        mentions = [MENTIONED] + ([PLACE, SIZE] if full else []) + ([CAUSE] if cause else [])
-        return tuple((at, aspect) for aspect in mentions)
+        return Move(turn, 1.2, _mentioned_aspects(at, full, False), at, facts=topic.facts)
 
     def _fill_names(self, at: int, topic: Topic) -> dict[str, str]:
         the = topic.describe(size=False, place=not self.is_unique[at], article="the")
@@ -195,7 +184,8 @@ class MoveGenerator:
 
         if self.grounded and topic.boxes:
             if BOX not in covered_aspects:
-                slots = {"place": topic.place, "box": box_slot(self._slot_name(at, topic))}
+                name = topic.noun if self.is_unique[at] else f"{topic.noun} {at + 1}"
+                slots = {"place": topic.place, "box": box_slot(name)}
                 box_move = follow("box", None, BOX, slots, 4.0, box=at)
                 yield self._with_box_answer(topic, box_move, PLACE in covered_aspects, slots)
         elif topic.place and PLACE not in covered_aspects:
@@ -216,9 +206,6 @@ class MoveGenerator:
         if covered_aspects == {MENTIONED} and len(topic.sentence.split()) > 5:
             yield follow("describe", None, QUOTED, {"sentence": topic.sentence})
 
-    def _slot_name(self, at: int, topic: Topic) -> str:
-        return topic.noun if self.is_unique[at] else f"{topic.noun} {at + 1}"
-
     def _with_box_answer(self, topic: Topic, move: Move, placed: bool, slots: dict) -> Move:
         """Return a move whose answer gives boxes, and the place unless it was mentioned."""
         answer = self.words.answer("box" if topic.place and not placed else "box_only", None, self.rng, slots)
@@ -237,16 +224,11 @@ class MoveGenerator:
         for denial in open_denials[:2]:
             yield self._subject_move(denial)
         if len(open_denials) > 2:
-            yield self._neither(open_denials[0], open_denials[2])
-
-    def _neither(self, first: "_Subject", second: "_Subject") -> Move:
-        turn = self._make_offer("neither", None, {"finding": first.slots["finding"], "other": second.slots["finding"]})
-        return Move(turn, 1.4, first.mentions + second.mentions, None, denies=True, facts=first.facts + second.facts)
-
-    def _subjects(self, state: DialogueState) -> Iterator[Move]:
-        for subject in self.general_subjects:
-            if state.mentioned.isdisjoint(subject.mentions):
-                yield self._subject_move(subject)
+            first, _, third = open_denials[:3]
+            turn = self._make_offer(
+                "neither", None, {"finding": first.slots["finding"], "other": third.slots["finding"]}
+            )
+            yield Move(turn, 1.4, first.mentions + third.mentions, None, denies=True, facts=first.facts + third.facts)
 
     def _subject_move(self, subject: "_Subject") -> Move:
         turn = self._make_offer(subject.act, subject.case, subject.slots)
@@ -267,26 +249,26 @@ class MoveGenerator:
         topic_numbers = [at for at in range(len(topics)) if (at, MENTIONED) not in state.mentioned][:MAX_LISTED]
         if topic_numbers:
             texts, mentions = self._describe_topics(topic_numbers, full=0.6)
-            facts = tuple(fact_id for at in topic_numbers for fact_id in topics[at].facts)
             turn = self._offer_findings(topic_numbers, "else", "more", texts)
-            topic = topic_numbers[0] if len(topic_numbers) == 1 else None
+            topic, facts = topic_numbers[0] if len(topic_numbers) == 1 else None, self._facts_of(topic_numbers)
             yield Move(turn, 1.5, (*mentions, ("else", MENTIONED)), topic, refers=True, facts=facts)
-        elif len(state.turns) >= 4 and not self.subjects.has_unnamed and self._devices_told(state):
+            return
+        has_open_device = self.subjects.devices and ("devices", MENTIONED) not in state.mentioned
+        if len(state.turns) >= 4 and not self.subjects.has_unnamed and not has_open_device:
             yield Move(self._make_offer("else", "nothing", {}), 0.8, (("else", MENTIONED),), None, refers=True)
-
-    def _devices_told(self, state: DialogueState) -> bool:
-        return not self.subjects.devices or ("devices", MENTIONED) in state.mentioned
 
     def _summary(self, state: DialogueState) -> Iterator[Move]:
         topics = self.subjects.topics
         topic_numbers = [at for at in range(len(topics)) if (at, MENTIONED) in state.mentioned][:MAX_LISTED]
         if len(topic_numbers) > 1:
             texts = [topics[at].describe(place=False) for at in topic_numbers]
-            facts = tuple(fact_id for at in topic_numbers for fact_id in topics[at].facts)
             offer = self._make_offer("summary", "found", {"list": join_in_words(texts)})
-            yield Move(offer, 2.5, (), None, refers=True, facts=facts)
+            yield Move(offer, 2.5, (), None, refers=True, facts=self._facts_of(topic_numbers))
 
     # ---- words ----------------------------------------------------------------------------------------------------
+    def _facts_of(self, topic_numbers: list[int]) -> tuple[str, ...]:
+        return tuple(fact_id for number in topic_numbers for fact_id in self.subjects.topics[number].facts)
+
     def _describe_topics(self, topic_numbers: list[int], full: float) -> tuple[list[str], tuple]:
         """Return the descriptions of topics, long or short, and the aspects that they mention."""
         texts, mentions = [], []
@@ -294,7 +276,7 @@ class MoveGenerator:
             topic = self.subjects.topics[number]
             long, cause = self.rng.random() < full, self.rng.random() < 0.5 and len(topic_numbers) == 1
             texts.append(topic.describe(size=long, place=long, cause=cause))
-            mentions += self._mentioned_aspects(number, topic, long, cause and bool(topic.cause))
+            mentions += _mentioned_aspects(number, long, cause and bool(topic.cause))
         return texts, tuple(mentions)
 
     def _offer_findings(self, topic_numbers: list[int], act: str, case: str, texts: list[str]) -> Offer:
@@ -317,7 +299,10 @@ class MoveGenerator:
 
     def _make_offer(self, act: str, case, slots: dict, question_act: str = "", topic: Topic | None = None) -> Offer:
         question, wording = self.words.question(question_act or act, self.register, self.rng, slots)
-        answer = self._answer(act, case, slots)
+        if act == BOX:  # the caller draws the answer
+            answer: Callable[[], str] = str
+        else:
+            answer = self.words.answer(*((case, None) if act == SIDE else (act, case)), self.rng, slots)
         if topic is not None and topic.is_plural:
             base_question, finding = question, slots["the_finding"]
             question = lambda: capitalize(agree_with_plural(base_question(), finding))  # noqa: E731
@@ -326,10 +311,9 @@ class MoveGenerator:
                 answer = lambda: use_plural_pronouns(agree_with_plural(base_answer(), noun))  # noqa: E731
         return Offer(question, answer, question_act or act, wording)
 
-    def _answer(self, act: str, case, slots: dict) -> Callable[[], str]:
-        if act == BOX:  # the caller draws it
-            return str
-        return self.words.answer(*((case, None) if act == SIDE else (act, case)), self.rng, slots)
+
+def _mentioned_aspects(at: int, full: bool, cause: bool) -> tuple[tuple[int, str], ...]:
+    return tuple((at, aspect) for aspect in (MENTIONED, *((PLACE, SIZE) if full else ()), *((CAUSE,) if cause else ())))
 
 
 class _Subject(NamedTuple):
@@ -344,36 +328,19 @@ class _Subject(NamedTuple):
     facts: tuple[str, ...] = ()
 
 
-def _denial_subject(denial: Denial) -> _Subject:
-    slots = {"finding": denial.noun, "a_finding": denial.noun if denial.is_mass else with_article(denial.noun)}
-    return _Subject("absent", None, slots, 1.4, ((denial.noun, MENTIONED),), True, denial.facts)
-
-
 def _general_subjects(subjects: Subjects, facts: ImageFacts) -> Iterator[_Subject]:
     """Yield the heart, the organs, the devices and the view."""
     if subjects.heart:
-        yield _Subject(
-            "heart",
-            subjects.heart,
-            {},
-            1.0,
-            (("heart", MENTIONED), (ENLARGED_HEART, MENTIONED)),
-            facts=subjects.heart_facts,
-        )
+        mentions = (("heart", MENTIONED), (ENLARGED_HEART, MENTIONED))
+        yield _Subject("heart", subjects.heart, {}, 1.0, mentions, facts=subjects.heart_facts)
     for organ, (text, ids) in subjects.organs.items():
         yield _Subject("organ", None, {"organ": organ, "sentence": text}, 0.9, ((organ, MENTIONED),), facts=ids)
     device_label, device_tells = load_label_names().device, (("devices", MENTIONED),)
     if subjects.devices:
         text = " ".join(sentence for sentence, _ in subjects.devices[:2])
         slots = {"sentence": text, "sentence_low": lower_first(text)}
-        yield _Subject(
-            "devices",
-            "some",
-            slots,
-            1.2,
-            device_tells,
-            facts=tuple(fact_id for _, ids in subjects.devices for fact_id in ids),
-        )
+        ids = tuple(fact_id for _, sentence_ids in subjects.devices for fact_id in sentence_ids)
+        yield _Subject("devices", "some", slots, 1.2, device_tells, facts=ids)
     elif device_label in facts.absent:
         ids = (facts.ids[device_label],) if device_label in facts.ids else ()
         yield _Subject("devices", "none", {}, 0.6, device_tells, denies=True, facts=ids)

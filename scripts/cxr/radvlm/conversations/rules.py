@@ -6,14 +6,20 @@ has a denial if the facts deny something, and asks for a box if it is grounded. 
 
 import gc
 from collections.abc import Mapping, Sequence
-from random import Random
 
 from cxr.base.seeds import make_rng
 from cxr.radvlm import statements
 from cxr.radvlm.conversations import check
-from cxr.radvlm.conversations.engine import ConversationOptions, ConversationOutcome, ConversationRequest, Engine
+from cxr.radvlm.conversations.engine import (
+    Conversation,
+    ConversationOptions,
+    ConversationOutcome,
+    ConversationRequest,
+    Engine,
+    Turn,
+    to_messages,
+)
 from cxr.radvlm.conversations.moves import DialogueState, Move, MoveGenerator
-from cxr.radvlm.conversations.record import Conversation, Turn, to_messages
 from cxr.radvlm.conversations.topics import Subjects, collect_subjects
 from cxr.radvlm.conversations.wordings import load_wordings
 from cxr.radvlm.samples import box_slot
@@ -29,57 +35,31 @@ def load(options: ConversationOptions, execution: Mapping) -> Engine:
     def converse(requests: Sequence[ConversationRequest]) -> list[ConversationOutcome]:
         gc.disable()  # it would search for cycles among many objects that have none
         try:
-            return _conversations(requests, options)
+            return [_converse(request, options) for request in requests]
         finally:
             gc.enable()
 
     return Engine(converse, "rules")
 
 
-def _conversations(requests: Sequence[ConversationRequest], options: ConversationOptions) -> list[ConversationOutcome]:
-    """Return the outcome of each request; a walk that fails the check is repeated up to ``retries`` times."""
-    statement_lists = [statements.read_statements(list(request.facts.sentences.values())) for request in requests]
-    all_subjects = [
-        collect_subjects(request.facts, statement_list, load_wordings())
-        for request, statement_list in zip(requests, statement_lists, strict=True)
-    ]
-    evidence_list = [
-        check.gather_evidence(request.facts, statement_list)
-        for request, statement_list in zip(requests, statement_lists, strict=True)
-    ]
-    outcomes = [ConversationOutcome(reason=TOO_FEW)] * len(requests)
-    open_indices = range(len(requests))
-    for attempt in range(options.retries + 1):
-        walked = {
-            at: walk(requests[at], all_subjects[at], options, _make_rng(requests[at], attempt, options))
-            for at in open_indices
-        }
-        for at, conversation in walked.items():
-            if conversation is not None:
-                outcomes[at] = _check_conversation(conversation, evidence_list[at], requests[at].grounded, options)
-        open_indices = [at for at in open_indices if outcomes[at].conversation is None]
-    return outcomes
-
-
-def _make_rng(request: ConversationRequest, attempt: int, options: ConversationOptions) -> Random:
+def _converse(request: ConversationRequest, options: ConversationOptions) -> ConversationOutcome:
+    """Return the outcome of a request; a walk that fails the check is repeated up to ``retries`` times."""
     facts = request.facts
-    seed_parts = (facts.source, facts.image_id, request.grounded, request.number, attempt)
-    return make_rng(options.seed, "radvlm_conversations", *seed_parts)
-
-
-def _check_conversation(
-    conversation: Conversation, evidence: check.Evidence, grounded: bool, options: ConversationOptions
-) -> ConversationOutcome:
-    fault = (
-        check.find_fault(to_messages(conversation), evidence, grounded, options.rounds)
-        if options.check == "strict"
-        else None
-    )
-    return (
-        ConversationOutcome(conversation)
-        if fault is None
-        else ConversationOutcome(reason=fault.reason, detail=fault.detail)
-    )
+    parsed = statements.read_statements(list(facts.sentences.values()))
+    subjects, evidence = collect_subjects(facts, parsed, load_wordings()), check.gather_evidence(facts, parsed)
+    outcome = ConversationOutcome(reason=TOO_FEW)
+    for attempt in range(options.retries + 1):
+        seed_parts = (facts.source, facts.image_id, request.grounded, request.number, attempt)
+        conversation = walk(request, subjects, options, make_rng(options.seed, "radvlm_conversations", *seed_parts))
+        if conversation is None:
+            continue
+        fault = None
+        if options.check == "strict":
+            fault = check.find_fault(to_messages(conversation), evidence, request.grounded, options.rounds)
+        if fault is None:
+            return ConversationOutcome(conversation)
+        outcome = ConversationOutcome(reason=fault.reason, detail=fault.detail)
+    return outcome
 
 
 def walk(request: ConversationRequest, about: Subjects, options: ConversationOptions, draw) -> Conversation | None:
@@ -116,16 +96,8 @@ def _choose_move(
     """Draw a move by weight; only from those that meet a requirement once no round is to spare."""
     owed = _unmet_requirements(done, grounded, about)
     if rounds_left <= len(owed):
-        owed_moves = [move for move in offered if _meets(move, owed)]
-        offered = owed_moves or offered
-    if not offered:
-        return None
-    return draw.choices(offered, [move.weight for move in offered])[0]
-
-
-def _meets(move: Move, owed: set[str]) -> bool:
-    paid = {"refers": move.refers, "denies": move.denies, "box": move.box is not None}
-    return any(paid[name] for name in owed)
+        offered = [move for move in offered if _unmet_requirements([move], grounded, about) & owed != owed] or offered
+    return draw.choices(offered, [move.weight for move in offered])[0] if offered else None
 
 
 def _build_conversation(done: Sequence[Move], turns: Sequence[Turn], about: Subjects) -> Conversation:

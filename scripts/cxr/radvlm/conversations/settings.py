@@ -3,20 +3,16 @@
 from typing import Literal
 
 from cxr.base.settings import AUTHORS, PAPER, Section, key
-from cxr.llm.settings import Asking, Execution, LanguageModel, context, max_tokens, revision
+from cxr.llm.settings import revision
 
 
-class ConversationLlm(Asking, LanguageModel):
-    """The language model of the engine vllm; the paper used GPT-4o-mini, and GPT-4o for test."""
+class ConversationModels(Section):
+    """Models of the engine vllm for parts of the conversations; the paper used GPT-4o-mini, and GPT-4o for test."""
 
-    train_model: str = key("", "Model for train and validate; empty: that of radvlm.filtered.llm.")
-    test_model: str = key("", "Model for test, whose conversations are scored; empty: that of radvlm.filtered.llm.")
+    train_model: str = key("", "Model for train and validate; empty: that of radvlm.llm.")
+    test_model: str = key("", "Model for test, whose conversations are scored; empty: that of radvlm.llm.")
     train_revision: str = revision("")
     test_revision: str = revision("")
-    context: int = context()
-    max_tokens: int = max_tokens(2048, AUTHORS)
-    temperature: float = key(0.7, "Temperature of the first answer; 0 is greedy.", ge=0, le=2)
-    execution: Execution = key(Execution, "How the model is run.")
 
 
 class Conversations(Section):
@@ -25,7 +21,7 @@ class Conversations(Section):
     engine: Literal["rules", "vllm"] = key(
         "rules", "rules: a grammar over the facts, no download; vllm: a language model under the same check."
     )
-    llm: ConversationLlm = key(ConversationLlm, "The language model of the engine vllm.")
+    llm: ConversationModels = key(ConversationModels, "Other models of the engine vllm than that of radvlm.llm.")
     per_image: int = key(1, "Conversations of each kind per image.", source=PAPER, ge=1, le=100)
     most: int = key(
         100_000, "Maximum of train images with a standard conversation, selected by hash.", source=AUTHORS, ge=0

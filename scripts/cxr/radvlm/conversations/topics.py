@@ -1,7 +1,7 @@
 """Subjects of a conversation of the engine rules: findings, denials and sentences in the facts of an image."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -9,9 +9,10 @@ from typing import NamedTuple
 from cxr.instructions.record import Box
 from cxr.language.reports.devices import normalize_words
 from cxr.radvlm import statements
-from cxr.radvlm.conversations.facts import ImageFacts, Phrase
+from cxr.radvlm.conversations.facts import ImageFacts
 from cxr.radvlm.conversations.wordings import Wordings, load_wordings
 from cxr.radvlm.labels import finding_labels, load_label_names
+from cxr.radvlm.samples import join_in_words
 from cxr.radvlm.statements import CACHE_SIZE, Statement
 
 HEDGE_WORDS = ("", "probable ", "possible ")
@@ -122,7 +123,11 @@ def collect_subjects(facts: ImageFacts, parsed: Sequence[Statement], words: Word
         if number not in affirming and _read_content(text).device
     )
     device_texts = {text for text, _ in devices}
-    organs = _organs(facts, {n: t for n, t in facts.sentences.items() if n not in stating and t not in device_texts})
+    organs: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for number, text in facts.sentences.items():
+        organ = "" if number in stating or text in device_texts else _read_content(text).organ
+        if organ:
+            organs.setdefault(organ, (text, (f"{facts.study_id}#{number}",)))
     unique_devices = tuple({text: (text, ids) for text, ids in reversed(devices)}.values())[::-1]
     has_unnamed = any(
         statement.affirmed and not statement.explains and statement.entity not in words.nouns for statement in numbered
@@ -136,7 +141,7 @@ def _topics(facts: ImageFacts, parsed: Sequence[Statement], words: Wordings) -> 
     by_text = {normalize_words(text): number for number, text in facts.sentences.items()} if facts.phrases else {}
     for phrase in facts.phrases:
         number = by_text.get(normalize_words(phrase.text))
-        sentence_statements = _phrase_statements(phrase)
+        sentence_statements = statements.read_phrase(phrase.text)
         if number:
             sentence_statements = [statement for statement in parsed if statement.sentence == number]
         affirmed = [statement for statement in sentence_statements if statement.affirmed and not statement.explains]
@@ -147,20 +152,13 @@ def _topics(facts: ImageFacts, parsed: Sequence[Statement], words: Wordings) -> 
                 topic_by_key.setdefault(_key(statement), replace(topic, boxes=phrase.boxes))
     for statement in parsed:
         if statement.affirmed and not statement.explains:
-            sentence_statements = [
-                other_statement for other_statement in parsed if other_statement.sentence == statement.sentence
-            ]
-            ids = (f"{facts.study_id}#{statement.sentence}",)
-            topic = _topic(statement, sentence_statements, facts.sentences[statement.sentence], ids, facts, words)
+            number = statement.sentence
+            sentence_statements = [candidate for candidate in parsed if candidate.sentence == number]
+            ids = (f"{facts.study_id}#{number}",)
+            topic = _topic(statement, sentence_statements, facts.sentences[number], ids, facts, words)
             if topic is not None:
                 topic_by_key.setdefault(_key(statement), topic)
     return _distinct_topics(list(topic_by_key.values()))
-
-
-def _phrase_statements(phrase: Phrase) -> list[Statement]:
-    return [
-        statement for part in statements.split_sentences(phrase.text) for statement in statements.read_sentence(part)
-    ]
 
 
 def _key(statement: Statement) -> tuple:
@@ -172,23 +170,19 @@ def _distinct_topics(topics: list[Topic]) -> tuple[Topic, ...]:
     distinct_topics: list[Topic] = []
     for topic in topics:
         same = [
-            earlier_topic
-            for earlier_topic in distinct_topics
-            if earlier_topic.noun == topic.noun or earlier_topic.statement.keys & topic.statement.keys
+            earlier
+            for earlier in distinct_topics
+            if earlier.noun == topic.noun or earlier.statement.keys & topic.statement.keys
         ]
-        if all(earlier_topic.place and topic.place and earlier_topic.place != topic.place for earlier_topic in same):
+        if all(earlier.place and topic.place and earlier.place != topic.place for earlier in same):
             distinct_topics.append(topic)
     return tuple(distinct_topics)
 
 
 def _topic(
-    statement: Statement,
-    sentence_statements: Sequence[Statement],
-    text: str,
-    ids: tuple[str, ...],
-    facts: ImageFacts,
+    statement: Statement, sentence_statements: Sequence[Statement], text: str, ids: tuple[str, ...], facts: ImageFacts,
     words: Wordings,
-) -> Topic | None:
+) -> Topic | None:  # fmt: skip
     """Return the topic of a statement, None if it has no noun.
 
     ``sentence_statements``: all statements of its sentence; ``ids``: supporting facts besides its label.
@@ -200,14 +194,12 @@ def _topic(
     place = _place(statement, words)
     side = next(iter(statement.sides)) if len(statement.sides) == 1 else "bilateral" if statement.sides else ""
     adjective = side if place in (f"on the {side}", "on both sides") and statement.entity != "fracture" else ""
-    cause = next(
-        (
-            candidate
-            for candidate in sentence_statements
-            if candidate.explains == statement.entity and candidate.span == statement.span
-        ),
-        None,
-    )
+    candidates = [
+        candidate
+        for candidate in sentence_statements
+        if candidate.explains == statement.entity and candidate.span == statement.span
+    ]
+    cause = candidates[0] if candidates else None
     cause_noun = words.nouns.get(cause.entity) if cause is not None else None
     cause_text = "" if cause_noun is None else cause_noun.singular
     if cause_noun is not None and cause_noun.plural:
@@ -226,12 +218,9 @@ def _size(statement: Statement, text: str, words: Wordings) -> str:
     if len(statement.sizes) != 1:
         return ""
     sizes = statements.load_patterns().sizes
-    size_words = [
-        word
-        for word in re.findall(r"[a-z]+", text.lower())
-        if sizes.get(word) in statement.sizes and word in words.sizes
-    ]
-    return words.sizes[size_words[0]] if len({words.sizes[word] for word in size_words}) == 1 else ""
+    fitting = (word for word in re.findall(r"[a-z]+", text.lower()) if sizes.get(word) in statement.sizes)
+    adjectives = {words.sizes[word] for word in fitting if word in words.sizes}
+    return adjectives.pop() if len(adjectives) == 1 else ""
 
 
 def _place(statement: Statement, words: Wordings) -> str:
@@ -256,13 +245,9 @@ def _denials(
     affirmed_keys = frozenset().union(*(statement.keys for statement in affirmed))
     for statement in parsed:
         noun = words.nouns.get(statement.entity)
-        if (
-            statement.affirmed
-            or not statement.denies
-            or noun is None
-            or statement.has_place
-            or statement.keys & affirmed_keys
-        ):
+        if statement.affirmed or not statement.denies or noun is None or statement.has_place:
+            continue
+        if statement.keys & affirmed_keys:
             continue
         text = " ".join((*statement.limits[-1:], noun.singular))
         ids = (f"{facts.study_id}#{statement.sentence}",)
@@ -278,23 +263,13 @@ def _denials(
         statement = Statement(entity, lesion, affirmed=False)
         if not statement.keys & (denied_keys | affirmed_keys):
             noun = words.nouns[entity]
-            denial_by_text[noun.singular] = Denial(
-                statement, noun.singular, not noun.plural, (facts.ids[label],) if label in facts.ids else ()
-            )
-    limited = [
-        text
+            ids = (facts.ids[label],) if label in facts.ids else ()
+            denial_by_text[noun.singular] = Denial(statement, noun.singular, not noun.plural, ids)
+    return tuple(
+        denial
         for text, denial in denial_by_text.items()
-        if denial.statement.limits and text.split(" ", 1)[1] in denial_by_text
-    ]
-    return tuple(denial for text, denial in denial_by_text.items() if text not in limited)
-
-
-def _organs(facts: ImageFacts, sentences: Mapping[int, str]) -> dict[str, tuple[str, tuple[str, ...]]]:
-    sentence_by_organ: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for number, text in sentences.items():
-        if organ := _read_content(text).organ:
-            sentence_by_organ.setdefault(organ, (text, (f"{facts.study_id}#{number}",)))
-    return sentence_by_organ
+        if not (denial.statement.limits and text.split(" ", 1)[1] in denial_by_text)
+    )
 
 
 class _SentenceContent(NamedTuple):
@@ -318,22 +293,14 @@ def _read_content(text: str) -> _SentenceContent:
 
 
 def _heart(facts: ImageFacts, affirmed: Sequence[Statement], denials: Sequence[Denial]) -> tuple[str, tuple[str, ...]]:
-    if any(
-        ENLARGED_HEART in statement.keys or statement.entity in ("borderline heart size", "top normal heart size")
-        for statement in affirmed
-    ):
+    borderline = ("borderline heart size", "top normal heart size")
+    if any(ENLARGED_HEART in statement.keys or statement.entity in borderline for statement in affirmed):
         return "", ()
     for number, text in facts.sentences.items():
         if _read_content(text).heart:
             return "normal", (f"{facts.study_id}#{number}",)
     heart_denials = (denial for denial in denials if ENLARGED_HEART in denial.statement.keys)
     return next((("not_enlarged", denial.facts) for denial in heart_denials), ("", ()))
-
-
-def join_in_words(texts: Iterable[str]) -> str:
-    """Join texts: "a, b and c"."""
-    *first, last = texts
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def lower_first(sentence: str) -> str:

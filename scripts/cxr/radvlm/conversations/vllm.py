@@ -5,15 +5,16 @@ is accepted, as in the authors' code. Boxes are text in prompt and answer; check
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-import yaml
-
-from cxr.base.paths import RESOURCES
+from cxr.base.jobs import log
+from cxr.base.resources import load_resource
 from cxr.base.seeds import stable_hash
-from cxr.llm.answer_cache import make_resumable, replay_replies
+from cxr.base.tables import write_lines
+from cxr.llm.answer_cache import make_resumable, record_replies, replay_replies
 from cxr.llm.asking import Answer, Generate, Question, ask_each
 from cxr.llm.client import connect_lazily
 from cxr.llm.guards import INJECTION, addresses_the_model, fill_slots, neutralize
@@ -21,15 +22,24 @@ from cxr.llm.messages import fill_prompt
 from cxr.llm.options import Execution, ModelOptions
 from cxr.llm.replies import object_schema, text_schema
 from cxr.radvlm.conversations import check
-from cxr.radvlm.conversations.check import ASSISTANT, USER, Evidence, Fault
-from cxr.radvlm.conversations.engine import ConversationOptions, ConversationOutcome, ConversationRequest, Engine
+from cxr.radvlm.conversations.check import ASSISTANT, USER, Evidence
+from cxr.radvlm.conversations.converse import BATCH_SIZE, read_requests
+from cxr.radvlm.conversations.engine import (
+    Conversation,
+    ConversationOptions,
+    ConversationOutcome,
+    ConversationRequest,
+    Engine,
+    Turn,
+    replace_boxes_by_slots,
+)
 from cxr.radvlm.conversations.facts import ImageFacts
-from cxr.radvlm.conversations.record import GROUNDED, STANDARD, Conversation, Turn, replace_boxes_by_slots
-from cxr.radvlm.conversations.record import format_boxes as boxes_as_text
+from cxr.radvlm.samples import format_boxes
+from cxr.radvlm.statements import split_batches
 
 RESOURCE_FILES = ("radvlm/conversation_prompts.yaml", "radvlm/statements.yaml", "lexicon")
 GPU = True
-EXECUTION = "radvlm.conversations.llm.execution"
+EXECUTION = "radvlm.llm.execution"
 FIELDS = ("rounds", "question", "answer")
 ASKING_RULE = "radvlm_conversations_told"
 """Rule whose job asks the model for all parts."""
@@ -41,9 +51,7 @@ SEEDS = 2**31
 _FAULT = re.compile(rf"^({'|'.join(check.REASONS)})(?:: (.*))?$")
 
 
-@cache
-def _prompts() -> dict:
-    return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+_load_prompts = cache(lambda: load_resource(RESOURCE_FILES[0]))
 
 
 def load(options: ConversationOptions, execution: Mapping) -> Engine:
@@ -52,10 +60,9 @@ def load(options: ConversationOptions, execution: Mapping) -> Engine:
     ``execution``: how a model is run, and besides either ``replies``, the answer files of the other job, or ``answers``
     and ``code`` (:func:`build_model`).
     """
-    answer_files = execution.get("replies")
-    return build_engine(
-        options, replay_replies(answer_files, ASKING_RULE) if answer_files else build_model(options, execution)
-    )
+    if execution.get("replies"):
+        return build_engine(options, replay_replies(execution["replies"], ASKING_RULE))
+    return build_engine(options, build_model(options, execution))
 
 
 def build_model(options: ConversationOptions, execution: Mapping) -> Generate:
@@ -96,28 +103,23 @@ def _question_or_problem(
 
 def build_question(request: ConversationRequest, evidence: Evidence, options: ConversationOptions) -> Question:
     """Return the prompt for a conversation, checked against ``evidence``."""
-    prompt = _prompts()[GROUNDED if request.grounded else STANDARD]
+    prompt = _load_prompts()[request.kind]
     least, most = options.rounds
     system = fill_slots(prompt["system"], least=str(least), most=str(most))
     messages = fill_prompt(prompt | {"system": system}, facts=describe_facts(request.facts, request.grounded))
     item = object_schema(question=text_schema(QUESTION), answer=text_schema(ANSWER))
     schema = object_schema(rounds={"type": "array", "items": item, "minItems": least, "maxItems": most})
+    facts = request.facts
+    # the sampling seed does not depend on batch or order
+    seed = stable_hash(options.seed, facts.source, facts.image_id, request.grounded, request.number) % SEEDS
     if options.check != "strict":
-        return Question(messages, schema, seed=_seed(request, options))
+        return Question(messages, schema, seed=seed)
 
     def contradiction(answer: Mapping) -> str | None:
         fault = check.find_fault(_messages(answer), evidence, request.grounded, options.rounds)
         return None if fault is None else f"{fault.reason}: {fault.detail}"
 
-    return Question(messages, schema, contradiction, seed=_seed(request, options))
-
-
-def _seed(request: ConversationRequest, options: ConversationOptions) -> int:
-    """Return the sampling seed of a conversation; it does not depend on batch or order."""
-    return (
-        stable_hash(options.seed, request.facts.source, request.facts.image_id, request.grounded, request.number)
-        % SEEDS
-    )
+    return Question(messages, schema, contradiction, seed=seed)
 
 
 def describe_facts(facts: ImageFacts, grounded: bool) -> str:
@@ -127,7 +129,7 @@ def describe_facts(facts: ImageFacts, grounded: bool) -> str:
     lines += [f"- view: {facts.view}"] if facts.view else []
     lines += [f"- sex: {facts.sex}"] if facts.sex else []
     for phrase in facts.phrases if grounded else ():
-        lines.append(f"- box of “{neutralize(phrase.text)}”: {boxes_as_text(phrase.boxes)}")
+        lines.append(f"- box of “{neutralize(phrase.text)}”: {format_boxes(phrase.boxes)}")
     return "\n".join(lines)
 
 
@@ -141,8 +143,12 @@ def _messages(answer: Mapping) -> list[dict[str, str]]:
 
 def _build_outcome(request: ConversationRequest, answer: Answer) -> ConversationOutcome:
     if answer.value is None:
-        fault = _parse_problem(answer.problem or "no answer")
-        return ConversationOutcome(reason=fault.reason, detail=fault.detail)
+        problem = answer.problem or "no answer"
+        if problem == TOO_FEW:
+            return ConversationOutcome(reason=TOO_FEW)
+        hit = _FAULT.match(problem)  # a reason of the check with its detail
+        reason, detail = (hit[1], hit[2] or "") if hit else (QUARANTINED, problem)
+        return ConversationOutcome(reason=reason, detail=detail)
     texts = [(turn["question"].strip(), turn["answer"].strip()) for turn in answer.value["rounds"]]
     answers, boxes = replace_boxes_by_slots(
         [text for _, text in texts], request.facts.phrases if request.grounded else ()
@@ -152,9 +158,39 @@ def _build_outcome(request: ConversationRequest, answer: Answer) -> Conversation
     return ConversationOutcome(Conversation(turns, boxes, (), (*request.facts.ids.values(), *ids)))
 
 
-def _parse_problem(problem: str) -> Fault:
-    """Return the fault of a problem: a reason of the check with its detail, else quarantined."""
-    if problem == TOO_FEW:
-        return Fault(TOO_FEW)
-    hit = _FAULT.match(problem)
-    return Fault(hit[1], hit[2] or "") if hit else Fault(QUARANTINED, problem)
+@dataclass(frozen=True)
+class AskOptions(ConversationOptions):
+    """works: one per output, with ``source``, ``part``, ``kinds`` and ``files``, the path arguments of
+    :func:`cxr.radvlm.conversations.converse.read_requests`.
+    """
+
+    works: Sequence[Mapping] = ()
+
+
+def run(
+    *, files: Sequence[str], replies: Sequence[str], options: AskOptions, execution: Mapping, code: str = ""
+) -> None:
+    """Write the model's replies, one file of ``replies`` per work: lines of question, attempt and text.
+
+    ``files``: all inputs. Replies are cached as they arrive, so an interrupted job can resume. Raises UserError if the
+    model cannot be reached.
+    """
+    del files  # the works name them
+    folder = Path(replies[0]).parents[1] / "answers" / "-".join(dict.fromkeys(work["part"] for work in options.works))
+    generate = build_model(options, dict(execution) | {"answers": str(folder), "code": code})
+    for work, output in zip(options.works, replies, strict=True):
+        log.info("radvlm_conversations: asking the model about %s, %s", work["source"], work["part"])
+        source_options = replace(options, kinds=work["kinds"])
+        requests = read_requests(**work["files"], part=work["part"], options=source_options)
+        write_lines(output, _conversation_lines(requests, source_options, generate), checked=True)
+
+
+def _conversation_lines(
+    requests: Iterable[ConversationRequest], options: ConversationOptions, generate: Generate
+) -> Iterator[dict]:
+    lines: list[dict] = []
+    engine = build_engine(options, record_replies(generate, lines))
+    for batch in split_batches(requests, BATCH_SIZE):
+        engine.converse(batch)
+        yield from lines
+        lines.clear()

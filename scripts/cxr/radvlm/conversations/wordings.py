@@ -8,12 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import product
-from pathlib import Path
 from random import Random
 
-import yaml
-
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 
 RESOURCE_FILES = ("radvlm/conversations.yaml", "radvlm/glossary.yaml")
 _CHOICE = re.compile(r"\(([^()]*\|[^()]*)\)")
@@ -63,7 +60,7 @@ class Wordings:
     def question(self, act: str, register: str, rng: Random, slots: Mapping[str, str]) -> tuple[Callable[[], str], str]:
         """Draw a question wording; return a function that fills it in, and its id."""
         text, wording = rng.choice(self._numbered_wordings[act, register])
-        return lambda: _question(fill_slots(text, slots)), wording
+        return lambda: punctuate_question(to_sentence(fill_slots(text, slots))), wording
 
     @cached_property
     def _numbered_wordings(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
@@ -128,11 +125,6 @@ def capitalize(text: str) -> str:
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def _question(text: str) -> str:
-    """Return a filled wording as a question."""
-    return punctuate_question(to_sentence(text))
-
-
 def to_sentence(text: str) -> str:
     """Return a text as a sentence: capitalized, with tidy spaces and one final mark."""
     if _UNTIDY.search(text):
@@ -182,7 +174,7 @@ def punctuate_question(text: str) -> str:
 @cache
 def load_wordings() -> Wordings:
     """Load the wordings, once per process."""
-    resource, terms = (yaml.safe_load((Path(RESOURCES) / name).read_text(encoding="utf-8")) for name in RESOURCE_FILES)
+    resource, terms = (load_resource(name) for name in RESOURCE_FILES)
     questions = {act: _unique_wordings(texts_by_register) for act, texts_by_register in resource["questions"].items()}
     return Wordings(
         {name: Noun(forms["one"], forms.get("many", "")) for name, forms in resource["nouns"].items()},
@@ -198,9 +190,7 @@ def _unique_wordings(texts_by_register: Mapping[str, Sequence[str]]) -> dict[str
     earlier_wordings: set[str] = set()
     wordings_by_register = {}
     for register, texts in texts_by_register.items():
-        new_wordings = [
-            wording for text in texts for wording in expand_choices(text) if wording not in earlier_wordings
-        ]
-        wordings_by_register[register] = list(dict.fromkeys(new_wordings))
-        earlier_wordings.update(new_wordings)
+        wordings = dict.fromkeys(wording for text in texts for wording in expand_choices(text))
+        wordings_by_register[register] = [wording for wording in wordings if wording not in earlier_wordings]
+        earlier_wordings.update(wordings)
     return wordings_by_register

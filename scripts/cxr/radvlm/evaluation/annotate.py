@@ -78,26 +78,12 @@ def run(
     unique_texts = sorted({item_texts for *_, item_texts in annotation_items})
     files = {"weights": weights, "prompt": prompt}
     resumable_execution = dict(execution) | {"answers": str(Path(notes_out).with_suffix("")), "code": code}
-    annotations = dict(
-        zip(
-            unique_texts,
-            module.load(options.own, files, resumable_execution)(unique_texts) if unique_texts else (),
-            strict=True,
-        )
-    )
-    if failures := Counter(
-        annotations[item_texts]["failure"]
-        for *_, item_texts in annotation_items
-        if "failure" in annotations[item_texts]
-    ):
-        log.warning(
-            "%d of %d annotations failed: %s", failures.total(), len(annotation_items), dict(sorted(failures.items()))
-        )
+    annotate = module.load(options.own, files, resumable_execution) if unique_texts else list
+    annotations = dict(zip(unique_texts, annotate(unique_texts), strict=True))
+    reasons = [note["failure"] for *_, key in annotation_items if "failure" in (note := annotations[key])]
+    if reasons:
+        counts = dict(sorted(Counter(reasons).items()))
+        log.warning("%d of %d annotations failed: %s", len(reasons), len(annotation_items), counts)
     common_fields = {"metric": module.METRIC, "engine": options.engine}
-    write_lines(
-        notes_out,
-        (
-            common_fields | {"sample_id": name, "of": text_kind} | annotations[item_texts]
-            for name, text_kind, item_texts in annotation_items
-        ),
-    )
+    notes = (common_fields | {"sample_id": name, "of": kind} | annotations[key] for name, kind, key in annotation_items)
+    write_lines(notes_out, notes)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from cxr.radvlm.chexbert import load_labeller
-from cxr.radvlm.labels import PRESENT, UNCERTAIN
+from cxr.radvlm.labels import ABSENT
 
 METRIC = "chexbert_f1"
 PAIRS = False
@@ -13,15 +13,15 @@ INPUTS = {"weights": "results/weights/chexbert.safetensors"}
 def load(
     settings: Mapping, files: Mapping[str, str], execution: Mapping
 ) -> Callable[[Sequence[tuple[str]]], list[dict]]:
-    """Return the annotator. ``settings``: section ``radvlm.chexbert``; ``uncertain``: value of uncertain labels."""
+    """Return the annotator, which counts uncertain labels as present (public code of this metric).
+
+    ``settings``: section ``radvlm.chexbert``.
+    """
     del execution
     label_texts = load_labeller(files["weights"], settings["model"], settings["revision"])
-    positive_values = (PRESENT, UNCERTAIN) if settings["uncertain"] == PRESENT else (PRESENT,)
 
     def annotate(texts: Sequence[tuple[str]]) -> list[dict]:
         report_labels = label_texts([text for (text,) in texts])
-        return [
-            {"labels": [name for name, value in labels.items() if value in positive_values]} for labels in report_labels
-        ]
+        return [{"labels": [name for name, value in labels.items() if value != ABSENT]} for labels in report_labels]
 
     return annotate

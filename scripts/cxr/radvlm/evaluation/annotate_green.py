@@ -26,7 +26,7 @@ FILES = ("prompt",)
 LLM = True
 ENVIRONMENT = "vllm"
 KEY = "radvlm.evaluation.green"
-EXECUTION = "radvlm.evaluation.llm.execution"
+EXECUTION = "radvlm.llm.execution"
 SLOTS = ("{reference}", "{answer}")
 
 
@@ -46,7 +46,11 @@ def load(
 
     def annotate(pairs: Sequence[tuple[str, str]]) -> list[dict]:
         answer_by_pair = ask_each({pair: _question_or_problem(prompt, *pair) for pair in pairs}, generate, limits)
-        return [_annotation(answer_by_pair[pair]) for pair in pairs]
+        answers = (answer_by_pair[pair] for pair in pairs)
+        return [
+            {"failure": answer.problem} if answer.value is None else asdict(parse_counts(str(answer.value)))
+            for answer in answers
+        ]
 
     return annotate
 
@@ -70,15 +74,7 @@ def _question_or_problem(prompt: str, answer: str, reference: str) -> Question |
     return Question([{"role": "user", "content": user}], None, find_problem)
 
 
-def _annotation(answer: Answer) -> dict:
-    if answer.value is None:
-        return {"failure": answer.problem}
-    return asdict(parse_counts(str(answer.value)))
-
-
-SIGNIFICANT, INSIGNIFICANT, MATCHED = (
-    "clinically significant errors", "clinically insignificant errors", "matched findings",
-)  # fmt: skip
+SIGNIFICANT, MATCHED = "clinically significant errors", "matched findings"
 KINDS = "abcdef"
 _HEADING = re.compile(r"^[ \t]*\**\[([A-Za-z][A-Za-z ]{0,60})\]\**[ \t]*:?\**", re.MULTILINE)
 _KIND = re.compile(r"\(([A-Za-z]|\d)\)(?=[^:\n]{0,160}:)")

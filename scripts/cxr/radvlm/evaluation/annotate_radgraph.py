@@ -10,6 +10,8 @@ import os
 import pickle
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from shutil import copyfile
 
@@ -65,11 +67,10 @@ def load(
     def annotate(texts: Sequence[tuple[str]]) -> list[dict]:
         with torch.inference_mode():
             # the model takes one text at a time; it does not take one without a word
+            has_words = [bool(radgraph_xl_preprocess_report(text).split()) for (text,) in texts]
             return [
-                to_annotation(find([text]).get("0"))
-                if radgraph_xl_preprocess_report(text).split()
-                else {"entities": []}
-                for (text,) in texts
+                to_annotation(find([text]).get("0")) if has_word else {"entities": []}
+                for (text,), has_word in zip(texts, has_words, strict=True)
             ]
 
     return annotate
@@ -93,7 +94,7 @@ def make_model_folder(model: Path, encoder: str, folder: Path) -> None:
     """
     try:
         config = json.loads((model / "config.json").read_text(encoding="utf-8"))
-        parts = [_lookup(config, path) for path in ENCODERS]
+        parts = [reduce(getitem, path, config) for path in ENCODERS]
         bert = find_downloaded_model(KEY, encoder or parts[0]["model_name"], "", "encoder")
     except (ValueError, KeyError, TypeError) as error:
         raise _wrong_model(str(model), error) from None
@@ -105,12 +106,6 @@ def make_model_folder(model: Path, encoder: str, folder: Path) -> None:
         if path.suffix == ".txt":
             copyfile(path, folder / "vocabulary" / path.name)
     (folder / "weights.th").symlink_to((model / "weights.th").resolve())
-
-
-def _lookup(config: Mapping, path: Sequence[str]):
-    for name in path:
-        config = config[name]
-    return config
 
 
 def _wrong_model(folder: str, error: Exception) -> UserError:

@@ -1,7 +1,5 @@
 """Figures of RadVLM's scores: labels, ablations (Table 6), and scores with exchanged images."""
 
-from dataclasses import dataclass
-
 import polars as pl
 from matplotlib.figure import Figure
 
@@ -19,19 +17,12 @@ MARKERS = ("o", "s")
 """Line markers, because there are more columns than colours."""
 
 
-@dataclass(frozen=True)
-class ChartOptions:
-    """Resolution of the figures, dots per inch."""
-
-    dpi: int
-
-
-def run(*, comparison: str, labels: str, ablation: str, looks: str, options: ChartOptions) -> None:
-    """Draw the F1 of each label, the ablations, and the scores with exchanged images."""
+def run(*, comparison: str, labels: str, ablation: str, looks: str, dpi: int) -> None:
+    """Draw the F1 of each label, the ablations, and the scores with exchanged images; ``dpi``: dots per inch."""
     table = read_scores(comparison, TABLES)
-    save_png(draw_labels(table), labels, options.dpi)
-    save_png(draw_ablations(table), ablation, options.dpi)
-    save_png(draw_exchanged(table), looks, options.dpi)
+    save_png(draw_labels(table), labels, dpi)
+    save_png(draw_ablations(table), ablation, dpi)
+    save_png(draw_exchanged(table), looks, dpi)
 
 
 def _figure(height: float = 4.5):
@@ -93,17 +84,16 @@ def draw_ablations(table: pl.DataFrame) -> Figure:
     }
     for column in (name for name in (*PERCENT, *SCORES) if name in set(printed["column"])):
         paper_rows = printed.filter(column=column).drop_nulls("value")
-        single_task_rows = paper_rows.filter(pl.col("model") != "all")
-        all_tasks_rows = paper_rows.filter(pl.col("model") == "all")
-        scale = 10.0 if column in SCORES else 1.0
-        if len(single_task_rows) and len(all_tasks_rows):
-            ends = [scale * single_task_rows["value"][0], scale * all_tasks_rows["value"][0]]
+        single_task, all_tasks = (
+            paper_rows.filter((pl.col("model") == "all") == is_all)["value"] for is_all in (False, True)
+        )
+        if len(single_task) and len(all_tasks):
+            ends = [_scale(column) * single_task[0], _scale(column) * all_tasks[0]]
             axes.plot([0, 1], ends, "--", label=f"{column} (paper)", **style[column])
     for column in (name for name in (*PERCENT, *SCORES) if name in set(ours["column"])):
-        value_by_run = {row["model"]: row["value"] for row in ours.filter(column=column).to_dicts()}
-        scale = 10.0 if column in SCORES else 1.0
-        values = [None if value_by_run.get(run) is None else scale * value_by_run[run] for run in runs]
-        points = [(2 + place, value) for place, value in enumerate(values) if value is not None]
+        value_by_run = dict(ours.filter(column=column).select("model", "value").iter_rows())
+        points = [(2 + at, value_by_run.get(run)) for at, run in enumerate(runs)]
+        points = [(at, _scale(column) * value) for at, value in points if value is not None]
         if points:
             axes.plot(*zip(*points, strict=True), "-", label=f"{column} (ours)", **style[column])
     axes.set_xticks(range(2 + len(runs)), ["paper: one task", "paper: all tasks", *runs], rotation=20, ha="right")
@@ -115,9 +105,8 @@ def draw_ablations(table: pl.DataFrame) -> Figure:
 def draw_exchanged(table: pl.DataFrame) -> Figure:
     """Return bars of the first run's scores: own images, exchanged images and blind answers."""
     figure, axes = _figure()
-    ours = table.filter(
-        pl.col("by") == "ours", pl.col("table").is_in(["table3", "figure4", "table4", "table5", "ours"])
-    )
+    tables = ["table3", "figure4", "table4", "table5", "ours"]
+    ours = table.filter(pl.col("by") == "ours", pl.col("table").is_in(tables))
     first = ours["model"][0] if len(ours) else ""
     rows = [row for row in ours.filter(model=first).to_dicts() if row["column"] in (*PERCENT, *SCORES)]
     if not rows:
@@ -135,6 +124,9 @@ def draw_exchanged(table: pl.DataFrame) -> Figure:
 
 
 def _bar_height(row: dict, index: int, blind: dict) -> float:
-    scale = 10.0 if row["column"] in SCORES else 1.0
     values = (row["value"], row["exchanged"], blind.get((row["source"], row["column"])))
-    return scale * (values[index] or 0.0)
+    return _scale(row["column"]) * (values[index] or 0.0)
+
+
+def _scale(column: str) -> float:
+    return 10.0 if column in SCORES else 1.0

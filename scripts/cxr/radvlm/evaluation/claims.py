@@ -1,16 +1,13 @@
 """Claims of a text: findings with polarity, side and zone, extracted by the report rules engine."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-import yaml
-
-from cxr.base.paths import RESOURCES
-from cxr.language.reports.rules import lexicon, structure
-from cxr.radvlm.statements import split_sentences
+from cxr.base.resources import load_resource
+from cxr.language.reports.rules import structure
+from cxr.radvlm.statements import load_lexicon, split_sentences
 
 RESOURCE_FILES = ("radvlm/evaluation.yaml", "lexicon")
 _WORD = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -37,8 +34,7 @@ class ClaimReader:
     """Extracts claims from reports and answers."""
 
     def __init__(self) -> None:
-        vocabulary = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["judge"]
-        self.lexicon = lexicon.load_lexicon(str(Path(RESOURCES) / RESOURCE_FILES[1]))
+        vocabulary = load_resource(RESOURCE_FILES[0])["judge"]
         self.places = {
             word: (kind, name)
             for kind, part in (("side", vocabulary["sides"]), ("zone", vocabulary["zones"]))
@@ -49,7 +45,7 @@ class ClaimReader:
 
     def findings(self, report: str) -> tuple[frozenset[tuple[str, str, str]], frozenset[tuple[str, str]]]:
         """Return a report's claims as (entity, polarity, zone) per zone, and as (entity, polarity)."""
-        findings = [finding for finding in self._tuples(split_sentences(report)) if finding["denies"]]
+        findings = [finding for finding in _find_tuples(split_sentences(report)) if finding["denies"]]
         strict = {
             (finding["entity"], finding["presence"], zone) for finding in findings for zone in finding["labels"] or [""]
         }
@@ -60,33 +56,27 @@ class ClaimReader:
         question_sentences, answer_sentences = (
             split_sentences(_BRACKETS.sub(" ", text)) for text in (question, answer)
         )
-        question_keys = {_finding_key(finding) for finding in self._tuples(question_sentences)}
+        question_keys = {_finding_key(finding) for finding in _find_tuples(question_sentences)}
         findings = [
             finding
-            for finding in self._tuples([*question_sentences, *answer_sentences])
+            for finding in _find_tuples([*question_sentences, *answer_sentences])
             if finding["denies"]
             and (finding["sentence_index"] > len(question_sentences) or _finding_key(finding) not in question_keys)
         ]
         items = {("finding", finding["entity"], finding["presence"]) for finding in findings}
-        for finding in findings:
-            items |= {
-                (kind, finding["entity"], name) for kind, name in self._placed(" ".join(finding["location"] or ()))
-            }
+        located = [(finding["entity"], " ".join(finding["location"] or ())) for finding in findings]
         numbers_with_findings = {finding["sentence_index"] for finding in findings}
-        for number, sentence in enumerate(answer_sentences, start=len(question_sentences) + 1):
-            if number not in numbers_with_findings:
-                items |= {(kind, "", name) for kind, name in self._placed(sentence)}
+        located += [
+            ("", sentence)
+            for number, sentence in enumerate(answer_sentences, start=len(question_sentences) + 1)
+            if number not in numbers_with_findings
+        ]
+        for entity, text in located:
+            places = (self.places[word] for word in _words(text) if word in self.places)
+            items |= {(kind, entity, name) for kind, name in places}
         words = _words(_BRACKETS.sub(" ", answer))
         sign = words[0] if words[:1] in (["yes"], ["no"]) else ""
         return AnswerClaims(frozenset(items), tuple(word for word in words if word not in self.silent), sign)
-
-    def _tuples(self, sentence_texts: list[str]) -> list[dict]:
-        return (
-            structure.structure_sentences(sentence_texts, self.lexicon, unsided_effusion=True) if sentence_texts else []
-        )
-
-    def _placed(self, text: str) -> Iterable[tuple[str, str]]:
-        return {self.places[word] for word in _words(text) if word in self.places}
 
 
 @cache
@@ -95,14 +85,15 @@ def load_claim_reader() -> ClaimReader:
     return ClaimReader()
 
 
-def _finding_key(finding: Mapping) -> tuple:
+def _find_tuples(sentence_texts: list[str]) -> list[dict]:
     return (
-        finding["sentence_index"],
-        finding["entity"],
-        finding["presence"],
-        finding["hedge"],
-        tuple(finding["location"] or ()),
+        structure.structure_sentences(sentence_texts, load_lexicon(), unsided_effusion=True) if sentence_texts else []
     )
+
+
+def _finding_key(finding: Mapping) -> tuple:
+    keys = ("sentence_index", "entity", "presence", "hedge")
+    return *(finding[key] for key in keys), tuple(finding["location"] or ())
 
 
 def _words(text: str) -> list[str]:

@@ -2,38 +2,37 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import polars as pl
-import yaml
 
 from cxr.base.columns import schema
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.base.tables import read_table, write_table
 from cxr.radvlm.evaluation.columns import TABLES, read_scores
-from cxr.radvlm.evaluation.judge import HIT_IOU
-from cxr.radvlm.evaluation.measures import ALL
+from cxr.radvlm.evaluation.measures import ALL, MAP
 from cxr.radvlm.evaluation.other_models import Adapter, load_adapters
 
 RESOURCE_FILES = ("radvlm/paper_tables.yaml", "radvlm/models.yaml")
-MAP = "map"
 CELLS = (
-    *(("table3", name, "report_generation", name)
-      for name in ("bertscore", "rouge_l", "radgraph_f1", "green", "bleu", "findings_f1", "findings_f1_without_zone",
-                   "chexbert_f1_macro", "chexbert_f1_micro", "chexbert_f1_macro_5", "chexbert_f1_micro_5")),
-    ("figure4", "f1_macro", "classification", "macro_f1_14"), ("figure4", "f1_macro_13", "classification",
-    "macro_f1_13"), ("figure4", "f1_micro", "classification", "micro_f1_14"), ("figure4", "f1_micro_13",
-    "classification", "micro_f1_13"), ("table4", "anatomical", "anatomical_grounding", MAP), ("table4", "abnormality",
-    "abnormality_grounding", MAP), ("table4", "phrase", "phrase_grounding", MAP), ("table5", "standard",
-    "conversation", "judge"), ("table5", "grounded", "conversation_grounded", "judge"), ("ours", "detection",
-    "abnormality_detection", MAP), ("ours", "absent", "absent_grounding", "box_rate"), ("ours", "ils_grounding",
-    "ils_grounding", MAP), ("ours", "ils_absent", "ils_grounding", "box_rate"), ("ours", "conversation_boxes",
-    "conversation_grounded", MAP),
+    *(("table3", name, "report_generation", name) for name in (
+        "bertscore", "rouge_l", "radgraph_f1", "green", "bleu", "findings_f1", "findings_f1_without_zone",
+        "chexbert_f1_macro", "chexbert_f1_micro", "chexbert_f1_macro_5", "chexbert_f1_micro_5",
+    )),
+    ("figure4", "f1_macro", "classification", "macro_f1_14"),
+    ("figure4", "f1_macro_13", "classification", "macro_f1_13"),
+    ("figure4", "f1_micro", "classification", "micro_f1_14"),
+    ("figure4", "f1_micro_13", "classification", "micro_f1_13"),
+    ("table4", "anatomical", "anatomical_grounding", MAP), ("table4", "abnormality", "abnormality_grounding", MAP),
+    ("table4", "phrase", "phrase_grounding", MAP), ("table5", "standard", "conversation", "judge"),
+    ("table5", "grounded", "conversation_grounded", "judge"), ("ours", "detection", "abnormality_detection", MAP),
+    ("ours", "absent", "absent_grounding", "box_rate"), ("ours", "ils_grounding", "ils_grounding", MAP),
+    ("ours", "ils_absent", "ils_grounding", "box_rate"), ("ours", "conversation_boxes", "conversation_grounded", MAP),
 )  # fmt: skip
-"""(table, column, task, metric); map: AP at the IoU of a hit."""
-ABLATION_COLUMNS = ("radgraph_f1", "green", "rouge_l", "findings_f1", "f1_macro", "anatomical", "abnormality", "phrase",
-"standard",
-           "grounded", "detection", "absent", "ils_grounding")  # fmt: skip
+"""(table, column, task, metric)."""
+ABLATION_COLUMNS = (
+    "radgraph_f1", "green", "rouge_l", "findings_f1", "f1_macro", "anatomical", "abnormality", "phrase", "standard",
+    "grounded", "detection", "absent", "ils_grounding",
+)  # fmt: skip
 """Columns of Table 6: the paper's and ours."""
 MASKS = ("giou", "n_acc")
 """Mask measures of the ILS evaluation, over all its pairs."""
@@ -51,14 +50,12 @@ EMPTY = dict.fromkeys(("value", "low", "high", "exchanged", "samples"))
 
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """runs, models: names in the order of their score tables; adapters: {model: adapter}; iou: threshold of a hit;
-    masked: [run, head or tool] of each ILS score table.
+    """runs: names in the order of their score tables; adapters: {other model: adapter}, likewise; masked: [run, head or
+    tool] of each ILS score table.
     """
 
     runs: list
-    models: list
     adapters: dict
-    iou: float = HIT_IOU
     masked: list = field(default_factory=list)
 
 
@@ -69,7 +66,7 @@ def _cell(table: str, by: str, model: str, source: str, column: str, note: str =
 
 def paper_cells() -> Iterator[dict]:
     """Yield the cells of the paper's tables, and the agreement between human readers."""
-    paper_tables = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    paper_tables = load_resource(RESOURCE_FILES[0])
     for column, entry in paper_tables.pop("people").items():
         yield _cell("table4", "people", "readers of VinBigData", "vindr", column, entry["note"], value=entry["value"],
                     samples=entry["samples"])  # fmt: skip
@@ -81,7 +78,7 @@ def paper_cells() -> Iterator[dict]:
 
 
 def scored_cells(
-    name: str, scores: pl.DataFrame, options: ComparisonOptions, judged: str,
+    name: str, scores: pl.DataFrame, judged: str,
     sampling_notes: Mapping[tuple[str, str], str], adapter: Adapter | None = None,
 ) -> Iterator[dict]:  # fmt: skip
     """Yield the cells of a run or model, and those of blind answers.
@@ -91,31 +88,22 @@ def scored_cells(
     """
     overall_rows = scores.filter((pl.col("part") == ALL) & (pl.col("reference") != "original"))
     for table, column, task, metric in CELLS:
-        metric = f"map{round(100 * options.iou)}" if metric == MAP else metric
         for row in overall_rows.filter(task=task, metric=metric).iter_rows(named=True):
-            notes = (
-                _beyond_note(adapter, task),
-                judged if metric == "judge" else "",
-                sampling_notes.get((task, row["source"]), ""),
-            )
-            values = {key: row[key] for key in ("value", "low", "high", "exchanged", "samples")}
-            yield _cell(table, "ours", name, row["source"], column, _join_notes(notes), **values)
+            yield _scored_cell(table, name, column, row, judged if metric == "judge" else "", sampling_notes, adapter)
             if row["blind"] is not None:
                 blind = {"value": row["blind"], "samples": row["samples"]}
                 yield _cell(table, "blind", f"{name}: looks at nothing", row["source"], column, **blind)
-    labels = scores.filter((pl.col("task") == "classification") & (pl.col("metric") == "f1"))
-    for row in labels.iter_rows(named=True):
-        values = {key: row[key] for key in ("value", "low", "high", "exchanged", "samples")}
-        notes = (_beyond_note(adapter, "classification"), sampling_notes.get(("classification", row["source"]), ""))
-        yield _cell("figure4", "ours", name, row["source"], row["part"], _join_notes(notes), **values)
+    for row in scores.filter(task="classification", metric="f1").iter_rows(named=True):
+        yield _scored_cell("figure4", name, row["part"], row, "", sampling_notes, adapter)
 
 
-def _join_notes(notes: Sequence[str]) -> str:
-    return "; ".join(filter(None, notes))
-
-
-def _beyond_note(adapter: Adapter | None, task: str) -> str:
-    return "" if adapter is None or adapter.made_for(task) else "asked beyond what it was made for"
+def _scored_cell(
+    table: str, name: str, column: str, row: Mapping, judged: str, sampling_notes: Mapping, adapter: Adapter | None
+) -> dict:
+    made_for = adapter is None or adapter.made_for(row["task"])
+    beyond = "" if made_for else "asked beyond what it was made for"
+    note = "; ".join(filter(None, (beyond, judged, sampling_notes.get((row["task"], row["source"]), ""))))
+    return _cell(table, "ours", name, row["source"], column, note, **{key: row[key] for key in EMPTY})
 
 
 def masked_cells(run: str, join: str, scores: pl.DataFrame) -> Iterator[dict]:
@@ -142,19 +130,19 @@ def judge_note(check: pl.DataFrame) -> str:
     return f"the judge fails its check: {', '.join(failed)}" if failed else ""
 
 
-def read_sampling_notes(draw: str | Sequence[str]) -> dict[tuple[str, str], str]:
+def read_sampling_notes(draw: Sequence[str]) -> dict[tuple[str, str], str]:
     """Return {(task, source): note on how many samples were asked}, where not all were."""
-    rows = read_table("".join(draw)).to_dicts() if draw else []
     return {
         (row["task"], row["source"]): f"{row['asked']} of {row['samples']} samples asked"
-        for row in rows
+        for path in draw
+        for row in read_table(path).to_dicts()
         if row["asked"] < row["samples"]
     }
 
 
 def run_comparison(
-    *, scored: list[str], judge_check: str, comparison: str, options: ComparisonOptions,
-    models_scored: list[str] | None = None, masks_scored: list[str] | None = None, draw: str | list[str] = "",
+    *, scored: Sequence[str], judge_check: str, comparison: str, options: ComparisonOptions,
+    models_scored: Sequence[str] = (), masks_scored: Sequence[str] = (), draw: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Write the tables of all runs and models, in the options' order, and of the paper.
 
@@ -165,14 +153,12 @@ def run_comparison(
     note = judge_note(read_table(judge_check))
     cells = []
     for name, path in zip(options.runs, scored, strict=True):
-        cells += scored_cells(name, read_scores(path), options, note, sampling_notes)
-    for (run, join), path in zip(options.masked, masks_scored or (), strict=True):
+        cells += scored_cells(name, read_scores(path), note, sampling_notes)
+    for (run, join), path in zip(options.masked, masks_scored, strict=True):
         cells += masked_cells(run, join, read_table(path))
     cells += list(ablation_cells(cells, options.runs))  # list: it reads the cells it is added to
-    for name, path in zip(options.models, models_scored or (), strict=True):
-        cells += scored_cells(
-            name, read_scores(path), options, note, sampling_notes, load_adapters()[options.adapters[name]]
-        )
+    for (name, adapter), path in zip(options.adapters.items(), models_scored, strict=True):
+        cells += scored_cells(name, read_scores(path), note, sampling_notes, load_adapters()[adapter])
     cells += [*_ability_cells(options), *paper_cells()]
     place = {name: number for number, name in enumerate(ORDER)}
     table = pl.DataFrame(sorted(cells, key=lambda cell: place[cell["table"]]), schema=schema(TABLES))
@@ -181,7 +167,7 @@ def run_comparison(
 
 def _ability_cells(options: ComparisonOptions) -> Iterator[dict]:
     """Yield Table 2: the abilities of each run and model."""
-    for name in (*options.runs[:1], *options.models):
+    for name in (*options.runs[:1], *options.adapters):
         adapter = load_adapters()[options.adapters[name]] if name in options.adapters else None
         for column, tasks in ABILITIES.items():
             able = adapter is None or any(adapter.made_for(task) for task in tasks)

@@ -1,6 +1,7 @@
 """One conservation table of all stages, from source rows to scored samples."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -8,8 +9,65 @@ import polars as pl
 from cxr.base.columns import Column, Columns, schema
 from cxr.base.conservation import ALL, CONSERVED, CountRow, counted_rows
 from cxr.base.tables import read_table, write_table
-from cxr.radvlm.evaluation.answers import UNKNOWN
-from cxr.radvlm.evaluation.outcomes import NOT_ASKED
+from cxr.radvlm.evaluation.answers import UNKNOWN, SampleAnswer
+from cxr.radvlm.evaluation.conversations import TASKS
+from cxr.radvlm.evaluation.judge import UNSCORED
+
+STAGE = "radvlm_evaluation"
+NOT_ASKED = "not_asked"
+Judged = Mapping[tuple[str, str], float | None]
+"""{(answers, sample): score, None if unscored} of the judged conversations."""
+
+
+def count_scored(answers: str, pairs: Iterable[tuple[Mapping, SampleAnswer]], judged: Judged) -> Counter[str]:
+    """Return {task: number of scored samples}; conversations must be judged too."""
+    return Counter(
+        line["task"]
+        for line, answer in pairs
+        if not answer.failure and (line["task"] not in TASKS or judged.get((answers, line["sample_id"])) is not None)
+    )
+
+
+def count_outcomes(
+    answers: str, lines: Sequence[Mapping], answer_by_sample: Mapping[str, SampleAnswer], outcome: Mapping[str, int],
+    scored_by_task: Mapping[str, int], judged: Judged,
+) -> list[tuple[str, str, str, int]]:  # fmt: skip
+    """Return rows (answers, task, outcome, number) of all requested samples ``lines`` and by task.
+
+    ``answer_by_sample``: {sample: answer}; ``outcome``: {failure or unknown: number}; ``scored_by_task``: {task: number
+    of scored samples}; ``judged``: {(answers, sample): score, None: unscored}. Raises AssertionError if scored and
+    unscored samples do not add up.
+    """
+    tasks = Counter(line["task"] for line in lines)
+    failure_counts = Counter((line["task"], answer_by_sample[line["sample_id"]].failure) for line in lines)
+    unscored = Counter(line["task"] for line in lines if judged.get((answers, line["sample_id"]), 0.0) is None)
+    failed = {name: number for name, number in sorted(outcome.items()) if name != UNKNOWN}
+    rows = [(ALL, tasks.total(), {"scored": sum(scored_by_task.values())} | failed | {UNSCORED: unscored.total()})]
+    for task, number in sorted(tasks.items()):
+        ends = {
+            reason: count for (key_task, reason), count in sorted(failure_counts.items()) if key_task == task and reason
+        }
+        rows.append((task, number, {"scored": scored_by_task.get(task, 0)} | ends | {UNSCORED: unscored[task]}))
+    count_rows = [
+        (answers, task, "asked" if name == ALL else name, count)
+        for task, number, ends in rows
+        for _, name, count in counted_rows(STAGE, f"samples of {answers}, {task}", number, ends)
+    ]
+    return count_rows + ([(answers, "", UNKNOWN, outcome[UNKNOWN])] if outcome.get(UNKNOWN) else [])
+
+
+def count_not_asked(answers: str, draw: Sequence[str], tasks: Sequence[str]) -> list[tuple[str, str, str, int]]:
+    """Return rows (answers, task, outcome, number) of the samples that were not requested, in total and by task.
+
+    draw: table of requested and available samples, empty if all were requested; tasks: scored tasks, empty for all.
+    """
+    omitted: Counter[str] = Counter()
+    for row in (row for path in draw for row in read_table(path).to_dicts()):
+        if not tasks or row["task"] in tasks:
+            omitted[row["task"]] += row["samples"] - row["asked"]
+    numbers = [(ALL, omitted.total()), *sorted(omitted.items())]
+    return [(answers, task, NOT_ASKED, number) for task, number in numbers if number]
+
 
 ASKED, PASSES = "asked", "passes"
 CONSERVATION: Columns = {
@@ -28,14 +86,15 @@ def run(
     Raises AssertionError if a table does not add up.
     """
     stages = {
-        "radvlm_sources": (sources, _source_rows), "radvlm_conversations": (conversations, _conversation_rows),
+        "radvlm_sources": (sources, pl.DataFrame.iter_rows),
+        "radvlm_conversations": (conversations, _conversation_rows),
         "radvlm_instructions": (instructions, _instruction_rows), "vlm_tuning": (tunings, _tuning_rows),
         "radvlm_evaluation": (counts, _sample_rows),
     }  # fmt: skip
     rows = [
         (stage, name, *row)
         for stage, (paths, rows_of) in stages.items()
-        for path in ([paths] if isinstance(paths, str) else paths)
+        for path in paths
         for name in [Path(path).parent.name]
         for row in check_rows(f"{stage}, {name}", rows_of(read_table(path)))
     ]
@@ -49,10 +108,6 @@ def check_rows(where: str, rows: Iterable[CountRow]) -> Iterator[CountRow]:
         counts_by_kind.setdefault(record_kind, {})[outcome] = number
     for record_kind, parts in counts_by_kind.items():
         yield from counted_rows(where, record_kind, parts.pop(ALL, 0), parts)
-
-
-def _source_rows(table: pl.DataFrame) -> Iterator[CountRow]:
-    yield from table.select(list(CONSERVED)).iter_rows()
 
 
 def _conversation_rows(table: pl.DataFrame) -> Iterator[CountRow]:

@@ -7,9 +7,9 @@ import numpy as np
 
 from cxr.metrics import labels as label_scores
 from cxr.metrics.answer_boxes import score_answer
-from cxr.radvlm.evaluation.grammars import NO_BOXES, AnswerBoxes, Grammar
-from cxr.radvlm.evaluation.grounding import IouThresholds, coco_ap
-from cxr.radvlm.evaluation.measures import ALL, Measure, mean_measure, mean_ratio, ratio
+from cxr.radvlm.evaluation.answers import NO_BOXES, AnswerBoxes, Grammar
+from cxr.radvlm.evaluation.grounding import coco_ap
+from cxr.radvlm.evaluation.measures import ALL, HIT_IOU, MAP, Measure, mean_measure, mean_ratio, ratio
 
 Classes = Mapping[str, AnswerBoxes]
 """{class: its boxes in an answer}."""
@@ -40,7 +40,7 @@ def find_classes(
     return boxes_by_class
 
 
-def measures(lines: Sequence[Mapping], predictions: Sequence[Classes | None], ious: IouThresholds) -> list[Measure]:
+def measures(lines: Sequence[Mapping], predictions: Sequence[Classes | None]) -> list[Measure]:
     """Return the detection measures; a prediction of None is an excluded failure.
 
     map: mean AP over (image, present class), by class, and the mean over classes; class_f1: micro F1 of the classes
@@ -54,23 +54,13 @@ def measures(lines: Sequence[Mapping], predictions: Sequence[Classes | None], io
         if predicted is None:
             quiet.append(None)
             continue
-        true_classes, boxed_classes = (
-            set(line["boxes"]),
-            {name for name, class_boxes in predicted.items() if len(class_boxes.boxes)},
-        )
-        counts[place] = (
-            len(true_classes & boxed_classes),
-            len(boxed_classes - true_classes),
-            len(true_classes - boxed_classes),
-        )
-        for name in true_classes:
-            true_boxes = np.array(line["boxes"][name], np.float64).reshape(-1, 4)
-            each[place, kinds.index(name)] = (
-                score_answer(predicted.get(name, NO_BOXES).boxes, true_boxes, ious.hit).precision,
-                1.0,
-            )
-        quiet.append(None if true_classes else float(not boxed_classes))
-    flat, name = each.reshape(len(lines), -1), f"map{round(100 * ious.hit)}"
+        true, boxed = set(line["boxes"]), {name for name, answer in predicted.items() if len(answer.boxes)}
+        counts[place] = len(true & boxed), len(boxed - true), len(true - boxed)
+        for name in true:
+            worth = score_answer(predicted.get(name, NO_BOXES).boxes, _true_boxes(line, name), HIT_IOU)
+            each[place, kinds.index(name)] = worth.precision, 1.0
+        quiet.append(None if true else float(not boxed))
+    flat, name = each.reshape(len(lines), -1), MAP
     measures = [
         Measure(name, ALL, np.stack([each[..., 0].sum(axis=1), each[..., 1].sum(axis=1)], axis=1), ratio),
         Measure(f"{name}_mean_of_names", ALL, flat, mean_ratio),
@@ -80,19 +70,15 @@ def measures(lines: Sequence[Mapping], predictions: Sequence[Classes | None], io
     return measures + [Measure(name, kind, each[:, number], ratio) for number, kind in enumerate(kinds)]
 
 
-def coco(lines: Sequence[Mapping], predictions: Sequence[Classes | None], ious: IouThresholds) -> dict:
+def coco(lines: Sequence[Mapping], predictions: Sequence[Classes | None]) -> dict:
     """Return COCO's AP over images and classes, percent; boxes of absent classes are false positives."""
-    scored_pairs = [
-        (line, predicted) for line, predicted in zip(lines, predictions, strict=True) if predicted is not None
-    ]
-    kinds = {name for line, _ in scored_pairs for name in line["boxes"]}
-    return coco_ap(
-        {
-            name: [
-                (predicted.get(name, NO_BOXES).boxes, np.array(line["boxes"].get(name, ()), np.float64).reshape(-1, 4))
-                for line, predicted in scored_pairs
-            ]
-            for name in kinds
-        },
-        ious,
-    )
+    scored = [pair for pair in zip(lines, predictions, strict=True) if pair[1] is not None]
+    kinds = {name for line, _ in scored for name in line["boxes"]}
+    return coco_ap({
+        name: [(predicted.get(name, NO_BOXES).boxes, _true_boxes(line, name)) for line, predicted in scored]
+        for name in kinds
+    })  # fmt: skip
+
+
+def _true_boxes(line: Mapping, name: str) -> np.ndarray:
+    return np.array(line["boxes"].get(name, ()), np.float64).reshape(-1, 4)

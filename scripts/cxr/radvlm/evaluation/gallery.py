@@ -14,9 +14,9 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, write_lines
 from cxr.geometry.affine import boxes_to_frame
 from cxr.plotting.encoding import encode_image
-from cxr.radvlm.evaluation.answers import SampleAnswer, join_answers, slot_names, write_slots
+from cxr.radvlm.evaluation.answers import SampleAnswer, join_answers
 from cxr.radvlm.evaluation.conversations import TASKS
-from cxr.radvlm.samples import TEXT_TASKS
+from cxr.radvlm.samples import TEXT_TASKS, slot_names, write_slots
 
 GREEN, RED = (0, 158, 115), (213, 58, 0)
 """RGB colours of the reference boxes and the answer's boxes."""
@@ -103,9 +103,8 @@ def run(*, lines: str, answers: list[str], frames: list[str], folder: str, optio
             jpeg_bytes = encode_image(".jpg", image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, options.quality])
             name = f"{line['task']}-{number:02d}.jpg"
             (into / name).write_bytes(jpeg_bytes)
-            rows.append(
-                {"file": name, "digest": hashlib.sha256(jpeg_bytes).hexdigest()[:16], "run": options.run} | case
-            )
+            digest = hashlib.sha256(jpeg_bytes).hexdigest()[:16]
+            rows.append({"file": name, "digest": digest, "run": options.run} | case)
         write_lines(into / "gallery.jsonl", rows)
 
 

@@ -9,17 +9,19 @@ import numpy as np
 from cxr.metrics.answer_boxes import score_answers
 from cxr.metrics.average_precision import average_precision, match_predictions
 from cxr.metrics.matching import Boxes
-from cxr.radvlm.evaluation.grammars import AnswerBoxes
-from cxr.radvlm.evaluation.measures import ALL, Measure, mean_measure, mean_ratio, ratio
-
-
-@dataclass(frozen=True)
-class IouThresholds:
-    """IoU thresholds: of a hit, of a strict hit, and those that COCO's AP averages."""
-
-    hit: float
-    strict: float
-    coco: tuple[float, ...]
+from cxr.radvlm.evaluation.answers import AnswerBoxes
+from cxr.radvlm.evaluation.measures import (
+    ALL,
+    COCO_IOUS,
+    HIT_IOU,
+    MAP,
+    STRICT_IOU,
+    STRICT_MAP,
+    Measure,
+    mean_measure,
+    mean_ratio,
+    ratio,
+)
 
 
 def reference_boxes(line: Mapping) -> np.ndarray:
@@ -58,7 +60,7 @@ def compute_mean_boxes(train: Iterable[Mapping]) -> MeanBoxes:
 
 
 def measures(
-    lines: Sequence[Mapping], predictions: Sequence[AnswerBoxes | None], ious: IouThresholds, *, by_name: bool = True
+    lines: Sequence[Mapping], predictions: Sequence[AnswerBoxes | None], *, by_name: bool = True
 ) -> list[Measure]:
     """Return the measures of answers to lines with reference boxes; None is an excluded failure.
 
@@ -66,30 +68,21 @@ def measures(
     all boxes; iou: mean best IoU of the reference boxes; no_box, malformed: fractions of answers.
     """
     rows, truth = [], [reference_boxes(line) for line in lines]
-    scored_pairs = [
-        (answer.boxes, true_boxes) for answer, true_boxes in zip(predictions, truth, strict=True) if answer is not None
-    ]
-    worths = zip(
-        *score_answers(
-            [boxes for boxes, _ in scored_pairs],
-            [true_boxes for _, true_boxes in scored_pairs],
-            (ious.hit, ious.strict),
-        ),
-        strict=True,
-    )
-    for answer, true_boxes in zip(predictions, truth, strict=True):
+    scored = [(answer.boxes, true) for answer, true in zip(predictions, truth, strict=True) if answer is not None]
+    answer_boxes, true_boxes = ([pair[side] for pair in scored] for side in (0, 1))
+    worths = zip(*score_answers(answer_boxes, true_boxes, (HIT_IOU, STRICT_IOU)), strict=True)
+    for answer, true in zip(predictions, truth, strict=True):
         if answer is None:
             rows.append([0.0] * 9)
             continue
         worth, strict = next(worths)
         rows.append([
-            1.0, worth.precision, strict.precision, worth.hits, len(answer.boxes), len(true_boxes), worth.best,
+            1.0, worth.precision, strict.precision, worth.hits, len(answer.boxes), len(true), worth.best,
             float(not len(answer.boxes)), float(answer.malformed > 0),
         ])  # fmt: skip
     table = np.array(rows, np.float64).reshape(-1, 9)
-    names = (_map_name(ious.hit), _map_name(ious.strict))
     columns_by_measure = {
-        names[0]: (1, 0), names[1]: (2, 0), "precision": (3, 4), "recall": (3, 5), "iou": (6, 0), "no_box": (7, 0),
+        MAP: (1, 0), STRICT_MAP: (2, 0), "precision": (3, 4), "recall": (3, 5), "iou": (6, 0), "no_box": (7, 0),
         "malformed": (8, 0),
     }  # fmt: skip
     measures = [Measure(name, ALL, table[:, list(columns)], ratio) for name, columns in columns_by_measure.items()]
@@ -97,23 +90,17 @@ def measures(
     kinds = sorted(set(asked_names.tolist())) if by_name else []
     if len(kinds) > 1:
         pairs = np.concatenate([table[:, [1, 0]] * (asked_names == name)[:, None] for name in kinds], axis=1)
-        measures.append(Measure(f"{names[0]}_mean_of_names", ALL, pairs, mean_ratio))
+        measures.append(Measure(f"{MAP}_mean_of_names", ALL, pairs, mean_ratio))
     for name in kinds:
         name_mask = (asked_names == name)[:, None]
         measures += [
             Measure(measure_name, name, table[:, list(columns_by_measure[measure_name])] * name_mask, ratio)
-            for measure_name in (*names, "iou")
+            for measure_name in (MAP, STRICT_MAP, "iou")
         ]
     return measures
 
 
-def _map_name(iou: float) -> str:
-    return f"map{round(100 * iou)}"
-
-
-def coco(
-    lines: Sequence[Mapping], predictions: Sequence[AnswerBoxes | None], ious: IouThresholds, *, by_name: bool = True
-) -> dict:
+def coco(lines: Sequence[Mapping], predictions: Sequence[AnswerBoxes | None], *, by_name: bool = True) -> dict:
     """Return {coco_ap50, coco_ap: percent or None}: COCO's AP with confidence 1 / rank of the box in the answer.
 
     Samples are images, names are classes (one class without ``by_name``); the mean is over classes.
@@ -122,27 +109,22 @@ def coco(
     for line, answer in zip(lines, predictions, strict=True):
         if answer is not None:
             groups[(line.get("asked") or "") if by_name else ""].append((answer.boxes, reference_boxes(line)))
-    return coco_ap(groups, ious)
+    return coco_ap(groups)
 
 
-def coco_ap(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]], ious: IouThresholds) -> dict:
+def coco_ap(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> dict:
     """Return :func:`coco` of {class: [(predicted, reference boxes) of an image]}; skip classes without references."""
-    thresholds = sorted({ious.hit, *ious.coco})
     rows = []
     for _, pairs in sorted(groups.items()):
         sides = [_stack_boxes([pair[side] for pair in pairs]) for side in (0, 1)]
         if not len(sides[1].image):
             continue
         ranks = np.concatenate([1.0 / np.arange(1, len(pair[0]) + 1) for pair in pairs])
-        rows.append(average_precision(match_predictions(sides[0], ranks, sides[1], len(pairs), thresholds))[0])
+        rows.append(average_precision(match_predictions(sides[0], ranks, sides[1], len(pairs), COCO_IOUS))[0])
     if not rows:
-        return {f"coco_ap{round(100 * ious.hit)}": None, "coco_ap": None}
+        return {"coco_ap50": None, "coco_ap": None}
     mean = np.mean(rows, axis=0)
-    part = [thresholds.index(threshold) for threshold in ious.coco]
-    return {
-        f"coco_ap{round(100 * ious.hit)}": float(mean[thresholds.index(ious.hit)]) * 100,
-        "coco_ap": float(mean[part].mean()) * 100,
-    }
+    return {"coco_ap50": float(mean[COCO_IOUS.index(HIT_IOU)]) * 100, "coco_ap": float(mean.mean()) * 100}
 
 
 def _stack_boxes(boxes_by_image: Sequence[np.ndarray]) -> Boxes:

@@ -11,8 +11,6 @@ from cxr.base.errors import UserError
 JUDGES = ("facts", "vllm")
 MAX_SCORE = 10.0
 UNSCORED = "unscored"
-HIT_IOU = 0.5
-"""IoU from which a box is correct (paper)."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +49,10 @@ Judge = Callable[[Sequence[Item]], list[Judgement]]
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """judge: name; own: settings of its language model, empty for facts; iou: threshold of a correct box."""
+    """judge: name; own: settings of its language model, empty for facts."""
 
     judge: str
     own: Mapping
-    iou: float = HIT_IOU
 
 
 def load_judge(options: JudgeOptions, execution: Mapping) -> Judge:

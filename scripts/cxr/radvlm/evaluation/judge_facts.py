@@ -15,6 +15,7 @@ import numpy as np
 from cxr.geometry.boxes import box_iou
 from cxr.radvlm.evaluation.claims import AnswerClaims, load_claim_reader
 from cxr.radvlm.evaluation.judge import MAX_SCORE, Item, Judge, Judgement, JudgeOptions, Round
+from cxr.radvlm.evaluation.measures import HIT_IOU
 
 RESOURCE_FILES = ("radvlm/evaluation.yaml", "lexicon")
 OPPOSITE = {"positive": "negative", "negative": "positive", "yes": "no", "no": "yes"}
@@ -22,29 +23,28 @@ OPPOSITE = {"positive": "negative", "negative": "positive", "yes": "no", "no": "
 
 def load(options: JudgeOptions, execution: Mapping) -> Judge:
     """Return the judge."""
-    del execution
-    reader = load_claim_reader()
-    read_claims = lru_cache(maxsize=100_000)(reader.answer)
+    del options, execution
+    read_claims = lru_cache(maxsize=100_000)(load_claim_reader().answer)
 
     def judge(items: Sequence[Item]) -> list[Judgement]:
-        return [judge_item(item, read_claims, options.iou) for item in items]
+        return [judge_item(item, read_claims) for item in items]
 
     return judge
 
 
-def judge_item(item: Item, read_claims, iou: float) -> Judgement:
+def judge_item(item: Item, read_claims) -> Judgement:
     """Return the judgement of a conversation; ``read_claims``: returns the claims of (question, answer)."""
     rounds = []
     for qa_round in item.rounds:
         expected, generated = (read_claims(qa_round.question, text) for text in (qa_round.expected, qa_round.generated))
-        rounds.append(score_round(qa_round, expected, generated, iou))
+        rounds.append(score_round(qa_round, expected, generated))
     return Judgement(MAX_SCORE * float(np.mean([round_scores["worth"] for round_scores in rounds])), tuple(rounds))
 
 
-def score_round(qa_round: Round, expected: AnswerClaims, generated: AnswerClaims, iou: float) -> dict[str, float]:
+def score_round(qa_round: Round, expected: AnswerClaims, generated: AnswerClaims) -> dict[str, float]:
     """Return correctness, completeness, contradiction and worth of a round, each 0 to 1."""
     expected_claims, generated_claims = Counter(expected.items), Counter(generated.items)
-    num_matched, num_missed, num_extra = _match_boxes(qa_round.expected_boxes, qa_round.generated_boxes, iou)
+    num_matched, num_missed, num_extra = _match_boxes(qa_round.expected_boxes, qa_round.generated_boxes)
     if not (expected_claims or generated_claims or num_matched or num_missed or num_extra):
         expected_claims, generated_claims = Counter(expected.words), Counter(generated.words)
     shared = (expected_claims & generated_claims).total() + num_matched
@@ -74,7 +74,7 @@ def _contradicted_fraction(expected: AnswerClaims, generated: AnswerClaims) -> f
     return len(denied) / len(expected.findings)
 
 
-def _match_boxes(expected: np.ndarray, generated: np.ndarray, iou: float) -> tuple[int, int, int]:
+def _match_boxes(expected: np.ndarray, generated: np.ndarray) -> tuple[int, int, int]:
     """Return the numbers of matched, missing and extra boxes; each box is matched once."""
     if not len(expected) or not len(generated):
         return 0, len(expected), len(generated)
@@ -82,6 +82,6 @@ def _match_boxes(expected: np.ndarray, generated: np.ndarray, iou: float) -> tup
     right, free = 0, np.ones(len(expected), bool)
     for row in table:
         best = int(np.where(free, row, -1.0).argmax())
-        if free[best] and row[best] >= iou:
+        if free[best] and row[best] >= HIT_IOU:
             free[best], right = False, right + 1
     return right, len(expected) - right, len(generated) - right

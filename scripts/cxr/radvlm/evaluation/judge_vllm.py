@@ -6,11 +6,8 @@ retries are ``unscored``, with a reason.
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 
-import yaml
-
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.llm.answer_cache import make_resumable
 from cxr.llm.asking import Answer, Question, ask_each
 from cxr.llm.client import connect_lazily
@@ -23,28 +20,25 @@ from cxr.radvlm.evaluation.judge import MAX_SCORE, UNSCORED, Item, Judge, Judgem
 
 RESOURCE_FILES = ("radvlm/judge_prompt.yaml",)
 GPU = True
-EXECUTION = "radvlm.evaluation.llm.execution"
+EXECUTION = "radvlm.llm.execution"
 FIELDS = ("rounds", "correctness", "completeness", "relevance", "note", "overall")
 MAX_NOTE_CHARACTERS = 200
 
 
-@cache
-def _prompt() -> dict:
-    return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+_load_prompt = cache(lambda: load_resource(RESOURCE_FILES[0]))
 
 
 def load(options: JudgeOptions, execution: Mapping) -> Judge:
     """Return the judge. The model is loaded at the first question, which raises UserError if it cannot be reached."""
     model = ModelOptions(**options.own)
     generate = make_resumable(
-        connect_lazily(model, Execution.from_settings(dict(execution), EXECUTION)), model, execution
+        connect_lazily(model, Execution.from_settings(dict(execution), EXECUTION, "judge_server")), model, execution
     )
 
     def judge(items: Sequence[Item]) -> list[Judgement]:
         keys = [texts_key(_texts(item)) for item in items]
-        answers = ask_each(
-            {key: _question_or_problem(item) for key, item in zip(keys, items, strict=True)}, generate, model.limits
-        )
+        questions = {key: _question_or_problem(item) for key, item in zip(keys, items, strict=True)}
+        answers = ask_each(questions, generate, model.limits)
         return [_build_judgement(answers[key]) for key in keys]
 
     return judge
@@ -52,10 +46,8 @@ def load(options: JudgeOptions, execution: Mapping) -> Judge:
 
 def _texts(item: Item) -> list[str]:
     """Return all texts of a conversation that the prompt contains."""
-    return [
-        *(part for qa_round in item.rounds for part in (qa_round.question, qa_round.expected, qa_round.generated)),
-        *item.facts,
-    ]
+    rounds = ((qa_round.question, qa_round.expected, qa_round.generated) for qa_round in item.rounds)
+    return [*(text for texts in rounds for text in texts), *item.facts]
 
 
 def _question_or_problem(item: Item) -> Question | Answer:
@@ -76,7 +68,7 @@ def build_question(item: Item) -> Question:
     note = {"type": "string", "maxLength": MAX_NOTE_CHARACTERS}
     round_schema = object_schema(correctness=grade, completeness=grade, relevance=grade, note=note)
     rounds = {"type": "array", "items": round_schema, "minItems": len(item.rounds), "maxItems": len(item.rounds)}
-    messages = fill_prompt(_prompt(), facts=facts, rounds=rounds_text, number=str(len(item.rounds)))
+    messages = fill_prompt(_load_prompt(), facts=facts, rounds=rounds_text, number=str(len(item.rounds)))
     return Question(
         messages, object_schema(rounds=rounds, overall={"type": "number", "minimum": 0, "maximum": MAX_SCORE})
     )

@@ -8,6 +8,12 @@ import numpy as np
 from cxr.metrics.intervals import percentile_ends, resample_sums
 
 ALL = "all"
+HIT_IOU, STRICT_IOU = 0.5, 0.75
+"""IoU from which a box is correct (paper), and of a strict hit."""
+COCO_IOUS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
+"""IoUs that COCO's AP averages."""
+MAP, STRICT_MAP = "map50", "map75"
+"""mAP at the IoU of a hit, and of a strict hit."""
 
 
 class Measure(NamedTuple):

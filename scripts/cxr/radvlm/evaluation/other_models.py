@@ -1,18 +1,14 @@
 """External models: the questions to ask them, and their outputs in our answer format."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-
-import polars as pl
-import yaml
 
 from cxr.base.errors import UserError, refuse_empty
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.base.tables import read_lines, read_table, write_lines
-from cxr.radvlm.evaluation.grammars import GRAMMARS
+from cxr.radvlm.evaluation.answers import GRAMMARS
 
 RESOURCE_FILES = ("radvlm/models.yaml", "radvlm/labels.yaml")
 JSONL = "jsonl"
@@ -48,13 +44,9 @@ class Adapter:
 @cache
 def load_adapters() -> dict[str, Adapter]:
     """Load {name: adapter}, once per process."""
-    entries = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    return {
-        name: Adapter(
-            entry["name"], entry["model"], entry["boxes"], tuple(entry["tasks"]), tuple(entry["strip"]), entry["asks"]
-        )
-        for name, entry in entries.items()
-    }
+    entries = load_resource(RESOURCE_FILES[0])
+    lists = ("tasks", "strip")
+    return {name: Adapter(**entry | {key: tuple(entry[key]) for key in lists}) for name, entry in entries.items()}
 
 
 @dataclass(frozen=True)
@@ -108,17 +100,15 @@ def _is_crop(crop: object) -> bool:
     return 0 <= x1 < x2 <= 1 and 0 <= y1 < y2 <= 1
 
 
-def run_read(*, lines: str, path: str, images: list[str], answers: str, options: ReadOptions) -> None:
+def run_read(*, lines: str, path: str, images: Sequence[str], answers: str, options: ReadOptions) -> None:
     """Convert the outputs of a model, JSON lines {sample_id, turn, text} or {…, failure}, to answers to ``lines``.
 
     ``images``: image tables of the sources, for the sizes of boxes in pixels.
     """
     line_by_sample = {line["sample_id"]: line for line in read_lines(lines)}
     tables = [read_table(images_path).select("source", "image_id", "columns", "rows") for images_path in images]
-    size_table = (
-        pl.concat(tables).drop_nulls() if tables else pl.DataFrame(schema=["source", "image_id", "columns", "rows"])
-    )
-    sizes = {(source, name): (width, height) for source, name, width, height in size_table.iter_rows()}
+    rows = (row for table in tables for row in table.drop_nulls().iter_rows())
+    sizes = {(source, name): (width, height) for source, name, width, height in rows}
     write_lines(answers, convert_answers(read_lines(path), line_by_sample, options, sizes))
 
 
@@ -126,7 +116,7 @@ def build_questions(lines: Iterator[Mapping], beyond: bool) -> Iterator[dict]:
     """Yield the question to each model about each turn: {model, adapter, sample_id, turn, image_id, source, question,
     made_for}. Tasks that a model was not made for are included only with ``beyond``.
     """
-    labels = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[1]).read_text(encoding="utf-8"))["labels"]
+    labels = ", ".join(load_resource(RESOURCE_FILES[1])["labels"])
     for line in lines:
         for name, adapter in load_adapters().items():
             made_for = adapter.made_for(line["task"])
@@ -136,9 +126,7 @@ def build_questions(lines: Iterator[Mapping], beyond: bool) -> Iterator[dict]:
             for turn, qa_pair in enumerate(line["turns"]):
                 question = qa_pair["question"]
                 if task_question and not turn:
-                    question = task_question.replace("{labels}", ", ".join(labels)).replace(
-                        "{asked}", line.get("asked") or ""
-                    )
+                    question = task_question.replace("{labels}", labels).replace("{asked}", line.get("asked") or "")
                 yield {
                     "model": adapter.model, "adapter": name, "sample_id": line["sample_id"], "turn": turn,
                     "image_id": line["image_id"], "source": line["source"], "question": question,
@@ -146,14 +134,7 @@ def build_questions(lines: Iterator[Mapping], beyond: bool) -> Iterator[dict]:
                 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class AskedOptions:
-    """beyond: include tasks that a model was not made for."""
-
-    beyond: bool
-
-
-def run_asked(*, lines: str, asked: str, options: AskedOptions) -> None:
-    """Write the questions to external models about the test lines."""
+def run_asked(*, lines: str, asked: str, beyond: bool) -> None:
+    """Write the questions to external models about the test lines; ``beyond``: as in :func:`build_questions`."""
     refuse_empty(lines, "to score")
-    write_lines(asked, build_questions(read_lines(lines), options.beyond))
+    write_lines(asked, build_questions(read_lines(lines), beyond))

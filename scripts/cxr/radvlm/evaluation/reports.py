@@ -1,14 +1,11 @@
 """Report scores: ROUGE-L, BLEU-4, findings F1 of the rules engine, and metrics of annotations."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from pathlib import Path
 
 import numpy as np
-import yaml
 
 from cxr.base.errors import UserError
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.metrics import labels as label_scores
 from cxr.metrics.reports import bleu, bleu_counts, green_score, rouge_l, set_f1
 from cxr.radvlm.evaluation.answers import ANSWER, FILTERED, ORIGINAL
@@ -34,9 +31,8 @@ def text_measures(texts: Sequence[str | None], references: Sequence[str], metric
     measures = []
     pairs = list(zip(texts, references, strict=True))
     if "rouge_l" in metrics:
-        measures.append(
-            mean_measure("rouge_l", [None if text is None else rouge_l(text, true) for text, true in pairs])
-        )
+        values = [None if text is None else rouge_l(text, true) for text, true in pairs]
+        measures.append(mean_measure("rouge_l", values))
     if "bleu" in metrics:
         none = np.zeros_like(bleu_counts("", ""))
         counts = np.array([none if text is None else bleu_counts(text, true) for text, true in pairs])
@@ -45,9 +41,7 @@ def text_measures(texts: Sequence[str | None], references: Sequence[str], metric
         read_findings = load_claim_reader().findings
         finding_pairs = [None if text is None else (read_findings(text), read_findings(true)) for text, true in pairs]
         for place, name in enumerate(("findings_f1", "findings_f1_without_zone")):
-            values = [
-                None if pair is None else set_f1(pair[0][place], pair[1][place], empty=1.0) for pair in finding_pairs
-            ]
+            values = [pair and set_f1(pair[0][place], pair[1][place], empty=1.0) for pair in finding_pairs]
             measures.append(mean_measure(name, values))
     return measures
 
@@ -61,22 +55,17 @@ def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
     """
     notes: dict[tuple[str, str, str], Mapping] = {}
     for number, line in enumerate(lines, 1):
+        where = f"radvlm.evaluation.annotations: {path}, line {number}"
         metric, engine, name, text_kind = (line.get(key) for key in ("metric", "engine", "sample_id", "of"))
         if metric not in ANNOTATION_METRICS or not engine or not name or text_kind not in (ANSWER, FILTERED, ORIGINAL):
             raise UserError(
-                f"radvlm.evaluation.annotations: {path}, line {number}: give metric "
-                f"(one of {', '.join(ANNOTATION_METRICS)}), "
-                f"engine, sample_id and of ({ANSWER}, {FILTERED} or {ORIGINAL})"
+                f"{where}: give metric (one of {', '.join(ANNOTATION_METRICS)}), engine, sample_id and of ({ANSWER}, "
+                f"{FILTERED} or {ORIGINAL})"
             )
         if lacking := [key for key in ANNOTATION_FIELDS[metric] if key not in line and "failure" not in line]:
-            raise UserError(
-                f"radvlm.evaluation.annotations: {path}, line {number} lacks {lacking[0]}, which {metric} is made of: "
-                "give it, or failure"
-            )
+            raise UserError(f"{where} lacks {lacking[0]}, which {metric} is made of: give it, or failure")
         if (metric, name, text_kind) in notes:
-            raise UserError(
-                f"radvlm.evaluation.annotations: {path}, line {number}: {metric} of {text_kind} is there twice"
-            )
+            raise UserError(f"{where}: {metric} of {text_kind} is there twice")
         notes[metric, name, text_kind] = line
     return notes
 
@@ -101,18 +90,12 @@ def annotation_measures(
         if metric != "chexbert_f1":
             measures.append(mean_measure(metric, values))
             continue
-        measures += [*_chexbert_measures("", values, labels), *_chexbert_measures("_5", values, load_five_labels())]
+        five = load_resource(RESOURCE_FILES[0])["chexbert_five"]
+        measures += [*_chexbert_measures("", values, labels), *_chexbert_measures("_5", values, five)]
     return measures
 
 
 _MISSING = object()
-
-
-@cache
-def load_five_labels() -> tuple[str, ...]:
-    """Load the five labels of CheXbert's 5-label score."""
-    settings = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    return tuple(settings["chexbert_five"])
 
 
 def _chexbert_measures(ending: str, values: Sequence[tuple | None], labels: Sequence[str]) -> list[Measure]:
@@ -120,14 +103,14 @@ def _chexbert_measures(ending: str, values: Sequence[tuple | None], labels: Sequ
     empty = np.zeros((len(labels), 3))
     counts = np.array([empty if pair is None else count_labels(pair[0], pair[1], labels) for pair in values])
     sums = counts.reshape(len(counts), -1)
+
+    def macro_f1(sums: np.ndarray) -> np.ndarray:
+        return label_scores.macro_f1(sums.reshape(*sums.shape[:-1], len(labels), 3))
+
     return [
-        Measure(f"chexbert_f1_macro{ending}", ALL, sums, lambda sums: _by_label(sums, label_scores.macro_f1)),
+        Measure(f"chexbert_f1_macro{ending}", ALL, sums, macro_f1),
         Measure(f"chexbert_f1_micro{ending}", ALL, counts.sum(axis=1), label_scores.f1),
     ]
-
-
-def _by_label(sums: np.ndarray, score) -> np.ndarray:
-    return score(sums.reshape(*sums.shape[:-1], sums.shape[-1] // 3, 3))
 
 
 def _annotation_value(metric: str, name: str, failed: bool | None, reference: str, notes: Notes, leave_out: bool):
@@ -141,19 +124,18 @@ def _annotation_value(metric: str, name: str, failed: bool | None, reference: st
             return _MISSING
         if "failure" in reference_note:
             return None if leave_out else 0.0
-        return (
-            green_score(reference_note["matched"], reference_note["errors"])
-            if metric == "green"
-            else float(reference_note["f1"])
-        )
+        if metric == "bertscore":
+            return float(reference_note["f1"])
+        return green_score(reference_note["matched"], reference_note["errors"])
     answer_note = notes.get((metric, name, ANSWER))
     if reference_note is None or (answer_note is None and not failed):
         return _MISSING
+    has_failure = any("failure" in note for note in (reference_note, answer_note) if note)
     if metric == "chexbert_f1":
-        if leave_out and any("failure" in note for note in (reference_note, answer_note) if note):
+        if leave_out and has_failure:
             return None
         return ([] if failed else answer_note.get("labels", [])), reference_note.get("labels", [])
-    if any("failure" in note for note in (reference_note, answer_note) if note):
+    if has_failure:
         return None if leave_out and not failed else 0.0
     answer_entities, reference_entities = (
         {(entity[0], entity[1], bool(entity[2])) for entity in note["entities"]} if note else set()

@@ -17,24 +17,18 @@ DEVICE = "ROSALIA"
 
 
 def run(
-    *,
-    conversation: str,
-    asked: str,
-    masks: str,
-    image: str,
-    output: str,
-    cohort: dict,
-    frames: dict,
-    quality: int,
+    *, conversation: str, asked: str, masks: str, image: str, output: str, cohort: dict, frames: dict, quality: int,
     code: str,
-) -> None:
+) -> None:  # fmt: skip
     """Write the conversation of the folder ``conversation``, with ROSALIA's masks, into the folder ``output``.
 
     ``asked``: lines of instruction, turn and number; ``masks``: folder with ROSALIA's answers to them, in order;
     ``code``: code digest, the software version of a DICOM segmentation. Raises UserError for masks of another image.
     """
     picture, header = decode_image_file(image, cohort, frames)
-    conversation_answers, mask_answers = (_read_answers(folder) for folder in (conversation, masks))
+    conversation_answers, mask_answers = (
+        json.loads(Path(folder, ANSWERS).read_text(encoding="utf-8")) for folder in (conversation, masks)
+    )
     of_turn: dict[int, list[Mask]] = {}
     for line, finding in zip(read_lines(asked), mask_answers["findings"], strict=True):
         grey = cv2.imread(str(Path(masks, finding["mask"])), cv2.IMREAD_UNCHANGED)
@@ -55,7 +49,3 @@ def run(
         segmentation = MaskSource(header, mask_answers["model"], code, segmentation_time(), DEVICE)
     with atomic_folder(output) as folder:
         write_results(Path(folder), picture, replies, conversation_answers["model"], quality, segmentation)
-
-
-def _read_answers(folder: str) -> dict:
-    return json.loads(Path(folder, ANSWERS).read_text(encoding="utf-8"))

@@ -5,10 +5,13 @@ Requests have the format of ILS dataset pairs; masks and texts have the format o
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import count, takewhile
 from pathlib import Path
 
+import numpy as np
+
 from cxr.base.errors import UserError
+from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.jobs import log
 from cxr.base.tables import read_lines, write_lines
 from cxr.instructions.record import Turn
@@ -18,13 +21,6 @@ from cxr.radvlm.statements import read_statements, split_sentences
 OWN, ILS = "own", "ils_segmentation"
 INSTRUCTION = "Segment the {}."
 """ROSALIA's instruction for a lesion type, which has the masks of conversations too."""
-
-
-@dataclass(frozen=True)
-class AskedOptions:
-    """source: source of the samples."""
-
-    source: str
 
 
 def run_ils(*, pairs: str, lines: str) -> None:
@@ -38,7 +34,7 @@ def _sample(pair: Mapping):
     return make_sample(pair["pair_id"], ILS, dict(pair) | {"source": OWN}, turns, **fields)
 
 
-def run_asked(*, lines: str, answers: str, asked: str, options: AskedOptions) -> None:
+def run_asked(*, lines: str, answers: str, asked: str, source: str) -> None:
     """Write the requests to ROSALIA about the samples of a source, grouped by image.
 
     A request is {pair_id, image_id, instruction, answer, seg, mask_id, sample_id, turn, number}; the last three
@@ -46,10 +42,9 @@ def run_asked(*, lines: str, answers: str, asked: str, options: AskedOptions) ->
     """
     texts_by_sample: dict[str, dict[int, str]] = {}
     for answer in read_lines(answers):
-        texts_by_sample.setdefault(answer["sample_id"], {})[answer["turn"]] = (
-            "" if answer["failure"] else answer["text"]
-        )
-    source_lines = [line for line in read_lines(lines) if line["source"] == options.source]
+        text = "" if answer["failure"] else answer["text"]
+        texts_by_sample.setdefault(answer["sample_id"], {})[answer["turn"]] = text
+    source_lines = [line for line in read_lines(lines) if line["source"] == source]
     pairs = [pair for line in source_lines for pair in build_pairs(line, texts_by_sample.get(line["sample_id"], {}))]
     order = {image_id: place for place, image_id in reversed(list(enumerate(pair["image_id"] for pair in pairs)))}
     write_lines(asked, sorted(pairs, key=lambda pair: order[pair["image_id"]]))
@@ -128,3 +123,35 @@ def _join_predictions(requests: str, predictions: str) -> Iterator[dict]:
             "text": prediction["answer"], "mask": prediction["mask"], "note": prediction.get("note", ""),
             "failure": prediction.get("failure", ""),
         }  # fmt: skip
+
+
+NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"
+"""Notes on answers: without [SEG], so without a mask; with several [SEG], whose masks are united."""
+
+
+def run_head(*, lines: str, answers: str, masks: str, predictions: str, prediction_masks: str, attrs: dict) -> None:
+    """Write a run's answers to the pairs ``lines``, in order, and one mask per answer with a [SEG] token.
+
+    ``masks``: one per [SEG] token, key mask_key, bool (H, W) in the frame. [SEG] spelled with other tokens is text and
+    has no mask. Pairs without an answer are skipped.
+    """
+    answer_by_sample = {answer["sample_id"]: answer for answer in read_lines(answers) if answer["turn"] == 0}
+    with Shard(masks, key="mask_key") as mask_shard:
+        empty = {"mask": (mask_shard.shape("mask"), bool)}
+        with ShardWriter(prediction_masks, key="pair_id", attrs=attrs, empty=empty) as writer:
+            pairs = ((line, answer_by_sample.get(line["sample_id"])) for line in read_lines(lines))
+            rows = (_prediction_line(line, answer, mask_shard, writer) for line, answer in pairs if answer is not None)
+            write_lines(predictions, rows)
+
+
+def _prediction_line(line: Mapping, answer: Mapping, mask_shard: Shard, writer: ShardWriter) -> dict:
+    pair_id = line["facts"][0]
+    if answer["failure"]:
+        return {"pair_id": pair_id, "answer": None, "mask": None, "failure": "failed", "detail": answer["failure"]}
+    keys = (mask_key(line["sample_id"], 0, number) for number in count())
+    masks = [mask_shard.get("mask", key) for key in takewhile(mask_shard.__contains__, keys)]
+    if masks:
+        writer.append(pair_id, mask=np.logical_or.reduce(masks))
+    note = "" if len(masks) == 1 else SEVERAL_SEG if masks else NO_SEG
+    entry = {"pair_id": pair_id, "answer": answer["text"], "mask": pair_id if masks else None}
+    return entry | ({"note": note} if note else {})

@@ -2,18 +2,8 @@
 
 from typing import Annotated, Literal
 
-from cxr.base.settings import (
-    AUTHORS,
-    PAPER,
-    Address,
-    Limits,
-    Replicates,
-    Section,
-    constraint,
-    key,
-    refuse_equal_names,
-)
-from cxr.llm.settings import Asking, Execution, LanguageModel, context, max_tokens, model, revision
+from cxr.base.settings import AUTHORS, PAPER, Limits, Replicates, Section, constraint, key, refuse_equal_names
+from cxr.llm.settings import model, revision
 
 ModelName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 Segmenter = Annotated[str, Limits(pattern=r"^(none|rosalia:[A-Za-z0-9][A-Za-z0-9_.-]*)$")]
@@ -44,8 +34,8 @@ class Radgraph(Section):
     )
 
 
-class Green(Asking, LanguageModel):
-    """The language model of GREEN; it runs as set in `evaluation.llm.execution`."""
+class Green(Section):
+    """The language model of GREEN; it is asked and run as set in `radvlm.llm`."""
 
     prompt: str = key(
         "",
@@ -53,33 +43,21 @@ class Green(Asking, LanguageModel):
     )
     model: str = model("StanfordAIMI/GREEN-radllama2-7b", AUTHORS)
     revision: str = key("", "Revision on the hub; empty: the downloaded one.")
-    context: int = key(
-        4096, "Longest prompt and answer together.", unit="tokens", source=AUTHORS, ge=1024, le=1_000_000
-    )
-    max_tokens: int = max_tokens(1024)
     prompt_bytes: int = key(
         6000,
-        "Maximum length of the prompt with both reports, in UTF-8; longer ones fail. It must fit into `context`.",
+        "Maximum length of the prompt with both reports, in UTF-8; longer ones fail. With the answer it must fit into "
+        "the model's context of 4,096 tokens.",
         unit="bytes",
         ge=256,
         le=10_000_000,
     )
 
 
-class JudgeExecution(Execution):
-    """How the language models are run. No answer depends on it, so a change re-runs nothing."""
+class JudgeModel(Section):
+    """The model of the judge vllm; the paper used GPT-4o."""
 
-    green_server: Address = key("", "Address of the server of the annotator green; empty for the same server.")
-
-
-class JudgeLlm(Asking, LanguageModel):
-    """The language model of the judge vllm; the paper used GPT-4o."""
-
-    model: str = model("mistralai/Mistral-Small-3.1-24B-Instruct-2503")
-    revision: str = revision("68faf511d618ef198fef186659617cfd2eb8e33a")
-    context: int = context()
-    max_tokens: int = max_tokens(2048)
-    execution: JudgeExecution = key(JudgeExecution, "How the model is run, and that of the annotator green.")
+    model: str = key("", "Hugging Face id or folder of the model; empty: that of radvlm.llm.")
+    revision: str = revision("")
 
 
 class OtherModel(Section):
@@ -131,7 +109,7 @@ class Evaluation(Section):
     judge: Literal["facts", "vllm"] = key(
         "facts", "Judge of conversations. facts: compares findings, places and boxes; vllm: a language model."
     )
-    llm: JudgeLlm = key(JudgeLlm, "The language model of the judge vllm.")
+    llm: JudgeModel = key(JudgeModel, "The language model of the judge vllm.")
     segmenter: Segmenter = key(
         "none",
         "Masks for the answers of runs without a segmentation head. rosalia:<run>: ROSALIA of that run "

@@ -7,12 +7,13 @@ import numpy as np
 
 from cxr.metrics.answer_boxes import score_answer
 from cxr.radvlm.evaluation import classification, detection, grounding, reports
-from cxr.radvlm.evaluation.answers import SampleAnswer, slot_names
+from cxr.radvlm.evaluation.answers import NO_BOXES, AnswerBoxes, SampleAnswer, load_grammar
+from cxr.radvlm.evaluation.classification import LabelReader
 from cxr.radvlm.evaluation.conversations import BLIND, TASKS, TEST
-from cxr.radvlm.evaluation.grammars import NO_BOXES, AnswerBoxes, load_grammar
-from cxr.radvlm.evaluation.grounding import IouThresholds, MeanBoxes
-from cxr.radvlm.evaluation.label_names import LabelReader
-from cxr.radvlm.evaluation.measures import ALL, Measure, ratio
+from cxr.radvlm.evaluation.grounding import MeanBoxes
+from cxr.radvlm.evaluation.measures import ALL, HIT_IOU, MAP, Measure, ratio
+from cxr.radvlm.evaluation.settings import Evaluation
+from cxr.radvlm.samples import slot_names
 
 GROUNDING_TASKS = ("anatomical_grounding", "abnormality_grounding", "phrase_grounding", "ils_grounding")
 UNNAMED_TASKS = ("phrase_grounding",)
@@ -27,16 +28,13 @@ WRONG = "wrong"
 @dataclass(frozen=True)
 class ScoringTools:
     """Settings and references of scoring. wording_by_class: {class: wording}; original: {(source, study): section};
-    judged: {(answers, sample): score, None: unscored}; notes: report annotations; failed: wrong or leave_out.
+    judged: {(answers, sample): score, None: unscored}; notes: report annotations.
     """
 
-    ious: IouThresholds
+    options: Evaluation
     labels: LabelReader
-    match: str
     wording_by_class: Mapping[str, str]
     mean_boxes: MeanBoxes
-    metrics: Sequence[str]
-    failed: str
     original: Mapping[tuple[str, str], str] = field(default_factory=dict)
     judged: Mapping[tuple[str, str], float | None] = field(default_factory=dict)
     notes: Mapping = field(default_factory=dict)
@@ -50,37 +48,31 @@ def measure_task(
     if task == "report_generation":
         return _report_measures(lines, answers, tools, which, reference)
     if task == "classification":
-        read_labels = tools.labels.asserted if tools.match == "asserted" else tools.labels.substring
+        read_labels = tools.labels.asserted if tools.options.label_match == "asserted" else tools.labels.substring
         true_labels = [tools.labels.truth(line["labels"] or ()) for line in lines]
         predictions = [None if _is_excluded(answer, tools) else read_labels(answer.text) for answer in answers]
         return classification.measures(predictions, true_labels, tools.labels.names, tools.labels.nothing)
     if task == "abnormality_detection":
-        return detection.measures(lines, read_classes(answers, tools), tools.ious)
+        return detection.measures(lines, read_classes(answers, tools))
     if task in TASKS:
         return _conversation_measures(task, lines, answers, tools, which)
     if task in MASK_TASKS:
         return []
     failed = [which != BLIND and bool(answer.failure) for answer in answers]
-    return _box_measures(task, lines, read_boxes(lines, answers, tools, which), failed, tools)
+    return _box_measures(task, lines, read_boxes(lines, answers, tools, which), failed)
 
 
 def coco_scores(task: str, lines: Sequence[Mapping], answers: Sequence[SampleAnswer], tools: ScoringTools) -> dict:
     """Return COCO's AP of the answers; empty for tasks without boxes."""
     if task == "abnormality_detection":
-        return detection.coco(lines, read_classes(answers, tools), tools.ious)
+        return detection.coco(lines, read_classes(answers, tools))
     if task not in GROUNDING_TASKS:
         return {}
-    positive_pairs = [
-        (line, answer)
-        for line, answer in zip(lines, read_boxes(lines, answers, tools, TEST), strict=True)
-        if line["boxes"]
+    answer_boxes = [
+        boxes if line["boxes"] else None
+        for line, boxes in zip(lines, read_boxes(lines, answers, tools, TEST), strict=True)
     ]
-    return grounding.coco(
-        [line for line, _ in positive_pairs],
-        [answer for _, answer in positive_pairs],
-        tools.ious,
-        by_name=task not in UNNAMED_TASKS,
-    )
+    return grounding.coco(lines, answer_boxes, by_name=task not in UNNAMED_TASKS)
 
 
 def read_classes(answers: Sequence[SampleAnswer], tools: ScoringTools) -> list[detection.Classes | None]:
@@ -106,28 +98,20 @@ def read_boxes(
 
 
 def _is_excluded(answer: SampleAnswer, tools: ScoringTools) -> bool:
-    return bool(answer.failure) and tools.failed != WRONG
+    return bool(answer.failure) and tools.options.failed != WRONG
 
 
 def _box_measures(
-    task: str,
-    lines: Sequence[Mapping],
-    predictions: Sequence[AnswerBoxes | None],
-    failed: Sequence[bool],
-    tools: ScoringTools,
+    task: str, lines: Sequence[Mapping], predictions: Sequence[AnswerBoxes | None], failed: Sequence[bool]
 ) -> list[Measure]:
     """Return the box measures of present findings, and the box rate of absent ones."""
     measures: list[Measure] = []
     if task in GROUNDING_TASKS:
-        positive_predictions = [
-            answer if line["boxes"] else None for line, answer in zip(lines, predictions, strict=True)
-        ]
-        measures += grounding.measures(lines, positive_predictions, tools.ious, by_name=task not in UNNAMED_TASKS)
+        positive = [answer if line["boxes"] else None for line, answer in zip(lines, predictions, strict=True)]
+        measures += grounding.measures(lines, positive, by_name=task not in UNNAMED_TASKS)
     if task in ABSENCE_TASKS:
-        negative_predictions = [
-            None if line["boxes"] else answer for line, answer in zip(lines, predictions, strict=True)
-        ]
-        measures += grounding.box_rate(negative_predictions, failed)
+        negative = [None if line["boxes"] else answer for line, answer in zip(lines, predictions, strict=True)]
+        measures += grounding.box_rate(negative, failed)
     return measures
 
 
@@ -138,15 +122,14 @@ def _report_measures(
     references = [line["turns"][0]["answer"] for line in lines]
     if reference == reports.ORIGINAL:
         references = [tools.original[line["source"], line["study_id"]] for line in lines]
-    measures = reports.text_measures(texts, references, tools.metrics)
+    measures = reports.text_measures(texts, references, tools.options.report_metrics)
     if which == TEST:
         failed = [None if _is_excluded(answer, tools) else bool(answer.failure) for answer in answers]
         names = [line["sample_id"] for line in lines]
-        annotation_args, excludes_failed = (
-            (reference, tools.notes, tools.metrics, tools.labels.names),
-            tools.failed != WRONG,
-        )
-        measures += reports.annotation_measures(names, failed, *annotation_args, leave_out=excludes_failed)
+        measures += reports.annotation_measures(
+            names, failed, reference, tools.notes, tools.options.report_metrics, tools.labels.names,
+            leave_out=tools.options.failed != WRONG,
+        )  # fmt: skip
     return measures
 
 
@@ -157,13 +140,12 @@ def _conversation_measures(
     rows = []
     for line, answer in zip(lines, answers, strict=True):
         score = None if answer.failure else tools.judged.get((which, line["sample_id"]))
-        is_excluded = score is None and tools.failed != WRONG
+        is_excluded = score is None and tools.options.failed != WRONG
         rows.append([0.0, 0.0] if is_excluded else [score or 0.0, 1.0])
     measures = [Measure("judge", ALL, np.array(rows, np.float64).reshape(-1, 2), ratio, 1.0)]
     if task == "conversation_grounded":
-        name = f"map{round(100 * tools.ious.hit)}"
         worth = [_sum_precisions(line, answer, tools) for line, answer in zip(lines, answers, strict=True)]
-        measures.append(Measure(name, ALL, np.array(worth, np.float64).reshape(-1, 2), ratio))
+        measures.append(Measure(MAP, ALL, np.array(worth, np.float64).reshape(-1, 2), ratio))
     return measures
 
 
@@ -176,6 +158,6 @@ def _sum_precisions(line: Mapping, answer: SampleAnswer, tools: ScoringTools) ->
         true_boxes = [box for slot in slot_names(qa_pair["answer"]) for box in line["boxes"][slot]]
         if true_boxes:
             answer_boxes = NO_BOXES if answer.failure else answer.boxes(turn)
-            total += score_answer(answer_boxes.boxes, np.array(true_boxes, np.float64), tools.ious.hit).precision
+            total += score_answer(answer_boxes.boxes, np.array(true_boxes, np.float64), HIT_IOU).precision
             number += 1
     return total, float(number)

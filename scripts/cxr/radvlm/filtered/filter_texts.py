@@ -7,20 +7,18 @@ digests. ``phrases``, one per phrase with boxes: image_id, group, phrase, text, 
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 import polars as pl
 
 from cxr.base.columns import Column, Columns, schema
 from cxr.base.jobs import log
-from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, read_table, write_excluded, write_lines, write_table
-from cxr.language.reports import sentences
-from cxr.language.reports.rules import lexicon
 from cxr.radvlm.filtered.engine import ACTIONS, KEPT, Engine, FilteredText, FilterOptions, Sentence, load_engine
 from cxr.radvlm.filtered.rules import SentenceFilter, load_sentence_filter
+from cxr.radvlm.statements import read_digests, split_batches, split_sentences
 
 RESOURCE_FILES = ("radvlm/filter.yaml", "lexicon")
 STAGE = "radvlm_filtered"
@@ -38,92 +36,67 @@ AGREEMENT: Columns = {
 
 
 def run(
-    *,
-    texts: Sequence[str],
-    facts: Sequence[str],
-    texts_out: Sequence[str],
-    phrases_out: Sequence[str],
-    excluded: Sequence[str],
-    agreement: Sequence[str],
-    options: FilterOptions,
-    execution: Mapping,
-    attrs: Mapping,
-) -> None:
+    *, texts: Sequence[str], facts: Sequence[str], texts_out: Sequence[str], phrases_out: Sequence[str],
+    excluded: Sequence[str], agreement: Sequence[str], options: FilterOptions, execution: Mapping, attrs: Mapping,
+) -> None:  # fmt: skip
     """Filter the texts and phrases of sources, one path per source; a language model is loaded once.
 
     Its replies are cached, so an interrupted job can resume. Raises UserError if the model cannot be reached.
     """
-    code, first = str(attrs.get("code_digest", "")), Path(texts_out[0]).parent
-    folder = first.parent / "answers/all" if len(texts_out) > 1 else first / "answers"
-    engine_execution = dict(execution) | {"answers": str(folder), "code": code}
-    engine, rules, digests = (
-        load_engine(options, engine_execution),
-        load_sentence_filter(options),
-        _resource_digests(code),
-    )
+    code, folder = str(attrs.get("code_digest", "")), Path(texts_out[0]).parent
+    answers = folder.parent / "answers/all" if len(texts_out) > 1 else folder / "answers"
+    engine = load_engine(options, dict(execution) | {"answers": str(answers), "code": code})
+    rules, digests = load_sentence_filter(options), read_digests(code, patterns=RESOURCE_FILES[0])
     for texts_path, facts_path, *outputs in zip(texts, facts, texts_out, phrases_out, excluded, agreement, strict=True):
-        excluded_rows: list[dict] = []
-        pairs: Counter = Counter()
-        work = _TextFilter(engine, rules, options, digests, excluded_rows, pairs)
+        work = _TextFilter(engine, rules, options, digests)
         write_lines(outputs[0], work.texts(read_lines(texts_path)), checked=True)
         write_lines(outputs[1], work.phrases(_phrase_rows(read_table(facts_path))), checked=True)
-        write_excluded(outputs[2], sorted(excluded_rows, key=lambda row: (row["image_id"] or "", row["detail"])))
-        write_table(outputs[3], agreement_table(pairs), AGREEMENT)
-        reasons_text = ", ".join(
-            f"{name} {number}" for name, number in sorted(Counter(row["reason"] for row in excluded_rows).items())
-        )
+        write_excluded(outputs[2], sorted(work.excluded, key=lambda row: (row["image_id"] or "", row["detail"])))
+        write_table(outputs[3], agreement_table(work.pairs), AGREEMENT)
+        reasons = sorted(Counter(row["reason"] for row in work.excluded).items())
+        reasons_text = ", ".join(f"{name} {number}" for name, number in reasons)
         log.info("radvlm_filtered: excluded of %s: %s", texts_path, reasons_text or 0)
 
 
 def agreement_table(pairs: Mapping[tuple[str, str, bool], int]) -> pl.DataFrame:
     """Return the agreement table of {(action, action of the rules, same text): number}; empty for one engine."""
-    rows = [
-        (ours, theirs, pairs.get((ours, theirs, True), 0) + pairs.get((ours, theirs, False), 0),
-         pairs.get((ours, theirs, True), 0))
-        for ours in ACTIONS
-        for theirs in ACTIONS
-    ]  # fmt: skip
-    return pl.DataFrame([row for row in rows if row[2]], schema=schema(AGREEMENT), orient="row")
+    rows = []
+    for ours, theirs in product(ACTIONS, ACTIONS):
+        same, different = (pairs.get((ours, theirs, is_same), 0) for is_same in (True, False))
+        rows += [(ours, theirs, same + different, same)] if same + different else []
+    return pl.DataFrame(rows, schema=schema(AGREEMENT), orient="row")
 
 
 class _TextFilter:
     """Runs an engine on lines, and records exclusions and the agreement of engines."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        rules: SentenceFilter,
-        options: FilterOptions,
-        digests: dict,
-        excluded_rows: list,
-        pairs: Counter,
-    ):
-        self.engine, self.rules, self.options = engine, rules, options
-        self.digests, self.excluded_rows, self.pairs = digests, excluded_rows, pairs
+    def __init__(self, engine: Engine, rules: SentenceFilter, options: FilterOptions, digests: dict):
+        self.engine, self.rules, self.options, self.digests = engine, rules, options, digests
+        self.excluded: list[dict] = []
+        self.pairs: Counter[tuple[str, str, bool]] = Counter()
 
     def texts(self, lines: Iterator[dict]) -> Iterator[dict]:
         """Yield one line per study with remaining text."""
-        for batch in _split_batches(lines):
-            sections = [
-                [line["text"][start:end] for start, end in sentences.split_sentences(line["text"])] for line in batch
-            ]
+        for batch in split_batches(lines, BATCH_SIZE):
+            sections = [split_sentences(line["text"]) for line in batch]
             for line, filtered_text in zip(batch, self._filtered(sections), strict=True):
                 problem = self._problem(filtered_text)
                 if problem is None:
                     yield self._line(line, filtered_text)
                 for image_id in line["image_ids"] if problem else ():
-                    self._leave_out(image_id, line["study_id"], problem)
+                    self._exclude(image_id, line["study_id"], *problem)
 
     def phrases(self, rows: Sequence[dict]) -> Iterator[dict]:
         """Yield one line per phrase with remaining text."""
-        for batch in _split_batches(rows):
+        for batch in split_batches(rows, BATCH_SIZE):
             if self.options.phrases:
                 filtered = self._filtered([[row["name"]] for row in batch])
             else:
                 filtered = [FilteredText((Sentence(row["name"], KEPT),)) for row in batch]
             for row, filtered_text in zip(batch, filtered, strict=True):
                 if problem := self._problem(filtered_text):
-                    self._leave_out(row["image_id"], "", problem, PHRASE)
+                    reason, detail = problem
+                    self._exclude(row["image_id"], "", reason, ": ".join(filter(None, (PHRASE, detail))))
                     continue
                 (sentence,) = filtered_text.sentences
                 yield {
@@ -136,10 +109,8 @@ class _TextFilter:
         filtered_texts = self.engine.filter(sections)
         if self.engine.second_filter is not None:
             for ours, theirs in zip(filtered_texts, self.engine.second_filter(sections), strict=True):
-                for our_sentence, their_sentence in zip(ours.sentences, theirs.sentences, strict=not ours.problem):
-                    self.pairs[
-                        our_sentence.action, their_sentence.action, our_sentence.text == their_sentence.text
-                    ] += 1
+                for sentence, second in zip(ours.sentences, theirs.sentences, strict=not ours.problem):
+                    self.pairs[sentence.action, second.action, sentence.text == second.text] += 1
         return filtered_texts
 
     def _problem(self, filtered_text: FilteredText) -> tuple[str, str] | None:
@@ -152,11 +123,9 @@ class _TextFilter:
             return "nothing_left", ""
         return None
 
-    def _leave_out(self, image_id: str, study_id: str, problem: tuple[str, str], kind: str = "") -> None:
-        reason, detail = problem
-        full_detail = ": ".join(filter(None, (kind, detail)))
-        row = {"image_id": image_id, "study_id": study_id, "stage": STAGE, "reason": reason, "detail": full_detail}
-        self.excluded_rows.append(row)
+    def _exclude(self, image_id: str, study_id: str, reason: str, detail: str) -> None:
+        row = {"image_id": image_id, "study_id": study_id, "stage": STAGE, "reason": reason, "detail": detail}
+        self.excluded.append(row)
 
     def _line(self, line: Mapping, filtered_text: FilteredText) -> dict:
         column_names = ("source", "study_id", "subject_id", "split", "image_ids", "section")
@@ -173,15 +142,3 @@ def _phrase_rows(facts: pl.DataFrame) -> list[dict]:
     """Return one row per phrase, that is, per image and group."""
     phrase_facts = facts.filter(kind=PHRASE).unique(["image_id", "group"], keep="first", maintain_order=True)
     return phrase_facts.select("image_id", "group", "name").sort("image_id", "group").to_dicts()
-
-
-def _split_batches(rows: Iterable[dict]) -> Iterator[list[dict]]:
-    remaining = iter(rows)
-    while batch := list(islice(remaining, BATCH_SIZE)):
-        yield batch
-
-
-def _resource_digests(code: str) -> dict[str, str]:
-    patterns = (Path(RESOURCES) / RESOURCE_FILES[0]).read_bytes()
-    words = lexicon.digest_lexicon(Path(RESOURCES) / RESOURCE_FILES[1])
-    return {"code": code, "patterns": hashlib.blake2b(patterns, digest_size=8).hexdigest(), "lexicon": words}

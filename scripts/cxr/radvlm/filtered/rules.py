@@ -15,8 +15,7 @@ from cxr.base.paths import RESOURCES
 from cxr.language.reports.rules import lexicon, structure
 from cxr.language.reports.rules.tokens import split_words
 from cxr.radvlm.filtered.engine import DROPPED, KEPT, REWRITTEN, Engine, FilteredText, FilterOptions, Sentence
-from cxr.radvlm.filtered.patterns import Patterns, load_patterns
-from cxr.radvlm.filtered.rewriting import Draft, Rewriter
+from cxr.radvlm.filtered.rewriting import Draft, Patterns, Rewriter, load_patterns
 
 RESOURCE_FILES = ("radvlm/filter.yaml", "lexicon")
 UNSURE = "unsure"

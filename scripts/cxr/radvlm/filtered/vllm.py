@@ -6,11 +6,8 @@ again, and the report is quarantined after ``retries``. Equal reports are proces
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 
-import yaml
-
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.llm.answer_cache import make_resumable
 from cxr.llm.asking import Answer, Question, ask_each
 from cxr.llm.client import connect_lazily
@@ -24,15 +21,13 @@ from cxr.radvlm.filtered.rules import SentenceFilter, load_sentence_filter
 
 RESOURCE_FILES = ("radvlm/filter_prompt.yaml", "radvlm/filter.yaml", "lexicon")
 GPU = True
-EXECUTION = "radvlm.filtered.llm.execution"
+EXECUTION = "radvlm.llm.execution"
 FIELDS = ("sentences", "index", "text")
 MODEL = "model"
 """Reason of every sentence that a language model changed."""
 
 
-@cache
-def _prompt() -> dict:
-    return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+_load_prompt = cache(lambda: load_resource(RESOURCE_FILES[0]))
 
 
 def load(options: FilterOptions, execution: Mapping) -> Engine:
@@ -62,7 +57,7 @@ def _question_or_problem(sentences: Sequence[str], rules: SentenceFilter) -> Que
 def build_question(sentences: Sequence[str], rules: SentenceFilter) -> Question:
     """Return the prompt for the sentences of one section."""
     numbered_text = "\n".join(f"{number}. {neutralize(text)}" for number, text in enumerate(sentences, start=1))
-    messages = fill_prompt(_prompt(), sentences=numbered_text, number=str(len(sentences)))
+    messages = fill_prompt(_load_prompt(), sentences=numbered_text, number=str(len(sentences)))
     longest = max(map(len, sentences))
     item = object_schema(
         index={"type": "integer", "minimum": 1, "maximum": len(sentences)},

@@ -37,27 +37,19 @@ def draw_samples(blocks: Blocks, rows: Sequence[MixRow], settings: TaskOptions) 
     counted_rows = [row for row in rows if row is not absent and (row.limits or (absent and row.task == PRESENT))]
     if not counted_rows and not absent:
         return SampleDraws()
-    reading = {
-        tasks.LINES_BY_TASK[row.task]
-        for row in (*counted_rows, *([absent] if absent else []))
-        if row.task in tasks.LINES_BY_TASK
-    }
+    drawn_tasks = [row.task for row in (*counted_rows, absent) if row is not None]
+    reading = {tasks.LINES_BY_TASK[task] for task in drawn_tasks if task in tasks.LINES_BY_TASK}
     units, pool = [], []
     for inputs in blocks.each(sorted(reading)):
         units.append(pl.DataFrame(_list_units(inputs, counted_rows, settings), schema=UNIT_SCHEMA, orient="row"))
         if absent:
             pool.append(pl.DataFrame(_list_absences(inputs, settings), schema=ABSENCE_SCHEMA, orient="row"))
     unit_table = pl.concat(units)
-    kept_images = {
-        key: image_ids
-        for row in counted_rows
-        for key, image_ids in _images_within_limits(row, unit_table, settings.seed)
-    }
+    kept_images = dict(pair for row in counted_rows for pair in _images_within_limits(row, unit_table, settings.seed))
     if not absent:
         return SampleDraws(kept_images)
-    absences = select_absences(
-        pl.concat(pool), _count_present(rows, unit_table, SampleDraws(kept_images)), ABSENCES_PER_SAMPLE
-    )
+    present = _count_present(rows, unit_table, SampleDraws(kept_images))
+    absences = select_absences(pl.concat(pool), present, ABSENCES_PER_SAMPLE)
     splits = pl.col("split").replace(dict.fromkeys(absent.splits, TRAIN))
     absence_units = absences.select(
         pl.lit(ABSENT).alias("task"), "image_id", pl.col("split").alias("given"), splits, "name"
@@ -84,9 +76,7 @@ def _images_within_limits(
     """Yield ((task, split), images): images in hash order until their units reach the limit."""
     for split, most in row.limits.items():
         counts = units.filter(task=row.task, split=split).group_by("image_id").len()
-        order = sorted(
-            counts.iter_rows(), key=lambda image_count: stable_hash(seed, row.task, row.source, image_count[0])
-        )
+        order = sorted(counts.iter_rows(), key=lambda count: stable_hash(seed, row.task, row.source, count[0]))
         kept_ids, count = set(), 0
         for image_id, number in order:
             if count < most:

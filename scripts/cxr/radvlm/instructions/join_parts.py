@@ -15,8 +15,8 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_lines, write_table
 from cxr.base.vocabulary import SPLITS
 from cxr.radvlm.instructions.columns import INDEX, OUTCOMES, TABLE1
-from cxr.radvlm.instructions.lines import LineFiles
 from cxr.radvlm.instructions.mix import TEST, TRAIN, MixRow, rows_from_options
+from cxr.radvlm.instructions.source_block import LineFiles
 from cxr.radvlm.samples import TASKS
 from cxr.radvlm.splits import assign_families
 
@@ -52,29 +52,23 @@ def drop_conflicts(index: pl.DataFrame, formats: Mapping[str, str]) -> tuple[pl.
     """
     family = assign_families(formats)
     index = index.with_columns(family=pl.col("source").replace_strict(family, default=pl.col("source")))
-    training_subjects = (
-        index.filter((pl.col("split") == TRAIN) & (pl.col("given") != TRAIN)).select("family", "subject_id").unique()
+    trained = index.filter((pl.col("split") == TRAIN) & (pl.col("given") != TRAIN))
+    training_subjects = trained.select("family", "subject_id").unique()
+    conflicts = index.filter(split=VALIDATE).join(training_subjects, on=["family", "subject_id"], how="semi")
+    places = conflicts.select("part", "row")
+    kept_index, removed_index = (
+        index.join(places, on=["part", "row"], how=how).drop("family") for how in ("anti", "semi")
     )
-    conflict_rows = (
-        index.filter(split=VALIDATE)
-        .join(training_subjects, on=["family", "subject_id"], how="semi")
-        .select("part", "row")
-    )
-    kept_index = index.join(conflict_rows, on=["part", "row"], how="anti").drop("family")
-    removed_index = index.join(conflict_rows, on=["part", "row"], how="semi").drop("family")
     return kept_index, removed_index
 
 
-def sort_split(index: pl.DataFrame, split: str, options: JoinOptions) -> pl.DataFrame:
+def sort_split(index: pl.DataFrame, split: str, seed: int) -> pl.DataFrame:
     """Return the index of a split in order: train in hash order, other splits by image."""
     split_index = index.filter(split=split)
     if split == TRAIN:
-        order_hashes = [stable_hash(options.seed, "order", name) for name in split_index["sample_id"]]
-        return (
-            split_index.with_columns(place=pl.Series(order_hashes, dtype=pl.UInt64))
-            .sort("place", "sample_id")
-            .drop("place")
-        )
+        order_hashes = [stable_hash(seed, "order", name) for name in split_index["sample_id"]]
+        place = pl.Series(order_hashes, dtype=pl.UInt64)
+        return split_index.with_columns(place=place).sort("place", "sample_id").drop("place")
     task = pl.col("task").replace_strict(list(TASKS), range(len(TASKS)), return_dtype=pl.Int64)
     return split_index.sort("source", "image_id", task, "unit", "pass", "sample_id")
 
@@ -97,8 +91,8 @@ def run(
 
         for split in SPLITS:
             with atomic_file(paths[split]) as temporary, open(temporary, "wb") as file:
-                file.writelines(_count_while_reading(read_rows(sort_split(index, split, options)), written, split))
-        test_index = sort_split(index, TEST, options)
+                file.writelines(_count_while_reading(read_rows(sort_split(index, split, options.seed)), written, split))
+        test_index = sort_split(index, TEST, options.seed)
         partner_by_image = pair_images(test_index.iter_rows(named=True), options.seed)
         exchanging = _exchange_images(map(json.loads, read_rows(test_index)), partner_by_image)
         write_lines(exchanged_out, _count_while_reading(exchanging, written, EXCHANGED))
@@ -174,9 +168,7 @@ def build_table1(rows: Sequence[MixRow], index: pl.DataFrame) -> pl.DataFrame:
     for row in rows:
         source_index = index.filter((pl.col("task") == row.task) & (pl.col("source") == row.source))
         train = source_index.filter(split=TRAIN)
-        paper, code = (
-            None if published is None else published[0] * published[1] for published in (row.paper, row.code)
-        )
+        paper, code = (published and published[0] * published[1] for published in (row.paper, row.code))
         records.append({
             "task": row.task, "source": row.source, "facts": int(train["facts"].sum()),
             "pairs": train["unit"].n_unique(), "passes": row.repeat, "lines": train.height,
@@ -186,9 +178,9 @@ def build_table1(rows: Sequence[MixRow], index: pl.DataFrame) -> pl.DataFrame:
             "note": "" if row.used else NOT_CONFIGURED,
         })  # fmt: skip
     total = {name: sum(row[name] or 0 for row in records) for name in SUMMED}
-    published_totals = {
-        name: total[name] if any(row[name] is not None for row in records) else None for name in ("paper", "code")
-    }
-    less = None if published_totals["paper"] is None else total["lines"] - published_totals["paper"]
-    last = {"task": "total", "source": "", "passes": None, "difference": less, "note": ""}
-    return pl.DataFrame([*records, total | published_totals | last], schema=schema(TABLE1))
+    for name in ("paper", "code"):
+        if all(row[name] is None for row in records):
+            total[name] = None
+    difference = None if total["paper"] is None else total["lines"] - total["paper"]
+    last = {"task": "total", "source": "", "passes": None, "difference": difference, "note": ""}
+    return pl.DataFrame([*records, total | last], schema=schema(TABLE1))

@@ -1,6 +1,6 @@
 """Export a mix for LLaVA's trainers: one JSON list per split, and its images."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -55,7 +55,9 @@ def run(
     """
     convention, line_by_picture = find_convention(options.convention), {}
     frame = options.pictures == FRAME
-    originals = {} if frame else _original_paths(images)
+    image_tables = () if frame else map(read_table, images)
+    rows = (row for table in image_tables for row in table.select("source", "image_id", "path").iter_rows())
+    originals = {(source, image): path for source, image, path in rows}
 
     def picture(line: Mapping) -> str:
         key = line["source"], line["image_id"]
@@ -91,8 +93,3 @@ def write_images(
                 path.parent.mkdir(parents=True, exist_ok=True)
                 grey = store.get(parse_sample(line_by_picture[key] | {"turns": []}))[..., 0]
                 path.write_bytes(encode_image(".png", grey, [cv2.IMWRITE_PNG_COMPRESSION, 3]))
-
-
-def _original_paths(tables: Iterable[str]) -> dict[ImageKey, str]:
-    image_tables = (read_table(path).select("source", "image_id", "path") for path in tables)
-    return {(source, image): path for table in image_tables for source, image, path in table.iter_rows()}

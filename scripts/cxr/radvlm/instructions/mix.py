@@ -1,13 +1,10 @@
 """The rows of a mix: tasks by source, with passes and limits; and the published mixes."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 
-import yaml
-
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.radvlm.samples import TASKS
 
 RESOURCE_FILES = ("radvlm/mixes.yaml",)
@@ -44,7 +41,7 @@ class MixRow:
 
 @cache
 def _load_mixes() -> dict:
-    return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    return load_resource(RESOURCE_FILES[0])
 
 
 def _published_rows(preset: str, formats: Mapping[str, str]) -> list[MixRow]:
@@ -88,17 +85,9 @@ def mix_rows(mix: Mapping, formats: Mapping[str, str]) -> list[MixRow]:
     return sorted((row for row in order if row.repeat), key=lambda row: TASKS.index(row.task))
 
 
-def rows_to_options(rows: list[MixRow]) -> list[dict]:
-    """Convert rows to builtins, for the params of a rule."""
-    return [asdict(row) for row in rows]
-
-
 def rows_from_options(row_options: list[Mapping]) -> list[MixRow]:
-    """Invert :func:`rows_to_options`."""
-    listed = ("splits", "paper", "code")
+    """Return the rows of dicts that a rule's params hold, in which tuples became lists."""
     return [
-        MixRow(
-            **{name: tuple(value) if name in listed and value is not None else value for name, value in fields.items()}
-        )
+        MixRow(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
         for fields in row_options
     ]

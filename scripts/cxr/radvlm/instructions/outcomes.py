@@ -57,13 +57,15 @@ def count_outcomes(
         else:
             outcome = "not_drawn" if tasks & set(TASKS_BY_FACT[kind]) else "not_in_mix"
         counts[kind, outcome] += 1
-    for line_kind, units in UNITS_OF_LINE.items():
-        for line in getattr(inputs, line_kind):
-            for image_id, key, asking in units(line):
-                if image_id in inputs.images:
-                    counts[
-                        line_kind, _unit_outcome((line_kind, key), block, not tasks & set(asking), key in pairs)
-                    ] += 1
+    units = (
+        (kind, *unit)
+        for kind, units_of in UNITS_OF_LINE.items()
+        for line in getattr(inputs, kind)
+        for unit in units_of(line)
+    )
+    for kind, image_id, key, asking in units:
+        if image_id in inputs.images:
+            counts[kind, _unit_outcome((kind, key), block, not tasks & set(asking), key in pairs)] += 1
     return counts
 
 
@@ -92,9 +94,7 @@ def outcome_table(blocks: Blocks, block_counts: Counter, reason_by_image: Mappin
             counts[kind, reason_by_image.get(image_id, "no_image")] += number
     rows = []
     for kind in sorted(totals.keys() | {kind for kind, _ in counts}):
-        outcomes = {
-            outcome: number for (outcome_kind, outcome), number in sorted(counts.items()) if outcome_kind == kind
-        }
+        outcomes = {name: number for (outcome_kind, name), number in sorted(counts.items()) if outcome_kind == kind}
         if outcomes or totals[kind]:
             rows += [(blocks.source, *row) for row in counted_rows(STAGE, kind, totals[kind], outcomes)]
     return pl.DataFrame(rows, schema=schema(OUTCOMES), orient="row")

@@ -1,22 +1,89 @@
 """The records of a source for a mix, read in blocks of images to bound memory; boxes become fractions."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import json
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import IO
 
 import cv2
 import numpy as np
 import polars as pl
 
 from cxr.base.hdf5 import Shard
-from cxr.base.tables import scan_table
+from cxr.base.tables import CRC, read_lines, scan_table
 from cxr.geometry.affine import affine_to_upright, boxes_to_original
 from cxr.geometry.boxes import CORNERS
 from cxr.geometry.masks import component_boxes
-from cxr.radvlm.boxes import sort_by_area, survive_rounding, unit_boxes
-from cxr.radvlm.instructions.lines import LinesByBlock
 from cxr.radvlm.labels import PRESENT, load_label_names
+from cxr.radvlm.samples import sort_by_area, survive_rounding, unit_boxes
+
+
+class LineFiles:
+    """Lines of several files, accessed by position; a context manager."""
+
+    def __init__(self, paths: Sequence[str]):
+        self._paths = paths
+
+    def __enter__(self) -> "LineFiles":
+        self._stack = ExitStack()
+        self._files: list[IO[bytes]] = []
+        self._starts = [array("Q") for _ in self._paths]
+        for path, starts in zip(self._paths, self._starts, strict=True):
+            file, at = self._stack.enter_context(open(path, "rb")), 0
+            self._files.append(file)
+            for line in file:
+                starts.append(at)
+                at += len(line)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    @property
+    def num_lines(self) -> int:
+        """Number of the lines of all files."""
+        return sum(map(len, self._starts))
+
+    def get(self, part: int, row: int) -> bytes:
+        """Return line ``row`` of file ``part``, both from 0, as bytes."""
+        self._files[part].seek(self._starts[part][row])
+        return self._files[part].readline()
+
+
+class LinesByBlock(LineFiles):
+    """Lines about images, by block; memory holds positions only. A context manager.
+
+    ``blocks``: {image: block}; ``about``: returns the images of a line. num_images: references to images in all lines;
+    num_by_missing_image: references to each image without a block.
+    """
+
+    def __init__(self, paths: Sequence[str], blocks: Mapping[str, int], about: Callable[[dict], Sequence[str]]):
+        super().__init__(paths)
+        self._rows: dict[int, array] = defaultdict(lambda: array("Q"))
+        self.num_by_missing_image: Counter[str] = Counter()
+        self.num_images = 0
+        for part, path in enumerate(paths):
+            for row, line in enumerate(read_lines(path)):
+                images = about(line)
+                self.num_images += len(images)
+                self.num_by_missing_image.update(image for image in images if image not in blocks)
+                for block in {blocks[image] for image in images if image in blocks}:
+                    self._rows[block].extend((part, row))
+
+    def lines_of_block(self, block: int) -> list[dict]:
+        """Return the lines about images of a block, in file order."""
+        places = iter(self._rows.get(block, ()))
+        return [self._line(part, row) for part, row in zip(places, places, strict=True)]
+
+    def _line(self, part: int, row: int) -> dict:
+        line = json.loads(self.get(part, row))
+        line.pop(CRC, None)
+        return line
+
 
 BOX, LABEL, PHRASE, REGION = "box", "label", "phrase", "region"
 """Kinds of facts."""
@@ -79,10 +146,8 @@ class SourceBlock:
         order = {name: at for at, name in enumerate(label_resource.names)}
         stated: dict[str, list[str]] = {}
         present: dict[str, set[str]] = {}
-        labels = self.facts.filter(pl.col("reader").is_null(), kind=LABEL).select(
-            "image_id", "name", "value", "fact_id"
-        )
-        for image_id, name, value, fact_id in labels.iter_rows():
+        labels = self.facts.filter(pl.col("reader").is_null(), kind=LABEL)
+        for image_id, name, value, fact_id in labels.select("image_id", "name", "value", "fact_id").iter_rows():
             stated.setdefault(image_id, []).append(fact_id)
             image_labels = present.setdefault(image_id, set())
             if value == PRESENT and name != label_resource.no_finding:
@@ -103,12 +168,8 @@ class SourceBlock:
         fact_table = fact_table.sort("image_id", "name", "group", "fact_id")
         sizes = np.array([self.sizes[image_id] for image_id in fact_table["image_id"]]).reshape(-1, 2)
         boxes = unit_boxes(fact_table.select(CORNERS).to_numpy(), sizes[:, 0], sizes[:, 1])
-        rows = zip(
-            fact_table.select("image_id", "name", "group", "fact_id").iter_rows(),
-            boxes,
-            survive_rounding(boxes),
-            strict=True,
-        )
+        keys = fact_table.select("image_id", "name", "group", "fact_id").iter_rows()
+        rows = zip(keys, boxes, survive_rounding(boxes), strict=True)
         for (image_id, name, group), part in groupby(rows, key=lambda row: row[0][:3]):
             name_rows = list(part)
             fact_ids, flat = (
@@ -120,13 +181,7 @@ class SourceBlock:
 
 def read_sizes(images: pl.DataFrame, shards: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Return {image_id: (rows, columns)} of the original, for the images that have a frame."""
-    wanted_ids, size_by_image = set(images["image_id"]), {}
-    for path in shards:
-        with Shard(path) as shard:
-            for image_id in shard.ids:
-                if image_id in wanted_ids:
-                    _, size_by_image[image_id] = _upright_geometry(shard, image_id)
-    return size_by_image
+    return {image_id: shape for image_id, (_, shape) in _read_geometry(shards, set(images["image_id"])).items()}
 
 
 def read_mask_boxes(
@@ -172,14 +227,9 @@ def _read_geometry(frames: Sequence[str], wanted_ids: set[str]) -> dict[str, tup
     for path in frames:
         with Shard(path) as shard:
             for image_id in filter(wanted_ids.__contains__, shard.ids):
-                geometry_by_image[image_id] = _upright_geometry(shard, image_id)
+                rows, columns = map(int, shard.get("original_shape", image_id))
+                geometry_by_image[image_id] = affine_to_upright(shard.get("to_original", image_id), (rows, columns))
     return geometry_by_image
-
-
-def _upright_geometry(shard: Shard, image_id: str) -> tuple[np.ndarray, tuple[int, int]]:
-    """Return the affine from a frame to its upright original, and the original's (rows, columns)."""
-    rows, columns = map(int, shard.get("original_shape", image_id))
-    return affine_to_upright(shard.get("to_original", image_id), (rows, columns))
 
 
 BLOCK_SIZE = 4096

@@ -9,11 +9,11 @@ import polars as pl
 
 from cxr.base.seeds import make_rng
 from cxr.instructions.record import Turn
-from cxr.radvlm.instructions.names import join_in_words, load_spoken_names
 from cxr.radvlm.instructions.source_block import BOX, LABEL, PHRASE, REGION, NamedBoxes, SourceBlock
+from cxr.radvlm.instructions.wordings import load_spoken_names
 from cxr.radvlm.labels import ABSENT as DENIED
 from cxr.radvlm.labels import load_label_names as label_names
-from cxr.radvlm.samples import SEG, box_slot
+from cxr.radvlm.samples import SEG, box_slot, join_in_words
 
 COORDINATES = re.compile(r"\[\s*\d*\.?\d+\s*(?:,\s*\d*\.?\d+\s*){3}\]|" + re.escape(SEG))
 """Text that a phrase must not contain."""
@@ -91,9 +91,8 @@ def classification(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]
     for image_id in sorted(filter(inputs.images.__contains__, inputs.stated)):
         finding_names = [load_spoken_names().say(name) for name in inputs.present[image_id]]
         slots = {"findings": join_in_words(finding_names), "number": str(len(finding_names))}
-        yield Unit(
-            image_id, image_id, (Part("some" if finding_names else "none", slots, facts=inputs.stated[image_id]),)
-        )
+        part = Part("some" if finding_names else "none", slots, facts=inputs.stated[image_id])
+        yield Unit(image_id, image_id, (part,))
 
 
 def anatomical_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
@@ -106,12 +105,8 @@ def anatomical_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator
             regions_by_image.setdefault(region.image_id, []).append(region)
     for image_id, regions in regions_by_image.items():
         make_rng(settings.seed, "regions", inputs.source, image_id).shuffle(regions)
-        yield Unit(
-            image_id,
-            image_id,
-            LazyParts(lambda region: _grounding_part(region, "region", settings), regions),
-            repeats_part=False,
-        )
+        parts = LazyParts(lambda region: _grounding_part(region, "region"), regions)
+        yield Unit(image_id, image_id, parts, repeats_part=False)
 
 
 def abnormality_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
@@ -119,7 +114,7 @@ def abnormality_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterato
     for finding in inputs.named_boxes(BOX):
         _exclude_flat_boxes(finding, settings)
         if finding.boxes:
-            yield Unit(finding.image_id, finding.key, (_grounding_part(finding, "finding", settings),))
+            yield Unit(finding.image_id, finding.key, (_grounding_part(finding, "finding"),))
 
 
 def abnormality_detection(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
@@ -140,14 +135,10 @@ def abnormality_detection(inputs: SourceBlock, settings: TaskOptions) -> Iterato
         if missing or flat or image_id not in inputs.sizes or not (boxed_findings or _was_examined(inputs, image_id)):
             settings.exclude("no_boxes", [fact for finding in boxed_findings for fact in finding.facts])
             continue
-        items = "; ".join(
-            f"{load_spoken_names().say(finding.name)} {box_slot(finding.name)}" for finding in boxed_findings
-        )
-        slots = {"items": items, "number": str(len(boxed_findings))}
-        boxes, facts = (
-            {finding.name: finding.boxes for finding in boxed_findings},
-            tuple(fact for finding in boxed_findings for fact in finding.facts),
-        )
+        items = [f"{load_spoken_names().say(finding.name)} {box_slot(finding.name)}" for finding in boxed_findings]
+        slots = {"items": "; ".join(items), "number": str(len(boxed_findings))}
+        boxes = {finding.name: finding.boxes for finding in boxed_findings}
+        facts = tuple(fact for finding in boxed_findings for fact in finding.facts)
         yield Unit(image_id, image_id, (Part("some" if boxed_findings else "none", slots, boxes, facts),))
 
 
@@ -190,16 +181,10 @@ def find_absences(inputs: SourceBlock) -> Iterator[tuple[str, str, tuple[str, ..
         (image_id, name) for image_id, finding_names in inputs.present.items() for name in finding_names
     }
     boxed_names = inputs.summary.boxed
-    if not inputs.summary.labelled:
-        yield from (
-            (image_id, name, ())
-            for image_id in sorted(inputs.images)
-            for name in boxed_names
-            if (image_id, name) not in present_findings
-        )
-        return
     denied: dict[tuple[str, str], tuple[str, ...]] = {}
-    for pair in inputs.pairs:
+    if not inputs.summary.labelled:
+        denied = {(image_id, name): () for image_id in inputs.images for name in boxed_names}
+    for pair in inputs.pairs if inputs.summary.labelled else ():
         if not pair["seg"] and pair["type"] == "global":
             for name in label_resource.lesions.get(pair["target"], ()):
                 denied[pair["image_id"], name] = (pair["pair_id"],)
@@ -233,22 +218,17 @@ def ils_pairs(inputs: SourceBlock, settings: TaskOptions, form: str) -> Iterator
         shared_fields = {"facts": (pair["pair_id"],), "target": pair["target"]}
         if form == "seg":
             turns = (Turn(pair["instruction"], pair["answer"], f"ils:{pair['type']}"),)
-            yield Unit(
-                pair["image_id"], pair["pair_id"], (Part("", {}, mask_ids=(mask,), turns=turns, **shared_fields),)
-            )
+            part = Part("", {}, mask_ids=(mask,), turns=turns, **shared_fields)
+            yield Unit(pair["image_id"], pair["pair_id"], (part,))
             continue
         name = pair["target"]
         boxes = inputs.boxes_by_mask.get(mask, ()) if pair["seg"] else ()
         if pair["seg"] and not boxes:
             settings.exclude("no_area", [pair["pair_id"]])
             continue
-        slots = {
-            "instruction": pair["instruction"],
-            "boxes": box_slot(name),
-            "answer": f"{answer_text} " if answer_text else "",
-        }
-        if not pair["seg"]:
-            slots = {"instruction": pair["instruction"], "answer": answer_text}
+        slots = {"instruction": pair["instruction"], "answer": answer_text}
+        if pair["seg"]:
+            slots |= {"boxes": box_slot(name), "answer": f"{answer_text} " if answer_text else ""}
         part = Part("some" if boxes else "none", slots, {name: boxes} if boxes else {}, **shared_fields)
         yield Unit(pair["image_id"], pair["pair_id"], (part,))
 
@@ -271,14 +251,10 @@ def clean_phrase(text: str) -> str:
     return " ".join(safe_text.split()).rstrip(".")
 
 
-def _grounding_part(named_boxes: NamedBoxes, slot_name: str, settings: TaskOptions) -> Part:
-    words = load_spoken_names().say(named_boxes.name)
-    slots = {
-        slot_name: words,
-        f"a {slot_name}": load_spoken_names().with_article(words),
-        "boxes": box_slot(named_boxes.name),
-    }
-    return Part("some", slots, {named_boxes.name: named_boxes.boxes}, named_boxes.facts, target=named_boxes.name)
+def _grounding_part(named_boxes: NamedBoxes, slot_name: str) -> Part:
+    words, name = load_spoken_names().say(named_boxes.name), named_boxes.name
+    slots = {slot_name: words, f"a {slot_name}": load_spoken_names().with_article(words), "boxes": box_slot(name)}
+    return Part("some", slots, {name: named_boxes.boxes}, named_boxes.facts, target=name)
 
 
 def _exclude_flat_boxes(named_boxes: NamedBoxes, settings: TaskOptions) -> None:

@@ -4,15 +4,40 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from pathlib import Path
 
-import yaml
-
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.base.seeds import make_rng, stable_hash
 from cxr.instructions.record import Turn
 
-RESOURCE_FILES = ("radvlm/instructions.yaml",)
+RESOURCE_FILES = ("radvlm/names.yaml", "radvlm/instructions.yaml")
+
+
+@dataclass(frozen=True)
+class SpokenNames:
+    """wording_by_name: {name: words}; articles: {words: article}; regions: regions used in questions."""
+
+    wording_by_name: dict[str, str]
+    articles: dict[str, str]
+    regions: tuple[str, ...]
+
+    def say(self, name: str) -> str:
+        """Return the wording of a name, in lower case."""
+        return self.wording_by_name.get(name, name).lower()
+
+    def with_article(self, words: str) -> str:
+        """Return the words with "a" or "an" if they take an article."""
+        article = self.articles.get(words.lower())
+        return f"{article} {words}" if article else words
+
+
+@cache
+def load_spoken_names() -> SpokenNames:
+    """Load the names, once per process."""
+    resource = load_resource(RESOURCE_FILES[0])
+    articles = {words: article for article, word_list in resource["articles"].items() for words in word_list}
+    return SpokenNames(resource["said"], articles, tuple(resource["regions"]))
+
+
 QUESTIONS_FROM = {"absent_grounding": "abnormality_grounding"}
 """{task: task whose questions it shares}, so that a question does not reveal its answer."""
 KINDS = ("answers", "some", "none")
@@ -31,7 +56,7 @@ class Wordings:
 @cache
 def load_wordings() -> dict[str, Wordings]:
     """Load {task: wordings}, once per process."""
-    resource = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    resource = load_resource(RESOURCE_FILES[1])
     wordings_by_task = {}
     for task, task_entry in resource.items():
         questions_by_register = resource[QUESTIONS_FROM.get(task, task)]["questions"]
@@ -54,14 +79,10 @@ def word_turn(task: str, kind: str, drawn_for: tuple, number: int, slots: Mappin
     """
     task_wordings = load_wordings()[task]
     order, answer_ids = _question_order(task, drawn_for), list(task_wordings.answers[kind])
-    question_id, answer_id = (
-        order[number % len(order)],
-        answer_ids[stable_hash(*drawn_for, task, number) % len(answer_ids)],
-    )
-    question, answer = (
-        fill_slots(task_wordings.questions[question_id], slots),
-        fill_slots(task_wordings.answers[kind][answer_id], slots),
-    )
+    question_id = order[number % len(order)]
+    answer_id = answer_ids[stable_hash(*drawn_for, task, number) % len(answer_ids)]
+    question = fill_slots(task_wordings.questions[question_id], slots)
+    answer = fill_slots(task_wordings.answers[kind][answer_id], slots)
     return Turn(question, answer, f"{task}:{question_id}/{answer_id}")
 
 

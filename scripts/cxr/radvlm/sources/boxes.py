@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,10 +25,8 @@ from cxr.geometry.turns import UPRIGHT, Turn
 from cxr.imaging.cohort.header import Header, read_header
 from cxr.imaging.cohort.split import split_name, subject_splits
 from cxr.radvlm.labels import ABSENT, PRESENT
-from cxr.radvlm.sources.columns import FACTS_SCHEMA
 from cxr.radvlm.sources.facts import (
     BOX,
-    EMPTY_COLUMNS,
     FUSED,
     IMAGES,
     LABEL,
@@ -39,11 +37,18 @@ from cxr.radvlm.sources.facts import (
     add_boxes,
     box_facts,
     clean_boxes,
+    complete_facts,
 )
 
 VINDR_TABLES = {"train": ("annotations/annotations_train.csv", "annotations_train.csv", "train.csv"),
          "test": ("annotations/annotations_test.csv", "annotations_test.csv")}  # fmt: skip
 """{split: possible paths of its table}; the last path of train is Kaggle's."""
+LABEL_TABLES = {"train": ("annotations/image_labels_train.csv", "image_labels_train.csv"),
+         "test": ("annotations/image_labels_test.csv", "image_labels_test.csv")}  # fmt: skip
+"""{split: possible paths of its table of image labels}."""
+CONSENSUS = "consensus"
+"""Reader of a table without reader ids."""
+CELLS = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT}
 FUSION_IOU = 0.1
 """IoU above which boxes of several readers of one class are fused (authors' code)."""
 FUSION_DECIMALS = 3
@@ -72,41 +77,32 @@ def read_vindr(options: ReadOptions) -> SourceRecords:
     Raises UserError for a folder without a box table.
     """
     records, images = SourceRecords(), []
-    for split, names in VINDR_TABLES.items():
-        path = next((table_path for name in names if (table_path := _find_table(options.folder / name))), None)
-        if path is None:
-            continue
+    for split, path in _find_tables(options.folder, VINDR_TABLES):
         regions, image_names = read_annotations(options.key, path, "vindr")
         folders = (options.pictures / split, options.pictures)
         images += _group_by_image(regions, image_names, lambda image, split=split: split, folders)
-        _count_rows(records, options.key, path)
+        names = read_frame(path, options.key, ("class_name",))["class_name"].str.to_lowercase()
+        records.num_rows[BOX] += len(names)
+        records.num_excluded[BOX, "no_finding"] += int(names.is_in(NO_FINDING).sum())  # readers who saw none
     if not images:
         raise UserError(
             f"{options.key}: {options.folder} has neither {VINDR_TABLES['train'][0]} nor {VINDR_TABLES['train'][-1]}: "
             "give the folder of VinDr-CXR or of VinBigData"
         )
-    _count_unknown_classes(records, (region.label for image in images for region in image.regions))
+    labels = (region.label for image in images for region in image.regions)
+    _count_unknown(records, Counter(name for name in labels if name.strip() and name not in CLASSES), "classes")
     _add_images(records, options, images)
-    for split, names in LABEL_TABLES.items():
-        if path := next((table_path for name in names if (table_path := _find_table(options.folder / name))), None):
-            add_image_labels(records, options.key, split, path)
+    for split, path in _find_tables(options.folder, LABEL_TABLES):
+        add_image_labels(records, options.key, split, path)
     return records
 
 
-def _count_rows(records: SourceRecords, key: str, path: Path) -> None:
-    """Count the rows of a table: boxes, and readers who saw no finding."""
-    names = read_frame(path, key, ("class_name",))["class_name"].str.to_lowercase()
-    records.num_rows[BOX] += len(names)
-    records.num_excluded[BOX, "no_finding"] += int(names.is_in(NO_FINDING).sum())
-
-
-def _count_unknown_classes(records: SourceRecords, labels: Iterable[str]) -> None:
-    """Count boxes of classes unknown to VinDr-CXR; they are kept under their own names."""
-    unknown = Counter(label for label in labels if label.strip() and label not in CLASSES)
-    for label, number in sorted(unknown.items()):
-        records.counts[f"unknown_label: {quote_value(label)}"] += number
-    if unknown:
-        log.warning("%d classes are unknown to VinDr-CXR; their boxes are kept: see counts.tsv", len(unknown))
+def _count_unknown(records: SourceRecords, number_by_name: Mapping[str, int], noun: str) -> None:
+    """Count boxes or labels of names unknown to VinDr-CXR; they are kept under their own names."""
+    for name, number in sorted(number_by_name.items()):
+        records.counts[f"unknown_label: {quote_value(name)}"] += number
+    if number_by_name:
+        log.warning("%d %s are unknown to VinDr-CXR and kept: see counts.tsv", len(number_by_name), noun)
 
 
 def read_box_file(options: ReadOptions) -> SourceRecords:
@@ -161,8 +157,12 @@ def fuse_readers(
     return image_boxes
 
 
-def _find_table(path: Path) -> Path | None:
-    return next((candidate for candidate in (path, path.with_name(f"{path.name}.gz")) if candidate.is_file()), None)
+def _find_tables(folder: Path, names_by_split: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Path]]:
+    """Yield (split, first of its tables that is there), compressed or not."""
+    for split, names in names_by_split.items():
+        candidates = (folder / f"{name}{ending}" for name in names for ending in ("", ".gz"))
+        if (path := next(filter(Path.is_file, candidates), None)) is not None:
+            yield split, path
 
 
 def _group_by_image(
@@ -213,18 +213,18 @@ def _add_images(records: SourceRecords, options: ReadOptions, images: Sequence[S
             continue
         sizes[image_id] = size
         regions = [_to_upright(region, turn, stored) for region in image.regions if region.label.strip()]
-        for _ in range(len(image.regions) - len(regions)):
-            records.exclude("unknown_label", image_id, detail=UNNAMED_BOX, record_kind=BOX)
+        num_unnamed = len(image.regions) - len(regions)
+        records.exclude("unknown_label", image_id, detail=UNNAMED_BOX, record_kind=BOX, rows=num_unnamed)
         subject = subject_of(image.image_id, options)
         records.images.append(_image_row(image_id, subject, image.split, size, path, options.name))
         if several and image.split in FUSED_SPLITS:
-            readers += _add_reader_boxes(records, image_id, regions, size, options.min_box)
+            readers += _add_reader_boxes(records, image_id, regions, size)
         else:
-            _add_boxes_by_name(records, image_id, regions, size, options.min_box)
+            _add_boxes_by_name(records, image_id, regions, size)
     records.num_kept.update({IMAGES: len(records.images), BOX: len(records.facts)})
     for image_id, name, box in fuse_readers(readers, sizes, FUSION_IOU, FUSION_DECIMALS):
         records.num_kept[FUSED] += add_boxes(
-            records, image_id, BOX, name, box[None], sizes[image_id], options.min_box, record_kind=FUSED
+            records, image_id, BOX, name, box[None], sizes[image_id], record_kind=FUSED
         )
         records.num_rows[FUSED] += 1
     records.counts["fused boxes"] += records.num_rows[FUSED]
@@ -235,20 +235,18 @@ def _exclude_image(
 ) -> None:
     """Exclude an image: one row per box, or one row if it has none."""
     records.num_excluded[IMAGES, reason] += 1
-    for _ in regions:
-        records.exclude(reason, image_id, detail=detail, record_kind=BOX)
-    if not regions:
+    if regions:
+        records.exclude(reason, image_id, detail=detail, record_kind=BOX, rows=len(regions))
+    else:
         records.exclude(reason, image_id, detail=detail)
 
 
-def _add_reader_boxes(
-    records: SourceRecords, image_id: str, regions: Sequence[Annotation], size: tuple, least: float
-) -> list[tuple]:
+def _add_reader_boxes(records: SourceRecords, image_id: str, regions: Sequence[Annotation], size: tuple) -> list[tuple]:
     """Add each reader's boxes to the facts and return those that can be fused."""
     reader_boxes = []
     for region in regions:
         box = np.array([region_box(region) or (np.nan,) * 4], np.float64)
-        tidy = clean_boxes(box, np.array([size], np.float64), least)
+        tidy = clean_boxes(box, np.array([size], np.float64))
         records.counts["boxes with swapped corners"] += tidy.swapped
         records.counts["boxes clipped"] += tidy.clipped
         if not tidy.area[0]:
@@ -260,14 +258,12 @@ def _add_reader_boxes(
     return reader_boxes
 
 
-def _add_boxes_by_name(
-    records: SourceRecords, image_id: str, regions: Sequence[Annotation], size: tuple, least: float
-) -> None:
+def _add_boxes_by_name(records: SourceRecords, image_id: str, regions: Sequence[Annotation], size: tuple) -> None:
     by_name: dict[str, list] = {}
     for region in regions:
         by_name.setdefault(region.label, []).append(region_box(region) or (np.nan,) * 4)
     for name, boxes in sorted(by_name.items()):
-        add_boxes(records, image_id, BOX, name, np.array(boxes, np.float64), size, least)
+        add_boxes(records, image_id, BOX, name, np.array(boxes, np.float64), size)
 
 
 def _to_upright(region: Annotation, turn: Turn, stored: tuple[int, int]) -> Annotation:
@@ -296,14 +292,6 @@ def _image_row(image_id: str, subject: str, split: str, size: tuple[int, int], p
     }  # fmt: skip
 
 
-LABEL_TABLES = {"train": ("annotations/image_labels_train.csv", "image_labels_train.csv"),
-         "test": ("annotations/image_labels_test.csv", "image_labels_test.csv")}  # fmt: skip
-"""{split: possible paths of its table of image labels}."""
-CONSENSUS = "consensus"
-"""Reader of a table without reader ids."""
-CELLS = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT}
-
-
 def add_image_labels(records: SourceRecords, key: str, split: str, path: Path) -> None:
     """Add VinDr-CXR's image labels: those of each reader (train), or the consensus (test).
 
@@ -320,28 +308,21 @@ def add_image_labels(records: SourceRecords, key: str, split: str, path: Path) -
     has_image = pl.col("image_id").is_in(image_ids)
     records.counts["rows of image labels"] += table.height
     records.num_rows[LABELS] += table.height
-    for reason, rows in (("no_image", table.filter(~has_image)), ("bad_row", table.filter(has_image & ~is_first))):
+    excluded = {
+        "no_image": (table.filter(~has_image), "no picture of it was read in this split"),
+        "bad_row": (table.filter(has_image & ~is_first), "its reader has another row of it"),
+    }
+    for reason, (rows, meaning) in excluded.items():
         for image_id in rows["image_id"]:
-            records.exclude(
-                reason, image_id or None, detail=f"{path.name}: {explain_exclusion(reason)}", record_kind=LABELS
-            )
+            records.exclude(reason, image_id or None, detail=f"{path.name}: {meaning}", record_kind=LABELS)
     _count_unknown_labels(records, labels, table)
     used = table.filter(has_image & is_first)
     records.num_kept[LABELS] += used.height
     records.tables.append(_label_facts(used, labels))
 
 
-def explain_exclusion(reason: str) -> str:
-    """Return the meaning of an exclusion reason for a row of image labels."""
-    return "its reader has another row of it" if reason == "bad_row" else "no picture of it was read in this split"
-
-
 def _count_unknown_labels(records: SourceRecords, labels: list[str], table: pl.DataFrame) -> None:
-    unknown = Counter({name: table.height for name in labels if name not in KNOWN})
-    for name, number in sorted(unknown.items()):
-        records.counts[f"unknown_label: {quote_value(name)}"] += number
-    if unknown:
-        log.warning("%d labels are unknown to VinDr-CXR and kept: see counts.tsv", len(unknown))
+    _count_unknown(records, {name: table.height for name in labels if name not in KNOWN}, "labels")
     cells = table.select((~pl.col(name).is_in([*CELLS, ""])).sum() for name in labels).row(0, named=True)
     records.count_unknown_cells({name: number for name, number in cells.items() if number})
 
@@ -351,10 +332,5 @@ def _label_facts(table: pl.DataFrame, labels: list[str]) -> pl.DataFrame:
     facts = table.with_columns(values).unpivot(
         labels, index=["image_id", "reader"], variable_name="name", value_name="stated"
     )
-    bare = [
-        pl.lit(None, FACTS_SCHEMA[name]).alias(name)
-        for name in EMPTY_COLUMNS
-        if name not in ("value", "stated", "reader")
-    ]
-    facts = facts.drop_nulls("stated").with_columns(pl.lit(LABEL).alias("kind"), *bare, value=pl.col("stated"))
-    return facts.select(name for name in FACTS_SCHEMA if name != "fact_id")
+    facts = facts.drop_nulls("stated").with_columns(pl.lit(LABEL).alias("kind"), value=pl.col("stated"))
+    return complete_facts(facts)

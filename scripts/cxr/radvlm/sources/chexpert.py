@@ -18,7 +18,7 @@ from cxr.radvlm.sources.facts import (
     replace_control_characters,
 )
 
-IMAGE_COLUMNS = ("image_id", "study_id", "subject_id", "split", "view", "sex")
+COPIED_COLUMNS = ("image_id", "study_id", "subject_id", "split", "view", "sex")
 
 
 def read_chexpert(options: ReadOptions) -> SourceRecords:
@@ -100,8 +100,8 @@ def to_sentence_case(text: str) -> str:
 def _frontal_rows(records: SourceRecords, table: pl.DataFrame) -> pl.DataFrame:
     """Return the frontal rows, each image once; exclude the others with a reason."""
     identified_rows = table.filter(pl.col("image_id").is_not_null())
-    for _ in range(table.height - identified_rows.height):
-        records.exclude("bad_row", detail="the path is not patient, study and file", record_kind=IMAGES)
+    num_unidentified, detail = table.height - identified_rows.height, "the path is not patient, study and file"
+    records.exclude("bad_row", detail=detail, record_kind=IMAGES, rows=num_unidentified)
     for row in identified_rows.filter(~pl.col("frontal")).select("image_id", "study_id").iter_rows():
         records.exclude("not_frontal", *row, record_kind=IMAGES)
     frontal = identified_rows.filter(pl.col("frontal"))
@@ -114,7 +114,7 @@ def _frontal_rows(records: SourceRecords, table: pl.DataFrame) -> pl.DataFrame:
 
 def _image_row(row: dict, options: ReadOptions) -> dict:
     path = str(options.pictures / row["path"])
-    return {name: row[name] for name in IMAGE_COLUMNS} | {
+    return {name: row[name] for name in COPIED_COLUMNS} | {
         "rows": None,
         "columns": None,
         "path": path,

@@ -8,16 +8,52 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from cxr.base.columns import Column, Columns, schema
 from cxr.base.conservation import CountRow, counted_rows
 from cxr.base.seeds import stable_hash
 from cxr.geometry.boxes import CORNERS
 from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, load_label_names, resolve_uncertain
-from cxr.radvlm.sources.columns import FACTS_SCHEMA, IMAGES_SCHEMA
+
+IMAGE_COLUMNS: Columns = {
+    "source": Column(pl.String, "Source."),
+    "image_id": Column(pl.String, "Image."),
+    "study_id": Column(pl.String, "Its study; the image where the source names none."),
+    "subject_id": Column(pl.String, "Its patient; the image where the source names none."),
+    "split": Column(pl.String, "train, validate or test."),
+    "view": Column(pl.String, "View, by its code: PA, AP; null if unknown."),
+    "sex": Column(pl.String, "F or M; null where the source does not tell."),
+    "rows": Column(pl.Int64, "Height of the original picture; null where the source does not tell.", "pixels"),
+    "columns": Column(pl.Int64, "Width of the original picture; null where the source does not tell.", "pixels"),
+    "path": Column(pl.String, "Image file."),
+    "frames": Column(pl.String, "Source whose frames hold it; own: the cohort's."),
+}
+FACT_COLUMNS: Columns = {
+    "fact_id": Column(pl.String, "Stable hash of source, image, kind, name, group, reader and box."),
+    "image_id": Column(pl.String, "Image."),
+    "kind": Column(pl.String, "label, box (of a finding), region or phrase."),
+    "name": Column(pl.String, "The label, the finding, the region, or the words of the phrase."),
+    "value": Column(pl.String, "present, absent or uncertain, as radvlm.sources.uncertain reads it; null of no label."),
+    "stated": Column(pl.String, "present, absent or uncertain, as the source states it; null of no label."),
+    "group": Column(pl.String, "What the boxes of one phrase, or of one finding of an image, have in common."),
+    "reader": Column(
+        pl.String,
+        "Reader of a box that was fused with others, or of an image's label that is not asked; null of what is.",
+    ),
+    **{
+        name: Column(pl.Float64, f"{what} edge of the box; null without one.", "original pixels")
+        for name, what in (("x1", "Left"), ("y1", "Upper"), ("x2", "Right"), ("y2", "Lower"))
+    },
+}
+COUNT_COLUMNS: Columns = {
+    "what": Column(pl.String, "What is counted."),
+    "number": Column(pl.Int64, "How many."),
+}
+IMAGES_SCHEMA, FACTS_SCHEMA = schema(IMAGE_COLUMNS), schema(FACT_COLUMNS)
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of a reader. source: keys of the source (format, path, pictures, subject); uncertain, split, min_box:
+    """Options of a reader. source: keys of the source (format, path, pictures, subject); uncertain, split:
     settings of radvlm.sources; max_characters: longest report; seed, shares: to split sources without splits.
     """
 
@@ -25,7 +61,6 @@ class ReadOptions:
     source: Mapping[str, str]
     uncertain: str
     split: str
-    min_box: float
     max_characters: int
     section_overrides: bool
     seed: int
@@ -76,33 +111,27 @@ class SourceRecords:
 
     def exclude(
         self, reason: str, image_id: str | None = None, study_id: str | None = None, detail: str = "", *,
-        record_kind: str = "", number: int = 1,
+        record_kind: str = "", number: int = 1, rows: int = 1,
     ) -> None:  # fmt: skip
-        """Exclude a row of the source, with a reason.
+        """Exclude ``rows`` rows of the source, with a reason.
 
-        ``record_kind``: its kind in :attr:`num_rows`, "" if it is not counted there; ``number``: how many to count.
+        ``record_kind``: their kind in :attr:`num_rows`, "" if it is not counted there; ``number``: how many to count
+        for each.
         """
         row = {"image_id": image_id, "study_id": study_id, "stage": STAGE, "reason": reason, "detail": detail}
-        self.excluded.append(row)
-        if record_kind:
-            self.num_excluded[record_kind, reason] += number
+        self.excluded += [row] * rows
+        if record_kind and rows:
+            self.num_excluded[record_kind, reason] += number * rows
 
     def conservation_rows(self, source: str) -> list[CountRow]:
         """Return the conservation rows of all kinds. Raises AssertionError if a row is unaccounted for."""
         conserved_rows = []
-        excluded_kinds = {record_kind for record_kind, _ in self.num_excluded}
-        for record_kind in sorted({*self.num_rows, *self.num_kept} | excluded_kinds):
-            num_by_reason = {
-                reason: number
-                for (excluded_kind, reason), number in sorted(self.num_excluded.items())
-                if excluded_kind == record_kind
+        for record_kind in sorted({*self.num_rows, *self.num_kept, *(kind for kind, _ in self.num_excluded)}):
+            parts = {KEPT: self.num_kept[record_kind]}
+            parts |= {
+                reason: number for (kind, reason), number in sorted(self.num_excluded.items()) if kind == record_kind
             }
-            conserved_rows += counted_rows(
-                f"{STAGE}, {source}",
-                record_kind,
-                self.num_rows[record_kind],
-                {KEPT: self.num_kept[record_kind]} | num_by_reason,
-            )
+            conserved_rows += counted_rows(f"{STAGE}, {source}", record_kind, self.num_rows[record_kind], parts)
         return conserved_rows
 
     def count_unknown_cells(self, cells: Mapping[str, int]) -> None:
@@ -148,31 +177,28 @@ class CleanBoxes:
     clipped: int
 
 
-def clean_boxes(boxes: np.ndarray, shapes: np.ndarray, least: float) -> CleanBoxes:
+def clean_boxes(boxes: np.ndarray, shapes: np.ndarray) -> CleanBoxes:
     """Sort the corners of boxes (N, 4) and clip them to images of ``shapes`` (N, 2: rows, columns; NaN: unknown).
 
-    A box has an area if its corners are finite and both sides exceed the fraction ``least`` of the image's sides.
+    A box has an area if its corners are finite and both sides are longer than 0.
     """
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     finite = np.isfinite(boxes).all(axis=1)
     finite_boxes = np.where(finite[:, None], boxes, 0.0)
-    low, high = (
-        np.minimum(finite_boxes[:, :2], finite_boxes[:, 2:]),
-        np.maximum(finite_boxes[:, :2], finite_boxes[:, 2:]),
-    )
+    low = np.minimum(finite_boxes[:, :2], finite_boxes[:, 2:])
+    high = np.maximum(finite_boxes[:, :2], finite_boxes[:, 2:])
     swapped = int((low != finite_boxes[:, :2]).any(axis=1).sum())
     limits = np.asarray(shapes, np.float64).reshape(-1, 2)[:, ::-1]
     most = np.where(np.isfinite(limits), limits, np.inf)
     sorted_ = np.concatenate([low, high], axis=1)
     cut = np.clip(sorted_, 0.0, np.concatenate([most, most], axis=1))
     sides = cut[:, 2:] - cut[:, :2]
-    floor = np.where(np.isfinite(most), least * np.where(np.isfinite(most), most, 0.0), 0.0)
-    area = finite & (sides > floor).all(axis=1)
+    area = finite & (sides > 0).all(axis=1)
     return CleanBoxes(cut, area, swapped, int(((cut != sorted_).any(axis=1) & area).sum()))
 
 
 def add_boxes(
-    records: SourceRecords, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple, least: float, *,
+    records: SourceRecords, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple, *,
     record_kind: str | None = None, **more: object,
 ) -> int:  # fmt: skip
     """Add the boxes (N, 4) of one name, in original pixels, and return how many were added.
@@ -181,19 +207,13 @@ def add_boxes(
     the image, None if unknown.
     """
     size = [np.nan if side is None else side for side in shape]
-    cleaned = clean_boxes(boxes, np.tile(size, (len(boxes), 1)), least)
+    cleaned = clean_boxes(boxes, np.tile(size, (len(boxes), 1)))
     for count_name, number in (("boxes with swapped corners", cleaned.swapped), ("boxes clipped", cleaned.clipped)):
         records.counts[count_name] += number
-    for _ in range(int((~cleaned.area).sum())):
-        records.exclude("no_area", image_id, detail=kind, record_kind=kind if record_kind is None else record_kind)
+    record_kind = kind if record_kind is None else record_kind
+    records.exclude("no_area", image_id, detail=kind, record_kind=record_kind, rows=int((~cleaned.area).sum()))
     records.facts += box_facts(image_id, kind, name, cleaned.boxes[cleaned.area], **more)
     return int(cleaned.area.sum())
-
-
-def images_table(source: str, rows: Sequence[dict]) -> pl.DataFrame:
-    """Return the image table, sorted by image."""
-    table = pl.DataFrame([{"source": source} | row for row in rows], schema=IMAGES_SCHEMA)
-    return table.sort("image_id")
 
 
 def label_table_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str) -> pl.DataFrame:
@@ -220,10 +240,16 @@ def label_table_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str
         for part, name in ((values, "value"), (stated_table, "stated"))
     )
     facts = value.with_columns(stated["stated"]).drop_nulls("value")
-    empty = {name: FACTS_SCHEMA[name] for name in EMPTY_COLUMNS if name not in ("value", "stated")}
-    bare = [pl.lit(None, dtype).alias(name) for name, dtype in empty.items()]
-    columns = [name for name in FACTS_SCHEMA if name != "fact_id"]
-    return facts.with_columns(pl.lit(LABEL).alias("kind"), *bare).select(columns)
+    return complete_facts(facts.with_columns(pl.lit(LABEL).alias("kind")))
+
+
+def complete_facts(table: pl.DataFrame) -> pl.DataFrame:
+    """Return facts without ids in the order of their columns; columns that the table lacks are null."""
+    return table.select(
+        pl.col(name) if name in table.columns else pl.lit(None, dtype).alias(name)
+        for name, dtype in FACTS_SCHEMA.items()
+        if name != "fact_id"
+    )
 
 
 def count_labels(records: SourceRecords, table: pl.DataFrame, key: str, joined: pl.DataFrame) -> None:

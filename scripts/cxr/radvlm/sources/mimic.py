@@ -46,7 +46,11 @@ def read_mimic(options: ReadOptions) -> SourceRecords:
             records.images.append(_image_row(row, options.name))
         section_options = _SectionOptions(options.max_characters, options.section_overrides)
         texts = pool.map(
-            lambda study_rows: reading.read_section(_report_row(study_rows[0]), section_options), studies.values()
+            lambda study_rows: reading.read_section(
+                {name: getattr(study_rows[0], name) for name in ("study_id", "report_path", "report_missing")},
+                section_options,
+            ),
+            studies.values(),
         )
         for (study_id, study_rows), section in zip(studies.items(), texts, strict=True):
             _add_text(records, options.name, study_id, study_rows, section)
@@ -103,10 +107,6 @@ def _image_row(row: Row, name: str) -> dict:
         "image_id": row.image_id, "study_id": row.study_id, "subject_id": row.subject_id, "split": row.split,
         "view": row.view, "sex": None, "rows": rows, "columns": columns, "path": row.path, "frames": name,
     }  # fmt: skip
-
-
-def _report_row(row: Row) -> dict:
-    return {"study_id": row.study_id, "report_path": row.report_path, "report_missing": row.report_missing}
 
 
 def _add_text(records: SourceRecords, name: str, study_id: str, rows: list[Row], section) -> None:

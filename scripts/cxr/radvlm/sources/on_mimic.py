@@ -26,9 +26,7 @@ def read_ms_cxr(options: ReadOptions, images: str) -> SourceRecords:
     """
     path = options.folder
     if path.is_dir():
-        tables = [
-            table_path for ending in ("csv", "csv.gz", "json") for table_path in sorted(path.glob(f"MS_CXR*.{ending}"))
-        ]
+        tables = [table for ending in ("csv", "csv.gz", "json") for table in sorted(path.glob(f"MS_CXR*.{ending}"))]
         if not tables:
             raise UserError(f"{options.key}: {path} lacks MS_CXR_Local_Alignment_*.csv: give the folder of MS-CXR")
         path = tables[0]
@@ -41,11 +39,10 @@ def read_ms_cxr(options: ReadOptions, images: str) -> SourceRecords:
         for text, group in _group_by(image_regions, lambda region: region.phrase):
             reason = "no_image" if row is None else "bad_row" if not text.strip() else _shape_mismatch(row, group)
             if reason:
-                for _ in group:
-                    records.exclude(reason, image_id, record_kind=PHRASE)
+                records.exclude(reason, image_id, record_kind=PHRASE, rows=len(group))
                 continue
             boxes = np.array([region.box or (np.nan,) * 4 for region in group])
-            add_boxes(records, image_id, PHRASE, text.strip(), *_to_upright(row, boxes), options.min_box)
+            add_boxes(records, image_id, PHRASE, text.strip(), *_to_upright(row, boxes))
         if row is None:
             records.num_excluded[IMAGES, "no_image"] += 1
         else:
@@ -81,15 +78,14 @@ def read_imagenome(options: ReadOptions, images: str) -> SourceRecords:
         reason = reason or ("listed" if graph.image_id in listed and split == "train" else "")
         if reason:
             records.num_excluded[IMAGES, reason] += 1
-            for _ in graph.names:
-                records.exclude(reason, graph.image_id, record_kind=REGION)
+            records.exclude(reason, graph.image_id, record_kind=REGION, rows=len(graph.names))
             continue
         boxes, shape = _to_upright(row, graph.boxes)
         for name, box in zip(graph.names, boxes, strict=True):
             if not name.strip():
                 records.exclude("unknown_label", graph.image_id, detail=UNNAMED_BOX, record_kind=REGION)
                 continue
-            add_boxes(records, graph.image_id, REGION, name, box[None], shape, options.min_box)
+            add_boxes(records, graph.image_id, REGION, name, box[None], shape)
         records.images.append(_upright_image_row(row) | {"split": split, "sex": graph.sex or row["sex"]})
     records.num_kept.update({IMAGES: len(records.images), REGION: len(records.facts)})
     return records

@@ -48,10 +48,8 @@ def read_padchest_gr(options: ReadOptions) -> SourceRecords:
         path = str(options.pictures / report.image_id)
         records.images.append(fields | {"split": split, "path": path, "frames": options.name})
         _add_text(records, options, row, split, [sentence.text for sentence in report.sentences if sentence.text])
-        size, boxes = (
-            (row["rows"], row["columns"]),
-            sum(len(sentence.boxes) + len(sentence.extra) for sentence in report.sentences),
-        )
+        size = row["rows"], row["columns"]
+        boxes = sum(len(sentence.boxes) + len(sentence.extra) for sentence in report.sentences)
         records.num_rows[PHRASE] += boxes
         if None in size:
             detail = "the table has no size of the picture"
@@ -72,11 +70,10 @@ def _add_phrase(
     for boxes, more in ((sentence.boxes, {}), (sentence.extra, {"reader": EXTRA_READER})):
         if boxes and sentence.text:
             pixels = _to_pixels(boxes, size)
-            add_boxes(records, report.image_id, PHRASE, sentence.text, pixels, size, options.min_box, **more)
+            add_boxes(records, report.image_id, PHRASE, sentence.text, pixels, size, **more)
         else:
-            for _ in boxes:
-                detail = "boxes of a sentence without words"
-                records.exclude("bad_row", report.image_id, report.study_id, detail, record_kind=PHRASE)
+            detail = "boxes of a sentence without words"
+            records.exclude("bad_row", report.image_id, report.study_id, detail, record_kind=PHRASE, rows=len(boxes))
 
 
 def _to_pixels(boxes: list, size: tuple[int, int]) -> np.ndarray:

@@ -2,8 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -16,10 +14,13 @@ from cxr.geometry.affine import affine_to_upright, boxes_to_original
 from cxr.geometry.boxes import bounding_box
 from cxr.geometry.masks import component_boxes
 from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, label_report, load_label_names
-from cxr.radvlm.sources import columns
 from cxr.radvlm.sources.facts import (
     BOX,
+    COUNT_COLUMNS,
+    FACT_COLUMNS,
+    IMAGE_COLUMNS,
     IMAGES,
+    IMAGES_SCHEMA,
     KEPT,
     LABELS,
     PHRASE,
@@ -29,8 +30,8 @@ from cxr.radvlm.sources.facts import (
     add_boxes,
     facts_table,
     image_label_facts,
-    images_table,
 )
+from cxr.radvlm.sources.settings import OWN, FactSources
 
 SEX_BY_WORD = {"f": "F", "female": "F", "w": "F", "m": "M", "male": "M"}
 VALUE_BY_CELL = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT, "-1": UNCERTAIN, "-1.0": UNCERTAIN}
@@ -44,9 +45,7 @@ def region_boxes(organs: Mapping[str, np.ndarray], anatomy: Mapping[str, np.ndar
     """
     box_by_region = {}
     for region, region_rule in load_label_names().regions.items():
-        masks, mask = (
-            (organs, region_rule.get("organs")) if "organs" in region_rule else (anatomy, region_rule["anatomy"])
-        )
+        masks, mask = (organs, region_rule["organs"]) if "organs" in region_rule else (anatomy, region_rule["anatomy"])
         if mask not in masks or not masks[mask].any():
             continue
         x1, y1, x2, y2 = map(float, bounding_box(masks[mask]))
@@ -58,98 +57,77 @@ def region_boxes(organs: Mapping[str, np.ndarray], anatomy: Mapping[str, np.ndar
     return box_by_region
 
 
-def mask_boxes(masks: Iterable[np.ndarray], smallest: int) -> np.ndarray:
-    """Return boxes (N, 4), in frame pixels, around the parts of the union of masks bool (H, W), largest first."""
-    return component_boxes(np.logical_or.reduce(list(masks)), smallest)
-
-
 def read_own(
-    options,
-    *,
-    images: str,
-    cohort: str,
-    frames: str,
-    reports: str,
-    organs: str,
-    anatomy: str,
-    findings: str,
-    masks: str,
-    labels: Sequence[str] = (),
-) -> SourceRecords:
-    """Read one shard of the cohort. ``labels``: label files of a model. Raises StoreError for a damaged file."""
+    options: FactSources, smallest: int, *, images: str, cohort: str, frames: str, reports: str, organs: str,
+    anatomy: str, findings: str, masks: str, labels: Sequence[str] = (),
+) -> SourceRecords:  # fmt: skip
+    """Read one shard of the cohort.
+
+    ``smallest``: least mask part, in frame pixels, that gets a box; ``labels``: label files of a model. Raises
+    StoreError for a damaged file.
+    """
     records = SourceRecords()
-    cohort_row_by_image = {row["image_id"]: row for row in read_table(cohort).iter_rows(named=True)}
-    table_row_by_image = {
-        row["image_id"]: row
-        for row in read_table(images).iter_rows(named=True)
-        if row["image_id"] in cohort_row_by_image
-    }
+    cohort_rows = {row["image_id"]: row for row in read_table(cohort).iter_rows(named=True)}
+    image_table = read_table(images).filter(pl.col("image_id").is_in(list(cohort_rows)))
+    table_rows = {row["image_id"]: row for row in image_table.iter_rows(named=True)}
     lines = {line["study_id"]: line for line in read_lines(reports)}
     labels_by_study = {line["study_id"]: line["labels"] for path in labels for line in read_lines(path)}
-    grounded: dict[str, list[dict]] = {}
-    masked_findings = read_table(findings).filter(
-        pl.col("mask_id").fill_null("") != "", pl.col("word").fill_null("") != ""
-    )
+    is_masked = (pl.col("mask_id").fill_null("") != "") & (pl.col("word").fill_null("") != "")
+    masked_findings = read_table(findings).filter(is_masked)
+    findings_by_image: dict[str, list[dict]] = {}
     for row in masked_findings.iter_rows(named=True):
-        grounded.setdefault(row["image_id"], []).append(row)
-    with ExitStack() as stack:
-        frame, organ, zone = (stack.enter_context(Shard(path)) for path in (frames, organs, anatomy))
-        lesions = stack.enter_context(Shard(masks, key="mask_id"))
-        studies: dict[str, list[str]] = {}
+        findings_by_image.setdefault(row["image_id"], []).append(row)
+    uncertain = options.weak_hedges if options.labels == "rules" else options.uncertain
+    studies: dict[str, list[str]] = {}
+    with Shard(frames) as frame, Shard(organs) as organ, Shard(anatomy) as zone, Shard(masks, key="mask_id") as lesions:
         for image_id in sorted(frame.ids):
-            row = cohort_row_by_image[image_id]
+            row, table_row = cohort_rows[image_id], table_rows[image_id]
             stored = tuple(map(int, frame.get("original_shape", image_id)))
             affine, shape = affine_to_upright(frame.get("to_original", image_id), stored)
             studies.setdefault(row["study_id"], []).append(image_id)
-            records.images.append(_image_row(row, table_row_by_image[image_id], shape))
+            records.images.append(_image_row(row, table_row, shape))
             line = lines.get(row["study_id"])
-            stated = (
-                labels_by_study.get(row["study_id"], {})
-                if labels
-                else _stated_labels(options, table_row_by_image[image_id], line)
-            )
+            stated = labels_by_study.get(row["study_id"], {}) if labels else _stated_labels(options, table_row, line)
             records.num_rows[LABELS] += 1
             if stated:
-                records.facts += image_label_facts(image_id, stated, _uncertain_setting(options))
+                records.facts += image_label_facts(image_id, stated, uncertain)
                 records.num_kept[LABELS] += 1
             else:
                 records.exclude("no_labels", image_id, row["study_id"], record_kind=LABELS)
-            place = _BoxAdder(records, image_id, affine, shape, options.min_box)
-            mask_sets = (
-                (organ.masks(image_id) if image_id in organ else {}),
-                (zone.masks(image_id) if image_id in zone else {}),
-            )
-            for region, box in region_boxes(*mask_sets).items():
+            add = _BoxAdder(records, image_id, affine, shape, smallest)
+            organ_masks, zone_masks = (shard.masks(image_id) if image_id in shard else {} for shard in (organ, zone))
+            for region, box in region_boxes(organ_masks, zone_masks).items():
                 records.num_rows[REGION] += 1
-                records.num_kept[REGION] += place(REGION, region, np.array([box]))
-            _add_findings(place, grounded.get(image_id, []), line, lesions, options.smallest)
-        for study_id, image_ids in studies.items():
-            line = lines.get(study_id)
-            if line is None or not line["section_text"].strip():
-                records.exclude("no_report", image_ids[0], study_id, record_kind=TEXTS)
-                continue
-            records.texts.append(_text_line(cohort_row_by_image[image_ids[0]], image_ids, line))
+                records.num_kept[REGION] += add(REGION, region, np.array([box]))
+            _add_findings(add, findings_by_image.get(image_id, []), line, lesions)
+    for study_id, image_ids in studies.items():
+        line = lines.get(study_id)
+        if line is None or not line["section_text"].strip():
+            records.exclude("no_report", image_ids[0], study_id, record_kind=TEXTS)
+        else:
+            records.texts.append(_text_line(cohort_rows[image_ids[0]], image_ids, line))
     records.counts["images"] = len(records.images)
-    records.num_rows.update({IMAGES: len(cohort_row_by_image), TEXTS: len(studies)} | _count_findings(masked_findings))
+    records.num_rows.update({IMAGES: len(cohort_rows), TEXTS: len(studies)} | _count_findings(masked_findings))
     records.num_kept.update({IMAGES: len(records.images), TEXTS: len(records.texts)})
-    read_ids = {image["image_id"] for image in records.images}
-    records.num_excluded[IMAGES, "no_image"] = len(cohort_row_by_image.keys() - read_ids)
+    records.num_excluded[IMAGES, "no_image"] = len(cohort_rows.keys() - {image["image_id"] for image in records.images})
     return records
 
 
 class _BoxAdder:
     """Adds boxes of an image, in frame pixels, to the facts."""
 
-    def __init__(self, records: SourceRecords, image_id: str, affine: np.ndarray, shape: tuple[int, int], least: float):
-        self.records, self.image_id, self.affine, self.shape, self.least = records, image_id, affine, shape, least
+    def __init__(
+        self, records: SourceRecords, image_id: str, affine: np.ndarray, shape: tuple[int, int], smallest: int
+    ):
+        self.records, self.image_id, self.affine, self.shape, self.smallest = records, image_id, affine, shape, smallest
 
     def __call__(self, kind: str, name: str, boxes: np.ndarray, **more: object) -> int:
         placed = boxes_to_original(np.asarray(boxes, np.float64), self.affine)
-        return add_boxes(self.records, self.image_id, kind, name, placed, self.shape, self.least, **more)
+        return add_boxes(self.records, self.image_id, kind, name, placed, self.shape, **more)
 
-    def masks(self, kind: str, name: str, masks: list[np.ndarray], smallest: int) -> None:
-        """Add boxes around the masks of one finding or phrase; exclude it if they are empty."""
-        boxes = mask_boxes(masks, smallest)
+    def masks(self, kind: str, name: str, masks: list[np.ndarray]) -> None:
+        """Add boxes around the parts of the masks of one finding or phrase; exclude it if they are empty."""
+        boxes = component_boxes(np.logical_or.reduce(masks), self.smallest)
         if not len(boxes):
             self.records.exclude("no_boxes", self.image_id, detail=f"{kind}: the mask is empty")
         elif self(kind, name, boxes, record_kind=""):
@@ -164,22 +142,14 @@ def _image_row(row: Mapping, table_row: Mapping, shape: tuple[int, int]) -> dict
     return fields | {"sex": sex, "rows": shape[0], "columns": shape[1], "frames": "own"}
 
 
-def _uncertain_setting(options) -> str:
-    return options.weak_hedges if options.labels == "rules" else options.uncertain
-
-
-def _stated_labels(options, table_row: Mapping, line: Mapping | None) -> dict[str, str]:
+def _stated_labels(options: FactSources, table_row: Mapping, line: Mapping | None) -> dict[str, str]:
     if options.labels == "table":
         cells = {name: str(table_row.get(name) or "").strip() for name in load_label_names().names if name in table_row}
         return {name: VALUE_BY_CELL[cell] for name, cell in cells.items() if cell in VALUE_BY_CELL}
-    if line is None:
-        return {}
-    return label_report([*line["tuples"], *line["other_tuples"]], line["sentences"])
+    return label_report([*line["tuples"], *line["other_tuples"]], line["sentences"]) if line is not None else {}
 
 
-def _add_findings(
-    place: _BoxAdder, finding_rows: list[dict], line: Mapping | None, lesions: Shard, smallest: int
-) -> None:
+def _add_findings(add: _BoxAdder, finding_rows: list[dict], line: Mapping | None, lesions: Shard) -> None:
     """Add boxes of an image's grounded findings, by name and by sentence."""
     by_name: dict[str, list[np.ndarray]] = {}
     by_sentence: dict[int, list[np.ndarray]] = {}
@@ -188,25 +158,22 @@ def _add_findings(
         by_name.setdefault(load_label_names().lesions[row["word"]][0], []).append(mask)
         by_sentence.setdefault(row["sentence_index"], []).append(mask)
     for name, masks in sorted(by_name.items()):
-        place.masks(BOX, name, masks, smallest)
+        add.masks(BOX, name, masks)
     for index, masks in sorted(by_sentence.items()):
         if line is not None and 0 < index <= len(line["sentences"]):
-            place.masks(PHRASE, line["sentences"][index - 1], masks, smallest)
+            add.masks(PHRASE, line["sentences"][index - 1], masks)
         else:
-            place.records.exclude(
-                "bad_row", place.image_id, detail="no sentence of the finding's number", record_kind=PHRASE
-            )
+            detail = "no sentence of the finding's number"
+            add.records.exclude("bad_row", add.image_id, detail=detail, record_kind=PHRASE)
 
 
 def _count_findings(masked_findings: pl.DataFrame) -> dict[str, int]:
     """Return the numbers of (image, finding) and (image, sentence) pairs with masks."""
+    if masked_findings.is_empty():
+        return {BOX: 0, PHRASE: 0}
     name = pl.col("word").replace_strict({word: lesion[0] for word, lesion in load_label_names().lesions.items()})
-    return {
-        BOX: masked_findings.select(pl.struct("image_id", name).n_unique()).item() if len(masked_findings) else 0,
-        PHRASE: masked_findings.select(pl.struct("image_id", "sentence_index").n_unique()).item()
-        if len(masked_findings)
-        else 0,
-    }
+    pairs = {BOX: pl.struct("image_id", name), PHRASE: pl.struct("image_id", "sentence_index")}
+    return masked_findings.select(**{kind: pair.n_unique() for kind, pair in pairs.items()}).row(0, named=True)
 
 
 def _text_line(row: Mapping, images: list[str], line: Mapping) -> dict:
@@ -216,50 +183,27 @@ def _text_line(row: Mapping, images: list[str], line: Mapping) -> dict:
     }  # fmt: skip
 
 
-OWN = "own"
-
-
-@dataclass(frozen=True)
-class OwnOptions:
-    """labels, weak_hedges, uncertain, min_box: settings of radvlm.sources; smallest: least mask part, in frame
-    pixels, that gets a box.
-    """
-
-    labels: str
-    weak_hedges: str
-    uncertain: str
-    min_box: float
-    smallest: int
-
-
 def counts_table(counts: Counter) -> pl.DataFrame:
     """Return the table of counts, sorted by name."""
-    rows = sorted((count_name, number) for count_name, number in counts.items())
-    return pl.DataFrame(rows, schema={name: column.kind for name, column in columns.COUNTS.items()}, orient="row")
+    return pl.DataFrame(sorted(counts.items()), schema=schema(COUNT_COLUMNS), orient="row")
 
 
 def write_source(
-    records: SourceRecords,
-    source: str,
-    *,
-    images: str,
-    facts: str,
-    texts: str,
-    excluded: str,
-    counts: str,
+    records: SourceRecords, source: str, *, images: str, facts: str, texts: str, excluded: str, counts: str,
     conservation: str,
-) -> None:
+) -> None:  # fmt: skip
     """Write the records of a source. Raises AssertionError if a row is unaccounted for or counted twice."""
     table = facts_table(source, records.facts, records.tables)
     all_counts = Counter(records.counts)
     all_counts.update(f"facts: {kind}" for kind in table["kind"])
     all_counts.update(f"left out: {row['reason']}" for row in records.excluded)
     all_counts["texts"] = len(records.texts)
-    write_table(images, images_table(source, records.images), columns.IMAGES)
-    write_table(facts, table, columns.FACTS)
+    image_rows = [{"source": source} | row for row in records.images]
+    write_table(images, pl.DataFrame(image_rows, schema=IMAGES_SCHEMA).sort("image_id"), IMAGE_COLUMNS)
+    write_table(facts, table, FACT_COLUMNS)
     write_lines(texts, sorted(records.texts, key=lambda line: line["study_id"]), checked=True)
     write_excluded(excluded, records.excluded)
-    write_table(counts, counts_table(all_counts), columns.COUNTS)
+    write_table(counts, counts_table(all_counts), COUNT_COLUMNS)
     write_table(conservation, conservation_table(records.conservation_rows(source)), CONSERVED)
 
 
@@ -273,61 +217,31 @@ def conservation_table(rows: Iterable[CountRow]) -> pl.DataFrame:
 
 
 def run_shard(
-    *,
-    images: str,
-    cohort: str,
-    frames: str,
-    reports: str,
-    organs: str,
-    anatomy: str,
-    findings: str,
-    masks: str,
-    images_out: str,
-    facts: str,
-    texts: str,
-    excluded: str,
-    counts: str,
-    conservation: str,
-    options: OwnOptions,
-    labels: list[str] | None = None,
-) -> None:
-    """Write images, facts, texts, exclusions, counts and conservation of one shard. ``labels``: a model's labels."""
-    records = read_own(
-        options, images=images, cohort=cohort, frames=frames, reports=reports, organs=organs, anatomy=anatomy,
-        findings=findings, masks=masks, labels=labels or (),
-    )  # fmt: skip
+    *, options: FactSources, smallest: int, images_out: str, facts: str, texts: str, excluded: str, counts: str,
+    conservation: str, **inputs,
+) -> None:  # fmt: skip
+    """Write images, facts, texts, exclusions, counts and conservation of one shard; ``inputs``: of :func:`read_own`."""
     write_source(
-        records, OWN, images=images_out, facts=facts, texts=texts, excluded=excluded, counts=counts,
-        conservation=conservation,
+        read_own(options, smallest, **inputs), OWN, images=images_out, facts=facts, texts=texts, excluded=excluded,
+        counts=counts, conservation=conservation,
     )  # fmt: skip
 
 
 def run_tables(
-    *,
-    images: Sequence[str],
-    facts: Sequence[str],
-    texts: Sequence[str],
-    excluded: Sequence[str],
-    counts: Sequence[str],
-    conservation: Sequence[str],
-    images_out: str,
-    facts_out: str,
-    texts_out: str,
-    excluded_out: str,
-    counts_out: str,
-    conservation_out: str,
-) -> None:
+    *, images: Sequence[str], facts: Sequence[str], texts: Sequence[str], excluded: Sequence[str],
+    counts: Sequence[str], conservation: Sequence[str], images_out: str, facts_out: str, texts_out: str,
+    excluded_out: str, counts_out: str, conservation_out: str,
+) -> None:  # fmt: skip
     """Join the files of all shards, sorted by image or study."""
-    write_table(images_out, pl.concat([read_table(path) for path in images]).sort("image_id"), columns.IMAGES)
-    joined = pl.concat([read_table(path) for path in facts])
-    write_table(facts_out, joined.sort("image_id", "kind", "name", "fact_id"), columns.FACTS)
+    write_table(images_out, pl.concat(map(read_table, images)).sort("image_id"), IMAGE_COLUMNS)
+    write_table(facts_out, pl.concat(map(read_table, facts)).sort("image_id", "kind", "name", "fact_id"), FACT_COLUMNS)
     lines = sorted((line for path in texts for line in read_lines(path)), key=lambda line: line["study_id"])
     write_lines(texts_out, lines, checked=True)
-    excluded_table = pl.concat([read_table(path) for path in excluded])
+    excluded_table = pl.concat(map(read_table, excluded))
     write_table(excluded_out, excluded_table.sort(excluded_table.columns), EXCLUDED)
     total: Counter = Counter()
     for path in counts:
         total.update(dict(read_table(path).iter_rows()))
-    write_table(counts_out, counts_table(total), columns.COUNTS)
+    write_table(counts_out, counts_table(total), COUNT_COLUMNS)
     conservation_rows = [row for path in conservation for row in read_table(path).iter_rows()]
     write_table(conservation_out, conservation_table(conservation_rows), CONSERVED)

@@ -33,33 +33,19 @@ def read_source(options: ReadOptions, mimic: str = "") -> SourceRecords:
 
 
 def run(
-    *,
-    images: str,
-    facts: str,
-    texts: str,
-    excluded: str,
-    counts: str,
-    conservation: str,
-    options: ReadOptions,
-    tables: Sequence[str] = (),
-    shards: Sequence[str] = (),
-    mimic: str = "",
+    *, options: ReadOptions, tables: Sequence[str] = (), shards: Sequence[str] = (), mimic: str = "", **outputs: str
 ) -> None:
     """Read and write a source. ``shards``: cohort files to write, for sources with images of their own.
 
-    ``tables``: files of the source; job inputs only, the reader finds them itself. Raises UserError for a missing file
-    or another format.
+    ``tables``: files of the source; job inputs only, the reader finds them itself; ``outputs``: of
+    :func:`write_source`. Raises UserError for a missing file or another format.
     """
     del tables
     records = read_source(options, mimic)
-    write_source(
-        records, options.name, images=images, facts=facts, texts=texts, excluded=excluded, counts=counts,
-        conservation=conservation,
-    )  # fmt: skip
+    write_source(records, options.name, **outputs)
     source_images = [row for row in records.images if row["frames"] == options.name]
-    paths = [shards] if isinstance(shards, str) else list(shards)
-    for number, path in enumerate(paths):
-        shard_rows = [row for row in source_images if shard_of(row["subject_id"], len(paths)) == number]
+    for number, path in enumerate(shards):
+        shard_rows = [row for row in source_images if shard_of(row["subject_id"], len(shards)) == number]
         write_table(path, cohort_table(shard_rows), cohort.SHARD)
     log.info("%s: %d images, %d rows excluded", options.name, len(records.images), len(records.excluded))
 

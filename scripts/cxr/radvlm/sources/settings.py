@@ -3,7 +3,7 @@
 import re
 from typing import Literal
 
-from cxr.base.settings import PAPER, Section, Share, constraint, key, refuse_equal_names
+from cxr.base.settings import PAPER, Section, constraint, key, refuse_equal_names
 
 OWN = "own"
 """The source that is read from the cohort."""
@@ -50,7 +50,6 @@ class FactSources(Section):
         "Split of Chest ImaGenome. mimic: that of MIMIC-CXR; published: its own, whose test images are "
         "in MIMIC-CXR's train.",
     )
-    min_box: Share = key(0.0, "Boxes with a side up to this fraction of the image's side are excluded.")
 
     @constraint
     def _sources_are_known(self) -> None:
