@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import polars as pl
 
@@ -9,43 +10,19 @@ from cxr.base.columns import schema
 from cxr.base.resources import load_resource
 from cxr.base.tables import read_table, write_table
 from cxr.radvlm.evaluation.columns import TABLES, read_scores
-from cxr.radvlm.evaluation.measures import ALL, MAP
+from cxr.radvlm.evaluation.measures import ALL
 from cxr.radvlm.evaluation.other_models import Adapter, load_adapters
 
-RESOURCE_FILES = ("radvlm/paper_tables.yaml", "radvlm/models.yaml")
-CELLS = (
-    *(("table3", name, "report_generation", name) for name in (
-        "bertscore", "rouge_l", "radgraph_f1", "green", "bleu", "findings_f1", "findings_f1_without_zone",
-        "chexbert_f1_macro", "chexbert_f1_micro", "chexbert_f1_macro_5", "chexbert_f1_micro_5",
-    )),
-    ("figure4", "f1_macro", "classification", "macro_f1_14"),
-    ("figure4", "f1_macro_13", "classification", "macro_f1_13"),
-    ("figure4", "f1_micro", "classification", "micro_f1_14"),
-    ("figure4", "f1_micro_13", "classification", "micro_f1_13"),
-    ("table4", "anatomical", "anatomical_grounding", MAP), ("table4", "abnormality", "abnormality_grounding", MAP),
-    ("table4", "phrase", "phrase_grounding", MAP), ("table5", "standard", "conversation", "judge"),
-    ("table5", "grounded", "conversation_grounded", "judge"), ("ours", "detection", "abnormality_detection", MAP),
-    ("ours", "absent", "absent_grounding", "box_rate"), ("ours", "ils_grounding", "ils_grounding", MAP),
-    ("ours", "ils_absent", "ils_grounding", "box_rate"), ("ours", "conversation_boxes", "conversation_grounded", MAP),
-)  # fmt: skip
-"""(table, column, task, metric)."""
-ABLATION_COLUMNS = (
-    "radgraph_f1", "green", "rouge_l", "findings_f1", "f1_macro", "anatomical", "abnormality", "phrase", "standard",
-    "grounded", "detection", "absent", "ils_grounding",
-)  # fmt: skip
-"""Columns of Table 6: the paper's and ours."""
+RESOURCE_FILES = ("radvlm/paper_tables.yaml", "radvlm/our_tables.yaml", "radvlm/models.yaml")
 MASKS = ("giou", "n_acc")
 """Mask measures of the ILS evaluation, over all its pairs."""
-ILS_COLUMNS = ("abnormality", "phrase", "absent", "ils_absent", *MASKS, "standard", "grounded")
-"""Columns of our Table 6b: effect of adding ILS to a mix."""
 MASK_NOTES = {"head": "masks of the model's head", "tool": "masks of ROSALIA as a tool"}
 ORDER = ("table2", "table3", "figure4", "table4", "table5", "table6", "table6b", "ours")
-ABILITIES = {
-    "report": ("report_generation",), "classification": ("classification",),
-    "grounding": ("anatomical_grounding", "abnormality_grounding", "phrase_grounding"),
-    "conversation": ("conversation", "conversation_grounded"),
-}  # fmt: skip
 EMPTY = dict.fromkeys(("value", "low", "high", "exchanged", "samples"))
+
+
+load_our_tables = cache(lambda: load_resource(RESOURCE_FILES[1]))
+"""Load where our scores stand beside the paper's tables, once per process."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +64,9 @@ def scored_cells(
     model; cells of tasks that it was not made for have a note.
     """
     overall_rows = scores.filter((pl.col("part") == ALL) & (pl.col("reference") != "original"))
-    for table, column, task, metric in CELLS:
+    tables = load_our_tables()["cells"]
+    cells = [(table, column, *score) for table, columns in tables.items() for column, score in columns.items()]
+    for table, column, task, metric in cells:
         for row in overall_rows.filter(task=task, metric=metric).iter_rows(named=True):
             yield _scored_cell(table, name, column, row, judged if metric == "judge" else "", sampling_notes, adapter)
             if row["blind"] is not None:
@@ -117,7 +96,7 @@ def masked_cells(run: str, join: str, scores: pl.DataFrame) -> Iterator[dict]:
 
 def ablation_cells(cells: Sequence[Mapping], runs: Sequence[str]) -> Iterator[dict]:
     """Yield Tables 6 and 6b: the cells of all runs, if there are several."""
-    for table, columns in (("table6", ABLATION_COLUMNS), ("table6b", ILS_COLUMNS)):
+    for table, columns in load_our_tables()["ablations"].items():
         for run in runs if len(runs) > 1 else ():
             for cell in cells:
                 if cell["by"] == "ours" and cell["model"] == run and cell["column"] in columns:
@@ -169,6 +148,6 @@ def _ability_cells(options: ComparisonOptions) -> Iterator[dict]:
     """Yield Table 2: the abilities of each run and model."""
     for name in (*options.runs[:1], *options.adapters):
         adapter = load_adapters()[options.adapters[name]] if name in options.adapters else None
-        for column, tasks in ABILITIES.items():
+        for column, tasks in load_our_tables()["abilities"].items():
             able = adapter is None or any(adapter.made_for(task) for task in tasks)
             yield _cell("table2", "ours", name, "", column, value=float(able))
