@@ -107,7 +107,7 @@ def join(folder: Path) -> None:
     join_parts.run(
         lines=[part["lines_out"]], indices=[part["index"]], lefts=[part["left"]],
         **{name: str(folder / file) for name, file in FILES.items()},
-        options=join_parts.JoinOptions(ROWS, {"own": "embedded"}, 1),
+        options=join_parts.JoinOptions(ROWS, {"own": "own"}, 1),
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ rule radvlm_sources_read:
         mem_mb=megabytes(12000),
         runtime=minutes(240),
     params:
-        **job("radvlm.sources.read_sources.run"),
+        **job("radvlm.sources.read_sources.run", *PLAN.radvlm.source_modules),
         options=lambda wildcards: PLAN.radvlm.source_options(wildcards.source),
     message:
         "RadVLM: facts of the source {wildcards.source}"
@@ -87,7 +87,7 @@ rule radvlm_sources_splits:
         runtime=minutes(20),
     params:
         **job("radvlm.splits.run"),
-        formats=PLAN.radvlm.formats,
+        families=PLAN.radvlm.families,
     message:
         "RadVLM: subjects in different splits of two sources"
     script:

@@ -13,7 +13,7 @@ from cxr.radvlm.sources.settings import FactSources
 
 OPTIONS = FactSources()
 SMALLEST, SEED = 64, 42
-FORMATS = {"own": "embedded"}
+FAMILIES = {"own": "own"}
 
 
 def inputs(results, shard: str) -> dict[str, str]:
@@ -49,7 +49,7 @@ def sources(results, folder: Path) -> Path:
     """Write what the stages sources and filtered make of the source own; returns the folder."""
     read_all(results, folder)
     conflicts = str(folder / "conflicts.parquet")
-    splits.run(images=[str(folder / "images.parquet")], conflicts_out=conflicts, formats=FORMATS)
+    splits.run(images=[str(folder / "images.parquet")], conflicts_out=conflicts, families=FAMILIES)
     options = FilterOptions("rules", "drop")
     filter_texts.run(
         texts=[str(folder / "texts.jsonl")], facts=[str(folder / "facts.parquet")],
@@ -82,7 +82,7 @@ def instructions(results, made: Path, folder: Path, mix=None, conversations=(), 
     out = {name: str(folder / file) for name, file in FILES.items()}
     join_parts.run(
         lines=[part["lines_out"]], indices=[part["index"]], lefts=[part["left"]], **out,
-        options=join_parts.JoinOptions(list(map(asdict, rows)), FORMATS, SEED),
+        options=join_parts.JoinOptions(list(map(asdict, rows)), FAMILIES, SEED),
     )  # fmt: skip
     return folder
 

@@ -8,26 +8,15 @@ from cxr.base.columns import Column, Columns
 from cxr.base.jobs import log
 from cxr.base.tables import read_table, write_table
 
-FAMILIES = {
-    "mimic": ("mimic", "ms_cxr", "imagenome"), "chexpert": ("chexpert", "chexpert_plus"), "padchest": ("padchest_gr",),
-    "vindr": ("vindr",),
-}  # fmt: skip
-"""{family: formats of its sources}; a source of any other format is its own family."""
 ORDER = ("test", "validate", "train")
 """Priority of the splits for a subject that occurs in several."""
-
-
-def assign_families(formats: Mapping[str, str]) -> dict[str, str]:
-    """Return {source: family} of {source: format}; the source own has the format of its cohort."""
-    family_by_format = {kind: family for family, kinds in FAMILIES.items() for kind in kinds}
-    return {source: family_by_format.get(kind, source) for source, kind in formats.items()}
 
 
 def find_conflicts(images: Sequence[pl.DataFrame], family: Mapping[str, str]) -> pl.DataFrame:
     """Return the images (source, image_id, study_id, split, kept) whose subject belongs to another split.
 
-    ``images``: image tables of the sources. A subject in several splits of a family is kept in test, else in validate,
-    so that no evaluated subject was used for training.
+    ``images``: image tables of the sources; ``family``: {source: its family}. A subject in several splits of a family
+    is kept in test, else in validate, so that no evaluated subject was used for training.
     """
     columns = ["source", "image_id", "study_id", "subject_id", "split"]
     table = pl.concat([table.select(columns) for table in images])
@@ -48,10 +37,10 @@ CONFLICTS: Columns = {
 }
 
 
-def run(*, images: Sequence[str], conflicts_out: str, formats: Mapping[str, str]) -> None:
-    """Write the images excluded from the mix. ``images``: image tables; ``formats``: {source: format}."""
+def run(*, images: Sequence[str], conflicts_out: str, families: Mapping[str, str]) -> None:
+    """Write the images excluded from the mix. ``images``: image tables; ``families``: {source: family}."""
     tables = list(map(read_table, images))
-    conflict_table = find_conflicts(tables, assign_families(formats))
+    conflict_table = find_conflicts(tables, families)
     write_table(conflicts_out, conflict_table, CONFLICTS)
     if conflict_table.height:
         rows = conflict_table["source"].value_counts().sort("source").rows()

@@ -12,7 +12,7 @@ from cxr.ils.masks.rules import Rules
 from cxr.radvlm.evaluation.other_models import load_adapters
 from cxr.radvlm.evaluation.settings import Evaluation
 from cxr.radvlm.instructions.mix import MixRow, mix_rows
-from cxr.radvlm.sources.settings import FILES, ON_MIMIC, OWN
+from cxr.radvlm.sources.settings import FORMATS, OWN
 from cxr.workflow.engine_files import read_declaration
 from cxr.workflow.models import RULES, ModelJobs, model_options
 from cxr.workflow.plan_vlm import VlmPlan, add_set
@@ -28,8 +28,6 @@ SOURCE_TABLES = (
     "silver_dataset/splits/*.csv",
 )  # fmt: skip
 """Files of a source's folder that its reader may read, and whose change reads it again; images are not among them."""
-CONVERSATION_KINDS = {"mimic": ["standard"], "ms_cxr": ["grounded"], "padchest_gr": ["grounded"]}
-"""{format of a source: kinds of conversations about it}; own gives both."""
 PARTS = ("train", "test")
 """Parts of a source whose conversations are made apart, since their models may differ; validate goes with train."""
 CONVERSATION_TEMPERATURE = 0.7
@@ -113,13 +111,26 @@ class RadvlmPlan:
         return {"weights": "results/weights/chexbert.safetensors"} if self.label_options else {}
 
     @property
+    def families(self) -> dict[str, str]:
+        """{source: family}; a source that shares its subjects with no other format is its own family."""
+        kinds = {source: FORMATS.get(kind) for source, kind in self.formats.items()}
+        return {source: (kind and kind.family) or source for source, kind in kinds.items()}
+
+    @property
+    def source_modules(self) -> list[str]:
+        """Modules that read sources."""
+        return sorted({f"radvlm.sources.{kind.reader.partition('.')[0]}" for kind in FORMATS.values()})
+
+    @property
     def folders(self) -> dict[str, str]:
         """{source: folder of the shards that show its images}."""
         return {source: str(Path(self.frames_of(source)[0]).parent) for source in self.sources}
 
     def source_pattern(self, *, mimic: bool) -> str:
         """Return a pattern of the external sources about images of MIMIC-CXR, or of all others."""
-        names = [re.escape(name) for name, source in self.declared.items() if (source["format"] in ON_MIMIC) == mimic]
+        names = [
+            re.escape(name) for name, source in self.declared.items() if FORMATS[source["format"]].on_mimic == mimic
+        ]
         return "|".join(names) or "(?!)"
 
     def source_tables(self, source: str) -> list[str]:
@@ -139,7 +150,8 @@ class RadvlmPlan:
 
     def frames_of(self, source: str) -> list[str]:
         """Return the shards of frames that show the images of a source."""
-        name = self.declared[source]["pictures"] if self.formats[source] in ON_MIMIC and source != OWN else source
+        is_guest = source != OWN and FORMATS[self.formats[source]].on_mimic
+        name = self.declared[source]["pictures"] if is_guest else source
         folder = "results/frames" if name == OWN else f"{ROOT}/sources/{name}/frames"
         return [f"{folder}/{shard}.h5" for shard in self.shards]
 
@@ -187,7 +199,7 @@ class RadvlmPlan:
 
     def mix_options(self, mix: str) -> dict:
         """Return the options of joining a mix."""
-        return {"rows": list(map(asdict, self.mixes[mix])), "formats": dict(self.formats), "seed": self.seed}
+        return {"rows": list(map(asdict, self.mixes[mix])), "families": self.families, "seed": self.seed}
 
 
 def make_radvlm_plan(settings: Settings, shards: Sequence[str]) -> RadvlmPlan:
@@ -260,11 +272,11 @@ def _read_mixes(mixes: Mapping[str, Mapping], formats: Mapping[str, str]) -> dic
 
 def _check_source_files(name: str, source: Mapping[str, str]) -> None:
     key = f"radvlm.sources.list.{name}"
-    if source["format"] in FILES:
+    if FORMATS[source["format"]].is_file:
         existing_file(f"{key}.path", source["path"])
     elif not (source["format"] == "ms_cxr" and Path(source["path"]).is_file()):
         existing_folder(f"{key}.path", source["path"])
-    if source["pictures"] and source["format"] not in ON_MIMIC:
+    if source["pictures"] and not FORMATS[source["format"]].on_mimic:
         existing_folder(f"{key}.pictures", source["pictures"])
     try:
         groups = re.compile(source["subject"]).groups
@@ -280,11 +292,10 @@ def _make_conversations_plan(settings: Settings, formats: Mapping[str, str]) -> 
     """Return the plan. ``formats``: {source in use: format}."""
     section, sources = settings.radvlm.conversations, settings.radvlm.sources.list
     kinds = {
-        name: ["standard", "grounded"] if name == OWN else CONVERSATION_KINDS[kind]
-        for name, kind in formats.items()
-        if name == OWN or kind in CONVERSATION_KINDS
+        name: ("standard", "grounded") if name == OWN else FORMATS[kind].conversations for name, kind in formats.items()
     }
-    hosts = {name: sources[name].pictures for name in kinds if name != OWN and formats[name] in ON_MIMIC}
+    kinds = {name: conversations for name, conversations in kinds.items() if conversations}
+    hosts = {name: sources[name].pictures for name in kinds if name != OWN and FORMATS[formats[name]].on_mimic}
     options = {part: _conversation_options(settings, part) for part in PARTS}
     is_same_model = options["train"]["own"] == options["test"]["own"]
     values = {"source": list(kinds), "part": list(PARTS) if is_same_model else ["{part}"]}

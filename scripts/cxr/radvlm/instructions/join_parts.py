@@ -18,7 +18,6 @@ from cxr.radvlm.instructions.columns import INDEX, OUTCOMES, TABLE1
 from cxr.radvlm.instructions.mix import TEST, TRAIN, MixRow, rows_from_options
 from cxr.radvlm.instructions.source_block import LineFiles
 from cxr.radvlm.samples import TASKS
-from cxr.radvlm.splits import assign_families
 
 VALIDATE, EXCHANGED = "validate", "exchanged"
 STAGE = "radvlm_instructions"
@@ -27,10 +26,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class JoinOptions:
-    """Settings for a mix. rows: builtins; formats: {source: format}."""
+    """Settings for a mix. rows: builtins; families: {source: family of sources that share subjects}."""
 
     rows: list
-    formats: dict
+    families: dict
     seed: int
 
 
@@ -45,13 +44,12 @@ def read_indices(paths: Sequence[str]) -> pl.DataFrame:
     return pl.concat(numbered)
 
 
-def drop_conflicts(index: pl.DataFrame, formats: Mapping[str, str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+def drop_conflicts(index: pl.DataFrame, families: Mapping[str, str]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Remove validate lines of subjects that are also in train; return the remaining and the removed index.
 
     This happens if a mix trains on a source's validation split. Subjects are compared within a family of sources.
     """
-    family = assign_families(formats)
-    index = index.with_columns(family=pl.col("source").replace_strict(family, default=pl.col("source")))
+    index = index.with_columns(family=pl.col("source").replace_strict(families, default=pl.col("source")))
     trained = index.filter((pl.col("split") == TRAIN) & (pl.col("given") != TRAIN))
     training_subjects = trained.select("family", "subject_id").unique()
     conflicts = index.filter(split=VALIDATE).join(training_subjects, on=["family", "subject_id"], how="semi")
@@ -82,7 +80,7 @@ def run(
     Raises AssertionError if Table 1 or the sources' lines do not match the written lines.
     """
     written: Counter[str] = Counter()
-    index, removed_index = drop_conflicts(read_indices(indices), options.formats)
+    index, removed_index = drop_conflicts(read_indices(indices), options.families)
     paths = {TRAIN: train, VALIDATE: validate, TEST: test}
     with LineFiles(lines) as source_lines:
 

@@ -1,6 +1,7 @@
 """Read one external source: images, facts, texts, exclusions and counts, and a cohort for its frames."""
 
 from collections.abc import Sequence
+from importlib import import_module
 
 import polars as pl
 
@@ -9,27 +10,17 @@ from cxr.base.jobs import log
 from cxr.base.seeds import shard_of
 from cxr.base.tables import write_table
 from cxr.imaging.cohort import rows as cohort
-from cxr.radvlm.sources.boxes import read_box_file, read_vindr
-from cxr.radvlm.sources.chexpert import read_chexpert, read_chexpert_plus
 from cxr.radvlm.sources.facts import ReadOptions, SourceRecords
-from cxr.radvlm.sources.mimic import read_mimic
-from cxr.radvlm.sources.on_mimic import read_imagenome, read_ms_cxr
-from cxr.radvlm.sources.padchest_gr import read_padchest_gr
 from cxr.radvlm.sources.read_own import write_source
-
-READERS = {
-    "mimic": read_mimic, "chexpert": read_chexpert, "chexpert_plus": read_chexpert_plus, "vindr": read_vindr,
-    "padchest_gr": read_padchest_gr, "nih": read_box_file, "rsna": read_box_file, "coco": read_box_file,
-}  # fmt: skip
-"""{format: reader}."""
-ON_MIMIC = {"ms_cxr": read_ms_cxr, "imagenome": read_imagenome}
-"""Readers of formats that use the images of a mimic source."""
+from cxr.radvlm.sources.settings import FORMATS
 
 
 def read_source(options: ReadOptions, mimic: str = "") -> SourceRecords:
-    """Read a source. ``mimic``: image table of the mimic source. Raises UserError."""
-    kind = options.source["format"]
-    return ON_MIMIC[kind](options, mimic) if kind in ON_MIMIC else READERS[kind](options)
+    """Read a source. ``mimic``: image table of the mimic source, for formats that use its images. Raises UserError."""
+    source_format = FORMATS[options.source["format"]]
+    module, _, function = source_format.reader.rpartition(".")
+    read = getattr(import_module(f"cxr.radvlm.sources.{module}"), function)
+    return read(options, mimic) if source_format.on_mimic else read(options)
 
 
 def run(

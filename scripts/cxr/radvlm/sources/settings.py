@@ -1,24 +1,42 @@
 """Settings of RadVLM's sources."""
 
 import re
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
+from cxr.base.resources import load_resource
 from cxr.base.settings import PAPER, Section, constraint, key, refuse_equal_names
 
 OWN = "own"
 """The source that is read from the cohort."""
-ON_MIMIC = ("ms_cxr", "imagenome")
-"""Formats that use the images of a source of format mimic."""
-FILES = ("nih", "rsna", "coco")
-"""Formats whose path is a file."""
+RESOURCE_FILES = ("radvlm/formats.yaml",)
+
+
+class SourceFormat(NamedTuple):
+    """A format of sources.
+
+    reader: ``<module of cxr.radvlm.sources>.<function>``; terms: of its facts, texts and images; family: sources of one
+    family share subjects, so no subject is in two of its splits, "": none are shared; conversations: kinds of
+    conversations about it; is_file: its path is a file; on_mimic: it uses the images of a source of format mimic.
+    """
+
+    reader: str
+    terms: str
+    family: str = ""
+    conversations: Sequence[str] = ()
+    is_file: bool = False
+    on_mimic: bool = False
+
+
+FORMATS = {name: SourceFormat(**entry) for name, entry in load_resource(RESOURCE_FILES[0]).items()}
+"""{format of external sources: how they are read}."""
+Format = Literal[tuple(FORMATS)]  # type: ignore[valid-type]
 
 
 class FactSource(Section):
     """One external source."""
 
-    format: Literal[
-        "mimic", "chexpert", "chexpert_plus", "vindr", "ms_cxr", "padchest_gr", "imagenome", "nih", "rsna", "coco"
-    ] = key("mimic", "Format of its files.")
+    format: Format = key("mimic", "Format of its files.")
     path: str = key("", "Folder of the source as published; for nih, rsna and coco the file of boxes.")
     pictures: str = key(
         "",
@@ -67,7 +85,7 @@ class FactSources(Section):
             if not source.path:
                 raise ValueError(f"list.{name}.path is empty: give the folder or file of the source")
             mimic = [mimic_name for mimic_name, candidate in self.list.items() if candidate.format == "mimic"]
-            if source.format in ON_MIMIC and source.pictures not in mimic:
+            if FORMATS[source.format].on_mimic and source.pictures not in mimic:
                 raise ValueError(
                     f"list.{name}.pictures is {source.pictures!r}, but a source of format {source.format} needs the "
                     f"name of one of format mimic: {f'give {mimic[0]}' if mimic else 'declare one in list'}"

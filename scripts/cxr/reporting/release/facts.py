@@ -11,30 +11,17 @@ from cxr.base.exclusions import REASONS
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 from cxr.nets.lite_weights import list_lite_weights
+from cxr.radvlm.sources.settings import FORMATS
 
 COHORT_TERMS = {
-    "mimic": "MIMIC-CXR: PhysioNet Credentialed Health Data License 1.5.0. Images, reports and data derived from them "
-    "may be passed on under its terms only.",
+    "mimic": FORMATS["mimic"].terms,
     "openi": "Indiana University chest X-rays (Open-i, NLM): CC BY-NC-ND 4.0, not for commercial use; nothing derived "
     "from the reports' text may be passed on.",
     "embedded": "synthetic X-rays and reports, made by this project: MIT",
     "manifest": "images and reports of the maker of this package: under the terms of their source",
 }
 """Terms of the images and reports, by ``cohort.source``."""
-PHYSIONET = (
-    "PhysioNet Credentialed Health Data License 1.5.0. What is derived from it may be passed on under its terms only."
-)
-TERMS = COHORT_TERMS | {
-    "chexpert": "CheXpert: Stanford's research use agreement, not for commercial use, not to be passed on.",
-    "chexpert_plus": "CheXpert Plus: Stanford's research use agreement, not for commercial use, not to be passed on.",
-    "vindr": f"VinDr-CXR: {PHYSIONET} A copy from Kaggle has the terms of its competition.",
-    "ms_cxr": f"MS-CXR: {PHYSIONET}",
-    "imagenome": f"Chest ImaGenome: {PHYSIONET}",
-    "padchest_gr": "PadChest-GR: research use agreement of BIMCV, on request; not to be passed on.",
-    "nih": "NIH ChestX-ray boxes: no restriction on use; NIH asks to be named.",
-    "rsna": "RSNA Pneumonia Detection Challenge: the terms of its competition, for research and education.",
-    "coco": "boxes of the maker of this package: under the terms of their source",
-}
+TERMS = {name: source.terms for name, source in FORMATS.items()} | COHORT_TERMS
 """{format of a RadVLM source, or ``cohort.source`` for the source ``own``: terms of its facts, texts and images}."""
 
 
