@@ -28,18 +28,14 @@ class Radgraph(Section):
     """RadGraph-XL, whose archive a user extracts."""
 
     model: str = key("", "Folder of the extracted archive radgraph-xl.tar.gz: config.json, weights.th, vocabulary/.")
-    encoder: str = key(
-        "",
-        "Folder or Hugging Face id of its BERT encoder; empty: the id in its config.json.",
-    )
+    encoder: str = key("", "Folder or Hugging Face id of its BERT encoder; empty: the id in its config.json.")
 
 
 class Green(Section):
     """The language model of GREEN; it is asked and run as set in `radvlm.llm`."""
 
     prompt: str = key(
-        "",
-        "Text file that you provide with its prompt, which contains `{reference}` and `{answer}` once each.",
+        "", "Text file that you provide with its prompt, which contains `{reference}` and `{answer}` once each."
     )
     model: str = model("StanfordAIMI/GREEN-radllama2-7b", AUTHORS)
     revision: str = key("", "Revision on the hub; empty: the downloaded one.")
@@ -76,8 +72,7 @@ class Evaluation(Section):
     """Scores of answers, compared with blind answers, exchanged images, other models and the paper."""
 
     runs: list[str] = key(
-        lambda: ["radvlm"],
-        "Scored runs of vlm.tuning: first the model, then the rows of the ablations.",
+        lambda: ["radvlm"], "Scored runs of vlm.tuning: first the model, then the rows of the ablations."
     )
     predictions: dict[ModelName, OtherModel] = key(dict, "External models, by name.")
     beyond: bool = key(
@@ -85,13 +80,13 @@ class Evaluation(Section):
     )
     label_match: Literal["asserted", "substring"] = key(
         "asserted",
-        "When a label counts. asserted: the answer asserts it; substring: it contains its name, denied "
-        "or not (published code).",
+        "When a label counts. asserted: the answer asserts it; substring: it contains its name, denied or not "
+        "(published code).",
     )
     report_metrics: list[Metric] = key(
         lambda: ["rouge_l", "bleu", "findings_f1"],
-        "Metrics of reports. bertscore, radgraph_f1, green and chexbert_f1 need annotations, else "
-        "their cells are empty.",
+        "Metrics of reports. bertscore, radgraph_f1, green and chexbert_f1 need annotations, else their cells are "
+        "empty.",
         min_length=1,
     )
     annotators: list[Literal["bertscore", "chexbert", "green", "radgraph"]] = key(
@@ -112,14 +107,13 @@ class Evaluation(Section):
     llm: JudgeModel = key(JudgeModel, "The language model of the judge vllm.")
     segmenter: Segmenter = key(
         "none",
-        "Masks for the answers of runs without a segmentation head. rosalia:<run>: ROSALIA of that run "
-        "of training.runs; "
-        "the answers stay unchanged.",
+        "Masks for the answers of runs without a segmentation head. rosalia:<run>: ROSALIA of that run of "
+        "training.runs; the answers stay unchanged.",
     )
     failed: Literal["wrong", "leave_out"] = key(
         "wrong",
-        "Treatment of failed samples. wrong: they count as wrong; leave_out: they are excluded, as in "
-        "the published code.",
+        "Treatment of failed samples. wrong: they count as wrong; leave_out: they are excluded, as in the published "
+        "code.",
     )
     replicates: Replicates = key(1000, "Bootstrap replicates by patient; 0: no intervals.")
 

@@ -110,13 +110,17 @@ def has_verb(text: str) -> bool:
 
 def split_clauses(text: str) -> list[tuple[str, str]]:
     """Return (separator before it, clause) for each clause of a sentence."""
-    coarse_clauses: list[tuple[str, str]] = []
-    separator, start = "", 0
-    for match in _SEPARATOR.finditer(text):
-        coarse_clauses.append((separator, text[start : match.start()]))
-        separator, start = match.group(), match.end()
-    coarse_clauses.append((separator, text[start:]))
+    coarse_clauses = _split_at(_SEPARATOR, text)
     return [part for separator, clause in coarse_clauses for part in _split_at_verbs(separator, clause)]
+
+
+def _split_at(pattern: re.Pattern, text: str) -> list[tuple[str, str]]:
+    """Return (separator before it, part) for each part of a text between matches of a pattern."""
+    parts, separator, start = [], "", 0
+    for match in pattern.finditer(text):
+        parts.append((separator, text[start : match.start()]))
+        separator, start = match.group(), match.end()
+    return [*parts, (separator, text[start:])]
 
 
 def _split_at_verbs(separator: str, clause: str) -> list[tuple[str, str]]:
@@ -234,9 +238,10 @@ class Rewriter:
         return joined[0].upper() + joined[1:] + end, why
 
     def _mark_protected(self, text: str) -> str:
+        matches = (match for pattern in self.patterns.protected for match in pattern.finditer(text))
         spans = [
             *self.find_protected(text),
-            *(_protected_span(m) for p in self.patterns.protected for m in p.finditer(text)),
+            *(match.span("word" if "word" in match.re.groupindex else 0) for match in matches),
         ]
         inside = {i for start, end in spans for i in range(start, end)}
         return _WORD_START.sub(lambda m: m.group() + SAFE if m.start() in inside else m.group(), text)
@@ -280,7 +285,7 @@ class Rewriter:
             return ("", True) if self._is_bare(clause) else (remove_marks(clause), False)
         lead = _LEAD.match(clause).group()
         opening = re.sub(r"(?:the|an?) $", "", lead) if lead.lower().startswith("there") else ""
-        pieces = _split_list(clause[len(opening) :])
+        pieces = _split_at(_JOINT, clause[len(opening) :])
         kept_pieces = self._drop_bare_pieces(pieces)
         if not kept_pieces:
             return "", True
@@ -310,20 +315,6 @@ class Rewriter:
 
 def _words_of(text: str) -> list[str]:
     return re.findall(r"[a-z]+|\d+", remove_marks(text).lower())
-
-
-def _split_list(text: str) -> list[tuple[str, str]]:
-    """Return (separator before it, piece) for each piece of a list."""
-    pieces, separator, start = [], "", 0
-    for match in _JOINT.finditer(text):
-        pieces.append((separator, text[start : match.start()]))
-        separator, start = match.group(), match.end()
-    return [*pieces, (separator, text[start:])]
-
-
-def _protected_span(match: re.Match) -> tuple[int, int]:
-    """Return the span of a match, or of its group ``word``."""
-    return match.span("word") if "word" in match.re.groupindex else match.span()
 
 
 def _apply_rule(rule: Rule, clause: str) -> str:

@@ -34,9 +34,8 @@ class Mix(Section):
     tasks: dict[Task, dict[str, Asked]] = key(dict, "{task: {source: repeat, most}} that override the preset.")
     thresholds: str = key(
         "",
-        "Threshold set of the ILS pairs and masks, or `mimic_ils` for those of the authors' release "
-        "whose images are in "
-        "the cohort; empty: the first of `thresholds.build`.",
+        "Threshold set of the ILS pairs and masks, or `mimic_ils` for those of the authors' release whose images are "
+        "in the cohort; empty: the first of `thresholds.build`.",
     )
 
 

@@ -172,21 +172,17 @@ def _group_by_image(
     for region in regions:
         regions_by_image.setdefault(region.image, []).append(region)
     return [
-        SourceImage(
-            image,
-            split_of(image),
-            image_regions,
-            [folder / f"{name}{ending}" for folder in folders for name in _spellings(image) for ending in ENDINGS],
-        )
+        SourceImage(image, split_of(image), image_regions, list(_candidate_paths(image, folders)))
         for image, image_regions in sorted(regions_by_image.items())
     ]
 
 
-def _spellings(image: str) -> list[str]:
-    """Return the spellings of an image name: as given, with system separators, and in NFC and NFD."""
+def _candidate_paths(image: str, folders: Sequence[Path]) -> Iterator[Path]:
+    """Yield the possible paths of an image: its name as it is, with system separators, and in NFC and NFD."""
     system_name = image.replace("\\", "/")
     forms = (unicodedata.normalize(form, system_name) for form in ("NFC", "NFD"))
-    return list(dict.fromkeys([image, system_name, *forms]))
+    names = dict.fromkeys([image, system_name, *forms])
+    return (folder / f"{name}{ending}" for folder in folders for name in names for ending in ENDINGS)
 
 
 def _add_images(records: SourceRecords, options: ReadOptions, images: Sequence[SourceImage]) -> None:
@@ -216,11 +212,18 @@ def _add_images(records: SourceRecords, options: ReadOptions, images: Sequence[S
         num_unnamed = len(image.regions) - len(regions)
         records.exclude("unknown_label", image_id, detail=UNNAMED_BOX, record_kind=BOX, rows=num_unnamed)
         subject = subject_of(image.image_id, options)
-        records.images.append(_image_row(image_id, subject, image.split, size, path, options.name))
+        records.images.append({
+            "image_id": image_id, "study_id": image_id, "subject_id": subject, "split": image.split, "view": None,
+            "sex": None, "rows": size[0], "columns": size[1], "path": str(path), "frames": options.name,
+        })  # fmt: skip
         if several and image.split in FUSED_SPLITS:
             readers += _add_reader_boxes(records, image_id, regions, size)
         else:
-            _add_boxes_by_name(records, image_id, regions, size)
+            boxes_by_name: dict[str, list] = {}
+            for region in regions:
+                boxes_by_name.setdefault(region.label, []).append(region_box(region) or (np.nan,) * 4)
+            for name, boxes in sorted(boxes_by_name.items()):
+                add_boxes(records, image_id, BOX, name, np.array(boxes, np.float64), size)
     records.num_kept.update({IMAGES: len(records.images), BOX: len(records.facts)})
     for image_id, name, box in fuse_readers(readers, sizes, FUSION_IOU, FUSION_DECIMALS):
         records.num_kept[FUSED] += add_boxes(
@@ -258,14 +261,6 @@ def _add_reader_boxes(records: SourceRecords, image_id: str, regions: Sequence[A
     return reader_boxes
 
 
-def _add_boxes_by_name(records: SourceRecords, image_id: str, regions: Sequence[Annotation], size: tuple) -> None:
-    by_name: dict[str, list] = {}
-    for region in regions:
-        by_name.setdefault(region.label, []).append(region_box(region) or (np.nan,) * 4)
-    for name, boxes in sorted(by_name.items()):
-        add_boxes(records, image_id, BOX, name, np.array(boxes, np.float64), size)
-
-
 def _to_upright(region: Annotation, turn: Turn, stored: tuple[int, int]) -> Annotation:
     """Return a region, drawn on the stored image, in pixels of the upright image."""
     if turn == UPRIGHT or (box := region_box(region)) is None:
@@ -283,13 +278,6 @@ def _read_image_header(image: SourceImage) -> tuple[Path, Header]:
     if header.size is None:
         raise Rejected("undecodable", "the header tells no size")
     return path, header
-
-
-def _image_row(image_id: str, subject: str, split: str, size: tuple[int, int], path: Path, name: str) -> dict:
-    return {
-        "image_id": image_id, "study_id": image_id, "subject_id": subject, "split": split, "view": None, "sex": None,
-        "rows": size[0], "columns": size[1], "path": str(path), "frames": name,
-    }  # fmt: skip
 
 
 def add_image_labels(records: SourceRecords, key: str, split: str, path: Path) -> None:

@@ -222,9 +222,9 @@ def label_table_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str
     Like :func:`image_label_facts`, but every image gets No Finding.
     """
     label_names = load_label_names()
-    meant_as = {UNCERTAIN: uncertain} if uncertain in (PRESENT, ABSENT) else {}
+    meant_as = {UNCERTAIN: uncertain if uncertain in (PRESENT, ABSENT) else UNCERTAIN}
     stated_table = table.select("image_id", *labels)
-    values = stated_table.with_columns(pl.col(labels).replace(meant_as) if meant_as else pl.col(labels))
+    values = stated_table.with_columns(pl.col(labels).replace(meant_as))
     findings = [label for label in label_names.findings if label in labels]
     nothing = (
         pl.when(pl.any_horizontal(pl.col(findings) == PRESENT)).then(pl.lit(ABSENT))

@@ -52,7 +52,7 @@ def read_ms_cxr(options: ReadOptions, images: str) -> SourceRecords:
 
 
 def _shape_mismatch(row: Mapping, group: Iterable[Annotation]) -> str:
-    """Return "shape_mismatch" if a box was drawn on an image of another size, else ""."""
+    """Return a reason if a box was drawn on an image of another size, else ""."""
     sizes = {region.size for region in group if region.size}
     has_size = row["rows"] is not None and row["columns"] is not None
     return "shape_mismatch" if has_size and sizes - {(row["rows"], row["columns"])} else ""
