@@ -90,25 +90,21 @@ class Settings(Section):
             )
 
     @constraint
-    def _runs_are_of_known_thresholds(self) -> None:
-        set_names = [*self.thresholds.all_sets(), *([MIMIC_ILS] if self.dataset.mimic_ils else [])]
-        for name, run in self.training.runs.items():
-            for set_name in filter(None, (run.thresholds, run.test)):
-                if set_name not in set_names:
-                    raise ValueError(
-                        f"training.runs.{name} names {set_name!r}, but the sets are {', '.join(set_names)}"
-                    )
-        for name, prediction in self.evaluation.predictions.items():
-            if prediction.test not in set_names:
-                raise ValueError(
-                    f"evaluation.predictions.{name} names {prediction.test!r}, but the sets are {', '.join(set_names)}"
-                )
-        for name, mix in self.radvlm.instructions.mixes.items():
-            if mix.thresholds and mix.thresholds not in set_names:
-                raise ValueError(
-                    f"radvlm.instructions.mixes.{name} names {mix.thresholds!r}, but the sets are "
-                    f"{', '.join(set_names)}"
-                )
+    def _threshold_sets_are_known(self) -> None:
+        built = [*self.thresholds.all_sets()]
+        readable = [*built, *([MIMIC_ILS] if self.dataset.mimic_ils else [])]
+        runs, mixes = self.training.runs.items(), self.radvlm.instructions.mixes.items()
+        uses = [(f"training.runs.{name}", value) for name, run in runs for value in (run.thresholds, run.test) if value]
+        uses += [(f"evaluation.predictions.{name}", part.test) for name, part in self.evaluation.predictions.items()]
+        uses += [(f"radvlm.instructions.mixes.{name}", mix.thresholds) for name, mix in mixes if mix.thresholds]
+        reviewed = [("review.thresholds", self.review.thresholds)] if self.review.thresholds else []
+        for set_names, keys in ((readable, uses), (built, reviewed)):
+            for key_name, value in keys:
+                if value not in set_names:
+                    raise ValueError(f"{key_name} names {value!r}, but the sets are {', '.join(set_names)}")
+
+    @constraint
+    def _runs_have_different_names(self) -> None:
         if shared_names := self.training.named_runs().keys() & self.evaluation.predictions.keys():
             raise ValueError(
                 f"evaluation.predictions.{min(shared_names)} has the name of a run of training.runs: rename it"
@@ -141,14 +137,6 @@ class Settings(Section):
                 f"compute.gpus is {gpus}, which cannot share training.rosalia.batch {recipe.batch} evenly"
                 f"{', each with as many positives as negatives' if halves else ''}: set it to one of "
                 f"{', '.join(map(str, can))}, or batch to a multiple of {gpus * (1 + halves)}"
-            )
-
-    @constraint
-    def _reviewed_thresholds_are_known(self) -> None:
-        threshold_sets = self.thresholds.all_sets()
-        if self.review.thresholds and self.review.thresholds not in threshold_sets:
-            raise ValueError(
-                f"review.thresholds names {self.review.thresholds!r}, but the sets are {', '.join(threshold_sets)}"
             )
 
     @constraint
