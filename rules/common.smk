@@ -13,6 +13,7 @@ from cxr.semisyn.dataset.shortfalls import print_shortfalls
 from cxr.workflow.code_digest import load_digests, save_digests
 from cxr.workflow.folder import refuse_unwritable
 from cxr.workflow.freshness import keep_fresh
+from cxr.reporting.settings import JPEG_QUALITY
 from cxr.workflow.jobs import digest_existing, digest_modules, grow_with_tries, job, warning_options
 from cxr.workflow.old_files import OldFiles
 from cxr.workflow.params import cohort_options

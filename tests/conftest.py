@@ -21,7 +21,7 @@ MAKEFILE = "".join((ROOT / name).read_text() for name in ("Makefile", "tests/env
 """The text of the Makefile and of its parts."""
 SHARED = (ROOT / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()
 SLICE = {
-    "phantom": {"subjects": 6, "studies": 9}, "figures": {"studies": 2}, "page": {"gallery": 2, "calibration": 2},
+    "phantom": {"subjects": 6, "studies": 9}, "figures": {"studies": 2}, "page": {"gallery": 2},
 }  # fmt: skip
 """Settings of the slice on which whole runs are tested."""
 

@@ -83,7 +83,7 @@ rule radvlm_evaluation_image:
         **job("radvlm.evaluation.segmented_image.run"),
         cohort=PLAN.options["cohort"],
         frames=PLAN.options["frames"],
-        quality=PLAN.settings.figures.quality,
+        quality=JPEG_QUALITY,
     message:
         "RadVLM: answers of {wildcards.run} about {wildcards.image}, with masks"
     script:

@@ -115,7 +115,7 @@ rule agreement_charts:
         runtime=minutes(10),
     params:
         **job("reporting.agreement.charts.run_charts"),
-        options=PLAN.options["agreement_charts"],
+        dpi=PLAN.settings.figures.dpi,
     message:
         "Figures of the agreement with human annotations"
     script:

@@ -76,7 +76,7 @@ rule figures_charts:
         runtime=minutes(10),
     params:
         **job("reporting.figures.draw_figures.run_charts"),
-        options=PLAN.options["figures"],
+        dpi=PLAN.settings.figures.dpi,
     message:
         "Charts of the dataset, thresholds {wildcards.thresholds}"
     script:
@@ -106,7 +106,7 @@ rule figures_recall:
         runtime=minutes(10),
     params:
         **job("reporting.figures.draw_figures.run_recall"),
-        options=PLAN.options["figures"],
+        dpi=PLAN.settings.figures.dpi,
     message:
         "Chart of recall"
     script:

@@ -120,12 +120,6 @@ rule page_costs:
             labels={"result": "stages (table)"},
         ),
         jobs_table="results/page/jobs.tsv",
-        chart=report(
-            "results/page/costs.png",
-            caption="../../report/costs.rst",
-            category="7 Costs",
-            labels={"result": "stages (chart)"},
-        ),
     log:
         "logs/page/costs.log",
     benchmark:
@@ -139,7 +133,7 @@ rule page_costs:
         runtime=minutes(5),
     params:
         **job("reporting.page.costs.run"),
-        options=PLAN.options["page_costs"],
+        synthetic=PLAN.settings.cohort.source == "embedded",
     message:
         "Costs of the jobs"
     script:

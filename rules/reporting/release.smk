@@ -8,9 +8,7 @@ rule release_tables:
         test="results/dataset/{thresholds}/test.jsonl",
         filtered=lambda wildcards: PLAN.settings.release.test.replace("{thresholds}", wildcards.thresholds) or [],
         salt=PLAN.settings.release.salt or [],
-        index="results/masks/{thresholds}/index.parquet",
         masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=PLAN.shards),
-        images="results/cohort/images.parquet",
         frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
     output:
         tables=directory("results/release/.parts/{thresholds}/tables"),
@@ -38,9 +36,7 @@ rule release_dicom:
         lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=PLAN.splits),
         filtered=lambda wildcards: PLAN.settings.release.test.replace("{thresholds}", wildcards.thresholds) or [],
         cohort="results/cohort/{shard}.parquet",
-        index="results/masks/{thresholds}/index.parquet",
         masks=["results/masks/{thresholds}/{shard}.h5"],
-        images="results/cohort/images.parquet",
         frames=["results/frames/{shard}.h5"],
     output:
         segmentations=directory("results/release/.parts/{thresholds}/dicom_seg/{shard}"),

@@ -5,7 +5,6 @@
 rule review_pages:
     input:
         lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=PLAN.settings.review.split)[0],
-        index="results/masks/{thresholds}/index.parquet",
         masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=PLAN.shards),
         frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
     output:

@@ -57,7 +57,7 @@ rule semisyn_readers_pages:
         runtime=minutes(30),
     params:
         **job("reporting.review.unit_pages.run_pages"),
-        options=PLAN.options["semisyn_readers_pages"] | {"named": PLAN.semisyn.form_labels},
+        options=PLAN.options["semisyn_readers_pages"] | {"label_overrides": PLAN.semisyn.form_labels},
     message:
         "Pages for the readers"
     script:
@@ -91,7 +91,7 @@ rule semisyn_readers_answers:
         runtime=minutes(10),
     params:
         **job("reporting.review.unit_pages.run_answers"),
-        options=PLAN.options["semisyn_readers_answers"] | {"named": PLAN.semisyn.form_labels},
+        options=PLAN.options["semisyn_readers_answers"] | {"label_overrides": PLAN.semisyn.form_labels},
     message:
         "The readers' answers"
     script:

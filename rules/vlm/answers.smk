@@ -147,7 +147,7 @@ rule vlm_answers_image:
         asking=lambda wildcards: PLAN.vlm.answer_options[wildcards.run] | {"engine": "transformers"},
         cohort=PLAN.options["cohort"],
         frames=PLAN.options["frames"],
-        quality=PLAN.settings.figures.quality,
+        quality=JPEG_QUALITY,
     message:
         "Answers of {wildcards.run} about {wildcards.image}"
     script:

@@ -44,7 +44,7 @@ from cxr.radvlm.splits import CONFLICTS
 from cxr.reporting import privacy
 from cxr.reporting.ablation import points
 from cxr.reporting.agreement import compare
-from cxr.reporting.page import costs, render
+from cxr.reporting.page import costs, versions
 from cxr.reporting.release import parquet
 from cxr.reporting.review import make_pages, merge, rates, unit_pages
 from cxr.reporting.review import queries as review_queries
@@ -185,7 +185,7 @@ TABLES: dict[str, Columns] = {
     "results/tables/counts.tsv": counts.count_columns(["{thresholds}"]),
     "results/tables/recall.tsv": paper.RECALL,
     "results/tables/truth.tsv": tables.THRESHOLDS | truth.TRUTH,
-    "results/page/versions.tsv": render.VERSIONS,
+    "results/page/versions.tsv": versions.VERSIONS,
     "results/page/costs.tsv": costs.COSTS,
     "results/page/jobs.tsv": costs.JOBS,
     "results/agreement/scores.tsv": compare.SCORES,

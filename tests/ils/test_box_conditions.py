@@ -24,7 +24,7 @@ from cxr.ils.masks.segmenter import LesionSegmenter
 from cxr.ils.masks.thresholds import Thresholds
 from cxr.ils.masks.zones import Zones
 from cxr.reporting.explain.blocks import Table
-from cxr.reporting.explain.story import box_blocks
+from cxr.reporting.explain.explain_study import box_blocks
 from cxr.reporting.page import cases
 from masks_shard import RULES
 

@@ -420,7 +420,7 @@ def test_the_example_without_images_says_what_to_download(shared, tmp_path):
 def test_the_whole_workflow_on_real_films_in_the_layout(shared, tmp_path):
     small_openi(tmp_path, shared)
     chosen = {"source": "openi", "root": ".", "shards": 2, "split": {"train": 60, "validate": 20, "test": 20}}
-    write_settings(tmp_path, {"cohort": chosen, "figures": {"studies": 1}, "page": {"gallery": 1, "calibration": 1}})
+    write_settings(tmp_path, {"cohort": chosen, "figures": {"studies": 1}, "page": {"gallery": 1}})
     snakemake(tmp_path, "all", "release")
     results = tmp_path / "results"
     reasons = Counter(read_table(results / "cohort/excluded.parquet")["reason"])

@@ -606,7 +606,7 @@ def test_a_reference_of_healthy_images_alone_is_read(tmp_path):
 
 
 def test_a_sheet_of_a_reader_that_a_german_spreadsheet_saved(tmp_path):
-    from cxr.reporting.review.form import read_form
+    from cxr.reporting.review.page import read_form
 
     form = read_form("verdict")
     values = {"page": "abc", "item": "1", "note": "Größe, unscharf", "seconds": "7"}

@@ -62,7 +62,7 @@ def hospital(workflow_run, tmp_path_factory) -> tuple[Path, str]:
     write_csv(run / "manifest.csv", columns, rows)
     settings = {
         "cohort": {"source": "manifest", "manifest": "manifest.csv", "shards": 2},
-        "page": {"gallery": 1, "calibration": 1}, "figures": {"studies": 1}, "release": {"withhold": ["pixels"]},
+        "page": {"gallery": 1}, "figures": {"studies": 1}, "release": {"withhold": ["pixels"]},
     }  # fmt: skip
     done = snakemake(write_settings(run, settings))
     return run, done.stderr

@@ -19,11 +19,9 @@ from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.medground.dataset import audit_units
 from cxr.medground.dataset.make_dataset import UNITS
 from cxr.reporting.review import queries, unit_pages
-from cxr.reporting.review.settings import ReviewSettings
 from medground_data import make_queries_of, make_regions_of, read_source, regions_of, source_keys
 
 PRINTED = yaml.safe_load((ROOT / "resources/medground/paper_tables.yaml").read_text())["table7"]
-OPTIONS = ReviewSettings(experts=["A", "B", "C"], items="queries", rule="majority", replicates=100, seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +97,7 @@ def test_from_pages_over_sheets_to_table_7(cells, tmp_path):
     pages = [str(tmp_path / f"page_{one}.html") for one in experts]
     unit_pages.run_pages(
         units=str(cells / "shown.parquet"), pages=pages, items_table=str(tmp_path / "items.parquet"),
-        options=unit_pages.UnitPagesOptions(experts=experts, form="queries", seed=1, fewer="draw fewer"),
+        experts=experts, form="queries", seed=1, fewer="draw fewer",
     )  # fmt: skip
     data = json.loads(re.search(r'id="data">(.*?)</script>', (tmp_path / "page_A.html").read_text())[1])
     assert data["form"]["outline"]
@@ -115,14 +113,14 @@ def test_from_pages_over_sheets_to_table_7(cells, tmp_path):
     unit_pages.run_answers(
         items_table=str(tmp_path / "items.parquet"), answers=str(tmp_path / "answers.parquet"),
         sheets=[str(tmp_path / f"{one}.csv") for one in experts],
-        options=unit_pages.UnitAnswersOptions(form="queries", setting="review.sheets"),
+        form="queries", setting="review.sheets",
     )  # fmt: skip
     units = [{name: line[name] for name in UNITS} for line in lines.values()]
     write_table(tmp_path / "units.parquet", pl.DataFrame(units, schema=schema(UNITS)), UNITS)
     queries.run(
         units=str(tmp_path / "units.parquet"), answers=str(tmp_path / "answers.parquet"),
         audit=str(tmp_path / "audit.parquet"), table7=str(tmp_path / "table7.tsv"), agreed=str(tmp_path / "a.tsv"),
-        options=OPTIONS,
+        experts=experts, rule="majority", seed=1,
     )  # fmt: skip
     audit = {row["query_id"]: row for row in read_table(tmp_path / "audit.parquet").iter_rows(named=True)}
     assert {name: row["good"] for name, row in audit.items()} == good
@@ -153,7 +151,7 @@ def test_the_papers_ratios_follow_from_its_votes_but_where_it_is_noted():
         pl.DataFrame(schema={"query_id": pl.String, "source": pl.String, "image_id": pl.String}),
         pl.DataFrame(schema={name: column.kind for name, column in unit_pages.ANSWERS.items()}), "majority",
     )  # fmt: skip
-    rows = queries.tabulate_rates(votes, PRINTED, OPTIONS).filter(by="paper").to_dicts()
+    rows = queries.tabulate_rates(votes, PRINTED, 3).filter(by="paper").to_dicts()
     off = {row["source"]: round(row["rate"], 2) for row in rows if round(row["rate"], 2) != row["printed"]}
     assert off == {"FHPsAOP": 83.57}
     assert sum(row["queries"] for row in rows) == PRINTED["sum"]["total"] == 10010

@@ -25,10 +25,11 @@ def test_the_section_has_all_that_the_template_reads(tmp_path, monkeypatch, scor
     (tmp_path / extras[3]).write_text(json.dumps(case) + "\n", encoding="utf-8")
     if scored:
         pl.DataFrame({"table": ["iou"], "value": [1.0]}).write_csv(tmp_path / extras[4], separator="\t")
-    made = render._medground_section(dict.fromkeys(extras, "digest"), str)
+    monkeypatch.setattr(render, "image_file_url", str)
+    made = render._medground_section(dict.fromkeys(extras, "digest"))
     assert len(made["passed"]) == 1
     assert bool(made["scores"]) == bool(made["bars"]) == scored
     template = (ROOT / "resources/page/index.html.j2").read_text(encoding="utf-8")
     assert set(re.findall(r"\bmedground\.(\w+)", template)) <= made.keys()
     for missing in extras[:4]:
-        assert render._medground_section({name: "" for name in extras if name != missing}, str) is None
+        assert render._medground_section({name: "" for name in extras if name != missing}) is None

@@ -583,14 +583,16 @@ def test_the_page_shows_the_tables_the_judges_check_and_the_gallery(tables, tmp_
     names = (*names, "conservation.tsv")
     extras = {f"results/radvlm/evaluation/{name}": "" for name in names}
     monkeypatch.chdir(tmp_path)
-    shown = radvlm.find_section(extras, lambda path: f"embedded {path}")
+    with monkeypatch.context() as context:
+        context.setattr(radvlm, "image_file_url", lambda path: f"embedded {path}")
+        shown = radvlm.find_section(extras)
     assert shown["failed"] == []
     assert shown["cases"] == [case | {"src": "embedded results/radvlm/evaluation/gallery/a.jpg"}]
     assert [len(rows) > 0 for rows in shown["tables"].values()] == [True] * 7
     (row,) = shown["conserved"]
     assert (row["stage"], row["of"], row["what"], row["number"]) == ("radvlm_sources", "own", "images", 3)
     assert [(part["outcome"], part["number"]) for part in row["parts"]] == [("kept", 3)]
-    assert radvlm.find_section(dict.fromkeys(list(extras)[1:], ""), str) is None
+    assert radvlm.find_section(dict.fromkeys(list(extras)[1:], "")) is None
 
     charts = [str(folder / name) for name in radvlm.CHARTS]
     for number, path in enumerate([*charts, folder / "gallery/a.jpg"]):
@@ -600,7 +602,7 @@ def test_the_page_shows_the_tables_the_judges_check_and_the_gallery(tables, tmp_
     paths = {name: str(folder / f"{name}.tsv") for name in ("comparison", "conservation")}
     radvlm.run(
         **paths, check=str(folder / "judge_check.tsv"), gallery=str(folder / "gallery"), charts=charts,
-        page=str(folder / "index.html"), options=radvlm.RadvlmPageOptions(synthetic=True),
+        page=str(folder / "index.html"), synthetic=True,
     )  # fmt: skip
     page = (folder / "index.html").read_text(encoding="utf-8")
     places = [page.index(f"base64,{b64encode(bytes([number])).decode()}") for number in (3, 0, 1, 2)]
@@ -639,7 +641,7 @@ def page_of(tables: Path, folder: Path, *, synthetic: bool) -> str:
     radvlm.run(
         comparison=str(tables / "comparison.tsv"), check=str(folder / "check.tsv"), gallery=str(folder / "gallery"),
         conservation=str(folder / "conservation.tsv"), charts=list(map(str, charts)), page=str(folder / "page.html"),
-        options=radvlm.RadvlmPageOptions(synthetic=synthetic),
+        synthetic=synthetic,
     )  # fmt: skip
     return (folder / "page.html").read_text(encoding="utf-8")
 

@@ -25,11 +25,11 @@ LESION_TYPES = LESIONS[1:]
 GRID = {"general": {"ano": [0.05, 0.10, 0.15], "conf": [0.10, 0.30]}, "edema": {"ano": [0.005, 0.01]}}
 
 
-def grid_options(grid: dict | None = None, **more: object) -> tuple[dict, charts.AblationChartsOptions]:
+def grid_options(grid: dict | None = None, **more: object) -> tuple[dict, dict]:
     """Options of both rules for a grid."""
     empty = {"general": {"ano": [], "conf": []}}
     options = stage_options(read({"thresholds": {"grid": empty if grid is None else grid} | more}))
-    return options["ablation"], charts.AblationChartsOptions(**options["ablation_charts"])
+    return options["ablation"], options["ablation_charts"]
 
 
 # --- table -----------------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def test_the_table_counts_what_the_sweep_holds(tmp_path):
     for path, part in zip(paths, (sweep.filter(early), sweep.filter(~early), sweep.clear()), strict=True):
         write_table(path, part)
     output = str(tmp_path / "points.tsv")
-    points.run_table(sweep=paths, table=output, options=points.AblationOptions(**options))
+    points.run_table(sweep=paths, table=output, **options)
     table = read_table(output)
     assert table.columns == list(points.POINTS)
     assert table["thresholds"].unique(maintain_order=True).to_list() == names
@@ -126,7 +126,7 @@ def panels(figure) -> list:
 
 def test_curves_go_through_the_points_whose_other_thresholds_are_at_the_base():
     options, chart = grid_options(GRID)
-    axes, reference = charts.find_varied(chart)
+    axes, reference = charts.find_varied(chart["axes"], chart["base"])
     assert [(axis.column, axis.values) for axis in axes] == [
         ("ano", [0.05, 0.10, 0.15]),
         ("conf", [0.10, 0.30]),
@@ -155,7 +155,7 @@ def test_curves_go_through_the_points_whose_other_thresholds_are_at_the_base():
 def test_a_named_set_on_the_way_is_a_point_of_the_curve():
     """The base lies between the grid's values of the only varied threshold."""
     options, chart = grid_options({"general": {"ano": [0.05, 0.15], "conf": [0.2]}})
-    axes, reference = charts.find_varied(chart)
+    axes, reference = charts.find_varied(chart["axes"], chart["base"])
     recall = panels(charts.draw_curves(made_up(options), axes, reference))[0].lines[0]
     # reference of ano is not asked for on its own axis
     assert recall.get_xdata().tolist() == [0.05, 0.10, 0.15]
@@ -165,7 +165,7 @@ def test_the_map_is_of_the_first_two_varied_thresholds_with_the_rest_at_the_base
     grid = {"general": {"ano": [0.05, 0.10, 0.15], "conf": [0.10, 0.20], "size": [0.05, 0.2]}}
     options, chart = grid_options(grid)
     assert len(options["grid"]) == 12
-    axes, reference = charts.find_varied(chart)
+    axes, reference = charts.find_varied(chart["axes"], chart["base"])
     figure = charts.draw_map(made_up(options), axes, reference)
     assert figure.get_suptitle().endswith("but tau_size at 0.05")
     shown = panels(figure)
@@ -186,7 +186,7 @@ def test_the_map_is_of_the_first_two_varied_thresholds_with_the_rest_at_the_base
 )
 def test_what_is_not_varied_is_said_in_one_line(grid, curves, recall_map):
     options, chart = grid_options(grid)
-    axes, reference = charts.find_varied(chart)
+    axes, reference = charts.find_varied(chart["axes"], chart["base"])
     drawn = [draw(made_up(options), axes, reference) for draw in (charts.draw_curves, charts.draw_map)]
     for figure, line in zip(drawn, (curves, recall_map), strict=True):
         if line:
@@ -201,11 +201,11 @@ def test_a_lesion_without_a_study_leaves_a_gap(tmp_path):
     sweep = random_sweep(list(options["sets"]), 4).filter(pl.col("lesion") == "edema")
     write_table(tmp_path / "sweep.parquet", sweep)
     table = str(tmp_path / "points.tsv")
-    points.run_table(sweep=[str(tmp_path / "sweep.parquet")], table=table, options=points.AblationOptions(**options))
+    points.run_table(sweep=[str(tmp_path / "sweep.parquet")], table=table, **options)
     drawn = [str(tmp_path / name) for name in ("curves.png", "map.png")]
-    charts.run_charts(table=table, curves=drawn[0], recall_map=drawn[1], options=chart)
+    charts.run_charts(table=table, curves=drawn[0], recall_map=drawn[1], **chart)
     first = [Path(path).read_bytes() for path in drawn]
-    charts.run_charts(table=table, curves=drawn[0], recall_map=drawn[1], options=chart)
+    charts.run_charts(table=table, curves=drawn[0], recall_map=drawn[1], **chart)
     assert [Path(path).read_bytes() for path in drawn] == first
     assert all(data.startswith(b"\x89PNG") for data in first)
 

@@ -38,7 +38,6 @@ from cxr.reporting.agreement.references import (
     load_reference,
     region_in_frame,
 )
-from cxr.reporting.agreement.settings import AgreementSettings
 from cxr.workflow.params import stage_options
 from cxr.workflow.plan_reporting import reference_options
 from cxr.workflow.settings import read
@@ -329,7 +328,7 @@ def framed(results: Path) -> list[str]:
     return sorted(found)
 
 
-def test_who_is_counted_and_the_figures(workflow_run, tmp_path, painted):
+def test_who_is_counted_and_the_figures(workflow_run, tmp_path, painted, monkeypatch):
     results = workflow_run / "results"
     parts = [
         run(results, tmp_path, "haze", "coco", painted[0], classes={"Haze": "opacity"}),
@@ -339,9 +338,10 @@ def test_who_is_counted_and_the_figures(workflow_run, tmp_path, painted):
         (str(tmp_path / f"{name}.parquet"), str(tmp_path / f"{name}.left_out.parquet")) for name in ("haze", "boxes")
     ]
     out = {name: str(tmp_path / f"{name}.tsv") for name in ("scores", "population")}
+    monkeypatch.setattr(compare, "REPLICATES", 50)
     run_scores(
         values=[values for values, _ in paths], left_out_parts=[left for _, left in paths], **out,
-        left_out=str(tmp_path / "left_out.parquet"), options=AgreementSettings(replicates=50), seed=1,
+        left_out=str(tmp_path / "left_out.parquet"), seed=1,
     )  # fmt: skip
     written = {name: tmp_path / f"{name}.tsv" for name in out} | {"left_out": tmp_path / "left_out.parquet"}
     paths = {f"results/agreement/{path.name}": path for path in written.values()}
@@ -407,9 +407,7 @@ def test_a_reference_without_a_lesion_is_one_sentence(tmp_path):
 
 def test_without_a_reference_there_is_nothing_to_compare_with(tmp_path):
     with pytest.raises(UserError, match=r"agreement\.references is empty, so there is nothing to compare with"):
-        run_scores(
-            values=[], left_out_parts=[], scores="", left_out="", population="", options=AgreementSettings(), seed=1
-        )
+        run_scores(values=[], left_out_parts=[], scores="", left_out="", population="", seed=1)
     assert set(reference_options(SETTINGS)) == {"painted"}
     assert reference_options(read({"cohort": {"source": "manifest", "manifest": "m.csv"}})) == {}
 

@@ -20,9 +20,8 @@ from cxr.base.exclusions import REASONS
 from cxr.base.tables import read_lines, read_table, write_corrected, write_excluded, write_lines, write_table
 from cxr.base.vocabulary import SPLITS
 from cxr.reporting.explain.blocks import Mark, Table, merge_marks
-from cxr.reporting.explain.explain_study import explain
+from cxr.reporting.explain.explain_study import box_blocks, explain, summarize_images
 from cxr.reporting.explain.request import read_request
-from cxr.reporting.explain.story import box_blocks, summarize_images
 from cxr.reporting.explain.study import read_study
 
 PNG = b"\x89PNG\r\n\x1a\n"

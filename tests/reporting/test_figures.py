@@ -7,12 +7,12 @@ import polars as pl
 import pytest
 from matplotlib.colors import to_rgb
 
-from cxr.base.vocabulary import LESIONS, ORGAN_LABELS, ZONE_LABELS
+from cxr.base.vocabulary import LESIONS, ORGAN_LABELS, ZONE_LABELS, list_failed_conditions
 from cxr.plotting import palette
 from cxr.plotting.plots import save_png
-from cxr.reporting.figures import charts
+from cxr.reporting.figures import draw_figures
 from cxr.reporting.figures.draw_figures import choose_images, funnel_steps
-from cxr.reporting.figures.panel import PanelContent, draw_panel, failed_conditions
+from cxr.reporting.figures.panel import PanelContent, draw_panel
 
 
 def findings(rows: list[tuple[str, str | None, str | None]]) -> pl.DataFrame:
@@ -47,7 +47,7 @@ def test_fewer_studies_than_asked_for_are_all_shown():
     [(0, []), (1, ["anatomy"]), (0b1010, ["conf", "size"]), (0b110000, ["zero_area", "empty_after_refine"])],
 )
 def test_verdicts_are_named(verdict, names):
-    assert failed_conditions(verdict) == names
+    assert list_failed_conditions(verdict) == names
 
 
 def story() -> PanelContent:
@@ -120,7 +120,7 @@ def test_the_distribution_shows_every_count():
             "basic_positive_paper": [9, 9, 9, 9], "global_negative_paper": [9, 9, 9, 9],
         }
     )  # fmt: skip
-    axes = charts.draw_distribution(table).axes[0]
+    axes = draw_figures.draw_distribution(table).axes[0]
     heights = [bar.get_height() for bar in axes.patches]
     assert sum(heights) == 15
     assert heights[LESIONS.index("edema")] == 3
@@ -136,7 +136,7 @@ def test_the_shares_are_of_each_polarity_beside_the_paper():
             "global_negative": [row[3] for row in rows], "global_negative_paper": [row[2] for row in rows],
         }
     )  # fmt: skip
-    positive, negative = charts.draw_shares(table).axes
+    positive, negative = draw_figures.draw_shares(table).axes
     edema, effusion = LESIONS.index("edema"), LESIONS.index("effusion")
     widths = [[bar.get_width() for bar in axes.patches] for axes in (positive, negative)]
     assert [widths[0][at] for at in (edema, effusion, 7 + edema, 7 + effusion)] == [50.0, 50.0, 25.0, 75.0]
@@ -155,13 +155,13 @@ def test_the_funnel_steps_hold_every_reason():
     )
     steps = funnel_steps(table)
     assert steps == [("input", 9, {}), ("cohort", 6, {"not_frontal": 2, "empty_file": 1}), ("frames", 6, {})]
-    words = " ".join(text.get_text() for text in charts.draw_funnel(steps).axes[0].texts)
+    words = " ".join(text.get_text() for text in draw_figures.draw_funnel(steps).axes[0].texts)
     assert "not_frontal 2" in words
 
 
 def test_recall_shows_a_dash_where_there_is_none():
     table = pl.DataFrame({"thresholds": ["a", "a"], "lesion": ["edema", "opacity"], "recall": [58.0, None]})
-    texts = [text.get_text() for text in charts.draw_recall(table).axes[0].texts]
+    texts = [text.get_text() for text in draw_figures.draw_recall(table).axes[0].texts]
     assert texts == ["58", "–"]
 
 

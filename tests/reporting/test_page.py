@@ -1,7 +1,6 @@
 """The page: the choice of cases, every number against its table, alternative texts of pictures, and a phone's view."""
 
 import csv
-import dataclasses
 import json
 import re
 from collections.abc import Iterator
@@ -23,9 +22,8 @@ from cxr.base.vocabulary import LESIONS, SPLITS
 from cxr.ils.masks.box_conditions import MASKS_OUTDATED, MEASURED_CONDITIONS, BoxJudgement, format_measure, judge_boxes
 from cxr.ils.masks.thresholds import exact_fraction
 from cxr.reporting.explain.explain_study import explain
-from cxr.reporting.page import cases, costs, frame_drawing, gallery, render, sections, versions
-from cxr.reporting.review.form import Form
-from cxr.reporting.review.page import write_page
+from cxr.reporting.page import cases, costs, drawing, gallery, render, sections, versions
+from cxr.reporting.review.page import Form, write_page
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import read
 
@@ -168,7 +166,7 @@ def test_the_numbers_have_the_lungs_of_the_organs_stage(workflow_run, tmp_path):
     for name, lower in (("as stored", 0), ("lower", 60)):
         inputs = picture_inputs(workflow_run)
         inputs["organs"] = [lower_lungs(path, tmp_path / name, lower) for path in inputs["organs"]]
-        gallery.run(**inputs, **picture_outputs(tmp_path / name), options=of_page(workflow_run))
+        gallery.run(**inputs, **picture_outputs(tmp_path / name), **of_page(workflow_run))
         lines = [line for line in read_lines(tmp_path / name / "cases.jsonl") if line["kind"] == "case"]
         told[name] = [box["reason"] for line in lines for box in line["judged"]]
     of_lung = re.compile(r"overlap with a lung (\d\.\d+)")
@@ -182,15 +180,12 @@ def test_the_numbers_have_the_lungs_of_the_organs_stage(workflow_run, tmp_path):
 
 
 def test_numbers_of_boxes_at_one_place_stay_apart():
-    picture = frame_drawing.grey_to_rgb(
+    picture = drawing.grey_to_rgb(
         pl.zeros(1, eager=True).to_numpy().astype("uint8").repeat(200 * 200).reshape(200, 200), 200
     )
     rows = [{"x1": 50, "y1": 50, "x2": 120, "y2": 120, "number": n, "kept": n < 3} for n in range(1, 6)]
-    frame_drawing.draw_boxes(picture, rows, 200)
-    kept, dropped = (
-        tuple(round(255 * part) for part in frame_drawing.to_rgb(c))
-        for c in (frame_drawing.KEPT, frame_drawing.DROPPED)
-    )
+    drawing.draw_boxes(picture, rows, 200)
+    kept, dropped = (tuple(round(255 * part) for part in drawing.to_rgb(c)) for c in (drawing.KEPT, drawing.DROPPED))
     corners = [tuple(picture[y, x].tolist()) for y, x in ((52, 52), (52, 118), (118, 52), (118, 118))]
     assert corners == [kept, kept, dropped, dropped]
 
@@ -331,7 +326,7 @@ def test_experts_are_shown_whether_the_data_are_synthetic(source, tmp_path):
 def test_a_real_cohort_is_not_called_synthetic_and_has_no_truth(workflow_run, tmp_path):
     made = {"index": str(tmp_path / "index.html"), "versions_table": str(tmp_path / "versions.tsv")}
     inputs = {name: path for name, path in page_inputs(workflow_run).items() if name != "truth_table"}
-    render.run(**inputs, **made, options=dataclasses.replace(options(), source="manifest"))
+    render.run(**inputs, **made, **options() | {"source": "manifest"})
     text = Path(made["index"]).read_text(encoding="utf-8").partition("</style>")[2]
     assert "(synthetic)" not in text
     assert "Synthetic images and reports" not in text
@@ -486,13 +481,13 @@ def test_the_report_s_sentence_stands_beside_its_case(workflow_run):
 def test_no_sentence_is_quoted_where_report_text_is_withheld(workflow_run, tmp_path):
     """From the pictures on: the file beside the page holds none either."""
     own = of_page(workflow_run, withheld=True)
-    gallery.run(**picture_inputs(workflow_run), **picture_outputs(tmp_path), options=own)
+    gallery.run(**picture_inputs(workflow_run), **picture_outputs(tmp_path), **own)
     text = (tmp_path / "cases.jsonl").read_text(encoding="utf-8")
     said = [" ".join(s.split()) for line in report_lines(workflow_run) for s in line["sentences"]]
     assert not any(json.dumps(sentence)[1:-1] in text for sentence in said)
     made = {"index": str(tmp_path / "index.html"), "versions_table": str(tmp_path / "versions.tsv")}
     inputs = page_inputs(workflow_run) | {"cases_lines": str(tmp_path / "cases.jsonl")}
-    render.run(**inputs, **made, options=options())
+    render.run(**inputs, **made, **options())
     page = Path(made["index"]).read_text(encoding="utf-8")
     assert "<blockquote>" not in page
     assert not any(escape(sentence) in page for sentence in said)
@@ -516,8 +511,7 @@ def test_recall_is_set_beside_the_paper_s_with_what_is_compared(workflow_run, tm
     said = {}
     for source in ("embedded", "manifest"):
         made = {"index": str(tmp_path / f"{source}.html"), "versions_table": str(tmp_path / "versions.tsv")}
-        own = dataclasses.replace(options(), source=source)
-        render.run(**page_inputs(workflow_run), **made, options=own)
+        render.run(**page_inputs(workflow_run), **made, **options() | {"source": source})
         said[source] = Path(made["index"]).read_text(encoding="utf-8")
     recall = {source: text.split('<section id="recall">')[1].split("</section>")[0] for source, text in said.items()}
     top = {source: text.split("</header>")[0] for source, text in said.items()}
@@ -629,19 +623,19 @@ def test_corrected_headers_are_on_the_page(workflow_run, tmp_path):
     inputs = page_inputs(workflow_run)
     inputs["corrected"] = [*inputs["corrected"], str(tmp_path / "00.corrected.parquet")]
     made = {"index": str(tmp_path / "index.html"), "versions_table": str(tmp_path / "versions.tsv")}
-    render.run(**inputs, **made, options=options())
+    render.run(**inputs, **made, **options())
     assert "codestream is 96 x 80, header says 80 x 96" in (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "headers were corrected" not in (workflow_run / "results/index.html").read_text(encoding="utf-8")
 
 
-def options(extras: dict[str, str] | None = None) -> render.PageOptions:
-    engines = dict.fromkeys(("organs", "anomaly", "anatomy", "boxes"), "lite")
-    return render.PageOptions(["default"], {"reports": "rules"} | engines, "embedded", extras or {})
+def options(extras: dict[str, str] | None = None) -> dict:
+    engines = {"reports": "rules"} | dict.fromkeys(("organs", "anomaly", "anatomy", "boxes"), "lite")
+    return {"thresholds": ["default"], "engines": engines, "source": "embedded", "extras": extras or {}}
 
 
 def test_the_page_is_the_same_to_the_byte(workflow_run, tmp_path):
     made = {"index": str(tmp_path / "index.html"), "versions_table": str(tmp_path / "versions.tsv")}
-    render.run(**page_inputs(workflow_run), **made, options=options())
+    render.run(**page_inputs(workflow_run), **made, **options())
     assert Path(made["index"]).read_bytes() == (workflow_run / "results/index.html").read_bytes()
 
 
@@ -660,10 +654,10 @@ def picture_outputs(folder: Path) -> dict[str, str]:
     return made | {"cases_lines": str(folder / "cases.jsonl")}
 
 
-def of_page(run: Path, *, withheld: bool = False) -> gallery.GalleryOptions:
+def of_page(run: Path, *, withheld: bool = False) -> dict:
     chosen = read(json.loads((run / "mine.yaml").read_text()))
     more = {"dpi": 110, "quality": 85, "seed": chosen.seed, "withheld": withheld}
-    return gallery.GalleryOptions(["default"], **chosen.page.as_dict(), **more)
+    return {"options": chosen.page, "thresholds": ["default"]} | more
 
 
 def lower_lungs(path: str, folder: Path, rows: int) -> str:
@@ -681,7 +675,7 @@ def lower_lungs(path: str, folder: Path, rows: int) -> str:
 
 def test_the_pictures_are_the_same_to_the_byte(workflow_run, tmp_path):
     results = workflow_run / "results"
-    gallery.run(**picture_inputs(workflow_run), **picture_outputs(tmp_path), options=of_page(workflow_run))
+    gallery.run(**picture_inputs(workflow_run), **picture_outputs(tmp_path), **of_page(workflow_run))
     files = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
     assert files
     for name, content in files.items():
@@ -731,7 +725,7 @@ def evaluated(workflow_run, tmp_path, monkeypatch) -> dict[str, str]:
 
 def test_evaluation_and_ablation_are_shown_where_they_are(workflow_run, evaluated, tmp_path):
     made = {"index": "index.html", "versions_table": "versions.tsv"}
-    render.run(**page_inputs(workflow_run), **made, options=options(evaluated))
+    render.run(**page_inputs(workflow_run), **made, **options(evaluated))
     text = Path("index.html").read_text()
     page = Page(text)
     shown, _ = page.table("Runs of this project")
@@ -757,7 +751,7 @@ def test_an_ablation_of_another_state_is_not_shown(workflow_run, evaluated, tmp_
     points = read_table("results/ablation/points.tsv")
     write_table("results/ablation/points.tsv", points.with_columns(pl.col("studies") + 1))
     made = {"index": "index.html", "versions_table": "versions.tsv"}
-    render.run(**page_inputs(workflow_run), **made, options=options(evaluated))
+    render.run(**page_inputs(workflow_run), **made, **options(evaluated))
     assert "snakemake ablation</code>" in Path("index.html").read_text()
 
 

@@ -34,7 +34,7 @@ def test_the_round_trip_to_the_evaluation(workflow_run, tmp_path):
     )
     run = tmp_path / "run"
     shutil.copytree(workflow_run, run, symlinks=True)
-    review = {"split": split, "experts": ["A", "B"], "replicates": 100}
+    review = {"split": split, "experts": ["A", "B"]}
     settings = SLICE | {"review": review, "inference": {"split": split}}
     write_settings(run, settings)
     refused = snakemake(run, "review_merge", check=False)

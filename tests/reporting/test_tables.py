@@ -12,12 +12,12 @@ from cxr.base.errors import StoreError
 from cxr.base.exclusions import STAGES
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import EXCLUDED_SCHEMA, read_table, write_excluded, write_lines, write_table
-from cxr.base.vocabulary import LESIONS, SPLITS
+from cxr.base.vocabulary import LESIONS, LUNG_LESIONS, SPLITS
 from cxr.reporting.tables import counts, paper
-from cxr.reporting.tables.make_tables import CountsOptions, run_counts, run_recall
+from cxr.reporting.tables.make_tables import run_counts, run_recall
 from cxr.workflow.code_digest import RESOURCES
 
-SHARES = dict.fromkeys(counts.LUNG_LESIONS, 0.1)
+SHARES = dict.fromkeys(LUNG_LESIONS, 0.1)
 NUMBERS = paper.read_paper_tables(RESOURCES / "paper_tables.yaml")
 
 
@@ -267,7 +267,9 @@ def write_run(root: Path) -> dict:
         "findings": [str(findings)],
         "lines": paths,
         **{f"{name}_table": path for name, path in outputs.items()},
-        "options": CountsOptions(["default"], SHARES, 0.5),
+        "thresholds": ["default"],
+        "global_share": SHARES,
+        "opacity_inference_share": 0.5,
     }
 
 
@@ -341,7 +343,7 @@ def test_counts_of_several_sets_stand_side_by_side():
     tally.add(pair())
     rows = counts.count_by_name(tally, pl.DataFrame({"target": ["edema"], "mask_id": ["m1"]}), 9)
     both = {"default": rows, "half": rows | {"pairs": 5}}
-    table = counts.count_table({"default": tally, "half": tally}, both, counts.ShareSettings(SHARES, 0.5), NUMBERS)
+    table = counts.count_table({"default": tally, "half": tally}, both, SHARES, 0.5, NUMBERS)
     assert table.columns == ["count", "default", "half", "wanted", "paper"]
     assert table.row(by_predicate=pl.col("count") == "pairs") == ("pairs", "1", "5", "", "1100000")
 
@@ -361,7 +363,7 @@ def test_shares_of_the_negatives_stand_beside_those_asked_for():
     assert found["global among negatives of effusion, %"] is None
     assert found["lesion inference among opacity's negatives at a place, %"] == 50
     rows = counts.count_by_name(tally, pl.DataFrame({"target": ["edema"], "mask_id": ["m1"]}), 9)
-    table = counts.count_table({"default": tally}, {"default": rows}, counts.ShareSettings(SHARES, 0.5), NUMBERS)
+    table = counts.count_table({"default": tally}, {"default": rows}, SHARES, 0.5, NUMBERS)
     shown = [row for row in table.rows() if row[0].endswith(("opacity, %", "edema, %", "effusion, %", "place, %"))]
     # Table 10: 274 of 146,162, 3,292 of 148,543, 34,666 of 149,041, 72,269 of 145,888
     assert shown == [

@@ -1,7 +1,6 @@
 """Readers: Table 7, agreement and d' by hand; pages on which nothing tells a generated image from a real one."""
 
 import csv
-from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
 
@@ -16,14 +15,14 @@ from cxr.base.hdf5 import ShardWriter
 from cxr.base.review_units import REVIEW_UNITS
 from cxr.base.tables import read_table, write_table
 from cxr.reporting.review import unit_pages
-from cxr.reporting.review.form import read_form
+from cxr.reporting.review.page import read_form
 from cxr.semisyn.readers import draw_units, reading
 from cxr.workflow import settings
 from cxr.workflow.settings import SettingsError
 from review_cases import cells
 
-PAGES = unit_pages.UnitPagesOptions(experts=["A", "B", "C"], form="readers", seed=1, fewer="draw fewer")
-ANSWERS_OPTIONS = unit_pages.UnitAnswersOptions(form="readers", setting="semisyn.readers.sheets")
+PAGES = {"experts": ["A", "B", "C"], "form": "readers", "seed": 1, "fewer": "draw fewer"}
+ANSWERS_OPTIONS = {"form": "readers", "setting": "semisyn.readers.sheets"}
 BOOTSTRAP = {"replicates": 200, "level": 0.95, "seed": 1}
 
 
@@ -40,9 +39,9 @@ def judged(number: int) -> pl.DataFrame:
 
 def make_pages(folder: Path, number: int = 6) -> list[Path]:
     write_table(folder / "units.parquet", judged(number), REVIEW_UNITS)
-    pages = [folder / f"page_{expert}.html" for expert in PAGES.experts]
+    pages = [folder / f"page_{expert}.html" for expert in PAGES["experts"]]
     where = {"units": str(folder / "units.parquet"), "items_table": str(folder / "items.parquet")}
-    unit_pages.run_pages(pages=list(map(str, pages)), options=PAGES, **where)
+    unit_pages.run_pages(pages=list(map(str, pages)), **PAGES, **where)
     return pages
 
 
@@ -78,7 +77,7 @@ def test_filled_sheets_become_answers_of_units(tmp_path):
     said = {f"secret-{at}": ("real" if at % 2 else "generated", "edema" if at < 3 else "none") for at in range(6)}
     sheets = fill(tmp_path, items, said)
     where = {"items_table": str(tmp_path / "items.parquet"), "answers": str(tmp_path / "answers.parquet")}
-    unit_pages.run_answers(sheets=sheets, options=ANSWERS_OPTIONS, **where)
+    unit_pages.run_answers(sheets=sheets, **ANSWERS_OPTIONS, **where)
     table = read_table(tmp_path / "answers.parquet")
     assert len(table) == 3 * 6 * 2
     for unit, (origin, finding) in said.items():
@@ -86,10 +85,10 @@ def test_filled_sheets_become_answers_of_units(tmp_path):
         assert of.filter(pl.col("question") == "origin")["answer"].to_list() == [origin] * 3
         assert of.filter(pl.col("question") == "finding")["answer"].to_list() == [finding] * 3
     with pytest.raises(UserError, match=r"semisyn\.readers\.sheets has no sheet of expert C"):
-        unit_pages.run_answers(sheets=sheets[:2], options=ANSWERS_OPTIONS, **where)
+        unit_pages.run_answers(sheets=sheets[:2], **ANSWERS_OPTIONS, **where)
     Path(sheets[0]).write_text(Path(sheets[0]).read_text(encoding="utf-8-sig").replace(",edema,", ",oedema,"))
     with pytest.raises(UserError, match=r"column finding: 'oedema' is neither 'atelectasis' nor"):
-        unit_pages.run_answers(sheets=sheets, options=ANSWERS_OPTIONS, **where)
+        unit_pages.run_answers(sheets=sheets, **ANSWERS_OPTIONS, **where)
 
 
 UNITS = pl.DataFrame(
@@ -154,14 +153,15 @@ def test_a_page_and_its_sheet_know_the_users_findings(tmp_path):
     write_table(tmp_path / "units.parquet", judged(1), REVIEW_UNITS)
     named = {"finding": {"nodule": "Rundherd"}}
     where = {"units": str(tmp_path / "units.parquet"), "items_table": str(tmp_path / "items.parquet")}
-    unit_pages.run_pages(pages=[str(tmp_path / "a.html")], options=replace(PAGES, experts=["A"], named=named), **where)
+    options = PAGES | {"experts": ["A"], "label_overrides": named}
+    unit_pages.run_pages(pages=[str(tmp_path / "a.html")], **options, **where)
     assert "Rundherd" in (tmp_path / "a.html").read_text(encoding="utf-8")
     sheets = fill(tmp_path, read_table(tmp_path / "items.parquet"), {"secret-0": ("real", "nodule")})
     out = {"items_table": where["items_table"], "answers": str(tmp_path / "answers.parquet")}
-    unit_pages.run_answers(sheets=sheets, options=replace(ANSWERS_OPTIONS, named=named), **out)
+    unit_pages.run_answers(sheets=sheets, **ANSWERS_OPTIONS, label_overrides=named, **out)
     assert read_table(out["answers"]).filter(question="finding")["answer"].to_list() == ["nodule"]
     with pytest.raises(UserError, match="'nodule' is neither"):
-        unit_pages.run_answers(sheets=sheets, options=ANSWERS_OPTIONS, **out)
+        unit_pages.run_answers(sheets=sheets, **ANSWERS_OPTIONS, **out)
 
 
 def test_a_finding_of_the_users_own_has_its_rows():

@@ -21,9 +21,10 @@ def test_the_section_shows_the_funnel_the_jobs_and_the_sheet(tmp_path, monkeypat
             path, pl.DataFrame(rows, schema={key: one.kind for key, one in columns.items()}, orient="row"), columns
         )
     extras = {f"results/semisyn/{name}": "digest" for name in FILES}
-    made = render._semisyn_section(extras, lambda path: f"picture of {path}")
+    monkeypatch.setattr(render, "image_file_url", lambda path: f"picture of {path}")
+    made = render._semisyn_section(extras)
     assert (made["images"], made["sheet"]) == (6, "picture of results/semisyn/dataset/sheet.jpg")
     assert made["funnel"][0]["paper"] in (None, "")
     assert [row["finding"] for row in made["jobs"]] == ["edema", "all"]
     for missing in extras:
-        assert render._semisyn_section({name: "" for name in extras if name != missing}, str) is None
+        assert render._semisyn_section({name: "" for name in extras if name != missing}) is None

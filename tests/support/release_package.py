@@ -52,7 +52,7 @@ def _make(run: Path, out: Path, codes: dict, layout: Path | str | None, cohort: 
     both = {"filtered": release.get("test") or [], "salt": release.get("salt") or []}
     out.mkdir(parents=True)
     export_tables.run_tables(
-        **lines, **both, index=index, masks=shards["masks/default"], images=images, frames=shards["frames"],
+        **lines, **both, masks=shards["masks/default"], frames=shards["frames"],
         tables=str(out / "tables"), **settings_arguments(export_tables.run_tables, options["release"]),
     )  # fmt: skip
     if layout is None:
@@ -61,7 +61,7 @@ def _make(run: Path, out: Path, codes: dict, layout: Path | str | None, cohort: 
     for number, shard in enumerate(SHARDS):
         dicom.run_shard(
             lines=list(lines.values()), filtered=both["filtered"],
-            cohort=str((cohort or results / "cohort") / f"{shard}.parquet"), index=index, images=images,
+            cohort=str((cohort or results / "cohort") / f"{shard}.parquet"),
             masks=[shards["masks/default"][number]], frames=[shards["frames"][number]],
             segmentations=str(out / "dicom" / shard),
             **settings_arguments(dicom.run_shard, options["release_dicom"] | {"thresholds": "default"}),

@@ -7,9 +7,8 @@ import polars as pl
 
 from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS
 from cxr.plotting.encoding import encode_grey_image, encode_mask
-from cxr.reporting.review.form import read_form
 from cxr.reporting.review.make_pages import view_of_unit
-from cxr.reporting.review.page import page_data, write_page
+from cxr.reporting.review.page import page_data, read_form, write_page
 from cxr.reporting.review.units import Unit, deal_units, order_items
 
 VERDICT = read_form("verdict")

@@ -18,7 +18,7 @@ KINDS = {
     "all reports empty": ["reports: no_report", "reports: empty_report"],
     "all excluded": ["cohort: listed"],
 }
-QUIET = {"figures": {"studies": 1}, "page": {"gallery": 1, "calibration": 1}}
+QUIET = {"figures": {"studies": 1}, "page": {"gallery": 1}}
 NO_PAIR = "No pair was made."
 ASKED = {
     "agreement": "no image could be compared: 1 no_",

@@ -74,7 +74,7 @@ def test_a_manifest_with_the_commonest_mistakes_ends_in_a_page_that_says_them(sh
     lines = [HEADINGS, *manifest(shared / "data", tmp_path / "given")]
     (tmp_path / "given/manifest.csv").write_bytes(("\r\n".join(lines) + "\r\n").encode("cp1252"))
     settings = {"cohort": {"source": "manifest", "manifest": "given/manifest.csv", "shards": 1},
-                "figures": {"studies": 1}, "page": {"gallery": 1, "calibration": 1}}  # fmt: skip
+                "figures": {"studies": 1}, "page": {"gallery": 1}}  # fmt: skip
     done = snakemake(write_settings(tmp_path, settings))
     assert "Traceback" not in done.stderr
     assert "is read as Windows-1252" in done.stderr

@@ -51,14 +51,6 @@ def refused(changes: dict) -> str:
             "evaluation.replicates: 1 replicates give no interval: give 100 or more, or 0 for none.",
         ),
         (
-            {"agreement.replicates": 99},
-            "agreement.replicates: 99 replicates give no interval: give 100 or more, or 0 for none.",
-        ),
-        (
-            {"review.replicates": 5},
-            "review.replicates: 5 replicates give no interval: give 100 or more, or 0 for none.",
-        ),
-        (
             {"reports.llm.execution.server": "localhost:8000"},
             "reports.llm.execution.server: 'localhost:8000' is not the address of a server: give one such "
             "as http://localhost:8000/v1.",

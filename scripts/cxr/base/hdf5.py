@@ -289,12 +289,13 @@ class Shard:
 class Shards:
     """Several shards, each opened once; finds the one that has a row. Use inside ``with``."""
 
-    def __init__(self, paths: Sequence[str]):
+    def __init__(self, paths: Sequence[str], key: str = "image_id"):
         self._paths = [paths] if isinstance(paths, str) else list(paths)
+        self._key = key
 
     def __enter__(self) -> "Shards":
         with ExitStack() as entered:
-            opened = [entered.enter_context(Shard(path)) for path in self._paths]
+            opened = [entered.enter_context(Shard(path, self._key)) for path in self._paths]
             self._of = {name: shard for shard in opened for name in shard.ids}
             self._opened = entered.pop_all()
         return self
@@ -308,5 +309,9 @@ class Shards:
     def shard_of(self, name: str) -> Shard:
         """Return the shard with a row. Raises StoreError where none has it."""
         if name not in self._of:
-            raise StoreError(f"{name} is in none of the shards: run snakemake semisyn again")
+            raise StoreError(f"{name} is in none of the shards, which belong to different runs: run snakemake again")
         return self._of[name]
+
+    def get(self, field: str, name: str) -> np.ndarray:
+        """Return one row of a field. Raises like :meth:`shard_of` and :meth:`Shard.get`."""
+        return self.shard_of(name).get(field, name)

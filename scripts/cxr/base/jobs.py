@@ -189,8 +189,7 @@ def run_job(snakemake) -> None:
     arguments |= {key: value for key, value in params.items() if key in parameters}
     settings = options | {key: value for key, value in params.items() if key not in parameters}
     arguments |= {"attrs": {"stage": snakemake.rule, "code_digest": code, "settings": settings}}
-    if "options" in parameters:
-        arguments |= settings_arguments(function, settings)
+    arguments |= settings_arguments(function, settings)
     if "execution" in parameters:
         arguments["execution"] = _execution_settings(snakemake.config, name)
     files = dict(snakemake.input.items()) | dict(snakemake.output.items())
@@ -201,10 +200,13 @@ def settings_arguments(function: Callable, settings: dict) -> dict:
     """Return the arguments of a job's function that come from its settings.
 
     ``options`` is an instance of the annotated class; settings that are no fields of it are arguments of their names.
+    A function without ``options`` receives the settings that its signature names.
     """
+    names = inspect.signature(function).parameters.keys()
+    if "options" not in names:
+        return {key: value for key, value in settings.items() if key in names}
     kind = get_type_hints(function)["options"]
-    fields = {field.name for field in dataclasses.fields(kind)}
-    names = inspect.signature(function).parameters.keys() - fields
+    names -= {field.name for field in dataclasses.fields(kind)}
     values = {key: value for key, value in settings.items() if key not in names}
     options = kind.from_dict(values) if issubclass(kind, Section) else kind(**values)
     return {key: value for key, value in settings.items() if key in names} | {"options": options}

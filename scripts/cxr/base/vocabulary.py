@@ -102,3 +102,8 @@ def in_table_order(locations) -> list[str]:
 
 BLACKED_OUT = "burned-in text blacked out"
 """The end of the note on an image in which text was blacked out (``corrected.parquet`` of frames)."""
+
+
+def list_failed_conditions(verdict: int) -> list[str]:
+    """Return the names of the conditions that a box's verdict fails; an empty list means a productive box."""
+    return [name for bit, name in enumerate(BOX_CONDITIONS) if verdict >> bit & 1]

@@ -12,6 +12,7 @@ from cxr.ils.evaluation.settings import FILE_ADAPTERS, ScoringSettings
 from cxr.ils.inference.settings import AnswerSettings
 from cxr.ils.settings import PromptSettings, ReportLogic
 from cxr.imaging.cohort.settings import DEFAULT_SHARDS, EMBEDDED_SHARDS
+from cxr.reporting.settings import JPEG_QUALITY
 from cxr.workflow.models import check_models, model_options
 from cxr.workflow.plan_reporting import release_options
 from cxr.workflow.plan_semisyn import semisyn_options
@@ -103,37 +104,36 @@ def _ils_options(settings: Settings, plain: dict) -> dict[str, dict]:
 
 def _page_options(settings: Settings, plain: dict) -> dict[str, dict]:
     """Return the options of tables, figures, pages, the sweep over thresholds, and the agreement with references."""
-    seed, figures, agreement = plain["seed"], plain["figures"], plain["agreement"]
+    seed, figures = plain["seed"], plain["figures"]
     dpi, synthetic = {"dpi": figures["dpi"]}, settings.cohort.source == "embedded"
     thresholds, grid = settings.thresholds, settings.thresholds.grid
     sets = {name: threshold_set.as_dict() for name, threshold_set in thresholds.all_sets().items()}
     axes = [{"part": part, "tau": tau, "values": values} for part, tau, values in grid.axes()]
     return {
         "counts": _pick(plain["dataset"], ("global_share", "opacity_inference_share")),
-        "figures": figures,
-        "page": plain["page"] | {"seed": seed, "withheld": text_withheld(plain)} | _pick(figures, ("dpi", "quality")),
+        "figures": figures | {"quality": JPEG_QUALITY},
+        "page": plain["page"] | {"seed": seed, "withheld": text_withheld(plain), "quality": JPEG_QUALITY} | dpi,
         "page_radvlm": {"synthetic": synthetic and plain["radvlm"]["sources"]["use"] == ["own"]},
-        "page_costs": dpi | {"synthetic": synthetic},
         "explain": dpi,
         "ablation": {"sets": sets, "grid": list(thresholds.grid_sets())},
         "ablation_charts": {"axes": axes, "base": sets[grid.base]} | dpi,
-        "agreement": _pick(agreement, ("box_iou", "same_box")) | {"sets": thresholds.build},
-        "agreement_scores": {"replicates": agreement["replicates"], "seed": seed},
-        "agreement_charts": dpi | {"iou": agreement["box_iou"][0]},
+        "agreement": {"sets": thresholds.build},
+        "agreement_scores": {"seed": seed},
     }
 
 
 def _review_options(plain: dict) -> dict[str, dict]:
     """Return the options of the pages, sheets and tables on which experts judge pairs, and MedGround's queries."""
     review, synthetic = plain["review"], {"synthetic": plain["cohort"]["source"] == "embedded"}
+    shared = {"experts": review["experts"], "seed": plain["seed"]}
     return {
-        "review": _pick(review, ("experts", "positives", "negatives", "seed", "jpeg_quality")) | synthetic,
-        "review_merge": _pick(review, ("experts", "unsampled", "replicates", "seed")),
-        "review_queries": _pick(review, ("experts", "seed"))
+        "review": shared | _pick(review, ("positives", "negatives", "jpeg_quality")) | synthetic,
+        "review_merge": shared | {"unsampled": review["unsampled"]},
+        "review_queries": shared
         | synthetic
         | {"form": "queries", "fewer": "draw fewer queries with review.positives"},
         "review_queries_answers": {"form": "queries", "setting": "review.sheets"},
-        "review_queries_tables": _pick(review, ("items", "experts", "rule", "replicates", "seed")),
+        "review_queries_tables": shared | {"rule": review["rule"]},
     }
 
 

@@ -13,6 +13,7 @@ from cxr.radvlm.evaluation.other_models import load_adapters
 from cxr.radvlm.evaluation.settings import Evaluation
 from cxr.radvlm.instructions.mix import MixRow, mix_rows
 from cxr.radvlm.sources.settings import FORMATS, OWN
+from cxr.reporting.settings import JPEG_QUALITY
 from cxr.workflow.engine_files import read_declaration
 from cxr.workflow.models import RULES, ModelJobs, model_options
 from cxr.workflow.plan_vlm import VlmPlan, add_set
@@ -439,7 +440,7 @@ def make_evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
         annotators={name: _make_annotator_plan(name, settings) for name in evaluation.annotators},
         text_sources=[] if evaluation.reference == "filtered" else sources,
         gallery={
-            "run": runs[0] if runs else "", "quality": settings.figures.quality, "seed": settings.seed,
+            "run": runs[0] if runs else "", "quality": JPEG_QUALITY, "seed": settings.seed,
             "withheld": "report_text" in settings.release.withhold and not shows_texts,
         },
     )  # fmt: skip

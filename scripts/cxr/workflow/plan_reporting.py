@@ -25,18 +25,21 @@ PATH_KEYS = (
 """Keys that name a user's file, folder or address."""
 PATH_PATTERN = re.compile(r"^(?:[/~\\.]|[A-Za-z]:[\\/]|\w+://)|@")
 """Texts that look like a path or address under any other key."""
-RELEASE_KEYS = ("withhold", "coco_pixels", "name", "version", "date", "licence")
-MIX_RELEASE_KEYS = ("withhold", "name", "version", "date", "licence", "creator", "cite")
-PACKAGE_KEYS = ("withhold", "name", "version", "date", "licence", "creator", "cite", "url")
-MEDGROUND_RESULTS = (
-    "verification/passrate.tsv", "dataset/statistics.tsv", "dataset/language.png", "dataset/gallery/gallery.jsonl",
-    "dataset/paper.tsv", "scoring/comparison.tsv", "scoring/scores.png",
-)  # fmt: skip
-RADVLM_RESULTS = (
-    "comparison.tsv", "judge_check.tsv", "gallery/gallery.jsonl", "labels.png", "ablation.png", "looks.png",
-    "conservation.tsv",
-)  # fmt: skip
-"""Optional results of MedGround, and of RadVLM's evaluation, that the page shows."""
+ABOUT_KEYS = ("withhold", "name", "version", "date", "licence", "creator", "cite")
+OPTIONAL_RESULTS = {
+    "ablation": ("points.tsv", "curves.png", "map.png"),
+    "evaluation": ("comparison.tsv", "masks.png", "text.png"),
+    "semisyn": ("healthy/funnel.tsv", "dataset/conservation.tsv", "dataset/sheet.jpg"),
+    "medground": (
+        "verification/passrate.tsv", "dataset/statistics.tsv", "dataset/language.png", "dataset/gallery/gallery.jsonl",
+        "dataset/paper.tsv", "scoring/comparison.tsv", "scoring/scores.png",
+    ),
+    "radvlm/evaluation": (
+        "comparison.tsv", "judge_check.tsv", "gallery/gallery.jsonl", "labels.png", "ablation.png", "looks.png",
+        "conservation.tsv",
+    ),
+}  # fmt: skip
+"""{folder of results: files that the page shows if they exist}; a bare run does not make them."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +62,11 @@ def make_reporting_plan(
 
     Raises UserError for missing sheets and an unknown study.
     """
-    is_embedded = settings.cohort.source == "embedded"
     references = settings.agreement.references
     return ReportingPlan(
         reviewed_set=settings.review.thresholds or settings.thresholds.build[0],
         sheets=find_sheets("review.sheets", settings.review.sheets),
-        tables=[*PAGE_TABLES, "truth"] if is_embedded else list(PAGE_TABLES),
+        tables=[*PAGE_TABLES, *(["truth"] if settings.cohort.source == "embedded" else [])],
         optional_results=optional_results(runs, scored, settings.inference.paraphrases),
         references=reference_options(settings),
         reference_formats=sorted({f"annotations.{reference.format}" for reference in references.values()}),
@@ -76,8 +78,8 @@ def reference_options(settings: Settings) -> dict[str, dict]:
     """Return {reference: its rule's options}; by default the embedded cohort's truth is the only reference."""
     references = settings.agreement.references
     if not references and settings.cohort.source == "embedded":
-        return {"painted": {"format": "painted", "path": EMBEDDED_TRUTH, "classes": {}, "image_id": "{stem}"}
-                | {"name": "painted"}}  # fmt: skip
+        truth = {"format": "painted", "path": EMBEDDED_TRUTH, "classes": {}, "image_id": "{stem}", "name": "painted"}
+        return {"painted": truth}
     return {name: reference.as_dict() | {"name": name} for name, reference in references.items()}
 
 
@@ -98,15 +100,9 @@ def optional_results(runs: Collection[str], scored: Collection[str], reworded: b
 
     ``runs``: the runs of ILS; ``scored``: its evaluated models; ``reworded``: whether also in other wordings.
     """
-    files = [f"results/ablation/{name}" for name in ("points.tsv", "curves.png", "map.png")]
-    files += [f"results/evaluation/{name}" for name in ("comparison.tsv", "masks.png", "text.png")]
+    files = [f"results/{folder}/{name}" for folder, names in OPTIONAL_RESULTS.items() for name in names]
     files += ["results/evaluation/paraphrases.tsv"] if reworded else []
     files += [f"results/evaluation/{name}/pairs.parquet" for name in scored]
-    files += [
-        f"results/semisyn/{name}" for name in ("healthy/funnel.tsv", "dataset/conservation.tsv", "dataset/sheet.jpg")
-    ]
-    files += [f"results/medground/{name}" for name in MEDGROUND_RESULTS]
-    files += [f"results/radvlm/evaluation/{name}" for name in RADVLM_RESULTS]
     return files + [f"results/training/{name}/curves.png" for name in runs]
 
 
@@ -120,10 +116,10 @@ def release_options(settings: Settings, options: dict[str, dict]) -> dict[str, d
         "engines": {stage: options[stage]["engine"] for stage in DATASET_ENGINES},
     }
     return {
-        "release": {name: release[name] for name in RELEASE_KEYS},
-        "release_mixes": {name: release[name] for name in MIX_RELEASE_KEYS},
+        "release": {name: release[name] for name in ("withhold", "coco_pixels", "name", "version", "date", "licence")},
+        "release_mixes": {name: release[name] for name in ABOUT_KEYS},
         "release_dicom": {name: release[name] for name in ("withhold", "date")},
-        "release_package": {name: release[name] for name in PACKAGE_KEYS} | about,
+        "release_package": {name: release[name] for name in (*ABOUT_KEYS, "url")} | about,
     }
 
 

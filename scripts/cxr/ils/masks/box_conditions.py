@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cxr.base.hdf5 import pack
-from cxr.base.vocabulary import BOX_CONDITIONS, LUNGS
+from cxr.base.vocabulary import BOX_CONDITIONS, LUNGS, list_failed_conditions
 from cxr.geometry.boxes import CORNERS
 from cxr.ils.masks.rules import Rules
 from cxr.ils.masks.segmenter import LesionSegmenter
@@ -57,11 +57,6 @@ def format_measure(value: Fraction | float, threshold: float = 0.0) -> str:
 def format_threshold(threshold: float) -> str:
     """Return a threshold as text with all its digits, such as .25, 1 or .00005."""
     return f"{Decimal(repr(float(threshold))).normalize():f}"
-
-
-def list_failed_conditions(verdict: int) -> list[str]:
-    """Return the names of the conditions that a verdict fails; an empty list means a productive box."""
-    return [name for bit, name in enumerate(BOX_CONDITIONS) if verdict >> bit & 1]
 
 
 def judge_boxes(

@@ -5,7 +5,6 @@ set ``base``, or the grid's nearest value if the grid lacks it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import polars as pl
@@ -15,11 +14,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from cxr.base.tables import read_table
+from cxr.base.vocabulary import LUNG_LESIONS
 from cxr.ils.masks.thresholds import EDEMA
 from cxr.plotting.plots import BLUE, GREY, ORANGE, save_png
-from cxr.reporting.ablation.points import AVERAGE, COLUMNS, GROUNDABLE, PARTS, TAUS, threshold_column
+from cxr.reporting.ablation.points import AVERAGE, COLUMNS, PARTS, TAUS, threshold_column
 
-ROWS = (*(lesion for lesion in GROUNDABLE if lesion != EDEMA), EDEMA, AVERAGE)
+ROWS = (*(lesion for lesion in LUNG_LESIONS if lesion != EDEMA), EDEMA, AVERAGE)
 """Edema comes next to the average, because it has its own thresholds."""
 MEASURES = {"recall": "recall, %", "yield": "yield, findings"}
 RECALL_STYLE = {"color": BLUE, "marker": "o", "markersize": 3.5}
@@ -28,17 +28,10 @@ STATED_STYLE = {"color": GREY, "linestyle": "--", "linewidth": 1}
 BASE_STYLE = {"color": GREY, "linestyle": ":", "linewidth": 1}
 MAX_LABELLED_CELLS = 100
 """Maximum number of cells of a map that are labelled with their values."""
+MAX_TICKS = 7
+"""Maximum number of labelled values of a varied threshold."""
 NOTHING_VARIED_TEXT = "No threshold is varied: thresholds.grid gives none of them two values."
 ONE_VARIED_TEXT = "Only {} is varied: a map needs two thresholds to which thresholds.grid gives two values."
-
-
-@dataclass(frozen=True)
-class AblationChartsOptions:
-    """``axes`` of the grid, each {part, tau, values}; ``base``: the set with all other thresholds; ``dpi``."""
-
-    axes: list[dict]
-    base: dict
-    dpi: int
 
 
 class Axis(NamedTuple):
@@ -60,28 +53,31 @@ class Axis(NamedTuple):
         return lesion == AVERAGE or (lesion == EDEMA) == self.column.startswith(f"{EDEMA}_")
 
 
-def run_charts(*, table: str, curves: str, recall_map: str, options: AblationChartsOptions) -> None:
-    """Draw the two figures of a table of points (:func:`cxr.reporting.ablation.points.tabulate_points`)."""
+def run_charts(*, table: str, curves: str, recall_map: str, axes: list[dict], base: dict, dpi: int) -> None:
+    """Draw the two figures of a table of points (:func:`cxr.reporting.ablation.points.tabulate_points`).
+
+    ``axes`` of the grid, each {part, tau, values}; ``base``: the set with all other thresholds.
+    """
     points = read_table(table).with_columns(
         pl.col(*MEASURES, "recall_low", "recall_high").cast(pl.Float64, strict=False)
     )
-    axes, reference = find_varied(options)
-    save_png(draw_curves(points, axes, reference), curves, options.dpi)
-    save_png(draw_map(points, axes, reference), recall_map, options.dpi)
+    varied, reference = find_varied(axes, base)
+    save_png(draw_curves(points, varied, reference), curves, dpi)
+    save_png(draw_map(points, varied, reference), recall_map, dpi)
 
 
-def find_varied(options: AblationChartsOptions) -> tuple[list[Axis], dict[str, float]]:
+def find_varied(axes: Sequence[Mapping], base: Mapping) -> tuple[list[Axis], dict[str, float]]:
     """Return the varied thresholds in the order of the grid, and the reference value of every threshold's column."""
-    reference = {threshold_column(part, tau): options.base[part][tau] for part in PARTS for tau in TAUS}
-    axes = []
-    for grid_axis in options.axes:
+    reference = {threshold_column(part, tau): base[part][tau] for part in PARTS for tau in TAUS}
+    varied = []
+    for grid_axis in axes:
         name, values = threshold_column(grid_axis["part"], grid_axis["tau"]), sorted(set(grid_axis["values"]))
-        base = reference[name]
+        base_value = reference[name]
         # rounded, so that the lower of two equally near values is taken: 0.1 and not 0.3 for 0.2
-        reference[name] = min(values, key=lambda value: (round(abs(value - base), 12), value))
+        reference[name] = min(values, key=lambda value: (round(abs(value - base_value), 12), value))
         if len(values) > 1:
-            axes.append(Axis(name, values, reference[name], base))
-    return axes, reference
+            varied.append(Axis(name, values, reference[name], base_value))
+    return varied, reference
 
 
 def points_along(points: pl.DataFrame, names: Sequence[str], reference: Mapping[str, float]) -> pl.DataFrame:
@@ -106,26 +102,15 @@ def draw_curves(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[s
                     _draw_curve(panel, axis_points.filter(pl.col("lesion") == lesion), axis, measure)
                 else:
                     panel.set_visible(False)
+        ticks = axis.values[:: -(-len(axis.values) // MAX_TICKS)]
         for side, title in enumerate(MEASURES.values()):
             visible_panels = [panel for panel in panels[:, 2 * number + side] if panel.get_visible()]
             visible_panels[0].set_title(title, fontsize=10)
             visible_panels[-1].set_xlabel(axis.name)
-            _set_ticks(visible_panels[-1], axis)
+            visible_panels[-1].set_xticks(ticks, [f"{value:g}" for value in ticks], rotation=45)
     for row, lesion in enumerate(lesions):
         first_panel = next(panel for panel in panels[row] if panel.get_visible())
         first_panel.set_ylabel(lesion, fontsize=10, fontweight="bold")
-    _draw_legend(figure)
-    figure.suptitle(
-        "Recall and yield against each threshold, the others " + _describe_fixed(axes, reference, ()), fontsize=11
-    )
-    return figure
-
-
-def _affected_lesions(axes: Sequence[Axis]) -> list[str]:
-    return [lesion for lesion in ROWS if any(axis.affects(lesion) for axis in axes)]
-
-
-def _draw_legend(figure: Figure) -> None:
     handles = {
         "recall and its interval": (Patch(color=BLUE, alpha=0.2, linewidth=0), Line2D([], [], **RECALL_STYLE)),
         "yield: findings with a grounded mask": Line2D([], [], **YIELD_STYLE),
@@ -133,19 +118,23 @@ def _draw_legend(figure: Figure) -> None:
         "value of the base set": Line2D([], [], **BASE_STYLE),
     }
     figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    figure.suptitle("Recall and yield against each threshold, the others " + _describe_fixed(axes), fontsize=11)
+    return figure
+
+
+def _affected_lesions(axes: Sequence[Axis]) -> list[str]:
+    return [lesion for lesion in ROWS if any(axis.affects(lesion) for axis in axes)]
 
 
 def _draw_curve(panel: Axes, rows: pl.DataFrame, axis: Axis, measure: str) -> None:
-    x = rows[axis.column].to_list()
     if measure == "recall":
-        rows_with_recall = rows.drop_nulls("recall")
-        at = rows_with_recall[axis.column].to_list()
-        panel.fill_between(
-            at, rows_with_recall["recall_low"], rows_with_recall["recall_high"], color=BLUE, alpha=0.2, linewidth=0
-        )
-        panel.plot(at, rows_with_recall["recall"], **RECALL_STYLE)
+        rows = rows.drop_nulls("recall")
+        x = rows[axis.column].to_list()
+        panel.fill_between(x, rows["recall_low"], rows["recall_high"], color=BLUE, alpha=0.2, linewidth=0)
+        panel.plot(x, rows["recall"], **RECALL_STYLE)
         panel.set_ylim(0, 100)
     else:
+        x = rows[axis.column].to_list()
         panel.plot(x, rows["findings"], **STATED_STYLE)
         panel.plot(x, rows["yield"], **YIELD_STYLE)
         panel.set_ylim(0, max(1, rows["findings"].max() or 0) * 1.08)
@@ -153,12 +142,6 @@ def _draw_curve(panel: Axes, rows: pl.DataFrame, axis: Axis, measure: str) -> No
     panel.axvline(axis.base, **BASE_STYLE)
     panel.tick_params(labelsize=8)
     panel.spines[["top", "right"]].set_visible(False)
-
-
-def _set_ticks(panel: Axes, axis: Axis) -> None:
-    stride = -(-len(axis.values) // 7)
-    tick_values = axis.values[::stride]
-    panel.set_xticks(tick_values, [f"{value:g}" for value in tick_values], rotation=45)
 
 
 def draw_map(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[str, float]) -> Figure:
@@ -183,7 +166,7 @@ def draw_map(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[str,
     figure.supxlabel(across.name, fontsize=10)
     figure.supylabel(down.name, fontsize=10)
     figure.colorbar(heatmap, ax=panels.tolist(), shrink=0.8, label="recall, %")
-    figure.suptitle("Recall over two thresholds, the others " + _describe_fixed(axes, reference, axes[:2]), fontsize=11)
+    figure.suptitle("Recall over two thresholds, the others " + _describe_fixed(axes[2:]), fontsize=11)
     return figure
 
 
@@ -192,9 +175,9 @@ def _draw_cells(panel: Axes, rows: pl.DataFrame, down: Axis, across: Axis):
     grid = [[recall_by_point.get((y, x)) for x in across.values] for y in down.values]
     cells = [[float("nan") if value is None else value for value in line] for line in grid]
     heatmap = panel.imshow(cells, cmap="cividis", vmin=0, vmax=100, aspect="auto", origin="lower")
-    for y, line in enumerate(grid):
-        for x, value in enumerate(line):
-            if len(down.values) * len(across.values) <= MAX_LABELLED_CELLS:
+    if len(down.values) * len(across.values) <= MAX_LABELLED_CELLS:
+        for y, line in enumerate(grid):
+            for x, value in enumerate(line):
                 text = "–" if value is None else f"{value:.0f}"
                 colour = "black" if value is None or value > 55 else "white"
                 panel.text(x, y, text, ha="center", va="center", color=colour, fontsize=8)
@@ -204,9 +187,9 @@ def _draw_cells(panel: Axes, rows: pl.DataFrame, down: Axis, across: Axis):
     return heatmap
 
 
-def _describe_fixed(axes: Sequence[Axis], reference: Mapping[str, float], free: Sequence[Axis]) -> str:
-    """Return a text on the values of the thresholds that a figure does not vary."""
-    shifted_axes = [axis for axis in axes if axis not in free and axis.reference != axis.base]
+def _describe_fixed(axes: Sequence[Axis]) -> str:
+    """Return a text on the thresholds that a figure holds fixed, of which ``axes`` are varied elsewhere."""
+    shifted_axes = [axis for axis in axes if axis.reference != axis.base]
     if not shifted_axes:
         return "as in the base set"
     return "as in the base set, but " + ", ".join(f"{axis.name} at {axis.reference:g}" for axis in shifted_axes)

@@ -1,18 +1,16 @@
 """The ablation stage: recall and yield of every point (a named threshold set or a grid point), by lesion type."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import sqrt
 
 import polars as pl
 
 from cxr.base.columns import Column, schema
 from cxr.base.tables import read_table, write_table
-from cxr.base.vocabulary import LESIONS
+from cxr.base.vocabulary import LUNG_LESIONS
 from cxr.ils.masks.thresholds import EDEMA, GENERAL
 from cxr.metrics.intervals import Rate, wilson_interval
 
-GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
 AVERAGE = "average"
 COVERAGE = 0.95
 """Coverage of the confidence interval of a recall."""
@@ -31,10 +29,8 @@ POINTS = {
     "thresholds": Column(pl.String, "Name of the point, as in `results/masks/{thresholds}`."),
     "kind": Column(pl.String, "set or grid."),
     **{
-        threshold_column(part, tau): Column(
-            pl.Float64, f"Threshold `{tau}` for {'edema' if part == EDEMA else 'all lesion types but edema'}."
-        )
-        for part in PARTS
+        threshold_column(part, tau): Column(pl.Float64, f"Threshold `{tau}` for {lesions}.")
+        for part, lesions in ((GENERAL, "all lesion types but edema"), (EDEMA, "edema"))
         for tau in TAUS
     },
     "lesion": Column(pl.String, "Lesion type, or `average`."),
@@ -58,21 +54,10 @@ POINTS = {
 SWEEP_COLUMNS = ("thresholds", "study_id", "lesion", "findings", "masks", "grounded", "mask_px")
 
 
-@dataclass(frozen=True)
-class AblationOptions:
-    """The points by name, and the names of the grid points among them."""
-
-    sets: dict
-    grid: list[str]
-
-
-def run_table(*, sweep: list[str], table: str, options: AblationOptions) -> None:
-    """Write recall and yield of every point (:func:`tabulate_points`), with one shard in memory at a time.
-
-    Raises StoreError for a damaged input.
-    """
+def run_table(*, sweep: list[str], table: str, sets: dict, grid: list[str]) -> None:
+    """Write recall and yield of every point (:func:`tabulate_points`), with one shard in memory at a time."""
     counts = count_sweep(read_table(path).select(SWEEP_COLUMNS) for path in sweep)
-    write_table(table, tabulate_points(counts, options.sets, options.grid), POINTS)
+    write_table(table, tabulate_points(counts, sets, grid), POINTS)
 
 
 def count_sweep(sweeps: Iterable[pl.DataFrame]) -> pl.DataFrame:
@@ -119,11 +104,11 @@ def tabulate_points(counts: pl.DataFrame, sets: Mapping[str, Mapping], grid: Seq
         point = {"thresholds": name, "kind": "grid" if name in grid else "set"}
         point |= {threshold_column(part, tau): taus[part][tau] for part in PARTS for tau in TAUS}
         nothing = dict.fromkeys(SUMS, 0) | {"mask_px": None}
-        cells = [row_by_point.get((name, lesion), nothing) for lesion in GROUNDABLE]
+        cells = [row_by_point.get((name, lesion), nothing) for lesion in LUNG_LESIONS]
         rates = [wilson_interval(cell["recalled"], cell["studies"], COVERAGE) for cell in cells]
-        for lesion, cell, rate in zip(GROUNDABLE, cells, rates, strict=True):
+        for lesion, cell, rate in zip(LUNG_LESIONS, cells, rates, strict=True):
             rows.append(point | _row(lesion, cell, rate))
-        totals = {sum_: sum(cell[sum_] for cell in cells) for sum_ in SUMS}
+        totals = {column: sum(cell[column] for cell in cells) for column in SUMS}
         totals["mask_px"] = medians_of_all.get(name)
         rows.append(point | _row(AVERAGE, totals, mean_rate([rate for rate in rates if rate])))
     return pl.DataFrame(rows, schema=schema(POINTS))
@@ -141,11 +126,5 @@ def mean_rate(rates: Sequence[Rate]) -> Rate | None:
 
 def _row(lesion: str, cell: Mapping, rate: Rate | None) -> dict:
     recall, low, high = (None, None, None) if rate is None else (round(100 * value, 1) for value in rate)
-    return {
-        "lesion": lesion,
-        **{name: cell[name] for name in SUMS},
-        "recall": recall,
-        "recall_low": low,
-        "recall_high": high,
-        "median_mask_px": cell["mask_px"],
-    }
+    row = {name: cell[name] for name in SUMS} | {"lesion": lesion, "median_mask_px": cell["mask_px"]}
+    return row | {"recall": recall, "recall_low": low, "recall_high": high}

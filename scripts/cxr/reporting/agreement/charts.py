@@ -10,8 +10,8 @@ from cxr.base.tables import read_table
 from cxr.base.vocabulary import LESIONS
 from cxr.plotting.palette import LESION_COLOURS
 from cxr.plotting.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, save_png
+from cxr.reporting.agreement.compare import BOX_IOUS
 from cxr.reporting.agreement.references import ANY
-from cxr.reporting.settings import FiguresSettings
 
 ORDER = (*LESIONS, ANY)
 COLOURS = LESION_COLOURS | {ANY: BLACK}
@@ -21,13 +21,13 @@ BAR_TITLES = {"found": "images with a mask", "dice": "Dice, 0 without a mask", "
               "iou_of_found": "IoU of found"}  # fmt: skip
 
 
-def run_charts(*, scores: str, bars: str, curves: str, options: FiguresSettings, iou: float) -> None:
+def run_charts(*, scores: str, bars: str, curves: str, dpi: int) -> None:
     """Draw the scores of masks and of pointing (``bars``) and the curves of maps and boxes (``curves``)."""
     table = read_table(scores)
     numbers = ["at", "value", "low", "high"]
     table = table.with_columns(pl.col(numbers).cast(pl.Float64, strict=False))
-    save_png(draw_bars(table), bars, options.dpi)
-    save_png(draw_curves(table, iou), curves, options.dpi)
+    save_png(draw_bars(table), bars, dpi)
+    save_png(draw_curves(table, BOX_IOUS[0]), curves, dpi)
 
 
 def draw_bars(table: pl.DataFrame) -> Figure:
@@ -40,9 +40,8 @@ def draw_bars(table: pl.DataFrame) -> Figure:
         reference_rows = table.filter(pl.col("reference") == name)
         for axes, measure in zip(row, columns, strict=True):
             if measure == "pointing":
-                rows = reference_rows.filter(
-                    (pl.col("what") == "anomaly map") & pl.col("measure").is_in(["pointing", "chance"])
-                )
+                rows = reference_rows.filter(pl.col("what") == "anomaly map")
+                rows = rows.filter(pl.col("measure").is_in(["pointing", "chance"]))
                 _draw_bars(axes, rows, "measure", ("pointing", "chance"))
                 axes.set_title("pointing of the map; chance", fontsize=9)
             else:
@@ -107,14 +106,8 @@ def _draw_lines(axes: Axes, rows: pl.DataFrame) -> dict[str, object]:
     for lesion in [lesion for lesion in ORDER if lesion in set(rows["lesion"])]:
         lesion_rows = rows.filter(pl.col("lesion") == lesion).sort("at")
         if lesion_rows["low"].null_count() == 0:
-            axes.fill_between(
-                lesion_rows["at"],
-                lesion_rows["low"],
-                lesion_rows["high"],
-                color=COLOURS[lesion],
-                alpha=0.12,
-                linewidth=0,
-            )
+            ends = (lesion_rows["low"], lesion_rows["high"])
+            axes.fill_between(lesion_rows["at"], *ends, color=COLOURS[lesion], alpha=0.12, linewidth=0)
         (line_by_lesion[lesion],) = axes.plot(
             lesion_rows["at"], lesion_rows["value"], color=COLOURS[lesion], marker=MARKS[lesion], markersize=4
         )

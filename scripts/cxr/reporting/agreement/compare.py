@@ -36,11 +36,18 @@ from cxr.reporting.agreement.references import (
     region_in_frame,
     union_mask,
 )
-from cxr.reporting.agreement.settings import AgreementSettings, ReferenceSettings
+from cxr.reporting.settings import ReferenceSettings
 
 HEART = "cardiomegaly"
 COVERAGE = 0.95
 """Coverage of the confidence intervals."""
+REPLICATES = 1000
+"""Bootstrap replicates, by patient."""
+BOX_IOUS = (0.3, 0.5)
+"""IoU from which an annotated box counts as found; the curves show the first."""
+SAME_BOX_IOU = 0.5
+"""IoU from which boxes of two readers for the same lesion type count as one."""
+NO_BOXES = pl.DataFrame(schema=dict.fromkeys((*CORNERS, "confidence"), pl.Float64))
 ANOMALY_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
 """Values of tau_ano at which the anomaly map is compared."""
 CONFIDENCE_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
@@ -81,43 +88,31 @@ KEYS = list(KEY_COLUMNS)
 
 
 @dataclass(frozen=True)
-class Shards:
+class CohortPart:
     """The open shards and the tables of one part of the cohort."""
 
     frames: Shard
     organs: Shard
     anomaly: Shard
     boxes: Mapping[str, pl.DataFrame]
+    """{image_id: its boxes of used classes}."""
+    without_boxes: set[str]
+    """Images that the boxes stage excluded."""
     findings: Mapping[str, Mapping[str, list[dict]]]
     """{threshold set: {image_id: its used findings}}, of the images that reached the masks stage."""
     masks: Mapping[str, Shard]
 
 
 def run_images(
-    *,
-    reference: str,
-    images: str,
-    frames: list[str],
-    organs: list[str],
-    anomaly: list[str],
-    boxes: list[str],
-    boxes_excluded: list[str],
-    findings: list[str],
-    studies: list[str],
-    masks: list[str],
-    values: str,
-    left_out: str,
-    options: ReferenceSettings,
-    name: str,
-    sets: Sequence[str],
-    box_iou: Sequence[float],
-    same_box: float,
-) -> None:
+    *, reference: str, images: str, frames: list[str], organs: list[str], anomaly: list[str], boxes: list[str],
+    boxes_excluded: list[str], findings: list[str], studies: list[str], masks: list[str], values: str, left_out: str,
+    options: ReferenceSettings, name: str, sets: Sequence[str],
+) -> None:  # fmt: skip
     """Measure every image of one reference; inputs are lists in the order of the shards (masks: set by set)."""
     key = f"agreement.references.{name}.path"
     reference_data = load_reference(key, options.format, reference, options.classes, options.image_id)
     row_by_image = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
-    exclusions = [(image, reason, detail) for image, reason, detail in reference_data.exclusions]
+    exclusions = [*reference_data.exclusions]
     exclusions += [(image, "no_image", "") for image in reference_data.regions if image not in row_by_image]
     tables = [pl.DataFrame(schema=schema(VALUES))]
     framed: set[str] = set()
@@ -126,41 +121,31 @@ def run_images(
         rows: list[tuple] = []
         with ExitStack() as stack:
             of_set = {
-                name: tuple(paths[number * count + place] for paths in (findings, studies, masks))
-                for number, name in enumerate(sets)
+                set_name: tuple(paths[number * count + place] for paths in (findings, studies, masks))
+                for number, set_name in enumerate(sets)
             }
-            shards = Shards(
+            shards = CohortPart(
                 *(stack.enter_context(Shard(paths[place])) for paths in (frames, organs, anomaly)),
                 _read_boxes(boxes[place]),
-                {name: _read_used_findings(paths[0], paths[1]) for name, paths in of_set.items()},
-                {name: stack.enter_context(Shard(paths[2], key="mask_id")) for name, paths in of_set.items()},
+                set(read_table(boxes_excluded[place])["image_id"]),
+                {set_name: _read_used_findings(*paths[:2]) for set_name, paths in of_set.items()},
+                {set_name: stack.enter_context(Shard(paths[2], key="mask_id")) for set_name, paths in of_set.items()},
             )
-            failed = set(read_table(boxes_excluded[place])["image_id"])
             painted = stack.enter_context(Shard(reference)) if options.format == PAINTED else None
             framed.update(shards.frames.ids)
             for image_id in shards.frames.ids:
                 if image_id not in reference_data.regions:
                     exclusions.append((image_id, "no_reference", ""))
                     continue
-                regions = list(
-                    _regions_in_frame(image_id, reference_data, shards.frames, painted, same_box, exclusions)
-                )
-                for output, lesion, value in _measure_image(
-                    image_id, regions, reference_data.lesions, shards, box_iou, failed
-                ):
-                    at = (
-                        value.name,
-                        value.at,
-                        row_by_image[image_id]["subject_id"],
-                        image_id,
-                        value.numerator,
-                        value.denominator,
-                    )
-                    rows.append((name, output, lesion, *at))
+                regions = _regions_in_frame(image_id, reference_data, shards.frames, painted, exclusions)
+                subject = row_by_image[image_id]["subject_id"]
+                rows += [
+                    (name, output, lesion, value.name, value.at, subject, image_id, value.numerator, value.denominator)
+                    for output, lesion, value in _measure_image(image_id, regions, reference_data.lesions, shards)
+                ]
         tables.append(pl.DataFrame(rows, schema=schema(VALUES), orient="row"))  # tuples need far more memory
-    stopped = {row["image_id"]: row["reason"] for row in row_by_image.values()}
     unframed = [image for image in reference_data.regions if image in row_by_image and image not in framed]
-    exclusions += [(image, "no_frame", stopped[image] or "frames") for image in unframed]
+    exclusions += [(image, "no_frame", row_by_image[image]["reason"] or "frames") for image in unframed]
     write_table(values, pl.concat(tables).sort(*VALUES), VALUES)
     table = pl.DataFrame([(name, *row) for row in exclusions], schema=schema(EXCLUSIONS), orient="row")
     write_table(left_out, table.sort(*EXCLUSIONS), EXCLUSIONS)
@@ -181,45 +166,33 @@ def _read_used_findings(findings: str, studies: str) -> dict[str, list[dict]]:
 
 
 def _regions_in_frame(
-    image_id: str,
-    reference: Reference,
-    frames: Shard,
-    painted: Shard | None,
-    same_box: float,
-    exclusions: list[tuple],
-) -> Iterator[Region]:
-    """Yield the regions of an image in its frame; add excluded regions to ``exclusions``."""
+    image_id: str, reference: Reference, frames: Shard, painted: Shard | None, exclusions: list[tuple]
+) -> list[Region]:
+    """Return the regions of an image in its frame; add excluded regions to ``exclusions``."""
     if painted is not None:
         masks = painted.masks(image_id)
-        yield from (
+        return [
             Region(name, masks[name], component_boxes(masks[name], MIN_COMPONENT_PX))
             for name in reference.lesions
             if masks[name].any()
-        )
-        return
+        ]
     shape = tuple(int(side) for side in frames.get("original_shape", image_id))
     affine = frames.get("to_original", image_id)
     regions = []
     for annotation in reference.regions[image_id]:
-        region, why = region_in_frame(
-            annotation, reference.lesion_by_label[annotation.label], affine, shape, FRAME_SIZE
-        )
+        lesion = reference.lesion_by_label[annotation.label]
+        region, why = region_in_frame(annotation, lesion, affine, shape, FRAME_SIZE)
         if region is None:
             exclusions.append((image_id, why, annotation.label))
         else:
             regions.append(region)
-    distinct_regions, num_duplicates = drop_duplicates(regions, same_box)
+    distinct_regions, num_duplicates = drop_duplicates(regions, SAME_BOX_IOU)
     exclusions += [(image_id, "drawn_twice", "")] * num_duplicates
-    yield from distinct_regions
+    return distinct_regions
 
 
 def _measure_image(
-    image_id: str,
-    regions: list[Region],
-    lesions: Sequence[str],
-    shards: Shards,
-    box_iou: Sequence[float],
-    failed: set[str],
+    image_id: str, regions: Sequence[Region], lesions: Sequence[str], shards: CohortPart
 ) -> Iterator[tuple[str, str, Measure]]:
     """Yield (output, lesion, measure) of one image, for the lesion types that the reference has there."""
     chest = [lesion for lesion in lesions if lesion != HEART]
@@ -240,24 +213,20 @@ def _measure_image(
         for lesion, region in places.items():
             values = measures.measure_map(anomaly_map, region, lungs, ANOMALY_STEPS)
             yield from (("anomaly map", lesion, value) for value in values)
-    if image_id not in failed and chest:
-        rows = shards.boxes.get(image_id)
-        boxes = rows.select(CORNERS).to_numpy() if rows is not None else np.zeros((0, 4))
-        confidence = rows["confidence"].to_numpy() if rows is not None else np.zeros(0)
+    if image_id not in shards.without_boxes and chest:
+        rows = shards.boxes.get(image_id, NO_BOXES)
+        detected = rows.select(CORNERS).to_numpy(), rows["confidence"].to_numpy()
         for lesion in places:
-            reference_boxes = _reference_boxes(regions, lesion)
-            values = measures.measure_boxes(boxes, confidence, reference_boxes, box_iou, CONFIDENCE_STEPS)
+            values = measures.measure_boxes(*detected, _reference_boxes(regions, lesion), BOX_IOUS, CONFIDENCE_STEPS)
             yield from (("boxes", lesion, value) for value in values)
-        for iou in box_iou:
-            values = measures.count_false_boxes(
-                boxes, confidence, _reference_boxes(regions, ANY), iou, CONFIDENCE_STEPS
-            )
+        for iou in BOX_IOUS:
+            values = measures.count_false_boxes(*detected, _reference_boxes(regions, ANY), iou, CONFIDENCE_STEPS)
             yield from (("boxes", ANY, value) for value in values)
 
 
 def _reference_boxes(regions: Sequence[Region], lesion: str) -> np.ndarray:
     box_arrays = [region.boxes for region in regions if region.lesion in included_lesions(lesion)]
-    return np.concatenate(box_arrays) if box_arrays else np.zeros((0, 4))
+    return np.concatenate([np.zeros((0, 4)), *box_arrays])
 
 
 def _union_of_masks(findings: Sequence[dict], lesion: str, shard: Shard) -> np.ndarray:
@@ -267,8 +236,9 @@ def _union_of_masks(findings: Sequence[dict], lesion: str, shard: Shard) -> np.n
     return np.logical_or.reduce([empty, *(shard.get("mask", name) for name in sorted(mask_ids))])
 
 
-def run_scores(*, values: list[str], left_out_parts: list[str], scores: str, left_out: str, population: str,
-               options: AgreementSettings, seed: int) -> None:  # fmt: skip
+def run_scores(
+    *, values: list[str], left_out_parts: list[str], scores: str, left_out: str, population: str, seed: int
+) -> None:
     """Write the scores of all references with intervals, and the excluded images and regions."""
     if not values:
         raise UserError(
@@ -279,15 +249,13 @@ def run_scores(*, values: list[str], left_out_parts: list[str], scores: str, lef
     exclusions = pl.concat([read_table(path) for path in left_out_parts])
     if table.is_empty():
         reasons = exclusions.group_by("reason").len().sort("reason").iter_rows()
-        summary = (
-            ", ".join(f"{number} {reason} ({EXCLUSION_REASONS[reason]})" for reason, number in reasons)
-            or "they name none"
-        )
+        numbers = [f"{number} {reason} ({EXCLUSION_REASONS[reason]})" for reason, number in reasons]
+        summary = ", ".join(numbers) or "they name none"
         raise UserError(
             f"agreement.references: no image could be compared: {summary}; see results/cohort/excluded.parquet, and "
             "whether image_id of the reference gives the cohort's names"
         )
-    write_table(scores, tabulate_scores(table, options.replicates, seed), SCORES)
+    write_table(scores, tabulate_scores(table, REPLICATES, seed), SCORES)
     write_table(left_out, exclusions.sort(exclusions.columns), EXCLUSIONS)
     write_table(population, tabulate_population(table, exclusions), POPULATION)
 

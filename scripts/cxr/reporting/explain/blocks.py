@@ -1,13 +1,16 @@
 """A small document that can be rendered as text for a terminal and as one HTML page without a network."""
 
-import base64
 import html
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cxr.base.paths import RESOURCES
+from cxr.plotting.encoding import data_url
 from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE
+
+RESOURCE_FILES = ("explain/page.css",)
 
 WIDTH = 110
 """Width of the text in columns."""
@@ -96,20 +99,20 @@ def _text_lines(block: Block) -> list[str]:
     if isinstance(block, Paragraph):
         return textwrap.wrap(block.text, WIDTH) or [""]
     if isinstance(block, MarkedText):
-        return textwrap.wrap(
-            " ".join(_bracket_marks(block).split()), WIDTH, initial_indent="  ", subsequent_indent="  "
-        )
+        words = _join_marks(block, str, lambda text, mark: f"[{text} | {mark.note}]").split()
+        return textwrap.wrap(" ".join(words), WIDTH, initial_indent="  ", subsequent_indent="  ")
     if isinstance(block, Table):
         return _align_columns([block.head, *block.rows])
     return []
 
 
-def _bracket_marks(block: MarkedText) -> str:
+def _join_marks(block: MarkedText, plain: Callable[[str], str], marked: Callable[[str, Mark], str]) -> str:
+    """Return a text of which the parts outside and inside marks are each formatted by a function."""
     parts, at = [], 0
     for mark in block.marks:
-        parts += [block.text[at : mark.start], f"[{block.text[mark.start : mark.end]} | {mark.note}]"]
+        parts += [plain(block.text[at : mark.start]), marked(block.text[mark.start : mark.end], mark)]
         at = mark.end
-    return "".join([*parts, block.text[at:]])
+    return "".join([*parts, plain(block.text[at:])])
 
 
 def _align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -118,25 +121,14 @@ def _align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return [("  " + "  ".join(row)).rstrip() for row in padded]
 
 
-STYLE = """
-body { font: 16px/1.45 system-ui, sans-serif; margin: 0 auto; max-width: 70rem; padding: 0 1rem 3rem; color: #111; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; border-bottom: 1px solid #999; margin-top: 2rem; }
-h3 { font-size: 1rem; margin-bottom: .3rem; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; }
-th, td { text-align: left; padding: .2rem .6rem; border-bottom: 1px solid #ddd; vertical-align: top; }
-img { max-width: 100%; height: auto; } img.small { width: 22rem; }
-blockquote { margin: 1rem 0; padding: .5rem 1rem; background: #f4f4f4; }
-mark { background: none; border-bottom: 3px solid; } sup { font-size: .7rem; margin-left: .1rem; }
-"""
-
-
 def render_html(title: str, blocks: Sequence[Block]) -> str:
     """Render as one HTML page that needs no network."""
     body = "\n".join(_html_block(block) for block in blocks)
+    style = (RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8")
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
+        f"<title>{html.escape(title)}</title><style>\n{style}</style></head>\n<body>\n{body}\n</body></html>\n"
     )
 
 
@@ -146,22 +138,17 @@ def _html_block(block: Block) -> str:
     if isinstance(block, Paragraph):
         return f"<p>{html.escape(block.text)}</p>"
     if isinstance(block, Picture):
-        data = base64.b64encode(block.png).decode()
         kind = ' class="small"' if block.small else ""
-        return f'<img{kind} alt="{html.escape(block.alt)}" src="data:image/png;base64,{data}">'
+        return f'<img{kind} alt="{html.escape(block.alt)}" src="{data_url("image/png", block.png)}">'
     if isinstance(block, MarkedText):
-        return f"<blockquote>{_html_marks(block)}</blockquote>"
+        text = _join_marks(block, html.escape, _html_mark).replace("\n", "<br>\n")
+        return f"<blockquote>{text}</blockquote>"
     head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in block.head)
     rows = "\n".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in block.rows)
     label = html.escape(block.label)
     return f'<div class="wide"><table aria-label="{label}"><tr>{head}</tr>\n{rows}</table></div>'
 
 
-def _html_marks(block: MarkedText) -> str:
-    parts, at = [], 0
-    for mark in block.marks:
-        parts.append(html.escape(block.text[at : mark.start]))
-        inside, note = html.escape(block.text[mark.start : mark.end]), html.escape(mark.note)
-        parts.append(f'<mark style="border-color: {COLOURS[mark.kind]}">{inside}</mark><sup>{note}</sup>')
-        at = mark.end
-    return "".join([*parts, html.escape(block.text[at:])]).replace("\n", "<br>\n")
+def _html_mark(text: str, mark: Mark) -> str:
+    inside, note = html.escape(text), html.escape(mark.note)
+    return f'<mark style="border-color: {COLOURS[mark.kind]}">{inside}</mark><sup>{note}</sup>'

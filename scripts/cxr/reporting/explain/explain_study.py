@@ -1,24 +1,60 @@
-"""Explain one study: write a text for the screen and a page with pictures, from the files under results/."""
+"""Explain one study: a text for the screen and a page with images, with each stage's decision and its reason."""
 
+import json
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
 
 from cxr.base.atomic import atomic_file
 from cxr.base.errors import UserError
-from cxr.reporting.explain.blocks import render_html, render_text
-from cxr.reporting.explain.story import describe_study
-from cxr.reporting.explain.study import read_study
+from cxr.base.exclusions import REASONS
+from cxr.base.paths import RESOURCES
+from cxr.base.vocabulary import HEART, LUNGS, ZONE_LABELS, list_failed_conditions
+from cxr.geometry.boxes import CORNERS
+from cxr.ils.masks.box_conditions import (
+    MASKS_OUTDATED,
+    MEASURED_CONDITIONS,
+    format_measure,
+    format_threshold,
+    judge_boxes,
+    thresholds_for,
+)
+from cxr.ils.masks.thresholds import EDEMA, GENERAL
+from cxr.reporting.explain import drawing
+from cxr.reporting.explain.blocks import (
+    Block,
+    Heading,
+    Mark,
+    MarkedText,
+    Paragraph,
+    Picture,
+    Table,
+    merge_marks,
+    render_html,
+    render_text,
+)
+from cxr.reporting.explain.study import ACCEPTED, NO_RESULTS, STOPPED, Image, Outcome, Step, Study, read_study
+
+RESOURCE_FILES = ("explain/reasons.toml",)
+UNEDITED = (
+    "The report states no finding that asks for a mask of the anomaly map, so the image was not edited "
+    "(anomaly.images with_findings): its map is empty, and its zones come from the image itself."
+)
+MAX_BOXES = 12
+"""Maximum number of boxes listed per finding: productive ones and those that failed least; the rest are counted."""
+
+RESULT_HEAD = ["finding", "what", "target", "reported location", "result", "not confirmed", "boxes", "outside"]
+FINDING_HEAD = ["finding", "sentence", "what", "presence", "certainty", "location", "labels", "lesion type"]
+UNIT_HEAD = ["kind", "target", "certainty", "location", "findings", "mask", "becomes a pair", "lesion inference"]
 
 
-@dataclass(frozen=True)
-class ExplainOptions:
-    """The study, the digest of the results ("" without a study), and the resolution of the images."""
-
-    study: str
-    results_digest: str
-    dpi: int
+WORDS = tomllib.loads((RESOURCES / "explain/reasons.toml").read_text(encoding="utf-8"))
+FINDING_REASONS, BOX_MEASURES, PAIR_REASONS = (WORDS[name] for name in ("findings", "boxes", "pairs"))
 
 
 def explain(results: str | Path, study: str, thresholds: Sequence[str], dpi: int) -> tuple[str, str]:
@@ -30,12 +66,355 @@ def explain(results: str | Path, study: str, thresholds: Sequence[str], dpi: int
     return render_text(blocks), render_html(f"Study {study}", blocks)
 
 
-def run(*, page: str, text: str, options: ExplainOptions, results: str = "results") -> None:
-    """Write the page and the text of a study under every threshold set that has masks, and print the text."""
-    if not options.results_digest:
+def run(*, page: str, text: str, study: str, results_digest: str, dpi: int, results: str = "results") -> None:
+    """Write the page and the text of a study under every threshold set that has masks, and print the text.
+
+    ``results_digest``: of the results, "" without a study.
+    """
+    if not results_digest:
         raise UserError("explain needs a study: snakemake explain --config study=<study_id>")
-    text_content, page_content = explain(results, options.study, (), options.dpi)
+    text_content, page_content = explain(results, study, (), dpi)
     for path, content in ((page, page_content), (text, text_content)):
         with atomic_file(path) as temporary:
             temporary.write_text(content, encoding="utf-8")
     sys.stdout.write(text_content)
+
+
+def describe_study(study: Study, dpi: int) -> list[Block]:
+    """Return the document; ``dpi``: resolution of its images."""
+    first = study.images[0].row
+    blocks: list[Block] = [Heading(f"Study {study.study_id}", 1)]
+    blocks.append(Paragraph(f"Subject {first['subject_id']}, split {first['split'] or 'none'}."))
+    blocks += [Paragraph(sentence) for sentence in summarize_images(study)]
+    blocks += [Heading("Images"), image_table(study)]
+    blocks += report_blocks(study)
+    for image in study.images:
+        blocks += map_blocks(image, dpi)
+    if len(study.outcomes) > 1:
+        blocks += comparison_blocks(study)
+    for name, of_images in study.outcomes.items():
+        for image in study.images:
+            blocks += outcome_blocks(name, image, of_images[image.image_id], study, dpi)
+    return [*blocks, *provenance_blocks(study)]
+
+
+def summarize_images(study: Study) -> list[str]:
+    """Return one sentence per image, or one per threshold set that it reached."""
+    sentences = []
+    for image in study.images:
+        if stop := image.stop:
+            sentences.append(f"{image.image_id} {describe_stop(stop)}")
+        elif waits := next((step for step in image.steps if step.state == NO_RESULTS), None):
+            sentences.append(f"{image.image_id} is accepted so far; {waits.stage} has no results of it yet.")
+        elif not study.outcomes:
+            sentences.append(f"{image.image_id} passed every stage before masks; no threshold set has masks yet.")
+        else:
+            sentences += [
+                f"{image.image_id} under {name}: {describe_result(outcome_by_image[image.image_id])}"
+                for name, outcome_by_image in study.outcomes.items()
+            ]
+    return sentences
+
+
+def describe_stop(step: Step) -> str:
+    """Describe where and why an image was excluded: "stopped in frames: undecodable (…)."."""
+    detail = f"; {step.detail}" if step.detail else ""
+    return f"stopped in {step.stage}: {step.reason} ({REASONS[step.reason]}{detail})."
+
+
+def describe_result(outcome: Outcome) -> str:
+    """Describe the result of an image under one threshold set, as the end of a sentence."""
+    for step in outcome.steps:
+        if step.state == STOPPED:
+            return describe_stop(step)
+        if step.state != ACCEPTED:
+            return f"{step.stage} has no results of it yet."
+    positive = sum(pair["seg"] for pair in outcome.pairs)
+    number = len(outcome.pairs)
+    return f"{number} pair{'s' * (number != 1)}, {positive} positive and {number - positive} negative."
+
+
+def image_table(study: Study) -> Table:
+    """Return the table of stages that each image passed."""
+    stages = [step.stage for step in study.images[0].steps]
+    rows = [
+        [image.image_id, image.row["view"] or "unknown", image.row["shard"] or "-"]
+        + [step.reason or step.state for step in image.steps]
+        for image in study.images
+    ]
+    return Table(["image", "view", "shard", *stages], rows, "how far each image came")
+
+
+def report_blocks(study: Study) -> Iterator[Block]:
+    """Yield the report with its findings marked, and a table of the findings."""
+    yield Heading("Report")
+    line = study.report
+    if line is None:
+        steps = [step for image in study.images for step in image.steps if step.stage == "reports"]
+        why = next((step for step in steps if step.state == STOPPED), None)
+        yield Paragraph(f"The study {describe_stop(why)}" if why else "No report of this study was read.")
+        return
+    yield Paragraph(f"Section {line['section_name']}, read by the engine {line['engine']}.")
+    marks = [_finding_mark(number, finding) for number, finding in enumerate(line["tuples"]) if finding.get("span")]
+    yield MarkedText(line["section_text"], merge_marks(marks))
+    if line["tuples"]:
+        yield Table(FINDING_HEAD, _finding_rows(line["tuples"]), "findings of the report")
+    if line.get("other_tuples"):
+        yield Paragraph(f"The section {line['other_section']} was not used; its findings only block negatives.")
+        yield Table(FINDING_HEAD, _finding_rows(line["other_tuples"]), "findings of the other section")
+
+
+def _finding_mark(number: int, finding: dict) -> Mark:
+    if finding["lesion_type"] is None:
+        kind = "outside"
+    elif finding["presence"] == "negative" or finding["certainty"] == "definitive":
+        kind = finding["presence"]
+    else:
+        kind = "tentative"
+    return Mark(*finding["span"], kind, f"{number} {finding['presence']}")
+
+
+def _finding_rows(findings: Sequence[dict]) -> list[list[str]]:
+    rows = []
+    for number, finding in enumerate(findings):
+        predicted = finding.get("predicted_lesion_type")
+        rows.append([
+            str(number), str(finding["sentence_index"]), finding["entity"], finding["presence"],
+            f"{finding['certainty']} ({finding['hedge']})", _join_labels(finding["location"]),
+            _join_labels(finding["labels"], finding["category"]),
+            (finding["lesion_type"] or "none of the seven") + (f", explained as {predicted}" if predicted else ""),
+        ])  # fmt: skip
+    return rows
+
+
+def _join_labels(labels: Sequence[str] | None, otherwise: str | None = None) -> str:
+    return ", ".join(labels or []) or otherwise or "-"
+
+
+def map_blocks(image: Image, dpi: int) -> Iterator[Block]:
+    """Yield the maps and boxes of an image, as far as they exist."""
+    if "image" not in image.arrays:
+        return
+    yield Heading(f"Image {image.image_id}")
+    yield from (Paragraph(f"Its file: {correction}.") for correction in image.corrections)
+    for title, figure in drawing.draw_maps(image.arrays, unedited=image.unedited).items():
+        yield Picture(drawing.encode_png(figure, dpi), f"Image {image.image_id}: {title}", small=True)
+    if image.unedited:
+        yield Paragraph(UNEDITED)
+    for step in image.steps:
+        if step.stage in ("organs", "anomaly", "anatomy", "boxes") and step.state == STOPPED:
+            yield Paragraph(f"The image {describe_stop(step)}")
+    organs, zones = image.arrays.get("organs"), image.arrays.get("anatomy")
+    if organs:
+        yield Paragraph("Organs: " + ", ".join(f"{name} {int(mask.sum()):,} px" for name, mask in organs.items()) + ".")
+    if organs and zones:
+        where = "image" if image.unedited else "edited image"
+        yield Paragraph(
+            f"Distance of the organs on the {where} from those on the image: {_describe_distances(organs, zones)}."
+        )
+        empty = [name for name in ZONE_LABELS if not zones[name].any()]
+        yield Paragraph(f"Zones without a pixel: {_join_labels(empty, 'none')}.")
+    if image.boxes:
+        lowest_confidence = sorted((row["confidence"] for row in image.boxes), reverse=True)[:MAX_BOXES][-1]
+        rows = [
+            [str(number), row["class_name"], format_measure(row["confidence"]),
+             " ".join(f"{row[name]:.0f}" for name in CORNERS), "yes" if row["kept"] else "no"]
+            for number, row in enumerate(image.boxes)
+            if row["confidence"] >= lowest_confidence
+        ]  # fmt: skip
+        used = sum(row["kept"] for row in image.boxes)
+        yield Paragraph(
+            f"The detector found {len(image.boxes)} boxes, {used} of them of a used class; the {len(rows)} most "
+            "confident:"
+        )
+        yield Table(["box", "class", "confidence", "x1 y1 x2 y2", "class is used"], rows, "the most confident boxes")
+    elif any(step.stage == "boxes" and step.state == ACCEPTED for step in image.steps):
+        yield Paragraph("The detector found no box.")
+
+
+def _describe_distances(organs: dict[str, np.ndarray], zones: dict[str, np.ndarray]) -> str:
+    """Describe how far each lung's outer edge and the heart's lower edge differ between image and edited image."""
+    parts = []
+    for name, axis, end in ((LUNGS[0], 0, 0), (LUNGS[1], 0, -1), (HEART, 1, -1)):
+        ends = [np.flatnonzero(masks[name].any(axis=axis)) for masks in (organs, zones)]
+        edge_name = f"{'lower' if name == HEART else 'outer'} edge of the {name}"
+        if all(len(positions) for positions in ends):
+            distance = abs(int(ends[0][end]) - int(ends[1][end])) / organs[name].shape[1]
+            parts.append(f"{edge_name} {distance:.3f} of the frame's width")
+        else:
+            parts.append(f"{edge_name} not in both")
+    return ", ".join(parts)
+
+
+def comparison_blocks(study: Study) -> Iterator[Block]:
+    """Yield a table of results with a row per finding and a column per threshold set."""
+    yield Heading("Threshold sets side by side")
+    rows = []
+    for image in study.images:
+        of_sets = [of_images[image.image_id] for of_images in study.outcomes.values()]
+        by_set = [{row["finding"]: row for row in image_outcome.findings} for image_outcome in of_sets]
+        for number in sorted(set().union(*by_set)):
+            finding_rows = [rows_of.get(number) for rows_of in by_set]
+            entity = next(row["entity"] for row in finding_rows if row)
+            rows.append(
+                [image.image_id, f"{number} {entity}", *(describe_finding(row) if row else "-" for row in finding_rows)]
+            )
+        rows.append([image.image_id, "pairs", *(describe_result(image_outcome) for image_outcome in of_sets)])
+    yield Table(["image", "finding", *study.outcomes], rows, "per-finding result under each set")
+
+
+def describe_finding(row: dict) -> str:
+    """Describe the result of a finding."""
+    if row["mask_id"] is None:
+        return f"no mask: {row['reason']}"
+    mask_text = f"mask of {row['area']:,} px"
+    if row["reason"]:
+        return f"{mask_text}, not used: {row['reason']}"
+    return f"{mask_text}, grounded in {', '.join(row['grounded'])}" if row["grounded"] else mask_text
+
+
+def outcome_blocks(name: str, image: Image, outcome: Outcome, study: Study, dpi: int) -> Iterator[Block]:
+    """Yield all decisions of one threshold set about an image; nothing for an image that did not reach the masks."""
+    if outcome.steps[0].state != ACCEPTED:
+        return
+    where = f", image {image.image_id}" if len(study.images) > 1 else ""
+    yield Heading(f"Under the threshold set {name}{where}")
+    settings = json.loads(outcome.settings)
+    taus = settings["thresholds"]
+    columns = ("ano", *MEASURED_CONDITIONS)
+    rows = [[part, *(format_threshold(taus[part][tau]) for tau in columns)] for part in (GENERAL, EDEMA)]
+    yield Table(["thresholds of", *columns], rows, f"the thresholds {name}")
+    if outcome.findings:
+        yield Heading("Findings", 3)
+        yield Table(RESULT_HEAD, [_result_row(row) for row in outcome.findings], "per-finding result")
+    else:
+        yield Paragraph("The report affirms nothing, so there is no finding to look for.")
+    yield Picture(
+        drawing.encode_png(_draw_result(image, outcome), dpi),
+        f"Boxes and masks of {image.image_id} under the thresholds {name}",
+    )
+    for row in outcome.findings:
+        yield from box_blocks(row, image, settings)
+    yield from _instruction_blocks(outcome)
+
+
+def _result_row(row: dict) -> list[str]:
+    target = row["target"] or "-"
+    target += f", called {row['word']}" if row["target"] and row["word"] != row["target"] else ""
+    ungrounded = [label for label in row["reported"] if label not in row["grounded"]]
+    outside = f"{row['share_outside']:.0%} of the mask" if row["share_outside"] is not None else "-"
+    became = describe_finding(row) if row["mask_id"] else describe_reason(row["reason"], FINDING_REASONS)
+    if row["mask_id"] and row["reason"]:
+        became = f"{describe_finding(row)} ({FINDING_REASONS[row['reason']]})"
+    judged = f"{row['productive_boxes']} of {len(row['box_verdicts'])}" if row["box_verdicts"] else "-"
+    return [
+        str(row["finding"]), row["entity"], target, _join_labels(row["reported"]), became, _join_labels(ungrounded),
+        judged, outside,
+    ]  # fmt: skip
+
+
+def _draw_result(image: Image, outcome: Outcome) -> Figure:
+    used_boxes = [(number, row) for number, row in enumerate(image.boxes) if row["kept"]]
+    judged = [row["box_verdicts"] for row in outcome.findings if row["box_verdicts"]]
+    best = [min(verdicts, key=int.bit_count) for verdicts in zip(*judged, strict=True)]
+    order = sorted(range(len(best)), key=lambda place: (best[place].bit_count(), place))[:MAX_BOXES]
+    boxes = [
+        (*(used_boxes[place][1][corner] for corner in CORNERS), used_boxes[place][0], best[place] == 0)
+        for place in order
+    ]
+    masks = {
+        f"{row['finding']} {row['target']}": outcome.masks[row["mask_id"]] for row in outcome.findings if row["mask_id"]
+    }
+    return drawing.draw_outcome(image.arrays["image"], boxes, masks)
+
+
+def box_blocks(row: dict, image: Image, settings: dict) -> Iterator[Block]:
+    """Yield why each box was kept or dropped for one finding, with its numbers and the thresholds.
+
+    ``settings``: the settings stored with the masks.
+    """
+    verdicts = row["box_verdicts"]
+    if not verdicts:
+        return
+    taus = thresholds_for(row["target"], settings)
+    used_boxes = [(number, box) for number, box in enumerate(image.boxes) if box["kept"]]
+    arrays = (image.arrays[stage] for stage in ("anatomy", "organs", "anomaly"))
+    judged = judge_boxes(
+        [box for _, box in used_boxes], row["reported"], *arrays, target=row["target"], settings=settings
+    )
+    order = sorted(range(len(used_boxes)), key=lambda at: (verdicts[at].bit_count(), at))
+    yield Heading(f"Boxes for finding {row['finding']}, {row['entity']} in {_join_labels(row['reported'])}", 3)
+    lines = []
+    for at in order[:MAX_BOXES]:
+        number, box = used_boxes[at]
+        numbers, below = judged[at]
+        cells = [
+            f"{format_measure(numbers[tau], taus[tau])} {'<' if tau in below else '>='} {format_threshold(taus[tau])}"
+            for tau in MEASURED_CONDITIONS
+        ]
+        failed = ", ".join(BOX_MEASURES[name] for name in list_failed_conditions(verdicts[at]))
+        changed = "" if judged[at].agrees(verdicts[at]) else f" ({MASKS_OUTDATED})"
+        verdict = f"dropped: {failed}" if failed else "productive"
+        lines.append([str(number), box["class_name"], *cells, verdict + changed])
+    yield Table(
+        ["box", "class", *(BOX_MEASURES[tau] for tau in MEASURED_CONDITIONS), "verdict"],
+        lines,
+        "boxes of one finding",
+    )
+    if omitted_boxes := order[MAX_BOXES:]:
+        counts = Counter(name for at in omitted_boxes for name in list_failed_conditions(verdicts[at]))
+        words = ", ".join(f"{BOX_MEASURES[name]} {count}" for name, count in sorted(counts.items()))
+        yield Paragraph(
+            f"{len(omitted_boxes)} more boxes; the numbers that fail each condition: {words or 'none fails any'}."
+        )
+
+
+def _instruction_blocks(outcome: Outcome) -> Iterator[Block]:
+    evidence = outcome.evidence
+    if evidence:
+        yield Heading("Locations", 3)
+        rows = [[name, _join_labels(evidence[name], "none")] for name in ("reported", "blocked", "occupied", "empty")]
+        rows.append(["cardiothoracic ratio", "none" if evidence["ctr"] is None else f"{evidence['ctr']:.3f}"])
+        yield Table(["what", "which"], rows, "locations that negatives may name, and why not the others")
+    if outcome.units:
+        yield Heading("Positive instructions", 3)
+        yield Table(UNIT_HEAD, [_unit_row(row) for row in outcome.units], "positive instructions")
+    if outcome.pairs:
+        yield Heading("Pairs", 3)
+        areas = {mask_id: f"{int(mask.sum()):,} px" for mask_id, mask in outcome.masks.items()}
+        rows = [
+            [pair["pair_id"], pair["type"], pair["instruction"], pair["answer"], areas.get(pair["mask_id"], "empty")]
+            for pair in outcome.pairs
+        ]
+        yield Table(["pair", "type", "instruction", "answer", "mask"], rows, "pairs that were made")
+    if outcome.dropped:
+        yield Heading("Pairs that were not made", 3)
+        rows = [
+            [row["polarity"], row["type"] or "-", row["target"], describe_reason(row["reason"], PAIR_REASONS)]
+            for row in outcome.dropped
+        ]
+        yield Table(["polarity", "type", "target", "why not"], rows, "pairs that were not made")
+
+
+def _unit_row(row: dict) -> list[str]:
+    twin = "yes" if row["inference"] else "no"
+    if row["inference_dropped"]:
+        twin = f"no: {describe_reason(row['inference_dropped'], PAIR_REASONS)}"
+    return [
+        row["kind"], row["target"], row["certainty"] or "-", _join_labels(row["location"]),
+        ", ".join(map(str, row["finding"])), f"{row['area']:,} px",
+        "yes" if row["dropped"] is None else f"no: {describe_reason(row['dropped'], PAIR_REASONS)}", twin,
+    ]  # fmt: skip
+
+
+def provenance_blocks(study: Study) -> Iterator[Block]:
+    """Yield the digests of the code and the settings that made the arrays."""
+    if study.provenance:
+        yield Heading("Made by")
+        rows = [[stage, code, settings] for stage, (code, settings) in study.provenance.items()]
+        yield Table(["stage", "code digest", "settings"], rows, "code and settings behind the arrays")
+
+
+def describe_reason(code: str, words: dict[str, str]) -> str:
+    """Return "code: meaning", or only the code if it has no entry."""
+    return f"{code}: {words[code]}" if code in words else code

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -18,12 +19,8 @@ from cxr.base.tables import read_lines, read_table
 
 BY_THRESHOLDS = ("masks", "dataset")
 ACCEPTED, STOPPED, NOT_REACHED, NO_RESULTS = "passed", "stopped", "not reached", "no results yet"
-ARRAYS = {
-    "frames": ("image",),
-    "organs": ("mask",),
-    "anomaly": ("anomaly",),
-    "anatomy": ("mask",),
-}
+ARRAYS = {"frames": "image", "organs": "mask", "anomaly": "anomaly", "anatomy": "mask"}
+"""{stage: array of an image that is shown}."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +106,9 @@ def find_study_rows(results: Path, study_id: str, *, is_number: bool = False) ->
 
 
 SMALL_TABLES = (
-    "cohort/*.parquet",
-    "*/*.excluded.parquet",
-    "frames/*.corrected.parquet",
-    "masks/*/*.excluded.parquet",
+    "cohort/*.parquet", "*/*.excluded.parquet", "frames/*.corrected.parquet", "masks/*/*.excluded.parquet",
     "dataset/*/*.parquet",
-)
+)  # fmt: skip
 """Tables that change whenever one of their inputs does."""
 
 
@@ -167,35 +161,31 @@ def _read_rows(path: Path, image_id: str) -> list[dict] | None:
 
 
 def _read_image(results: Path, row: dict) -> Image:
-    image = Image(row, [])
-    excluded = _read_rows(results / "cohort" / "excluded.parquet", row["image_id"]) or []
+    image, image_id, shard = Image(row, []), row["image_id"], row["shard"]
     if row["reason"]:
-        detail = excluded[0]["detail"] if excluded else ""
-        image.steps.append(Step("cohort", STOPPED, row["reason"], detail))
+        excluded = _read_rows(results / "cohort" / "excluded.parquet", image_id)
+        image.steps.append(Step("cohort", STOPPED, row["reason"], excluded[0]["detail"] if excluded else ""))
     else:
         image.steps.append(Step("cohort", ACCEPTED))
-    for stage in STAGES[1:]:
-        if stage not in BY_THRESHOLDS:
-            excluded = results / stage / f"{row['shard']}.excluded.parquet"
-            image.steps.append(_stage_step(excluded, stage, image, image.steps))
+    for stage in [stage for stage in STAGES[1:] if stage not in BY_THRESHOLDS]:
+        image.steps.append(_stage_step(results / stage / f"{shard}.excluded.parquet", stage, image, image.steps))
     passed = {step.stage for step in image.steps if step.state == ACCEPTED}
-    corrected = _read_rows(results / "frames" / f"{row['shard']}.corrected.parquet", row["image_id"]) or []
+    corrected = _read_rows(results / "frames" / f"{shard}.corrected.parquet", image_id) or []
     image.corrections = [row["correction"] for row in corrected]
-    for stage, fields in ARRAYS.items():
-        if stage in passed:
-            with Shard(results / stage / f"{row['shard']}.h5") as shard:
-                for name in fields:
-                    values = shard.masks(row["image_id"]) if name == "mask" else shard.get(name, row["image_id"])
-                    image.arrays[stage if name == "mask" else name] = values
-    if "anomaly" in passed:
-        with (
-            Shard(results / "frames" / f"{row['shard']}.h5") as frames,
-            Shard(results / "anomaly" / f"{row['shard']}.h5") as shard,
-        ):
-            image.arrays["edited"] = read_edited_image(shard, frames, row["image_id"])
-            image.unedited = is_unedited(shard, row["image_id"])
+    with ExitStack() as stack:
+        shards = {
+            stage: stack.enter_context(Shard(results / stage / f"{shard}.h5")) for stage in ARRAYS if stage in passed
+        }
+        for stage, file in shards.items():
+            name = ARRAYS[stage]
+            image.arrays[stage if name == "mask" else name] = (
+                file.masks(image_id) if name == "mask" else file.get(name, image_id)
+            )
+        if "anomaly" in passed:
+            image.arrays["edited"] = read_edited_image(shards["anomaly"], shards["frames"], image_id)
+            image.unedited = is_unedited(shards["anomaly"], image_id)
     if "boxes" in passed:
-        image.boxes = _read_rows(results / "boxes" / f"{row['shard']}.parquet", row["image_id"]) or []
+        image.boxes = _read_rows(results / "boxes" / f"{shard}.parquet", image_id) or []
     return image
 
 
@@ -229,11 +219,12 @@ def _read_outcome(results: Path, name: str, image: Image, line: dict | None) -> 
     dataset_step = _stage_step(joined / "excluded.parquet", "dataset", image, [*image.steps, masks_step])
     outcome = Outcome([masks_step, dataset_step], [], [], None, [], [], {}, "")
     if masks_step.state == ACCEPTED:
-        outcome.findings = sorted(
-            _read_rows(folder / f"{shard}.findings.parquet", image.image_id) or [], key=itemgetter("finding")
+        findings, outcome.units, evidence = (
+            _read_rows(folder / f"{shard}.{name}.parquet", image.image_id) or []
+            for name in ("findings", "units", "studies")
         )
-        outcome.units = _read_rows(folder / f"{shard}.units.parquet", image.image_id) or []
-        outcome.evidence = next(iter(_read_rows(folder / f"{shard}.studies.parquet", image.image_id) or []), None)
+        outcome.findings = sorted(findings, key=itemgetter("finding"))
+        outcome.evidence = next(iter(evidence), None)
         mask_ids = {row["mask_id"] for row in (*outcome.findings, *outcome.units)} - {None}
         with Shard(folder / f"{shard}.h5", key="mask_id") as masks:
             outcome.masks = {mask_id: masks.get("mask", mask_id) for mask_id in sorted(mask_ids)}

@@ -1,11 +1,14 @@
 """The figures stage: draw panels of some studies and charts of the whole dataset, from the stored results only."""
 
+import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from math import isnan
 from pathlib import Path
 
 import polars as pl
+from matplotlib.figure import Figure
 
 from cxr.base.edited_images import is_unedited, read_edited_image
 from cxr.base.hdf5 import Shard
@@ -13,73 +16,71 @@ from cxr.base.jobs import progress
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import LESIONS, ZONE_LABELS
-from cxr.plotting.plots import save_jpeg, save_png
-from cxr.reporting.figures import charts
+from cxr.plotting import palette
+from cxr.plotting.plots import BLUE, GREY, VERMILION, save_jpeg, save_png
 from cxr.reporting.figures.panel import PanelContent, draw_panel
 from cxr.reporting.settings import FiguresSettings
 
 
 def run_panels(
-    *,
-    findings: list[str],
-    lines: list[str],
-    boxes: list[str],
-    masks: list[str],
-    frames: list[str],
-    organs: list[str],
-    anomaly: list[str],
-    anatomy: list[str],
-    panels: str,
-    options: FiguresSettings,
-    seed: int,
-) -> None:
+    *, findings: list[str], lines: list[str], boxes: list[str], masks: list[str], frames: list[str], organs: list[str],
+    anomaly: list[str], anatomy: list[str], panels: str, options: FiguresSettings, quality: int, seed: int,
+) -> None:  # fmt: skip
     """Draw a panel of each selected study into the folder ``panels``; inputs are lists in the order of the shards."""
-    folder = Path(panels)
-    folder.mkdir(parents=True, exist_ok=True)
     tables = [read_table(path) for path in findings]
     selected_images = choose_images(tables, options.studies, seed)
-    pairs = _read_pairs(lines, {image_id for _, image_id in selected_images})
-    by_shard: dict[int, list[str]] = {}
-    for shard, image_id in selected_images:
-        by_shard.setdefault(shard, []).append(image_id)
-    stories = (
-        story
-        for shard, image_ids in sorted(by_shard.items())
-        for story in _read_panels(
-            image_ids,
-            tables[shard],
-            read_table(boxes[shard]),
-            masks[shard],
-            [paths[shard] for paths in (frames, organs, anomaly, anatomy)],
-            pairs,
+    image_ids = {image_id for _, image_id in selected_images}
+    pairs_by_image: dict[str, list[dict]] = {}
+    for row in (row for path in lines for row in read_lines(path)):
+        if row["image_id"] in image_ids:
+            pairs_by_image.setdefault(row["image_id"], []).append(row)
+    Path(panels).mkdir(parents=True, exist_ok=True)
+    for shard, image_id in progress(selected_images, len(selected_images), "panels"):
+        maps = [paths[shard] for paths in (frames, organs, anomaly, anatomy)]
+        story = _read_panel(image_id, tables[shard], boxes[shard], masks[shard], maps, pairs_by_image.get(image_id, []))
+        save_jpeg(draw_panel(story), f"{panels}/{image_id}.jpg", options.dpi, quality)
+
+
+def _read_panel(
+    image_id: str, findings: pl.DataFrame, boxes: str, masks: str, maps: list[str], pairs: list[dict]
+) -> PanelContent:
+    rows = findings.filter(pl.col("image_id") == image_id).to_dicts()
+    mask_ids = sorted({row["mask_id"] for row in rows} - {None})
+    with ExitStack() as stack:
+        frames, organs, anomaly, anatomy = (stack.enter_context(Shard(path)) for path in maps)
+        mask_shard = stack.enter_context(Shard(masks, key="mask_id"))
+        zones = anatomy.masks(image_id)
+        return PanelContent(
+            title=f"study {rows[0]['study_id']}, image {image_id}, split {rows[0]['split']}",
+            image=frames.get("image", image_id),
+            edited=read_edited_image(anomaly, frames, image_id),
+            unedited=is_unedited(anomaly, image_id),
+            anomaly=anomaly.get("anomaly", image_id),
+            organs=organs.masks(image_id),
+            zones={label: zones[label] for label in ZONE_LABELS},
+            boxes=read_table(boxes).filter((pl.col("image_id") == image_id) & pl.col("kept")).to_dicts(),
+            findings=rows,
+            masks={mask_id: mask_shard.get("mask", mask_id) for mask_id in mask_ids},
+            pairs=pairs,
         )
-    )
-    for image_id, story in progress(stories, len(selected_images), "panels"):
-        save_jpeg(draw_panel(story), folder / f"{image_id}.jpg", options.dpi, options.quality)
 
 
 def run_charts(
-    *,
-    funnel_table: str,
-    splits_table: str,
-    distribution: str,
-    shares: str,
-    funnel: str,
-    thresholds: str,
-    options: FiguresSettings,
-) -> None:
+    *, funnel_table: str, splits_table: str, distribution: str, shares: str, funnel: str, thresholds: str,
+    dpi: int,
+) -> None:  # fmt: skip
     """Draw the three charts of the threshold set ``thresholds`` from the tables stage's funnel and splits."""
     steps, splits = (
         read_table(path).filter(pl.col("thresholds") == thresholds) for path in (funnel_table, splits_table)
     )
-    save_png(charts.draw_distribution(splits), distribution, options.dpi)
-    save_png(charts.draw_funnel(funnel_steps(steps)), funnel, options.dpi)
-    save_png(charts.draw_shares(splits), shares, options.dpi)
+    save_png(draw_distribution(splits), distribution, dpi)
+    save_png(draw_funnel(funnel_steps(steps)), funnel, dpi)
+    save_png(draw_shares(splits), shares, dpi)
 
 
-def run_recall(*, recall_table: str, recall: str, options: FiguresSettings) -> None:
+def run_recall(*, recall_table: str, recall: str, dpi: int) -> None:
     """Draw the recall of every threshold set from the tables stage's recall table."""
-    save_png(charts.draw_recall(read_table(recall_table)), recall, options.dpi)
+    save_png(draw_recall(read_table(recall_table)), recall, dpi)
 
 
 def choose_images(findings: list[pl.DataFrame], number: int, seed: int) -> list[tuple[int, str]]:
@@ -105,48 +106,6 @@ def choose_images(findings: list[pl.DataFrame], number: int, seed: int) -> list[
     return [(images[image_id][0], image_id) for image_id in sorted(selected_ids)]
 
 
-def _read_pairs(lines: list[str], image_ids: set[str]) -> dict[str, list[dict]]:
-    pairs: dict[str, list[dict]] = {}
-    for row in (row for path in lines for row in read_lines(path)):
-        if row["image_id"] in image_ids:
-            pairs.setdefault(row["image_id"], []).append(row)
-    return pairs
-
-
-def _read_panels(
-    image_ids: Iterable[str],
-    findings: pl.DataFrame,
-    boxes: pl.DataFrame,
-    masks: str,
-    shards: list[str],
-    pairs: dict[str, list[dict]],
-) -> Iterator[tuple[str, PanelContent]]:
-    with ExitStack() as stack:
-        frames, organs, anomaly, anatomy = (stack.enter_context(Shard(path)) for path in shards)
-        mask_shard = stack.enter_context(Shard(masks, key="mask_id"))
-        for image_id in image_ids:
-            rows = findings.filter(pl.col("image_id") == image_id).to_dicts()
-            used_boxes = boxes.filter((pl.col("image_id") == image_id) & pl.col("kept"))
-            mask_ids = {row["mask_id"] for row in rows} - {None}
-            zones = anatomy.masks(image_id)
-            yield (
-                image_id,
-                PanelContent(
-                    title=f"study {rows[0]['study_id']}, image {image_id}, split {rows[0]['split']}",
-                    image=frames.get("image", image_id),
-                    edited=read_edited_image(anomaly, frames, image_id),
-                    unedited=is_unedited(anomaly, image_id),
-                    anomaly=anomaly.get("anomaly", image_id),
-                    organs=organs.masks(image_id),
-                    zones={label: zones[label] for label in ZONE_LABELS},
-                    boxes=used_boxes.to_dicts(),
-                    findings=rows,
-                    masks={mask_id: mask_shard.get("mask", mask_id) for mask_id in sorted(mask_ids)},
-                    pairs=pairs.get(image_id, []),
-                ),
-            )
-
-
 def funnel_steps(table: pl.DataFrame) -> list[tuple[str, int, dict[str, int]]]:
     """Convert the funnel table to (stage, images left, {reason: images lost}) in its order."""
     steps: list[tuple[str, int, dict[str, int]]] = []
@@ -156,3 +115,103 @@ def funnel_steps(table: pl.DataFrame) -> list[tuple[str, int, dict[str, int]]]:
         if row["reason"]:
             steps[-1][2][row["reason"]] = row["images"]
     return steps
+
+
+def draw_distribution(splits: pl.DataFrame) -> Figure:
+    """Draw positive and negative pairs per lesion type. After Fig. 4.
+
+    ``splits``: the tables stage's pairs per split of one threshold set; all splits and types of instruction together.
+    """
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.subplots()
+    for offset, polarity, colour in ((-0.2, "positive", palette.POSITIVE), (0.2, "negative", palette.NEGATIVE)):
+        places = [index + offset for index in range(len(LESIONS))]
+        bars = axes.bar(places, _pairs_per_lesion(splits, polarity), 0.4, color=colour, label=polarity)
+        axes.bar_label(bars, fontsize=8)
+    axes.set_xticks(range(len(LESIONS)), LESIONS, rotation=20)
+    axes.set_ylabel("instruction-answer pairs")
+    axes.set_title("Pairs per lesion type")
+    axes.legend()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def draw_shares(splits: pl.DataFrame) -> Figure:
+    """Draw the share of each lesion type among positive and among negative pairs, beside the paper's.
+
+    ``splits``: the tables stage's pairs per split of one threshold set; all splits and types of instruction together.
+    """
+    figure = Figure(figsize=(9, 4.6), layout="constrained")
+    for axes, polarity in zip(figure.subplots(1, 2, sharey=True), ("positive", "negative"), strict=True):
+        for offset, ending, colour, label in ((-0.2, "", BLUE, "this run"), (0.2, "_paper", GREY, "the paper")):
+            pairs = _pairs_per_lesion(splits, f"{polarity}{ending}")
+            widths = [100 * number / max(sum(pairs), 1) for number in pairs]
+            places = [index + offset for index in range(len(LESIONS))]
+            bars = axes.barh(places, widths, 0.38, color=colour, label=label)
+            axes.bar_label(bars, fmt="%.1f", fontsize=8, padding=2)
+        axes.set_title(f"{polarity} pairs")
+        axes.set_xlabel("% of the pairs")
+        axes.margins(x=0.15)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].set_yticks(range(len(LESIONS)), LESIONS)
+    figure.axes[0].invert_yaxis()
+    # below the panels, where it covers no bar
+    figure.legend(*figure.axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure
+
+
+def _pairs_per_lesion(splits: pl.DataFrame, ending: str) -> list[int]:
+    """Return the number of pairs per lesion type, in their order, from all columns with that ending."""
+    columns = [name for name in splits.columns if name.endswith(f"_{ending}")]
+    sums = dict(splits.group_by("lesion").agg(pl.sum_horizontal(columns).sum().alias("pairs")).iter_rows())
+    return [sums.get(lesion, 0) for lesion in LESIONS]
+
+
+def draw_funnel(steps: Sequence[tuple[str, int, Mapping[str, int]]]) -> Figure:
+    """Draw the images left after each stage; ``steps`` of (stage, images left, {reason: images lost})."""
+    figure = Figure(figsize=(11, 0.4 * len(steps) + 1.4), layout="constrained")
+    axes = figure.subplots()
+    for row, (_stage, num_remaining, lost) in enumerate(steps):
+        axes.barh(row, num_remaining, color=BLUE, height=0.6)
+        axes.barh(row, sum(lost.values()), left=num_remaining, color=VERMILION, height=0.6)
+        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(lost.items()))
+        label = f"  {num_remaining}"
+        if reasons:
+            label += "  lost: " + textwrap.fill(reasons, 58, subsequent_indent="  ")
+        axes.text(num_remaining + sum(lost.values()), row, label, va="center", fontsize=8)
+    most = max((num_remaining + sum(lost.values()) for _, num_remaining, lost in steps), default=1)
+    axes.set_xlim(0, most * 1.9)
+    axes.set_yticks(range(len(steps)), [stage for stage, _, _ in steps])
+    axes.invert_yaxis()
+    axes.set_xlabel("images")
+    axes.set_title("From input images to images with pairs: blue continues, red stops")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def draw_recall(table: pl.DataFrame) -> Figure:
+    """Draw recall (Table 8) as a heat map, one row per threshold set; ``table``: thresholds, lesion, recall (%)."""
+    names = table["thresholds"].unique(maintain_order=True).to_list()
+    lesions = table["lesion"].unique(maintain_order=True).to_list()
+    figure = Figure(figsize=(10, 0.4 * len(names) + 2.2), layout="constrained")
+    axes = figure.subplots()
+    # without any finding, the column is read as empty strings
+    recalls = table.with_columns(pl.col("recall").cast(pl.Float64, strict=False).fill_null(float("nan")))
+    recall_by_cell = {
+        (name, lesion): recall for name, lesion, recall in recalls.select("thresholds", "lesion", "recall").iter_rows()
+    }
+    grid = [[recall_by_cell.get((name, lesion), float("nan")) for lesion in lesions] for name in names]
+    heatmap = axes.imshow(grid, cmap="cividis", vmin=0, vmax=100, aspect="auto")
+    for row, values in enumerate(grid):
+        for column, value in enumerate(values):
+            text, colour = ("–" if isnan(value) else f"{value:.0f}"), ("black" if value > 55 else "white")
+            axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=8)
+    axes.set_xticks(range(len(lesions)), lesions, rotation=20)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_title("Recall by threshold set, %")
+    figure.colorbar(heatmap, ax=axes, shrink=0.8)
+    if all(isnan(value) for values in grid for value in values):
+        message = "No accepted study has a finding: there is nothing to recall"
+        box = {"facecolor": "white", "edgecolor": "none"}
+        axes.text(0.5, 0.5, message, ha="center", va="center", transform=axes.transAxes, bbox=box)
+    return figure

@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from cxr.base.seeds import stable_hash
-from cxr.base.vocabulary import LESIONS
+from cxr.base.vocabulary import LESIONS, list_failed_conditions
 from cxr.ils.masks.box_conditions import (
     MASKS_OUTDATED,
     MEASURED_CONDITIONS,
     BoxJudgement,
     format_measure,
     format_threshold,
-    list_failed_conditions,
 )
 
 QUANTITY_NAMES = {
@@ -57,16 +56,14 @@ def choose_cases(findings: Sequence[pl.DataFrame], number: int, seed: int) -> li
             .iter_rows()
         ]
         candidates.sort()
-        maskless_candidates = [place for place in candidates if not place[2]]
-        masked_candidates = [place for place in candidates if place[2]]
+        masked_candidates, maskless_candidates = (
+            [place for place in candidates if place[2] == has_mask] for has_mask in (True, False)
+        )
         spare = min(len(maskless_candidates), max(number // 3, int(number > 1)))
         images: set[str] = set()
         selected_rows: list[tuple[int, int]] = []
-        for places, most in (
-            (masked_candidates, number - spare),
-            (maskless_candidates, number),
-            (masked_candidates, number),
-        ):
+        rounds = ((masked_candidates, number - spare), (maskless_candidates, number), (masked_candidates, number))
+        for places, most in rounds:
             for _, image_id, _, shard, at in places:
                 if len(selected_rows) < most and image_id not in images:
                     images.add(image_id)
@@ -123,15 +120,12 @@ def describe_verdict(verdict: int, judged: BoxJudgement, taus: Mapping[str, floa
         return "kept: " + ", ".join(
             f"{QUANTITY_NAMES[name]} {format_measure(values[name], taus[name])}" for name in MEASURED_CONDITIONS
         )
-    words = []
-    for name in list_failed_conditions(verdict):
-        number = (
-            f" {format_measure(values[name], taus[name])} < {format_threshold(taus[name])}"
-            if name in MEASURED_CONDITIONS
-            else ""
-        )
-        words.append(f"{QUANTITY_NAMES[name]}{number}")
-    return "dropped: " + ", ".join(words)
+    numbers = {
+        name: f" {format_measure(values[name], taus[name])} < {format_threshold(taus[name])}"
+        for name in MEASURED_CONDITIONS
+    }
+    failed = list_failed_conditions(verdict)
+    return "dropped: " + ", ".join(f"{QUANTITY_NAMES[name]}{numbers.get(name, '')}" for name in failed)
 
 
 def summarize_boxes(verdicts: Sequence[int], drawn_boxes: Sequence[Mapping], name: str) -> str:

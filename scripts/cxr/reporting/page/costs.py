@@ -8,10 +8,7 @@ import polars as pl
 from cxr.base.atomic import atomic_file
 from cxr.base.columns import Column, schema
 from cxr.base.tables import read_table, write_table
-from cxr.plotting.plots import save_png
-from cxr.reporting.page import sheets
 from cxr.reporting.page.sections import load_template
-from cxr.reporting.settings import FiguresSettings
 
 RESOURCE_FILES = ("page",)
 
@@ -67,39 +64,28 @@ def sum_by_stage(jobs: pl.DataFrame, images: dict[str, int]) -> pl.DataFrame:
 
     ``images``: {stage that processes image by image: number of its images}.
     """
-    sums = jobs.group_by("stage").agg(
+    sums = (
         pl.len().cast(pl.Int64).alias("jobs"), pl.col("seconds", "cpu_seconds").sum(), pl.col("max_rss_mb").max()
-    )
-    rows = {row["stage"]: row for row in sums.iter_rows(named=True)}
+    )  # fmt: skip
+    rows = {row["stage"]: row for row in jobs.group_by("stage").agg(sums).iter_rows(named=True)}
     order = [name for name in ORDER if name in rows] + sorted(rows.keys() - set(ORDER))
     cost_rows = [rows[name] for name in order]
     if cost_rows:
-        total = {"stage": "total", "max_rss_mb": jobs["max_rss_mb"].max()}
-        cost_rows.append(
-            total | {name: sum(row[name] for row in cost_rows) for name in ("jobs", "seconds", "cpu_seconds")}
-        )
+        # stage by stage: the order of a sum decides its last digit
+        total = {name: sum(row[name] for row in cost_rows) for name in ("jobs", "seconds", "cpu_seconds")}
+        cost_rows.append(total | {"stage": "total", "max_rss_mb": jobs["max_rss_mb"].max()})
     for row in cost_rows:
         row["images"] = images.get(row["stage"])
-        seconds = row["seconds"]
-        row["images_per_second"] = round(row["images"] / seconds, 2) if row["images"] and seconds else None
-        for name in ("seconds", "cpu_seconds", "max_rss_mb"):
-            row[name] = None if row[name] is None else round(row[name], 2)
+        row["images_per_second"] = row["images"] / row["seconds"] if row["images"] and row["seconds"] else None
+        row |= {name: round(value, 2) for name, value in row.items() if isinstance(value, float)}
     return pl.DataFrame(cost_rows, schema=schema(COSTS))
 
 
 def run(
-    *,
-    conservation_table: str,
-    index: str,
-    figures: Sequence[str],
-    costs_table: str,
-    jobs_table: str,
-    chart: str,
-    page: str,
-    options: FiguresSettings,
+    *, conservation_table: str, index: str, figures: Sequence[str], costs_table: str, jobs_table: str, page: str,
     synthetic: bool,
-) -> None:
-    """Write the costs of the jobs: a table by stage, a table by job, a chart and a page. They differ between runs.
+) -> None:  # fmt: skip
+    """Write the costs of the jobs: a table by stage, a table by job, and a page. They differ between runs.
 
     The jobs are read from the folder ``results/benchmarks``, which has every job of this run and earlier ones.
     ``index`` and ``figures`` are inputs only so that this job runs after all others.
@@ -110,7 +96,6 @@ def run(
     write_table(jobs_table, jobs, JOBS)
     write_table(costs_table, table, COSTS)
     stages = table.filter(pl.col("stage") != "total")
-    save_png(sheets.draw_costs(stages), chart, options.dpi)
     text = load_template("costs.html.j2").render(
         rows=table.to_dicts(), slowest=jobs.sort("seconds", "job", descending=[True, False]).head(10).to_dicts(),
         synthetic=synthetic,

@@ -1,7 +1,6 @@
 """RadVLM's results: a section of the page of all results, and a separate page, the target of `snakemake radvlm`."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -33,40 +32,41 @@ TABLES_BY_CHART = {
 CASES = "gallery.jsonl"
 
 
-def find_section(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict | None:
+def find_section(extras: Collection[str]) -> dict | None:
     """Return RadVLM's section for the page of all results; None unless all its files are among ``extras``."""
     names = ("comparison.tsv", "judge_check.tsv", "conservation.tsv", f"gallery/{CASES}", *CHARTS)
     paths = [f"{FOLDER}{name}" for name in names]
-    if not set(paths) <= extras.keys():
+    if not all(path in extras for path in paths):
         return None
     comparison, check, conservation, cases, *charts = paths
-    return build_section(comparison, check, conservation, Path(cases).parent, charts, embed)
+    return build_section(comparison, check, conservation, Path(cases).parent, charts)
 
 
-def build_section(
-    comparison: str, check: str, conservation: str, gallery: str | Path, charts: Sequence[str],
-    embed: Callable[[str], str],
-) -> dict:  # fmt: skip
+def build_section(comparison: str, check: str, conservation: str, gallery: str | Path, charts: Sequence[str]) -> dict:
     """Return the content of RadVLM's section: tables beside the paper's, judge check, charts, gallery, conservation.
 
-    ``charts``: paths of :data:`CHARTS`; ``embed``: returns a ``data:`` URL of an image file.
+    ``charts``: paths of :data:`CHARTS`.
     """
     cells = read_table(comparison).to_dicts()
     tables = {title: [cell for cell in cells if cell["table"] == name] for name, title in TABLES.items()}
     scores = [cell for cell in cells if cell["by"] == "ours" and cell["value"] not in (None, "")]
     scored = {cell["table"] for cell in scores}
-    names = {path: Path(path).name for path in charts}
-    figures = [
-        {"src": embed(path), "what": CHARTS[name]}
-        for path, name in names.items()
-        if scored & set(TABLES_BY_CHART[name])
-    ]
     checks = read_table(check).to_dicts()
-    cases = [line | {"src": embed(str(Path(gallery, line["file"])))} for line in read_lines(Path(gallery, CASES))]
-    failed = [row["check"] for row in checks if row["passed"] not in (True, "true")]
-    content = {"tables": tables, "figures": figures, "checks": checks, "cases": cases, "failed": failed}
-    content |= {"result": describe_result(scores, [cell for cell in cells if cell["by"] == "blind"])}
-    return content | {"conserved": _group_conservation(read_table(conservation))}
+    return {
+        "tables": tables,
+        "figures": [
+            {"src": image_file_url(path), "what": CHARTS[Path(path).name]}
+            for path in charts
+            if scored & set(TABLES_BY_CHART[Path(path).name])
+        ],
+        "checks": checks,
+        "cases": [
+            line | {"src": image_file_url(Path(gallery, line["file"]))} for line in read_lines(Path(gallery, CASES))
+        ],
+        "failed": [row["check"] for row in checks if row["passed"] not in (True, "true")],
+        "result": describe_result(scores, [cell for cell in cells if cell["by"] == "blind"]),
+        "conserved": _group_conservation(read_table(conservation)),
+    }
 
 
 def describe_result(scores: Sequence[dict], blind: Sequence[dict]) -> str:
@@ -83,10 +83,8 @@ def describe_result(scores: Sequence[dict], blind: Sequence[dict]) -> str:
     of_blind = {
         (cell["source"], cell["column"]): cell["value"] for cell in blind if cell["model"].startswith(f"{run}:")
     }
-    beside_blind = [(cell, of_blind.get((cell["source"], cell["column"]))) for cell in scores]
-    beside_exchanged = [(cell, cell["exchanged"]) for cell in scores]
-    better, of_better = _count_above(beside_blind)
-    looking, of_looking = _count_above(beside_exchanged)
+    better, of_better = _count_above([(cell, of_blind.get((cell["source"], cell["column"]))) for cell in scores])
+    looking, of_looking = _count_above([(cell, cell["exchanged"]) for cell in scores])
     return (
         f"The run {run}: {better} of {of_better} scores are above those of answers that look at nothing, and {looking} "
         f"of {of_looking} above those with another patient's picture, beyond the interval."
@@ -111,22 +109,13 @@ def _group_conservation(table: pl.DataFrame) -> list[dict]:
     ]
 
 
-@dataclass(frozen=True)
-class RadvlmPageOptions:
-    """``synthetic``: whether all images and reports are synthetic."""
-
-    synthetic: bool
-
-
 def run(
-    *, comparison: str, check: str, conservation: str, gallery: str, charts: Sequence[str], page: str,
-    options: RadvlmPageOptions,
-) -> None:  # fmt: skip
-    """Write the page of RadVLM alone."""
-    content = build_section(comparison, check, conservation, gallery, charts, image_file_url)
+    *, comparison: str, check: str, conservation: str, gallery: str, charts: Sequence[str], page: str, synthetic: bool
+) -> None:
+    """Write the page of RadVLM alone. ``synthetic``: whether all images and reports are synthetic."""
+    content = build_section(comparison, check, conservation, gallery, charts)
+    text = load_template("radvlm.html.j2").render(
+        radvlm=content, synthetic=synthetic, synthetic_mark=SYNTHETIC_MARK if synthetic else ""
+    )
     with atomic_file(page) as temporary:
-        synthetic_mark = SYNTHETIC_MARK if options.synthetic else ""
-        text = load_template("radvlm.html.j2").render(
-            radvlm=content, synthetic=options.synthetic, synthetic_mark=synthetic_mark
-        )
         temporary.write_text(text, encoding="utf-8")

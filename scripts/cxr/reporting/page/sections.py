@@ -6,16 +6,19 @@ import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from cxr.base.paths import RESOURCES
-from cxr.base.vocabulary import LESIONS
+from cxr.base.vocabulary import LESIONS, LUNG_LESIONS
 
 RESOURCE_FILES = ("page",)
 
 KINDS = ("basic", "global", "lesion_inference")
-GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
-RECALL_COLUMNS = ("average", *GROUNDABLE)
+POLARITIES = ("positive", "negative")
+MEASURES = ("giou", "ciou", "n_acc", "text_strict", "text_authors")
+RECALL_COLUMNS = ("average", *LUNG_LESIONS)
 NONE = "–"
 SYNTHETIC_MARK = " (synthetic)"
 """Suffix of the name of every table that compares the embedded cohort with the paper."""
+MAX_WORDS = 20
+"""Unknown words that the page lists."""
 
 
 def format_number(value: float | str | None, digits: int = 0) -> str:
@@ -44,8 +47,8 @@ def funnel_steps(table: pl.DataFrame, name: str) -> list[dict]:
     most = max(of_set["left"].max() or 0, 1)
     for row in of_set.iter_rows(named=True):
         if not steps or steps[-1]["stage"] != row["stage"]:
-            share = round(100 * row["left"] / most, 2)
-            steps.append({"stage": row["stage"], "left": row["left"], "width": share, "lost": []})
+            width = round(100 * row["left"] / most, 2)
+            steps.append({"stage": row["stage"], "left": row["left"], "width": width, "lost": []})
         if row["reason"]:
             steps[-1]["lost"].append({"reason": row["reason"], "images": row["images"], "why": row["meaning"]})
     return steps
@@ -58,18 +61,14 @@ def exclusion_details(ledgers: Sequence[pl.DataFrame], most: int) -> list[dict]:
     are omitted.
     """
     entries = []
+    line = pl.col("detail").str.extract(r"^line (\d+)").cast(pl.Int64)
     for ledger in ledgers:
-        for (stage, reason), rows in ledger.sort("stage", "reason", "detail").group_by(
-            "stage", "reason", maintain_order=True
-        ):
+        for (stage, reason), rows in ledger.sort("stage", "reason").group_by("stage", "reason", maintain_order=True):
             details = rows.filter(pl.col("detail") != "").group_by("detail").len()
-            line = pl.col("detail").str.extract(r"^line (\d+)").cast(pl.Int64)
             details = details.sort([-pl.col("len").cast(pl.Int64), line, "detail"], nulls_last=True).rows()
             if details:
-                more = sum(images for _, images in details[most:])
-                entries.append(
-                    {"stage": stage, "reason": reason, "images": len(rows), "said": details[:most], "more": more}
-                )
+                entry = {"stage": stage, "reason": reason, "images": len(rows), "said": details[:most]}
+                entries.append(entry | {"more": sum(images for _, images in details[most:])})
     return entries
 
 
@@ -85,63 +84,48 @@ def rank_losses(table: pl.DataFrame, name: str) -> list[dict]:
     return sorted(losses, key=lambda lost: -lost["images"])
 
 
-def polarity_sums(splits: pl.DataFrame, name: str) -> dict[tuple[str, str, str], int]:
-    """Return {(lesion, "positive" | "negative", "ours" | "paper"): pairs} over all splits and types of instruction."""
-    rows = splits.filter((pl.col("thresholds") == name) & (pl.col("lesion") != "total"))
-    return {
-        (lesion, polarity, who): sum(
-            int(rows.filter(pl.col("lesion") == lesion)[f"{kind}_{polarity}{ending}"].sum()) for kind in KINDS
-        )
-        for lesion in LESIONS
-        for polarity in ("positive", "negative")
-        for who, ending in (("ours", ""), ("paper", "_paper"))
-    }
-
-
 def lesion_shares(splits: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Return the shares of Fig. 4: polarity, lesion, ours and paper (% of that polarity), pairs, paper_pairs."""
-    sums = polarity_sums(splits, name)
+    """Return the shares of Fig. 4: polarity, lesion, ours and paper (% of that polarity), pairs, paper_pairs.
+
+    Pairs are summed over all splits and types of instruction.
+    """
+    of_set = splits.filter(pl.col("thresholds") == name)
     rows = []
-    for polarity in ("positive", "negative"):
-        totals = {who: sum(sums[lesion, polarity, who] for lesion in LESIONS) for who in ("ours", "paper")}
-        for lesion in LESIONS:
-            ours, paper = sums[lesion, polarity, "ours"], sums[lesion, polarity, "paper"]
-            rows.append(
-                {
-                    "polarity": polarity,
-                    "lesion": lesion,
-                    "ours": 100 * ours / totals["ours"] if totals["ours"] else 0.0,
-                    "paper": 100 * paper / totals["paper"],
-                    "pairs": ours,
-                    "paper_pairs": paper,
-                }
-            )
+    for polarity in POLARITIES:
+        ours, paper = (
+            dict(of_set.group_by("lesion").agg(pl.sum_horizontal(columns).sum()).iter_rows())
+            for columns in ([f"{kind}_{polarity}{ending}" for kind in KINDS] for ending in ("", "_paper"))
+        )
+        totals = [sum(pairs.get(lesion, 0) for lesion in LESIONS) for pairs in (ours, paper)]
+        rows += [
+            {
+                "polarity": polarity,
+                "lesion": lesion,
+                "ours": 100 * ours.get(lesion, 0) / totals[0] if totals[0] else 0.0,
+                "paper": 100 * paper[lesion] / totals[1],
+                "pairs": ours.get(lesion, 0),
+                "paper_pairs": paper[lesion],
+            }
+            for lesion in LESIONS
+        ]
     return pl.DataFrame(rows)
 
 
 def split_rows(splits: pl.DataFrame, name: str) -> list[dict]:
     """Return Tables 10-12: one dict per split, whose rows have cells of (our number, the paper's number)."""
-    columns = ["total", *(f"{kind}_{polarity}" for kind in KINDS for polarity in ("positive", "negative"))]
+    columns = ["total", *(f"{kind}_{polarity}" for kind in KINDS for polarity in POLARITIES)]
     tables = []
     for (split,), part in splits.filter(pl.col("thresholds") == name).group_by("split", maintain_order=True):
-        rows = [
-            {
-                "lesion": row["lesion"],
-                "cells": [(format_number(row[c]), format_number(row[f"{c}_paper"])) for c in columns],
-            }
-            for row in part.iter_rows(named=True)
-        ]
+        rows = part.to_dicts()
+        cells = [[(format_number(row[c]), format_number(row[f"{c}_paper"])) for c in columns] for row in rows]
         tables.append(
             {
                 "split": split,
-                "rows": rows,
-                "notes": [f"{lesion}: {note}" for lesion, note in part.select("lesion", "note").iter_rows() if note],
+                "rows": [{"lesion": row["lesion"], "cells": texts} for row, texts in zip(rows, cells, strict=True)],
+                "notes": [f"{row['lesion']}: {row['note']}" for row in rows if row["note"]],
             }
         )
     return tables
-
-
-MAX_WORDS = 20
 
 
 def reading_outcomes(table: pl.DataFrame) -> dict:
@@ -166,27 +150,22 @@ def recall_rows(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_pa
     with the intervals. The paper's texts are empty unless ``beside_paper``.
     """
     intervals = {}
-    if ablation is not None:
-        for row in ablation.iter_rows(named=True):
-            if row["recall"] is not None:
-                low, high = format_number(row["recall_low"]), format_number(row["recall_high"])
-                intervals[row["thresholds"], row["lesion"]] = f"{low}–{high}"
+    for row in [] if ablation is None else ablation.iter_rows(named=True):
+        if row["recall"] is not None:
+            ends = format_number(row["recall_low"]), format_number(row["recall_high"])
+            intervals[row["thresholds"], row["lesion"]] = "–".join(ends)
     rows = []
     for (name,), part in table.group_by("thresholds", maintain_order=True):
         row_by_lesion = {row["lesion"]: row for row in part.iter_rows(named=True)}
         cells = [
             {
-                "recall": format_number(row_by_lesion[lesion]["recall"], 1),
-                "of": f"{row_by_lesion[lesion]['grounded']} of {row_by_lesion[lesion]['total']}"
-                if row_by_lesion[lesion]["total"]
-                else "no study",
-                "paper": format_number(row_by_lesion[lesion]["paper"], 1)
-                if beside_paper and row_by_lesion[lesion]["paper"] is not None
-                else "",
-                "shade": row_by_lesion[lesion]["recall"] or 0,
+                "recall": format_number(row["recall"], 1),
+                "of": f"{row['grounded']} of {row['total']}" if row["total"] else "no study",
+                "paper": format_number(row["paper"], 1) if beside_paper and row["paper"] is not None else "",
+                "shade": row["recall"] or 0,
                 "interval": intervals.get((name, lesion), ""),
             }
-            for lesion in RECALL_COLUMNS
+            for lesion, row in ((lesion, row_by_lesion[lesion]) for lesion in RECALL_COLUMNS)
         ]
         rows.append({"name": name, "cells": cells})
     return rows
@@ -194,23 +173,20 @@ def recall_rows(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_pa
 
 def counts_agree(table: pl.DataFrame, ablation: pl.DataFrame) -> bool:
     """Return whether the ablation table counts the same studies as the recall table; otherwise it is outdated."""
-    ours = {(r["thresholds"], r["lesion"]): (r["grounded"], r["total"]) for r in table.iter_rows(named=True)}
-    theirs = {(r["thresholds"], r["lesion"]): (r["recalled"], r["studies"]) for r in ablation.iter_rows(named=True)}
-    return ours == theirs
+    keys = ("thresholds", "lesion")
+    ours, theirs = table.select(*keys, "grounded", "total"), ablation.select(*keys, "recalled", "studies")
+    return set(ours.iter_rows()) == set(theirs.iter_rows())
 
 
 def truth_rows(table: pl.DataFrame, name: str) -> list[dict]:
     """Return one row per measure against the ground truth: measure, cells of (value, trials) in total and by lesion."""
     rows = []
     for (measure,), part in table.filter(pl.col("thresholds") == name).group_by("measure", maintain_order=True):
-        row_by_lesion = {row["lesion"]: row for row in part.iter_rows(named=True)}
-        cells = [
-            (format_number(row_by_lesion[key]["value"], 2), format_number(row_by_lesion[key]["of"]))
-            if key in row_by_lesion
-            else (NONE, "")
-            for key in ("all", *LESIONS)
-        ]
-        rows.append({"measure": measure, "cells": cells})
+        cell_by_lesion = {
+            lesion: (format_number(value, 2), format_number(trials))
+            for lesion, value, trials in part.select("lesion", "value", "of").iter_rows()
+        }
+        rows.append({"measure": measure, "cells": [cell_by_lesion.get(key, (NONE, "")) for key in ("all", *LESIONS)]})
     return rows
 
 
@@ -219,15 +195,10 @@ def evaluation_rows(table: pl.DataFrame) -> list[dict]:
     rows = []
     for row in table.filter(pl.col("lesion") == "total").iter_rows(named=True):
         cells = []
-        for name in ("giou", "ciou", "n_acc"):
+        for name in MEASURES:
             low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
-            cells.append(
-                (
-                    format_number(row[name], 1),
-                    f"{format_number(low, 1)}–{format_number(high, 1)}" if low is not None else "",
-                )
-            )
-        cells += [(format_number(row[name], 1), "") for name in ("text_strict", "text_authors")]
+            interval = f"{format_number(low, 1)}–{format_number(high, 1)}" if low is not None else ""
+            cells.append((format_number(row[name], 1), interval))
         rows.append({"who": row["run"], "source": row["source"], "cells": cells})
     return rows
 
@@ -239,20 +210,15 @@ def wording_rows(table: pl.DataFrame) -> list[dict]:
     for (run, persona), part in totals.group_by("run", "persona", maintain_order=True):
         row_by_measure = {row["measure"]: row for row in part.iter_rows(named=True)}
         cells = []
-        for name in ("giou", "ciou", "n_acc", "text_strict", "text_authors"):
-            change, low, high = (row_by_measure[name][column] for column in ("change", "change_low", "change_high"))
-            cells.append(
-                (
-                    format_difference(change),
-                    f"{format_difference(low)} to {format_difference(high)}" if low not in (None, "") else "",
-                )
-            )
+        for name in MEASURES:
+            change, *ends = (row_by_measure[name][column] for column in ("change", "change_low", "change_high"))
+            interval = " to ".join(map(_format_difference, ends)) if ends[0] not in (None, "") else ""
+            cells.append((_format_difference(change), interval))
         rows.append({"who": f"{run}, {persona.replace('_', ' ')}", "cells": cells})
     return rows
 
 
-def format_difference(value: float | str | None) -> str:
-    """Format a difference with its sign and one digit; a dash without one."""
+def _format_difference(value: float | str | None) -> str:
     return NONE if value in (None, "") else f"{value:+.1f}"
 
 

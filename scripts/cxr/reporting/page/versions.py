@@ -3,11 +3,57 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import polars as pl
+
+from cxr.base.columns import Column, schema
 from cxr.base.hdf5 import Shard
+from cxr.base.paths import SCRIPTS
+from cxr.base.tables import read_lines
 from cxr.nets.lite_weights import list_lite_weights
+
+VERSIONS = {
+    "kind": Column(pl.String, "code, settings, weights or package."),
+    "name": Column(pl.String, "Stage, weights file or package."),
+    "version": Column(pl.String, "Digest, or version of a package."),
+    "detail": Column(pl.String, "Engine of a stage, licence of weights, or environments with the package."),
+}
+
+
+def collect_versions(
+    shards: Mapping[str, Sequence[str]], reports: Sequence[str], manifests: Sequence[str], engines: dict[str, str]
+) -> dict:
+    """Return the versions behind the results: ``stages``, ``weights``, ``pins``, ``thresholds`` ({set: {part: {tau:
+    value}}})."""
+    # the same code made all lines of a shard of reports
+    first_lines = [line for path in reports if (line := next(read_lines(path), None))]
+    stages = report_versions(first_lines)
+    thresholds: dict[str, dict] = {}
+    for stage, paths in shards.items():
+        if stage != "masks":
+            stages += shard_versions(stage, paths)
+            continue
+        for name in sorted({Path(path).parent.name for path in paths}):
+            set_paths = [path for path in paths if Path(path).parent.name == name]
+            rows = shard_versions(f"masks {name}", set_paths, key="mask_id")
+            stages += rows
+            thresholds[name] = rows[0]["thresholds"]
+    weights = [*_lite_weight_rows(engines), *_published_weight_rows(manifests)]
+    return {"stages": stages, "weights": weights, "pins": _read_pins(), "thresholds": thresholds}
+
+
+def tabulate_versions(version_info: dict) -> pl.DataFrame:
+    """Return a row of :data:`VERSIONS` for each digest, weight and pinned package."""
+    rows = [
+        (kind, row["stage"], row[kind], row["engine"])
+        for row in version_info["stages"]
+        for kind in ("code", "settings")
+    ]
+    rows += [("weights", f"{w['artefact']}: {w['file']}", w["sha256"], w["licence"]) for w in version_info["weights"]]
+    rows += [("package", *pin.split(), ", ".join(envs)) for pin, envs in version_info["pins"].items()]
+    return pl.DataFrame(rows, schema=schema(VERSIONS), orient="row")
 
 
 def short_digest(text: str) -> str:
@@ -23,59 +69,48 @@ def shard_versions(stage: str, paths: Iterable[str], key: str = "image_id") -> l
     row_by_version: dict[tuple, dict] = {}
     for path in paths:
         with Shard(path, key=key) as shard:
-            code, settings = shard.attrs["code_digest"], shard.attrs["settings"]
-        engine = json.loads(settings).get("engine", "")
-        row = {"stage": stage, "engine": engine, "code": code, "settings": short_digest(settings)}
-        row["thresholds"] = json.loads(settings).get("thresholds")
-        row_by_version.setdefault((code, settings), row)
+            code, settings_text = shard.attrs["code_digest"], shard.attrs["settings"]
+        settings = json.loads(settings_text)
+        row = {"stage": stage, "engine": settings.get("engine", ""), "code": code}
+        row |= {"settings": short_digest(settings_text), "thresholds": settings.get("thresholds")}
+        row_by_version.setdefault((code, settings_text), row)
     return list(row_by_version.values())
 
 
-def report_versions(stage: str, lines: Iterable[dict]) -> list[dict]:
+def report_versions(lines: Iterable[dict]) -> list[dict]:
     """Return the same for the lines of the reports, which contain the digests of their code and lexicon."""
-    rows = {
-        (line["engine"], *sorted((k, v) for k, v in line["digests"].items() if k != "text")): line for line in lines
-    }
-    return [
-        {
-            "stage": stage,
-            "engine": line["engine"],
-            "code": line["digests"].get("code", ""),
-            "settings": ", ".join(f"{k} {v}" for k, v in sorted(line["digests"].items()) if k not in ("text", "code")),
-            "thresholds": None,
-        }
-        for _, line in sorted(rows.items(), key=lambda item: str(item[0]))
-    ]
+    rows: dict[tuple, dict] = {}
+    for line in lines:
+        digests = sorted((name, digest) for name, digest in line["digests"].items() if name != "text")
+        settings = ", ".join(f"{name} {digest}" for name, digest in digests if name != "code")
+        rows[line["engine"], *digests] = {
+            "stage": "reports", "engine": line["engine"], "code": line["digests"].get("code", ""),
+            "settings": settings, "thresholds": None,
+        }  # fmt: skip
+    return [rows[key] for key in sorted(rows, key=str)]
 
 
-def lite_weight_rows(engines: dict[str, str]) -> list[dict]:
-    """Return file, bytes and sha256 of the repository's own weights that the engines of a run read."""
-    return [
-        {
-            "artefact": f"{weights.file.parent.name} {weights.file.stem}",
-            "licence": weights.licence,
-            "file": weights.file.name,
-            "bytes": weights.file.stat().st_size,
-            "sha256": hashlib.sha256(weights.file.read_bytes()).hexdigest(),
-        }
-        for weights in list_lite_weights(engines)
-    ]
+def _lite_weight_rows(engines: dict[str, str]) -> Iterator[dict]:
+    """Yield file, bytes and sha256 of the repository's own weights that the engines of a run read."""
+    for weights in list_lite_weights(engines):
+        file, data = weights.file, weights.file.read_bytes()
+        yield {"artefact": f"{file.parent.name} {file.stem}", "licence": weights.licence, "file": file.name,
+               "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}  # fmt: skip
 
 
-def published_weight_rows(manifests: Iterable[str | Path]) -> list[dict]:
-    """Return the same for published weights, from their manifests in ``results/weights``."""
-    rows = []
+def _published_weight_rows(manifests: Iterable[str | Path]) -> Iterator[dict]:
+    """Yield the same of published weights, from their manifests in ``results/weights``."""
     for path in manifests:
         manifest = json.loads(Path(path).read_text(encoding="utf-8"))
-        for used in manifest["used"]:
-            rows.append({"artefact": manifest["artefact"], "licence": manifest["licence"]} | used)
-    return rows
+        yield from (
+            {"artefact": manifest["artefact"], "licence": manifest["licence"]} | row for row in manifest["used"]
+        )
 
 
-def read_pins(folder: Path) -> dict[str, list[str]]:
-    """Return {package==version: environments} of the environment files of a folder."""
+def _read_pins() -> dict[str, list[str]]:
+    """Return {package and version: environments} of the environment files."""
     environments_by_package: dict[str, list[str]] = {}
-    for path in sorted(folder.glob("*.yaml")):
+    for path in sorted((SCRIPTS.parent / "envs").glob("*.yaml")):
         for name, version in re.findall(r"^\s+- ([\w.-]+)==([\w.+-]+)", path.read_text(encoding="utf-8"), flags=re.M):
             environments_by_package.setdefault(f"{name} {version}", []).append(path.stem)
     return dict(sorted(environments_by_package.items(), key=lambda item: item[0].lower()))

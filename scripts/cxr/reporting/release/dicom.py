@@ -14,14 +14,15 @@ from pydicom.uid import DeflatedExplicitVRLittleEndian
 
 from cxr.base.atomic import atomic_folder
 from cxr.base.faults import broken_part
+from cxr.base.hdf5 import Shards
 from cxr.base.jobs import progress
 from cxr.base.regular_files import open_regular
 from cxr.base.tables import read_table
 from cxr.dicom.files import HEAD_BYTES, HeaderError, detect_file_kind, read_dicom
 from cxr.dicom.segmentation import REQUIRED_ELEMENTS, NoSegmentation, Segment, build_segmentation
-from cxr.reporting.release.settings import PackageSettings
-from cxr.reporting.release.sources import Sources
+from cxr.reporting.release.sources import map_to_original, read_geometry
 from cxr.reporting.release.withheld import IDS, group_units, iterate_studies, read_kept_pairs
+from cxr.reporting.settings import PackageSettings
 
 COUNTS = "counts.json"
 HEADER_ELEMENTS = (*REQUIRED_ELEMENTS, "PatientID", "Modality")
@@ -29,18 +30,9 @@ HEADER_ELEMENTS = (*REQUIRED_ELEMENTS, "PatientID", "Modality")
 
 
 def run_shard(
-    *,
-    lines: Sequence[str],
-    filtered: str | Sequence[str],
-    cohort: str,
-    index: str,
-    masks: Sequence[str],
-    images: str,
-    frames: Sequence[str],
-    segmentations: str,
-    options: PackageSettings,
-    thresholds: str,
-) -> None:
+    *, lines: Sequence[str], filtered: str | Sequence[str], cohort: str, masks: Sequence[str], frames: Sequence[str],
+    segmentations: str, options: PackageSettings, thresholds: str,
+) -> None:  # fmt: skip
     """Write ``<subject's first three>/<subject>/<study>/<image>.dcm`` and ``counts.json`` into ``segmentations``.
 
     ``lines``: the pairs of all shards, one file per split. ``counts.json`` has the numbers of files, segments, and
@@ -54,14 +46,17 @@ def run_shard(
         for image_units in _units_by_image(split, kept_pair_ids)
         if image_units[0]["image_id"] in paths
     ]
-    with atomic_folder(segmentations) as folder, Sources(index, masks, images, frames) as sources:
+    with (
+        atomic_folder(segmentations) as folder,
+        Shards(masks, "mask_id") as mask_shards,
+        Shards(frames) as frame_shards,
+    ):
         for image_units in progress(unit_groups, len(unit_groups), "release, DICOM"):
             try:
                 if IDS in options.withhold:
                     raise NoSegmentation("identifiers are withheld")
-                dataset = _build_segmentation(
-                    image_units, paths[image_units[0]["image_id"]], sources, options.date, thresholds
-                )
+                path = paths[image_units[0]["image_id"]]
+                dataset = _build_segmentation(image_units, path, mask_shards, frame_shards, options.date, thresholds)
             except NoSegmentation as reason:
                 counts[str(reason)] += 1
                 continue
@@ -105,16 +100,18 @@ def read_header(path: str) -> Dataset:
     return header
 
 
-def _build_segmentation(image_units: list[dict], path: str, sources: Sources, date: str, thresholds: str) -> Dataset:
+def _build_segmentation(
+    image_units: list[dict], path: str, masks: Shards, frames: Shards, date: str, thresholds: str
+) -> Dataset:
     header = read_header(path)
     image_id = image_units[0]["image_id"]
-    shape, _ = sources.geometry(image_id)
+    shape, _ = read_geometry(frames, image_id)
     if (header.get("Rows"), header.get("Columns")) != shape:
         raise NoSegmentation("the DICOM's size is not that of its pixels")
     segments = [
         Segment(
             f"{unit['target']}, {unit['certainty'] or 'stated'}, thresholds {thresholds}",
-            sources.mask_in_original(sources.mask(unit["mask_id"]), image_id),
+            map_to_original(masks.get("mask", unit["mask_id"]), frames, image_id),
             lesion=unit["target"],
             locations=tuple(unit["location"]),
             name=unit["mask_id"],
@@ -124,7 +121,7 @@ def _build_segmentation(image_units: list[dict], path: str, sources: Sources, da
     return build_segmentation(
         header,
         segments,
-        version=sources.code_digest() or "unknown",
+        version=str(masks.shard_of(image_units[0]["mask_id"]).attrs.get("code_digest", "unknown")),
         model=f"cxr-ils masks, thresholds {thresholds}",
         created_at=datetime.fromisoformat(date),
         device="cxr-ils masks",

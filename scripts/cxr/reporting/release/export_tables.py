@@ -14,34 +14,24 @@ from pathlib import Path
 import numpy as np
 
 from cxr.base.atomic import atomic_folder
-from cxr.base.hdf5 import FRAME_SIZE
+from cxr.base.hdf5 import FRAME_SIZE, Shards
 from cxr.base.jobs import progress
 from cxr.base.vocabulary import LESIONS
 from cxr.instructions import coco
 from cxr.reporting.release import parquet
 from cxr.reporting.release.parquet import CONFIGS, SPLIT_NAMES, PartWriter, encode_png, image_cell, published_columns
-from cxr.reporting.release.settings import PackageSettings
-from cxr.reporting.release.sources import Sources
+from cxr.reporting.release.sources import map_to_original, read_geometry
 from cxr.reporting.release.withheld import Withheld, group_units, iterate_studies, read_kept_pairs
+from cxr.reporting.settings import PackageSettings
 
 COUNTS = "counts.json"
 CATEGORIES = coco.make_categories(LESIONS, "lesion")
 
 
 def run_tables(
-    *,
-    train: str,
-    validate: str,
-    test: str,
-    filtered: str | Sequence[str],
-    salt: str | Sequence[str],
-    index: str,
-    masks: Sequence[str],
-    images: str,
-    frames: Sequence[str],
-    tables: str,
-    options: PackageSettings,
-) -> None:
+    *, train: str, validate: str, test: str, filtered: str | Sequence[str], salt: str | Sequence[str],
+    masks: Sequence[str], frames: Sequence[str], tables: str, options: PackageSettings,
+) -> None:  # fmt: skip
     """Write ``data/``, ``images/`` (Parquet), ``coco/`` and ``counts.json`` into the folder ``tables``.
 
     ``filtered``: a file of the kept pairs of the test split, or nothing. Only the rows of one Parquet file are in
@@ -49,16 +39,16 @@ def run_tables(
     """
     withheld, kept_pair_ids = Withheld(options.withhold, salt), read_kept_pairs(filtered)
     counts = {}
-    with atomic_folder(tables) as folder, Sources(index, masks, images, frames) as sources:
+    with atomic_folder(tables) as folder, Shards(masks, "mask_id") as mask_shards, Shards(frames) as frame_shards:
         for split, path in {"train": train, "validate": validate, "test": test}.items():
             read = partial(iterate_studies, path, kept_pair_ids, withheld)
-            counts[split] = _write_split(folder, split, read, sources, withheld, options)
+            counts[split] = _write_split(folder, split, read, mask_shards, frame_shards, withheld, options)
         text = json.dumps(counts, indent=1, sort_keys=True)
         (folder / COUNTS).write_text(text + "\n", encoding="utf-8")
 
 
 def _write_split(
-    folder: Path, split: str, read, sources: Sources, withheld: Withheld, options: PackageSettings
+    folder: Path, split: str, read, masks: Shards, frames: Shards, withheld: Withheld, options: PackageSettings
 ) -> dict:
     totals = _count_split(read())
     columns = {
@@ -76,14 +66,14 @@ def _write_split(
     with ExitStack() as stack:
         writer = stack.enter_context(coco.CocoWriter(folder / "coco" / f"{SPLIT_NAMES[split]}.json", info, CATEGORIES))
         for _, lines in progress(read(), totals["studies"], f"release, {split}"):
-            mask_by_id = {line["mask_id"]: sources.mask(line["mask_id"]) for line in lines if line["seg"]}
+            mask_by_id = {line["mask_id"]: masks.get("mask", line["mask_id"]) for line in lines if line["seg"]}
             pictures = {name: encode_png(mask) for name, mask in mask_by_id.items()}
             for line in lines:
                 parts["pairs"].add(withheld.publish_line(line) | {"mask": image_cell(pictures.get(line["mask_id"]))})
             for image_id in dict.fromkeys(line["image_id"] for line in lines):
                 image_lines = [line for line in lines if line["image_id"] == image_id]
-                parts["images"].add(_image_row(image_lines[0], sources, withheld))
-                _write_coco(writer, image_lines, mask_by_id, sources, withheld, original)
+                parts["images"].add(_image_row(image_lines[0], frames, withheld))
+                _write_coco(writer, image_lines, mask_by_id, frames, withheld, original)
     for part in parts.values():
         part.flush()
     return totals
@@ -108,18 +98,18 @@ def _count_split(study_groups) -> dict:
     }  # fmt: skip
 
 
-def _image_row(line: dict, sources: Sources, withheld: Withheld) -> dict:
-    (rows, columns), affine = sources.geometry(line["image_id"])
+def _image_row(line: dict, frames: Shards, withheld: Withheld) -> dict:
+    (rows, columns), affine = read_geometry(frames, line["image_id"])
     row = {name: withheld.publish_id(name, line[name]) for name in ("image_id", "study_id", "subject_id")}
     row |= {"rows": rows, "columns": columns, "to_original": affine.ravel().tolist()}
-    return row if withheld.pixels else row | {"image": image_cell(encode_png(sources.frame(line["image_id"])))}
+    return row if withheld.pixels else row | {"image": image_cell(encode_png(frames.get("image", line["image_id"])))}
 
 
 def _write_coco(
     writer: coco.CocoWriter,
     lines: list[dict],
     masks: dict[str, np.ndarray],
-    sources: Sources,
+    frames: Shards,
     withheld: Withheld,
     original: bool,
 ) -> None:
@@ -128,7 +118,7 @@ def _write_coco(
     ``pair_ids`` lists the pairs of an annotation. Images with only negative pairs are written without annotations.
     """
     image_id = lines[0]["image_id"]
-    (rows, columns), affine = sources.geometry(image_id)
+    (rows, columns), affine = read_geometry(frames, image_id)
     height, width = (rows, columns) if original else (FRAME_SIZE, FRAME_SIZE)
     names = {name: withheld.publish_id(name, lines[0][name]) for name in ("subject_id", "study_id")}
     name = withheld.publish_id("image_id", image_id)
@@ -141,7 +131,7 @@ def _write_coco(
         if unit["mask_id"] not in annotation_by_mask:
             mask = masks[unit["mask_id"]]
             annotation_by_mask[unit["mask_id"]] = coco.mask_annotation(
-                sources.mask_in_original(mask, image_id) if original else mask
+                map_to_original(mask, frames, image_id) if original else mask
             )
         pair_ids = [withheld.publish_pair_id(pair_id, unit["study_id"]) for pair_id in unit["pair_ids"]]
         writer.add_annotation(

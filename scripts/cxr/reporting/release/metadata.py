@@ -9,46 +9,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from cxr.base.paths import RESOURCES
 from cxr.reporting.release.parquet import CONFIGS, IMAGE_TYPE
 
-CONTEXT = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    "citeAs": "cr:citeAs",
-    "column": "cr:column",
-    "conformsTo": "dct:conformsTo",
-    "cr": "http://mlcommons.org/croissant/",
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "dct": "http://purl.org/dc/terms/",
-    "equivalentProperty": "cr:equivalentProperty",
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    "extract": "cr:extract",
-    "field": "cr:field",
-    "fileProperty": "cr:fileProperty",
-    "fileObject": "cr:fileObject",
-    "fileSet": "cr:fileSet",
-    "format": "cr:format",
-    "includes": "cr:includes",
-    "isLiveDataset": "cr:isLiveDataset",
-    "jsonPath": "cr:jsonPath",
-    "key": "cr:key",
-    "md5": "cr:md5",
-    "parentField": "cr:parentField",
-    "path": "cr:path",
-    "recordSet": "cr:recordSet",
-    "references": "cr:references",
-    "regex": "cr:regex",
-    "repeated": "cr:repeated",
-    "replace": "cr:replace",
-    "samplingRate": "cr:samplingRate",
-    "sc": "https://schema.org/",
-    "separator": "cr:separator",
-    "source": "cr:source",
-    "subField": "cr:subField",
-    "transform": "cr:transform",
-}
+RESOURCE_FILES = ("release/croissant_context.json",)
 TYPES = {pl.String: "sc:Text", pl.Int64: "sc:Integer", pl.Float64: "sc:Float", pl.Boolean: "sc:Boolean"}
 FORMATS = {".parquet": "application/x-parquet", ".json": "application/json"}
 
@@ -56,7 +20,7 @@ FORMATS = {".parquet": "application/x-parquet", ".json": "application/json"}
 def build_croissant(about: dict, columns: dict[str, dict], files: dict[str, str], description: str) -> dict:
     """Return the Croissant document. ``columns``: {config: columns}; ``files``: {path: sha256} of Parquet and COCO."""
     return {
-        "@context": CONTEXT,
+        "@context": json.loads((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8")),
         "@type": "sc:Dataset",
         "name": about["name"],
         "description": description,
@@ -69,20 +33,20 @@ def build_croissant(about: dict, columns: dict[str, dict], files: dict[str, str]
         "creator": {"@type": "sc:Organization", "name": about["creator"] or "not stated"},
         "distribution": [_file_object(path, digest) for path, digest in files.items()]
         + [_file_set(name) for name in columns],
-        "recordSet": [_record_set(name, config_columns) for name, config_columns in columns.items()],
-    }
+        "recordSet": [
+            {"@type": "cr:RecordSet", "@id": config, "name": config,
+             "field": [_field(config, *column) for column in config_columns.items()]}
+            for config, config_columns in columns.items()
+        ],
+    }  # fmt: skip
 
 
 def _file_object(path: str, digest: str) -> dict:
     kind = next(kind for ending, kind in FORMATS.items() if path.endswith(ending))
     return {
-        "@type": "cr:FileObject",
-        "@id": path,
-        "name": path,
-        "contentUrl": path,
-        "encodingFormat": kind,
+        "@type": "cr:FileObject", "@id": path, "name": path, "contentUrl": path, "encodingFormat": kind,
         "sha256": digest,
-    }
+    }  # fmt: skip
 
 
 def _file_set(config: str) -> dict:
@@ -93,28 +57,14 @@ def _file_set(config: str) -> dict:
     }  # fmt: skip
 
 
-def _record_set(config: str, columns: dict) -> dict:
-    return {
-        "@type": "cr:RecordSet",
-        "@id": config,
-        "name": config,
-        "field": [_field(config, *column) for column in columns.items()],
-    }
-
-
 def _field(config: str, name: str, kind: object) -> dict:
-    column, extract, more = name, {"column": name}, {}
+    source: dict = {"fileSet": {"@id": f"{config}-files"}, "extract": {"column": name}}
     if kind == IMAGE_TYPE:
         # the bytes of a PNG within the column's struct
-        data_type, more = "sc:ImageObject", {"transform": {"jsonPath": "bytes"}}
-    elif isinstance(kind, pl.List):
-        data_type = TYPES[kind.inner]
+        data_type, source["transform"] = "sc:ImageObject", {"jsonPath": "bytes"}
     else:
-        data_type = TYPES[kind]
-    field = {
-        "@type": "cr:Field", "@id": f"{config}/{column}", "name": column, "dataType": data_type,
-        "source": {"fileSet": {"@id": f"{config}-files"}, "extract": extract} | more,
-    }  # fmt: skip
+        data_type = TYPES[kind.inner if isinstance(kind, pl.List) else kind]
+    field = {"@type": "cr:Field", "@id": f"{config}/{name}", "name": name, "dataType": data_type, "source": source}
     return field | ({"repeated": True} if isinstance(kind, pl.List) else {})
 
 
@@ -134,7 +84,10 @@ FILES = {"README.md": "text/markdown", "DATASHEET.md": "text/markdown", "croissa
 
 def build_crate(about: dict, package_facts: dict, description: str, folders: list[str]) -> dict:
     """Return the RO-Crate document. ``folders``: the :data:`FOLDERS` that the package has."""
-    settings = [_property_value(name, value) for name, value in sorted(_flatten(package_facts["settings"]).items())]
+    settings = [
+        {"@id": f"#setting-{name}", "@type": "PropertyValue", "name": name, "value": json.dumps(value)}
+        for name, value in sorted(_flatten(package_facts["settings"]).items())
+    ]
     engines = [
         {"@id": f"#stage-{stage}", "@type": "SoftwareApplication", "name": f"cxr-ils {stage}",
          "softwareVersion": ", ".join(package_facts["digests"].get(stage, [])) or "not stated",
@@ -194,7 +147,3 @@ def _flatten(value: dict, before: str = "") -> dict[str, object]:
             _flatten(inner, f"{before}{name}.") if isinstance(inner, dict) and inner else {f"{before}{name}": inner}
         )
     return value_by_key
-
-
-def _property_value(name: str, value: object) -> dict:
-    return {"@id": f"#setting-{name}", "@type": "PropertyValue", "name": name, "value": json.dumps(value)}

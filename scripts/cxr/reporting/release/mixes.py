@@ -5,7 +5,6 @@ from its text are excluded; with ``ids``, every name derived from an identifier 
 are sorted.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -19,46 +18,46 @@ from cxr.base.secrets import keyed_text_digest, read_secret
 from cxr.base.tables import read_lines
 from cxr.radvlm.samples import TEXT_TASKS
 from cxr.reporting.release import parquet
-from cxr.reporting.release.facts import TERMS
-from cxr.reporting.release.package import SUMS, file_sha256
+from cxr.reporting.release.package import write_sums, write_text
 from cxr.reporting.release.parquet import (
     IMAGE_TYPE,
-    SPLIT_NAMES,
-    TEXTS,
+    TEXT_LIST,
     PartWriter,
     card_features,
     encode_png,
     image_cell,
 )
-from cxr.reporting.release.settings import PackageSettings
-from cxr.reporting.release.texts import markdown_table
-from cxr.reporting.release.withheld import IDS, PIXELS, REPORT_TEXT
+from cxr.reporting.release.texts import (
+    NOTHING_WITHHELD,
+    TERMS,
+    TEXTS,
+    describe_configs,
+    fill_template,
+    markdown_list,
+    markdown_table,
+)
+from cxr.reporting.release.withheld import IDS, PIXELS, REPORT_TEXT, read_groups
+from cxr.reporting.settings import PackageSettings
 from cxr.vlm.samples import ImageStore, parse_sample
 
 LINES = {
     **dict.fromkeys(("sample_id", "task", "source", "subject_id", "study_id", "image_id"), pl.String),
-    "pass": pl.Int64, "asked": pl.String, "questions": TEXTS, "answers": TEXTS, "box_names": TEXTS,
-    "boxes": pl.List(pl.List(pl.Float64)), "labels": TEXTS, "mask_ids": TEXTS, "facts": TEXTS, "engine": pl.String,
+    "pass": pl.Int64, "asked": pl.String, "questions": TEXT_LIST, "answers": TEXT_LIST, "box_names": TEXT_LIST,
+    "boxes": pl.List(pl.List(pl.Float64)), "labels": TEXT_LIST, "mask_ids": TEXT_LIST, "facts": TEXT_LIST,
+    "engine": pl.String,
 }  # fmt: skip
 """Columns of the lines; ``box_names``: the slot of each of ``boxes``, fractions x1, y1, x2, y2 of the image."""
 IMAGES = {**dict.fromkeys(("source", "image_id", "study_id", "subject_id"), pl.String), "image": IMAGE_TYPE}
 NAMES = {"sample_id": "r", "subject_id": "p", "study_id": "s", "image_id": "i", "mask_ids": "m", "facts": "f"}
 """{column: first letter of the digest that replaces it}."""
-WITHHELD_TEXTS = {
-    PIXELS: "pixels: there are no pictures",
-    REPORT_TEXT: f"report text: the tasks {', '.join(TEXT_TASKS)}, whose turns quote a report or come from its text",
-    IDS: "identifiers: those of subjects, studies, images, masks, facts and samples are keyed digests",
-}
 
 
 class MixPublisher:
     """Convert lines to their published form. ``key``: secret key of the digests, empty if identifiers are published."""
 
     def __init__(self, withhold: Sequence[str], salt: str):
-        self.texts, self.key = (
-            REPORT_TEXT not in withhold,
-            read_secret("release.salt", salt) if IDS in withhold else b"",
-        )
+        self.texts = REPORT_TEXT not in withhold
+        self.key = read_secret("release.salt", salt) if IDS in withhold else b""
 
     def publish_id(self, column: str, value: str) -> str:
         """Return an identifier or its digest; an empty identifier (of an empty mask) stays empty."""
@@ -74,29 +73,16 @@ class MixPublisher:
             "box_names": [name for name, _ in boxes], "boxes": [list(box) for _, box in boxes],
         }  # fmt: skip
         for column in NAMES:
-            value = row[column]
-            row[column] = (
-                [self.publish_id(column, each) for each in value]
-                if isinstance(value, list)
-                else self.publish_id(column, value)
-            )
+            if isinstance(row[column], list):
+                row[column] = [self.publish_id(column, value) for value in row[column]]
+            else:
+                row[column] = self.publish_id(column, row[column])
         return row
 
     def read_published(self, path: str) -> Iterator[dict]:
         """Yield the published lines of a file, sorted by their digests if identifiers are withheld."""
-        if not self.key:
-            yield from (line for line in read_lines(path) if self.is_published(line))
-            return
-        places, at = [], 0
-        with open(path, "rb") as file:
-            for text in file:
-                line = json.loads(text)
-                if self.is_published(line):
-                    places.append((self.publish_id("sample_id", line["sample_id"]), at))
-                at += len(text)
-            for _, place in sorted(places):
-                file.seek(place)
-                yield json.loads(file.readline())
+        for _, lines in read_groups(path, "sample_id", self.publish_id if self.key else None):
+            yield from (line for line in lines if self.is_published(line))
 
     def is_published(self, line: Mapping) -> bool:
         """Return whether a line is published."""
@@ -104,16 +90,9 @@ class MixPublisher:
 
 
 def run(
-    *,
-    lines: Sequence[str],
-    frames: Sequence[str],
-    salt: str | Sequence[str],
-    package: str,
-    options: PackageSettings,
-    mix: str,
-    terms: Mapping[str, str],
-    folders: Mapping[str, str],
-) -> None:
+    *, lines: Sequence[str], frames: Sequence[str], salt: str | Sequence[str], package: str, options: PackageSettings,
+    mix: str, terms: Mapping[str, str], folders: Mapping[str, str],
+) -> None:  # fmt: skip
     """Write the package into the folder ``package``, which appears only when complete.
 
     ``lines``: one file per split; ``frames``: shards of all sources, read if pixels are published. The rows of one
@@ -130,14 +109,9 @@ def run(
             line_by_image = _write_lines(folder, split, path, publisher, counts["published"])
             if PIXELS not in options.withhold:
                 _write_images(folder, split, line_by_image, frames, publisher, folders)
-        for name, text in (
-            ("README.md", card_text(folder, counts, mix, options)),
-            ("DATASHEET.md", datasheet_text(counts, mix, terms, options)),
-        ):
-            (folder / name).write_text(text, encoding="utf-8", newline="\n")
-        files = sorted(path for path in folder.rglob("*") if path.is_file())
-        sums = "".join(f"{file_sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
-        (folder / SUMS).write_text(sums, encoding="utf-8", newline="\n")
+        write_text(folder / "README.md", card_text(folder, counts, mix, options))
+        write_text(folder / "DATASHEET.md", datasheet_text(counts, mix, terms, options))
+        write_sums(folder, {})
 
 
 def _write_lines(folder: Path, split: str, path: str, publisher: MixPublisher, counts: Counter) -> dict[tuple, Mapping]:
@@ -178,61 +152,48 @@ def _write_images(
         part.flush()
 
 
-def count_rows(counts: Mapping[str, Counter]) -> list[list]:
-    """Return table rows of task, source, split, and the numbers of lines, of published and of withheld ones."""
-    entries = sorted(counts["all"].items())
-    return [[*key, number, counts["published"][key], number - counts["published"][key]] for key, number in entries]
-
-
-COUNT_HEAD = ["task", "source", "split", "lines", "published", "withheld"]
-
-
 def card_text(folder: Path, counts: Mapping[str, Counter], mix: str, options: PackageSettings) -> str:
     """Return README.md: the header that Hugging Face's ``datasets`` reads, and the meaning of the columns."""
-    configs = []
-    for config, place in (("lines", "data"), ("images", "images")):
-        splits = [{"split": name, "path": f"{place}/{name}-*.parquet"} for name in SPLIT_NAMES.values()
-                  if any((folder / place).glob(f"{name}-*.parquet"))]  # fmt: skip
-        if splits:
-            default = {"default": True} if config == "lines" else {}
-            configs.append({"config_name": config, "data_files": splits} | default)
+    files = [path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")]
+    configs = describe_configs({"lines": "data", "images": "images"}, files, "lines")
+    configs = [config for config in configs if config["data_files"]]
     info = [{"config_name": "images", "features": card_features(IMAGES)}] if len(configs) > 1 else []
     head = {"configs": configs} | ({"dataset_info": info} if info else {})
-    withheld = "; ".join(WITHHELD_TEXTS[kind] for kind in options.withhold) or "nothing"
-    return f"""---
-{yaml.safe_dump(head, sort_keys=False)}---
+    return fill_template(
+        "mix_card",
+        head=yaml.safe_dump(head, sort_keys=False),
+        name=options.name,
+        version=options.version,
+        mix=mix,
+        number=sum(counts["published"].values()),
+        licence=options.licence,
+        cite=options.cite or f"{options.name} {options.version}",
+        withheld="; ".join(_describe_withheld(options)) or NOTHING_WITHHELD,
+    )
 
-# {options.name} {options.version}: the mix {mix}
 
-{sum(counts["published"].values())} samples of one chest X-ray each, with one or more turns, for vision-language models.
-Licence: {options.licence}. Cite: {options.cite or f"{options.name} {options.version}"}.
-
-`questions` and `answers` are the turns. `<box:name>` in an answer stands for the `boxes` whose `box_names` say so,
-fractions x1, y1, x2, y2 of the picture. `mask_ids` are those of the package of the ILS dataset, one of each `[SEG]`;
-one is empty where the mask is. Counts, licences, limits: [DATASHEET.md](DATASHEET.md).
-
-Withheld: {withheld}.
-"""
+def _describe_withheld(options: PackageSettings) -> list[str]:
+    texts = TEXTS["withheld_of_mix"]
+    return [texts[kind].format(tasks=", ".join(TEXT_TASKS)) for kind in options.withhold]
 
 
 def datasheet_text(counts: Mapping[str, Counter], mix: str, terms: Mapping[str, str], options: PackageSettings) -> str:
     """Return DATASHEET.md: counts, what is withheld, the licence of every source, limits."""
+    published = counts["published"]
+    rows = [[*key, number, published[key], number - published[key]] for key, number in sorted(counts["all"].items())]
+    num_lines = counts["all"].total()
     sources = sorted({source for _, source, _ in counts["all"]})
-    num_lines = sum(counts["all"].values())
-    num_withheld = num_lines - sum(counts["published"].values())
-    parts = [
-        f"# Datasheet: {options.name} {options.version}, the mix {mix}\n",
-        f"Made by {options.creator or 'not stated'}, {options.date}. Licence: {options.licence}.\n",
-        "## What it holds\n", markdown_table(COUNT_HEAD, count_rows(counts)) + "\n",
-        "## Withheld\n", *([f"* {WITHHELD_TEXTS[kind]}" for kind in options.withhold] or ["Nothing."]),
-        f"\n{num_withheld} of {num_lines} lines are left out. The terms of the sources decide whether the rest "
-        "may be passed on.\n",
-        "## Licences of the sources\n",
-        *(f"* `{source}`: {TERMS[terms[source]]}" for source in sources),
-        "* cxr-ils, the code: MIT\n",
-        "## Limits\n",
-        "* Labels, boxes and texts are as good as their sources; those of `own` were made from reports without people.",
-        "* Questions and answers are worded from templates or by the named engine. Nobody has reviewed them.",
-        "* This is not a medical device. Do not use it for patient care.\n",
-    ]  # fmt: skip
-    return "\n".join(parts)
+    return fill_template(
+        "mix_datasheet",
+        name=options.name,
+        version=options.version,
+        mix=mix,
+        creator=options.creator or "not stated",
+        date=options.date,
+        licence=options.licence,
+        counts=markdown_table(["task", "source", "split", "lines", "published", "withheld"], rows),
+        withheld=markdown_list(_describe_withheld(options)),
+        num_withheld=num_lines - published.total(),
+        num_lines=num_lines,
+        terms=markdown_list([f"`{source}`: {TERMS[terms[source]]}" for source in sources]),
+    )

@@ -14,7 +14,7 @@ from cxr.base.columns import Column, schema
 from cxr.plotting.encoding import encode_image
 
 IMAGE_TYPE = pl.Struct({"bytes": pl.Binary, "path": pl.String})
-TEXTS = pl.List(pl.String)
+TEXT_LIST = pl.List(pl.String)
 PAIRS = {
     "pair_id": Column(pl.String, "Pair."),
     "subject_id": Column(pl.String, "Patient."),
@@ -28,9 +28,9 @@ PAIRS = {
     "certainty": Column(pl.String, "definitive or tentative; null for a negative and for cardiomegaly."),
     "instruction": Column(pl.String, "Text of the instruction."),
     "answer": Column(pl.String, "Expected answer."),
-    "location": Column(TEXTS, "Named locations."),
-    "grounded_location": Column(TEXTS, "Locations that the mask confirms; empty for a negative."),
-    "reported_location": Column(TEXTS, "Reported locations; empty for a negative."),
+    "location": Column(TEXT_LIST, "Named locations."),
+    "grounded_location": Column(TEXT_LIST, "Locations that the mask confirms; empty for a negative."),
+    "reported_location": Column(TEXT_LIST, "Reported locations; empty for a negative."),
     "seg": Column(pl.Boolean, "Whether there is a mask."),
     "mask_id": Column(pl.String, "Its mask; null for a negative."),
     "mask": Column(IMAGE_TYPE, "PNG with one bit per pixel, 512 × 512; `path` is null."),

@@ -15,8 +15,9 @@ be compared. This is not anonymity: whoever has the images can match sizes and m
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 
 from cxr.base.errors import UserError
 from cxr.base.secrets import LETTERS, keyed_digest, read_secret
@@ -75,8 +76,8 @@ def iterate_studies(
     The order is that of the file or, if identifiers are withheld, of the digests: the file is sorted by study, so a
     study's position would reveal its identifier to anyone with a list of all studies.
     """
-    runs = _in_file_order(path) if withheld is None or not withheld.ids else _in_digest_order(path, withheld)
-    for study_id, lines in runs:
+    publish = withheld.publish_id if withheld is not None and withheld.ids else None
+    for study_id, lines in read_groups(path, "study_id", publish):
         kept_lines = [
             line
             for line in lines
@@ -86,21 +87,20 @@ def iterate_studies(
             yield study_id, kept_lines
 
 
-def _in_file_order(path: str) -> Iterator[tuple[str, list[dict]]]:
-    for study_id, group in groupby(read_lines(path), key=lambda line: line["study_id"]):
-        yield study_id, list(group)
-
-
-def _in_digest_order(path: str, withheld: Withheld) -> Iterator[tuple[str, list[dict]]]:
-    places: list[tuple[str, str, int, int]] = []
+def read_groups(path: str, field: str, publish: Callable[[str, str], str] | None) -> Iterator[tuple[str, list[dict]]]:
+    """Yield (value of a field, its consecutive lines), sorted by the published values if ``publish`` is given."""
+    if publish is None:
+        yield from ((value, list(group)) for value, group in groupby(read_lines(path), key=itemgetter(field)))
+        return
+    places, begin = [], 0
     with open(path, "rb") as file:
-        for study_id, group in groupby(file, key=lambda line: json.loads(line)["study_id"]):
+        for value, group in groupby(file, key=lambda line: json.loads(line)[field]):
             size = sum(len(line) for line in group)
-            begin = places[-1][2] + places[-1][3] if places else 0
-            places.append((withheld.publish_id("study_id", study_id), study_id, begin, size))
-        for _, study_id, begin, size in sorted(places):
+            places.append((publish(field, value), value, begin, size))
+            begin += size
+        for _, value, begin, size in sorted(places):
             file.seek(begin)
-            yield study_id, [json.loads(line) for line in file.read(size).splitlines()]
+            yield value, [json.loads(line) for line in file.read(size).splitlines()]
 
 
 def group_units(lines: Iterable[dict]) -> list[dict]:

@@ -4,24 +4,18 @@
 because they contain the ids that the pages withhold.
 """
 
-import logging
 from collections.abc import Iterable
-from contextlib import ExitStack
-from pathlib import Path
 
 import polars as pl
 
 from cxr.base.columns import Column, schema
 from cxr.base.errors import UserError, count_phrase
-from cxr.base.hdf5 import Shard
-from cxr.base.tables import read_lines, read_table, write_table
+from cxr.base.hdf5 import Shards
+from cxr.base.tables import read_lines, write_table
 from cxr.plotting.encoding import encode_grey_image, encode_mask
 from cxr.reporting.review import page
-from cxr.reporting.review.form import read_form
-from cxr.reporting.review.settings import ReviewSettings
 from cxr.reporting.review.units import Unit, collect_units, deal_units, draw_sample, order_items
-
-log = logging.getLogger("cxr")
+from cxr.reporting.settings import ReviewSettings
 
 TEXTS = pl.List(pl.String)
 UNITS = {
@@ -42,40 +36,25 @@ TOO_LARGE_REMEDY = "set review.jpeg_quality to 90, or draw fewer units with revi
 
 
 def run_pages(
-    *,
-    lines: str,
-    index: str,
-    masks: list[str],
-    frames: list[str],
-    units: str,
-    items_table: str,
-    pages: list[str],
-    options: ReviewSettings,
-    synthetic: bool,
-) -> None:
+    *, lines: str, masks: list[str], frames: list[str], units: str, items_table: str, pages: list[str],
+    options: ReviewSettings, seed: int, synthetic: bool,
+) -> None:  # fmt: skip
     """Write one page per expert, in the order of ``options.experts``, and the organiser's tables."""
     all_units = collect_units(read_lines(lines), lines)
     if not all_units:
         raise UserError(f"{lines} holds no pair, so there is nothing to review: choose another review.split")
     number = {unit.key: position for position, unit in enumerate(all_units)}
-    sampled_units = draw_sample([unit for unit in all_units if unit.is_positive], options.positives, options.seed)
-    sampled_units += draw_sample([unit for unit in all_units if not unit.is_positive], options.negatives, options.seed)
+    sampled_units = draw_sample([unit for unit in all_units if unit.is_positive], options.positives, seed)
+    sampled_units += draw_sample([unit for unit in all_units if not unit.is_positive], options.negatives, seed)
     pictures = _encode_images(frames, {unit.image_id for unit in sampled_units}, options.jpeg_quality)
-    pngs = _encode_masks(masks, index, {unit.mask_id for unit in sampled_units if unit.mask_id is not None})
-    rows, form = [], read_form("verdict")
-    dealt = deal_units(sampled_units, options.experts, options.seed)
-    for expert, path in zip(options.experts, pages, strict=True):
-        items = order_items(dealt[expert], expert, options.seed)
-        on_page = [(code, view_of_unit(unit)) for code, unit in items]
-        data, urls = page.page_data(expert, form, on_page, pictures.__getitem__, pngs.__getitem__)
-        page.write_page(path, form, data, urls, TOO_LARGE_REMEDY, synthetic)
-        rows += [
-            (expert, data["page"], position, code, number[unit.key])
-            for position, (code, unit) in enumerate(items, start=1)
-        ]
-        log.info(
-            "expert %s: %d items, %d pictures, %.1f MB", expert, len(items), len(urls), Path(path).stat().st_size / 1e6
-        )
+    pngs = _encode_masks(masks, {unit.mask_id for unit in sampled_units if unit.mask_id is not None})
+    dealt = deal_units(sampled_units, options.experts, seed)
+    items = {expert: order_items(units, expert, seed) for expert, units in dealt.items()}
+    written_items = page.write_pages(
+        items, pages, page.read_form("verdict"), view_of_unit, pictures.__getitem__, pngs.__getitem__,
+        remedy=TOO_LARGE_REMEDY, synthetic=synthetic,
+    )  # fmt: skip
+    rows = [(*item, number[unit.key]) for *item, unit in written_items]
     keys = {unit.key for unit in sampled_units}
     write_table(units, tabulate_units(all_units, keys), UNITS)
     write_table(items_table, pl.DataFrame(rows, schema=schema(ITEMS), orient="row"), ITEMS)
@@ -107,25 +86,13 @@ def tabulate_units(units: Iterable[Unit], sampled_keys: set[tuple[str, ...]]) ->
 
 
 def _encode_images(frames: list[str], image_ids: set[str], jpeg_quality: int) -> dict[str, tuple[str, bytes]]:
-    picture_by_image = {}
-    for path in frames:
-        with Shard(path) as shard:
-            for image_id in sorted(image_ids & shard.row_of.keys()):
-                picture_by_image[image_id] = encode_grey_image(shard.get("image", image_id), jpeg_quality)
-    if missing := image_ids - picture_by_image.keys():
-        lacking = count_phrase(len(missing), "image", "images")
-        raise UserError(f"the frames lack {lacking} of the split: run `snakemake frames` again")
-    return picture_by_image
+    with Shards(frames) as shards:
+        if missing := [image_id for image_id in image_ids if image_id not in shards]:
+            lacking = count_phrase(len(missing), "image", "images")
+            raise UserError(f"the frames lack {lacking} of the split: run `snakemake frames` again")
+        return {image_id: encode_grey_image(shards.get("image", image_id), jpeg_quality) for image_id in image_ids}
 
 
-def _encode_masks(masks: list[str], index: str, mask_ids: set[str]) -> dict[str, bytes]:
-    where = read_table(index).filter(pl.col("mask_id").is_in(list(mask_ids)))
-    with ExitStack() as stack:
-        shards = {Path(path).stem: path for path in masks}
-        opened: dict[str, Shard] = {}
-        png_by_mask = {}
-        for mask_id, name in where.select("mask_id", "shard").sort("shard", "mask_id").iter_rows():
-            if name not in opened:
-                opened[name] = stack.enter_context(Shard(shards[name], key="mask_id"))
-            png_by_mask[mask_id] = encode_mask(opened[name].get("mask", mask_id))
-    return png_by_mask
+def _encode_masks(masks: list[str], mask_ids: set[str]) -> dict[str, bytes]:
+    with Shards(masks, "mask_id") as shards:
+        return {mask_id: encode_mask(shards.get("mask", mask_id)) for mask_id in mask_ids}

@@ -12,8 +12,7 @@ from cxr.base.columns import Column, schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
 from cxr.reporting.review import rates
-from cxr.reporting.review.form import read_form
-from cxr.reporting.review.settings import ReviewSettings
+from cxr.reporting.review.page import read_form
 from cxr.reporting.review.sheets import Answer, dealt_pages, read_sheets
 
 RESOURCE_FILES = ("paper_tables.yaml",)
@@ -47,21 +46,10 @@ COUNTS = {
 
 
 def run_sheets(
-    *,
-    lines: str,
-    units: str,
-    items_table: str,
-    judgements: str,
-    expert_rates: str,
-    lesion_rates: str,
-    agreement: str,
-    counts: str,
-    rejected: str,
-    left_out: str,
-    filtered: str,
-    options: ReviewSettings,
+    *, lines: str, units: str, items_table: str, judgements: str, expert_rates: str, lesion_rates: str, agreement: str,
+    counts: str, rejected: str, left_out: str, filtered: str, experts: list[str], unsampled: str, seed: int,
     sheets: list[str] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Read the filled ``sheets`` and write the tables, the rejected units, and the split without them.
 
     ``left_out`` lists the excluded pair ids, one per line with the reason, in the format of ``evaluation.reviewed``;
@@ -74,15 +62,13 @@ def run_sheets(
     verdicts = judgement_rows.join(table, on="unit", how="left", maintain_order="left")
     verdicts = verdicts.with_columns(pl.col("mask_id").is_not_null().alias("positive")).select(list(rates.VERDICTS))
     printed = rates.read_printed(RESOURCES / RESOURCE_FILES[0])
-    experts = options.experts
     write_table(judgements, judgement_rows, JUDGEMENTS)
     write_table(expert_rates, rates.tabulate_experts(verdicts, experts, printed), rates.EXPERTS)
     write_table(lesion_rates, rates.tabulate_lesions(verdicts, experts, printed), rates.LESION_RATES)
-    bootstrap_options = {"replicates": options.replicates, "seed": options.seed}
-    write_table(agreement, rates.tabulate_agreement(verdicts, experts, **bootstrap_options), rates.AGREEMENT)
+    write_table(agreement, rates.tabulate_agreement(verdicts, experts, seed), rates.AGREEMENT)
     experts_by_unit = find_rejections(judgement_rows)
     write_table(rejected, tabulate_rejected(table, judgement_rows, experts_by_unit), REJECTED)
-    reasons = find_reasons(table, experts_by_unit, options.unsampled)
+    reasons = find_reasons(table, experts_by_unit, unsampled)
     write_excluded_pairs(left_out, reasons)
     num_filtered, num_pairs = 0, 0
     with (
@@ -95,7 +81,7 @@ def run_sheets(
             if json.loads(text)["pair_id"] not in reasons:
                 num_filtered += 1
                 target.write(text)
-    write_table(counts, tabulate_counts(table, experts_by_unit, options.unsampled, num_pairs, num_filtered), COUNTS)
+    write_table(counts, tabulate_counts(table, experts_by_unit, unsampled, num_pairs, num_filtered), COUNTS)
 
 
 def tabulate_judgements(item_rows: pl.DataFrame, answers: dict[str, dict[str, Answer]]) -> pl.DataFrame:

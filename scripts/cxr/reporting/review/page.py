@@ -1,4 +1,4 @@
-"""Write one expert's page: a single HTML file that needs no server and no network.
+"""Write the experts' pages: each is a single HTML file that needs no server and no network, with a form.
 
 The file embeds the style, the scripts, and the images and masks as base64 of PNG (or JPEG). All data are in elements
 that a browser does not run, and the script shows them as text. The page's content security policy blocks every other
@@ -7,22 +7,29 @@ script and all requests.
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
-from string import Template
+from string import Template, ascii_lowercase
+from typing import TypeVar
 
 import polars as pl
+import yaml
 
 from cxr.base.atomic import atomic_file
 from cxr.base.columns import Column
 from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
 from cxr.plotting.encoding import csp_hash, data_url, escape_json_for_script
-from cxr.reporting.review.form import Form
 
-RESOURCE_FILES = ("review/page.html", "review/page.css", "review/view.js", "review/sheet.js", "review/page.js")
+log = logging.getLogger("cxr")
+T = TypeVar("T")
+RESOURCE_FILES = (
+    "review/forms.yaml", "review/page.html", "review/page.css", "review/view.js", "review/sheet.js", "review/page.js",
+)  # fmt: skip
+FORMS = RESOURCE_FILES[0]
 SCRIPTS = ("sheet.js", "view.js", "page.js")
 """In the order of the page."""
 ITEM_COLUMNS = {
@@ -34,13 +41,90 @@ ITEM_COLUMNS = {
 """Columns of the organiser's table of items, without the unit."""
 
 
+SYNTHETIC = " (the embedded cohort: synthetic images and reports)"
+MAX_BYTES = 400 << 20
+"""Chromium cannot hold a string of more than 512 MB."""
+PAGE_KEYS = frozenset("ujmocns")
+"""Keys that the page itself uses."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One answer: its value in the sheet; its label, key and mark on the page; ``id`` of its button, or ""."""
+
+    value: str
+    label: str
+    key: str
+    id: str = ""
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about each item. ``name``: its column in the sheet; ``text``: the heading of its answers."""
+
+    name: str
+    text: str
+    choices: tuple[Choice, ...]
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values of its answers in the sheet."""
+        return tuple(choice.value for choice in self.choices)
+
+
+@dataclass(frozen=True)
+class Form:
+    """The heading of a page and its questions.
+
+    ``sheet``: prefix of a saved sheet's name; ``blind``: nothing may reveal an item's source; ``outline``: masks are
+    initially shown as outlines.
+    """
+
+    title: str
+    sheet: str
+    blind: bool
+    questions: tuple[Question, ...]
+    outline: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a sheet."""
+        return ("item", *(question.name for question in self.questions), "note", "seconds", "page")
+
+    def to_data(self) -> dict:
+        """Return the form as data for the page."""
+        form_data = {"sheet": self.sheet, "questions": [asdict(question) for question in self.questions]}
+        return form_data | ({"outline": True} if self.outline else {})
+
+
+def read_form(name: str, label_overrides: Mapping[str, Mapping[str, str]] | None = None) -> Form:
+    """Read a form of resources/review/forms.yaml.
+
+    ``label_overrides``: {question: {value: label}}, labels that replace the form's. A value that the form lacks is
+    added after the form's answers, with an unused letter as its key if there is one.
+    """
+    form_spec = yaml.safe_load((RESOURCES / FORMS).read_text(encoding="utf-8"))[name]
+    used_keys = {choice["key"] for question in form_spec["questions"] for choice in question["choices"]}
+    free_keys = (letter for letter in ascii_lowercase if letter not in used_keys | PAGE_KEYS)
+    questions = []
+    for question in form_spec["questions"]:
+        labels = (label_overrides or {}).get(question["name"], {})
+        choices = {choice["value"]: choice for choice in question["choices"]}
+        for value, label in labels.items():
+            choices[value] = (choices.get(value) or {"value": value, "key": next(free_keys, "")}) | {"label": label}
+        choices_in_order = tuple(Choice(**choice) for choice in choices.values())
+        questions.append(Question(question["name"], question["text"], choices_in_order))
+    return Form(**form_spec | {"questions": tuple(questions)})
+
+
 @dataclass(frozen=True)
 class ItemView:
     """What an expert sees of one item.
 
     ``image``, ``mask``: their names, which the page does not show; ``facts``: {id on the page: (label, value)};
     ``head`` and ``text``: a text beside the image and its heading, or ""; ``alt``: a description of the image;
-    ``second_mask``: name of a mask that a key shows; ``sides``: whether the image's left is the patient's right.
+    ``second_mask``: PNG of a mask that a key shows; ``sides``: whether the image's left is the patient's right.
     """
 
     image: str
@@ -51,7 +135,7 @@ class ItemView:
     head: str
     text: str
     alt: str
-    second_mask: str | None = None
+    second_mask: bytes | None = None
     sides: bool = True
 
 
@@ -61,12 +145,11 @@ def page_data(
     items: Sequence[tuple[str, ItemView]],
     encoded_image: Callable[[str], tuple[str, bytes]],
     encoded_mask: Callable[[str], bytes],
-    encoded_second_mask: Callable[[str], bytes] | None = None,
 ) -> tuple[dict, list[str]]:
     """Return the content of a page: its data, and its images as ``data:`` URLs in the order of their first items.
 
-    ``encoded_image`` returns the media type and bytes of an image, ``encoded_mask`` and ``encoded_second_mask`` return
-    PNG bytes. The page contains no ids. Its entry ``page``, also in the sheet, is a digest of all that the expert sees.
+    ``encoded_image`` returns the media type and bytes of an image by name, ``encoded_mask`` the PNG of a mask. The page
+    contains no ids. Its entry ``page``, also in the sheet, is a digest of all that the expert sees.
     """
     places: dict[str, int] = {}
     pictures, rows = [], []
@@ -74,29 +157,51 @@ def page_data(
         if view.image not in places:
             places[view.image] = len(pictures)
             pictures.append(data_url(*encoded_image(view.image)))
-        rows.append(
-            {
-                "item": code,
-                "picture": places[view.image],
-                "mask": data_url("image/png", encoded_mask(view.mask)) if view.mask is not None else None,
-                "question": view.question,
-                "hint": view.hint,
-                "facts": [[name, *fact] for name, fact in view.facts.items()],
-                "head": view.head,
-                "text": view.text,
-                "alt": view.alt,
-            }
-            | (
-                {}
-                if view.second_mask is None or encoded_second_mask is None
-                else {"also": data_url("image/png", encoded_second_mask(view.second_mask))}
-            )
-            | ({} if view.sides else {"sides": False})
-        )
+        row = {
+            "item": code,
+            "picture": places[view.image],
+            "mask": data_url("image/png", encoded_mask(view.mask)) if view.mask is not None else None,
+            "question": view.question,
+            "hint": view.hint,
+            "facts": [[name, *fact] for name, fact in view.facts.items()],
+            "head": view.head,
+            "text": view.text,
+            "alt": view.alt,
+        }
+        if view.second_mask is not None:
+            row["also"] = data_url("image/png", view.second_mask)
+        if not view.sides:
+            row["sides"] = False
+        rows.append(row)
     digest = hashlib.sha256(json.dumps([expert, form.to_data(), rows]).encode())
     for url in pictures:
         digest.update(hashlib.sha256(url.encode()).digest())
     return {"page": "p" + digest.hexdigest()[:16], "expert": expert, "form": form.to_data(), "items": rows}, pictures
+
+
+def write_pages(
+    dealt: Mapping[str, Sequence[tuple[str, T]]],
+    paths: Sequence[str],
+    form: Form,
+    view: Callable[[T], ItemView],
+    encoded_image: Callable[[str], tuple[str, bytes]],
+    encoded_mask: Callable[[str], bytes],
+    *,
+    remedy: str,
+    synthetic: bool,
+) -> Iterator[tuple[str, str, int, str, T]]:
+    """Write a page per expert; yield expert, digest of the page, position, code and unit of each item.
+
+    ``dealt``: {expert: (code, unit)}; ``view`` returns what an expert sees of a unit.
+    """
+    for (expert, items), path in zip(dealt.items(), paths, strict=True):
+        views = [(code, view(unit)) for code, unit in items]
+        data, pictures = page_data(expert, form, views, encoded_image, encoded_mask)
+        write_page(path, form, data, pictures, remedy, synthetic)
+        size = Path(path).stat().st_size / 1e6
+        log.info("expert %s: %d items, %d pictures, %.1f MB", expert, len(items), len(pictures), size)
+        for position, (code, unit) in enumerate(items, start=1):
+            yield expert, data["page"], position, code, unit
 
 
 def write_page(
@@ -134,8 +239,3 @@ def write_page(
     )
     with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
-
-
-SYNTHETIC = " (the embedded cohort: synthetic images and reports)"
-MAX_BYTES = 400 << 20
-"""Chromium cannot hold a string of more than 512 MB."""

@@ -8,9 +8,8 @@ import yaml
 from cxr.base.columns import Column, schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
-from cxr.metrics.raters import agreement_columns, measure_agreement
-from cxr.reporting.review.rates import COVERAGE, agreement_cells, rate_with_interval
-from cxr.reporting.review.settings import ReviewSettings
+from cxr.metrics.raters import agreement_columns
+from cxr.reporting.review.rates import agreement_cells, rate_with_interval
 
 RESOURCE_FILES = ("medground/paper_tables.yaml",)
 GOOD, TOTAL = "good", "total"
@@ -48,16 +47,18 @@ AGREEMENT = {
 }
 
 
-def run(*, units: str, answers: str, audit: str, table7: str, agreed: str, options: ReviewSettings) -> None:
+def run(
+    *, units: str, answers: str, audit: str, table7: str, agreed: str, experts: list[str], rule: str, seed: int
+) -> None:
     """Write the votes on each query, Table 7 beside the paper's, and the agreement.
 
     ``units``: query_id, source, image_id of the test split; ``answers``: the experts' answers on their pages.
     """
-    votes = count_votes(read_table(units), read_table(answers), options.rule)
+    votes = count_votes(read_table(units), read_table(answers), rule)
     printed = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["table7"]
     write_table(audit, votes, AUDIT)
-    write_table(table7, tabulate_rates(votes, printed, options), TABLE7)
-    write_table(agreed, tabulate_agreement(votes, options), AGREEMENT)
+    write_table(table7, tabulate_rates(votes, printed, len(experts)), TABLE7)
+    write_table(agreed, tabulate_agreement(votes, len(experts), seed), AGREEMENT)
 
 
 def is_accepted(good: int, experts: int, rule: str) -> bool:
@@ -74,47 +75,36 @@ def count_votes(units: pl.DataFrame, answers: pl.DataFrame, rule: str) -> pl.Dat
         faults = [answer for answer in part["answer"] if answer != GOOD]
         notes = " | ".join(f"{who}: {note}" for who, note in part.select("expert", "note").iter_rows() if note)
         unit = unit_by_query[query_id]
-        rows.append(
-            (
-                query_id,
-                unit["source"],
-                unit["image_id"],
-                len(part),
-                good,
-                is_accepted(good, len(part), rule),
-                faults,
-                notes,
-            )
-        )
+        verdict = len(part), good, is_accepted(good, len(part), rule)
+        rows.append((query_id, unit["source"], unit["image_id"], *verdict, faults, notes))
     return pl.DataFrame(rows, schema=schema(AUDIT), orient="row")
 
 
-def tabulate_rates(votes: pl.DataFrame, printed: Mapping, options: ReviewSettings) -> pl.DataFrame:
+def tabulate_rates(votes: pl.DataFrame, printed: Mapping, num_experts: int) -> pl.DataFrame:
     """Return Table 7: our sources and their total, then the paper's rows."""
     rows = []
-    for source in (*votes["source"].unique(maintain_order=True), TOTAL):
-        part = votes if source == TOTAL else votes.filter(source=source)
-        counts = [int((part["good"] == number).sum()) for number in range(len(options.experts), -1, -1)]
+    for source, part in _by_source(votes):
+        counts = [int((part["good"] == number).sum()) for number in range(num_experts, -1, -1)]
         rate_cells = rate_with_interval(int(part["accepted"].sum()), len(part))
-        rows.append({"by": "ours", "source": source, "votes": "/".join(map(str, counts)), "note": ""}
-                    | rate_cells | {"queries": rate_cells["units"]})  # fmt: skip
+        rows.append({"by": "ours", "source": source, "votes": counts, "note": ""} | rate_cells)
     for source, row in printed["rows"].items():
         rate_cells = rate_with_interval(sum(row["votes"][:2]), sum(row["votes"]))
-        rows.append({"by": "paper", "source": source, "votes": "/".join(map(str, row["votes"]))}
-                    | rate_cells | {"queries": rate_cells["units"], "printed": row["good"], "note": row.get("flag", "")}
-                    )  # fmt: skip
-    table_rows = [{name: row.get(name) for name in TABLE7} for row in rows]
-    return pl.DataFrame(table_rows, schema=schema(TABLE7))
+        paper_cells = {"votes": row["votes"], "printed": row["good"], "note": row.get("flag", "")}
+        rows.append({"by": "paper", "source": source} | paper_cells | rate_cells)
+    for row in rows:
+        row |= {"votes": "/".join(map(str, row["votes"])), "queries": row.pop("units")}
+    return pl.DataFrame(rows, schema=schema(TABLE7))
 
 
-def tabulate_agreement(votes: pl.DataFrame, options: ReviewSettings) -> pl.DataFrame:
+def tabulate_agreement(votes: pl.DataFrame, num_experts: int, seed: int) -> pl.DataFrame:
     """Return the experts' agreement for each source and in total."""
-    rows = []
-    bootstrap_options = {"replicates": options.replicates, "level": COVERAGE, "seed": options.seed}
-    for source in (*votes["source"].unique(maintain_order=True), TOTAL):
-        part = votes if source == TOTAL else votes.filter(source=source)
-        rater_agreement = measure_agreement(
-            part["good"].to_numpy(), len(options.experts), part["image_id"].to_numpy(), **bootstrap_options
-        )
-        rows.append((source, len(options.experts), *agreement_cells(rater_agreement)))
+    rows = [
+        (source, num_experts, *agreement_cells(part["good"], num_experts, part["image_id"], seed))
+        for source, part in _by_source(votes)
+    ]
     return pl.DataFrame(rows, schema=schema(AGREEMENT), orient="row")
+
+
+def _by_source(votes: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
+    sources = votes["source"].unique(maintain_order=True)
+    return [*((source, votes.filter(source=source)) for source in sources), (TOTAL, votes)]

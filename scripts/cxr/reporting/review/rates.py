@@ -9,12 +9,14 @@ import yaml
 from cxr.base.columns import Column, schema
 from cxr.base.vocabulary import LESIONS
 from cxr.metrics.intervals import wilson_interval
-from cxr.metrics.raters import Agreement, agreement_columns, measure_agreement
+from cxr.metrics.raters import agreement_columns, measure_agreement
 
 OVERALL, TOTAL = "overall", "total"
 GROUPS = (TOTAL, "positive", "negative")
 COVERAGE = 0.95
 """Coverage of the confidence intervals."""
+REPLICATES = 1000
+"""Bootstrap replicates of the agreement's intervals, by patient or image."""
 VERDICTS = {
     "expert": pl.String,
     "unit": pl.Int64,
@@ -70,11 +72,7 @@ def tabulate_experts(verdicts: pl.DataFrame, experts: Sequence[str], printed: di
 
     Overall, a unit counts once, as accepted if nobody rejected it.
     """
-    rows = [
-        {"source": "ours", "expert": expert, **cells}
-        for expert, table in _verdicts_by_expert(verdicts, experts)
-        for cells in _rate_groups(table)
-    ]
+    rows = [{"source": "ours"} | cells for cells in _rate_experts(verdicts, experts)]
     notes = {tuple(note["cell"]): note["note"] for note in printed["notes"] if note["table"] == "experts"}
     for expert, groups in printed["experts"].items():
         rows += [
@@ -89,10 +87,9 @@ def tabulate_lesions(verdicts: pl.DataFrame, experts: Sequence[str], printed: di
     """Return Table 13: the same per lesion type; then the paper's rows, which have no overall."""
     notes = {tuple(note["cell"]): note["note"] for note in printed["notes"] if note["table"] == "lesions"}
     rows = [
-        {"source": "ours", "lesion": lesion, "expert": expert, **cells, "note": ""}
+        {"source": "ours", "lesion": lesion, "note": ""} | cells
         for lesion in LESIONS
-        for expert, table in _verdicts_by_expert(verdicts.filter(pl.col("target") == lesion), experts)
-        for cells in _rate_groups(table)
+        for cells in _rate_experts(verdicts.filter(pl.col("target") == lesion), experts)
     ]
     rows += [
         {"source": "paper", "lesion": lesion, "expert": expert, "group": group, "rate": value}
@@ -104,7 +101,7 @@ def tabulate_lesions(verdicts: pl.DataFrame, experts: Sequence[str], printed: di
     return pl.DataFrame(rows, schema=schema(LESION_RATES))
 
 
-def tabulate_agreement(verdicts: pl.DataFrame, experts: Sequence[str], *, replicates: int, seed: int) -> pl.DataFrame:
+def tabulate_agreement(verdicts: pl.DataFrame, experts: Sequence[str], seed: int) -> pl.DataFrame:
     """Return the experts' agreement, in percent, on the units that all of them judged: those with a mask."""
     of_all = (
         verdicts.filter("positive")
@@ -115,17 +112,18 @@ def tabulate_agreement(verdicts: pl.DataFrame, experts: Sequence[str], *, replic
     rows = []
     for lesion in (*LESIONS, TOTAL):
         table = of_all if lesion == TOTAL else of_all.filter(pl.col("target") == lesion)
-        yes = table["yes"].cast(pl.Int64).to_numpy()
-        subjects = table["subject_id"].to_numpy()
-        rater_agreement = measure_agreement(
-            yes, len(experts), subjects, replicates=replicates, level=COVERAGE, seed=seed
-        )
-        rows.append((lesion, len(experts), *agreement_cells(rater_agreement)))
+        rows.append((lesion, len(experts), *agreement_cells(table["yes"], len(experts), table["subject_id"], seed)))
     return pl.DataFrame(rows, schema=schema(AGREEMENT), orient="row")
 
 
-def agreement_cells(values: Agreement) -> tuple:
-    """Return units, unanimous ones, percent agreement, and kappa and AC1 with their intervals, rounded."""
+def agreement_cells(yes: pl.Series, raters: int, subjects: pl.Series, seed: int) -> tuple:
+    """Return units, unanimous ones, percent agreement, and kappa and AC1 with their intervals, rounded.
+
+    ``yes``: yes answers of each unit; ``subjects``: its patient or image.
+    """
+    values = measure_agreement(
+        yes.cast(pl.Int64).to_numpy(), raters, subjects.to_numpy(), replicates=REPLICATES, level=COVERAGE, seed=seed
+    )
     percent = None if values.percent is None else round(100 * values.percent, 3)
     statistics = (values.kappa, *values.kappa_interval, values.ac1, *values.ac1_interval)
     rounded = (None if value is None else round(value, 4) for value in statistics)
@@ -137,13 +135,10 @@ def read_printed(path: str | Path) -> dict:
     return yaml.safe_load(Path(path).read_text(encoding="utf-8"))["review"]
 
 
-def _verdicts_by_expert(verdicts: pl.DataFrame, experts: Iterable[str]) -> Iterator[tuple[str, pl.DataFrame]]:
-    for expert in experts:
-        yield expert, verdicts.filter(pl.col("expert") == expert)
-    yield OVERALL, overall_verdicts(verdicts)
-
-
-def _rate_groups(table: pl.DataFrame) -> Iterator[dict]:
-    for group in GROUPS:
-        part = table if group == TOTAL else table.filter(pl.col("positive") == (group == "positive"))
-        yield {"group": group, **rate_with_interval(int(part["accepted"].sum()), len(part))}
+def _rate_experts(verdicts: pl.DataFrame, experts: Iterable[str]) -> Iterator[dict]:
+    """Yield the rates of each expert, and overall, in each group of units."""
+    tables = {expert: verdicts.filter(pl.col("expert") == expert) for expert in experts}
+    for expert, table in (tables | {OVERALL: overall_verdicts(verdicts)}).items():
+        for group in GROUPS:
+            part = table if group == TOTAL else table.filter(pl.col("positive") == (group == "positive"))
+            yield {"expert": expert, "group": group} | rate_with_interval(int(part["accepted"].sum()), len(part))

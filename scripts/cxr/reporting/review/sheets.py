@@ -8,7 +8,7 @@ import polars as pl
 from cxr.base.errors import UserError
 from cxr.base.formulas import unguard_cell
 from cxr.base.user_tables import read_sheet
-from cxr.reporting.review.form import Form
+from cxr.reporting.review.page import Form
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,17 @@ A unit is a distinct (mask, target, location) of an image (paper, section 4); se
 pair has no mask: its unit states that the lesion is absent at the location.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from itertools import count
+from operator import attrgetter
+from typing import TypeVar
 
 from cxr.base.errors import UserError
 from cxr.base.seeds import make_rng, stable_hash
 
+T = TypeVar("T")
+Key = tuple[str, ...]
 LETTERS = "bcdfghjkmnpqrstvwxz"
 """Letters of item codes: no vowels, which could form words, and no digits, which a spreadsheet may convert."""
 CODE_LENGTH = 8
@@ -40,14 +44,14 @@ class Unit:
         return self.mask_id is not None
 
     @property
-    def key(self) -> tuple[str, ...]:
+    def key(self) -> Key:
         """The unit's key, which does not depend on the other units."""
         return (self.image_id, self.mask_id or "", self.target, *self.location)
 
 
 def collect_units(lines: Iterable[dict], source: str) -> list[Unit]:
     """Return the units of a split in the order of their first pairs. Raises UserError for a line that is not a pair."""
-    unit_by_key: dict[tuple[str, ...], Unit] = {}
+    unit_by_key: dict[Key, Unit] = {}
     for number, line in enumerate(lines, start=1):
         if missing := [name for name in REQUIRED if name not in line]:
             raise UserError(f"{source}, line {number} has no {missing[0]!r}: regenerate the dataset")
@@ -93,32 +97,24 @@ def deal_units(units: Sequence[Unit], experts: Sequence[str], seed: int) -> dict
     return dealt
 
 
-class HasKey(Protocol):
-    """A unit that experts judge; its key does not depend on the other units."""
+def order_items(
+    units: Sequence[T], expert: str, seed: int, key: Callable[[T], Key] = attrgetter("key")
+) -> list[tuple[str, T]]:
+    """Return (code, unit) in an expert's individual order. Codes reveal nothing about a unit and are not shared.
 
-    @property
-    def key(self) -> tuple[str, ...]: ...
-
-
-T = TypeVar("T", bound=HasKey)
-
-
-def order_items(units: Sequence[T], expert: str, seed: int) -> list[tuple[str, T]]:
-    """Return (code, unit) in an expert's individual order. Codes reveal nothing about a unit and are not shared."""
-    shuffled = sorted(units, key=lambda unit: unit.key)
+    ``key``: returns the key of a unit, which does not depend on the other units.
+    """
+    shuffled = sorted(units, key=key)
     make_rng(seed, "order", expert).shuffle(shuffled)
     codes: dict[str, T] = {}
     for unit in shuffled:
-        code, attempt = _make_code(seed, expert, unit, 0), 0
-        while code in codes:
-            attempt += 1
-            code = _make_code(seed, expert, unit, attempt)
-        codes[code] = unit
+        candidates = (_make_code(seed, expert, key(unit), attempt) for attempt in count())
+        codes[next(code for code in candidates if code not in codes)] = unit
     return list(codes.items())
 
 
-def _make_code(seed: int, expert: str, unit: HasKey, attempt: int) -> str:
-    number, letters = stable_hash(seed, "code", expert, attempt, *unit.key), []
+def _make_code(seed: int, expert: str, key: Key, attempt: int) -> str:
+    number, letters = stable_hash(seed, "code", expert, attempt, *key), []
     for _ in range(CODE_LENGTH):
         number, letter = divmod(number, len(LETTERS))
         letters.append(LETTERS[letter])

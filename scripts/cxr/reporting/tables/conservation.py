@@ -1,14 +1,20 @@
-"""Check that no image is lost: every input image of a stage is either accepted or excluded, exactly once."""
+"""Check that no image is lost: every input image of a stage is either accepted or excluded, exactly once.
+
+The flow of images through each stage is read from the files of a run.
+"""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import polars as pl
 
 from cxr.base.columns import Column, schema
 from cxr.base.errors import StoreError
 from cxr.base.exclusions import REASONS, STAGES
+from cxr.base.hdf5 import Shard
+from cxr.base.tables import read_lines, read_table
 
 CONSERVATION = {
     "stage": Column(pl.String, "Stage."),
@@ -24,6 +30,7 @@ FUNNEL = {
     "left": Column(pl.Int64, "Images remaining after the stage."),
     "meaning": Column(pl.String, "The reason in words."),
 }
+STAGES_WITH_MAPS = ("frames", "organs", "anomaly", "anatomy")
 
 
 @dataclass(frozen=True)
@@ -38,16 +45,10 @@ class Flow:
 def tabulate_conservation(flows: Mapping[str, Flow]) -> pl.DataFrame:
     """Return one row of :data:`CONSERVATION` per stage, in their order."""
     rows = [
-        {
-            "stage": stage,
-            "input": len(flow.entered),
-            "accepted": len(flow.accepted),
-            "excluded": len(flow.excluded),
-            "balanced": "yes" if is_balanced(flow) else "no",
-        }
+        (stage, len(flow.entered), len(flow.accepted), len(flow.excluded), "yes" if is_balanced(flow) else "no")
         for stage, flow in _ordered_flows(flows)
     ]
-    return pl.DataFrame(rows, schema=schema(CONSERVATION))
+    return pl.DataFrame(rows, schema=schema(CONSERVATION), orient="row")
 
 
 def is_balanced(flow: Flow) -> bool:
@@ -75,26 +76,101 @@ def tabulate_funnel(flows: Mapping[str, Flow], images: frozenset[str], with_pair
     row without a reason. Raises StoreError if a remaining image has no pair, or an excluded image has pairs.
     """
     remaining = set(images)
-    rows = [_funnel_row("input", "", len(images), len(images), "input images")]
+    rows = [("input", "", len(images), len(images), "input images")]
     for stage, flow in _ordered_flows(flows):
         stopped = Counter(reason for image, reason in flow.excluded.items() if image in remaining)
         remaining -= flow.excluded.keys()
         for reason, number in sorted(stopped.items(), key=lambda item: (-item[1], item[0])):
-            rows.append(_funnel_row(stage, reason, number, len(remaining), REASONS[reason]))
+            rows.append((stage, reason, number, len(remaining), REASONS[reason]))
         if not stopped:
-            rows.append(_funnel_row(stage, "", 0, len(remaining), "no image stopped here"))
+            rows.append((stage, "", 0, len(remaining), "no image stopped here"))
     if remaining != with_pairs:
         raise StoreError(
             f"{len(remaining - with_pairs)} images have no result and {len(with_pairs - remaining)} have pairs although"
             " a stage excluded them: the results belong to different runs; delete results/dataset and run again"
         )
-    rows.append(_funnel_row("pairs", "", len(with_pairs), len(with_pairs), "images with instruction-answer pairs"))
-    return pl.DataFrame(rows, schema=schema(FUNNEL))
-
-
-def _funnel_row(stage: str, reason: str, images: int, num_remaining: int, meaning: str) -> dict:
-    return {"stage": stage, "reason": reason, "images": images, "left": num_remaining, "meaning": meaning}
+    rows.append(("pairs", "", len(with_pairs), len(with_pairs), "images with instruction-answer pairs"))
+    return pl.DataFrame(rows, schema=schema(FUNNEL), orient="row")
 
 
 def _ordered_flows(flows: Mapping[str, Flow]) -> list[tuple[str, Flow]]:
     return [(stage, flows[stage]) for stage in STAGES if stage in flows]
+
+
+def _read_column(paths: Iterable[str], name: str) -> frozenset[str]:
+    return frozenset(value for path in paths for value in read_table(path)[name])
+
+
+def _read_shard_ids(paths: Iterable[str]) -> frozenset[str]:
+    image_ids: set[str] = set()
+    for path in paths:
+        with Shard(path) as shard:
+            image_ids.update(shard.ids)
+    return frozenset(image_ids)
+
+
+def read_ledgers(paths: Iterable[str]) -> dict[str, pl.DataFrame]:
+    """Return {stage: its ledger}; the folder's name is the stage."""
+    return {Path(path).parent.name: read_table(path) for path in paths}
+
+
+def find_reasons(ledger: pl.DataFrame, thresholds: str | None = None) -> dict[str, str]:
+    """Return {image_id: reason}, of one threshold set if named. Raises StoreError for an image excluded twice."""
+    if thresholds is not None:
+        ledger = ledger.filter(pl.col("thresholds") == thresholds)
+    reason_by_image = dict(ledger.select("image_id", "reason").iter_rows())
+    if len(reason_by_image) != len(ledger):
+        raise StoreError(f"{ledger['stage'][0]}: an image is excluded twice; delete its results and run again")
+    return reason_by_image
+
+
+def input_image_ids(images: pl.DataFrame) -> frozenset[str]:
+    """Return the ids of all input images. Raises StoreError for a duplicate id."""
+    image_ids = frozenset(images["image_id"])
+    if len(image_ids) != len(images):
+        raise StoreError(
+            "an image_id is repeated in results/cohort/images.parquet: delete results/cohort and run again"
+        )
+    return image_ids
+
+
+def read_shared_flows(
+    images: pl.DataFrame, ledgers: Mapping[str, pl.DataFrame], shards: Mapping[str, Sequence[str]]
+) -> dict[str, Flow]:
+    """Return the flow of every stage that does not depend on thresholds; ``shards``: {stage: its files}.
+
+    The boxes stage writes nothing for an image without a box. Its accepted images are thus those that are not excluded
+    or have boxes, so that boxes of an excluded image violate the balance.
+    """
+    reasons = {stage: find_reasons(ledgers[stage]) for stage in shards}
+    cohort = _read_column(shards["cohort"], "image_id")
+    frames, organs, anomaly, anatomy = (_read_shard_ids(shards[name]) for name in STAGES_WITH_MAPS)
+    reported_studies = {line["study_id"] for path in shards["reports"] for line in read_lines(path)}
+    study_of = dict(images.select("image_id", "study_id").iter_rows())
+    reported = frozenset(image for image in cohort if study_of[image] in reported_studies)
+    with_boxes = (frames - reasons["boxes"].keys()) | _read_column(shards["boxes"], "image_id")
+    entered_and_accepted = {
+        "cohort": (input_image_ids(images), cohort),
+        "frames": (cohort, frames),
+        "reports": (cohort, reported),
+        "organs": (frames, organs),
+        "anomaly": (organs, anomaly),
+        "anatomy": (anomaly, anatomy),
+        "boxes": (frames, with_boxes),
+    }
+    return {stage: Flow(*images, reasons[stage]) for stage, images in entered_and_accepted.items()}
+
+
+def read_set_flows(
+    shared: Mapping[str, Flow],
+    ledgers: Mapping[str, pl.DataFrame],
+    thresholds: str,
+    *,
+    studies: Sequence[str],
+    with_pairs: frozenset[str],
+) -> dict[str, Flow]:
+    """Add the stages masks and dataset of one threshold set. ``studies``: tables of studies of the masks stage."""
+    ready = shared["anatomy"].accepted & shared["boxes"].accepted & shared["reports"].accepted
+    masks = Flow(ready, _read_column(studies, "image_id"), find_reasons(ledgers["masks"], thresholds))
+    dataset = Flow(masks.accepted, with_pairs, find_reasons(ledgers["dataset"], thresholds))
+    return {**shared, "masks": masks, "dataset": dataset}

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from cxr.base.columns import Column, Columns, schema
-from cxr.base.vocabulary import LESIONS, SPLITS
-from cxr.ils.templates import BASIC, CARDIOMEGALY, GLOBAL, INFERENCE, OPACITY, TYPES
+from cxr.base.vocabulary import LUNG_LESIONS, SPLITS
+from cxr.ils.templates import BASIC, GLOBAL, INFERENCE, OPACITY, TYPES
 from cxr.reporting.tables.paper import Counts, PaperTables, pair_column
 
 PAPER_NAMES = {
@@ -18,17 +18,8 @@ PAPER_NAMES = {
     "positive pairs": "positives",
     "negative pairs": "negatives",
 }
-
-
-LUNG_LESIONS = tuple(lesion for lesion in LESIONS if lesion != CARDIOMEGALY)
-
-
-@dataclass(frozen=True)
-class ShareSettings:
-    """The settings ``dataset.global_share`` and ``dataset.opacity_inference_share``."""
-
-    global_share: Mapping[str, float]
-    opacity_inference_share: float
+GLOBAL_SHARE = "global among negatives of {}, %"
+INFERENCE_SHARE = "lesion inference among opacity's negatives at a place, %"
 
 
 @dataclass
@@ -56,11 +47,11 @@ def count_by_name(tally: Tally, findings: pl.DataFrame, images: int, unedited: i
     reached the masks stage without being edited.
     """
     lesions = findings.filter(pl.col("target").is_not_null())
-    kinds = {
-        f"{polarity} pairs": sum(n for (_, _, column), n in tally.pairs.items() if column.endswith(polarity))
-        for polarity in ("positive", "negative")
-    }
-    splits = {f"pairs of {split}": sum(n for key, n in tally.pairs.items() if key[0] == split) for split in SPLITS}
+    polarities: Counter[str] = Counter()
+    splits: Counter[str] = Counter()
+    for (split, _, column), number in tally.pairs.items():
+        polarities[column.rpartition("_")[2]] += number
+        splits[split] += number
     return {
         "input images": images,
         "images not edited": unedited,
@@ -70,13 +61,9 @@ def count_by_name(tally: Tally, findings: pl.DataFrame, images: int, unedited: i
         "findings with a mask": int(lesions["mask_id"].is_not_null().sum()),
         "distinct masks": len(tally.masks),
         "pairs": tally.pairs.total(),
-        **kinds,
-        **splits,
+        **{f"{polarity} pairs": polarities[polarity] for polarity in ("positive", "negative")},
+        **{f"pairs of {split}": splits[split] for split in SPLITS},
     }
-
-
-GLOBAL_SHARE = "global among negatives of {}, %"
-INFERENCE_SHARE = "lesion inference among opacity's negatives at a place, %"
 
 
 def negative_shares(pairs: Counts) -> dict[str, float | None]:
@@ -117,36 +104,30 @@ def _percent(part: int, total: int) -> float | None:
 def count_table(
     sets: Mapping[str, Tally],
     counts: Mapping[str, Mapping[str, int]],
-    share_settings: ShareSettings,
+    global_share: Mapping[str, float],
+    opacity_inference_share: float,
     paper: PaperTables,
 ) -> pl.DataFrame:
     """Return one row per count: name, one column per threshold set, the settings' value, the paper's (rounded) one.
 
-    ``sets`` and ``counts`` (of :func:`count_by_name`) are by threshold set. Cells are strings, because integer counts
-    and percentages share the columns.
+    ``sets`` and ``counts`` (of :func:`count_by_name`) are by threshold set; the shares are settings of the dataset.
+    Cells are strings, because integer counts and percentages share the columns.
     """
     rows = [
-        {"count": name, **{set_name: str(counts[set_name][name]) for set_name in sets}, "wanted": ""}
-        | {"paper": str(paper.dataset.get(PAPER_NAMES.get(name, ""), ""))}
-        for name in next(iter(counts.values()))
+        (name, *(str(set_counts[name]) for set_counts in counts.values()), "", str(paper.dataset.get(key, "")))
+        for name, key in ((name, PAPER_NAMES.get(name)) for name in next(iter(counts.values())))
     ]
-    realised = {set_name: negative_shares(tally.pairs) for set_name, tally in sets.items()}
-    configured_percentages = {
-        GLOBAL_SHARE.format(lesion): 100 * share for lesion, share in share_settings.global_share.items()
-    }
-    configured_percentages[INFERENCE_SHARE] = 100 * share_settings.opacity_inference_share
+    configured = {GLOBAL_SHARE.format(lesion): 100 * share for lesion, share in global_share.items()}
+    configured[INFERENCE_SHARE] = 100 * opacity_inference_share
+    # the paper's shares are those of its train split (Table 10)
+    train = paper.splits["train"].items()
+    printed = Counter({("train", lesion, column): number for lesion, row in train for column, number in row.items()})
+    realised = [negative_shares(tally.pairs) for tally in sets.values()]
     rows += [
-        {"count": name, **{set_name: _format_share(realised[set_name][name]) for set_name in sets}}
-        | {"wanted": _format_share(configured_percentages[name]), "paper": _format_share(printed)}
-        for name, printed in negative_shares(_paper_train_counts(paper)).items()
+        (name, *(_format_share(share) for share in (*(shares[name] for shares in realised), configured[name], share)))
+        for name, share in negative_shares(printed).items()
     ]
-    return pl.DataFrame(rows, schema=schema(count_columns(sets)))
-
-
-def _paper_train_counts(paper: PaperTables) -> Counts:
-    """Return the paper's counts of pairs of the train split (Table 10)."""
-    rows = paper.splits["train"].items()
-    return Counter({("train", lesion, column): number for lesion, row in rows for column, number in row.items()})
+    return pl.DataFrame(rows, schema=schema(count_columns(sets)), orient="row")
 
 
 def _format_share(share: float | None) -> str:

@@ -5,16 +5,16 @@ threshold sets, and, for the embedded cohort, the results against the ground tru
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from cxr.base.hdf5 import Shard
+from cxr.base.hdf5 import Shard, Shards
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import THRESHOLDS, read_lines, read_table, write_table
-from cxr.reporting.tables import counts, flows, paper, truth
+from cxr.reporting.tables import conservation, counts, paper, truth
 from cxr.reporting.tables.conservation import (
     CONSERVATION,
     FUNNEL,
@@ -26,105 +26,63 @@ from cxr.reporting.tables.conservation import (
 RESOURCE_FILES = ("paper_tables.yaml",)
 
 
-@dataclass(frozen=True)
-class CountsOptions:
-    """The threshold sets that the dataset was built for, and the shares in the settings (:class:`counts.Wanted`)."""
-
-    thresholds: list[str]
-    global_share: dict[str, float]
-    opacity_inference_share: float
-
-
 def run_counts(
-    *,
-    images: str,
-    excluded: list[str],
-    cohort: list[str],
-    frames: list[str],
-    reports: list[str],
-    organs: list[str],
-    anomaly: list[str],
-    anatomy: list[str],
-    boxes: list[str],
-    studies: list[str],
-    findings: list[str],
-    lines: list[str],
-    splits_table: str,
-    funnel_table: str,
-    conservation_table: str,
-    counts_table: str,
-    options: CountsOptions,
-    attrs: dict | None = None,
-    threads: int = 1,
-) -> None:
+    *, images: str, excluded: list[str], cohort: list[str], frames: list[str], reports: list[str], organs: list[str],
+    anomaly: list[str], anatomy: list[str], boxes: list[str], studies: list[str], findings: list[str], lines: list[str],
+    splits_table: str, funnel_table: str, conservation_table: str, counts_table: str, thresholds: list[str],
+    global_share: dict[str, float], opacity_inference_share: float,
+) -> None:  # fmt: skip
     """Write Tables 10-12, the funnel, the conservation table and the counts, each for every threshold set.
 
     ``excluded``: the ledgers of all stages; ``studies``, ``findings`` and ``lines`` are in a folder named after their
-    threshold set. Raises StoreError if a stage lost or invented an image.
+    threshold set; the shares are settings of the dataset. Raises StoreError if a stage lost or invented an image.
     """
     numbers = paper.read_paper_tables(RESOURCES / RESOURCE_FILES[0])
-    share_settings = counts.ShareSettings(options.global_share, options.opacity_inference_share)
-    every_image, ledger = read_table(images), flows.read_ledgers(excluded)
-    shared = flows.shared_flows(
-        images=every_image,
-        excluded=ledger,
-        cohort=cohort,
-        frames=frames,
-        reports=reports,
-        organs=organs,
-        anomaly=anomaly,
-        anatomy=anatomy,
-        boxes=boxes,
-    )
-    all_image_ids = flows.input_image_ids(every_image)
+    every_image, ledgers = read_table(images), conservation.read_ledgers(excluded)
+    shards = {
+        "cohort": cohort, "frames": frames, "reports": reports, "organs": organs, "anomaly": anomaly,
+        "anatomy": anatomy, "boxes": boxes,
+    }  # fmt: skip
+    shared = conservation.read_shared_flows(every_image, ledgers, shards)
+    all_image_ids = conservation.input_image_ids(every_image)
     columns = {splits_table: paper.PAIRS_BY_SPLIT, funnel_table: FUNNEL, conservation_table: CONSERVATION}
     tables: dict[str, list[pl.DataFrame]] = {path: [] for path in columns}
     sums: dict[str, dict[str, int]] = {}
     tallies: dict[str, counts.Tally] = {}
-    for name in options.thresholds:
+    for name in thresholds:
         tally = tallies[name] = counts.Tally()
         for path in _select_set(lines, name):
             for line in read_lines(path):
                 tally.add(line)
-        of_set = flows.add_set_flows(
-            shared, ledger, name, studies=_select_set(studies, name), with_pairs=frozenset(tally.images)
-        )
-        require_balance(of_set)
+        set_studies, with_pairs = _select_set(studies, name), frozenset(tally.images)
+        flows = conservation.read_set_flows(shared, ledgers, name, studies=set_studies, with_pairs=with_pairs)
+        require_balance(flows)
         set_tables = (
             paper.tabulate_splits(tally.pairs, numbers),
-            tabulate_funnel(of_set, all_image_ids, frozenset(tally.images)),
-            tabulate_conservation(of_set),
+            tabulate_funnel(flows, all_image_ids, with_pairs),
+            tabulate_conservation(flows),
         )
         for parts, table in zip(tables.values(), set_tables, strict=True):
             parts.append(table.select(pl.lit(name).alias("thresholds"), pl.all()))
         finding_rows = pl.concat([read_table(path) for path in _select_set(findings, name)])
-        num_unedited = sum(int(read_table(path)["unedited"].sum()) for path in _select_set(studies, name))
+        num_unedited = sum(int(read_table(path)["unedited"].sum()) for path in set_studies)
         sums[name] = counts.count_by_name(tally, finding_rows, len(all_image_ids), num_unedited)
     for path, parts in tables.items():
         write_table(path, pl.concat(parts), THRESHOLDS | columns[path])
-    write_table(counts_table, counts.count_table(tallies, sums, share_settings, numbers), counts.count_columns(tallies))
+    table = counts.count_table(tallies, sums, global_share, opacity_inference_share, numbers)
+    write_table(counts_table, table, counts.count_columns(tallies))
 
 
-def run_recall(
-    *, sweep: list[str], recall_table: str, sets: list[str], attrs: dict | None = None, threads: int = 1
-) -> None:
+def run_recall(*, sweep: list[str], recall_table: str, sets: list[str]) -> None:
     """Write Table 8 for every threshold set from the shards of the sweep, with one shard in memory at a time."""
     printed = paper.read_paper_tables(RESOURCES / RESOURCE_FILES[0])
     write_table(recall_table, paper.tabulate_recall(map(read_table, sweep), sets, printed), paper.RECALL)
 
 
 def run_truth(
-    *,
-    truth_lines: str,
-    truth_masks: str,
-    reports: list[str],
-    findings: list[str],
-    masks: list[str],
-    truth_table: str,
+    *, truth_lines: str, truth_masks: str, reports: list[str], findings: list[str], masks: list[str], truth_table: str,
     thresholds: list[str],
-    attrs: dict | None = None,
-    threads: int = 1,
-) -> None:
+) -> None:  # fmt: skip
     """Write the measures of the embedded cohort's results against its ground truth, for each threshold set.
 
     ``findings`` and ``masks`` are in a folder named after their threshold set. The text measures do not depend on
@@ -135,22 +93,16 @@ def run_truth(
     tables = []
     with Shard(truth_masks) as painted:
         for name in thresholds:
-            with ExitStack() as stack:
-                shards = {path: stack.enter_context(Shard(path, key="mask_id")) for path in _select_set(masks, name)}
+            with Shards(_select_set(masks, name), "mask_id") as shards:
                 finding_rows = pl.concat([read_table(path) for path in _select_set(findings, name)])
-                measures = truth.mask_measures(finding_rows, _mask_getter(shards), _truth_getter(painted))
+                measures = truth.mask_measures(finding_rows, partial(shards.get, "mask"), _truth_getter(painted))
             table = truth.tabulate_truth([*measures, *text])
             tables.append(table.select(pl.lit(name).alias("thresholds"), pl.all()))
     write_table(truth_table, pl.concat(tables), THRESHOLDS | truth.TRUTH)
 
 
 def _select_set(paths: list[str], name: str) -> list[str]:
-    return [path for path in paths if flows.threshold_set_of(path) == name]
-
-
-def _mask_getter(shards: Mapping[str, Shard]) -> Callable[[str], np.ndarray]:
-    place = {identifier: shard for shard in shards.values() for identifier in shard.ids}
-    return lambda identifier: place[identifier].get("mask", identifier)
+    return [path for path in paths if Path(path).parent.name == name]
 
 
 def _truth_getter(painted: Shard) -> Callable[[str], Mapping[str, np.ndarray] | None]:

@@ -10,7 +10,7 @@ import yaml
 
 from cxr.base.columns import Column, schema
 from cxr.base.tables import THRESHOLDS
-from cxr.base.vocabulary import LESIONS, SPLITS
+from cxr.base.vocabulary import LESIONS, LUNG_LESIONS, SPLITS
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,6 @@ def _split_row(split: str, lesion: str, ours: dict[str, int], paper: PaperTables
     return row
 
 
-GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
 RECALL = THRESHOLDS | {
     "lesion": Column(pl.String, "Lesion type, or `average`: the mean of those that occur."),
     "recall": Column(pl.Float64, "`grounded` over `total`; null without a study.", "%"),
@@ -125,15 +124,17 @@ def tabulate_recall(sweeps: Iterable[pl.DataFrame], sets: Sequence[str], paper: 
     }
     rows = []
     for name in sets:
-        counts_by_lesion = {lesion: counts.get((name, lesion), (0, 0, 0)) for lesion in GROUNDABLE}
-        recalls = {lesion: 100 * grounded / total for lesion, (grounded, total, _) in counts_by_lesion.items() if total}
-        rows += [
-            _recall_row(name, lesion, recalls.get(lesion), counts_by_lesion[lesion], paper) for lesion in GROUNDABLE
-        ]
-        average = sum(recalls.values()) / len(recalls) if recalls else None
-        sums = tuple(sum(values) for values in zip(*counts_by_lesion.values(), strict=True))
-        rows.append(_recall_row(name, "average", average, sums, paper))
-    return pl.DataFrame(rows, schema=schema(RECALL))
+        set_counts = {lesion: counts.get((name, lesion), (0, 0, 0)) for lesion in LUNG_LESIONS}
+        recalls = {lesion: 100 * grounded / total for lesion, (grounded, total, _) in set_counts.items() if total}
+        set_counts["average"] = tuple(map(sum, zip(*set_counts.values(), strict=True)))
+        if recalls:
+            recalls["average"] = sum(recalls.values()) / len(recalls)
+        for lesion, lesion_counts in set_counts.items():
+            recall = round(recalls[lesion], 1) if lesion in recalls else None
+            printed = paper.recall.get(name, {}).get(lesion)
+            note = paper.notes.get(("recall", name, lesion), "")
+            rows.append((name, lesion, recall, *lesion_counts, printed, note))
+    return pl.DataFrame(rows, schema=schema(RECALL), orient="row")
 
 
 def _count_studies(sweep: pl.DataFrame) -> pl.DataFrame:
@@ -143,17 +144,3 @@ def _count_studies(sweep: pl.DataFrame) -> pl.DataFrame:
     return pairs.group_by("thresholds", "lesion").agg(
         pl.col("grounded").sum(), pl.len().alias("total"), pl.col("has_labels").sum()
     )
-
-
-def _recall_row(name: str, lesion: str, recall: float | None, counts: Sequence[int], paper: PaperTables) -> dict:
-    grounded, total, without = counts
-    return {
-        "thresholds": name,
-        "lesion": lesion,
-        "recall": None if recall is None else round(recall, 1),
-        "grounded": grounded,
-        "total": total,
-        "without_labels": without,
-        "paper": paper.recall.get(name, {}).get(lesion),
-        "note": paper.notes.get(("recall", name, lesion), ""),
-    }

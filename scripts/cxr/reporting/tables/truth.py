@@ -12,13 +12,12 @@ import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, schema
-from cxr.base.vocabulary import LESIONS
+from cxr.base.vocabulary import LESIONS, LUNG_LESIONS
 from cxr.metrics import masks
 
 ALL = "all"
 MIN_LESION_PX = 64
 """Minimum number of painted pixels of a lesion in a zone that contains the lesion."""
-GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
 TRUTH = {
     "measure": Column(pl.String, "Measure of the results against the ground truth."),
     "lesion": Column(pl.String, "Lesion type, or `all`."),
@@ -43,16 +42,13 @@ class Ratio:
 
     def rows(self) -> list[dict]:
         """Return measure, lesion, value (null without a trial), of (trials)."""
-        names = [lesion for lesion in (*LESIONS, ALL) if self.trials[lesion] or lesion == ALL]
-        return [
-            {
-                "measure": self.measure,
-                "lesion": name,
-                "value": round(self.hits[name] / self.trials[name], 3) if self.trials[name] else None,
-                "of": self.trials[name],
-            }
-            for name in names
-        ]
+        rows = []
+        for name in (*LESIONS, ALL):
+            hits, trials = self.hits[name], self.trials[name]
+            if trials or name == ALL:
+                value = round(hits / trials, 3) if trials else None
+                rows.append({"measure": self.measure, "lesion": name, "value": value, "of": trials})
+        return rows
 
 
 def mask_measures(
@@ -75,11 +71,11 @@ def mask_measures(
             continue
         unions: dict[str, np.ndarray] = {}
         for row in group.iter_rows(named=True):
-            lesion, usable = row["target"], row["grounded"] or row["target"] not in GROUNDABLE
+            lesion, usable = row["target"], row["grounded"] or row["target"] not in LUNG_LESIONS
             if row["mask_id"] is not None and usable:
                 lesion_mask = mask(row["mask_id"])
                 unions[lesion] = unions[lesion] | lesion_mask if lesion in unions else lesion_mask
-            for label in row["reported"] if lesion in GROUNDABLE else ():
+            for label in row["reported"] if lesion in LUNG_LESIONS else ():
                 holds = int((painted[lesion] & painted[label]).sum()) >= MIN_LESION_PX
                 grounded = label in row["grounded"]
                 if grounded:
@@ -89,12 +85,6 @@ def mask_measures(
         for lesion, lesion_mask in unions.items():
             dice.add(lesion, masks.dice(*masks.overlap(lesion_mask, painted[lesion]), empty=1.0))
     return [dice, precision, recall]
-
-
-def target_lesion(row: Mapping) -> str | None:
-    """Return the target of a tuple: its predicted lesion type if that is one of the seven, else its lesion type."""
-    predicted = row["predicted_lesion_type"]
-    return predicted if predicted in LESIONS else row["lesion_type"]
 
 
 def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> list[Ratio]:
@@ -111,7 +101,11 @@ def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> li
         truth = truths.get(line["study_id"])
         if truth is None or truth["report_fault"]:
             continue
-        read, written = _stated_findings(line["tuples"], "presence"), _stated_findings(truth["findings"], None)
+        affirmed = [row for row in line["tuples"] if row["presence"] == "positive"]
+        read = _stated_findings((_target_lesion(row), row) for row in affirmed)
+        written = _stated_findings((row["target"], row) for row in truth["findings"])
+        denials = [row for row in line["tuples"] if row["presence"] == "negative" and row.get("denies", True)]
+        denied = {row["lesion_type"] for row in denials}
         for lesion in LESIONS:
             ours, theirs = read.get(lesion), written.get(lesion)
             if ours:
@@ -119,13 +113,9 @@ def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> li
             if theirs:
                 measures["recall"].add(lesion, ours is not None)
             if ours and theirs:
-                if lesion in GROUNDABLE:
+                if lesion in LUNG_LESIONS:
                     measures["labels"].add(lesion, ours[0] == theirs[0])
                 measures["certainty"].add(lesion, ours[1] == theirs[1])
-        denied = {
-            row["lesion_type"] for row in line["tuples"] if row["presence"] == "negative" and row.get("denies", True)
-        }
-        for lesion in LESIONS:
             if lesion in denied:
                 measures["denial precision"].add(lesion, lesion in truth["negatives"])
             if lesion in truth["negatives"]:
@@ -133,14 +123,17 @@ def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> li
     return list(measures.values())
 
 
-def _stated_findings(rows: Iterable[Mapping], presence: str | None) -> dict[str, tuple[frozenset[str], bool]]:
-    """Return {lesion type: (its zone labels, whether any finding is definitive)} of affirmed or hedged findings."""
+def _target_lesion(row: Mapping) -> str | None:
+    """Return the target of a tuple: its predicted lesion type if that is one of the seven, else its lesion type."""
+    predicted = row["predicted_lesion_type"]
+    return predicted if predicted in LESIONS else row["lesion_type"]
+
+
+def _stated_findings(rows: Iterable[tuple[str | None, Mapping]]) -> dict[str, tuple[frozenset[str], bool]]:
+    """Return {lesion type: (its zone labels, whether any finding is definitive)} of (lesion type, finding)."""
     labels: dict[str, set[str]] = defaultdict(set)
     sure: Counter = Counter()
-    for row in rows:
-        if presence and row[presence] != "positive":
-            continue
-        lesion = target_lesion(row) if presence else row["target"]
+    for lesion, row in rows:
         if lesion in LESIONS:
             labels[lesion] |= set(row["labels"])
             sure[lesion] += row["certainty"] == "definitive"

@@ -1,0 +1,56 @@
+"""Draw frames and what lies on them (masks, zones, anomaly maps) on axes."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.image import AxesImage
+
+from cxr.base.vocabulary import SIDES, zones_of
+from cxr.plotting.palette import LEVELS
+from cxr.plotting.plots import draw_legend
+
+SHADE = {"facecolor": "black", "alpha": 0.55, "edgecolor": "none", "pad": 1}
+"""Background of a text on an image."""
+LEAST_BRIGHTEST = 64
+"""Grey level that the brightest colour of an anomaly map stands for at least."""
+
+
+def draw_frame(axes: Axes, image: np.ndarray, title: str) -> None:
+    """Draw a grey image, uint8 (H, W)."""
+    axes.imshow(image, cmap="gray", vmin=0, vmax=255)
+    axes.set_title(title, fontsize=10)
+    axes.set_axis_off()
+
+
+def draw_anomaly_map(axes: Axes, anomaly: np.ndarray, title: str) -> AxesImage:
+    """Draw an anomaly map, uint8 (H, W)."""
+    heatmap = axes.imshow(anomaly, cmap="magma", vmin=0, vmax=max(LEAST_BRIGHTEST, int(anomaly.max())))
+    axes.set_title(title, fontsize=10)
+    axes.set_axis_off()
+    return heatmap
+
+
+def draw_outline(axes: Axes, mask: np.ndarray, colour: str, fill: float = 0.0) -> None:
+    """Draw the outline of a mask, bool (H, W); ``fill``: opacity of the shading inside."""
+    if mask.any() and not mask.all():
+        axes.contour(mask, levels=[0.5], colors=[colour], linewidths=1.4)
+        if fill:
+            axes.contourf(mask, levels=[0.5, 1.5], colors=[colour], alpha=fill)
+
+
+def draw_masks(axes: Axes, masks: Mapping[str, np.ndarray], colours: Mapping[str, str], fill: float = 0.0) -> None:
+    """Draw named masks, and a legend."""
+    for name, mask in masks.items():
+        draw_outline(axes, mask, colours[name], fill)
+    draw_legend(axes, {name: colours[name] for name in masks})
+
+
+def draw_zones(axes: Axes, zones: Mapping[str, np.ndarray], fill: float = 0.0) -> None:
+    """Draw the zones of both lungs, as far as they exist, and a legend."""
+    for side in SIDES:
+        for zone, colour in zip(zones_of(side), LEVELS, strict=True):
+            if zone in zones:
+                draw_outline(axes, zones[zone], colour, fill)
+    if zones:
+        draw_legend(axes, dict(zip(("apical", "upper", "mid", "base"), LEVELS, strict=True)))

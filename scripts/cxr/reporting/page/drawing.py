@@ -1,0 +1,146 @@
+"""Draw the page's images, uint8 RGB (H, W, 3), with outlines and numbered boxes, and the sheets of the report."""
+
+import io
+import textwrap
+from collections.abc import Mapping, Sequence
+
+import cv2
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from PIL import Image
+
+from cxr.geometry.boxes import CORNERS
+from cxr.plotting.palette import DROPPED, KEPT, LESION_COLOURS
+from cxr.plotting.plots import BLACK
+
+LOCATION_COLOUR, HALO_COLOUR = "#FFFFFF", BLACK
+"""Outline of reported locations: white on black, visible on bone and lung, and no colour of a lesion type."""
+Rectangle = tuple[int, int, int, int]
+"""x1, y1, x2, y2 in pixels."""
+
+
+def grey_to_rgb(image: np.ndarray, side: int) -> np.ndarray:
+    """Return a frame, uint8 (H, W), as RGB of ``side`` × ``side`` pixels."""
+    small = cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA)
+    return np.repeat(small[..., None], 3, axis=2)
+
+
+def draw_outline(canvas: np.ndarray, mask: np.ndarray, colour: str, *, fill: float = 0.0, width: int = 2) -> None:
+    """Draw the outline of a mask, bool (H, W) of the frame, on a canvas; ``fill``: opacity of the shading inside."""
+    small = cv2.resize(mask.astype(np.uint8), canvas.shape[1::-1], interpolation=cv2.INTER_NEAREST)
+    rgb = _rgb(colour)
+    if fill:
+        inside = small.astype(bool)
+        canvas[inside] = (canvas[inside] * (1 - fill) + np.array(rgb) * fill).astype(np.uint8)
+    edges, _ = cv2.findContours(small, cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE)
+    cv2.drawContours(canvas, edges, -1, rgb, width)
+
+
+def draw_boxes(canvas: np.ndarray, rows: Sequence[Mapping], frame: int) -> None:
+    """Draw numbered boxes: solid blue if kept, else dashed orange. The first is drawn last, on top.
+
+    ``rows``: x1, y1, x2, y2 in pixels of a frame of ``frame`` pixels, ``number`` and ``kept``.
+    """
+    scale = canvas.shape[0] / frame
+    corners = [[round(row[name] * scale) for name in CORNERS] for row in rows]
+    for row, (x1, y1, x2, y2) in reversed(list(zip(rows, corners, strict=True))):
+        rgb = _rgb(KEPT if row["kept"] else DROPPED)
+        for start, end in (((x1, y1), (x2, y1)), ((x2, y1), (x2, y2)), ((x2, y2), (x1, y2)), ((x1, y2), (x1, y1))):
+            _draw_line(canvas, start, end, rgb, dashed=not row["kept"])
+    taken: list[Rectangle] = []
+    for row, box in zip(rows, corners, strict=True):
+        taken.append(_draw_number(canvas, str(row["number"]), box, row["kept"], taken))
+
+
+def _draw_line(canvas: np.ndarray, start: tuple[int, int], end: tuple[int, int], rgb: tuple, *, dashed: bool) -> None:
+    if not dashed:
+        cv2.line(canvas, start, end, rgb, 2)
+        return
+    (x1, y1), (x2, y2) = start, end
+    steps = max(1, round(max(abs(x2 - x1), abs(y2 - y1)) / 6))
+    for step in range(0, steps, 2):
+        near, far = step / steps, min(1.0, (step + 1) / steps)
+        a = (round(x1 + (x2 - x1) * near), round(y1 + (y2 - y1) * near))
+        b = (round(x1 + (x2 - x1) * far), round(y1 + (y2 - y1) * far))
+        cv2.line(canvas, a, b, rgb, 2)
+
+
+def _draw_number(
+    canvas: np.ndarray, text: str, corners: Sequence[int], is_kept: bool, taken: Sequence[Rectangle]
+) -> Rectangle:
+    """Write a box's number at a corner or along an edge, where it covers no other number if possible.
+
+    Returns the rectangle of the number.
+    """
+    font, size = cv2.FONT_HERSHEY_SIMPLEX, 0.45
+    (width, height), _ = cv2.getTextSize(text, font, size, 1)
+    width, height = width + 5, height + 5
+    x1, y1, x2, y2 = corners
+    places = [(x1, y1), (x2 - width, y1), (x1, y2 - height), (x2 - width, y2 - height)]
+    places += [(x1 + step, y) for y in (y1, y2 - height) for step in range(0, max(x2 - x1, 1), width + 1)]
+    rectangles = []
+    for x, y in places:
+        x, y = min(max(x, 0), canvas.shape[1] - width), min(max(y, 0), canvas.shape[0] - height)
+        rectangles.append((x, y, x + width, y + height))
+    free = [rectangle for rectangle in rectangles if not any(_overlap(rectangle, number) for number in taken)]
+    rectangle = (free or rectangles)[0]
+    cv2.rectangle(canvas, rectangle[:2], rectangle[2:], _rgb(KEPT if is_kept else DROPPED), -1)
+    cv2.putText(canvas, text, (rectangle[0] + 3, rectangle[3] - 2), font, size, (0, 0, 0), 1, cv2.LINE_AA)
+    return rectangle
+
+
+def _overlap(first: Rectangle, second: Rectangle) -> bool:
+    return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
+
+
+def _rgb(colour: str) -> tuple[int, int, int]:
+    return tuple(round(255 * part) for part in to_rgb(colour))
+
+
+def encode_jpeg(canvas: np.ndarray, quality: int) -> bytes:
+    """Encode a canvas as JPEG; equal pixels give equal bytes."""
+    buffer = io.BytesIO()
+    Image.fromarray(canvas).save(buffer, "JPEG", quality=quality, subsampling=0, optimize=True)
+    return buffer.getvalue()
+
+
+def draw_case(title: str, masks: np.ndarray, boxes: np.ndarray, words: Sequence[str]) -> Figure:
+    """Draw a case: two images, uint8 (H, W, 3), side by side, and below them the reason for each numbered box."""
+    heading = [part for line in title.splitlines() for part in textwrap.wrap(line, 120)]
+    lines = [part for line in words for part in textwrap.wrap(line, 118, subsequent_indent="   ")]
+    above, picture, below = 0.2 * len(heading) + 0.35, 4.9, 0.19 * len(lines) + 0.2
+    height = above + picture + below
+    figure = Figure(figsize=(10, height))  # fixed layout: automatic layout would double the time
+    figure.text(0.01, 1 - 0.05 / height, "\n".join(heading), va="top", fontsize=10)
+    names = ("mask; reported location in white", "boxes: kept in blue, dropped in dashed orange")
+    for x, pixels, name in zip((0.01, 0.51), (masks, boxes), names, strict=True):
+        _show_image(figure.add_axes((x, below / height, 0.48, picture / height)), pixels, name)
+    figure.text(0.01, (below - 0.08) / height, "\n".join(lines), va="top", fontsize=8.5, family="monospace")
+    return figure
+
+
+def draw_calibration(title: str, cells: Sequence[tuple[str, np.ndarray]], lesions: Sequence[str]) -> Figure:
+    """Draw one image under several threshold sets: ``cells`` of (name, image), and a legend of the lesion types."""
+    columns = min(max(len(cells), 2), 4)
+    rows = -(-len(cells) // columns)
+    width, height = 3.6 * columns, 4.0 * rows + 0.9
+    figure = Figure(figsize=(width, height))
+    figure.text(0.01, 1 - 0.05 / height, title, va="top", fontsize=10)
+    for at, (name, picture) in enumerate(cells):
+        row, column = divmod(at, columns)
+        low = (height - 0.65 - 4.0 * (row + 1) + 0.35) / height
+        axes = figure.add_axes((column / columns + 0.01, low, 1 / columns - 0.02, 3.5 / height))
+        _show_image(axes, picture, "\n".join(textwrap.wrap(name, 52)))
+    if lesions:
+        handles = [Patch(color=LESION_COLOURS[lesion], label=lesion) for lesion in lesions]
+        figure.legend(handles=handles, loc="lower left", ncols=6, fontsize=8)
+    return figure
+
+
+def _show_image(axes: Axes, picture: np.ndarray, title: str) -> None:
+    axes.imshow(picture)
+    axes.set_title(title, fontsize=9)
+    axes.set_axis_off()
