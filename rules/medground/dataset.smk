@@ -199,7 +199,7 @@ rule medground_dataset_gallery:
     params:
         **job("medground.dataset.gallery.run"),
         source_names=list(PLAN.medground.sources),
-        quality=PLAN.settings.figures.quality,
+        quality=JPEG_QUALITY,
         seed=PLAN.settings.seed,
     message:
         "MedGround: gallery of queries"
@@ -256,7 +256,7 @@ rule medground_dataset_units:
         **job("medground.dataset.audit_units.run"),
         source_names=list(PLAN.medground.sources),
         queries=PLAN.settings.review.positives,
-        seed=PLAN.settings.review.seed,
+        seed=PLAN.settings.seed,
     message:
         "MedGround: queries and images for the experts"
     script:

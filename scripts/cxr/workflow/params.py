@@ -129,9 +129,7 @@ def _review_options(plain: dict) -> dict[str, dict]:
     return {
         "review": shared | _pick(review, ("positives", "negatives", "jpeg_quality")) | synthetic,
         "review_merge": shared | {"unsampled": review["unsampled"]},
-        "review_queries": shared
-        | synthetic
-        | {"form": "queries", "fewer": "draw fewer queries with review.positives"},
+        "review_queries": shared | synthetic | {"form": "queries", "fewer": "draw fewer queries with review.positives"},
         "review_queries_answers": {"form": "queries", "setting": "review.sheets"},
         "review_queries_tables": shared | {"rule": review["rule"]},
     }
