@@ -124,8 +124,11 @@ def run_images(
                 set_name: tuple(paths[number * count + place] for paths in (findings, studies, masks))
                 for number, set_name in enumerate(sets)
             }
+            maps = [stack.enter_context(Shard(paths[place])) for paths in (frames, organs, anomaly)]
             shards = CohortPart(
-                *(stack.enter_context(Shard(paths[place])) for paths in (frames, organs, anomaly)),
+                maps[0],
+                maps[1],
+                maps[2],
                 _read_boxes(boxes[place]),
                 set(read_table(boxes_excluded[place])["image_id"]),
                 {set_name: _read_used_findings(*paths[:2]) for set_name, paths in of_set.items()},
