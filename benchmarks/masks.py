@@ -30,8 +30,11 @@ import masks_oracle as oracle  # noqa: E402
 from cxr.base.tables import read_table, write_table  # noqa: E402
 from cxr.base.vocabulary import LOBE_ZONES, LUNGS, SIDES, ZONE_LEVELS  # noqa: E402
 from cxr.ils.masks import make_masks, sweep  # noqa: E402
-from cxr.ils.masks.rules import Rules  # noqa: E402
-from cxr.ils.masks.settings import MasksSettings, SweepSettings  # noqa: E402
+from cxr.ils.masks.settings import (  # noqa: E402
+    MasksSettings,
+    Rules,
+    SweepSettings,
+)
 from cxr.workflow.settings import Settings  # noqa: E402
 from masks_shard import outputs, said, write_inputs  # noqa: E402
 
@@ -197,12 +200,11 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         inputs, made = write_inputs(Path(folder) / "in", studies), outputs(Path(folder) / "out")
-        shared = {"attrs": {}, "threads": 1}
-        make_masks.run_shard(**inputs, **made, options=one_set, **shared)  # warm: libraries loaded, files cached
+        make_masks.run_shard(**inputs, **made, options=one_set, attrs={})  # warm: libraries loaded, files cached
         seconds: list[tuple[float, float]] = []
         for _ in range(given.rounds):
             with stopwatch(seconds):
-                make_masks.run_shard(**inputs, **made, options=one_set, **shared)
+                make_masks.run_shard(**inputs, **made, options=one_set, attrs={})
         note(VECTORISED, 1, given.images, seconds)
         table = read_table(made["findings"])
         for number in (1, 2, 5, 10, 20):
@@ -210,7 +212,7 @@ def main() -> None:
             seconds = []
             for _ in range(given.rounds):
                 with stopwatch(seconds):
-                    sweep.run_shard(**inputs, output=str(Path(folder) / "sweep.parquet"), options=many, **shared)
+                    sweep.run_shard(**inputs, output=str(Path(folder) / "sweep.parquet"), options=many)
             note(SWEEP, number, given.images, seconds)
     if given.brute:
         seconds = []

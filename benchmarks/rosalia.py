@@ -39,11 +39,10 @@ from cxr.ils.inference.settings import InferenceOptions  # noqa: E402
 from cxr.ils.rosalia.lite import make_lite  # noqa: E402
 from cxr.ils.rosalia.losses import WEIGHTS, compute_losses  # noqa: E402
 from cxr.ils.rosalia.model import SAM_IMAGES, Rosalia  # noqa: E402
-from cxr.ils.rosalia.prompts import extract_answer, write_prompt  # noqa: E402
 from cxr.ils.rosalia.sampler import PairSampler  # noqa: E402
 from cxr.ils.rosalia.samples import Batch, Pairs, Sample, collate  # noqa: E402
 from cxr.ils.rosalia.sources import PairLines  # noqa: E402
-from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer  # noqa: E402
+from cxr.ils.rosalia.tokens import Tokens, extract_answer, make_word_tokenizer, write_prompt  # noqa: E402  # noqa: E402
 from cxr.ils.training import trained_parts  # noqa: E402
 from cxr.ils.training.settings import Recipe  # noqa: E402
 from cxr.nets.devices import inference, select_device  # noqa: E402
@@ -83,9 +82,7 @@ class Bench:
         """Return our evaluation with the settings' defaults."""
         plain = Settings()
         asking = plain.inference.as_dict(without=("split", "paraphrases"))
-        asking |= {
-            name: getattr(plain.training, name) for name in ("conversation", "max_length", "fit", "published_mismatch")
-        }
+        asking |= {name: getattr(plain.training, name) for name in ("conversation", "max_length", "fit")}
         asking |= {"text": text, "max_new_tokens": self.max_new_tokens, "dtype": str(self.dtype).removeprefix("torch.")}
         return Asker(self.model, self.tokens, InferenceOptions(**asking), self.device, batch)
 

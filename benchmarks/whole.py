@@ -122,6 +122,7 @@ class Bench:
 
     def _masks_and_dataset(self) -> None:
         module, shared = self.module("masks", thresholds=self.thresholds)
+        del shared["threads"]
         names = ("cohort", "frames", "organs", "anomaly", "anatomy", "boxes", "reports")
         inputs = {name: self.path(name) for name in names} | {"boxes_excluded": self.path("boxes", "excluded.parquet")}
         made = {name: self.path("masks", f"{name}.parquet") for name in ("findings", "units", "studies", "excluded")}

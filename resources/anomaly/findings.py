@@ -13,8 +13,8 @@ from films import Film
 
 from cxr.base.hdf5 import pack
 from cxr.base.vocabulary import ANATOMY_LABELS, LUNGS, SIDES, ZONE_LABELS, zones_of
-from cxr.ils.masks.rules import Rules
 from cxr.ils.masks.segmenter import LesionSegmenter
+from cxr.ils.masks.settings import Rules
 from cxr.ils.masks.thresholds import ThresholdSet
 from cxr.ils.masks.zones import Zones
 from cxr.imaging.anatomy import lite as anatomy

@@ -16,7 +16,6 @@ from cxr.base.paths import SCRIPTS
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import LESIONS, SPLITS, VALID_LOCATIONS
 from cxr.ils.paraphrase.rules import list_wordings
-from cxr.ils.rosalia.images import equalise, make_clip_input
 from cxr.ils.rosalia.samples import PairOptions, Sample
 from cxr.ils.rosalia.sources import ShardFrames, ShardMasks
 from cxr.ils.rosalia.tokens import Tokens
@@ -30,7 +29,7 @@ from cxr.ils.templates import (
     write_negative_answer,
     write_positive_answer,
 )
-from cxr.segmentation.images import make_sam_levels
+from cxr.segmentation.images import equalise, make_clip_input, make_sam_levels
 
 SIDE = 160
 """Side that pictures and masks are held at: a quarter more than the net's, so that moving them loses little."""
@@ -203,7 +202,7 @@ class Store:
             yield Sample(
                 pair_id=str(row), image_id=name, equalised=equalised, input_ids=ids, labels=labels,
                 levels=torch.from_numpy(levels), content_shape=(side, side), clip=clip, mask=mask, resized=(side, side),
-                original=(side, side), positive=row in self.masks,
+                original=(side, side),
             )  # fmt: skip
 
     def _ids(self, instruction: str, answer: str) -> tuple[torch.Tensor, torch.Tensor]:

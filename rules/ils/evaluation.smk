@@ -203,7 +203,8 @@ rule evaluation_paraphrases:
         runtime=minutes(20),
     params:
         **job("ils.evaluation.paraphrases.run"),
-        options={name: PLAN.options["evaluation"][name] for name in ("replicates", "interval", "seed")},
+        replicates=PLAN.options["evaluation"]["replicates"],
+        seed=PLAN.options["evaluation"]["seed"],
         runs=list(PLAN.ils.runs),
         personas=PLAN.ils.personas,
     message:

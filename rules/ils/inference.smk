@@ -98,7 +98,8 @@ rule inference_panels:
         runtime=minutes(15),
     params:
         **job("ils.inference.panels.run_panels"),
-        options=PLAN.options["figures"] | {"seed": PLAN.settings.seed},
+        **PLAN.options["figures"],
+        seed=PLAN.settings.seed,
     message:
         "Panels of the answers of {wildcards.run} for the split {wildcards.split}"
     script:

@@ -19,7 +19,7 @@ rule paraphrase_instructions:
         mem_mb=megabytes(2000),
         runtime=minutes(10),
     params:
-        **job("ils.paraphrase.instructions.run"),
+        **job("ils.paraphrase.make_paraphrases.run_instructions"),
     message:
         "Distinct instructions, thresholds {wildcards.thresholds}"
     script:

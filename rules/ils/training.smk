@@ -106,7 +106,7 @@ rule training_untrained:
         mem_mb=megabytes(8000),
         runtime=minutes(60),
     params:
-        **job("ils.training.untrained.run_untrained"),
+        **job("ils.training.rosalia.run_untrained"),
     message:
         "Published model {wildcards.run}, without training"
     script:
@@ -130,7 +130,7 @@ rule training_base:
         mem_mb=megabytes(2000),
         runtime=minutes(10),
     params:
-        **job("ils.training.lite_base.run_base"),
+        **job("ils.training.lite.run_base"),
     message:
         "Base of the engine lite {wildcards.run}, without training"
     script:
@@ -155,7 +155,7 @@ rule training_published:
         mem_mb=megabytes(16000),
         runtime=minutes(60),
     params:
-        **job("ils.training.export_lisa.run_published"),
+        **job("ils.training.rosalia.run_published"),
     message:
         "Model {wildcards.run} in the layout of LISA"
     script:
@@ -179,7 +179,7 @@ rule training_sam:
         mem_mb=megabytes(8000),
         runtime=minutes(20),
     params:
-        **job("ils.training.export_lisa.run_sam"),
+        **job("ils.training.rosalia.run_sam"),
     message:
         "SAM of the model {wildcards.run} in its own layout"
     script:

@@ -19,8 +19,8 @@ from cxr.ils.masks.box_conditions import (
     format_threshold,
     judge_boxes,
 )
-from cxr.ils.masks.rules import Rules
 from cxr.ils.masks.segmenter import LesionSegmenter
+from cxr.ils.masks.settings import Rules
 from cxr.ils.masks.thresholds import Thresholds
 from cxr.ils.masks.zones import Zones
 from cxr.reporting.explain.blocks import Table
@@ -46,8 +46,7 @@ def case(seed):
     part = {name: draw.choice((0.0, 0.05, 0.1, 0.125, 0.3, 1 / 3, 0.1234567)) for name in MEASURED_CONDITIONS}
     part |= {"ano": draw.choice((0.0, 0.005, 0.05, 0.1))}
     labels = draw.sample(ANATOMY_LABELS[:15], draw.randint(1, 3))
-    settings = RULES | {"denoise": draw.choice(("both", "components_only"))}
-    settings |= {"thresholds": {"general": part, "edema": part | {"ano": 0.0}}}
+    settings = RULES | {"thresholds": {"general": part, "edema": part | {"ano": 0.0}}}
     if seed % 2:
         of_box = judge_boxes(boxes, labels, masks, lungs, anomaly, target="opacity", settings=settings)[seed % 8].values
         name = draw.choice(MEASURED_CONDITIONS)

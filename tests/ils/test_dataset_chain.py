@@ -78,7 +78,7 @@ def chain(tmp_path_factory) -> dict[str, str]:
     given["thresholds"] = SETTINGS.thresholds.sets["default"].as_dict()
     options = MasksSettings.from_dict(given)
     inputs, made = write_inputs(folder / "in", studies), outputs(folder / "00")
-    masks_stage.run_shard(**inputs, **made, options=options, attrs={}, threads=1)
+    masks_stage.run_shard(**inputs, **made, options=options, attrs={})
     final = make(folder, [made | {"reports": inputs["reports"]}])
     index = {name: str(folder / f"{name}.all.parquet") for name in ("index", "findings", "excluded")}
     run_index(masks=[made["output"]], findings_parts=[made["findings"]], excluded_parts=[made["excluded"]], **index)

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS
 from cxr.ils import templates
-from cxr.ils.dataset.negative_shares import Census
-from cxr.ils.dataset.negatives import DenialDraws, OpenWays
+from cxr.ils.dataset.negatives import Census, DenialDraws, OpenWays
 from dataset_cases import (
     ALL,
     BARS,

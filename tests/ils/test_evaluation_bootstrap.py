@@ -33,8 +33,8 @@ def ratio(above: float, below: float) -> float | None:
     return above / below if below else None
 
 
-def percents(values: list[float], level: float) -> list[float]:
-    return [round(100 * end, 2) for end in np.quantile(values, [(1 - level) / 2, (1 + level) / 2])]
+def percents(values: list[float]) -> list[float]:
+    return [round(100 * end, 2) for end in np.quantile(values, [0.025, 0.975])]
 
 
 def positives(table: pl.DataFrame) -> pl.DataFrame:
@@ -42,9 +42,9 @@ def positives(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def test_intervals_of_masks_are_those_of_a_plain_resampling():
-    table, level, replicates = rows(1), 0.9, 70
+    table, replicates = rows(1), 70
     draws = np.concatenate(list(draw_weights(len(set(table["subject_id"])), replicates, 5)))
-    scores = make_score_table(table, PAPER, replicates=replicates, level=level, seed=5)
+    scores = make_score_table(table, PAPER, replicates=replicates, seed=5)
     made = {row["lesion"]: row for row in scores.iter_rows(named=True)}
     measures = {
         "giou": lambda part: positives(part)["iou"].mean(),
@@ -55,16 +55,16 @@ def test_intervals_of_masks_are_those_of_a_plain_resampling():
         chosen = pl.lit(True) if group == "total" else pl.col("target") == group
         for name, measure in measures.items():
             found = resampled(table, draws, lambda part, f=measure, c=chosen: f(part.filter(c)))
-            ends = percents(found, level)
+            ends = percents(found)
             assert [made[group][f"{name}_low"], made[group][f"{name}_high"]] == pytest.approx(ends, abs=0.011)
             assert ends[0] <= made[group][name] <= ends[1] or group != "total"
             assert ends[0] < ends[1]
 
 
 def test_intervals_of_texts_are_those_of_a_plain_resampling():
-    table, level, replicates = rows(2), 0.8, 40
+    table, replicates = rows(2), 40
     draws = np.concatenate(list(draw_weights(len(set(table["subject_id"])), replicates, 3)))
-    made = make_text_table(table, PAPER, replicates=replicates, level=level, seed=3)
+    made = make_text_table(table, PAPER, replicates=replicates, seed=3)
     for rule, group, kind in (("strict", "total", "overall"), ("authors", "negative", "basic")):
         row = made.filter((pl.col("rule") == rule) & (pl.col("group") == group) & (pl.col("type") == kind)).row(
             0, named=True
@@ -75,7 +75,7 @@ def test_intervals_of_texts_are_those_of_a_plain_resampling():
             part = part if kind == "overall" else part.filter(pl.col("type") == kind)
             return part[rule].mean()
 
-        ends = percents(resampled(table, draws, measure), level)
+        ends = percents(resampled(table, draws, measure))
         assert [row["accuracy_low"], row["accuracy_high"]] == pytest.approx(ends, abs=0.011)
 
 
@@ -91,7 +91,7 @@ def test_draws_are_whole_patients_and_do_not_depend_on_the_block():
 def test_the_order_of_the_rows_changes_nothing():
     table = rows(3)
     shuffled = table.sample(fraction=1, shuffle=True, seed=1)
-    chosen = {"replicates": 30, "level": 0.95, "seed": 1}
+    chosen = {"replicates": 30, "seed": 1}
     assert make_score_table(table, PAPER, **chosen).equals(make_score_table(shuffled, PAPER, **chosen))
     assert make_text_table(table, PAPER, **chosen).equals(make_text_table(shuffled, PAPER, **chosen))
 
@@ -132,9 +132,9 @@ def test_what_is_not_there_has_no_interval():
                  ratio_intervals(np.empty((0, 2)), np.empty((0, 2)), replicates=9, level=0.95, seed=0)):  # fmt: skip
         assert np.isnan(none).all()
     empty = rows(0).clear()
-    table = make_score_table(empty, PAPER, replicates=10, level=0.95, seed=0)
+    table = make_score_table(empty, PAPER, replicates=10, seed=0)
     assert table["giou"].null_count() == len(table) == 8
-    assert make_text_table(empty, PAPER, replicates=10, level=0.95, seed=0).is_empty()
+    assert make_text_table(empty, PAPER, replicates=10, seed=0).is_empty()
 
 
 @settings(deadline=None, max_examples=30)

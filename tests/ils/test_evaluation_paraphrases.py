@@ -8,13 +8,11 @@ from cxr.base.tables import read_table, write_table
 from cxr.ils.evaluation import answer_rules, paraphrases
 from cxr.ils.evaluation.evaluate import run_comparison
 from cxr.ils.evaluation.paraphrases import ALL_PERSONAS, compare_wordings
-from cxr.ils.evaluation.settings import IntervalSettings
 from cxr.metrics.intervals import difference_intervals, draw_weights
 from evaluation_cases import SIZE
 from scored import own, score
 from scored_pairs import rows
 
-OPTIONS = IntervalSettings(replicates=0, interval=0.9)
 SEED = 5
 
 
@@ -32,8 +30,7 @@ def of(table: pl.DataFrame, lesion: str, measure: str, persona: str = "layperson
 
 def test_changes_and_intervals_are_those_of_a_plain_resampling():
     plain, asked = pairs(1), pairs(2)
-    options = IntervalSettings(replicates=70, interval=0.9)
-    made = compare_wordings("mine", plain, {"layperson": asked}, options, SEED)
+    made = compare_wordings("mine", plain, {"layperson": asked}, 70, SEED)
     names = sorted(set(plain["subject_id"]))
 
     def measured(drawn: np.ndarray, table: pl.DataFrame, lesion: str) -> dict[str, float]:
@@ -58,14 +55,13 @@ def test_changes_and_intervals_are_those_of_a_plain_resampling():
             assert row["reworded"] == pytest.approx(100 * after[measure], abs=0.006)
             assert row["change"] == pytest.approx(100 * (after[measure] - before[measure]), abs=0.006)
             told = [100 * (b[measure] - a[measure]) for a, b in each if b[measure] is not None]
-            ends = np.quantile(told, [0.05, 0.95])
+            ends = np.quantile(told, [0.025, 0.975])
             assert (row["change_low"], row["change_high"]) == pytest.approx(tuple(ends), abs=0.006)
 
 
 def test_the_same_answers_change_nothing_with_certainty():
     plain = pairs(1)
-    options = IntervalSettings(replicates=200)
-    made = compare_wordings("mine", plain, {"layperson": plain}, options, SEED).filter(pl.col("pairs") > 0)
+    made = compare_wordings("mine", plain, {"layperson": plain}, 200, SEED).filter(pl.col("pairs") > 0)
     assert set(made["change"]) == set(made["change_low"]) == set(made["change_high"]) == {0.0}
     # what both share cancels out: of two independent scores it would not
     above, below = np.ones((40, 1)) * np.arange(40)[:, None], np.ones((40, 1)) * 40
@@ -79,7 +75,7 @@ def test_pairs_that_were_not_asked_both_ways_count_on_neither_side():
     gone = pl.col("pair_id").is_in(list(missing))
     scores = ["intersection", "union", "iou", *answer_rules.RULES]
     asked = plain.with_columns(pl.when(gone).then(None).otherwise(pl.col(name)).alias(name) for name in scores)
-    made = compare_wordings("mine", plain, {"layperson": asked}, OPTIONS, SEED)
+    made = compare_wordings("mine", plain, {"layperson": asked}, 0, SEED)
     total = of(made, "total", "text_strict")
     assert total["pairs"] == len(plain) - len(missing)
     assert total["change"] == 0
@@ -89,7 +85,7 @@ def test_pairs_that_were_not_asked_both_ways_count_on_neither_side():
 
 def test_all_personas_together_are_a_row_of_their_own():
     plain, personas = pairs(1), {"layperson": pairs(2), "ai_developer": pairs(3)}
-    made = compare_wordings("mine", plain, personas, OPTIONS, SEED)
+    made = compare_wordings("mine", plain, personas, 0, SEED)
     assert made["persona"].unique(maintain_order=True).to_list() == [*personas, ALL_PERSONAS]
     both = of(made, "total", "giou", ALL_PERSONAS)
     assert both["pairs"] == 2 * of(made, "total", "giou")["pairs"]
@@ -100,12 +96,11 @@ def test_all_personas_together_are_a_row_of_their_own():
 def test_the_stage_reads_the_pairs_of_each_run_and_persona(tmp_path):
     for name, seed in (("one", 1), ("two", 2), ("one-a", 3), ("one-b", 4), ("two-a", 5), ("two-b", 6)):
         write_table(tmp_path / f"{name}.parquet", pairs(seed))
-    options = IntervalSettings(replicates=10)
     paraphrases.run(
         plain=[str(tmp_path / f"{name}.parquet") for name in ("one", "two")],
         reworded=[str(tmp_path / f"{name}.parquet") for name in ("one-a", "one-b", "two-a", "two-b")],
-        paraphrases_table=str(tmp_path / "paraphrases.tsv"), options=options, runs=["one", "two"],
-        personas=["layperson", "ai_developer"], seed=1,
+        paraphrases_table=str(tmp_path / "paraphrases.tsv"), runs=["one", "two"],
+        personas=["layperson", "ai_developer"], replicates=10, seed=1,
     )  # fmt: skip
     table = read_table(tmp_path / "paraphrases.tsv")
     assert table.columns == list(paraphrases.COLUMNS)

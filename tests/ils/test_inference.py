@@ -276,16 +276,17 @@ def test_windows_hold_whole_runs_of_images_and_every_row_once(images, count):
         assert images[before.stop - 1] != images[after.start]
 
 
-SHEETS = panels.PanelOptions(studies=3, dpi=70, quality=85, seed=1)
+CHOICE = {"studies": 3, "seed": 1}
 
 
 def test_sheets_are_drawn_of_as_many_pictures_as_asked_for(tiny, whole, tmp_path):
     panels.run_panels(
         lines=str(tiny.lines), index=str(tiny.index), masks=[str(tiny.masks)], frames=[str(p) for p in tiny.frames],
-        predictions=str(whole[0]), prediction_masks=str(whole[1]), panels=str(tmp_path / "sheets"), options=SHEETS,
+        predictions=str(whole[0]), prediction_masks=str(whole[1]), panels=str(tmp_path / "sheets"),
+        dpi=70, quality=85, **CHOICE,
     )  # fmt: skip
     made = sorted((tmp_path / "sheets").iterdir())
-    assert [path.stem for path in made] == sorted(panels.choose_pairs(str(tiny.lines), SHEETS))
+    assert [path.stem for path in made] == sorted(panels.choose_pairs(str(tiny.lines), **CHOICE))
     assert len(made) == 3
     for path in made:
         sheet = cv2.imread(str(path)).astype(int)[..., ::-1]
@@ -305,7 +306,7 @@ def test_rare_lesions_are_shown_first(tmp_path):
     ]  # fmt: skip
     write_lines(tmp_path / "lines.jsonl", lines)
     for seed in range(5):
-        chosen = panels.choose_pairs(str(tmp_path / "lines.jsonl"), replace(SHEETS, studies=2, seed=seed))
+        chosen = panels.choose_pairs(str(tmp_path / "lines.jsonl"), 2, seed)
         assert "i7" in chosen
         assert len(chosen) == 2
 
@@ -316,7 +317,7 @@ def test_a_sheet_shows_positives_first_and_no_more_than_fit(tmp_path):
          "mask_id": None} for n in range(20)
     ]  # fmt: skip
     write_lines(tmp_path / "lines.jsonl", lines)
-    (rows,) = panels.choose_pairs(str(tmp_path / "lines.jsonl"), SHEETS).values()
+    (rows,) = panels.choose_pairs(str(tmp_path / "lines.jsonl"), **CHOICE).values()
     assert [row["pair_id"] for row in rows] == ["p1", "p3", "p5", "p7", "p9", "p11"]
 
 

@@ -128,14 +128,11 @@ def test_each_condition_fails_alone_and_a_tie_holds(segment):
     assert verdict(ano=0.2001, conf=1.0) == [6]
 
 
-def test_denoise_decides_what_c3_counts(segment):
+def test_c3_counts_the_opened_map(segment):
     x1, y1, x2, _ = box = blob(R_BASE)
     made = study("s1", [said(labels=[R_BASE])], [(x1, y1, x2, y1 + 5)], boxes=[box])
     taus = {"general": TAUS | {"signal": 0.48}, "edema": TAUS}  # 80 of 160 before opening, 76 after
     assert segment(made, taus=taus).findings[0]["reason"] == "no_productive_box"
-    both = segment(made, taus=taus, denoise="components_only")
-    assert both.findings[0]["reason"] is None
-    assert both.findings[0]["area"] == 76
 
 
 def test_a_component_is_taken_whole_also_outside_its_box(segment):

@@ -9,7 +9,6 @@ import pytest
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import LUNGS, SIDES
 from cxr.ils.masks import sweep
-from cxr.ils.masks.rules import Rules
 from cxr.ils.masks.settings import SweepSettings
 from masks_chest import EFFUSION, L_BASE, R_BASE, TAUS, blob, chest, lungs_on_image, study
 from masks_shard import RULES, said, write_inputs
@@ -123,10 +122,8 @@ def test_the_sweep_has_the_same_lungs(tmp_path, segment):
     made = study("s1", [said(labels=[R_BASE, L_BASE], **EFFUSION)], [blob(R_BASE)], **{"lungs": lungs_on_image()})
     row = segment(made).findings[0]
     inputs = write_inputs(tmp_path / "sweep", [made])
-    options = SweepSettings.from_dict({"sets": {"default": {"general": TAUS, "edema": TAUS}}})
-    sweep.run_shard(
-        **inputs, output=tmp_path / "sweep.parquet", options=options, rules=Rules(**RULES), attrs={}, threads=1
-    )
+    options = SweepSettings.from_dict({"sets": {"default": {"general": TAUS, "edema": TAUS}}} | RULES)
+    sweep.run_shard(**inputs, output=tmp_path / "sweep.parquet", options=options)
     (swept,) = read_table(tmp_path / "sweep.parquet").to_dicts()
     # 14 of the lung's 24 columns and rows 48 to 61: a quarter of 56 rows, which holds the blob but no corner of it
     assert swept["mask_px"] == row["area"] == 14 * 24

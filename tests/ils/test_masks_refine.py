@@ -67,13 +67,10 @@ def across() -> tuple[int, int, int, int]:
     return 10, 50, 50, 56
 
 
-@pytest.mark.parametrize(
-    ("labels", "opposite", "columns"),
-    [([R_BASE], "cut", (10, 37)), ([R_BASE], "keep", (10, 50)), ([R_BASE, L_BASE], "cut", (10, 50))],
-)
-def test_a_component_is_cut_off_in_the_lung_without_a_productive_box(segment, labels, opposite, columns):
+@pytest.mark.parametrize(("labels", "columns"), [([R_BASE], (10, 37)), ([R_BASE, L_BASE], (10, 50))])
+def test_a_component_is_cut_off_in_the_lung_without_a_productive_box(segment, labels, columns):
     made = study("s1", [said(labels=labels)], [across()], boxes=[(8, 48, 40, 60)])
-    result = segment(made, opposite_lung=opposite)
+    result = segment(made)
     mask = result.mask(result.findings[0])
     assert (np.flatnonzero(mask.any(axis=0))[[0, -1]] + [0, 1]).tolist() == list(columns)
 
@@ -82,8 +79,6 @@ def test_a_component_wholly_in_the_other_lung_makes_no_box_productive(segment):
     box = (20, 46, 50, 60)  # reaches the left base
     made = study("s1", [said(labels=[R_BASE])], [blob(L_BASE)], boxes=[box])
     assert segment(made).findings[0]["reason"] == "empty_after_refine"
-    kept = segment(made, opposite_lung="keep").findings[0]
-    assert kept["reason"] == "no_grounded_label"
 
 
 def test_a_side_closes_when_its_only_box_is_left_with_nothing(segment):

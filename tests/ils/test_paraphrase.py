@@ -15,7 +15,7 @@ from cxr.base.errors import UserError
 from cxr.base.lesions import LESION_TYPES
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.base.vocabulary import LESIONS, PERSONAS, VALID_LOCATIONS
-from cxr.ils.paraphrase import engine, instructions, make_paraphrases, rules, vllm, wording_checks
+from cxr.ils.paraphrase import engine, make_paraphrases, rules, vllm, wording_checks
 from cxr.ils.paraphrase.engine import Task
 from cxr.ils.paraphrase.settings import ParaphraseOptions
 from cxr.ils.paraphrase.wording_checks import find_problem
@@ -254,7 +254,7 @@ def collected(folder, **splits: list[str]) -> list[dict]:
         lines = [{"instruction": text, "pair_id": f"{name}{number}"} for number, text in enumerate(texts)]
         write_lines(folder / f"{name}.jsonl", lines)
     paths = [str(folder / f"{name}.jsonl") for name in splits]
-    instructions.run(lines=paths, output=str(folder / "instructions.jsonl"))
+    make_paraphrases.run_instructions(lines=paths, output=str(folder / "instructions.jsonl"))
     return list(read_lines(folder / "instructions.jsonl"))
 
 

@@ -20,7 +20,7 @@ from cxr.ils.inference.settings import InferenceOptions
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import PairOptions, Pairs, collate
 from cxr.ils.rosalia.tokens import Tokens
-from cxr.ils.training.untrained import run_untrained
+from cxr.ils.training.rosalia import run_untrained
 from cxr.imaging.weights import catalogue
 from cxr.workflow import settings
 from cxr.workflow.params import stage_options
@@ -179,12 +179,8 @@ def test_nothing_runs_again_and_the_placed_files_may_go(asked, dry_run):
             ["training.runs.a", "weights names no model", "rosalia, lisa or lite"],
         ),
         (
-            {"runs": {"a": {"trained": False, "weights": "rosalia", "lines": "x"}}},
-            ["training.runs.a", "lines is 'x', but trained is false"],
-        ),
-        (
             {"runs": {"a": {"weights": "rosalia"}}},
-            ["training: runs.a.weights is 'rosalia', but the engine 'lite' starts from none", "trained to false"],
+            ["training: runs.a.weights is 'rosalia', from which the engine 'lite' does not start", "trained to false"],
         ),
         ({"runs": {"a": {"weights": "llava"}}}, ["training.runs.a.weights is 'llava'"]),
     ],

@@ -12,7 +12,7 @@ import torch
 from cxr.ils.rosalia.sampler import PairSampler
 from cxr.ils.rosalia.samples import PairOptions, Pairs, make_loader, unwrap_errors
 from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
-from cxr.segmentation.images import make_sam_input
+from sam_input import make_sam_input
 
 
 @pytest.mark.slow
@@ -21,7 +21,7 @@ def test_every_pair_of_the_embedded_cohort_is_read(workflow_run, split):
     results = workflow_run / "results"
     path = results / f"dataset/default/{split}.jsonl"
     lines = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
-    options = PairOptions("llava_v1", 512, 16, 128, 64, 512, "pad", False, True, False)
+    options = PairOptions("llava_v1", 512, 16, 128, 64, 512, "pad", True, False)
     texts = [line[name] for line in lines for name in ("instruction", "answer")]
     data = Pairs(
         lines=str(path),
@@ -39,7 +39,7 @@ def test_every_pair_of_the_embedded_cohort_is_read(workflow_run, split):
             images |= dict(zip(frames["image_id"].asstr()[:], frames["image"][:], strict=True))
     for row, line in enumerate(lines):
         sample = data[row]
-        assert (sample.pair_id, sample.positive) == (line["pair_id"], line["seg"])
+        assert sample.pair_id == line["pair_id"]
         assert data.tokens.pad not in sample.input_ids
         assert torch.equal(sample.sam, make_sam_input(images[line["image_id"]], 128)[0])
         mask = np.zeros((512, 512), np.uint8)

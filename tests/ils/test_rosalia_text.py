@@ -10,7 +10,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from conftest import ROOT
 from cxr.base.errors import UserError
-from cxr.ils.rosalia import prompts
+from cxr.ils.rosalia import tokens as prompts
 from cxr.ils.rosalia.tokens import IGNORED, Tokens, make_word_tokenizer
 
 LLAMA = ROOT / "tests/support/llama_tokenizer"

@@ -9,8 +9,8 @@ from cxr.base.errors import UserError
 from cxr.base.tables import write_lines
 from cxr.ils.rosalia.sampler import Draw
 from cxr.ils.rosalia.samples import Pairs
+from cxr.ils.rosalia.sources import NO_WORDING, PersonaWording, RandomWording
 from cxr.ils.rosalia.tokens import Tokens
-from cxr.ils.rosalia.wordings import NO_WORDING, PersonaWording, PlainWording, RandomWording
 from training_runs import data, run_until, train, written
 
 EDEMA = "Segment the edema in the left lung."
@@ -35,7 +35,7 @@ def test_the_plain_text_and_its_paraphrases_are_alike(path):
     texts = [EDEMA, *OTHERS]
     assert drawn.texts(EDEMA) == texts
     assert [drawn.text(line(), (number + 0.5) / 5) for number in range(5)] == texts
-    assert drawn.text(line(), 0.0) == EDEMA == PlainWording().text(line(), 0.9)
+    assert drawn.text(line(), 0.0) == EDEMA
     assert drawn.text(line(), 1 - 2**-53) == texts[-1]
     for instruction in ("Segment the edema.", "Segment what nobody worded."):  # asked as it is
         assert drawn.text(line(0, instruction), 0.99) == instruction

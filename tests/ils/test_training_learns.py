@@ -14,8 +14,8 @@ from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch, Pairs
 from cxr.ils.rosalia.tokens import Tokens
+from cxr.ils.training.fit import Scores, score_pairs
 from cxr.ils.training.trained_parts import PARTS
-from cxr.ils.training.validation import Scores, score_pairs
 from rosalia_pairs import OPTIONS
 from training_runs import SIZES, options, train, updates
 
@@ -89,7 +89,7 @@ def test_it_learns(tmp_path):
     given = written(tmp_path)
     recipe = {"sizes": LEARNER, "epochs": 15, "batch": 8, "micro_batch": 8, "lora": {"rank": 0}, "warmup": 10}
     recipe |= {"learning_rate": 2e-3}  # from random weights
-    made = train(tmp_path / "out", given, options(recipe | {"trained": list(PARTS)}, validate_every=5))
+    made = train(tmp_path / "out", given, options(recipe | {"trained": list(PARTS)}))
     losses = updates(made)["loss"].to_numpy()
     assert losses[-12:].mean() < losses[:12].mean() / 5
     tokens = Tokens.load(made / "model")

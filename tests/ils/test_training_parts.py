@@ -16,9 +16,9 @@ from cxr.ils.rosalia.losses import LossWeights, compute_losses
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch, Pairs, collate
 from cxr.ils.training import trained_parts
+from cxr.ils.training.fit import score_pairs
 from cxr.ils.training.settings import LoraSettings
 from cxr.ils.training.trained_parts import add_adapters, merge_adapters, select_trained
-from cxr.ils.training.validation import score_pairs
 from cxr.metrics.masks import cumulative_iou, lisa_iou, mean_or_none, overlap_packed
 from cxr.nets.fitting.plain import Runner
 from cxr.segmentation.published import make_sam_vit_h_config

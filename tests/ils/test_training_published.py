@@ -14,7 +14,7 @@ from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import collate
 from cxr.ils.rosalia.tokens import Tokens
-from cxr.ils.training.export_lisa import run_published, run_sam
+from cxr.ils.training.rosalia import run_published, run_sam
 from rosalia_pairs import OPTIONS, pairs, tokens, write
 from tiny_rosalia import SIZES
 

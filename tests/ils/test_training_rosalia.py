@@ -16,7 +16,7 @@ from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens
 from cxr.ils.training import rosalia
-from cxr.ils.training.export_lisa import run_published
+from cxr.ils.training.rosalia import run_published
 from cxr.ils.training.settings import TrainingOptions
 from cxr.segmentation import published
 from rosalia_pairs import tokens
@@ -71,7 +71,7 @@ def files(tmp_path, monkeypatch) -> dict[str, str]:
 
 def start(files: dict[str, str], folder: Path, init: str) -> dict[str, torch.Tensor]:
     made = options(init)
-    rosalia.load(made, Setup(files=files)).make(folder, [])
+    rosalia.load(made, Setup(files=files))(folder, [])
     assert Tokens.load(folder).seg == Rosalia.from_pretrained(folder).config.seg_id
     return Rosalia.from_pretrained(folder).state_dict()
 

@@ -13,7 +13,7 @@ from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table, write_lines, write_table
 from cxr.base.vocabulary import LESIONS
 from cxr.ils.masks.findings import CARDIOMEGALY, read_positive_findings
-from cxr.ils.masks.rules import Rules
+from cxr.ils.masks.settings import Rules
 from cxr.imaging.anomaly import map_anomalies
 from cxr.imaging.anomaly.map_anomalies import needs_anomaly_map
 from cxr.imaging.anomaly.settings import AnomalySettings

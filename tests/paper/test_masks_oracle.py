@@ -9,8 +9,8 @@ import masks_oracle as oracle
 from conftest import parts
 from cxr.base.vocabulary import ANATOMY_LABELS, LUNGS, SIDES, VALID_LOCATIONS, ZONE_LABELS
 from cxr.ils.masks.algorithm import CONDITION_BITS
-from cxr.ils.masks.rules import Rules
 from cxr.ils.masks.segmenter import LesionSegmenter
+from cxr.ils.masks.settings import Rules
 from cxr.ils.masks.thresholds import Thresholds
 from cxr.ils.masks.zones import Zones, name_locations
 from masks_shard import RULES
@@ -111,8 +111,6 @@ def case(seed):
     taus = {name: float(random.choice(SHARES[:7])) for name in ("anatomy", "conf", "signal", "size")}
     taus["ano"] = float(random.choice([0.0, 0.005, 0.01, 0.05, 0.1, 0.1, 0.2]))
     rules = SMALL | {
-        "denoise": str(random.choice(["both", "components_only"])),
-        "opposite_lung": str(random.choice(["cut", "cut", "keep"])),
         "min_component_px": int(random.choice([0, 1, 5, 12])),
         "ground_min_px": int(random.choice([0, 1, 4, 16])),
         "grow_px": int(random.choice([0, 2, 5])),

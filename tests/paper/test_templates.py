@@ -80,8 +80,16 @@ def test_table_2_word_by_word():
     assert templates.write_negative_answer("lesion_inference", "opacity", base) == denied
 
 
+def positive_pair(kind, target, word, location, *, certainty, sentence_index, grounded, reported, mask_id):
+    unit = {
+        "target": target, "word": word, "location": location, "certainty": certainty, "mask_id": mask_id,
+        "sentence_index": sentence_index, "grounded_location": grounded, "reported_location": reported,
+    }  # fmt: skip
+    return pairs.make_positive(unit, kind)
+
+
 def test_cardiomegaly_answers_seg_alone():
-    pair = pairs.make_positive(
+    pair = positive_pair(
         "global",
         "cardiomegaly",
         "cardiomegaly",
@@ -106,7 +114,7 @@ def positive_pairs(draw):
     target = draw(st.sampled_from(lesions))
     certainty = "definitive" if kind == "global" else draw(st.sampled_from(["definitive", "tentative"]))
     heart = target == "cardiomegaly"
-    return pairs.make_positive(
+    return positive_pair(
         kind,
         target,
         "opacity" if certainty == "tentative" else target,
@@ -177,7 +185,7 @@ def test_paper_positive_examples(paper_examples):
             continue
         for question, answer in zip(example["instruction"], example["answer"], strict=True):
             kind = templates.detect_type(question)
-            pair = pairs.make_positive(
+            pair = positive_pair(
                 kind,
                 example["target"],
                 "opacity" if example["certainty"] == "tentative" else example["target"],

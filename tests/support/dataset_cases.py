@@ -1,6 +1,7 @@
 """Rows and files that the tests of the dataset stage build their studies from."""
 
 import random
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,16 +109,15 @@ def said(**changes: object) -> Evidence:
 
 
 def may(lesion: str, evidence: Evidence, kinds: str = "strict"):
-    return find_denials(lesion, evidence, kinds=kinds, ctr_negative_max=0.45)
+    return find_denials(lesion, evidence, replace(OPTIONS, kinds=kinds))
 
 
 BARS = Bars(SHARES, 0.5)
 """Of a study that is drawn for alone: its shares are probabilities."""
 
 
-def deny(evidence: Evidence, seed: int = 7, **changes: object):
-    settings = {"bars": BARS, "kinds": "strict", "ctr_negative_max": 0.45} | changes
-    return choose_negatives(evidence, seed=seed, **settings)
+def deny(evidence: Evidence, seed: int = 7, bars: Bars = BARS, taken: Collection[str] = ()):
+    return choose_negatives(evidence, OPTIONS, seed, bars, taken)
 
 
 def write_shard(folder: Path, name: str, studies: list[dict], units: list[dict], lines: list[dict]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A process of a training (:mod:`cxr.ils.training.worker`) with a fault: "kill 7", "nan 5 1", "term 4 1" or "hang 2 1".
+"""A process of a training (:mod:`cxr.ils.training.train`) with a fault: "kill 7", "nan 5 1", "term 4 1" or "hang 2 1".
 
 That is, in ``FAULT``: killed after the given update; a loss that is no number in the given update, on the given rank
 alone; that rank told to stop in it (SIGTERM); that rank asleep before it.
@@ -11,6 +11,7 @@ import time
 
 from cxr.ils.training import fit
 
+fit.NAN_LIMIT = int(os.environ.get("NAN_LIMIT", fit.NAN_LIMIT))
 what, number, *rank = os.environ["FAULT"].split()
 original, losses = fit.Fit._update, fit._compute_losses
 
@@ -35,4 +36,4 @@ def spoilt(*arguments, **named):
 
 
 fit.Fit._update = update
-runpy.run_module("cxr.ils.training.worker", run_name="__main__")
+runpy.run_module("cxr.ils.training.train", run_name="__main__")

@@ -15,7 +15,7 @@ from cxr.ils.masks.evidence import compute_location_evidence
 from cxr.ils.masks.findings import Finding, find_related_lesions, read_positive_findings
 from cxr.ils.masks.make_masks import MaskWriter, make_unit_rows
 from cxr.ils.masks.outcomes import Outcome
-from cxr.ils.masks.rules import Rules
+from cxr.ils.masks.settings import Rules
 from cxr.ils.masks.units import make_positive_units
 from cxr.ils.masks.zones import Zones, count_pixels, name_locations
 from dataset_cases import BARS, OPTIONS, line, tuple_

@@ -10,7 +10,6 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import LOBE_ZONES, SIDES, ZONE_LEVELS
 from cxr.ils.masks import make_masks
-from cxr.ils.masks.rules import Rules
 from cxr.ils.masks.settings import MasksSettings
 from masks_shard import RULES, outputs, write_inputs
 
@@ -118,9 +117,8 @@ def segmenter(folder: Path) -> Callable[..., Result]:
         if edit:
             edit(inputs)
         chosen = taus or {"general": TAUS, "edema": TAUS}
-        options = MasksSettings.from_dict({"thresholds": chosen})
-        all_rules = Rules(**(RULES | rules))
-        make_masks.run_shard(**inputs, **made, options=options, rules=all_rules, attrs={"stage": "masks"}, threads=1)
+        options = MasksSettings.from_dict({"thresholds": chosen} | RULES | rules)
+        make_masks.run_shard(**inputs, **made, options=options, attrs={"stage": "masks"})
         tables = ("findings", "units", "studies", "excluded")
         return Result(of_run, **{name: read_table(made[name]).to_dicts() for name in tables})
 

@@ -106,7 +106,6 @@ def lesion(anomaly, image, zones, lungs, boxes, confidence, labels, taus, rules,
     signal = {p for p in frame if Fraction(int(anomaly[p]), 255) >= decimal(taus["ano"])}
     opened = opening(signal, frame)
     named = set().union(*(zones[label] for label in labels))
-    judged = opened if rules["denoise"] == "both" else signal
 
     shapes = [pixels_of_box(box, height, width) for box in boxes]
     failed = []
@@ -118,7 +117,7 @@ def lesion(anomaly, image, zones, lungs, boxes, confidence, labels, taus, rules,
             why.add("anatomy")
         if isnan(sure) or decimal(float(sure)) < decimal(taus["conf"]):
             why.add("conf")
-        if (Fraction(len(shape & judged), len(shape)) if shape else 0) < decimal(taus["signal"]):
+        if (Fraction(len(shape & opened), len(shape)) if shape else 0) < decimal(taus["signal"]):
             why.add("signal")
         if max(iou(shape, lungs["right"]), iou(shape, lungs["left"])) < decimal(taus["size"]):
             why.add("size")
@@ -132,7 +131,7 @@ def lesion(anomaly, image, zones, lungs, boxes, confidence, labels, taus, rules,
 
     kept = dict(enumerate(grown))
     productive = [i for i in passing if of_box[i]]
-    while rules["opposite_lung"] == "cut":
+    while True:
         sides = {side(label) for label in labels if any(shapes[i] & zones[label] for i in productive)}
         allowed = set().union(*(lungs[s] for s in sides))
         forbidden = set().union(*(lungs[s] for s in lungs if s not in sides)) - allowed

@@ -11,17 +11,14 @@ from cxr.base.vocabulary import ANATOMY_LABELS, ORGAN_LABELS
 
 COLUMNS = ("x1", "y1", "x2", "y2")
 RULES = {
-    "denoise": "both",
     "min_component_px": 4,
     "grow_tolerance": 10,
     "grow_px": 0,
     "effusion_fill_share": 0.25,
-    "opposite_lung": "cut",
     "ground_min_px": 4,
     "ground_min_share": 0.05,
     "name_min_share": 0.10,
     "weak_hedges": "tentative",
-    "global_requires_definitive": True,
     "predicted_other": "strict",
     "blocking": "strict",
     "kinds": "strict",

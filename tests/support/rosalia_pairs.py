@@ -20,7 +20,6 @@ OPTIONS = PairOptions(
     clip_side=32,
     target=64,
     fit="pad",
-    published_mismatch=False,
     answers=True,
     equalise=False,
 )

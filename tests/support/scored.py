@@ -6,7 +6,7 @@ from cxr.ils.evaluation.evaluate import run_scores
 from cxr.ils.evaluation.summary import read_scores
 from evaluation_cases import SIZE, dataset, outputs, predictions
 
-OPTIONS = {"size": SIZE, "replicates": 0, "interval": 0.95, "failed": "wrong", "seed": 7, "model": "ROSALIA"}
+OPTIONS = {"size": SIZE, "replicates": 0, "seed": 7, "model": "ROSALIA"}
 
 
 def score(tmp_path, entries, masks=None, lines=None, reviewed=None, **options):

@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 
+from cxr.ils import templates
 from cxr.ils.evaluation import answer_rules
 from cxr.ils.evaluation.scoring import SCHEMA
 from cxr.metrics import masks
@@ -17,7 +18,7 @@ def rows(seed: int, subjects: int = 9, pairs: int = 60) -> pl.DataFrame:
         "pair_id": [f"p{number}" for number in range(pairs)],
         "subject_id": random.choice([f"s{number}" for number in range(subjects)], pairs),
         "target": random.choice(["edema", "effusion", "cardiomegaly"], pairs),
-        "type": random.choice(answer_rules.TYPES, pairs),
+        "type": random.choice(templates.TYPES, pairs),
         "polarity": random.choice(["positive", "negative"], pairs),
         "intersection": intersection,
         "union": union,

@@ -89,7 +89,7 @@ def make(folder: Path, updates: int = 60) -> Tiny:
 def learn(model: Rosalia, tokens: Tokens, tiny: Tiny, updates: int) -> None:
     options = PairOptions(
         conversation="llava_v1", max_length=512, features=4, sam_side=SIZES.image, clip_side=SIZES.clip_image,
-        target=TARGET, fit="pad", published_mismatch=False, answers=True, equalise=True,
+        target=TARGET, fit="pad", answers=True, equalise=True,
     )  # fmt: skip
     pairs = Pairs(
         lines=str(tiny.lines), tokens=tokens, options=options, frames=tiny.frames, index=tiny.index, masks=[tiny.masks]

@@ -121,10 +121,6 @@ def test_a_section_has_the_constraints_of_all_its_parents(parents):
             {"training": {"lite": {"sizes": {"clip_image": 70}}}},
             ["training.lite", "sizes.clip_image is 70: make it a multiple of 16"],
         ),
-        (
-            {"training": {"published_mismatch": True, "fit": "stretch"}},
-            ["training", "published_mismatch is set, but fit is 'stretch'", "set fit to pad"],
-        ),
         ({"training": {"lite": {"trained": []}}}, ["training", "lite.trained is empty", "name a part"]),
         (
             {"training": {"rosalia": {"trained": [], "lora": {"rank": 0}}}},
@@ -151,7 +147,7 @@ def test_a_wrong_setting_is_one_sentence(config, words):
 @pytest.mark.parametrize(
     "chosen",
     [
-        {"published_mismatch": True},
+        {"fit": "published"},
         {"fit": "stretch"},
         {"lite": {"trained": [], "lora": {"rank": 1}}},
         {"rosalia": {"trained": ["project"], "lora": {"rank": 0}}},

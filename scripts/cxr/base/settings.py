@@ -104,6 +104,12 @@ def key(default: Any, description: str, *, source: str = OURS, unit: str = "", *
     return dataclasses.field(**keywords, metadata={"key": Key(description, source, unit, Limits(**bounds))})
 
 
+def redefine(section: type["Section"], name: str, default: Any) -> Any:
+    """Declare a setting of a subclass of ``section`` as there, but with a default chosen here."""
+    keywords = {"default_factory": default} if callable(default) else {"default": default}
+    return dataclasses.field(**keywords, metadata={"key": section.declared()[name][1]._replace(source=OURS)})
+
+
 def constraint(method: Callable[[Any], None]) -> Callable[[Any], None]:
     """Mark a method of a section that raises ValueError if its values contradict each other."""
     method._is_constraint = True  # type: ignore[attr-defined]

@@ -1,10 +1,25 @@
 """Settings that stages of ILS share."""
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from cxr.base.settings import AUTHORS, PAPER, Limits, Logic, Section, constraint, key
+from cxr.base.settings import AUTHORS, PAPER, Limits, Logic, Section, key
 
 RunName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+
+
+@dataclass(frozen=True)
+class LiteSizes:
+    """Sizes of the engine lite's model: sides in pixels, widths in channels. The base has the defaults."""
+
+    image: int = 128  # Side of the mask branch's image
+    patch: int = 8  # Side of the mask branch's patches
+    width: int = 32  # Width of the mask branch's encoder, a multiple of 16
+    depth: int = 3  # Layers of the mask branch's encoder
+    clip_image: int = 128  # Side of the image that the language model receives
+    clip_patch: int = 16  # Side of its patches
+    hidden: int = 96  # Width of the language model, a multiple of 16
+    layers: int = 2  # Layers of the language model
 
 
 class ReportLogic(Section):
@@ -43,16 +58,8 @@ class PromptSettings(Section):
     max_length: int = key(
         512, "Maximum length of prompt and answer, image included.", unit="tokens", source=AUTHORS, ge=64
     )
-    fit: Literal["pad", "stretch"] = key(
-        "pad", "pad: a non-square image is padded to the model's square; stretch: it is stretched."
+    fit: Literal["pad", "stretch", "published"] = key(
+        "pad",
+        "How a non-square image gets into the model's square. pad: padded; stretch: stretched; published: as in the "
+        "published code, references padded, predictions cropped and stretched.",
     )
-    published_mismatch: bool = key(
-        False,
-        "Train and score as in the published code: references padded to the square, predictions cropped and stretched.",
-        source=AUTHORS,
-    )
-
-    @constraint
-    def _mismatch_is_of_padded_images(self) -> None:
-        if self.published_mismatch and self.fit != "pad":
-            raise ValueError(f"published_mismatch is set, but fit is {self.fit!r}: set fit to pad")

@@ -46,22 +46,24 @@ class Meaning:
     """The meaning of an instruction and its answer."""
 
     type: str
-    word: str
-    """The lesion type named in the instruction."""
+    word: str  # The lesion type named in the instruction
     location: tuple[str, ...]
     """Valid locations, ``("heart",)`` for a positive cardiomegaly, empty for other texts without a place."""
     present: bool
-    lesion: str | None = None
-    """The lesion type inferred, in a positive answer to a lesion inference."""
-    certainty: str | None = None
-    """definitive or tentative, in a positive answer to a lesion inference."""
+    lesion: str | None = None  # The lesion type inferred, in a positive answer to a lesion inference
+    certainty: str | None = None  # definitive or tentative, in a positive answer to a lesion inference
 
 
 def join_locations(locations: Sequence[str]) -> str:
-    """Join locations in the order of Table 9: "a", "a and b", "a, b, and c". Raises ValueError for none or unknown."""
+    """Join locations in the order of Table 9. Raises ValueError for none or unknown."""
     names = in_table_order(locations)
     if not names:
         raise ValueError("an instruction that names a place needs at least one location")
+    return join_names(names)
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Join names: "a", "a and b", "a, b, and c"."""
     if len(names) <= 2:
         return " and ".join(names)
     return f"{', '.join(names[:-1])}, and {names[-1]}"

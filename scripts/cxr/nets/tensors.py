@@ -107,8 +107,15 @@ def read_weights(path: str | Path, kind: str) -> tuple[dict[str, torch.Tensor], 
 
 def fill_net(net: nn.Module, tensors: dict[str, torch.Tensor], path: str | Path) -> None:
     """Load the tensors of a file into a net without conversion. Raises UserError unless names, shapes and types fit."""
-    _require_fit(net, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, path)
-    _assign(net, tensors, path)
+    shapes = [{name: tuple(value.shape) for name, value in part.items()} for part in (net.state_dict(), tensors)]
+    if fault := describe_misfit(*shapes):
+        refuse_weights(path, f"holds the weights of another net, for {fault}")
+    try:
+        net.load_state_dict(tensors, assign=True)
+    except RuntimeError as error:  # integers where the net has floats
+        if is_not_from_input(error):
+            raise
+        refuse_weights(path, "holds numbers of another type than the net's")
 
 
 def load_strict(net: nn.Module, path: str | Path) -> None:
@@ -117,28 +124,11 @@ def load_strict(net: nn.Module, path: str | Path) -> None:
     Raises UserError for a file that is missing, damaged or of another net.
     """
     try:
-        with safe_open(path, "pt") as file:
-            file_shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
+        tensors = load_file(path)
     except (SafetensorError, OSError) as error:
         refuse_machine_fault(path, error)
         refuse_weights(path, "is missing, damaged or no safetensors file")
-    _require_fit(net, file_shapes, path)
-    _assign(net, load_file(path), path)
-
-
-def _require_fit(net: nn.Module, file_shapes: dict[str, tuple[int, ...]], path: str | Path) -> None:
-    net_shapes = {name: tuple(value.shape) for name, value in net.state_dict().items()}
-    if fault := describe_misfit(net_shapes, file_shapes):
-        refuse_weights(path, f"holds the weights of another net, for {fault}")
-
-
-def _assign(net: nn.Module, tensors: dict[str, torch.Tensor], path: str | Path) -> None:
-    try:
-        net.load_state_dict(tensors, assign=True)
-    except RuntimeError as error:  # integers where the net has floats
-        if is_not_from_input(error):
-            raise
-        refuse_weights(path, "holds numbers of another type than the net's")
+    fill_net(net, tensors, path)
 
 
 def describe_misfit(net_shapes: dict[str, tuple[int, ...]], file_shapes: dict[str, tuple[int, ...]]) -> str:

@@ -1,15 +1,40 @@
 """The nets from a language model's hidden state to a mask: the projection, SAM, and the resizing of its logits."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import nn
 from torch.nn import functional
-from transformers import SamConfig, SamModel
+from transformers import PreTrainedConfig, SamConfig, SamModel
+from transformers.initialization import no_init_weights
+
+Module = TypeVar("Module", bound=nn.Module)
 
 DECODER_EPS = 1e-5
 """Epsilon of the layer norms in SAM's mask decoder, as in the original code; transformers' default is 1e-6."""
+
+
+def forget_dtypes(*configs: PreTrainedConfig) -> None:
+    """Remove dtypes from configurations and nested configurations, in place.
+
+    Published files state the dtype they were saved with (CLIP: float32), which transformers would use for that part.
+    """
+    for config in configs:
+        config.dtype = None
+        forget_dtypes(*(part for part in vars(config).values() if isinstance(part, PreTrainedConfig)))
+
+
+def make_empty(build: Callable[[], Module], dtype: torch.dtype = torch.float32) -> Module:
+    """Return the module that ``build`` makes with uninitialised weights of type ``dtype``, to be filled."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with no_init_weights():
+            return build()
+    finally:
+        torch.set_default_dtype(before)
 
 
 def build_sam(config: SamConfig) -> SamModel:

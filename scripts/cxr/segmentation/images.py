@@ -1,39 +1,26 @@
-"""Converting images to SAM's input, and masks to targets of its size, as LISA does.
+"""Converting images to SAM's and CLIP's inputs, and masks to targets of SAM's size, as LISA does.
 
-Images: resize the longest side (PIL, bilinear), normalise, pad with zeros at the right and bottom. Masks: resize to the
-same size (nearest), pad.
+SAM: resize the longest side (PIL, bilinear), normalise, pad with zeros at the right and bottom. CLIP: resize the
+shortest side (PIL, bicubic), crop the centre. Masks: resize as for SAM (nearest), pad.
 """
 
+import cv2
 import numpy as np
 import torch
 from PIL import Image
 
-FITS = ("pad", "stretch")
-"""Ways to fit an image into the model's square: keep its aspect ratio (pad) or not (stretch)."""
 SAM_MEAN, SAM_STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 """Mean and standard deviation of red, green and blue on the scale 0..255 (SAM)."""
+CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+"""Mean and standard deviation of red, green and blue on the scale 0..1 (CLIP)."""
 
 
 def fit_shape(shape: tuple[int, int], side: int, fit: str) -> tuple[int, int]:
-    """Return the (rows, columns) that an image of ``shape`` has in the square. Raises ValueError for an unknown fit."""
+    """Return the (rows, columns) that an image of ``shape`` has in the square; only ``stretch`` changes its aspect."""
     if fit == "stretch":
         return side, side
-    if fit != "pad":
-        raise ValueError(f"fit must be one of {', '.join(FITS)}, not {fit!r}")
     scale = side / max(shape)
     return int(shape[0] * scale + 0.5), int(shape[1] * scale + 0.5)
-
-
-def make_sam_input(image: np.ndarray, side: int, fit: str = "pad") -> tuple[torch.Tensor, tuple[int, int]]:
-    """Return SAM's input, float32 (3, side, side), and the (rows, columns) of the image in it.
-
-    ``image``: uint8 (H, W), or (H, W, 3) in RGB.
-    """
-    rows, columns = fit_shape(image.shape[:2], side, fit)
-    fitting = resize_image(image, rows, columns, Image.Resampling.BILINEAR)
-    pixels = np.zeros((3, side, side), np.float32)
-    write_normalised(fitting, 1.0, SAM_MEAN, SAM_STD, pixels[:, :rows, :columns])
-    return torch.from_numpy(pixels), (rows, columns)
 
 
 def make_sam_levels(image: np.ndarray, side: int, fit: str = "pad") -> tuple[torch.Tensor, tuple[int, int]]:
@@ -63,15 +50,6 @@ def resize_image(image: np.ndarray, rows: int, columns: int, how: Image.Resampli
     return np.asarray(Image.fromarray(image).resize((columns, rows), how))
 
 
-def write_normalised(image: np.ndarray, scale: float, mean: tuple, std: tuple, out: np.ndarray) -> None:
-    """Write (image * scale - mean) / std into ``out`` (3, rows, columns); a grey image fills all three channels."""
-    levels = np.arange(256, dtype=np.float32) * np.float32(scale)
-    for channel in range(3):
-        # a table of the 256 levels is several times as fast as arithmetic on every pixel
-        table = (levels - np.float32(mean[channel])) / np.float32(std[channel])
-        np.take(table, image if image.ndim == 2 else image[..., channel], out=out[channel], mode="clip")
-
-
 def make_mask_target(mask: np.ndarray, side: int, fit: str) -> np.ndarray:
     """Resize and pad a mask (bool or uint8, foreground > 0) to uint8 (side, side) of 0 and 1."""
     rows, columns = fit_shape(mask.shape, side, fit)
@@ -87,3 +65,23 @@ def pad_to_square(image: np.ndarray) -> np.ndarray:
     y_start, x_start = (side - rows) // 2, (side - columns) // 2
     sides = ((y_start, side - rows - y_start), (x_start, side - columns - x_start), (0, 0))
     return np.pad(image, sides[: image.ndim])
+
+
+def make_clip_input(image: np.ndarray, side: int, fit: str = "pad") -> torch.Tensor:
+    """Return CLIP's input, float32 (3, side, side): the centre of the image, or the whole image with ``stretch``."""
+    rows, columns = image.shape[:2]
+    short = min(rows, columns)
+    size = [side if length == short or fit == "stretch" else int(side * length / short) for length in (rows, columns)]
+    resized_image = resize_image(image, size[0], size[1], Image.Resampling.BICUBIC)
+    y_start, x_start = (size[0] - side) // 2, (size[1] - side) // 2
+    centre = resized_image[y_start : y_start + side, x_start : x_start + side]
+    channels = [centre] * 3 if centre.ndim == 2 else np.moveaxis(centre, -1, 0)
+    levels = np.arange(256, dtype=np.float32) * np.float32(1 / 255)
+    # a table of the 256 levels is several times as fast as arithmetic on every pixel
+    tables = [(levels - np.float32(mean)) / np.float32(std) for mean, std in zip(CLIP_MEAN, CLIP_STD, strict=True)]
+    return torch.from_numpy(np.stack([table[channel] for table, channel in zip(tables, channels, strict=True)]))
+
+
+def equalise(image: np.ndarray) -> np.ndarray:
+    """Return a grey image (uint8) with its histogram equalised over all pixels."""
+    return cv2.equalizeHist(image)

@@ -124,11 +124,20 @@ def _make_format(side: str) -> str:
     return re.sub(r"[#*]", "{}", side)
 
 
-def make_renamers(table: Sequence[tuple[str, str]]) -> tuple[Renamer, Renamer]:
-    """Return functions that translate tensor names from the first to the second column of a table, and back."""
+def make_renamers(table: Sequence[tuple[str, str]]) -> tuple[Renamer, Callable[[str], str]]:
+    """Return functions that translate tensor names from the first to the second column of a table, and back.
+
+    The first returns None for a name that the table lacks, the second raises KeyError.
+    """
+
+    def translate_back(name: str) -> str:
+        if (translated := _translate_name(name, backward)) is None:
+            raise KeyError(name)
+        return translated
+
     forward = [(_compile_pattern(first), _make_format(second)) for first, second in table]
     backward = [(_compile_pattern(second), _make_format(first)) for first, second in table]
-    return (lambda name: _translate_name(name, forward)), (lambda name: _translate_name(name, backward))
+    return (lambda name: _translate_name(name, forward)), translate_back
 
 
 def _translate_name(name: str, table: Sequence[tuple[re.Pattern, str]]) -> str | None:
@@ -139,16 +148,5 @@ def _translate_name(name: str, table: Sequence[tuple[re.Pattern, str]]) -> str |
     return None
 
 
-_TO_OURS, _TO_PUBLISHED = make_renamers(SAM_TABLE)
-
-
-def to_our_name(name: str) -> str | None:
-    """Return our name of a tensor in SAM's published file, None if SAM has no such tensor."""
-    return _TO_OURS(name)
-
-
-def to_published_name(name: str) -> str:
-    """Return the name of one of our tensors in SAM's published file. Raises KeyError if it has no such tensor."""
-    if (published_name := _TO_PUBLISHED(name)) is None:
-        raise KeyError(name)
-    return published_name
+to_our_name, to_published_name = make_renamers(SAM_TABLE)
+"""Return our name of a tensor in SAM's published file, None if it has no such tensor; and back, or raise KeyError."""

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import torch
 from transformers import SamConfig
-from transformers.initialization import no_init_weights
 
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.nets.weight_files import WeightFiles, fill_module, write_json, write_weight_file
-from cxr.segmentation.head import build_projection, build_sam, decode_masks
+from cxr.segmentation.head import build_projection, build_sam, decode_masks, forget_dtypes, make_empty
 from cxr.segmentation.images import normalise_levels
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "segmenter.safetensors"
@@ -87,16 +86,8 @@ class Segmenter(torch.nn.Module):
 
 def make_empty_segmenter(config: SamConfig, hidden: int, dtype: torch.dtype = torch.float32) -> Segmenter:
     """Return a segmenter with uninitialised weights."""
-    config.dtype = None  # a number type in the file would become part of the net
-    for part in (config.vision_config, config.prompt_encoder_config, config.mask_decoder_config):
-        part.dtype = None
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        with no_init_weights():
-            return Segmenter(config, hidden)
-    finally:
-        torch.set_default_dtype(before)
+    forget_dtypes(config)
+    return make_empty(lambda: Segmenter(config, hidden), dtype)
 
 
 def make_new_segmenter(config: SamConfig, hidden: int, seed: int) -> Segmenter:

@@ -50,10 +50,8 @@ def make_ils_plan(
     """Return the plan. ``config``: requests of --config; ``engine_files``: inputs of the engine of training.
 
     ``other_rows``: models of other systems that are evaluated too; ``vlm_runs``: runs that another target asks.
-    Raises UserError for a request of an unknown run.
     """
     runs = run_options(settings)
-    published_files = read_declaration(PACKAGE, "untrained", "INPUTS", {})
     bundled = [name for name in runs if runs[name]["weights"] == BUNDLED]
     engines = {"training": settings.training.engine} | {name: run["engine"] for name, run in runs.items()}
     return IlsPlan(
@@ -61,7 +59,7 @@ def make_ils_plan(
         trained=[name for name in runs if runs[name]["trained"]],
         published=[name for name in runs if not runs[name]["trained"] and name not in bundled],
         bundled=bundled,
-        starts={name: _start_files(run, engine_files, published_files) for name, run in runs.items()},
+        starts={name: _start_files(run, engine_files) for name, run in runs.items()},
         data=_pair_files(settings, shards),
         evaluated=evaluated_models(settings, runs) | dict(other_rows),
         predictions=settings.evaluation.predictions,
@@ -71,7 +69,7 @@ def make_ils_plan(
         gpus={name: num_gpus(PACKAGE, run["engine"], settings) for name, run in runs.items()},
         model_mb={name: read_declaration(PACKAGE, engine, "MODEL_MB", 0) for name, engine in engines.items()},
         layouts=settings.thresholds.build if settings.dataset.mimic_ils_layout else [],
-        loads_paraphraser=loads_paraphraser(settings),
+        loads_paraphraser=settings.paraphrase.engine == "vllm" and settings.paraphrase.llm.transport == "offline",
     )
 
 
@@ -101,12 +99,12 @@ def run_options(settings: Settings) -> dict[str, dict]:
     return options_by_run
 
 
-def _start_files(run: Mapping, engine_files: Mapping[str, str], published_files: Mapping[str, str]) -> dict[str, str]:
-    """Return {name in the engine's ``INPUTS``: file} that a run's model is made from."""
+def _start_files(run: Mapping, engine_files: Mapping[str, str]) -> dict[str, str]:
+    """Return {name of a rule's input: file} that a run's model is made from."""
     if run["weights"] == BUNDLED:
         return {}
     fetched = {"lisa": f"results/weights/{run['weights']}"} if run["weights"] else {}
-    return {**(engine_files if run["trained"] else published_files), **fetched}
+    return {**(engine_files if run["trained"] else {"clip": "results/weights/clip"}), **fetched}
 
 
 def _pair_files(settings: Settings, shards: Sequence[str]) -> dict[str, dict]:
@@ -129,23 +127,20 @@ def _pair_files(settings: Settings, shards: Sequence[str]) -> dict[str, dict]:
 
 def evaluated_models(settings: Settings, runs: Mapping[str, dict]) -> dict[str, dict]:
     """Return {run or other model: test, predictions, masks, beside}: test set, predictions, the paper's model."""
-    files_by_model = {}
-    for name, run in runs.items():
-        stem = f"results/inference/{name}/{settings.inference.split}"
-        files = {"test": run["test"], "predictions": f"{stem}.jsonl", "masks": f"{stem}.h5"}
-        files_by_model[name] = files | {"beside": run["beside"]}
+
+    def make_row(stem: str, test: str, paper_model: str) -> dict:
+        return {"test": test, "predictions": f"{stem}.jsonl", "masks": f"{stem}.h5", "beside": paper_model}
+
+    split = settings.inference.split
+    rows = {
+        name: make_row(f"results/inference/{name}/{split}", run["test"], run["beside"]) for name, run in runs.items()
+    }
     for name, prediction in settings.evaluation.predictions.items():
-        files = _prediction_files(name, prediction.adapter, prediction.path)
-        files_by_model[name] = {"test": prediction.test, "beside": name} | files
-    return files_by_model
-
-
-def _prediction_files(name: str, adapter: str, path: str) -> dict:
-    if adapter == "jsonl":  # the format of this workflow; masks may lie beside it, or its lines name them
-        masks_path = Path(path).with_suffix(".h5")
-        return {"predictions": path, "masks": str(masks_path) if masks_path.is_file() else []}
-    stem = f"results/evaluation/{name}/predictions"
-    return {"predictions": f"{stem}.jsonl", "masks": f"{stem}.h5"}
+        rows[name] = make_row(f"results/evaluation/{name}/predictions", prediction.test, name)
+        if prediction.adapter == "jsonl":  # our format; masks may lie beside it, or its lines name them
+            masks_path = Path(prediction.path).with_suffix(".h5")
+            rows[name] |= {"predictions": prediction.path, "masks": str(masks_path) if masks_path.is_file() else []}
+    return rows
 
 
 def read_request(config: Mapping, training_runs: Collection[str], vlm_runs: Collection[str] = ()) -> dict:
@@ -166,8 +161,3 @@ def read_request(config: Mapping, training_runs: Collection[str], vlm_runs: Coll
         "instructions": [instruction] if isinstance(instruction, str) else list(instruction),
         "run": run if run in training_runs else "",
     }
-
-
-def loads_paraphraser(settings: Settings) -> bool:
-    """Return whether the stage paraphrase loads a language model in its job instead of asking a server."""
-    return settings.paraphrase.engine == "vllm" and settings.paraphrase.llm.transport == "offline"

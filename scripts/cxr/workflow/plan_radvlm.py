@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.vocabulary import SPLITS
-from cxr.ils.masks.rules import Rules
+from cxr.ils.masks.settings import Rules
 from cxr.radvlm.evaluation.other_models import load_adapters
 from cxr.radvlm.evaluation.settings import Evaluation
 from cxr.radvlm.instructions.mix import MixRow, mix_rows

@@ -16,8 +16,7 @@ from cxr.base.jobs import progress
 from cxr.base.ledger import Ledger
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import LESIONS, SPLITS
-from cxr.ils.dataset.negative_shares import Census
-from cxr.ils.dataset.negatives import Bars, choose_negatives, draw_numbers, find_open_ways, gather_evidence
+from cxr.ils.dataset.negatives import Bars, Census, choose_negatives, draw_numbers, find_open_ways, gather_evidence
 from cxr.ils.dataset.pairs import POLARITIES, Pair, make_line, make_positives, make_records
 from cxr.ils.dataset.settings import PairSettings
 from cxr.instructions.record import Record, open_split_files
@@ -98,14 +97,10 @@ def _count_denials(images: Images, line: dict, options: PairSettings, seed: int,
         for lesion in LESIONS:
             if lesion in counted_lesions:
                 continue
-            ways = find_open_ways(lesion, study_evidence, taken=taken, **_denial_rules(options))
+            ways = find_open_ways(lesion, study_evidence, options, taken)
             if not ways.reason:
                 counted_lesions.add(lesion)
                 census.add(lesion, ways, draw_numbers(seed, row["study_id"], lesion))
-
-
-def _denial_rules(options: PairSettings) -> dict:
-    return {"kinds": options.kinds, "ctr_negative_max": options.ctr_negative_max}
 
 
 def _used_instructions(pairs: Iterable[Pair], options: PairSettings) -> Collection[str]:
@@ -185,13 +180,8 @@ def make_image_pairs(
     """
     pairs, drops = make_positives(units, one_answer=options.one_answer)
     missing = [{"polarity": POLARITIES[0]} | drop for drop in drops]
-    denials, reasons = choose_negatives(
-        gather_evidence(study, line, options.unknown_words_max),
-        seed=seed,
-        bars=bars,
-        taken=_used_instructions(pairs, options),
-        **_denial_rules(options),
-    )
+    evidence = gather_evidence(study, line, options.unknown_words_max)
+    denials, reasons = choose_negatives(evidence, options, seed, bars, _used_instructions(pairs, options))
     reasons |= {pair.target: "other_image" for pair in denials if pair.target in denied}
     pairs += [pair for pair in denials if pair.target not in denied]
     missing += [

@@ -31,7 +31,6 @@ from cxr.ils.dataset.pairs import FIELDS
 from cxr.instructions.mimic_ils import INDEX, JSON_NAME, MASK_FOLDER, make_index_table, write_studies
 
 SPLIT_NAMES = {"train": "train", "validate": "val", "test": "test"}
-PIXELS = ("frame", "original")
 LIST_BY_POLARITY = {True: "positive_pairs", False: "negative_pairs"}
 IMAGES = {
     "image_id": Column(pl.String, "Image of the release."),
@@ -110,14 +109,12 @@ def write_layout(
     ``original`` for masks in original pixels, which needs ``frames`` (shards of the same names). Raises UserError for
     data that the layout cannot represent.
     """
-    if pixels not in PIXELS or (pixels == "original" and not frames):
-        raise UserError(f"pixels is {pixels!r}: choose one of {', '.join(PIXELS)}, the latter with the frames")
     with ExitStack() as stack:
         folder = stack.enter_context(atomic_folder(layout))
         (folder / MASK_FOLDER).mkdir()
         shard_by_mask = {row[0]: row[1] for row in read_table(index).select("mask_id", "shard").iter_rows()}
         shards = {Path(path).stem: stack.enter_context(Shard(path, key="mask_id")) for path in masks}
-        frame_paths = frames if frames and pixels == "original" else []
+        frame_paths = (frames or []) if pixels == "original" else []
         originals = {Path(path).stem: stack.enter_context(Shard(path)) for path in frame_paths}
 
         def studies(path: str) -> Iterator[tuple[str, dict]]:

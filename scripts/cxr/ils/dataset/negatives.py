@@ -3,17 +3,24 @@
 A study has at most one negative per lesion type. A *basic* negative names one random location among those where the
 type may be denied; a *global* negative names none. A type is never denied at a location where a finding of it, or of a
 kind under it, is or could be. Every type that may be denied is denied: random numbers only decide between two allowed
-ways, with thresholds (bars) from :mod:`cxr.ils.dataset.negative_shares` that reproduce the shares of Table 10.
+ways.
+
+The bars of these draws make the dataset come as close as possible to the shares of Table 10. Shares count negatives,
+not draws. If a report leaves only one way open, it is taken, and other studies compensate. So :class:`Census` counts
+the open ways of all studies, over all shards, first. The bars do not depend on the order of the studies.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
+from math import floor
 from typing import NamedTuple
 
 from cxr.base.seeds import make_rng
 from cxr.base.vocabulary import LESIONS, LUNGS, VALID_LOCATIONS, kinds_under, side_of, zones_of
 from cxr.ils import templates
 from cxr.ils.dataset.pairs import Pair, make_negative
+from cxr.ils.dataset.settings import PairSettings
 
 CARDIOMEGALY, OPACITY = templates.CARDIOMEGALY, templates.OPACITY
 
@@ -23,32 +30,27 @@ class Evidence:
     """The evidence of one study for and against each lesion type. Locations are valid locations."""
 
     study_id: str
-    empty: frozenset[str]
-    """Locations that no finding overlaps or blocks, and that contain no mask pixel."""
+    empty: frozenset[str]  # Locations that no finding overlaps or blocks, and that contain no mask pixel
     blocked: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Lesion type -> locations that meet a positive or blocking finding of it or of a kind under it."""
     global_blocked: frozenset[str] = frozenset()
     """Lesion types that must not be denied for the whole image, because of such a finding or a related term."""
-    standing: frozenset[str] = frozenset()
-    """Lesion types that are affirmed, hedged, a candidate or blocking."""
+    standing: frozenset[str] = frozenset()  # Lesion types that are affirmed, hedged, a candidate or blocking
     elsewhere: frozenset[str] = frozenset()
     """Those of ``standing`` that only the unused section mentions. That section can forbid denials, not allow them."""
     related: frozenset[str] = frozenset()
     """Lesion types with a related term in the report (vascular congestion: edema). They are never denied."""
     negated: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Explicitly and definitely negated lesion type -> the locations where it is negated."""
-    everywhere: frozenset[str] = frozenset()
-    """Those of ``negated`` that were negated without a location."""
+    everywhere: frozenset[str] = frozenset()  # Those of ``negated`` that were negated without a location
     unclear: frozenset[str] = frozenset()
     """Lesion types that are named but neither affirmed nor denied ("no new consolidation")."""
     doubted: frozenset[str] = frozenset()
     """Lesion types negated with doubt ("unlikely")."""
-    about_lungs: bool = True
-    """Whether the section describes lungs or pleura beyond a comparison."""
+    about_lungs: bool = True  # Whether the section describes lungs or pleura beyond a comparison
     understood: bool = True
     """Whether enough words of the section are known to take a lesion that it does not mention as absent."""
-    ctr: float | None = None
-    """Cardiothoracic ratio in original pixels."""
+    ctr: float | None = None  # Cardiothoracic ratio in original pixels
 
 
 @dataclass(frozen=True)
@@ -60,15 +62,15 @@ class AllowedDenials:
     reason: str | None = None
 
 
-def find_denials(lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: float) -> AllowedDenials:
+def find_denials(lesion: str, evidence: Evidence, options: PairSettings) -> AllowedDenials:
     """Return where ``lesion`` may be denied. ``kinds`` strict: an opacity is not denied where a kind of it may be."""
     if lesion == CARDIOMEGALY:
-        return _find_heart_denials(evidence, ctr_negative_max)
+        return _find_heart_denials(evidence, options.ctr_negative_max)
     if lesion in evidence.related:
         return AllowedDenials(reason="related_term")
     affirmed = evidence.standing - evidence.elsewhere
     denied, positive = lesion in evidence.negated, lesion in affirmed
-    under = (lesion, *kinds_under(lesion)) if kinds == "strict" else (lesion,)
+    under = (lesion, *kinds_under(lesion)) if options.kinds == "strict" else (lesion,)
     unclear = evidence.unclear.intersection(under)
     if unclear - affirmed - evidence.negated.keys() and not (denied or positive):
         return AllowedDenials(reason="neither_affirmed_nor_denied")
@@ -109,8 +111,7 @@ class OpenWays(NamedTuple):
 
     places: Mapping[str, tuple[str, ...]]
     """Type of instruction -> the locations that it may name; a type without locations has no entry."""
-    anywhere: bool
-    """Whether the type may be denied for the whole image."""
+    anywhere: bool  # Whether the type may be denied for the whole image
     reason: str | None = None
 
 
@@ -124,12 +125,10 @@ class DenialDraws(NamedTuple):
 
 @dataclass(frozen=True)
 class Bars:
-    """A draw below its bar takes the first of two open ways; see :class:`cxr.ils.dataset.negative_shares.Census`."""
+    """A draw below its bar takes the first of two open ways; see :class:`Census`."""
 
-    global_: Mapping[str, float]
-    """Lesion type -> the bar for a global negative."""
-    inference: float
-    """The bar for opacity's lesion inference."""
+    global_: Mapping[str, float]  # Lesion type -> the bar for a global negative
+    inference: float  # The bar for opacity's lesion inference
 
 
 def draw_numbers(seed: int, study_id: str, lesion: str) -> DenialDraws:
@@ -138,11 +137,9 @@ def draw_numbers(seed: int, study_id: str, lesion: str) -> DenialDraws:
     return DenialDraws(random.random(), random.random(), random.random())
 
 
-def find_open_ways(
-    lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: float, taken: Collection[str] = ()
-) -> OpenWays:
+def find_open_ways(lesion: str, evidence: Evidence, options: PairSettings, taken: Collection[str] = ()) -> OpenWays:
     """Return how ``lesion`` may be denied. ``taken``: instructions that already have another answer in this study."""
-    lesion_choice = find_denials(lesion, evidence, kinds=kinds, ctr_negative_max=ctr_negative_max)
+    lesion_choice = find_denials(lesion, evidence, options)
     types = (templates.BASIC, templates.INFERENCE) if lesion == OPACITY else (templates.BASIC,)
     free = {
         kind: tuple(
@@ -156,13 +153,7 @@ def find_open_ways(
 
 
 def choose_negatives(
-    evidence: Evidence,
-    *,
-    seed: int,
-    bars: Bars,
-    kinds: str,
-    ctr_negative_max: float,
-    taken: Collection[str] = (),
+    evidence: Evidence, options: PairSettings, seed: int, bars: Bars, taken: Collection[str] = ()
 ) -> tuple[list[Pair], dict[str, str]]:
     """Return the negative pairs of a study in the order of the lesion types, and why other types have none.
 
@@ -172,29 +163,18 @@ def choose_negatives(
     negative_pairs: list[Pair] = []
     reasons: dict[str, str] = {}
     for lesion in LESIONS:
-        ways = find_open_ways(lesion, evidence, kinds=kinds, ctr_negative_max=ctr_negative_max, taken=taken)
+        ways = find_open_ways(lesion, evidence, options, taken)
         lesion_draws = draw_numbers(seed, evidence.study_id, lesion)
         if ways.reason:
             reasons[lesion] = ways.reason
-        elif is_global(lesion, ways, lesion_draws, bars):
+        elif ways.anywhere and (not ways.places or lesion_draws.global_ < bars.global_[lesion]):
             negative_pairs.append(make_negative(templates.GLOBAL, lesion))
         else:
-            kind = templates.INFERENCE if is_inference(ways, lesion_draws, bars) else templates.BASIC
+            kinds = [kind for kind in (templates.INFERENCE, templates.BASIC) if kind in ways.places]
+            kind = kinds[0] if len(kinds) == 1 or lesion_draws.inference < bars.inference else templates.BASIC
             places = ways.places[kind]
             negative_pairs.append(make_negative(kind, lesion, [places[int(lesion_draws.place * len(places))]]))
     return negative_pairs, reasons
-
-
-def is_global(lesion: str, ways: OpenWays, lesion_draws: DenialDraws, bars: Bars) -> bool:
-    """Return whether a lesion type that may be denied gets a global negative."""
-    return ways.anywhere and (not ways.places or lesion_draws.global_ < bars.global_[lesion])
-
-
-def is_inference(ways: OpenWays, lesion_draws: DenialDraws, bars: Bars) -> bool:
-    """Return whether a denial at a location is a lesion inference (only for opacity)."""
-    if templates.INFERENCE not in ways.places:
-        return False
-    return templates.BASIC not in ways.places or lesion_draws.inference < bars.inference
 
 
 def gather_evidence(study: dict, line: dict, unknown_words_max: float) -> Evidence:
@@ -256,3 +236,57 @@ def list_locations_inside(row: dict) -> frozenset[str]:
         elif label in VALID_LOCATIONS:
             locations.add(label)
     return frozenset(locations)
+
+
+@dataclass
+class _Ways:
+    """Numbers of studies with only one of two ways open, and the draws of studies with both open."""
+
+    first_alone: int = 0
+    second_alone: int = 0
+    draws: list[float] = field(default_factory=list)
+
+    def add(self, first: bool, second: bool, draw: float) -> None:
+        """Count a study with at least one of the two ways open."""
+        if first and second:
+            self.draws.append(draw)
+        else:
+            self.first_alone += first
+            self.second_alone += second
+
+    def bar(self, share: float) -> float:
+        """Return the bar at which the fraction of studies that take the first way is closest to ``share``.
+
+        0 or 1 if the reports do not allow that share.
+        """
+        num_studies = len(self.draws) + self.first_alone + self.second_alone
+        num_below_bar = floor(Fraction(repr(float(share))) * num_studies + Fraction(1, 2)) - self.first_alone
+        if num_below_bar >= len(self.draws):
+            return 1.0
+        return sorted(self.draws)[num_below_bar] if num_below_bar > 0 else 0.0
+
+
+class Census:
+    """Counts the open ways of all studies by lesion type."""
+
+    def __init__(self) -> None:
+        self._ways = {lesion: _Ways() for lesion in LESIONS}
+        self._opacities: list[tuple[bool, Sequence[str], DenialDraws]] = []
+
+    def add(self, lesion: str, ways: OpenWays, lesion_draws: DenialDraws) -> None:
+        """Count a study that may deny ``lesion``. Call once per study and lesion type."""
+        self._ways[lesion].add(ways.anywhere, bool(ways.places), lesion_draws.global_)
+        if lesion == OPACITY and ways.places:
+            self._opacities.append((ways.anywhere, tuple(ways.places), lesion_draws))
+
+    def bars(self, global_share: Mapping[str, float], inference_share: float) -> Bars:
+        """Return the bars that make ``global_share`` of each lesion type's negatives global.
+
+        Of opacity's other negatives, which name a location, ``inference_share`` become lesion inferences.
+        """
+        global_bars = {lesion: self._ways[lesion].bar(share) for lesion, share in global_share.items()}
+        at_places = _Ways()
+        for global_open, kinds, lesion_draws in self._opacities:
+            if not (global_open and lesion_draws.global_ < global_bars[OPACITY]):
+                at_places.add(templates.INFERENCE in kinds, templates.BASIC in kinds, lesion_draws.inference)
+        return Bars(global_bars, at_places.bar(inference_share))

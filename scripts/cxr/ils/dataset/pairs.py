@@ -9,25 +9,14 @@ from cxr.ils import templates
 from cxr.instructions.record import Record, Turn
 
 FIELDS = (
-    "pair_id",
-    "subject_id",
-    "study_id",
-    "image_id",
-    "split",
-    "section_name",
-    "section_content",
-    "sentence_index",
-    "type",
-    "target",
-    "certainty",
-    "instruction",
-    "answer",
-    "location",
-    "grounded_location",
-    "reported_location",
-    "seg",
-    "mask_id",
-)
+    "pair_id", "subject_id", "study_id", "image_id", "split", "section_name", "section_content", "sentence_index",
+    "type", "target", "certainty", "instruction", "answer", "location", "grounded_location", "reported_location",
+    "seg", "mask_id",
+)  # fmt: skip
+PAIR_FIELDS = (
+    "target", "certainty", "sentence_index", "location", "grounded_location", "reported_location", "seg",
+)  # fmt: skip
+"""Fields of a line that its pair has under the same name, besides instruction and answer."""
 POLARITIES = ("positive", "negative")
 SOURCE = "ils"
 
@@ -49,33 +38,22 @@ class Pair:
     mask_id: str | None = None
 
 
-def make_positive(
-    kind: str,
-    target: str,
-    word: str,
-    location: Iterable[str],
-    *,
-    certainty: str | None,
-    sentence_index: int | None,
-    grounded: Iterable[str],
-    reported: Iterable[str],
-    mask_id: str,
-) -> Pair:
-    """Return a positive pair. ``word``: the target's name in the text (opacity for a tentative finding)."""
-    location = tuple(location)
+def make_positive(unit: dict, kind: str) -> Pair:
+    """Return the positive pair of a row of the units table, with an instruction of type ``kind``."""
+    target, location = unit["target"], tuple(unit["location"])
     heart = target == templates.CARDIOMEGALY
     return Pair(
         type=kind,
         target=target,
-        instruction=templates.write_instruction(kind, word, location),
-        answer=templates.write_positive_answer(kind, target, location, certainty),
+        instruction=templates.write_instruction(kind, unit["word"], location),
+        answer=templates.write_positive_answer(kind, target, location, unit["certainty"]),
         location=(HEART,) if heart else location,
         seg=True,
-        certainty=None if heart else certainty,
-        sentence_index=sentence_index,
-        grounded_location=tuple(grounded),
-        reported_location=tuple(reported),
-        mask_id=mask_id,
+        certainty=None if heart else unit["certainty"],
+        sentence_index=unit["sentence_index"],
+        grounded_location=tuple(unit["grounded_location"]),
+        reported_location=tuple(unit["reported_location"]),
+        mask_id=unit["mask_id"],
     )
 
 
@@ -92,39 +70,25 @@ def make_negative(kind: str, lesion: str, location: Iterable[str] = ()) -> Pair:
     )
 
 
-def make_pair_id(study_id: str, seg: bool, number: int) -> str:
-    """Return a pair's id in the released form, ``<study>_positive_<k>`` or ``<study>_negative_<k>``, k from 0."""
-    return f"{study_id}_{POLARITIES[not seg]}_{number}"
-
-
 def make_records(
     study: dict, section_name: str, section_content: str, pairs: Iterable[Pair], numbers: Counter | None = None
 ) -> Iterator[Record]:
-    """Yield the records of one image, numbered within the study's positives and negatives.
+    """Yield the records of one image, numbered from 0 within the study's positives and negatives, as released.
 
     ``study`` has study_id, image_id, subject_id and split. ``numbers`` continues the numbering over a study's images.
     """
     numbers = Counter() if numbers is None else numbers
     ids = {name: study[name] for name in ("subject_id", "study_id", "image_id", "split")}
     for pair in pairs:
-        extra_fields = (
-            "target",
-            "certainty",
-            "sentence_index",
-            "location",
-            "grounded_location",
-            "reported_location",
-            "seg",
-        )
         section = {"section_name": section_name, "section_content": section_content}
         yield Record(
-            sample_id=make_pair_id(study["study_id"], pair.seg, numbers[pair.seg]),
+            sample_id=f"{study['study_id']}_{POLARITIES[not pair.seg]}_{numbers[pair.seg]}",
             task=pair.type,
             source=SOURCE,
             **ids,
             turns=(Turn(pair.instruction, pair.answer),),
             mask_ids=() if pair.mask_id is None else (pair.mask_id,),
-            more=section | {name: getattr(pair, name) for name in extra_fields},
+            more=section | {name: getattr(pair, name) for name in PAIR_FIELDS},
         )
         numbers[pair.seg] += 1
 
@@ -159,29 +123,15 @@ def make_positives(units: Iterable[dict], *, one_answer: str) -> tuple[list[Pair
         if unit["dropped"] is not None:
             dropped.append(_make_drop(unit["kind"], unit["target"], unit["dropped"]))
             continue
-        positive_pairs.append(_make_pair(unit, unit["kind"], unit["mask_id"]))
+        positive_pairs.append(make_positive(unit, unit["kind"]))
         if unit["inference_dropped"] is not None:
             dropped.append(_make_drop(templates.INFERENCE, unit["target"], unit["inference_dropped"]))
         elif unit["inference"]:
-            positive_pairs.append(_make_pair(unit, templates.INFERENCE, unit["mask_id"]))
+            positive_pairs.append(make_positive(unit, templates.INFERENCE))
     if one_answer == "strict":
         positive_pairs, conflicts = _drop_conflicts(positive_pairs)
         dropped += conflicts
     return positive_pairs, dropped
-
-
-def _make_pair(unit: dict, kind: str, mask_id: str) -> Pair:
-    return make_positive(
-        kind,
-        unit["target"],
-        unit["word"],
-        unit["location"],
-        certainty=unit["certainty"],
-        sentence_index=unit["sentence_index"],
-        grounded=unit["grounded_location"],
-        reported=unit["reported_location"],
-        mask_id=mask_id,
-    )
 
 
 def _make_drop(kind: str, target: str, reason: str) -> dict:

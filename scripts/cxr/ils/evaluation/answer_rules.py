@@ -14,8 +14,8 @@ By the authors' rules a positive basic is right unless the answer denies it, so 
 import re
 from dataclasses import dataclass
 
-BASIC, GLOBAL, INFERENCE = "basic", "global", "lesion_inference"
-TYPES = (BASIC, GLOBAL, INFERENCE)
+from cxr.ils.templates import BASIC, GLOBAL, INFERENCE
+
 RULES = ("strict", "strict_lesion", "authors", "authors_certainty", "authors_side")
 NOT_EXTRACTED = "not extracted"
 
@@ -35,16 +35,6 @@ class ParsedAnswer:
     target: str = NOT_EXTRACTED
     location: str = NOT_EXTRACTED
     presence: str = NOT_EXTRACTED
-
-
-def type_of(question: str) -> str | None:
-    """Return the type of an instruction by its phrases; None if no phrase matches."""
-    question = question.lower()
-    if "predict its type" in question:
-        return INFERENCE
-    if "segment" not in question:
-        return None
-    return BASIC if "in the" in question else GLOBAL
 
 
 def parse_answer(kind: str, answer: str) -> ParsedAnswer:

@@ -6,7 +6,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cxr.ils.evaluation import answer_rules
+from cxr.ils import templates
 from cxr.ils.evaluation.summary import GROUPS, OVERALL, TOTAL
 from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, YELLOW
 
@@ -34,7 +34,7 @@ def draw_mask_scores(scores: Mapping[str, pl.DataFrame]) -> Figure:
 def draw_text_scores(tables: Mapping[str, pl.DataFrame]) -> Figure:
     """Draw text accuracy per instruction type, strict and by the authors' rule, of each run with answers."""
     rules = {"authors": "text accuracy, the authors' rule", "strict": "text accuracy, strict"}
-    kinds = (OVERALL, *answer_rules.TYPES)
+    kinds = (OVERALL, *templates.TYPES)
     answering = {run: table for run, table in tables.items() if len(table)}
     figure = Figure(figsize=(max(8, 2 + 1.6 * len(tables)), 6), layout="constrained")
     for axes, (rule, title) in zip(figure.subplots(len(rules), 1, sharex=True), rules.items(), strict=True):

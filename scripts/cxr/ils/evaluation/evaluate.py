@@ -12,8 +12,8 @@ from cxr.base.ids import clean_id
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, write_table
 from cxr.base.user_tables import read_text
-from cxr.ils.evaluation import adapters, charts, scoring, summary
-from cxr.ils.evaluation.adapters import convert_outputs
+from cxr.ils.evaluation import charts, scoring, summary
+from cxr.ils.evaluation.adapters import choose_adapter, convert_outputs
 from cxr.ils.evaluation.predictions import PredictionLines, Predictions
 from cxr.ils.evaluation.settings import OutputFormat, ScoringSettings
 from cxr.ils.evaluation.summary import TOTAL
@@ -58,8 +58,7 @@ def run_predictions(
     source: str | None = None,
 ) -> None:
     """Convert another model's outputs in the file or folder ``source`` to predictions for the pairs of ``lines``."""
-    reading = adapters.ReadOptions(options.threshold, options.grid)
-    adapter = adapters.choose_adapter(options.adapter, source or "", reading)
+    adapter = choose_adapter(options.adapter, source or "", options.grid)
     pair_ids = [line["pair_id"] for line in read_lines(lines)]
     convert_outputs(pair_ids, adapter, predictions, prediction_masks, size, attrs)
 
@@ -89,7 +88,8 @@ def run_scores(
     scores are shown; ``reworded``: the pairs were asked in a persona's wordings. Outputs: one row per pair; scores of
     masks and texts with intervals and the paper's values; one row per problem; the counts.
     """
-    dataset = [_select_scored_fields(line, lines) for line in read_lines(lines)]
+    # without the report text
+    dataset = [{name: line[name] for name in scoring.REQUIRED} for line in read_lines(lines)]
     pair_ids = {line["pair_id"] for line in dataset}
     if len(pair_ids) < len(dataset):
         twice = count_phrase(len(dataset) - len(pair_ids), "pair_id comes", "pair_ids come")
@@ -104,9 +104,9 @@ def run_scores(
         scoring.References(index, masks, options.size) as references,
         Predictions(predictions, prediction_masks, pair_ids, options.size, reworded) as prediction_reader,
     ):
-        rows = scoring.score_pairs(dataset, references, prediction_reader, rejected, options.failed)
+        rows = scoring.score_pairs(dataset, references, prediction_reader, rejected)
     printed = summary.read_paper_scores(RESOURCES / RESOURCE_FILES[0]).select_for_model(model)
-    resampling = {"replicates": options.replicates, "level": options.interval, "seed": seed}
+    resampling = {"replicates": options.replicates, "seed": seed}
     write_table(pairs, rows, scoring.COLUMNS)
     write_table(scores_table, summary.make_score_table(rows, printed, **resampling), summary.SCORES)
     write_table(text_table, summary.make_text_table(rows, printed, **resampling), summary.TEXTS)
@@ -195,19 +195,9 @@ def make_comparison(
             "run": model,
             "lesion": TOTAL,
             **values,
-            "text_authors": _paper_text_accuracy(printed, model),
+            "text_authors": printed.text[TOTAL][summary.OVERALL] if model == summary.ROSALIA else None,
         }
         for model, values in printed.models.items()
     ]
     tables.append(pl.DataFrame(rows))
     return pl.concat(tables, how="diagonal")
-
-
-def _paper_text_accuracy(printed: summary.PaperScores, model: str) -> float | None:
-    return printed.text[TOTAL][summary.OVERALL] if model == summary.ROSALIA else None
-
-
-def _select_scored_fields(line: dict, source: str) -> dict:
-    """Return only the fields of a line that are scored, without the report text."""
-    scoring.check_line(line, source)
-    return {name: line[name] for name in scoring.REQUIRED}

@@ -8,8 +8,7 @@ import polars as pl
 
 from cxr.base.columns import Column, schema
 from cxr.base.tables import read_table, write_table
-from cxr.ils.evaluation.settings import IntervalSettings
-from cxr.ils.evaluation.summary import DIGITS, GROUPS, TOTAL, index_subjects
+from cxr.ils.evaluation.summary import COVERAGE, DIGITS, GROUPS, TOTAL, index_subjects
 from cxr.metrics.intervals import difference_intervals, sums_by_subject
 
 ALL_PERSONAS = "all personas"
@@ -22,7 +21,7 @@ COLUMNS = {
     "plain": Column(pl.Float64, "Score of the plain instructions.", "%"),
     "reworded": Column(pl.Float64, "Score of the persona's wordings.", "%"),
     "change": Column(pl.Float64, "`reworded` less `plain`.", "percentage points"),
-    "change_low": Column(pl.Float64, "Lower end of its interval (`evaluation.interval`).", "percentage points"),
+    "change_low": Column(pl.Float64, "Lower end of its 95 % interval.", "percentage points"),
     "change_high": Column(pl.Float64, "Upper end.", "percentage points"),
 }
 TEXT_RULES = ("strict", "authors")
@@ -50,20 +49,20 @@ PLAIN, REWORDED = "", "_reworded"
 
 
 def run(
-    *, plain: list[str], reworded: list[str], paraphrases_table: str, options: IntervalSettings, runs: Sequence[str],
-    personas: Sequence[str], seed: int,
+    *, plain: list[str], reworded: list[str], paraphrases_table: str, runs: Sequence[str], personas: Sequence[str],
+    replicates: int, seed: int,
 ) -> None:  # fmt: skip
     """Compare each run with its personas. ``plain``: tables by run; ``reworded``: tables by run, then persona."""
     tables, num_personas = [], len(personas)
     for number, name in enumerate(runs):
         paths = reworded[number * num_personas : (number + 1) * num_personas]
         table_by_persona = dict(zip(personas, map(read_table, paths), strict=True))
-        tables.append(compare_wordings(name, read_table(plain[number]), table_by_persona, options, seed))
+        tables.append(compare_wordings(name, read_table(plain[number]), table_by_persona, replicates, seed))
     write_table(paraphrases_table, pl.concat(tables), COLUMNS)
 
 
 def compare_wordings(
-    run: str, plain: pl.DataFrame, table_by_persona: dict[str, pl.DataFrame], options: IntervalSettings, seed: int
+    run: str, plain: pl.DataFrame, table_by_persona: dict[str, pl.DataFrame], replicates: int, seed: int
 ) -> pl.DataFrame:
     """Return the rows of one run in per cent: per persona, and for all personas if there are several.
 
@@ -76,16 +75,16 @@ def compare_wordings(
     }
     if len(pairs) > 1:
         pairs[ALL_PERSONAS] = pl.concat(pairs.values())
-    rows = [row for persona, table in pairs.items() for row in _make_rows(run, persona, table, options, seed)]
+    rows = [row for persona, table in pairs.items() for row in _make_rows(run, persona, table, replicates, seed)]
     return pl.DataFrame(rows, schema=schema(COLUMNS), orient="row")
 
 
-def _make_rows(run: str, persona: str, pairs: pl.DataFrame, options: IntervalSettings, seed: int) -> list[tuple]:
+def _make_rows(run: str, persona: str, pairs: pl.DataFrame, replicates: int, seed: int) -> list[tuple]:
     cell_masks = [_select_pairs(pairs, lesion, ratio) for lesion, ratio in CELLS]
     before, after = (_sum_columns(pairs, cell_masks, side) for side in (PLAIN, REWORDED))
     number, subjects = index_subjects(pairs)
     per_patient = [tuple(sums_by_subject(number, subjects, part) for part in sums) for sums in (after, before)]
-    low, high = difference_intervals(*per_patient, replicates=options.replicates, level=options.interval, seed=seed)
+    low, high = difference_intervals(*per_patient, replicates=replicates, level=COVERAGE, seed=seed)
     rows = []
     for at, (lesion, ratio) in enumerate(CELLS):
         plain, reworded = (_percentage(above[:, at].sum(), below[:, at].sum()) for above, below in (before, after))

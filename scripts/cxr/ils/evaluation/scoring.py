@@ -9,13 +9,12 @@ import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, schema
-from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard, pack
 from cxr.base.jobs import progress
 from cxr.base.tables import read_table
 from cxr.geometry.masks import resize_mask
 from cxr.ils.evaluation import answer_rules
-from cxr.ils.evaluation.predictions import FAILURES, NOT_ASKED, Prediction, Predictions
+from cxr.ils.evaluation.predictions import NOT_ASKED, Prediction, Predictions
 from cxr.metrics.masks import lisa_iou, overlap_packed
 
 COLUMNS = {
@@ -43,7 +42,7 @@ class References:
     """The masks of the dataset, resized to the evaluation's square. A context manager."""
 
     def __init__(self, index: str | Path, masks: Sequence[str], size: int):
-        self.index, self.size = index, size
+        self.size = size
         self._place = dict(read_table(index).select("mask_id", "shard").iter_rows())
         self._paths = {Path(path).stem: path for path in masks}
         # consecutive pairs belong to one study and share masks
@@ -58,94 +57,55 @@ class References:
         self._stack.close()
 
     def get(self, line: Mapping) -> np.ndarray:
-        """Return the reference mask of a pair, uint8 packed (size, size / 8), empty if negative. Raises UserError."""
-        if not line["seg"]:
-            return np.zeros((self.size, self.size // 8), np.uint8)
-        shard = self._place.get(line["mask_id"])
-        if shard not in self._paths:
-            raise UserError(
-                f"pair {line['pair_id']}: its mask {line['mask_id']} is not in {self.index}: regenerate the dataset"
-            )
-        try:
-            return self._packed(shard, line["mask_id"])
-        except KeyError:
-            raise UserError(
-                f"pair {line['pair_id']}: its mask {line['mask_id']} is not in {self._paths[shard]}: regenerate it"
-            ) from None
+        """Return the reference mask of a pair, uint8 packed (size, size / 8), empty if negative."""
+        return self._packed(line["mask_id"]) if line["seg"] else np.zeros((self.size, self.size // 8), np.uint8)
 
-    def _read(self, shard: str, mask_id: str) -> np.ndarray:
+    def _read(self, mask_id: str) -> np.ndarray:
+        shard = self._place[mask_id]
         if shard not in self._shards:
             self._shards[shard] = self._stack.enter_context(Shard(self._paths[shard], key="mask_id"))
         return pack(resize_mask(self._shards[shard].get("mask", mask_id), self.size))
 
 
-def check_line(line: Mapping, source: str) -> None:
-    """Raise UserError unless a line of the dataset has all fields that are scored."""
-    missing = [name for name in REQUIRED if name not in line]
-    if missing or line["type"] not in answer_rules.TYPES:
-        which = f"lacks {', '.join(missing)}" if missing else f"has the type {line['type']!r}"
-        raise UserError(f"{source}: pair {line.get('pair_id')!r} {which}: regenerate the dataset")
-
-
 def score_pairs(
-    lines: Sequence[Mapping], references: References, predictions: Predictions, reviewed: set[str], failed: str
+    lines: Sequence[Mapping], references: References, predictions: Predictions, reviewed: set[str]
 ) -> pl.DataFrame:
     """Return the rows of ``SCHEMA`` in the order of the lines.
 
-    ``failed``: a pair with an unusable prediction counts as ``wrong`` in every score, or is excluded (``leave_out``).
-    If a run has any answer, a pair without one is wrong. A run without answers has no text scores.
+    A pair with an unusable prediction is wrong in every score. If a run has any answer, a pair without one is wrong. A
+    run without answers has no text scores.
     """
-    speaks = any(isinstance(entry.get("answer"), str) for entry in predictions.lines.entry_by_pair.values())
-    rows = _score_rows(lines, references, predictions, reviewed, failed == "wrong", speaks)
+    has_answers = any(isinstance(entry.get("answer"), str) for entry in predictions.lines.entry_by_pair.values())
+    rows = _score_rows(lines, references, predictions, reviewed, has_answers)
     return pl.DataFrame(progress(rows, len(lines), "evaluation"), schema=SCHEMA, orient="row")
 
 
 def _score_rows(
-    lines: Sequence[Mapping],
-    references: References,
-    predictions: Predictions,
-    reviewed: set[str],
-    count_failed: bool,
-    speaks: bool,
+    lines: Sequence[Mapping], references: References, predictions: Predictions, reviewed: set[str], has_answers: bool
 ) -> Iterator[tuple]:
     for line in lines:
         polarity = "positive" if line["seg"] else "negative"
         pair_columns = (line["pair_id"], line["subject_id"], line["target"], line["type"], polarity)
-        if line["pair_id"] in reviewed:
-            yield (*pair_columns, None, None, None, *[None] * len(answer_rules.RULES), "reviewed", "")
+        is_rejected = line["pair_id"] in reviewed
+        prediction = Prediction(None, None, "reviewed") if is_rejected else predictions.get(line["pair_id"])
+        if prediction.reason in ("reviewed", NOT_ASKED):
+            yield (*pair_columns, None, None, None, *[None] * len(answer_rules.RULES), prediction.reason, "")
             continue
-        prediction = predictions.get(line["pair_id"])
-        if prediction.reason == NOT_ASKED:
-            yield (*pair_columns, None, None, None, *[None] * len(answer_rules.RULES), NOT_ASKED, "")
-            continue
-        fine = prediction.mask is not None
-        areas = _measure_overlap(prediction, references.get(line), count_failed)
-        if not speaks or not (fine or count_failed):
+        areas = _measure_overlap(prediction, references.get(line))
+        if not has_answers:
             judged = dict.fromkeys(answer_rules.RULES)
         elif prediction.answer is None or prediction.reason == "duplicate":
             judged = dict.fromkeys(answer_rules.RULES, False)
         else:
             judged = answer_rules.judge_answer(line["type"], line["answer"], prediction.answer)
-        yield (
-            *pair_columns,
-            *areas,
-            *(judged[rule] for rule in answer_rules.RULES),
-            prediction.reason,
-            prediction.detail,
-        )
+        judgements = (judged[rule] for rule in answer_rules.RULES)
+        yield (*pair_columns, *areas, *judgements, prediction.reason, prediction.detail)
 
 
-def _measure_overlap(prediction: Prediction, reference: np.ndarray, count_failed: bool) -> tuple:
-    """Return intersection, union and IoU. A failed prediction counts as a mask without overlap, or gives None."""
+def _measure_overlap(prediction: Prediction, reference: np.ndarray) -> tuple[int, int, float]:
+    """Return intersection, union and IoU. A failed prediction counts as a mask without overlap."""
     if prediction.mask is not None:
         intersection, union = overlap_packed(prediction.mask, reference)
         return intersection, union, float(lisa_iou(intersection, union))
-    if not count_failed:
-        return None, None, None
     # also 0 for a negative: a failure does not count as "no lesion"
     return 0, overlap_packed(reference, reference).union, 0.0
-
-
-def is_failure(reason: str) -> bool:
-    """Return whether a pair's reason says that its prediction cannot be used."""
-    return reason in FAILURES

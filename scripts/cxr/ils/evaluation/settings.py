@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from cxr.base.settings import AUTHORS, PAPER, Replicates, Section, Share, constraint, key
+from cxr.base.settings import AUTHORS, PAPER, Replicates, Section, constraint, key
 from cxr.ils.settings import RunName
 
 FILE_ADAPTERS = ("jsonl", "text4seg")
@@ -17,7 +17,6 @@ class OutputFormat(Section):
     ] = key(
         "jsonl", "Format of the predictions (docs/systems/evaluation.md); everything: the whole image, as a baseline."
     )
-    threshold: float | None = key(None, "Value above which a pixel is foreground; null: the model's own.")
     grid: int = key(24, "Side of Text4Seg's grid of text: 24 for its p24, 16 for p16.", unit="cells", ge=4, le=128)
 
 
@@ -28,28 +27,14 @@ class PredictionSettings(OutputFormat):
     test: str = key("default", "Threshold set for whose split the predictions were made.")
 
 
-class IntervalSettings(Section):
-    """Bootstrap intervals."""
-
-    replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for no intervals, else 100 or more.")
-    interval: Share = key(0.95, "Coverage of the confidence intervals.")
-
-
-class ScoringSettings(IntervalSettings):
+class ScoringSettings(Section):
     """How a run is scored."""
 
+    replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for no intervals, else 100 or more.")
     size: int = key(
-        1024,
-        "Side of the square in which masks are compared.",
-        unit="pixels",
-        source=AUTHORS,
-        ge=64,
-        le=4096,
+        1024, "Side of the square in which masks are compared.", unit="pixels", source=AUTHORS, ge=64, le=4096,
         multiple_of=8,
-    )
-    failed: Literal["wrong", "leave_out"] = key(
-        "wrong", "wrong: a pair with a missing or damaged prediction counts as wrong; leave_out: it is excluded."
-    )
+    )  # fmt: skip
 
 
 class EvaluationSettings(ScoringSettings):

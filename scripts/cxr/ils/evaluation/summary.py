@@ -10,8 +10,9 @@ import yaml
 from cxr.base.columns import Column, Columns, schema
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import LESIONS
+from cxr.ils import templates
 from cxr.ils.evaluation import answer_rules
-from cxr.ils.evaluation.scoring import is_failure
+from cxr.ils.evaluation.predictions import FAILURES
 from cxr.metrics import masks
 from cxr.metrics.intervals import ratio_intervals, sums_by_subject
 
@@ -23,10 +24,8 @@ ROSALIA = "ROSALIA"
 class PaperScores:
     """Scores printed in the paper, in per cent, with a note on each cell that contradicts the paper's own sums."""
 
-    models: dict[str, dict[str, float]]
-    """Model -> measure (Table 4, and the variants of A.7 and C.3)."""
-    lesions: dict[str, dict[str, float | None]]
-    """Lesion type or ``total`` -> measure (Table 5)."""
+    models: dict[str, dict[str, float]]  # Model -> measure (Table 4, and the variants of A.7 and C.3)
+    lesions: dict[str, dict[str, float | None]]  # Lesion type or ``total`` -> measure (Table 5)
     text: dict[str, dict[str, float | None]]
     """positive, negative, total (Table 6), lesion types (Table 14) -> overall or type of instruction."""
     notes: dict[tuple[str, str, str], str]
@@ -58,6 +57,8 @@ def read_paper_scores(path: str | Path) -> PaperScores:
 TOTAL = "total"
 GROUPS = (*LESIONS, TOTAL)
 OVERALL = "overall"
+COVERAGE = 0.95
+"""Coverage of the intervals."""
 DIGITS = 2
 """Decimals of the percentages in the tables."""
 MEASURE_NAMES = {"giou": "gIoU", "ciou": "cIoU", "n_acc": "N-Acc", "accuracy": "Accuracy"}
@@ -68,7 +69,7 @@ def make_measure_columns(measure: str) -> Columns:
     word = MEASURE_NAMES[measure]
     return {
         measure: Column(pl.Float64, f"{word}; null of nothing.", "%"),
-        f"{measure}_low": Column(pl.Float64, "Lower end of its interval (`evaluation.interval`).", "%"),
+        f"{measure}_low": Column(pl.Float64, "Lower end of its 95 % interval.", "%"),
         f"{measure}_high": Column(pl.Float64, "Upper end.", "%"),
         f"{measure}_paper": Column(pl.Float64, "The paper's value; null where it prints none.", "%"),
     }
@@ -104,7 +105,7 @@ def index_subjects(pairs: pl.DataFrame) -> tuple[np.ndarray, int]:
 def make_score_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: float) -> pl.DataFrame:
     """Return a row per lesion type and the total: gIoU, cIoU, N-Acc in per cent with interval and the paper's value.
 
-    ``resampling``: replicates, level and seed of :func:`cxr.metrics.intervals.ratio_intervals`.
+    ``resampling``: replicates and seed of :func:`cxr.metrics.intervals.ratio_intervals`.
     """
     scored = pairs.filter(pl.col("iou").is_not_null())
     iou, intersection, union = (scored[name].to_numpy().astype(np.float64) for name in ("iou", "intersection", "union"))
@@ -131,7 +132,7 @@ def make_score_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: floa
             "lesion": group,
             "positives": int((members[group] & positive).sum()),
             "negatives": int((members[group] & ~positive).sum()),
-            "failed": sum(map(is_failure, of_group["reason"])),
+            "failed": int(of_group["reason"].is_in(FAILURES).sum()),
             "reviewed": int((of_group["reason"] == "reviewed").sum()),
         }
         for offset, measure in enumerate(MEASURES):
@@ -149,7 +150,7 @@ def make_text_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: float
     """
     judged_pairs = pairs.filter(pl.col(answer_rules.RULES[0]).is_not_null())
     kinds = {OVERALL: np.ones(len(judged_pairs), bool)} | {
-        kind: (judged_pairs["type"] == kind).to_numpy() for kind in answer_rules.TYPES
+        kind: (judged_pairs["type"] == kind).to_numpy() for kind in templates.TYPES
     }
     keys, ratios = [], []
     for rule in answer_rules.RULES:
@@ -184,7 +185,7 @@ def _bootstrap_intervals(rows: pl.DataFrame, ratios: list[tuple[np.ndarray, np.n
     numbers, subjects = index_subjects(rows)
     numerators, denominators = (np.column_stack([ratio[side] for ratio in ratios]).astype(float) for side in (0, 1))
     above, below = (sums_by_subject(numbers, subjects, values) for values in (numerators, denominators))
-    return ratio_intervals(above, below, **resampling)
+    return ratio_intervals(above, below, level=COVERAGE, **resampling)
 
 
 def _group_filter(group: str) -> pl.Expr:

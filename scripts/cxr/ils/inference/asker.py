@@ -13,9 +13,8 @@ import torch
 from cxr.base.workers import EngineFault, process_fitting_batches
 from cxr.ils.inference.settings import InferenceOptions
 from cxr.ils.rosalia.model import Rosalia, Views, sam_batch
-from cxr.ils.rosalia.prompts import extract_answer
-from cxr.ils.rosalia.samples import Batch, PairOptions, Sample, collate
-from cxr.ils.rosalia.tokens import Tokens
+from cxr.ils.rosalia.samples import PairOptions, Sample, collate
+from cxr.ils.rosalia.tokens import Tokens, extract_answer
 from cxr.nets.devices import inference, select_device
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -27,8 +26,7 @@ NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"
 class Reply:
     """A model's reply to one instruction."""
 
-    answer: str | None = None
-    """Its text; None if no text was requested or the model failed."""
+    answer: str | None = None  # Its text; None if no text was requested or the model failed
     mask_values: np.ndarray | None = None
     """Mask logits float32 (T, T) in the target square, the maximum over all [SEG] (positive inside the mask), converted
     by ``keep`` of :meth:`Asker.ask`; None without [SEG]."""
@@ -36,8 +34,7 @@ class Reply:
     """``NO_SEG`` or ``SEVERAL_SEG``."""
     fault: str = ""
     """Why there is no reply."""
-    error: Exception | None = None
-    """The model's exception, if any; all pairs of an image share one object."""
+    error: Exception | None = None  # The model's exception, if any; all pairs of an image share one object
 
 
 @dataclass
@@ -111,7 +108,7 @@ class Asker:
     def _encoded(self, rows: list[tuple[Sample]]) -> list[tuple[Views, None]]:
         """Return the views of images."""
         batch = collate([sample for (sample,) in rows], self.tokens.pad, packed=True)
-        views = self.model.encode(batch.to(self.device, self._dtype()))
+        views = self.model.encode(batch.to(self.device, self.model.dtype))
         return [(Views(views.features[n], views.embeddings[n]), None) for n in batch.image_of.tolist()]
 
     def _answered(
@@ -123,29 +120,22 @@ class Asker:
             torch.stack([view.features for view in unique_views]),
             torch.stack([view.embeddings for view in unique_views]),
         )
-        batch = _drop_pixels(collate(samples, self.tokens.pad, packed=True)).to(self.device, self._dtype())
+        batch = collate(samples, self.tokens.pad, packed=True)
+        # pixels are not needed once the views are known
+        batch = replace(batch, images=batch.images[:0], clip=batch.clip[:0], content_shapes=None)
+        batch = batch.to(self.device, self.model.dtype)
         if not self.options.text:
-            return [(Reply(mask_values=_to_numpy(keep(logits))), None) for logits in self.model.segment(batch, views)]
+            return [
+                (Reply(mask_values=keep(logits).cpu().numpy()), None) for logits in self.model.segment(batch, views)
+            ]
         generated = self.model.generate(batch, self.options.max_new_tokens, views)
         replies = []
         for ids, masks in zip(generated.ids, generated.masks, strict=True):
-            mask_values = _to_numpy(keep(masks.amax(0))) if len(masks) else None
+            mask_values = keep(masks.amax(0)).cpu().numpy() if len(masks) else None
             note = "" if len(masks) == 1 else SEVERAL_SEG if len(masks) else NO_SEG
             replies.append((Reply(extract_answer(self.tokens.decode(ids)), mask_values, note), None))
         return replies
 
-    def _dtype(self) -> torch.dtype:
-        return self.model.llava.lm_head.weight.dtype
-
 
 def _make_fault_reply(fault: EngineFault) -> Reply:
     return Reply(fault=": ".join(fault), error=fault.error)
-
-
-def _drop_pixels(batch: Batch) -> Batch:
-    """Return the batch without pixels, which are not needed once the views are known."""
-    return replace(batch, images=batch.images[:0], clip=batch.clip[:0], content_shapes=None)
-
-
-def _to_numpy(tensor: torch.Tensor) -> np.ndarray:
-    return tensor.cpu().numpy()

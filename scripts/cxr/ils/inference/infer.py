@@ -7,8 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, groupby
 from pathlib import Path
 
-import numpy as np
-
 from cxr.base.errors import StoreError, UserError, count_phrase
 from cxr.base.faults import Failures, Tolerance, failure_kind
 from cxr.base.hdf5 import ShardWriter
@@ -17,30 +15,11 @@ from cxr.base.tables import write_lines
 from cxr.ils.inference.asker import Asker, Reply
 from cxr.ils.inference.settings import InferenceOptions
 from cxr.ils.rosalia.samples import Pairs, Sample
-from cxr.ils.rosalia.sources import ImageSource, open_image_source
-from cxr.ils.rosalia.wordings import NO_WORDING, PersonaWording
+from cxr.ils.rosalia.sources import NO_WORDING, PersonaWording, open_image_source
 
 log = logging.getLogger("cxr")
-NO_FRAME = "no_frame"
-"""Fault of a pair whose image is not among the frames."""
 NOT_ASKED = "not_asked"
 """Failure of a pair whose instruction has no wording of the persona; it is excluded from the scores."""
-
-
-class _FramesReadLazily:
-    """Frames whose absence raises only when they are read, so that only their own pairs fail."""
-
-    def __init__(self, source: ImageSource):
-        self._frames = source
-        self.name = source.name
-
-    def __contains__(self, image_id: str) -> bool:
-        return True
-
-    def get(self, image_id: str) -> np.ndarray:
-        if image_id not in self._frames:
-            raise UserError(NO_FRAME)
-        return self._frames.get(image_id)
 
 
 def run_split(
@@ -76,15 +55,18 @@ def run_split(
             write_lines(predictions, [])
         return
     asker = Asker.load(model, options, compute)
-    source = _FramesReadLazily(open_image_source(frames, pictures))
-    wording = PersonaWording(wordings, options.persona, options.seed) if wordings and options.persona else None
-    pair_arguments = {"tokens": asker.tokens, "options": asker.pair_options(), "pictures": source, "wording": wording}
-    pairs = Pairs(lines=str(lines), **pair_arguments)
+    pairs = Pairs(
+        lines=str(lines),
+        tokens=asker.tokens,
+        options=asker.pair_options(),
+        pictures=open_image_source(frames, pictures),
+        wording=PersonaWording(wordings, options.persona, options.seed) if wordings and options.persona else None,
+    )
     faults: Counter[str] = Counter()
     with ShardWriter(prediction_masks, **empty) as writer:
         failures = Failures("inference", len(pairs), Tolerance.from_settings(compute))
         replies = progress(_track_failures(_replies(asker, pairs), failures), len(pairs), "pairs asked")
-        write_lines(predictions, _make_lines(replies, writer, faults, pairs if wording else None))
+        write_lines(predictions, _make_lines(replies, writer, faults, pairs if pairs.wording else None))
     if faults:
         without = count_phrase(faults.total(), f"of {len(pairs)} pairs has", f"of {len(pairs)} pairs have")
         log.warning("%s no prediction: the files of predictions say why", without)

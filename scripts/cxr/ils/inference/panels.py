@@ -30,16 +30,6 @@ FIELDS = ("pair_id", "image_id", "target", "instruction", "answer", "seg", "mask
 
 
 @dataclass(frozen=True)
-class PanelOptions:
-    """How many images get a panel, and the figures' dots per inch and JPEG quality (``figures``)."""
-
-    studies: int
-    dpi: int
-    quality: int
-    seed: int
-
-
-@dataclass(frozen=True)
 class Row:
     """One pair of a panel. Masks are bool in the frame; None without a mask."""
 
@@ -59,12 +49,18 @@ def run_panels(
     predictions: str,
     prediction_masks: str,
     panels: str,
-    options: PanelOptions,
+    studies: int,
+    dpi: int,
+    quality: int,
+    seed: int,
 ) -> None:
-    """Draw a panel for each of some images of a split into the folder ``panels``, named by the image."""
+    """Draw a panel for each of ``studies`` images of a split into the folder ``panels``, named by the image.
+
+    ``dpi`` and ``quality``: dots per inch and JPEG quality (section ``figures``).
+    """
     folder = Path(panels)
     folder.mkdir(parents=True, exist_ok=True)
-    pairs_by_image = choose_pairs(lines, options)
+    pairs_by_image = choose_pairs(lines, studies, seed)
     pair_ids = {row["pair_id"] for rows in pairs_by_image.values() for row in rows}
     entry_by_pair = {entry["pair_id"]: entry for entry in read_lines(predictions) if entry["pair_id"] in pair_ids}
     shard_by_mask = dict(read_table(index).select("mask_id", "shard").filter(
@@ -90,21 +86,22 @@ def run_panels(
                 )
                 for row in rows
             ]
-            save_jpeg(draw_panel(image_id, image, sheet), folder / f"{image_id}.jpg", options.dpi, options.quality)
+            save_jpeg(draw_panel(image_id, image, sheet), folder / f"{image_id}.jpg", dpi, quality)
 
 
-def choose_pairs(lines: str, options: PanelOptions) -> dict[str, list[dict]]:
-    """Return {image_id: at most ROWS of its pairs} of some images: each lesion type once before any comes twice.
+def choose_pairs(lines: str, studies: int, seed: int) -> dict[str, list[dict]]:
+    """Return {image_id: at most MAX_ROWS of its pairs} of ``studies`` images.
 
+    Each lesion type comes once before any comes twice.
     The choice depends only on the seed and the ids.
     """
     targets: dict[str, set[str]] = {}
     for line in read_lines(lines):
         targets.setdefault(line["image_id"], set()).update({line["target"]} if line["seg"] else ())
-    candidates = sorted(targets, key=lambda image_id: stable_hash(options.seed, "inference", image_id))
+    candidates = sorted(targets, key=lambda image_id: stable_hash(seed, "inference", image_id))
     lesion_counts: Counter[str] = Counter()
     image_ids: list[str] = []
-    while candidates and len(image_ids) < options.studies:
+    while candidates and len(image_ids) < studies:
         rarest = sorted(LESIONS, key=lambda lesion: (lesion_counts[lesion], LESIONS.index(lesion)))
         match = next((i for lesion in rarest for i in candidates if lesion in targets[i]), candidates[0])
         candidates.remove(match)

@@ -16,12 +16,11 @@ from cxr.base.tables import read_lines
 from cxr.dicom.segmentation import Segment, save_segmentation
 from cxr.ils.inference.asker import NO_SEG, SEVERAL_SEG, Asker
 from cxr.ils.inference.settings import InferenceOptions
-from cxr.ils.rosalia.images import equalise, make_clip_input
-from cxr.ils.rosalia.samples import Sample
+from cxr.ils.rosalia.samples import make_sample, prepare_pixels
 from cxr.imaging.one_image import FramedImage, decode_image_file, project_mask, segmentation_time
 from cxr.plotting.overlay import SIDES, draw_overlay
 from cxr.plotting.plots import save_png
-from cxr.segmentation.images import make_sam_levels
+from cxr.segmentation.images import equalise
 
 ANSWERS, SEG = "answers.json", "segmentation.dcm"
 DPI = 110
@@ -45,7 +44,15 @@ def ask_about_image(asker: Asker, picture: FramedImage, instructions: Sequence[s
     """Return a finding per instruction. Raises UserError for an empty instruction, or if the model fails."""
     if not instructions or not all(text.strip() for text in instructions):
         raise UserError("instruction is empty: give one, such as 'Segment the effusion.'")
-    replies = asker.ask([_make_sample(asker, picture.frame, text.strip()) for text in instructions])
+    options = asker.pair_options()
+    pixels = prepare_pixels(equalise(picture.frame) if options.equalise else picture.frame, options)
+    samples = [
+        make_sample(
+            asker.tokens, options, pixels, text.strip(), None, None, options.equalise, pair_id=text, image_id="picture"
+        )
+        for text in instructions
+    ]
+    replies = asker.ask(samples)
     findings = []
     for text, reply in zip(instructions, replies, strict=True):
         if reply.fault:
@@ -56,28 +63,6 @@ def ask_about_image(asker: Asker, picture: FramedImage, instructions: Sequence[s
             mask = project_mask(reply.mask_values, picture)
         findings.append(Finding(text.strip(), reply.answer, mask, NOTES.get(reply.note, "")))
     return findings
-
-
-def _make_sample(asker: Asker, frame: np.ndarray, instruction: str) -> Sample:
-    """Return the same sample as ``Pairs`` makes from a frame and an instruction."""
-    options = asker.pair_options()
-    ids, labels = asker.tokens.encode(instruction, None, options.conversation, options.features, options.max_length)
-    image = equalise(frame) if options.equalise else frame
-    levels, content_shape = make_sam_levels(image, options.sam_side, options.fit)
-    return Sample(
-        pair_id=instruction,
-        image_id="picture",
-        equalised=options.equalise,
-        input_ids=ids,
-        labels=labels,
-        levels=levels,
-        content_shape=content_shape,
-        clip=make_clip_input(image, options.clip_side, options.fit),
-        mask=None,
-        resized=content_shape,
-        original=(options.target, options.target),
-        positive=False,
-    )
 
 
 def write_findings(

@@ -30,5 +30,4 @@ class InferenceOptions(PromptSettings, AnswerSettings):
     dtype: str = "float32"
     persona: str = ""
     """Persona whose wordings are asked; "" for the plain instructions."""
-    seed: int = 0
-    """Seed of the choice among a persona's wordings."""
+    seed: int = 0  # Seed of the choice among a persona's wordings

@@ -15,8 +15,8 @@ import numpy as np
 from cxr.base.hdf5 import pack
 from cxr.base.vocabulary import BOX_CONDITIONS, LUNGS, list_failed_conditions
 from cxr.geometry.boxes import CORNERS
-from cxr.ils.masks.rules import Rules
 from cxr.ils.masks.segmenter import LesionSegmenter
+from cxr.ils.masks.settings import Rules
 from cxr.ils.masks.thresholds import ThresholdSet, exact_fraction, threshold_part
 from cxr.ils.masks.zones import Zones
 

@@ -8,7 +8,7 @@ from cxr.base.vocabulary import LESIONS, LOBES, VALID_LOCATIONS, in_table_order,
 from cxr.geometry.affine import points_to_original
 from cxr.ils.masks.findings import CARDIOMEGALY, OPACITY, Finding
 from cxr.ils.masks.outcomes import Outcome
-from cxr.ils.masks.rules import STRICT, Rules
+from cxr.ils.masks.settings import STRICT, Rules
 from cxr.ils.masks.zones import Zones, list_related_by_name, lung_of, view_as_words
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cxr.base.vocabulary import LESIONS, NO_LESION, SIDES, VALID_LOCATIONS, ZONE_LABELS, zones_of
-from cxr.ils.masks.rules import STRICT, Rules
+from cxr.ils.masks.settings import STRICT, Rules
 
 CARDIOMEGALY, EFFUSION, OPACITY = "cardiomegaly", "effusion", "opacity"
 HEDGES = ("definite", "strong", "weak")
@@ -24,24 +24,16 @@ class Finding:
     index: int
     entity: str
     sentence_index: int | None
-    target: str | None
-    """The lesion type to segment. None: the finding only blocks; ``reason`` says why."""
-    word: str | None
-    """Its name in a text; None if it has none."""
+    target: str | None  # The lesion type to segment. None: the finding only blocks; ``reason`` says why.
+    word: str | None  # Its name in a text; None if it has none
     certainty: str
     hedge: str | None
-    reported: tuple[str, ...]
-    """Zone labels, in the order of ``ZONE_LABELS``."""
-    kinds: frozenset[str]
-    """Every lesion type that the statement affirms, hedges, lists as a candidate or blocks."""
-    several: bool
-    """Whether several diseases may explain it, so that no single one can be inferred."""
-    candidates: tuple[str, ...]
-    """The predicted lesion types if there are several; else empty."""
-    blocks: frozenset[str]
-    """Valid locations where it could lie although no label states it."""
-    basal: bool
-    """Whether it is an effusion that may be filled down to the lung base."""
+    reported: tuple[str, ...]  # Zone labels, in the order of ``ZONE_LABELS``
+    kinds: frozenset[str]  # Every lesion type that the statement affirms, hedges, lists as a candidate or blocks
+    several: bool  # Whether several diseases may explain it, so that no single one can be inferred
+    candidates: tuple[str, ...]  # The predicted lesion types if there are several; else empty
+    blocks: frozenset[str]  # Valid locations where it could lie although no label states it
+    basal: bool  # Whether it is an effusion that may be filled down to the lung base
     reason: str | None
 
     @property

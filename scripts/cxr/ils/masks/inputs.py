@@ -1,8 +1,7 @@
 """Read the images of a shard one by one, with the results of the earlier stages."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -14,31 +13,10 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.geometry.boxes import CORNERS
-from cxr.ils.masks.evidence import compute_cardiothoracic_ratio
 from cxr.ils.masks.findings import Finding, find_related_lesions, read_positive_findings
-from cxr.ils.masks.rules import STRICT, Rules
 from cxr.ils.masks.segmenter import LesionSegmenter
+from cxr.ils.masks.settings import STRICT, Rules
 from cxr.ils.masks.zones import Zones
-
-
-@dataclass
-class InputShards:
-    """The open shards of the earlier stages."""
-
-    frames: Shard
-    organs: Shard
-    anomaly: Shard
-    anatomy: Shard
-
-    @cached_property
-    def zone_labels(self) -> list[str]:
-        """Labels of the anatomy masks."""
-        return self.anatomy.labels()
-
-    @cached_property
-    def organ_labels(self) -> list[str]:
-        """Labels of the organ masks."""
-        return self.organs.labels()
 
 
 class Case:
@@ -49,70 +27,74 @@ class Case:
         row: dict,
         line: dict,
         boxes: tuple[np.ndarray, np.ndarray],
-        shards: InputShards,
+        shards: Mapping[str, Shard],
+        labels: Mapping[str, list[str]],
         rules: Rules,
         smallest_level: int,
     ):
         self.image_id, self.study_id = row["image_id"], row["study_id"]
         self.names = {name: row[name] for name in ("study_id", "image_id", "subject_id", "split")}
-        self.names |= {"unedited": is_unedited(shards.anomaly, self.image_id)}
-        self._smallest_level = smallest_level
-        self._line, self._boxes, self._shards, self._rules = line, boxes, shards, rules
+        self.names |= {"unedited": is_unedited(shards["anomaly"], self.image_id)}
+        self.rules, self._smallest_level = rules, smallest_level
+        self._line, self._boxes, self._shards, self._labels = line, boxes, shards, labels
 
     @cached_property
     def findings(self) -> list[Finding]:
         """Positive findings of the used section."""
-        return read_positive_findings(self._line["tuples"], self._rules)
+        return read_positive_findings(self._line["tuples"], self.rules)
 
     @cached_property
     def blocking_findings(self) -> list[Finding]:
         """Positive findings of the unused section, which only block locations (``blocking`` strict)."""
-        return (
-            read_positive_findings(self._line.get("other_tuples") or (), self._rules)
-            if self._rules.blocking == STRICT
-            else []
-        )
+        other_tuples = self._line.get("other_tuples") or () if self.rules.blocking == STRICT else ()
+        return read_positive_findings(other_tuples, self.rules)
 
     @cached_property
     def related(self) -> list[str]:
         """Lesion types with a related term in the report (``kinds`` strict)."""
-        return find_related_lesions(self._line) if self._rules.kinds == STRICT else []
+        return find_related_lesions(self._line) if self.rules.kinds == STRICT else []
 
     @cached_property
     def zones(self) -> Zones:
         """Anatomy masks of the edited image, for locations, grounding and names; not for Algorithm 1's lungs."""
-        return Zones(self._shards.anatomy.stored("mask", self.image_id), self._shards.zone_labels)
+        return self._read_zones("anatomy")
 
     @cached_property
     def _organs(self) -> Zones:
-        return Zones(self._shards.organs.stored("mask", self.image_id), self._shards.organ_labels)
+        return self._read_zones("organs")
 
-    def get_heart(self) -> np.ndarray:
-        """Return the heart mask of the organs stage, uint8 packed (H, W / 8)."""
+    def _read_zones(self, stage: str) -> Zones:
+        return Zones(self._shards[stage].stored("mask", self.image_id), self._labels[stage])
+
+    @property
+    def heart(self) -> np.ndarray:
+        """Heart mask of the organs stage, uint8 packed (H, W / 8)."""
         return self._organs[HEART]
 
     @cached_property
-    def _segmenter(self) -> LesionSegmenter:
+    def segmenter(self) -> LesionSegmenter:
+        """The segmenter with the maps and boxes of the image."""
         boxes, confidence = self._boxes
         return LesionSegmenter(
-            anomaly=self._shards.anomaly.get("anomaly", self.image_id),
-            image=lambda: self._shards.frames.get("image", self.image_id),
+            anomaly=self._shards["anomaly"].get("anomaly", self.image_id),
+            image=lambda: self._shards["frames"].get("image", self.image_id),
             zones=self.zones,
             lungs={lung: self._organs[lung] for lung in LUNGS},
             boxes=boxes,
             confidence=confidence,
-            rules=self._rules,
+            rules=self.rules,
             smallest_level=self._smallest_level,
         )
 
-    def get_segmenter(self) -> LesionSegmenter:
-        """Return the segmenter with the maps and boxes of the image."""
-        return self._segmenter
+    @property
+    def lungs(self) -> np.ndarray:
+        """Union of the lung masks of the organs stage, uint8 packed (H, W / 8)."""
+        return self._organs.union(LUNGS)
 
-    def cardiothoracic_ratio(self) -> float | None:
-        """Return the cardiothoracic ratio in original pixels."""
-        affine = self._shards.frames.get("to_original", self.image_id)
-        return compute_cardiothoracic_ratio(self.get_heart(), self._organs.union(LUNGS), affine)
+    @property
+    def to_original(self) -> np.ndarray:
+        """Affine (2, 3) from the frame to the image's own pixels."""
+        return self._shards["frames"].get("to_original", self.image_id)
 
 
 class ShardCases:
@@ -123,29 +105,28 @@ class ShardCases:
 
     def __init__(
         self,
+        rules: Rules,
+        smallest_level: int,
         *,
         cohort: str | Path,
-        frames: str | Path,
-        organs: str | Path,
-        anomaly: str | Path,
-        anatomy: str | Path,
         boxes: str | Path,
         boxes_excluded: str | Path,
         reports: str | Path,
-        rules: Rules,
-        smallest_level: int,
+        **shards: str | Path,
     ):
-        self._paths = {"frames": frames, "organs": organs, "anomaly": anomaly, "anatomy": anatomy}
+        """``shards``: paths of the shards ``frames``, ``organs``, ``anomaly`` and ``anatomy``."""
+        self._paths = shards
         self._cohort, self._boxes, self._boxes_excluded, self._reports = cohort, boxes, boxes_excluded, reports
         self.rules, self.smallest_level = rules, smallest_level
 
     def __enter__(self) -> "ShardCases":
         self._stack = ExitStack()
         with self._stack:
-            self._shards = InputShards(**{name: self._stack.enter_context(Shard(p)) for name, p in self._paths.items()})
+            self._shards = {name: self._stack.enter_context(Shard(path)) for name, path in self._paths.items()}
+            self._labels = {stage: self._shards[stage].labels() for stage in ("organs", "anatomy")}
             excluded = set(read_table(self._boxes_excluded)["image_id"])
             self._lines = {line["study_id"]: line for line in read_lines(self._reports)}
-            present = set(self._shards.anatomy.ids) - excluded
+            present = set(self._shards["anatomy"].ids) - excluded
             rows = read_table(self._cohort).select("image_id", "study_id", "subject_id", "split")
             self.rows = [
                 row
@@ -165,13 +146,15 @@ class ShardCases:
     @property
     def frame(self) -> tuple[int, ...]:
         """Rows and columns of a frame."""
-        return self._shards.anatomy.shape()[-2:]
+        return self._shards["anatomy"].shape()[-2:]
 
     def __iter__(self) -> Iterator[Case]:
         nothing = np.zeros((0, 4)), np.zeros(0)
         for row in self.rows:
             boxes = self._found.get(row["image_id"], nothing)
-            yield Case(row, self._lines[row["study_id"]], boxes, self._shards, self.rules, self.smallest_level)
+            yield Case(
+                row, self._lines[row["study_id"]], boxes, self._shards, self._labels, self.rules, self.smallest_level
+            )
 
 
 def _boxes_by_image(table: pl.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:

@@ -1,16 +1,15 @@
 """Compute the result of each finding on its image: mask, grounded labels and names, or the reason for none."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from cxr.ils.masks.algorithm import CONDITION_BITS
 from cxr.ils.masks.findings import Finding
-from cxr.ils.masks.rules import Rules
-from cxr.ils.masks.segmenter import Decision, Lesion, LesionSegmenter
+from cxr.ils.masks.inputs import Case
+from cxr.ils.masks.segmenter import Decision, Lesion
 from cxr.ils.masks.thresholds import ThresholdSet
-from cxr.ils.masks.zones import Zones, count_pixels, list_possible_names, merge_locations, name_locations
+from cxr.ils.masks.zones import count_pixels, list_possible_names, merge_locations, name_locations
 
 
 @dataclass(frozen=True)
@@ -34,53 +33,41 @@ class Outcome:
         return tuple(label for label in self.finding.reported if label not in self.grounded)
 
 
-def compute_outcome(
-    finding: Finding,
-    get_segmenter: Callable[[], LesionSegmenter],
-    zones: Zones,
-    get_heart: Callable[[], np.ndarray],
-    thresholds: ThresholdSet,
-    rules: Rules,
-) -> Outcome:
-    """Return the outcome of one finding.
-
-    ``get_segmenter`` and ``get_heart`` (heart mask of the organs stage, uint8 packed) are called only when needed.
-    """
+def compute_outcome(finding: Finding, case: Case, thresholds: ThresholdSet) -> Outcome:
+    """Return the outcome of one finding on its image."""
     reported = finding.reported
     if finding.target is None:
         return Outcome(finding, reason=finding.reason, reported_locations=tuple(_all_names(reported)))
     if finding.heart:
-        mask = get_heart()
+        mask = case.heart
         area = count_pixels(mask)
         return Outcome(finding, mask, area) if area else Outcome(finding, reason="no_heart")
     if not reported:
         return Outcome(finding, reason="no_labels")
-    if all(zones.is_empty(label) for label in reported):
+    if all(case.zones.is_empty(label) for label in reported):
         return Outcome(finding, reason="no_anatomy", reported_locations=tuple(_all_names(reported)))
-    lesion = get_segmenter().segment(reported, thresholds.for_target(finding.target), fill=finding.basal)
-    return _make_outcome(finding, lesion, rules)
+    lesion = case.segmenter.segment(reported, thresholds.for_target(finding.target), fill=finding.basal)
+    return _make_outcome(finding, lesion, case.rules.name_min_share)
 
 
-def compute_decision(
-    finding: Finding, get_segmenter: Callable[[], LesionSegmenter], zones: Zones, thresholds: ThresholdSet
-) -> Decision | None:
+def compute_decision(finding: Finding, case: Case, thresholds: ThresholdSet) -> Decision | None:
     """Return what the thresholds decide about a finding; None if no threshold matters to it.
 
     Threshold sets with the same decision give the finding the same mask, labels, names and reason.
     """
     reported = finding.reported
-    if finding.target is None or finding.heart or all(zones.is_empty(label) for label in reported):
+    if finding.target is None or finding.heart or all(case.zones.is_empty(label) for label in reported):
         return None
-    return get_segmenter().decide(reported, thresholds.for_target(finding.target), fill=finding.basal)
+    return case.segmenter.decide(reported, thresholds.for_target(finding.target), fill=finding.basal)
 
 
-def _make_outcome(finding: Finding, lesion: Lesion, rules: Rules) -> Outcome:
+def _make_outcome(finding: Finding, lesion: Lesion, name_min_share: float) -> Outcome:
     ungrounded_labels = [label for label in finding.reported if label not in lesion.grounded]
     location_names = name_locations(
         lesion.grounded,
         lesion.pixels_by_label,
         lesion.area,
-        min_share=rules.name_min_share,
+        min_share=name_min_share,
         excluded_zones=ungrounded_labels,
     )
     return Outcome(

@@ -12,9 +12,9 @@ from cxr.base.vocabulary import LUNGS, SIDES, side_of
 from cxr.geometry.boxes import clip_boxes
 from cxr.ils.masks import algorithm
 from cxr.ils.masks.algorithm import CONDITION_BITS, Region
-from cxr.ils.masks.rules import Rules
+from cxr.ils.masks.settings import Rules
 from cxr.ils.masks.thresholds import Ratio, Thresholds, exact_fraction, is_at_least
-from cxr.ils.masks.zones import Zones, ground_labels
+from cxr.ils.masks.zones import Zones, cached_method, ground_labels
 
 
 class Lesion(NamedTuple):
@@ -55,47 +55,38 @@ class AnomalyLevel:
     def __init__(self, segmenter: "LesionSegmenter", level: int):
         self._segmenter = segmenter
         binary = cv2.compare(segmenter.anomaly, level, cv2.CMP_GE) & 1
-        opened = algorithm.apply_opening(binary)
-        self.signal = algorithm.count_pixels_in_boxes(
-            opened if segmenter.rules.denoise == "both" else binary, segmenter.corners
-        )
-        self._opened = opened
-        self._extents: dict[int, tuple[int, tuple[int, int, int, int]]] = {}
-        self._touched: dict[int, list[int]] = {}
-        self._grown: dict[int, Region] = {}
+        self._opened = algorithm.apply_opening(binary)
+        self.signal = algorithm.count_pixels_in_boxes(self._opened, segmenter.corners)
 
     @cached_property
     def components(self) -> algorithm.Components:
         """Components of the opened map."""
         return algorithm.find_components(self._opened)
 
+    @cached_method
     def find_components_at(self, box: int) -> list[int]:
         """Return the labels of the large enough components that share a pixel with a box."""
-        if box not in self._touched:
-            touched_labels = self.components.find_touching(self._segmenter.boxes[box])
-            smallest = self._segmenter.rules.min_component_px
-            self._touched[box] = [label for label in touched_labels if self._extent(label)[0] >= smallest]
-        return self._touched[box]
+        touched_labels = self.components.find_touching(self._segmenter.boxes[box])
+        smallest = self._segmenter.rules.min_component_px
+        return [label for label in touched_labels if self._extent(label)[0] >= smallest]
 
+    @cached_method
     def _extent(self, label: int) -> tuple[int, tuple[int, int, int, int]]:
-        if label not in self._extents:
-            self._extents[label] = self.components.extent(label)
-        return self._extents[label]
+        return self.components.extent(label)
 
+    @cached_method
     def grow(self, label: int) -> Region:
         """Return a component after region growing."""
-        if label not in self._grown:
-            segmenter, steps = self._segmenter, self._segmenter.rules.grow_px
-            height, width = segmenter.anomaly.shape
-            _, (x1, y1, x2, y2) = self._extent(label)
-            x1, y1, x2, y2 = max(x1 - steps, 0), max(y1 - steps, 0), min(x2 + steps, width), min(y2 + steps, height)
-            place = slice(y1, y2), slice(x1, x2)
-            component = (self.components.labels[place] == label).view(np.uint8)
-            patch = algorithm.grow_component(
-                component, segmenter.image[place], segmenter.lungs[place], segmenter.rules.grow_tolerance, steps
-            )
-            self._grown[label] = Region(y1, x1, patch)
-        return self._grown[label]
+        segmenter, steps = self._segmenter, self._segmenter.rules.grow_px
+        height, width = segmenter.anomaly.shape
+        _, (x1, y1, x2, y2) = self._extent(label)
+        x1, y1, x2, y2 = max(x1 - steps, 0), max(y1 - steps, 0), min(x2 + steps, width), min(y2 + steps, height)
+        place = slice(y1, y2), slice(x1, x2)
+        component = (self.components.labels[place] == label).view(np.uint8)
+        patch = algorithm.grow_component(
+            component, segmenter.image[place], segmenter.lungs[place], segmenter.rules.grow_tolerance, steps
+        )
+        return Region(y1, x1, patch)
 
 
 class LesionSegmenter:
@@ -126,7 +117,8 @@ class LesionSegmenter:
         self.zones = zones
         self._packed_lungs = lungs
         shapes = np.bitwise_or.reduce(zones.packed, axis=0) | lungs[LUNGS[0]] | lungs[LUNGS[1]]
-        self.window = _window(anomaly, shapes) if smallest_level > 0 else _full_window(anomaly)
+        full_window = slice(0, self.shape[0]), slice(0, self.shape[1])
+        self.window = (smallest_level > 0 and _find_window(anomaly, shapes)) or full_window
         rows, columns = self.window
         self.anomaly = np.ascontiguousarray(anomaly[rows, columns])
         self._image = image
@@ -137,12 +129,7 @@ class LesionSegmenter:
         height, width = self.anomaly.shape
         self.boxes = np.clip(frame_boxes - corner, 0, [width, height, width, height])
         self.corners = algorithm.index_corners(self.boxes, width)
-        self._levels: dict[int, AnomalyLevel] = {}
-        self._unpacked: dict[str, np.ndarray] = {}
-        self._lungs: dict[str, np.ndarray] = {}
-        self._unions: dict[tuple[str, ...], tuple[np.ndarray, int, np.ndarray]] = {}
         self._verdicts: dict[tuple, np.ndarray] = {}
-        self._closings: dict[frozenset[str], tuple[np.ndarray, np.ndarray]] = {}
         self._lesions: dict[Decision, tuple[Lesion, frozenset[int]]] = {}
 
     @cached_property
@@ -155,36 +142,30 @@ class LesionSegmenter:
         """Union of both lungs, uint8 (h, w) in the window."""
         return self.lung(LUNGS[0]) | self.lung(LUNGS[1])
 
+    @cached_method
     def lung(self, label: str) -> np.ndarray:
         """Return a lung mask in the window, uint8 (h, w)."""
-        if label not in self._lungs:
-            self._lungs[label] = self._unpack(self._packed_lungs[label])
-        return self._lungs[label]
+        return self._unpack(self._packed_lungs[label])
 
+    @cached_method
     def zone(self, label: str) -> np.ndarray:
         """Return a zone mask in the window, uint8 (h, w)."""
-        if label not in self._unpacked:
-            self._unpacked[label] = self._unpack(self.zones[label])
-        return self._unpacked[label]
+        return self._unpack(self.zones[label])
 
     def _unpack(self, packed: np.ndarray) -> np.ndarray:
         rows, columns = self.window
         return np.unpackbits(packed[rows, columns.start // 8 : columns.stop // 8], axis=-1)
 
+    @cached_method
     def union(self, labels: tuple[str, ...]) -> tuple[np.ndarray, int, np.ndarray]:
         """Return the union of zone masks (uint8, window), its area, and its pixels in every box."""
-        if labels not in self._unions:
-            mask = self.zone(labels[0])
-            for label in labels[1:]:
-                mask = mask | self.zone(label)
-            self._unions[labels] = mask, cv2.countNonZero(mask), algorithm.count_pixels_in_boxes(mask, self.corners)
-        return self._unions[labels]
+        mask = np.bitwise_or.reduce([self.zone(label) for label in labels])
+        return mask, cv2.countNonZero(mask), algorithm.count_pixels_in_boxes(mask, self.corners)
 
+    @cached_method
     def level(self, level: int) -> AnomalyLevel:
         """Return the anomaly map at a grey level."""
-        if level not in self._levels:
-            self._levels[level] = AnomalyLevel(self, level)
-        return self._levels[level]
+        return AnomalyLevel(self, level)
 
     def flag_failed_conditions(self, labels: tuple[str, ...], taus: Thresholds) -> np.ndarray:
         """Return the conditions c1..c4 that each box fails for a finding, uint8 (N,) of ``VERDICTS`` bits; 0 = none.
@@ -284,9 +265,9 @@ class LesionSegmenter:
         }
         productive = frozenset(box for box in passing if touched[box])
         opened = None
-        while self.rules.opposite_lung == "cut" and (sides := self._open_sides(labels, productive)) != opened:
+        while (sides := self._open_sides(labels, productive)) != opened:
             opened = sides
-            closed, open_ = self._closed_and_open(sides)
+            closed, open_ = self._find_closed_and_open(sides)
             shapes = {
                 label: algorithm.cut_closed_lungs(level.grow(label), closed, open_, self.rules.min_component_px)
                 for label in shapes
@@ -297,11 +278,7 @@ class LesionSegmenter:
     def _open_sides(self, labels: tuple[str, ...], productive: frozenset[int]) -> frozenset[str]:
         return frozenset(side_of(label) for label in labels if self._meets_productive_box(label, productive))
 
-    def _closed_and_open(self, open_sides: frozenset[str]) -> tuple[np.ndarray, np.ndarray]:
-        if open_sides not in self._closings:
-            self._closings[open_sides] = self._find_closed_and_open(open_sides)
-        return self._closings[open_sides]
-
+    @cached_method
     def _find_closed_and_open(self, open_sides: frozenset[str]) -> tuple[np.ndarray, np.ndarray]:
         nothing = np.zeros(self.anomaly.shape, np.uint8)
         open_ = closed = nothing
@@ -345,20 +322,11 @@ class LesionSegmenter:
         return packed
 
 
-def _window(anomaly: np.ndarray, anatomy_mask: np.ndarray) -> tuple[slice, slice]:
-    """Return the smallest window, in whole bytes of columns, with every zone, lung and anomalous pixel.
+def _find_window(anomaly: np.ndarray, anatomy_mask: np.ndarray) -> tuple[slice, slice] | None:
+    """Return the smallest window, in whole bytes of columns, with every zone, lung and anomalous pixel; None if empty.
 
-    ``anatomy_mask``: the union of zones and lungs, uint8 packed (H, W / 8). Without any such pixel: the full frame.
+    ``anatomy_mask``: the union of zones and lungs, uint8 packed (H, W / 8).
     """
-    height, width = anomaly.shape
-    rows, columns = np.flatnonzero(anatomy_mask.any(axis=1)), np.flatnonzero(anatomy_mask.any(axis=0)) * 8
-    x, y, w, h = cv2.boundingRect(anomaly)
-    y_start = min([*rows[:1].tolist(), *([y] if h else [])], default=0)
-    y_stop = max([*(rows[-1:] + 1).tolist(), *([y + h] if h else [])], default=height)
-    x_start = min([*columns[:1].tolist(), *([x // 8 * 8] if w else [])], default=0)
-    x_stop = max([*(columns[-1:] + 8).tolist(), *([-(-(x + w) // 8) * 8] if w else [])], default=width)
-    return slice(y_start, y_stop), slice(x_start, x_stop)
-
-
-def _full_window(anomaly: np.ndarray) -> tuple[slice, slice]:
-    return slice(0, anomaly.shape[0]), slice(0, anomaly.shape[1])
+    covered = anatomy_mask | np.packbits(anomaly > 0, axis=-1)
+    rows, columns = np.flatnonzero(covered.any(axis=1)).tolist(), np.flatnonzero(covered.any(axis=0)).tolist()
+    return (slice(rows[0], rows[-1] + 1), slice(columns[0] * 8, columns[-1] * 8 + 8)) if rows else None

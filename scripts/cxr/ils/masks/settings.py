@@ -1,5 +1,7 @@
 """Settings of the masks stage: named threshold sets (Table 7), the grid of a sweep, and the logic of reports."""
 
+from collections.abc import Mapping
+from dataclasses import fields
 from decimal import Decimal
 from itertools import product
 from math import prod
@@ -11,8 +13,7 @@ from cxr.ils.settings import ReportLogic
 ThresholdName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 RESERVED = ("sweep", "count", "wanted", "paper", "mimic_ils", "release")
 """Names that a set cannot have: a folder next to the sets' folders, and columns of the table of counts."""
-POINT_BYTES, MIMIC_STUDIES = 20, 227_835
-"""Bytes on disk per grid point and study (docs/reference/scale.md), and the number of studies in MIMIC-CXR."""
+STRICT = "strict"
 TauName = Literal["ano", "anatomy", "conf", "signal", "size"]
 
 
@@ -70,12 +71,9 @@ class GridSettings(Section):
                 raise ValueError(f"{part}.{tau} names {max(values, key=values.count)} twice: leave one out")
         points = prod(len(values) for *_, values in self.axes())
         if points > self.max_points:
-            size = points * POINT_BYTES * MIMIC_STUDIES / 1e9
             raise ValueError(
-                f"{points:,} points are more than max_points, {self.max_points}: one job per shard tries them all, "
-                f"with tables of about {POINT_BYTES} bytes per point and study ({size:,.0f} GB for all of MIMIC-CXR), "
-                f"and a dataset of each would take {points:,} times the jobs and the disk of one: leave values out, "
-                f"or set max_points to {points} to confirm"
+                f"{points:,} points are more than max_points, {self.max_points}: one job per shard tries them all "
+                f"(docs/reference/scale.md): leave values out, or set max_points to {points} to confirm"
             )
 
     def axes(self) -> list[tuple[str, TauName, list[float]]]:
@@ -133,13 +131,34 @@ class ThresholdsSettings(Section):
         return self.sets | self.grid_sets()
 
 
-class MasksSettings(ReportLogic):
+class Rules(ReportLogic):
+    """Numbers and logic behind masks and positive units. Pixels are those of the frame (512 x 512).
+
+    The paper describes each step (A.3 to A.5) but prints no numbers; these are ours.
+    """
+
+    min_component_px: int = 64
+    grow_tolerance: int = 10  # Grey levels between a pixel and the mean of the component that it joins
+    grow_px: int = 5
+    effusion_fill_share: float = 0.15
+    """Height of the lung's lowest part that is added to a basal effusion, in lung heights."""
+    ground_min_px: int = 64
+    ground_min_share: float = 0.05  # Pixels, and fraction, of the mask that a grounded label contains at least
+    name_min_share: float = 0.10  # Fraction of the mask that a zone contains at least to name a lobe
+
+    @classmethod
+    def from_job(cls, settings: Mapping) -> "Rules":
+        """Return the rules of a job's settings, as a masks shard stores them."""
+        return cls(**{field.name: settings[field.name] for field in fields(cls) if field.name in settings})
+
+
+class MasksSettings(Rules):
     """What the masks of a shard depend on."""
 
     thresholds: ThresholdSetSettings = key(ThresholdSetSettings, "The threshold set.")
 
 
-class SweepSettings(ReportLogic):
+class SweepSettings(Rules):
     """What a sweep of threshold sets depends on."""
 
     sets: dict[str, ThresholdSetSettings] = key(dict, "The threshold sets and grid points by name.")

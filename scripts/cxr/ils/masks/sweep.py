@@ -19,13 +19,12 @@ from cxr.ils.masks import columns
 from cxr.ils.masks.findings import CARDIOMEGALY, Finding
 from cxr.ils.masks.inputs import Case, ShardCases
 from cxr.ils.masks.outcomes import Outcome, compute_decision, compute_outcome
-from cxr.ils.masks.rules import Rules
 from cxr.ils.masks.settings import SweepSettings
 from cxr.ils.masks.thresholds import ThresholdSet
 from cxr.ils.masks.zones import count_pixels, unite_masks
 
 
-def make_sweep_rows(case: Case, sets: Mapping[str, ThresholdSet], rules: Rules) -> dict[str, list[dict]]:
+def make_sweep_rows(case: Case, sets: Mapping[str, ThresholdSet]) -> dict[str, list[dict]]:
     """Return the rows of one image by threshold set. Sets with the same decisions share the work."""
     by_lesion: dict[str, list[Finding]] = {}
     for finding in case.findings:
@@ -35,14 +34,9 @@ def make_sweep_rows(case: Case, sets: Mapping[str, ThresholdSet], rules: Rules) 
     for lesion in (lesion for lesion in LESIONS if lesion in by_lesion):
         findings, row_by_decisions = by_lesion[lesion], {}
         for name, thresholds in sets.items():
-            decisions = tuple(
-                compute_decision(finding, case.get_segmenter, case.zones, thresholds) for finding in findings
-            )
+            decisions = tuple(compute_decision(finding, case, thresholds) for finding in findings)
             if decisions not in row_by_decisions:
-                outcomes = [
-                    compute_outcome(finding, case.get_segmenter, case.zones, case.get_heart, thresholds, rules)
-                    for finding in findings
-                ]
+                outcomes = [compute_outcome(finding, case, thresholds) for finding in findings]
                 row_by_decisions[decisions] = case.names | {"lesion": lesion} | _count_outcomes(outcomes)
             rows[name].append({"thresholds": name} | row_by_decisions[decisions])
     return rows
@@ -59,31 +53,18 @@ def _count_outcomes(outcomes: list[Outcome]) -> dict:
     }
 
 
-def run_shard(
-    *,
-    output: str | Path,
-    options: SweepSettings,
-    attrs: dict,
-    threads: int,
-    rules: Rules | None = None,
-    **inputs: str | Path,
-) -> None:
-    """Evaluate every threshold set on one shard, reading each image once.
+def run_shard(*, output: str | Path, options: SweepSettings, **inputs: str | Path) -> None:
+    """Evaluate every threshold set on one shard, reading each image once, on one core.
 
-    ``inputs`` are the paths that :class:`cxr.ils.masks.inputs.ShardCases` takes; ``rules``: by default those of the
-    options.
-    ``attrs`` and ``threads`` are ignored: a table has no attributes, and the work uses one core. Raises StoreError for
-    a damaged input.
+    ``inputs`` are the paths that :class:`cxr.ils.masks.inputs.ShardCases` takes. Raises StoreError for a damaged input.
     """
     cv2.setNumThreads(1)
-    rules = rules or Rules.from_job(options.as_dict())
     sets = {name: ThresholdSet.from_settings(values.as_dict()) for name, values in options.sets.items()}
     rows: dict[str, list[dict]] = {name: [] for name in sets}
     smallest_level = min((thresholds.smallest_level for thresholds in sets.values()), default=1)
-    population = ShardCases(**inputs, rules=rules, smallest_level=smallest_level)
-    with population:
+    with ShardCases(options, smallest_level, **inputs) as population:
         for case in progress(population, len(population), "masks"):
-            for name, sweep_rows in make_sweep_rows(case, sets, rules).items():
+            for name, sweep_rows in make_sweep_rows(case, sets).items():
                 rows[name] += sweep_rows
     sweep_rows = [row for part in rows.values() for row in part]
     write_table(output, pl.DataFrame(sweep_rows, schema=schema(columns.SWEEP)), columns.SWEEP)

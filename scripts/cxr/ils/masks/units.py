@@ -11,7 +11,7 @@ import numpy as np
 from cxr.base.vocabulary import HEART, INFERRED_LESIONS, LESIONS, ZONE_LABELS, kinds_under
 from cxr.ils.masks.findings import CARDIOMEGALY
 from cxr.ils.masks.outcomes import Outcome
-from cxr.ils.masks.rules import STRICT, Rules
+from cxr.ils.masks.settings import STRICT, Rules
 from cxr.ils.masks.zones import is_within, list_possible_names, merge_locations, unite_masks
 
 UNTYPED = ("opacity", "consolidation")
@@ -175,7 +175,7 @@ def make_global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> 
     """Return the global unit of a lesion type; None if the report and the masks do not allow one.
 
     At least one finding must have the type itself. All findings of the type and (``kinds`` strict) of the kinds under
-    it must be fully grounded, and definitive if the rules require it. Cardiomegaly: the heart, unless weakly hedged.
+    it must be fully grounded and definitive. Cardiomegaly: the heart, unless weakly hedged.
     """
     if lesion == CARDIOMEGALY:
         members = [
@@ -188,7 +188,7 @@ def make_global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> 
         kinds = list_kinds(lesion, rules)
         members = [outcome for outcome in outcomes if outcome.finding.kinds & kinds] if rules.kinds == STRICT else []
         members = members or [outcome for outcome in outcomes if outcome.finding.target == lesion]
-        if not all(_wholly_grounded(outcome, kinds, rules) for outcome in members):
+        if not all(_wholly_grounded(outcome, kinds) for outcome in members):
             return None
         location = tuple(merge_locations(place for outcome in members for place in outcome.locations))
     if not any(outcome.finding.target == lesion for outcome in members):
@@ -206,12 +206,8 @@ def make_global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> 
     )
 
 
-def _wholly_grounded(outcome: Outcome, kinds: Collection[str], rules: Rules) -> bool:
+def _wholly_grounded(outcome: Outcome, kinds: Collection[str]) -> bool:
     finding = outcome.finding
     # One of several candidates is tentative, even if the finding that it explains is certain.
     sure = finding.definitive and finding.target in kinds
-    return (
-        bool(outcome.locations)
-        and outcome.grounded == finding.reported
-        and (sure or not rules.global_requires_definitive)
-    )
+    return sure and bool(outcome.locations) and outcome.grounded == finding.reported

@@ -1,7 +1,7 @@
 """Anatomy masks of one image, packed eight pixels per byte as in the shard, and the locations that they name."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, wraps
 
 import cv2
 import numpy as np
@@ -10,24 +10,35 @@ from cxr.base.vocabulary import LOBE_ZONES, LUNGS, VALID_LOCATIONS, in_table_ord
 from cxr.ils.masks.thresholds import exact_fraction
 
 
+def cached_method(method: Callable) -> Callable:
+    """Keep a method's results in its object, by its arguments."""
+    name = f"_results_of_{method.__name__}"
+
+    @wraps(method)
+    def call(self, *arguments):
+        results = self.__dict__.setdefault(name, {})
+        if arguments not in results:
+            results[arguments] = method(self, *arguments)
+        return results[arguments]
+
+    return call
+
+
 class Zones:
     """Anatomy masks by label: ``packed`` uint8 (K, H, W / 8), its rows named by ``labels`` (at least the 15 zones)."""
 
     def __init__(self, packed: np.ndarray, labels: Sequence[str]):
         self.packed = packed
         self._row = {label: row for row, label in enumerate(labels)}
-        self._met: dict[str, frozenset[str]] = {}
-        self._empty: dict[str, bool] = {}
 
     def __getitem__(self, label: str) -> np.ndarray:
         """Return the mask of a label, uint8 packed (H, W / 8)."""
         return self.packed[self._row[label]]
 
+    @cached_method
     def is_empty(self, label: str) -> bool:
         """Return whether the mask of a label has no pixel."""
-        if label not in self._empty:
-            self._empty[label] = not self[label].any()
-        return self._empty[label]
+        return not self[label].any()
 
     @cached_property
     def _words(self) -> np.ndarray:
@@ -43,11 +54,10 @@ class Zones:
         shared = self._shared(mask).any(axis=(1, 2)).tolist()
         return frozenset(place for place in VALID_LOCATIONS if shared[self._row[place]])
 
+    @cached_method
     def find_overlapping_label(self, label: str) -> frozenset[str]:
         """Return the valid locations that share a pixel with the mask of a label."""
-        if label not in self._met:
-            self._met[label] = self.find_overlapping(self[label])
-        return self._met[label]
+        return self.find_overlapping(self[label])
 
     def count_pixels_by_label(self, mask: np.ndarray) -> dict[str, int]:
         """Return the pixels that each label's mask shares with a mask, uint8 packed (H, W / 8)."""

@@ -1,6 +1,10 @@
-"""The paraphrase stage: reword each distinct instruction of a dataset by personas.
+"""The paraphrase stage: collect the distinct instructions of a dataset, and reword each by personas.
 
-Writes JSON Lines, one per instruction and persona in that order: instruction, type, word and location (as in the
+Instructions are collected over all splits, as JSON Lines sorted by text: instruction, type, word (the named lesion
+type), location (list). The last three are null if the text is not of Table 2, as in a release by others. No other field
+of a pair is written, so new pairs with the same instructions do not change the file.
+
+Wordings are JSON Lines, one per instruction and persona in that order: instruction, type, word and location (as in the
 instructions file), persona, wordings (list; empty if none is usable), problem (why none is usable, or null), raw (the
 engine's last answer if it was unusable), attempts, made_by.
 """
@@ -8,6 +12,7 @@ engine's last answer if it was unusable), attempts, made_by.
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 
 import polars as pl
 
@@ -18,7 +23,7 @@ from cxr.ils.paraphrase import engine
 from cxr.ils.paraphrase.engine import Rewording, Task
 from cxr.ils.paraphrase.settings import ParaphraseOptions
 from cxr.ils.paraphrase.wording_checks import find_problem
-from cxr.ils.templates import Instruction
+from cxr.ils.templates import Instruction, parse_instruction
 
 log = logging.getLogger("cxr")
 MAX_LOGGED_LETTERS = 1000
@@ -32,6 +37,23 @@ COUNTS = {
     "plain_only": Column(pl.Int64, "Of these, instructions with their plain text alone."),
     "why": Column(pl.String, "Problems of the latter, each with its number."),
 }
+
+
+def run_instructions(*, lines: Sequence[str], output: str) -> None:
+    """Collect the instructions of the pairs in the files ``lines``."""
+    texts = sorted({line["instruction"] for path in lines for line in read_lines(path)})
+    rows = [_parse_text(text) for text in texts]
+    unknown = sum(row["type"] is None for row in rows)
+    log.info("paraphrase: %d distinct instructions, %d of them of unknown form", len(rows), unknown)
+    write_lines(output, rows, checked=True)
+
+
+def _parse_text(text: str) -> dict:
+    try:
+        meant = asdict(parse_instruction(text))
+    except ValueError:
+        return {"instruction": text, "type": None, "word": None, "location": None}
+    return {"instruction": text} | meant | {"location": list(meant["location"])}
 
 
 def run(*, instructions: str, wordings: str, counts_table: str, options: ParaphraseOptions, execution: dict) -> None:
@@ -61,42 +83,30 @@ def run(*, instructions: str, wordings: str, counts_table: str, options: Paraphr
 
 def reword_all(rows: Sequence[dict], options: ParaphraseOptions, reword_engine: engine.Engine) -> list[dict]:
     """Return the lines of all instructions and personas. Wordings are checked, whichever engine made them."""
-    meaning_by_text = {row["instruction"]: _parse_row(row) for row in rows if row["type"] is not None}
+    meaning_by_text = {
+        row["instruction"]: Instruction(row["type"], row["word"], tuple(row["location"]))
+        for row in rows
+        if row["type"] is not None
+    }
     taken: dict[str, list[str]] = {text: [] for text in meaning_by_text}
     rewording_by_task: dict[tuple[str, str], Rewording] = {}
     for persona in options.personas:
         tasks = [Task(text, meant, tuple(taken[text])) for text, meant in meaning_by_text.items()]
         for task, rewording in zip(tasks, reword_engine.reword(tasks, persona) if tasks else [], strict=True):
-            problem = rewording.problem or find_problem(rewording.wordings, task)
-            checked_rewording = (
-                Rewording((), problem, rewording.raw or "\n".join(rewording.wordings), rewording.attempts)
-                if problem
-                else rewording
-            )
-            rewording_by_task[task.text, persona] = checked_rewording
-            taken[task.text] += checked_rewording.wordings
+            if problem := rewording.problem or find_problem(rewording.wordings, task):
+                rewording = replace(
+                    rewording, wordings=(), problem=problem, raw=rewording.raw or "\n".join(rewording.wordings)
+                )
+            rewording_by_task[task.text, persona] = rewording
+            taken[task.text] += rewording.wordings
     unknown = Rewording((), NOT_AN_INSTRUCTION, "", 0)
-    return [
-        row
-        | _line_fields(persona, rewording_by_task.get((row["instruction"], persona), unknown), reword_engine.made_by)
-        for row in rows
-        for persona in options.personas
-    ]
-
-
-def _parse_row(row: dict) -> Instruction:
-    return Instruction(row["type"], row["word"], tuple(row["location"]))
-
-
-def _line_fields(persona: str, rewording: Rewording, made_by: str) -> dict:
-    return {
-        "persona": persona,
-        "wordings": list(rewording.wordings),
-        "problem": rewording.problem,
-        "raw": rewording.raw,
-        "attempts": rewording.attempts,
-        "made_by": made_by,
-    }
+    lines = []
+    for row in rows:
+        for persona in options.personas:
+            rewording = rewording_by_task.get((row["instruction"], persona), unknown)
+            fields = asdict(rewording) | {"wordings": list(rewording.wordings)}
+            lines.append(row | {"persona": persona} | fields | {"made_by": reword_engine.made_by})
+    return lines
 
 
 def count_rewordings(lines: Sequence[dict]) -> pl.DataFrame:

@@ -10,7 +10,7 @@ from cxr.base.lesions import LESION_TYPES
 from cxr.base.paths import RESOURCES
 from cxr.ils.paraphrase.engine import Engine, Rewording, Task
 from cxr.ils.paraphrase.settings import ParaphraseOptions
-from cxr.ils.templates import Instruction
+from cxr.ils.templates import Instruction, join_names
 
 RESOURCE_FILES = ("paraphrase/wordings.yaml",)
 
@@ -36,7 +36,7 @@ def list_wordings(meant: Instruction, persona: str) -> list[str]:
     lesion = next(lesion for lesion in LESION_TYPES if lesion.name == meant.word)
     slots = {
         "lesion": lesion.wordings[persona],
-        "place": _join_places([_write_place(persona_wordings, name) for name in meant.location]),
+        "place": join_names([_write_place(persona_wordings, name) for name in meant.location]),
     }
     return [frame.format(**slots) for frame in persona_wordings[meant.type]]
 
@@ -44,10 +44,3 @@ def list_wordings(meant: Instruction, persona: str) -> list[str]:
 def _write_place(persona_wordings: dict, location: str) -> str:
     side, _, level = location.partition(" ")
     return f"the {persona_wordings['places'][level].format(side=side)}"
-
-
-def _join_places(places: list[str]) -> str:
-    """Join places as in Table 2's instructions: "a", "a and b", "a, b, and c"."""
-    if len(places) <= 2:
-        return " and ".join(places)
-    return f"{', '.join(places[:-1])}, and {places[-1]}"

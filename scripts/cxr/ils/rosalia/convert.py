@@ -15,9 +15,10 @@ from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, SamConfig
 
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.ils.rosalia.config import CLIP_L14, CONFIG, RosaliaConfig, read_config, write_config
-from cxr.ils.rosalia.model import Rosalia, make_empty_model
+from cxr.ils.rosalia.model import Rosalia
 from cxr.nets.tensors import describe_misfit
 from cxr.nets.weight_files import WeightFiles, fill_module, write_json, write_shards, write_weight_file
+from cxr.segmentation.head import make_empty
 from cxr.segmentation.published import SAM_TABLE, infer_sam_config, make_renamers
 
 SAM_PREFIX = "model.visual_model."
@@ -43,19 +44,8 @@ IGNORED_TENSORS = re.compile(
     r"|text_model\..*|logit_scale|(visual|text)_projection\.weight"
 )
 """Ignored tensors: computed ones, and the text half of CLIP's own file."""
-_TO_OURS, _TO_PUBLISHED = make_renamers(TABLE)
-
-
-def our_name(name: str) -> str | None:
-    """Return our name of a published tensor; None if it is not in the table."""
-    return _TO_OURS(name)
-
-
-def published_name(name: str) -> str:
-    """Return the published name of one of our tensors. Raises KeyError if it is not in the table."""
-    if (published_name := _TO_PUBLISHED(name)) is None:
-        raise KeyError(name)
-    return published_name
+our_name, published_name = make_renamers(TABLE)
+"""Return our name of a published tensor, None if it is not in the table; and back, or raise KeyError."""
 
 
 def read_llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
@@ -106,7 +96,7 @@ def to_ours(
     *,
     seg_id: int,
     image_id: int,
-    clip: str | Path | None = None,
+    clip: str | Path = "",
     clip_config: CLIPVisionConfig = CLIP_L14,
     sam: SamConfig | None = None,
     dtype: torch.dtype = torch.bfloat16,
@@ -136,12 +126,14 @@ def to_ours(
             vision_feature_layer=_read_published_config(source).get(CLIP_LAYER, -2),
             vision_feature_select_strategy="default",
         )
-        shapes = {ours: weights.shapes[theirs] for ours, theirs in file_name_by_ours.items()}
-        config = RosaliaConfig(llava, sam or infer_sam_config(_select_sam(shapes)), seg_id)
+        sam_shapes = {
+            ours.removeprefix("sam."): weights.shapes[theirs]
+            for ours, theirs in file_name_by_ours.items()
+            if ours.startswith("sam.")
+        }
+        config = RosaliaConfig(llava, sam or infer_sam_config(sam_shapes), seg_id)
         expected_shapes = _model_shapes(config)
-        with WeightFiles(
-            *([] if any("vision_tower" in name for name in file_name_by_ours) else [_require_clip(clip, source)])
-        ) as tower:
+        with WeightFiles(*([] if any("vision_tower" in name for name in file_name_by_ours) else [clip])) as tower:
             tensor_sources = {name: (weights, theirs) for name, theirs in file_name_by_ours.items()}
             tensor_sources |= {name: (tower, theirs) for name, theirs in _match_names(tower, clip, CLIP_PREFIX).items()}
             actual_shapes = {
@@ -155,17 +147,6 @@ def to_ours(
             write_shards(target, kinds, lambda name: tensor_sources[name][0].get(tensor_sources[name][1]), shard_bytes)
     write_config(target, config)
     return config
-
-
-def _select_sam(tensors: dict) -> dict:
-    """Return the tensors of SAM among a model's, without the prefix of their names."""
-    return {name.removeprefix("sam."): value for name, value in tensors.items() if name.startswith("sam.")}
-
-
-def _require_clip(clip: str | Path | None, source: str | Path) -> str | Path:
-    if clip is None:
-        raise UserError(f"{source} has no CLIP weights: give the folder of openai/clip-vit-large-patch14")
-    return clip
 
 
 def _match_names(weights: WeightFiles, source: object, prefix: str) -> dict[str, str]:
@@ -184,9 +165,7 @@ def _match_names(weights: WeightFiles, source: object, prefix: str) -> dict[str,
 def _model_shapes(config: RosaliaConfig) -> dict[str, tuple[int, ...]]:
     """Return {name: shape} of a model, without allocating its weights."""
     with torch.device("meta"):
-        return {
-            name: tuple(value.shape) for name, value in make_empty_model(config, torch.float32).state_dict().items()
-        }
+        return {name: tuple(value.shape) for name, value in make_empty(lambda: Rosalia(config)).state_dict().items()}
 
 
 def to_published(

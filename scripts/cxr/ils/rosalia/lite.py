@@ -1,19 +1,16 @@
 """A small model of the same classes for a CPU, and its base in resources/rosalia (made by its train.py)."""
 
 from collections.abc import Iterable
-from types import SimpleNamespace
-from typing import Protocol
 
 import torch
 from torch import nn
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, SamConfig
 
-from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
-from cxr.ils.rosalia.config import RosaliaConfig, read_config
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
+from cxr.ils.settings import LiteSizes
 from cxr.nets.weight_files import WeightFiles
 from cxr.segmentation.published import make_sam_config
 
@@ -24,29 +21,8 @@ WINDOW = 7
 """Side of the attention window in patches; every second layer of SAM's encoder and the last have global attention."""
 
 
-class Sizes(Protocol):
-    """Settings ``training.lite.sizes``: sides in pixels, widths in channels."""
-
-    image: int
-    patch: int
-    width: int
-    depth: int
-    clip_image: int
-    clip_patch: int
-    hidden: int
-    layers: int
-
-
-def make_lite_configs(sizes: Sizes, tokens: Tokens) -> tuple[LlavaConfig, SamConfig]:
-    """Return the configurations of LLaVA and SAM. Raises UserError for incompatible sizes."""
-    for name, unit in (("width", HEAD_SIZE), ("hidden", HEAD_SIZE)):
-        if getattr(sizes, name) % unit:
-            raise UserError(f"training.lite.sizes.{name} is {getattr(sizes, name)}: make it a multiple of {unit}")
-    for name, unit in (("image", sizes.patch), ("clip_image", sizes.clip_patch)):
-        if getattr(sizes, name) % unit:
-            raise UserError(
-                f"training.lite.sizes.{name} is {getattr(sizes, name)}, not a multiple of its patch {unit}: change one"
-            )
+def make_lite_configs(sizes: LiteSizes, tokens: Tokens) -> tuple[LlavaConfig, SamConfig]:
+    """Return the configurations of LLaVA and SAM."""
     heads, hidden = sizes.width // HEAD_SIZE, sizes.hidden
     vision = CLIPVisionConfig(
         hidden_size=hidden, intermediate_size=4 * hidden, num_hidden_layers=CLIP_LAYERS,
@@ -69,18 +45,7 @@ def make_lite_configs(sizes: Sizes, tokens: Tokens) -> tuple[LlavaConfig, SamCon
     return llava, sam
 
 
-def read_sizes(config: RosaliaConfig) -> Sizes:
-    """Return the sizes of a model made by :func:`make_lite_configs`."""
-    clip_vision, sam_vision, text = config.llava.vision_config, config.sam.vision_config, config.llava.text_config
-    return SimpleNamespace(
-        image=sam_vision.image_size, patch=sam_vision.patch_size,
-        width=sam_vision.hidden_size, depth=sam_vision.num_hidden_layers,
-        clip_image=clip_vision.image_size, clip_patch=clip_vision.patch_size,
-        hidden=text.hidden_size, layers=text.num_hidden_layers,
-    )  # fmt: skip
-
-
-def make_lite(sizes: Sizes, tokens: Tokens, seed: int) -> Rosalia:
+def make_lite(sizes: LiteSizes, tokens: Tokens, seed: int) -> Rosalia:
     """Return the model with random weights that depend only on the seed.
 
     transformers initialises SAM with near-zero weights and high-frequency positions, because it expects to overwrite
@@ -109,19 +74,11 @@ def load_base() -> tuple[Rosalia, Tokens]:
     return Rosalia.from_pretrained(FOLDER), Tokens.load(FOLDER)
 
 
-def extend_base(sizes: Sizes, texts: Iterable[str], seed: int) -> tuple[Rosalia, Tokens]:
+def extend_base(sizes: LiteSizes, texts: Iterable[str], seed: int) -> tuple[Rosalia, Tokens]:
     """Return the base in float32, with a tokenizer extended by the words of the texts.
 
-    Known words keep their learnt rows; rows of new words are random and depend on the seed. Raises UserError if the
-    sizes differ from the base's.
+    ``sizes``: the base's. Known words keep their learnt rows; rows of new words are random and depend on the seed.
     """
-    base_sizes = vars(read_sizes(read_config(FOLDER)))
-    for name, value in base_sizes.items():
-        if getattr(sizes, name) != value:
-            raise UserError(
-                f"training.lite.sizes.{name} is {getattr(sizes, name)}, but the base in resources/rosalia has {value}: "
-                "leave it so, or set training.lite.init to random"
-            )
     base_vocabulary = Tokens.load(FOLDER).tokenizer.get_vocab()
     tokens = Tokens.prepare(make_word_tokenizer(texts, base_vocabulary))
     model = make_lite(sizes, tokens, seed)

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from transformers import LlavaConfig, LlavaForConditionalGeneration, PreTrainedConfig, SamConfig
-from transformers.initialization import no_init_weights
+from transformers import LlavaConfig, LlavaForConditionalGeneration, SamConfig
 
 from cxr.ils.rosalia.config import RosaliaConfig, read_config, write_config
 from cxr.ils.rosalia.generation import PrefixCache, PromptState, default_check_interval, generate_greedily
@@ -19,7 +18,14 @@ from cxr.ils.rosalia.samples import Batch
 from cxr.ils.rosalia.tokens import IGNORED
 from cxr.nets.weight_files import WeightFiles, fill_module, write_shards
 from cxr.segmentation.encoder_cache import DiskCache
-from cxr.segmentation.head import build_projection, build_sam, decode_masks, resize_to_frames
+from cxr.segmentation.head import (
+    build_projection,
+    build_sam,
+    decode_masks,
+    forget_dtypes,
+    make_empty,
+    resize_to_frames,
+)
 
 SAM_IMAGES = 4
 """Images per pass of SAM's encoder, whose attention takes much memory, where ``compute.batches`` gives no number."""
@@ -46,24 +52,15 @@ class Views:
 class Output:
     """Output for a batch of B samples with M [SEG] in total; L tokens, V vocabulary, H hidden size."""
 
-    hidden: torch.Tensor
-    """Last hidden states, normalised: (B, L, H)."""
-    logits: torch.Tensor | None
-    """Logits of the next token (B, L, V), if requested."""
-    text_logits: torch.Tensor
-    """Logits at the N positions with a label: (N, V)."""
-    text_labels: torch.Tensor
-    """Labels at these positions: (N,)."""
-    seg: torch.Tensor
-    """Embeddings of [SEG] for SAM's decoder: (M, C)."""
-    sample_of: torch.Tensor
-    """Sample index of each [SEG]: (M,), ascending."""
-    low_res: torch.Tensor
-    """Mask logits of SAM's decoder: (M, 1, h, w)."""
-    iou: torch.Tensor
-    """Mask quality estimated by the decoder: (M, 1)."""
-    masks: list[torch.Tensor]
-    """Mask logits per sample in its target frame: B times (n, H, W)."""
+    hidden: torch.Tensor  # Last hidden states, normalised: (B, L, H)
+    logits: torch.Tensor | None  # Logits of the next token (B, L, V), if requested
+    text_logits: torch.Tensor  # Logits at the N positions with a label: (N, V)
+    text_labels: torch.Tensor  # Labels at these positions: (N,)
+    seg: torch.Tensor  # Embeddings of [SEG] for SAM's decoder: (M, C)
+    sample_of: torch.Tensor  # Sample index of each [SEG]: (M,), ascending
+    low_res: torch.Tensor  # Mask logits of SAM's decoder: (M, 1, h, w)
+    iou: torch.Tensor  # Mask quality estimated by the decoder: (M, 1)
+    masks: list[torch.Tensor]  # Mask logits per sample in its target frame: B times (n, H, W)
 
 
 @dataclass(frozen=True)
@@ -107,7 +104,8 @@ class Rosalia(nn.Module):
         The model is never in main memory as a whole. Raises UserError if the folder is missing or damaged, or a tensor
         does not fit.
         """
-        model = make_empty_model(read_config(folder), dtype)
+        config = read_config(folder)
+        model = make_empty(lambda: cls(config), dtype)
         _move_empty(model, torch.device(device))
         with WeightFiles(folder) as weights:
             fill_module(model, weights, str(folder))
@@ -124,6 +122,11 @@ class Rosalia(nn.Module):
     def device(self) -> torch.device:
         """Device of the weights."""
         return self.llava.lm_head.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Number type of the weights."""
+        return self.llava.lm_head.weight.dtype
 
     def _apply(self, fn: Callable, recurse: bool = True) -> "Rosalia":
         """Move or convert all tensors (called by ``to`` and others), but keep rotary frequencies in float32.
@@ -195,7 +198,7 @@ class Rosalia(nn.Module):
         if spare := self.training and not len(prompts):
             prompts, image_of = hidden[:1, 0], batch.image_of[:1]
         seg = self.project(prompts)
-        low_res, iou = self._decode_masks(seg, image_of, views)
+        low_res, iou = decode_masks(self.sam, seg, views.embeddings[image_of])
         text_logits = self.llava.lm_head(hidden[:, :-1][learnt])
         if spare:
             text_logits = text_logits + 0.0 * low_res.sum()
@@ -219,9 +222,8 @@ class Rosalia(nn.Module):
         The result equals :meth:`generate`'s if the answer begins with [SEG], as all of ROSALIA's answers do.
         """
         views = views or self.encode(batch)
-        low_res, _ = self._decode_masks(
-            self.project(self._read_prompts(batch, views, 0).last_hidden), batch.image_of, views
-        )
+        seg = self.project(self._read_prompts(batch, views, 0).last_hidden)
+        low_res, _ = decode_masks(self.sam, seg, views.embeddings[batch.image_of])
         every = torch.arange(len(batch.image_of), device=low_res.device)
         return [masks[0] for masks in self._resize_to_targets(low_res, every, batch)]
 
@@ -247,7 +249,8 @@ class Rosalia(nn.Module):
             if token_id == self.config.seg_id
         ]
         sample_of, steps = torch.tensor(seg_positions, dtype=torch.long, device=states.device).reshape(-1, 2).T
-        low_res, _ = self._decode_masks(self.project(states[sample_of, steps]), batch.image_of[sample_of], views)
+        seg = self.project(states[sample_of, steps])
+        low_res, _ = decode_masks(self.sam, seg, views.embeddings[batch.image_of[sample_of]])
         return Generated(ids, self._resize_to_targets(low_res, sample_of, batch))
 
     def _embed_tokens(self, ids: torch.Tensor) -> torch.Tensor:
@@ -297,12 +300,6 @@ class Rosalia(nn.Module):
             attention_mask[..., : words.shape[1]].masked_fill_(batch.attention[:, None, None] == 0, float("-inf"))
         return PromptState(hidden[rows, lengths - 1 - shared], cache, lengths, attention_mask)
 
-    def _decode_masks(
-        self, seg: torch.Tensor, image_of: torch.Tensor, views: Views
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return SAM's mask logits (M, 1, h, w) and quality estimates (M, 1) for each prompt (M, C)."""
-        return decode_masks(self.sam, seg, views.embeddings[image_of])
-
     def _resize_to_targets(self, low_res: torch.Tensor, sample_of: torch.Tensor, batch: Batch) -> list[torch.Tensor]:
         """Resize mask logits (M, 1, h, w) to their sample's target frame."""
         image_of, side = batch.image_of.tolist(), self.config.sam.vision_config.image_size
@@ -310,27 +307,6 @@ class Rosalia(nn.Module):
             (tuple(batch.resized[image]), tuple(target)) for image, target in zip(image_of, batch.original, strict=True)
         ]
         return resize_to_frames(low_res, sample_of.tolist(), frames, side)
-
-
-def forget_dtypes(*configs: PreTrainedConfig) -> None:
-    """Remove dtypes from configurations and nested configurations, in place.
-
-    Published files state the dtype they were saved with (CLIP: float32), which transformers would use for that part.
-    """
-    for config in configs:
-        config.dtype = None
-        forget_dtypes(*(part for part in vars(config).values() if isinstance(part, PreTrainedConfig)))
-
-
-def make_empty_model(config: RosaliaConfig, dtype: torch.dtype) -> Rosalia:
-    """Return a model with uninitialised weights, to be filled."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        with no_init_weights():
-            return Rosalia(config)
-    finally:
-        torch.set_default_dtype(before)
 
 
 def _move_empty(model: Rosalia, device: torch.device) -> None:

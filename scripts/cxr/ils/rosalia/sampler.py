@@ -15,8 +15,7 @@ class Draw(NamedTuple):
 
     row: int
     equalised: bool
-    wording: float = 0.0
-    """In [0, 1); 0 selects the plain text."""
+    wording: float = 0.0  # In [0, 1); 0 selects the plain text
 
 
 class PairSampler(Sampler[list[Draw]]):

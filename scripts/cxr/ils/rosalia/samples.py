@@ -3,10 +3,9 @@
 If an image is not square, the squares of image, reference mask and prediction must agree:
 
 * ``pad``: a mask of a square frame belongs to the image in the centre of a black square; a mask of the image's own
-shape
-  belongs to the image padded at the right and bottom. Predictions are compared in that whole square.
+  shape belongs to the image padded at the right and bottom. Predictions are compared in that whole square.
 * ``stretch``: image and mask are stretched to the square.
-* ``published_mismatch`` (with ``pad``): masks are padded like SAM's input, but predictions are cropped to the part that
+* ``published``: masks are padded like SAM's input, but predictions are cropped to the part that
   shows the image and stretched over the square, as in the authors' code. All three agree for square images. For masks
   that are stretched frames (the authors' later code) this one is right.
 """
@@ -14,6 +13,8 @@ shape
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -22,18 +23,23 @@ from torch.utils.data import DataLoader, Dataset
 
 from cxr.base.errors import StoreError, UserError
 from cxr.ils.rosalia.config import RosaliaConfig
-from cxr.ils.rosalia.images import equalise, make_clip_input
 from cxr.ils.rosalia.sampler import Draw, PairSampler
-from cxr.ils.rosalia.sources import ImageSource, PairLines, ShardFrames, ShardMasks
+from cxr.ils.rosalia.sources import ImageSource, PairLines, PersonaWording, RandomWording, ShardFrames, ShardMasks
 from cxr.ils.rosalia.tokens import IGNORED, Tokens
-from cxr.ils.rosalia.wordings import PlainWording, Wording
 from cxr.ils.settings import PromptSettings
-from cxr.segmentation.images import make_mask_target, make_sam_levels, normalise_levels, pad_to_square
+from cxr.segmentation.images import (
+    equalise,
+    make_clip_input,
+    make_mask_target,
+    make_sam_levels,
+    normalise_levels,
+    pad_to_square,
+)
 
 
 @dataclass(frozen=True)
 class PairOptions:
-    """How pairs are prepared. ``target``: side of masks and predictions in pixels; 0: the image's own shape."""
+    """How pairs are prepared. ``target``: side of masks and predictions in pixels."""
 
     conversation: str
     max_length: int
@@ -42,11 +48,8 @@ class PairOptions:
     clip_side: int
     target: int
     fit: str
-    published_mismatch: bool
-    answers: bool
-    """Whether the input includes the answer (training)."""
-    equalise: bool
-    """Whether images without a :class:`Draw` are equalised (evaluation)."""
+    answers: bool  # Whether the input includes the answer (training)
+    equalise: bool  # Whether images without a :class:`Draw` are equalised (evaluation)
 
     @classmethod
     def for_model(
@@ -62,7 +65,6 @@ class PairOptions:
             clip_side=vision.image_size,
             target=side if target is None else target,
             fit=wording.fit,
-            published_mismatch=wording.published_mismatch,
             answers=answers,
             equalise=equalise,
         )
@@ -75,23 +77,14 @@ class Sample:
     pair_id: str
     image_id: str
     equalised: bool
-    input_ids: torch.Tensor
-    """int64 (L,)"""
-    labels: torch.Tensor
-    """int64 (L,), -100 for tokens that the loss ignores"""
-    levels: torch.Tensor
-    """uint8 (S, S), SAM's input before normalising"""
-    content_shape: tuple[int, int]
-    """Rows and columns of it that the image occupies"""
-    clip: torch.Tensor
-    """float32 (3, c, c)"""
-    mask: np.ndarray | None
-    """uint8 (T, T) of 0 and 1, empty for a negative; None if no masks are read"""
-    resized: tuple[int, int]
-    """Rows and columns of SAM's square to which a prediction is cropped"""
-    original: tuple[int, int]
-    """Rows and columns to which it is then resized"""
-    positive: bool
+    input_ids: torch.Tensor  # int64 (L,)
+    labels: torch.Tensor  # int64 (L,), -100 for tokens that the loss ignores
+    levels: torch.Tensor  # uint8 (S, S), SAM's input before normalising
+    content_shape: tuple[int, int]  # Rows and columns of it that the image occupies
+    clip: torch.Tensor  # float32 (3, c, c)
+    mask: np.ndarray | None  # uint8 (T, T) of 0 and 1, empty for a negative; None if no masks are read
+    resized: tuple[int, int]  # Rows and columns of SAM's square to which a prediction is cropped
+    original: tuple[int, int]  # Rows and columns to which it is then resized
 
     @property
     def view(self) -> tuple[str, bool]:
@@ -108,30 +101,20 @@ class Sample:
 class Batch:
     """B samples of I different images, texts padded at the right."""
 
-    input_ids: torch.Tensor
-    """int64 (B, L)"""
-    attention: torch.Tensor
-    """int64 (B, L), 0 at padding (by length, because an unknown word has the id of padding)"""
-    labels: torch.Tensor
-    """int64 (B, L)"""
-    images: torch.Tensor
-    """(I, 3, S, S); if ``content_shapes`` is given, uint8 (I, S, S), which :meth:`to` normalises"""
-    clip: torch.Tensor
-    """(I, 3, c, c)"""
-    image_of: torch.Tensor
-    """int64 (B,), row of ``images``"""
+    input_ids: torch.Tensor  # int64 (B, L)
+    attention: torch.Tensor  # int64 (B, L), 0 at padding (by length, because an unknown word has the id of padding)
+    labels: torch.Tensor  # int64 (B, L)
+    images: torch.Tensor  # (I, 3, S, S); if ``content_shapes`` is given, uint8 (I, S, S), which :meth:`to` normalises
+    clip: torch.Tensor  # (I, 3, c, c)
+    image_of: torch.Tensor  # int64 (B,), row of ``images``
     masks: list[torch.Tensor]
     """B arrays (n, H, W), float32 (packed: uint8 until :meth:`to`); n is 1, or 0 if no masks are read"""
-    resized: list[tuple[int, int]]
-    """I"""
-    original: list[tuple[int, int]]
-    """B"""
-    pair_ids: list[str]
-    """B"""
+    resized: list[tuple[int, int]]  # I
+    original: list[tuple[int, int]]  # B
+    pair_ids: list[str]  # B
     content_shapes: list[tuple[int, int]] | None = None
     """I, rows and columns that each image occupies; None once they are normalised"""
-    views: list[tuple[str, bool]] = field(default_factory=list)
-    """I, id of each image and whether it is equalised"""
+    views: list[tuple[str, bool]] = field(default_factory=list)  # I, id of each image and whether it is equalised
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Batch":
         """Return the batch on a device, its images normalised and in ``dtype``; masks are float32."""
@@ -156,12 +139,51 @@ class Batch:
         return replace(self, **pinned, masks=[mask.pin_memory() for mask in self.masks])
 
 
+class Pixels(NamedTuple):
+    """An image as the model sees it: SAM's levels with the shape of their content, and CLIP's input."""
+
+    levels: torch.Tensor
+    content_shape: tuple[int, int]
+    clip: torch.Tensor
+
+
+def prepare_pixels(image: np.ndarray, options: PairOptions) -> Pixels:
+    """Return the inputs made from a grey image, uint8 (H, W)."""
+    levels, content_shape = make_sam_levels(image, options.sam_side, options.fit)
+    return Pixels(levels, content_shape, make_clip_input(image, options.clip_side, options.fit))
+
+
+def make_sample(
+    tokens: Tokens, options: PairOptions, pixels: Pixels, instruction: str, answer: str | None,
+    mask: np.ndarray | None, equalised: bool, *, pair_id: str, image_id: str,
+) -> Sample:  # fmt: skip
+    """Return the sample of an instruction on an image; ``answer``: None to ask the model."""
+    ids, labels = tokens.encode(instruction, answer, options.conversation, options.features, options.max_length)
+    return Sample(
+        pair_id=pair_id,
+        image_id=image_id,
+        equalised=equalised,
+        input_ids=ids,
+        labels=labels,
+        levels=pixels.levels,
+        content_shape=pixels.content_shape,
+        clip=pixels.clip,
+        mask=mask,
+        resized=pixels.content_shape if options.fit == "published" else (options.sam_side, options.sam_side),
+        original=(options.target, options.target),
+    )
+
+
+NO_FRAME = "no_frame"
+"""Fault of a pair that is asked, whose image is missing."""
+
+
 class Pairs(Dataset):
     """The pairs of a JSONL file with their images and masks, by row or by :class:`Draw`.
 
     ``frames``: shards of canonical frames, or else ``pictures``; without ``masks`` samples have no masks; ``wording``:
-    selects the wording of an instruction, by default its plain text. Every process opens its own files. The constructor
-    raises UserError for a pair whose mask or image is missing.
+    selects the wording of an instruction, by default its plain text. Every process opens its own files. With masks, the
+    constructor raises UserError for a pair whose mask or image is missing; without them, reading that pair does.
     """
 
     def __init__(
@@ -174,22 +196,20 @@ class Pairs(Dataset):
         masks: list[str] | None = None,
         frames: list[str] | None = None,
         pictures: ImageSource | None = None,
-        wording: Wording | None = None,
+        wording: RandomWording | PersonaWording | None = None,
     ):
-        if (frames is None) == (pictures is None):
-            raise ValueError("give frames or pictures")
-        if masks and not options.target:
-            raise ValueError("masks need a target")
         self.lines, self.tokens, self.options = PairLines(lines), tokens, options
-        self.wording: Wording = wording or PlainWording()
-        self.pictures = ShardFrames(frames) if pictures is None else pictures
+        self.wording = wording
+        self.pictures = ShardFrames(frames or []) if pictures is None else pictures
         self.masks = ShardMasks(index, masks) if masks else None
-        self._last: tuple[tuple[str, bool], tuple] | None = None
+        self._last: tuple[tuple[str, bool], Pixels] | None = None
         self._check()
 
     def _check(self) -> None:
+        if self.masks is None:
+            return
         missing = {number for number, name in enumerate(self.lines.images) if name not in self.pictures}
-        for row in np.flatnonzero(self.lines.positive) if self.masks else ():
+        for row in np.flatnonzero(self.lines.positive):
             line = self.lines[row]
             if line["mask_id"] not in self.masks:
                 raise UserError(
@@ -210,51 +230,31 @@ class Pairs(Dataset):
         row, equalised, chance = Draw(*which) if isinstance(which, tuple) else Draw(int(which), self.options.equalise)
         if not 0 <= row < len(self):
             raise IndexError(row)
-        line, options = self.lines[row], self.options
+        line = self.lines[row]
         try:
-            input_ids, labels = self.tokens.encode(
-                self.wording.text(line, chance),
-                line["answer"] if options.answers else None,
-                options.conversation,
-                options.features,
-                options.max_length,
-            )
-            (levels, clip, content_shape, shape), mask = self._pixels(line["image_id"], equalised), self._mask(line)
+            text = self.wording.text(line, chance) if self.wording else line["instruction"]
+            answer = line["answer"] if self.options.answers else None
+            ids = {name: line[name] for name in ("pair_id", "image_id")}
+            pixels = self._read_pixels(line["image_id"], equalised)
+            return make_sample(self.tokens, self.options, pixels, text, answer, self._mask(line), equalised, **ids)
         except (UserError, StoreError) as error:
             raise UserError(f"pair {line['pair_id']}: {error}") from None
-        sam_shape = (options.sam_side, options.sam_side)
-        return Sample(
-            pair_id=line["pair_id"],
-            image_id=line["image_id"],
-            equalised=equalised,
-            input_ids=input_ids,
-            labels=labels,
-            levels=levels,
-            content_shape=content_shape,
-            clip=clip,
-            mask=mask,
-            resized=content_shape if options.published_mismatch or not options.target else sam_shape,
-            original=(options.target, options.target) if options.target else shape,
-            positive=line["seg"],
-        )
 
-    def _pixels(self, image_id: str, equalised: bool) -> tuple:
+    def _read_pixels(self, image_id: str, equalised: bool) -> Pixels:
         key = (image_id, equalised)
         if self._last is None or self._last[0] != key:  # pairs of one image are consecutive
+            if image_id not in self.pictures:
+                raise UserError(NO_FRAME)
             image = self.pictures.get(image_id)
-            shape, options = image.shape, self.options
-            if equalised:
-                image = equalise(image)
-            if self._centres(shape):
-                image = pad_to_square(image)
-            levels, content_shape = make_sam_levels(image, options.sam_side, options.fit)
-            self._last = key, (levels, make_clip_input(image, options.clip_side, options.fit), content_shape, shape)
+            levels = equalise(image) if equalised else image
+            levels = pad_to_square(levels) if self._centres(image.shape) else levels
+            self._last = key, prepare_pixels(levels, self.options)
         return self._last[1]
 
     def _centres(self, shape: tuple[int, int]) -> bool:
         """Return whether an image of ``shape`` must be padded to a centred square, as its masks are."""
         square = self.masks is not None and self.masks.shape is not None and len(set(self.masks.shape)) == 1
-        return square and shape[0] != shape[1] and self.options.fit == "pad" and not self.options.published_mismatch
+        return square and shape[0] != shape[1] and self.options.fit == "pad"
 
     def _mask(self, line: dict) -> np.ndarray | None:
         if self.masks is None:
@@ -276,10 +276,8 @@ def collate(samples: list[Sample], pad_id: int, *, packed: bool = False) -> Batc
     rows = {key: row for row, key in enumerate(unique)}
     texts, labels = [sample.input_ids for sample in samples], [sample.labels for sample in samples]
     lengths = torch.tensor([len(text) for text in texts])
-    levels, content_shapes = (
-        torch.stack([first[key].levels for key in unique]),
-        [first[key].content_shape for key in unique],
-    )
+    levels = torch.stack([first[key].levels for key in unique])
+    content_shapes = [first[key].content_shape for key in unique]
     return Batch(
         input_ids=torch.nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=pad_id),
         attention=(torch.arange(int(lengths.max())) < lengths[:, None]).long(),
@@ -302,16 +300,6 @@ def _mask_tensor(sample: Sample) -> torch.Tensor:
     return torch.from_numpy(sample.mask)[None]
 
 
-class _Collate:
-    """:func:`collate` with a pad id, as a picklable object for workers."""
-
-    def __init__(self, pad_id: int):
-        self.pad_id = pad_id
-
-    def __call__(self, samples: list[Sample]) -> Batch:
-        return collate(samples, self.pad_id, packed=True)
-
-
 def make_loader(pairs: Pairs, batches: PairSampler | list[list[int]], workers: int, *, pin: bool = False) -> DataLoader:
     """Return a loader of packed batches, from a :class:`PairSampler` or lists of rows; :meth:`Batch.to` unpacks them.
 
@@ -323,7 +311,7 @@ def make_loader(pairs: Pairs, batches: PairSampler | list[list[int]], workers: i
         pairs,
         batch_sampler=batches,
         num_workers=workers,
-        collate_fn=_Collate(pairs.tokens.pad),
+        collate_fn=partial(collate, pad_id=pairs.tokens.pad, packed=True),
         pin_memory=pin,
         worker_init_fn=_ignore_sigterm,
     )

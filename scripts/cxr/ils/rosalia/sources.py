@@ -1,8 +1,8 @@
-"""Read pairs, images and masks one by one. Each process opens a file on first use."""
+"""Read pairs, images, masks and wordings one by one. Each process opens a file on first use."""
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -12,7 +12,8 @@ from PIL import Image, UnidentifiedImageError
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.faults import broken_part
 from cxr.base.hdf5 import Shard
-from cxr.base.tables import read_table
+from cxr.base.seeds import stable_hash
+from cxr.base.tables import read_lines, read_table
 
 FIELDS = {"pair_id": str, "image_id": str, "instruction": str, "answer": str, "seg": bool, "mask_id": str | None}
 """The fields read from a pair, with their types."""
@@ -126,17 +127,18 @@ class ShardFrames(_PerProcess):
 class ImageTable:
     """Images (JPEG or PNG of eight bits) of a table with the columns image_id and path.
 
-    A relative path is relative to ``root``, by default the table's folder. Raises UserError if a column is missing.
+    A relative path is relative to the table's folder. Raises UserError if a column is missing.
     """
 
-    def __init__(self, path: str | Path, root: str | Path = ""):
+    def __init__(self, path: str | Path):
         self.name = str(path)
         table = read_table(path)
         for column in ("image_id", "path"):
             if column not in table.columns:
                 raise UserError(f"{path} has no column {column!r}: give image_id and path")
-        folder = Path(root) if str(root) else Path(path).parent
-        self._paths = {str(name): folder / place for name, place in table.select("image_id", "path").iter_rows()}
+        self._paths = {
+            str(name): Path(path).parent / place for name, place in table.select("image_id", "path").iter_rows()
+        }
 
     def __contains__(self, image_id: str) -> bool:
         return image_id in self._paths
@@ -194,3 +196,54 @@ def _open_shard(files: dict, path: Path, key: str) -> Shard:
 
 def _describe_paths(paths: list) -> str:
     return f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else str(paths[0]) if paths else "no frames"
+
+
+NO_WORDING = "no_wording"
+"""Fault of a pair whose instruction has no wording of the persona."""
+WORDING_FIELDS = ("instruction", "persona", "wordings")
+
+
+class RandomWording:
+    """The instruction or one of its paraphrases, with equal probability."""
+
+    def __init__(self, path: str | Path):
+        """``path``: the wordings of the paraphrase stage."""
+        self.wordings_by_instruction: dict[str, list[str]] = {}
+        for line in _read_wordings(path):
+            self.wordings_by_instruction.setdefault(line["instruction"], []).extend(line["wordings"])
+
+    def texts(self, instruction: str) -> list[str]:
+        """Return all wordings of an instruction, the plain one first."""
+        return [instruction, *self.wordings_by_instruction.get(instruction, [])]
+
+    def text(self, line: Mapping, chance: float) -> str:
+        """Return the wording selected by ``chance``; 0 selects the plain text."""
+        texts = self.texts(line["instruction"])
+        return texts[int(chance * len(texts))]
+
+
+class PersonaWording:
+    """A wording of one persona, chosen by (seed, pair, persona)."""
+
+    def __init__(self, path: str | Path, persona: str, seed: int):
+        """``path``: the wordings of the paraphrase stage."""
+        self.persona, self.seed = persona, seed
+        self.wordings_by_instruction = {
+            line["instruction"]: line["wordings"] for line in _read_wordings(path) if line["persona"] == persona
+        }
+        if not self.wordings_by_instruction:
+            raise UserError(f"{path} holds no wording of the persona {persona!r}: run snakemake paraphrase again")
+
+    def text(self, line: Mapping, chance: float) -> str:
+        """Return the pair's wording. Raises UserError (``NO_WORDING``) if its instruction has none."""
+        texts = self.wordings_by_instruction.get(line["instruction"])
+        if not texts:
+            raise UserError(NO_WORDING)
+        return texts[stable_hash(self.seed, "wording", line["pair_id"], self.persona) % len(texts)]
+
+
+def _read_wordings(path: str | Path):
+    for line in read_lines(path):
+        if any(name not in line for name in WORDING_FIELDS):
+            raise UserError(f"{path} holds no wordings of instructions: run snakemake paraphrase again")
+        yield line

@@ -1,35 +1,39 @@
 """The engine lite: a small model of the same classes, from the base in this repository or random weights."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from cxr.base.atomic import atomic_folder
 from cxr.base.engines import Setup
-from cxr.ils.rosalia.lite import extend_base, make_lite
+from cxr.ils.rosalia.lite import extend_base, load_base, make_lite
 from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
-from cxr.ils.training.settings import LiteSizes, TrainingOptions
+from cxr.ils.training.settings import TrainingOptions
 
 
-class LiteStart:
-    """Creates the model of ``sizes`` (section ``training.lite.sizes``); ``init``: base or random.
+def load(options: TrainingOptions, setup: Setup) -> Callable[[Path, Iterable[str]], None]:
+    """Return a function that writes the model to start from, and its tokenizer, into a folder.
 
-    Its vocabulary is that of the training set and, with ``init`` base, of the base.
+    It also takes all prompts with answers of the training set: the vocabulary is theirs and, with ``init`` base, the
+    base's.
     """
+    del setup
+    sizes, seed = options.lite.model_sizes, options.seed
 
-    def __init__(self, sizes: LiteSizes, init: str, seed: int):
-        self.sizes, self.init, self.seed = sizes, init, seed
-
-    def make(self, folder: Path, texts: Iterable[str]) -> None:
-        """Write the model and its tokenizer into ``folder``. Raises UserError if ``sizes`` differ from the base."""
-        if self.init == "base":
-            model, tokens = extend_base(self.sizes, texts, self.seed)
+    def make(folder: Path, texts: Iterable[str]) -> None:
+        if options.lite.init == "base":
+            model, tokens = extend_base(sizes, texts, seed)
         else:
             tokens = Tokens.prepare(make_word_tokenizer(texts))
-            model = make_lite(self.sizes, tokens, self.seed)
+            model = make_lite(sizes, tokens, seed)
         model.save_pretrained(folder)
         tokens.save(folder)
 
+    return make
 
-def load(options: TrainingOptions, setup: Setup) -> LiteStart:
-    """Return the engine."""
-    del setup
-    return LiteStart(options.lite.model_sizes, options.lite.init, options.seed)
+
+def run_base(*, model: str) -> None:
+    """Write the base, in float32, and its tokenizer into the folder ``model``, to be asked without training."""
+    base_model, tokens = load_base()
+    with atomic_folder(model) as making:
+        base_model.save_pretrained(making)
+        tokens.save(making)

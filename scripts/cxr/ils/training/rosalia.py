@@ -1,14 +1,21 @@
-"""The engine rosalia: starts from LISA-7B-v1, as in the paper, or from the published ROSALIA."""
+"""The engine rosalia: starts from LISA-7B-v1, as in the paper, or from the published ROSALIA.
 
-from collections.abc import Iterable
+Models are also converted without training: published checkpoints to our layout, and trained models to the layouts of
+LISA's and SAM's published checkpoints.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
 from transformers import CLIPVisionConfig
 
+from cxr.base.atomic import atomic_folder
 from cxr.base.engines import Setup
+from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
-from cxr.ils.rosalia.convert import reset_mask_branch, to_ours
+from cxr.ils.rosalia.convert import reset_mask_branch, to_ours, to_published, to_sam
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens
 from cxr.ils.training.settings import TrainingOptions
@@ -21,6 +28,9 @@ INPUTS = {
 GPU = True
 MODEL_MB = 15_400
 """Memory of 7.70 billion weights in bfloat16."""
+TOKENIZER = (
+    "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json",
+)  # fmt: skip
 
 
 def convert_checkpoint(folder: Path, lisa: str | Path, clip: str | Path) -> None:
@@ -34,21 +44,54 @@ def convert_checkpoint(folder: Path, lisa: str | Path, clip: str | Path) -> None
     tokens.save(folder)
 
 
-class LisaStart:
-    """Creates the model from LISA's published weights; ``init`` ``paper_code`` resets its mask branch."""
+def load(options: TrainingOptions, setup: Setup) -> Callable[[Path, Iterable[str]], None]:
+    """Return a function that writes the model to start from, and LISA's tokenizer, into a folder.
 
-    def __init__(self, init: str, files: dict[str, str], seed: int):
-        self.init, self.files, self.seed = init, files, seed
+    With ``init`` ``paper_code`` the mask branch of LISA's published weights is reset.
+    """
 
-    def make(self, folder: Path, texts: Iterable[str]) -> None:
-        """Write the model and LISA's tokenizer into ``folder``; ``texts`` are ignored."""
-        convert_checkpoint(folder, self.files["lisa"], self.files["clip"])
-        if self.init == "paper_code":
+    def make(folder: Path, texts: Iterable[str]) -> None:
+        del texts
+        convert_checkpoint(folder, setup.files["lisa"], setup.files["clip"])
+        if options.rosalia.init == "paper_code":
             model = Rosalia.from_pretrained(folder, torch.bfloat16)
-            reset_mask_branch(model, self.files["sam"], stable_hash("project", self.seed) % 2**63)
+            reset_mask_branch(model, setup.files["sam"], stable_hash("project", options.seed) % 2**63)
             model.save_pretrained(folder)
 
+    return make
 
-def load(options: TrainingOptions, setup: Setup) -> LisaStart:
-    """Return the engine."""
-    return LisaStart(options.rosalia.init, setup.files, options.seed)
+
+def run_untrained(*, model: str, lisa: str, clip: str) -> None:
+    """Convert the published checkpoint ``lisa`` (LISA's or ROSALIA's folder), with ``clip``, to the folder ``model``.
+
+    The weights are bfloat16, as published. Raises UserError if they are missing, damaged or of another model.
+    """
+    with atomic_folder(model) as making:
+        convert_checkpoint(making, lisa, clip)
+
+
+def run_published(*, model: str | Path, published: str | Path, base: str | Path | None = None) -> None:
+    """Convert the folder ``model`` of a training to the folder ``published``, in bfloat16 like the published models.
+
+    CLIP's weights are included, because they may have been trained. ``base``: folder (or config.json in it) of the
+    published model that the training started from, whose config.json and tokenizer are copied; without it both are
+    derived from ``model``. Raises UserError for a missing or damaged model.
+    """
+    if base:
+        base = Path(base).parent if Path(base).is_file() else Path(base)
+    with atomic_folder(published) as making:
+        to_published(model, making, base=base or None, with_clip=True)
+        words = Path(base or model)
+        tokenizer_paths = [words / name for name in TOKENIZER if (words / name).is_file()]
+        if not tokenizer_paths:
+            raise UserError(f"{words} holds no tokenizer ({', '.join(TOKENIZER[:3])}): make or get it again")
+        for path in tokenizer_paths:
+            shutil.copyfile(path, making / path.name)
+
+
+def run_sam(*, model: str | Path, sam: str | Path) -> None:
+    """Write SAM of the folder ``model`` to the safetensors file ``sam``, with the names of sam_vit_h_4b8939.pth.
+
+    Raises UserError for a missing or damaged model.
+    """
+    to_sam(model, sam)

@@ -1,11 +1,11 @@
 """Settings of the training stage: recipes of the engines, and the runs."""
 
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self
+from dataclasses import replace
+from typing import ClassVar, Literal, Self, get_args
 
 from cxr.base.errors import UserError
-from cxr.base.settings import AUTHORS, PAPER, Section, Share, constraint, key
-from cxr.ils.settings import PromptSettings, RunName
+from cxr.base.settings import AUTHORS, PAPER, Section, Share, constraint, key, redefine
+from cxr.ils.settings import LiteSizes, PromptSettings, RunName
 from cxr.nets.microbatch import fit_micro_batch
 
 BASE = "base"
@@ -15,6 +15,8 @@ Part = Literal[
     "prompt_encoder", "vision_encoder",
 ]  # fmt: skip
 """Parts of the model that can be trained in full."""
+STARTS = (("rosalia", "lisa"), ("rosalia", "rosalia"))
+"""Engines with the published models from which they can start."""
 SizeName = Literal["image", "patch", "width", "depth", "clip_image", "clip_patch", "hidden", "layers"]
 
 
@@ -31,19 +33,20 @@ class LoraSettings(Section):
 class Recipe(Section):
     """How a model is trained. The defaults are the paper's."""
 
-    betas: ClassVar[tuple[float, float]] = (0.9, 0.95)
-    """Decay rates of AdamW's two moments (authors' code)."""
-    weight_decay: ClassVar[float] = 0.0
-    """Weight decay of AdamW (authors' code)."""
-    clip: ClassVar[float] = 1.0
-    """Largest gradient norm (authors' code)."""
+    betas: ClassVar[tuple[float, float]] = (0.9, 0.95)  # Decay rates of AdamW's two moments (authors' code)
+    weight_decay: ClassVar[float] = 0.0  # Weight decay of AdamW (authors' code)
+    clip: ClassVar[float] = 1.0  # Largest gradient norm (authors' code)
+    equalise: ClassVar[float] = 0.5
+    """Probability that an image's histogram is equalised (authors' code)."""
     lora: LoraSettings = key(LoraSettings, "Adapters.", source=PAPER)
     trained: list[Part] = key(
         lambda: ["lm_head", "embed_tokens", "project", "mask_decoder"],
         "Parts that are trained in full; the rest is frozen except for the adapters.",
         source=AUTHORS,
     )
-    epochs: int = key(15, "Number of passes over the positive pairs.", source=PAPER, ge=1, le=100_000)
+    epochs: int = key(
+        15, "Number of passes over the positive pairs, with balance all over all pairs.", source=PAPER, ge=1, le=100_000
+    )
     batch: int = key(256, "Pairs per update, over all GPUs.", unit="pairs", source=PAPER, ge=1, le=65_536)
     micro_batch: int = key(
         128,
@@ -63,7 +66,6 @@ class Recipe(Section):
         "within every batch; all: every pair once per epoch, so that the answer is no as often as in the dataset.",
         source=AUTHORS,
     )
-    equalise: Share = key(0.5, "Probability that an image's histogram is equalised.", source=AUTHORS)
     keep: Literal["giou", "mean"] = key(
         "giou",
         "Score that selects the best epoch on the validation split: giou, the gIoU of positives (authors' code); mean, "
@@ -92,66 +94,31 @@ class Recipe(Section):
         return count
 
 
-@dataclass(frozen=True)
-class LiteSizes:
-    """Sizes of the engine lite's model: sides in pixels, widths in channels. The base has the defaults."""
-
-    image: int = 128
-    """Side of the mask branch's image."""
-    patch: int = 8
-    """Side of the mask branch's patches."""
-    width: int = 32
-    """Width of the mask branch's encoder, a multiple of 16."""
-    depth: int = 3
-    """Layers of the mask branch's encoder."""
-    clip_image: int = 128
-    """Side of the image that the language model receives."""
-    clip_patch: int = 16
-    """Side of its patches."""
-    hidden: int = 96
-    """Width of the language model, a multiple of 16."""
-    layers: int = 2
-    """Layers of the language model."""
-
-
 class LiteRecipe(Recipe):
     """The engine lite: a small model of the same classes, trained on a CPU."""
 
-    runner: Literal["plain"] = key("plain", "One process.")
     init: Literal["base", "random"] = key(
         "base",
-        "base: the weights of resources/rosalia, trained on a synthetic cohort; random: random weights, for any sizes.",
+        "base: the weights of resources/rosalia, trained on a synthetic cohort; random: random weights, for any sizes "
+        "(set epochs to 40 or more and learning_rate to 2e-3).",
     )
     sizes: dict[SizeName, int] = key(
         dict,
         "Sizes of the model that differ from the base's, with init random: image, patch, width and depth of the mask "
         "branch, clip_image and clip_patch of the language model's image, its width hidden and its layers.",
     )
-    lora: LoraSettings = key(lambda: LoraSettings(rank=0), "Adapters.")
-    trained: list[Part] = key(
-        lambda: [
-            "language_model", "lm_head", "embed_tokens", "multi_modal_projector", "vision_tower", "project",
-            "mask_decoder", "prompt_encoder", "vision_encoder",
-        ],
-        "Parts that are trained in full.",
-    )  # fmt: skip
-    epochs: int = key(10, "Number of passes over the pairs; with init random use 40 or more.", ge=1, le=100_000)
-    batch: int = key(16, "Pairs per update.", unit="pairs", ge=1, le=65_536)
-    micro_batch: int = key(16, "Pairs per forward pass.", unit="pairs", ge=1, le=4096)
-    learning_rate: float = key(2e-4, "Highest learning rate; with init random use 2e-3.", gt=0, le=1)
-    warmup: int = key(10, "Number of updates in which the learning rate rises from 0; afterwards it falls to 0.", ge=0)
-    balance: Literal["expectation", "exact", "all"] = key(
-        "all",
-        "How positives and negatives are balanced. expectation: 1:1 over an epoch; exact: 1:1 within every batch; all: "
-        "every pair once per epoch, so that the answer is no as often as in the dataset.",
-    )
-    keep: Literal["giou", "mean"] = key(
-        "mean",
-        "Score that selects the best epoch on the validation split: giou, the gIoU of positives (authors' code); mean, "
-        "the mean of gIoU and N-Acc.",
-    )
-    dtype: Literal["bfloat16", "float32"] = key("float32", "Number type of the model.")
-    gradient_checkpointing: bool = key(False, "Recompute activations to save memory.")
+    lora: LoraSettings = redefine(Recipe, "lora", lambda: LoraSettings(rank=0))
+    trained: list[Part] = redefine(Recipe, "trained", lambda: list(get_args(Part)))
+    epochs: int = redefine(Recipe, "epochs", 10)
+    batch: int = redefine(Recipe, "batch", 16)
+    micro_batch: int = redefine(Recipe, "micro_batch", 16)
+    learning_rate: float = redefine(Recipe, "learning_rate", 2e-4)
+    warmup: int = redefine(Recipe, "warmup", 10)
+    balance: Literal["expectation", "exact", "all"] = redefine(Recipe, "balance", "all")
+    keep: Literal["giou", "mean"] = redefine(Recipe, "keep", "mean")
+    runner: Literal["plain"] = redefine(Recipe, "runner", "plain")
+    dtype: Literal["bfloat16", "float32"] = redefine(Recipe, "dtype", "float32")
+    gradient_checkpointing: bool = redefine(Recipe, "gradient_checkpointing", False)
 
     @property
     def model_sizes(self) -> LiteSizes:
@@ -199,15 +166,6 @@ class TrainingRun(Section):
     def _what_is_not_trained_is_published(self) -> None:
         if not self.trained and not self.weights:
             raise ValueError("trained is false, but weights names no model: set weights to rosalia, lisa or lite")
-        if self.trained and self.weights == "lite":
-            raise ValueError(
-                "weights is 'lite', which is asked as it is: set trained to false, or leave weights empty, for the "
-                "engine lite starts from its base by itself (training.lite.init)"
-            )
-        if not self.trained and self.lines:
-            raise ValueError(f"lines is {self.lines!r}, but trained is false: leave one out")
-        if not self.trained and self.paraphrases:
-            raise ValueError("paraphrases is true, but trained is false, and only a training draws them: leave one out")
 
 
 class EngineSettings(PromptSettings):
@@ -218,8 +176,6 @@ class EngineSettings(PromptSettings):
     )
     lite: LiteRecipe = key(LiteRecipe, "Settings of the engine lite.")
     rosalia: RosaliaRecipe = key(RosaliaRecipe, "Settings of the engine rosalia.", source=PAPER)
-    validate_every: int = key(1, "Number of epochs between validations.", unit="epochs", ge=1)
-    nan_limit: int = key(10, "Number of skipped updates (with a NaN loss) at which the run stops.", ge=1)
 
     @constraint
     def _the_base_has_its_sizes(self) -> None:
@@ -269,10 +225,10 @@ class TrainingSettings(EngineSettings):
     @constraint
     def _the_engine_starts_from_weights(self) -> None:
         for name, run in self.runs.items():
-            if run.trained and run.weights and self.engine != "rosalia":
+            if run.trained and run.weights and (self.engine, run.weights) not in STARTS:
                 raise ValueError(
-                    f"runs.{name}.weights is {run.weights!r}, but the engine {self.engine!r} starts from none: set "
-                    f"engine to rosalia to train it further, or runs.{name}.trained to false to ask it as it is"
+                    f"runs.{name}.weights is {run.weights!r}, from which the engine {self.engine!r} does not start: "
+                    f"set engine to rosalia to train lisa or rosalia, or runs.{name}.trained to false to ask it"
                 )
 
 

@@ -16,29 +16,27 @@ import torch
 
 from cxr.base.atomic import atomic_folder
 from cxr.base.columns import schema
-from cxr.base.engines import Setup
+from cxr.base.engines import Setup, engine_module
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import write_table
 from cxr.base.unfinished_work import describe_files, prepare_folder
 from cxr.ils.rosalia.config import read_config
 from cxr.ils.rosalia.model import Rosalia, sam_batch
-from cxr.ils.rosalia.prompts import write_prompt
 from cxr.ils.rosalia.samples import PairOptions, Pairs
-from cxr.ils.rosalia.sources import PairLines, open_image_source
-from cxr.ils.rosalia.tokens import Tokens
-from cxr.ils.rosalia.wordings import PlainWording, RandomWording
+from cxr.ils.rosalia.sources import PairLines, RandomWording, open_image_source
+from cxr.ils.rosalia.tokens import Tokens, write_prompt
 from cxr.ils.training import trained_parts
 from cxr.ils.training.columns import EPOCHS, UPDATES
-from cxr.ils.training.engine import load_engine
-from cxr.ils.training.fit import Execution, Fit, Progress
+from cxr.ils.training.fit import Fit, Progress
 from cxr.ils.training.settings import Recipe, TrainingOptions
 from cxr.nets.devices import count_gpus, select_device
 from cxr.nets.fitting.engine import make_runner
-from cxr.nets.fitting.launch import catch_warning_signals, launch
+from cxr.nets.fitting.launch import catch_warning_signals, launch, run_process
 from cxr.segmentation.encoder_cache import DiskCache, open_disk_caches
 
 log = logging.getLogger("cxr")
-WORKER = "cxr.ils.training.worker"
+WORKER = "cxr.ils.training.train"
+"""Module that each process of a training over several runs, with a job's file."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +49,7 @@ class Job:
     attrs: dict
     threads: int
     compute: dict
-    folder: str
-    """Folder of checkpoints."""
+    folder: str  # Folder of checkpoints
 
     def identity(self) -> str:
         """Return a digest of everything the result depends on, so that only the same run is resumed."""
@@ -99,7 +96,8 @@ def run_training(
     files |= {"model": model, "updates": updates, "epochs": epochs, "tensorboard": tensorboard}
     folder = Path(model).with_name("checkpoint")
     job = Job(files, engine_files, options.as_dict(), attrs, threads, compute, str(folder))
-    _prepare_folder(job)
+    restart_message = f"{folder} holds a checkpoint of other settings, pairs or code: the training starts again"
+    prepare_folder(folder, job.identity(), pattern="checkpoint.*", warning=restart_message)
     _make_start_model(job, options)
     if options.recipe.runner == "deepspeed":
         _launch_processes(job)
@@ -108,16 +106,9 @@ def run_training(
     shutil.rmtree(folder)
 
 
-def _prepare_folder(job: Job) -> None:
-    """Make the folder of checkpoints; empty it if a different training left one."""
-    restart_message = f"{job.folder} holds a checkpoint of other settings, pairs or code: the training starts again"
-    prepare_folder(Path(job.folder), job.identity(), pattern="checkpoint.*", warning=restart_message)
-
-
 def _count_processes(job: Job) -> int:
     """Return the number of processes: one per GPU, or one on the CPU."""
-    num_requested = job.compute.get("asked", job.compute["gpus"])
-    return max(1, count_gpus(job.compute["device"], num_requested))
+    return max(1, count_gpus(job.compute["device"], job.compute.get("asked", job.compute["gpus"])))
 
 
 def _launch_processes(job: Job) -> None:
@@ -149,7 +140,7 @@ def _train(job: Job, stop_requested: Callable[[], bool]) -> None:
     pair_options = PairOptions.for_model(read_config(folder / "start"), options, answers=True, equalise=False)
     shared = {name: job.files[name] for name in ("index", "masks")} | {"tokens": tokens}
     shared["pictures"] = open_image_source(job.files["frames"], job.files["pictures"])
-    pairs = Pairs(lines=job.files["train"], options=pair_options, wording=_choose_wording(job), **shared)
+    pairs = Pairs(lines=job.files["train"], options=pair_options, wording=_read_wording(job), **shared)
     validation_pairs = Pairs(
         lines=job.files["validate"], options=replace(pair_options, answers=False, equalise=True), **shared
     )
@@ -168,9 +159,12 @@ def _train(job: Job, stop_requested: Callable[[], bool]) -> None:
     patience = timedelta(seconds=job.compute["time_to_answer"])
     optimiser = trained_parts.make_optimiser(trained, recipe)
     runner = make_runner(recipe.runner, model, trained, optimiser, recipe, device, patience)
-    # all processes share the job's cores
-    execution = Execution(max(0, job.threads // runner.ranks - 1), job.compute["checkpoint_every"], stop_requested)
-    course = Fit(runner, pairs, validation_pairs, recipe, options, folder, execution).run(job.files["tensorboard"])
+    fit = Fit(
+        runner, pairs, validation_pairs, recipe, options, folder,
+        workers=max(0, job.threads // runner.ranks - 1),  # all processes share the job's cores
+        checkpoint_every=job.compute["checkpoint_every"], stop_requested=stop_requested,
+    )  # fmt: skip
+    course = fit.run(job.files["tensorboard"])
     if runner.rank == 0:
         _write_outputs(job, course, model, adapters, tokens, runner.parameters)
     runner.wait()  # a rank that ends early would close the others' connections
@@ -187,14 +181,13 @@ def _open_feature_caches(
         )
         log.info("%s: nothing is kept, because %s", key, reason)
         return {}
-    chances = [False] * (recipe.equalise < 1) + [True] * (recipe.equalise > 0)
-    views = {(name, chance) for name in pairs.lines.images for chance in chances}
+    views = {(name, equalised) for name in pairs.lines.images for equalised in (False, True)}
     views |= {(name, validation_pairs.options.equalise) for name in validation_pairs.lines.images}
     return open_disk_caches(Path(job.folder, "features"), sorted(views), shapes, next(model.parameters()).dtype, key)
 
 
-def _choose_wording(job: Job) -> PlainWording | RandomWording:
-    return RandomWording(job.files["wordings"]) if job.files["wordings"] else PlainWording()
+def _read_wording(job: Job) -> RandomWording | None:
+    return RandomWording(job.files["wordings"]) if job.files["wordings"] else None
 
 
 def _make_start_model(job: Job, options: TrainingOptions) -> None:
@@ -203,16 +196,16 @@ def _make_start_model(job: Job, options: TrainingOptions) -> None:
     if folder.is_dir():
         return
     lines = PairLines(job.files["train"])
-    reworded = _choose_wording(job)
-    wordings_of = reworded.texts if isinstance(reworded, RandomWording) else lambda instruction: [instruction]
+    wording = _read_wording(job)
     texts = (
         write_prompt(text, line["answer"], options.conversation)
         for line in lines
-        for text in wordings_of(line["instruction"])
+        for text in (wording.texts(line["instruction"]) if wording else [line["instruction"]])
     )
     making = folder.with_name("start.part")
     shutil.rmtree(making, ignore_errors=True)
-    load_engine(options.engine, options, Setup.of_job(job.engine_files, job.compute)).make(making, texts)
+    engine = engine_module("cxr.ils.training", options.engine)
+    engine.load(options, Setup.of_job(job.engine_files, job.compute))(making, texts)
     making.rename(folder)
 
 
@@ -227,3 +220,7 @@ def _write_outputs(job: Job, course: Progress, model: Rosalia, adapters, tokens:
         tokens.save(making)
     write_table(job.files["updates"], pl.DataFrame(course.updates, schema=schema(UPDATES)), UPDATES)
     write_table(job.files["epochs"], pl.DataFrame(course.epochs, schema=schema(EPOCHS)), EPOCHS)
+
+
+if __name__ == "__main__":
+    run_process(Path(sys.argv[1]), lambda text: train_in_process(Job(**json.loads(text))))

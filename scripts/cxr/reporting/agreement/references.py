@@ -22,7 +22,7 @@ ANY = "any"
 MAX_ASPECT_DIFFERENCE = 0.02
 """Maximum relative difference in aspect ratio between an annotated image and the cohort's image."""
 MIN_COMPONENT_PX = 64
-"""Minimum size of a mask's component with its own box, in frame pixels, as in :mod:`cxr.ils.masks.rules`."""
+"""Minimum size of a mask's component with its own box, in frame pixels, as in :mod:`cxr.ils.masks.settings`."""
 EXCLUSION_REASONS = {
     "no_image": "the reference names an image that is not in the cohort",
     "no_frame": "the image has no frame, because it stopped earlier",
