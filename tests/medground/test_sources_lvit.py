@@ -199,7 +199,7 @@ def test_monusegs_own_tree_is_read_with_its_descriptions(shared, tmp_path):
     folder = shared / "data/nuclei/monuseg"
     if not folder.is_dir():
         pytest.skip("the pictures of nuclei are absent")
-    given = source_keys(kind="lvit", folder=str(folder), classes=NUCLEUS, domain="nuclei", touching=True)
+    given = source_keys(kind="lvit", folder=str(folder), classes=NUCLEUS, domain="nuclei")
     read_source(tmp_path / "out", given, size=512)
     rows = read_table(tmp_path / "out/sources/images.parquet").to_dicts()
     assert [sum(row["split"] == split for row in rows) for split in ("train", "validate", "test")] == [8, 0, 2]

@@ -57,7 +57,6 @@ OTHERS = {
     "ils/masks/algorithm.py": {"compute_box_iou"},  # of boxes and a mask, as exact fractions: Algorithm 1's conditions
     "segmentation/losses.py": {"dice_loss"},  # a loss of logits
     "medground/scoring/score_run.py": {"matched_iou"},  # the mean of box_iou over matched boxes
-    "medground/regions/make_regions.py": {"_geometry"},  # paired_iou of a box and its cells
     "medground/verification/anatomy.py": {"organ_iou"},  # paired_iou of a box and an organ's
     "semisyn/detection/measures.py": {"iou_index"},  # the place of a threshold
     "semisyn/realism/measure.py": {"_visible_iou"},  # box_iou of a box and the visible one

@@ -169,9 +169,10 @@ def facts_of(folder: Path) -> Facts:
         return Facts.from_shard(shard)
 
 
-def queries_options(source: str, **more: object) -> dict:
+def queries_options(source: str, statements: bool = False, **more: object) -> dict:
     """Return the arguments of the stage for the queries of one source."""
-    return {"options": replace(SETTINGS.queries, **more), "source": source, "seed": 2026}
+    options = replace(SETTINGS.queries, **more)
+    return {"options": options, "source": source, "seed": 2026, "statements": statements}
 
 
 def make_queries_of(folder: Path, source: str, **more: object) -> list[dict]:
