@@ -222,9 +222,10 @@ def refuse_unreadable(path: str | Path, problem: str, remedy: str, *kinds: type[
 
     ``kinds``: of the errors, besides OSError and ValueError. A machine's fault is a StoreError.
     """
+    reading_errors: tuple[type[Exception], ...] = (OSError, ValueError, *kinds)
     try:
         yield
-    except (OSError, ValueError, *kinds) as error:
+    except reading_errors as error:
         refuse_machine_fault(path, error)
         first = str(error).strip().splitlines()[0]
         raise UserError(f"{problem} ({first[:160]}): {remedy}") from None
