@@ -29,10 +29,21 @@ from cxr.base.hdf5 import ShardWriter  # noqa: E402
 from cxr.base.tables import read_table, write_table  # noqa: E402
 from cxr.base.vocabulary import FINDINGS, SIDES  # noqa: E402
 from cxr.semisyn.findings.boxes import Places, overshoot_limits, size_bounds, to_frame  # noqa: E402
-from cxr.semisyn.findings.catalogue import CONSTANT, RATIO, SINGLES, Catalogue, Law, Prior, read_catalogue  # noqa: E402  # noqa: E402
+from cxr.semisyn.findings.catalogue import (  # noqa: E402  # noqa: E402  # noqa: E402
+    CONSTANT,
+    RATIO,
+    SINGLES,
+    Catalogue,
+    Law,
+    Prior,
+    choose_sides,
+    draw_prompt,
+    parse_prompt,
+    read_catalogue,
+    zone_bounds,
+)
 from cxr.semisyn.findings.laws import GRID, scipy_law  # noqa: E402
-from cxr.semisyn.findings.phrases import choose_sides, draw_prompt, parse_prompt, zone_bounds  # noqa: E402
-from cxr.semisyn.placement.place_boxes import Job, PlacementOptions, place_jobs, run_shard  # noqa: E402
+from cxr.semisyn.placement.place_boxes import RATIO_STEP, TRIES, UNSIDED, Job, place_jobs, run_shard  # noqa: E402
 from cxr.semisyn.placement.plan_jobs import (  # noqa: E402
     PlanOptions,
     draw_numbers,
@@ -49,19 +60,19 @@ CHEST = tuple(
     for box in ((70, 80, 235, 430), (280, 75, 445, 420), (190, 260, 360, 425), (0, 0, 512, 512))
 )
 SETTINGS = stage_options(Settings())
-OPTIONS = PlacementOptions(**SETTINGS["semisyn_placement"])
+OPTIONS = SETTINGS["semisyn_placement"]
 
 
 def jobs_of(catalogue: Catalogue, name: str, count: int) -> list[Job]:
     """Return jobs of a finding, all on one chest."""
     prompts = catalogue.findings[name].prompts
-    draws = (draw_numbers(OPTIONS.seed, name, index, 0)[0] for index in range(count))
+    draws = (draw_numbers(OPTIONS["seed"], name, index, 0)[0] for index in range(count))
     return [Job(f"{name}-{k}", "i", k, draw_prompt(prompts, uniform), CHEST) for k, uniform in enumerate(draws)]
 
 
 def vectorised(catalogue: Catalogue, jobs: dict[str, list[Job]]) -> list[tuple]:
     """Place all jobs; return centre and size of each box, or the ratio."""
-    placed = (place_jobs(catalogue.findings[name], of, catalogue, OPTIONS) for name, of in jobs.items())
+    placed = (place_jobs(catalogue.findings[name], of, catalogue, **OPTIONS) for name, of in jobs.items())
     rows = [row for found in placed for _, boxes in found for row in boxes]
     return [row[5:9] if row[-1] is None else row[-1:] for row in rows]
 
@@ -72,14 +83,14 @@ def scalar(catalogue: Catalogue, jobs: dict[str, list[Job]]) -> list[tuple]:
     for name, of in jobs.items():
         prior = catalogue.findings[name].prior
         for job in of:
-            _, coin, numbers = draw_numbers(OPTIONS.seed, name, job.index, OPTIONS.tries)
+            _, coin, numbers = draw_numbers(OPTIONS["seed"], name, job.index, TRIES)
             named, zone = parse_prompt(job.prompt, catalogue.parser)
             if prior.placement == "heart":
                 ratio = (CHEST[2][2] - CHEST[2][0]) / (CHEST[1][2] - CHEST[0][0])
-                low = max(prior.minimum[0], 100 * (ratio + OPTIONS.ctr_step))
+                low = max(prior.minimum[0], 100 * (ratio + RATIO_STEP))
                 boxes.append((_single(prior.laws[RATIO], numbers[0, 0, 0], low, 100.0) / 100,))
                 continue
-            for side in choose_sides(named, OPTIONS.unsided.get(name, "one"), coin):
+            for side in choose_sides(named, UNSIDED.get(name, "one"), coin):
                 lung = SIDES.index(side)
                 boxes.append(_box(prior, CHEST[lung], side, zone_bounds(zone, side, catalogue)[1], numbers[:, lung]))
     return boxes
@@ -87,10 +98,10 @@ def scalar(catalogue: Catalogue, jobs: dict[str, list[Job]]) -> list[tuple]:
 
 def _box(prior: Prior, lung: np.ndarray, side: str, zone: tuple, uniforms: np.ndarray) -> tuple:
     one = Places(lung[None], CHEST[3][None], CHEST[2][None], np.array([side == "left"]), np.array([zone]))
-    outside = overshoot_limits(prior, one, OPTIONS.bounds)
+    outside = overshoot_limits(prior, one, OPTIONS["bounds"])
     for numbers in uniforms:
         centre = _numbers(prior, "center", numbers[:2], zone[:2], zone[2:])
-        (low,), (high,) = size_bounds(prior, np.array([centre]), outside, OPTIONS.bounds)
+        (low,), (high,) = size_bounds(prior, np.array([centre]), outside, OPTIONS["bounds"])
         if (high < prior.minimum).any() or (low >= high + 1e-9).any():
             continue
         percent = (*centre, *_numbers(prior, "size", numbers[2:], low, high))
@@ -167,7 +178,7 @@ def whole(folder: Path) -> tuple[float, int, int]:
     run_shard(
         plan=str(folder / "plan.parquet"), healthy=str(folder / "healthy.parquet"), frames=str(folder / "frames.h5"),
         priors=str(folder / "priors.yaml"), output=str(folder / "00.parquet"),
-        excluded=str(folder / "00.excluded.parquet"), shard="00", options=OPTIONS,
+        excluded=str(folder / "00.excluded.parquet"), shard="00", **OPTIONS,
     )  # fmt: skip
     seconds = time.process_time() - began
     return seconds, read_table(folder / "00.parquet").height, read_table(folder / "00.excluded.parquet").height

@@ -36,7 +36,7 @@ from cxr.workflow.params import stage_options  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402
 
 SHARED, FASTER = 0.75, 1.0
-CONFIGS = ({}, {"blur": "gauss"}, {"guidance": 12.0}, {"mask": "hard"})
+CONFIGS = ({}, {"blur": "gauss_r1"}, {"guidance": 12.0}, {"blur": "ggauss_b4"})
 """Differences of four configurations, in prompt, mask or guidance alone; the last has another prompt too."""
 NEGATIVES = ("", "no acute process")
 SHAPE, BOXES, STEPS = (512, 512), np.array([[100.0, 120, 260, 300]]), 6
@@ -48,9 +48,8 @@ def jobs(number: int, negative: str) -> list[Job]:
     for at in range(number):
         for place, told in enumerate(CONFIGS):
             config = EditingConfig(engine="radedit", negative=negative, **told).as_dict()
-            how = {"blur": config["blur"], "r": config["blur_r"], "beta": config["blur_beta"]}
             prompt = "heart" if place == len(CONFIGS) - 1 else "edema"
-            mask = soft_mask(BOXES, SHAPE, **how)
+            mask = soft_mask(BOXES, SHAPE, config["blur"])
             found.append(Job(f"edema-{at:06d}", "edema", prompt, BOXES, ("right",), None, mask, at, config))
     return found
 
@@ -101,7 +100,7 @@ def rates(run: Path) -> tuple[float, float]:
     given = {name: str(results / f"{name}/{shard}.h5") for name in ("frames", "organs")} | {"threads": 1, "attrs": {}}
     with tempfile.TemporaryDirectory() as folder:
         out = {name: str(Path(folder) / name) for name in ("boxes.parquet", "excluded.parquet", "lite.h5", "maps.h5")}
-        told = edit_images.EditingOptions(engine="lite", **options["semisyn_editing"])
+        told = edit_images.EditingOptions(engine="lite", **options["semisyn_editing"] | {"own": {}})
         edited = rate(
             lambda: edit_images.run_shard(
                 plan=str(results / "semisyn/placement/plan.parquet"),

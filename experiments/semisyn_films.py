@@ -20,7 +20,7 @@ semisyn:
   healthy: {labels: chexpert, chexpert: chexpert.csv, views: [PA, AP]}
   dataset: {per_finding: 60, sizes: [420]}
   selection: {samples: 20}
-  realism: {reference: people, features: [lite], fid_small: allow}
+  realism: {reference: people, features: [lite]}
 """
 ILS = """\
 cohort: {source: manifest, manifest: ../films/results/semisyn/dataset/cohort/manifest.csv, shards: 3}

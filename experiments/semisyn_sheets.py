@@ -26,15 +26,13 @@ from cxr.geometry.affine import fit_affine, to_frame
 from cxr.geometry.boxes import bounding_box, box_iou
 from cxr.metrics import appearance, edits
 from cxr.nets.map_net import MapNet
-from cxr.semisyn.editing.edit_images import soft_mask
 from cxr.semisyn.editing.engine import Job, load_engine
-from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit
+from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit, soft_mask
 from cxr.semisyn.editing.settings import EditingSettings
 from cxr.semisyn.findings.catalogue import read_catalogue
 from cxr.semisyn.placement import place_boxes, plan_jobs
 
 SEED, SHAPE, VISIBLE, LEAK = 2026, (512, 512), 4.0, 0.5
-UNSIDED = {"edema": "both"}
 MEASURES = ("iou_lesion", "iou_visible", "edge_ratio", "change_inside", "leak", "ctr_off", *appearance.FEATURES)
 
 
@@ -113,8 +111,7 @@ def main() -> None:
     images = {name: (patient, frame) for path in arguments.data for name, patient, frame in read_films(path)}
     organs = {name: dict(zip(net.labels, net.masks(frame), strict=True)) for name, (_, frame) in images.items()}
     usable = {name: "0" for name, masks in organs.items() if all(masks[part].any() for part in (*LUNGS, HEART))}
-    engine = load_engine("lite", SimpleNamespace(findings_file="", findings=list(FINDINGS)), Setup(), frozenset())
-    placement = place_boxes.PlacementOptions(bounds="repo", tries=6, ctr_step=0.03, seed=SEED, unsided=UNSIDED)
+    engine = load_engine("lite", SimpleNamespace(findings=list(FINDINGS)), Setup(), frozenset())
     plan_options = plan_jobs.PlanOptions(
         per_finding=arguments.jobs, sizes="auto", default_most=arguments.jobs, most_per_image=arguments.jobs, spare=0.0,
         samples=0, findings=arguments.findings, seed=SEED,
@@ -132,20 +129,18 @@ def main() -> None:
             for row in planned if row[1] == finding
         ]  # fmt: skip
         numbers, strips, refused, edited = [], [], {}, 0
-        for placed_job, rows in place_boxes.place_jobs(catalogue.findings[finding], jobs, catalogue, placement):
+        for placed_job, rows in place_boxes.place_jobs(catalogue.findings[finding], jobs, catalogue, "repo", SEED):
             if not rows:
                 refused["no_room"] = refused.get("no_room", 0) + 1
                 continue
             boxes, sides = np.array([row[9:13] for row in rows], float), tuple(row[3] for row in rows)
-            mask = soft_mask(boxes, SHAPE, blur="none", r=1.0, beta=4.0)
+            mask = soft_mask(boxes, SHAPE, "none")
             seed, config = stable_hash(SEED, "edit", finding, placed_job.index), settings["configs"]["lite"]
             job = Job(placed_job.job_id, finding, placed_job.prompt, boxes, sides, rows[0][-1], mask, seed, config)
             source = images[placed_job.image_id][1]
             edited_image = engine.edit(source, organs[placed_job.image_id], job)
             try:
-                accepted = evaluate_edit(
-                    source, organs[placed_job.image_id], job, edited_image, visible=VISIBLE, max_leak=LEAK
-                )
+                accepted = evaluate_edit(source, organs[placed_job.image_id], job, edited_image, LEAK)
             except EditRefused as fault:
                 refused[fault.reason] = refused.get(fault.reason, 0) + 1
                 continue

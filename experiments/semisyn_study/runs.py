@@ -10,10 +10,11 @@ import numpy as np
 import polars as pl
 
 from cxr.base.atomic import atomic_file
+from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
 from cxr.semisyn.detectors import lite
 from cxr.semisyn.detectors.lite import LiteOptions, grid_of
-from cxr.semisyn.detectors.pools import Sample, make_sample, shuffle_boxes, take_images
+from cxr.semisyn.detectors.pools import Sample, make_sample, shuffle_boxes
 from semisyn_study.films import Film
 from semisyn_study.synthesis import Painted
 
@@ -36,6 +37,15 @@ class Run:
     boxes: str = "conditioning"
     priors: str = "fit"
     sources: str = "more"
+
+
+def take_images(samples: Sequence[Sample], most: int, seed: int) -> list[Sample]:
+    """Return up to ``most`` images, patient by patient in an order drawn by the seed.
+
+    Only the last patient may be incomplete. Smaller sets are subsets of larger ones.
+    """
+    ranked = sorted(samples, key=lambda sample: (stable_hash("thinned", seed, sample.subject_id), sample.image_id))
+    return ranked[:most]
 
 
 def _beside(synthetic: float) -> dict[str, tuple[float, float]]:

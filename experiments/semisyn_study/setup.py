@@ -1,6 +1,5 @@
 """How the study paints films and trains detectors: by the settings' defaults, and by the few numbers here."""
 
-import dataclasses
 import hashlib
 from dataclasses import dataclass
 from functools import cache
@@ -10,10 +9,7 @@ from types import SimpleNamespace
 from cxr.base.engines import Setup
 from cxr.base.paths import RESOURCES
 from cxr.semisyn.detectors.lite import LiteOptions
-from cxr.semisyn.editing.edit_images import EditingOptions
 from cxr.semisyn.editing.engine import EditingEngine, load_engine
-from cxr.semisyn.placement.place_boxes import PlacementOptions
-from cxr.semisyn.priors.write_priors import PriorsOptions
 from cxr.workflow.settings import Settings
 
 SEED = 2026
@@ -41,25 +37,10 @@ def detector_options(study: Study) -> LiteOptions:
     return LiteOptions(**_plain()["detectors"]["lite"] | {"updates": study.updates})
 
 
-@cache
-def placement_options() -> PlacementOptions:
-    """Return how boxes are placed."""
-    section = _plain()["placement"]
-    names = PlacementOptions.__dataclass_fields__.keys() & section.keys()
-    return PlacementOptions(**{name: section[name] for name in names} | {"seed": SEED})
-
-
-@cache
-def priors_options() -> dict:
-    """Return how priors are fitted: the settings, and the constants of the stage."""
-    defaults = {field.name: field.default for field in dataclasses.fields(PriorsOptions)}
-    return defaults | _plain()["priors"]
-
-
 def load_editor(prompts: frozenset[str]) -> EditingEngine:
     """Return the engine lite of the editing, with its default settings."""
     settings = _plain()
-    options = SimpleNamespace(findings=settings["findings"], findings_file=settings.get("findings_file", ""))
+    options = SimpleNamespace(findings=settings["findings"])
     return load_engine("lite", options, Setup(), prompts)
 
 
@@ -68,9 +49,9 @@ def edit_config() -> dict:
     return _plain()["editing"]["configs"]["lite"]
 
 
-def edit_limits() -> dict[str, float]:
-    """Return what an edit is refused by: grey levels that are seen, and the largest leak."""
-    return {"visible": EditingOptions.visible, "max_leak": _plain()["editing"]["max_leak"]}
+def max_leak() -> float:
+    """Return the largest leak of an edit."""
+    return _plain()["editing"]["max_leak"]
 
 
 @cache

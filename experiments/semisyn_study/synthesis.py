@@ -13,13 +13,13 @@ from cxr.geometry.boxes import bounding_box
 from cxr.semisyn.editing.engine import EditingEngine
 from cxr.semisyn.editing.engine import Job as Edit
 from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit
-from cxr.semisyn.findings.catalogue import Finding, Prior, read_catalogue
-from cxr.semisyn.findings.phrases import draw_prompt
+from cxr.semisyn.findings.catalogue import Finding, Prior, draw_prompt, read_catalogue
 from cxr.semisyn.placement.place_boxes import Job, place_jobs
 from cxr.semisyn.placement.plan_jobs import BOXES, assign_images, draw_numbers, job_id
 from cxr.semisyn.priors.fitting import fit_prior
 from cxr.semisyn.priors.samples import Chest as Boxed
 from cxr.semisyn.priors.samples import lung_percent, nearest_lung
+from cxr.semisyn.priors.write_priors import MAX_OUTSIDE, MIN_BOXES
 from semisyn_study import setup
 from semisyn_study.films import Chest, Film
 
@@ -44,7 +44,7 @@ class Painted(NamedTuple):
 
 def samples_of(chests: Sequence[Chest]) -> dict[str, np.ndarray]:
     """Return {cx, cy, w, h: (N,)} of the boxes of films, in percent of their lungs' boxes, as a fit takes them."""
-    rows, far = [], setup.priors_options()["far"]
+    rows, far = [], MAX_OUTSIDE
     for chest in chests:
         organs = (bounding_box(mask) for mask in (chest.right, chest.left, chest.heart))
         measured_chest = Boxed(*organs, np.eye(2, 3), chest.film.frame.shape, True, chest.film.subject)
@@ -58,11 +58,8 @@ def samples_of(chests: Sequence[Chest]) -> dict[str, np.ndarray]:
 
 def fit_to_boxes(prior: Prior, chests: Sequence[Chest]) -> Prior:
     """Return the prior fitted to the boxes of some films as the stage semisyn_priors does; few boxes leave it."""
-    options, samples = setup.priors_options(), samples_of(chests)
-    if len(samples["cx"]) < options["min_boxes"]:
-        return prior
-    names = ("alpha", "bins", "families", "overshoot_percentile", "sizes")
-    return fit_prior(prior, samples, **{name: options[name] for name in names})[0]
+    samples = samples_of(chests)
+    return fit_prior(prior, samples)[0] if len(samples["cx"]) >= MIN_BOXES else prior
 
 
 def make_synthetic(sources: Sequence[Chest], boxed: Sequence[Chest], fit: bool, count: int) -> list[Painted]:
@@ -82,7 +79,7 @@ def make_synthetic(sources: Sequence[Chest], boxed: Sequence[Chest], fit: bool, 
             for index, image in enumerate(assign_images(sorted(by_name), name, count, setup.SEED))
         ]
         editor = setup.load_editor(frozenset(job.prompt for job in jobs))
-        for job, rows in place_jobs(finding, jobs, catalogue, setup.placement_options()):
+        for job, rows in place_jobs(finding, jobs, catalogue, "repo", setup.SEED):
             film = _paint_job(job, rows, by_name[job.image_id], finding, editor) if rows else None
             if film:
                 films.append(film)
@@ -115,7 +112,7 @@ def _paint_job(job: Job, rows: list[tuple], chest: Chest, finding: Finding, edit
     masks = {LUNGS[0]: chest.right, LUNGS[1]: chest.left, HEART: chest.heart}
     edited = editor.edit(chest.film.frame.copy(), masks, edit)
     try:
-        accepted = evaluate_edit(chest.film.frame, masks, edit, edited, **setup.edit_limits())
+        accepted = evaluate_edit(chest.film.frame, masks, edit, edited, setup.max_leak())
     except EditRefused:
         return None
     kinds = {

@@ -92,7 +92,7 @@ rule semisyn_detectors_model:
     threads: 1
     resources:
         gpu=DETECTORS.gpus,
-        mem_mb=megabytes(lambda wildcards: DETECTORS.megabytes[wildcards.run]),
+        mem_mb=megabytes(lambda wildcards: DETECTORS.megabytes(wildcards.run)),
         runtime=minutes(1440),
     params:
         **job(

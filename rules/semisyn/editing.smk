@@ -74,7 +74,7 @@ for engine in PLAN.semisyn.editing_files:
                 mem_mb=megabytes(8000),
                 runtime=minutes(1440),
             params:
-                **job("semisyn.editing.edit_images.run_together", f"semisyn.editing.{engine}"),
+                **job("semisyn.editing.edit_images.run_shard", f"semisyn.editing.{engine}"),
                 options=PLAN.semisyn.editing_options(PLAN.options["semisyn_editing"], engine, configs, {}),
                 engine=engine,
                 together=configs,

@@ -6,7 +6,7 @@ rule semisyn_prompts_mine:
         reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
         images="results/cohort/images.parquet",
         findings_file=PLAN.semisyn.findings_file,
-        reference=PLAN.semisyn.prompts_reference,
+        annotations=PLAN.semisyn.references["prompts"],
     output:
         prompts="results/semisyn/prompts/prompts.yaml",
         table="results/semisyn/prompts/prompts.tsv",
@@ -22,7 +22,7 @@ rule semisyn_prompts_mine:
         mem_mb=megabytes(4000),
         runtime=minutes(30),
     params:
-        **job("semisyn.prompts.mine_prompts.run", *PLAN.semisyn.prompts_formats),
+        **job("semisyn.prompts.mine_prompts.run", *PLAN.semisyn.formats["prompts"]),
         options=PLAN.options["semisyn_prompts"],
     message:
         "Phrases of findings in the reports"

@@ -3,8 +3,8 @@
 
 rule semisyn_readers_units:
     input:
-        reference=lambda wildcards: wanted(
-            PLAN.semisyn.readers_reference,
+        annotations=lambda wildcards: wanted(
+            PLAN.semisyn.references["readers"],
             "semisyn.readers.reference is empty, so there are no real images to read: name one of semisyn.references",
         ),
         plan="results/semisyn/placement/plan.parquet",
@@ -29,7 +29,7 @@ rule semisyn_readers_units:
         mem_mb=megabytes(4000),
         runtime=minutes(60),
     params:
-        **job("semisyn.readers.draw_units.run", *PLAN.semisyn.readers_formats),
+        **job("semisyn.readers.draw_units.run", *PLAN.semisyn.formats["readers"]),
         options=PLAN.options["semisyn_readers"],
     message:
         "Real and edited images for the reader study"

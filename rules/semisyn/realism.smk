@@ -122,7 +122,7 @@ rule semisyn_realism_scores:
         ),
         references=expand(
             "results/semisyn/realism/{shard}.reference.parquet",
-            shard=PLAN.shards if PLAN.semisyn.realism.reference else [],
+            shard=PLAN.shards if PLAN.semisyn.references["realism"] else [],
         ),
     output:
         table="results/semisyn/realism/{config}/jobs.parquet",

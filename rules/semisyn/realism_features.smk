@@ -3,8 +3,8 @@
 
 rule semisyn_realism_reference:
     input:
-        reference=lambda wildcards: wanted(
-            PLAN.semisyn.realism.reference,
+        annotations=lambda wildcards: wanted(
+            PLAN.semisyn.references["realism"],
             "semisyn.realism.reference is empty, so there are no real images: name one of semisyn.references",
         ),
         images="results/cohort/images.parquet",
@@ -25,7 +25,7 @@ rule semisyn_realism_reference:
         mem_mb=megabytes(4000),
         runtime=minutes(7),
     params:
-        **job("semisyn.realism.measure.run_reference", *PLAN.semisyn.realism.formats),
+        **job("semisyn.realism.measure.run_reference", *PLAN.semisyn.formats["realism"]),
         options=PLAN.options["semisyn_realism_reference"],
     message:
         "Real boxes of the findings on the images of shard {wildcards.shard}"

@@ -49,7 +49,7 @@ from cxr.reporting.release import parquet
 from cxr.reporting.review import make_pages, merge, rates, unit_pages
 from cxr.reporting.review import queries as review_queries
 from cxr.reporting.tables import conservation, counts, paper, truth
-from cxr.semisyn.dataset import columns as semisyn_dataset
+from cxr.semisyn.dataset import job_tables as semisyn_dataset
 from cxr.semisyn.detection import paper_tables
 from cxr.semisyn.detectors import reference_images, train_detector
 from cxr.semisyn.editing import edit_images

@@ -20,7 +20,6 @@ from cxr.semisyn.references import (
     refuse_two_roles,
 )
 
-IOUS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
 LABELS = {"opacity": "Lung Opacity", "effusion": "Pleural Effusion", "pneumothorax": "Pneumothorax"}
 
 
@@ -56,13 +55,9 @@ def predicted(boxes: list[Annotation], seed: int, spread: float, images: int = 4
 def options(references: list[dict], runs: list, **more: object) -> DetectionOptions:
     plain = {
         "findings": [*FINDINGS],
-        "ious": IOUS,
-        "points": 101,
         "seed": 3,
         "against": "real",
         "replicates": 200,
-        "interval": 0.95,
-        "wilcoxon": [100],
     }
     return DetectionOptions(**plain | {"runs": runs, "references": references} | more)
 

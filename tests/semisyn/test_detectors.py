@@ -23,8 +23,8 @@ from cxr.semisyn.detectors.pools import (
     make_sample,
     shares_at,
     shuffle_boxes,
-    take_images,
 )
+from semisyn_study.runs import take_images
 
 GRID = grid_of(["opacity"], 64)
 OPTIONS = LiteOptions(
@@ -201,7 +201,7 @@ def test_a_trained_detector_is_an_engine_of_the_boxes(tmp_path):
     frames = [one.image.repeat(2, 0).repeat(2, 1) for one in films(4, "real")]
     pool = [LazySample(((0, 20.0, 20.0, 70.0, 70.0),), (0, 1), f"r{n}", f"p{n}", partial(np.copy, frame))
             for n, frame in enumerate(frames)]  # fmt: skip
-    task = TrainingTask({"real": pool}, {"real": (1, 1)}, ("opacity", "edema"), 60, 1)
+    task = TrainingTask({"real": pool}, {"real": (1, 1)}, ("opacity", "edema"), 60, 1, 1)
     engine = lite.LiteEngine({name: value for name, value in own.items() if name != "updates"})
     (tmp_path / "model").mkdir()
     engine.train(task, tmp_path / "model", tmp_path / "unfinished")

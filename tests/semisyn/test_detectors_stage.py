@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from unittest import mock
 
 import cv2
 import numpy as np
@@ -21,12 +22,11 @@ from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table, write_table
 from cxr.detection import training
 from cxr.detection.proposals import ScoredBoxes
-from cxr.semisyn.dataset.columns import BOXES, IMAGES
+from cxr.semisyn.dataset.job_tables import BOXES, IMAGES
 from cxr.semisyn.detectors import predict_boxes, reference_images, train_detector
 from cxr.semisyn.detectors.engine import DetectorsOptions, Validation, load_engine
 from cxr.semisyn.detectors.pools import LazySample, take_patients
-from cxr.semisyn.detectors.predict_boxes import PredictionOptions
-from cxr.semisyn.detectors.reference_images import PICTURES, ROLES, RolesOptions
+from cxr.semisyn.detectors.reference_images import PICTURES, ROLES
 from cxr.semisyn.detectors.train_detector import EPOCHS, POOLS, UPDATES
 from cxr.semisyn.detectors.training_images import open_frames, read_pools, read_validation
 from cxr.semisyn.references import PREDICTIONS
@@ -126,11 +126,12 @@ def pools(world: dict, **changes: object) -> dict:
         return {name: [replace(film, read_frame=film.read_frame().copy) for film in of] for name, of in found.items()}
 
 
-def train(world: dict, folder: Path, **changes: object) -> Path:
+def train(world: dict, folder: Path, points: int = 1, **changes: object) -> Path:
     files = {name: world[name] for name in ("images", "boxes", "edited", "frames", "patients")}
     out = {"model": str(folder / "model")}
     out |= {name: str(folder / f"{name}.tsv") for name in ("updates", "epochs", "pools")}
-    train_detector.run(number="0", **files, **out, options=options(world, **changes), compute={})
+    with mock.patch.object(train_detector, "POINTS", points):
+        train_detector.run(number="0", **files, **out, options=options(world, **changes), compute={})
     return folder
 
 
@@ -226,7 +227,7 @@ def test_a_score_is_the_mean_over_the_classes_with_boxes_and_images_that_know_th
         "b": ScoredBoxes(np.array([other, box]), np.array([0.8, 0.4]), np.array([0, 1])),
         "c": ScoredBoxes(np.array([other, other]), np.array([0.95, 0.5]), np.array([0, 1])),
     }
-    seen = Validation(films, [0.1, 0.5], 101)
+    seen = Validation(films)
     assert seen.score(lambda frame: answers[chr(frame[0, 0])]) == pytest.approx((1 + 0.5) / 2)
 
 
@@ -240,9 +241,9 @@ def test_epochs_make_more_updates_of_more_images(world, tmp_path):
 
 
 def test_a_training_is_scored_on_its_way_and_gives_the_same_detector(world, tmp_path):
-    seen = {"validation": [world["test"] | {"role": "val"}], "ious": [0.1, 0.3], "points": 4}
+    seen = {"validation": [world["test"] | {"role": "val"}]}
     plain = train(world, tmp_path / "plain", real=["people"], updates=40, points=4)
-    told = train(world, tmp_path / "told", real=["people"], updates=40, **seen)
+    told = train(world, tmp_path / "told", real=["people"], updates=40, points=4, **seen)
     assert contents(plain)["model/detector.safetensors"] == contents(told)["model/detector.safetensors"]
     table = read_table(told / "epochs.tsv")
     assert list(table.columns) == list(EPOCHS)
@@ -256,13 +257,13 @@ def test_a_training_is_scored_on_its_way_and_gives_the_same_detector(world, tmp_
     # the last score is that of the detector that is kept
     with open_frames((), world["frames"], {}) as shards:
         images = read_validation(options(world, real=["people"], **seen), shards, world["patients"])
-        last = images.score(load_engine("lite", None, Setup(LITE)).load(told / "model"))
+        last = images.score(load_engine("lite", Setup(LITE)).load(told / "model"))
     assert table["map1070_validation"][-1] == pytest.approx(100 * last, abs=1e-5)
 
 
 @pytest.mark.parametrize("seen", [False, True])
 def test_a_killed_training_is_resumed_to_the_same_bytes(world, tmp_path, monkeypatch, seen):
-    more = {"validation": [world["test"] | {"role": "val"}], "ious": [0.1]} if seen else {}
+    more = {"validation": [world["test"] | {"role": "val"}]} if seen else {}
     whole = train(world, tmp_path / "whole", real=["people"], synthetic=6, points=4, **more)
     own = training._train_step
     calls = []
@@ -291,9 +292,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def predict(world: dict, model: Path, told: dict, output: Path) -> pl.DataFrame:
-    chosen = PredictionOptions("lite", LITE, FINDINGS, told)
     predict_boxes.run(model=str(model / "model"), annotations=told["path"], frames=world["frames"], output=str(output),
-                      options=chosen, compute={})  # fmt: skip
+                      engine="lite", own=LITE, findings=FINDINGS, reference=told, compute={})  # fmt: skip
     return read_table(output)
 
 
@@ -321,7 +321,7 @@ def test_predictions_are_in_original_pixels_and_of_every_image_that_was_read(wor
 
 def roles(world: dict, folder: Path, *told: dict, images: object = ()) -> pl.DataFrame:
     reference_images.run_roles(annotations=[one["path"] for one in told], patients=world["patients"], images=images,
-                    output=str(folder / "roles.tsv"), options=RolesOptions(told, FINDINGS))  # fmt: skip
+                    output=str(folder / "roles.tsv"), references=told, findings=FINDINGS)  # fmt: skip
     return read_table(folder / "roles.tsv")
 
 
@@ -380,8 +380,8 @@ def test_roles_say_what_was_left_out(world, tmp_path):
 def test_an_engine_whose_package_is_missing_says_so():
     own = {"plan": "yolo11n.yaml", "checkpoint": "", "image_size": 64, "batch": 2}
     with pytest.raises(UserError, match="whose package is not installed here: run snakemake with --sdm conda"):
-        load_engine("ultralytics", None, Setup(own))
+        load_engine("ultralytics", Setup(own))
     with pytest.raises(
         UserError, match=r"detectors\.engine is 'yolo', which does not exist: choose one of lite, ultra"
     ):
-        load_engine("yolo", None, Setup(own))
+        load_engine("yolo", Setup(own))

@@ -14,6 +14,7 @@ from ultralytics import YOLO
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.detection.proposals import resize_square, stack_input
+from cxr.detection.training import Checkpoint
 from cxr.nets import tensors
 from cxr.semisyn.detectors import ultralytics
 from cxr.semisyn.detectors.engine import TrainingTask, load_engine
@@ -43,13 +44,12 @@ def film(number: int, boxed: bool = True) -> LazySample:
 
 def task(updates: int) -> TrainingTask:
     pools = {"real": [film(number) for number in range(6)], "unedited": [film(20 + n, False) for n in range(3)]}
-    return TrainingTask(pools, {"real": (1.0, 1.0), "unedited": (1.0, 1.0)}, ("edema", "opacity"), updates, 3)
+    return TrainingTask(pools, {"real": (1.0, 1.0), "unedited": (1.0, 1.0)}, ("edema", "opacity"), updates, 4, 3)
 
 
 def engine(plan: str = "yolo11n.yaml", **files: str):
     own = {"plan": plan, "checkpoint": "", "image_size": SIDE, "batch": 2}
-    options = type("Options", (), {"epochs": 4})()
-    return load_engine("ultralytics", options, Setup(own, files, "cpu"))
+    return load_engine("ultralytics", Setup(own, files, "cpu"))
 
 
 def trained(folder: Path, updates: int, plan: str = "yolo11n.yaml", **files: str) -> tuple[list[float], Path]:
@@ -88,7 +88,7 @@ def test_a_yolo_is_trained_to_the_same_bytes_and_read_back(tmp_path):
 
 def test_a_killed_yolo_is_resumed_to_the_same_bytes(tmp_path, monkeypatch):
     losses, whole = trained(tmp_path / "whole", 4)
-    own, calls = ultralytics.StateFile.write, []
+    own, calls = Checkpoint.write, []
 
     def killed(self, state):
         own(self, state)
@@ -96,7 +96,7 @@ def test_a_killed_yolo_is_resumed_to_the_same_bytes(tmp_path, monkeypatch):
         if len(calls) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(ultralytics.StateFile, "write", killed)
+    monkeypatch.setattr(Checkpoint, "write", killed)
     with pytest.raises(KeyboardInterrupt):
         trained(tmp_path / "killed", 4)
     shutil.rmtree(tmp_path / "killed/model")
@@ -108,10 +108,10 @@ def test_a_killed_yolo_is_resumed_to_the_same_bytes(tmp_path, monkeypatch):
 
 
 def test_another_training_is_not_resumed(tmp_path):
-    kept = ultralytics.StateFile(tmp_path / "state.pt", "one")
+    kept = Checkpoint(tmp_path / "state.pt", 1, "one")
     kept.write({"step": 3, "random": ultralytics.get_random_states()})
     assert kept.read()["step"] == 3
-    assert ultralytics.StateFile(tmp_path / "state.pt", "other").read() is None
+    assert Checkpoint(tmp_path / "state.pt", 1, "other").read() is None
     (tmp_path / "state.pt").write_bytes(b"PK")
     assert kept.read() is None
 

@@ -12,7 +12,7 @@ from cxr.semisyn.editing.settings import EditingSettings
 
 SHAPE = (512, 512)
 BOX = np.array([[100.0, 200.0, 180.0, 260.0]])
-LIMITS = {"visible": 4.0, "max_leak": 0.5}
+MAX_LEAK = 0.5
 
 
 def config(**changes: object) -> dict:
@@ -20,7 +20,7 @@ def config(**changes: object) -> dict:
 
 
 def test_a_mask_without_blur_holds_the_pixels_whose_centres_lie_in_the_box():
-    found = soft_mask(np.array([[100.5, 200.4, 180.6, 260.0]]), SHAPE, blur="none", r=1.0, beta=4.0)
+    found = soft_mask(np.array([[100.5, 200.4, 180.6, 260.0]]), SHAPE, blur="none")
     # centres 100.5 (on the edge: in) to 179.5 and 180.5; rows 200.5 to 259.5
     assert found.sum() == 81 * 60
     assert found[200, 100] == found[259, 180] == 1
@@ -28,7 +28,7 @@ def test_a_mask_without_blur_holds_the_pixels_whose_centres_lie_in_the_box():
 
 
 def test_a_gaussian_mask_is_the_dense_convolution_of_the_box():
-    found = soft_mask(BOX, SHAPE, blur="gauss", r=2.0, beta=4.0)
+    found = soft_mask(BOX, SHAPE, blur="gauss_r2")
     wide, tall = 40 / 2, 30 / 2
     inside = np.zeros(SHAPE)
     inside[200:260, 100:180] = 1
@@ -46,7 +46,7 @@ def test_a_gaussian_mask_is_the_dense_convolution_of_the_box():
 
 @pytest.mark.parametrize("beta", [4.0, 8.0])
 def test_a_generalised_gaussian_is_its_formula(beta):
-    found = soft_mask(BOX, SHAPE, blur="ggauss", r=1.0, beta=beta)
+    found = soft_mask(BOX, SHAPE, blur=f"ggauss_b{beta:.0f}")
     y, x = np.mgrid[: SHAPE[0], : SHAPE[1]] + 0.5
     across = np.exp(-((np.abs(x - 140) / (np.sqrt(2) * 40)) ** beta))
     along = np.exp(-((np.abs(y - 230) / (np.sqrt(2) * 30)) ** beta))
@@ -57,8 +57,8 @@ def test_a_generalised_gaussian_is_its_formula(beta):
 
 def test_masks_of_two_boxes_are_joined_by_the_larger():
     boxes = np.array([[100.0, 100, 160, 160], [120.0, 120, 300, 300]])
-    parts = [soft_mask(box[None], SHAPE, blur="gauss", r=1.0, beta=4.0) for box in boxes]
-    np.testing.assert_array_equal(soft_mask(boxes, SHAPE, blur="gauss", r=1.0, beta=4.0), np.maximum(*parts))
+    parts = [soft_mask(box[None], SHAPE, blur="gauss_r1") for box in boxes]
+    np.testing.assert_array_equal(soft_mask(boxes, SHAPE, blur="gauss_r1"), np.maximum(*parts))
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def chest() -> tuple[np.ndarray, dict[str, np.ndarray]]:
 def job(**changes: object) -> Job:
     told = {"job_id": "opacity-000001", "finding": "opacity", "prompt": "Opacity.", "boxes": BOX, "sides": ("right",)}
     told |= {"ratio": None, "seed": 1, "config": config()} | changes
-    mask = soft_mask(told["boxes"], SHAPE, blur="none", r=1.0, beta=4.0)
+    mask = soft_mask(told["boxes"], SHAPE, blur="none")
     return Job(**told, mask=mask)
 
 
@@ -87,7 +87,7 @@ def brighter(source: np.ndarray, by: int, rows: slice, columns: slice) -> np.nda
 def test_outside_the_mask_the_source_stays(chest):
     source, organs = chest
     made = EditedImage(brighter(source, 30, slice(190, 270), slice(90, 190)))
-    done = evaluate_edit(source, organs, job(), made, **LIMITS)
+    done = evaluate_edit(source, organs, job(), made, MAX_LEAK)
     changed = done.image != source
     assert changed.sum() == 80 * 60
     assert (done.image[200:260, 100:180] == 110).all()
@@ -102,16 +102,16 @@ def test_without_compositing_a_leak_is_measured_and_refused(chest):
     source, organs = chest
     made = EditedImage(brighter(source, 30, slice(190, 270), slice(90, 190)))
     free = job(config=config(composite="none"))
-    done = evaluate_edit(source, organs, free, made, **LIMITS)
+    done = evaluate_edit(source, organs, free, made, MAX_LEAK)
     assert done.boxes[0]["leak"] == pytest.approx(1 - 80 * 60 / (100 * 80))
     assert done.boxes[0]["change_outside_max"] == 30
     assert (done.lesion == (free.mask > 0)).all()
     with pytest.raises(EditRefused) as caught:
-        evaluate_edit(source, organs, free, made, visible=4.0, max_leak=0.3)
+        evaluate_edit(source, organs, free, made, max_leak=0.3)
     assert caught.value.reason == "leaked"
     # where the mask is dropped before the end, a change outside is what was asked for
     dropped = job(config=config(engine="radedit", extent=0.9))
-    assert evaluate_edit(source, organs, dropped, made, visible=4.0, max_leak=0.3).image[191, 91] == 110
+    assert evaluate_edit(source, organs, dropped, made, max_leak=0.3).image[191, 91] == 110
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_without_compositing_a_leak_is_measured_and_refused(chest):
 def test_what_is_no_edit_is_refused_with_its_reason(chest, picture, reason):
     source, organs = chest
     with pytest.raises(EditRefused) as caught:
-        evaluate_edit(source, organs, job(), EditedImage(picture(source)), **LIMITS)
+        evaluate_edit(source, organs, job(), EditedImage(picture(source)), MAX_LEAK)
     assert caught.value.reason == reason
 
 
@@ -137,7 +137,7 @@ def test_the_visible_box_of_each_lung_is_that_of_its_lesion(chest):
     lesion[210:250, 110:170] = True
     lesion[205:255, 330:390] = True
     made = EditedImage(np.where(lesion, 120.0, source), lesion=lesion)
-    done = evaluate_edit(source, organs, job(boxes=boxes, sides=("right", "left")), made, **LIMITS)
+    done = evaluate_edit(source, organs, job(boxes=boxes, sides=("right", "left")), made, MAX_LEAK)
     visible = [[row[name] for name in ("x1", "y1", "x2", "y2")] for row in done.boxes if row["kind"] == "visible"]
     assert visible == [[110, 210, 170, 250], [330, 205, 390, 255]]
 
@@ -169,7 +169,7 @@ PLACED = pl.DataFrame(
 
 def options(**changes: object) -> EditingOptions:
     configs = {"lite": config(), "label": config(prompt="label"), "radedit": config(engine="radedit")}
-    told = {"configs": configs, "choice": {"edema": "label", "opacity": "lite"}, "max_leak": 0.5, "visible": 4.0}
+    told = {"configs": configs, "choice": {"edema": "label", "opacity": "lite"}, "max_leak": 0.5, "own": {}}
     return EditingOptions(**(told | {"engine": "lite", "seed": 1, "findings": ["edema", "opacity"]} | changes))
 
 

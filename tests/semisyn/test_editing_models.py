@@ -14,7 +14,7 @@ from PIL import Image
 from cxr.base.engines import Setup
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table, write_table
-from cxr.semisyn.editing import diffusion, edit_images, radedit
+from cxr.semisyn.editing import diffusion, edit_images, outcome, radedit
 from cxr.semisyn.editing.configs import EditingConfig
 from cxr.semisyn.editing.engine import BoxTooSmall, Job
 from cxr.semisyn.editing.models import EditBatch
@@ -28,7 +28,7 @@ from tiny_diffusion import pipeline, write_radedit
 
 WORDS = frozenset({"edema", "heart", "no acute process", ""})
 ENGINE_SETTINGS = {
-    name: getattr(EditingSettings(), name).as_dict() | {"steps": 6, "dtype": "float32"}
+    name: getattr(EditingSettings(), name).as_dict() | {"steps": 6, "dtype": "float32", "autoencoder": "float32"}
     for name in ("radedit", "diffusion")
 }
 BOXES = np.array([[100.0, 120, 260, 300]])
@@ -49,8 +49,7 @@ def editors(tmp_path_factory) -> dict[str, object]:
 
 def job(number: int = 1, prompt: str = "edema", boxes: np.ndarray = BOXES, **config: object) -> Job:
     told = EditingConfig(**config).as_dict()
-    how = {"blur": told["blur"], "r": told["blur_r"], "beta": told["blur_beta"]}
-    mask = soft_mask(boxes, SHAPE, **how)
+    mask = soft_mask(boxes, SHAPE, told["blur"])
     return Job(f"edema-{number:06d}", "edema", prompt, boxes, ("right",), None, mask, number, told)
 
 
@@ -77,7 +76,7 @@ def test_a_job_has_the_same_image_alone_and_in_a_mixed_batch(editors, name):
         job(1, engine=name),
         job(2, "heart", engine=name, guidance=9.0),
         job(3, engine=name, negative="no acute process"),
-        job(4, engine=name, extent=0.5, blur="gauss"),
+        job(4, engine=name, extent=0.5, blur="gauss_r1"),
     ]
     images = [picture(number) for number in range(4)]
     together = editor.edit_batch(images, [{}] * 4, jobs)
@@ -147,9 +146,9 @@ def test_counted_evaluations_of_the_net(editors, monkeypatch):
 
 SHARED = (
     {"engine": "radedit"},
-    {"engine": "radedit", "blur": "gauss"},
+    {"engine": "radedit", "blur": "gauss_r1"},
     {"engine": "radedit", "guidance": 12.0},
-    {"engine": "radedit", "mask": "hard"},
+    {"engine": "radedit", "blur": "ggauss_b4"},
 )
 """Four configurations that differ in prompt, mask or guidance alone."""
 
@@ -187,6 +186,7 @@ CONFIGS = {f"c{number}": EditingConfig(**told) for number, told in enumerate(SHA
 def test_configurations_of_one_job_file_have_the_bytes_that_each_has_alone(editors, tmp_path, monkeypatch):
     """The stage: two images, one of which has a box without a cell, under four configurations."""
     monkeypatch.setattr(edit_images, "load_engine", lambda *_: editors["radedit"])
+    monkeypatch.setattr(outcome, "VISIBLE", 0.5)
     masks = np.zeros((3, *SHAPE), bool)
     masks[0, 100:400, 60:230], masks[1, 100:400, 290:460], masks[2, 280:400, 200:320] = True, True, True
     with ShardWriter(tmp_path / "frames.h5", pictures=("image",)) as frames:
@@ -206,8 +206,8 @@ def test_configurations_of_one_job_file_have_the_bytes_that_each_has_alone(edito
     given |= {name: str(tmp_path / f"{name}.h5") for name in ("frames", "organs")}
     given |= {"shard": "00", "threads": 1, "compute": {"device": "cpu"}}
     told = {name: each.as_dict() for name, each in CONFIGS.items()}
-    how = {"configs": told, "choice": {}, "max_leak": 1.0, "visible": 0.5, "seed": 1, "findings": ["edema"]}
-    options = edit_images.EditingOptions(engine="radedit", **how)
+    how = {"configs": told, "choice": {}, "max_leak": 1.0, "seed": 1, "findings": ["edema"]}
+    options = edit_images.EditingOptions(engine="radedit", own={}, **how)
     endings = ("h5", "boxes.parquet", "excluded.parquet")
 
     def paths(folder: str, config: str) -> list[str]:
@@ -221,8 +221,8 @@ def test_configurations_of_one_job_file_have_the_bytes_that_each_has_alone(edito
             attrs={"stage": "semisyn_editing_radedit"}, **given,
         )  # fmt: skip
     output, boxes, excluded = (list(part) for part in zip(*(paths("together", config) for config in told), strict=True))
-    edit_images.run_together(
-        output=output, boxes=boxes, excluded=excluded, options=replace(options, together=list(told)),
+    edit_images.run_shard(
+        output=output, boxes=boxes, excluded=excluded, together=list(told), options=options,
         attrs={"stage": "semisyn_editing_radedit_together0"}, **given,
     )  # fmt: skip
     for config in told:

@@ -5,8 +5,14 @@ import yaml
 
 from cxr.base.errors import UserError
 from cxr.base.vocabulary import FINDINGS
-from cxr.semisyn.findings.catalogue import WHOLE_LUNG, read_catalogue
-from cxr.semisyn.findings.phrases import choose_sides, draw_prompt, parse_prompt, zone_bounds
+from cxr.semisyn.findings.catalogue import (
+    WHOLE_LUNG,
+    choose_sides,
+    draw_prompt,
+    parse_prompt,
+    read_catalogue,
+    zone_bounds,
+)
 from nodules import NODULE, written
 
 BASE, LOBE, ZONE = "hemidiaphragm and costophrenic angle", "lower lung lobe", "lower lung zone"
@@ -179,7 +185,7 @@ PRIOR = ("findings", "nodule", "prior")
         (changed(*PRIOR, "ctr", to={"family": "norm"}), ["elements", "ctr", "center"]),
         (changed(*PRIOR, "size", to={"family": "norm"}), ["prior.size.family is 'norm'", "dimensions"]),
         (changed("findings", "nodule", "prompts", to={"A.": 0}), ["nodule.prompts", "weights"]),
-        (changed("findings", "nodule", "prompts", to={"A.": float("nan")}), ["nodule.prompts.A.", "numbers"]),
+        (changed("findings", "nodule", "prompts", to={"A.": float("nan")}), ["nodule.prompts.A.", "give a number"]),
         (changed("findings", "nodule", "overshoot", to=[1, 0, 0, 0]), ["overshoot", "not above 0"]),
         (changed("findings", "nodule", "colour", to="red"), ["nodule.colour is no key"]),
         (changed("zones", "left", "perihilar", to=[50, 20, 50, 70]), ["zones.left.perihilar", "x1 < x2"]),

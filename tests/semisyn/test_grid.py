@@ -1,6 +1,6 @@
 """The grid of configurations against the paper's counts (Appendix E) and the arithmetic of a search."""
 
-from cxr.semisyn.editing.configs import PIPELINES, EditingConfig, EditingGrid
+from cxr.semisyn.editing.configs import BLURS, PIPELINES, EditingConfig, EditingGrid
 
 PAPER = EditingGrid(pipelines=list(PIPELINES))
 IMAGES = 35 * 7
@@ -22,7 +22,7 @@ def test_a_sequential_search_varies_each_axis_alone():
     assert points["roentgen_after_guidance7.5"].guidance == 7.5
     assert points["roentgen_after_negative"].negative == "No acute cardiopulmonary process."
     blurred = points["roentgen_after_blur-ggauss_b6"]
-    assert (blurred.blur, blurred.blur_beta, blurred.blur_r) == ("ggauss", 6.0, 1.0)
+    assert BLURS[blurred.blur] == ("ggauss", 1.0, 6.0)
     changed = [
         sum(getattr(config, name) != getattr(points["roentgen_after"], name) for name in config.declared())
         for name, config in points.items() if name.startswith("roentgen_after_") and "blur" not in name

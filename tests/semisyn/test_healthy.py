@@ -20,7 +20,7 @@ from dicom_files import dataset, encoded
 from healthy_shard import CHEST, Film, options, select
 from xrv_wheel import xrv_table
 
-WORDS = labels.read_report_words()
+DEVICES, _ = labels.read_report_words()
 
 
 def test_a_film_stops_at_the_first_criterion_that_fails(tmp_path):
@@ -94,7 +94,7 @@ def test_every_reason_of_the_criteria_is_declared():
 )
 def test_lungs_and_heart_that_nothing_can_be_placed_by(change, reason):
     named = dict(zip(criteria.ORGANS, (CHEST | change).values(), strict=True))
-    found = criteria.check_organs(named, 0.3)
+    found = criteria.check_organs(named)
     assert (found and found.reason) == reason
 
 
@@ -282,7 +282,7 @@ def test_labels_of_a_report(tmp_path, report, reason):
     ],
 )
 def test_words_of_devices(sentence, device):
-    assert WORDS.has_device([sentence]) == device
+    assert DEVICES.are_stated_in([sentence]) == device
 
 
 # ----------------------------------------------------------------------------------------------- positions
@@ -316,10 +316,7 @@ def test_a_header_tells_the_position_and_a_table_takes_precedence(tmp_path):
     assert dict(kept.select("image_id", "position").iter_rows()) == {"erect": "Erect", "told": "Erect", "untold": ""}
 
 
-@pytest.mark.parametrize(
-    ("rule", "kept"), [("auto", {"up"}), ("keep", {"up", "untold", "unlisted"}), ("exclude", {"up"})]
-)
-def test_films_without_a_position_where_mimics_table_is_at_hand(tmp_path, rule, kept):
+def test_films_without_a_position_where_mimics_table_is_at_hand(tmp_path):
     table = scored(
         tmp_path / "metadata.csv",
         [
@@ -331,8 +328,8 @@ def test_films_without_a_position_where_mimics_table_is_at_hand(tmp_path, rule, 
         ],
     )
     films = [Film(name) for name in ("up", "untold", "down", "unlisted")]
-    _, found = select(tmp_path, films, options(unknown_position=rule), metadata=table)
-    assert set(found["image_id"]) == kept
+    _, found = select(tmp_path, films, metadata=table)
+    assert set(found["image_id"]) == {"up"}
 
 
 # ---------------------------------------------------------------------------------------------- references

@@ -9,9 +9,8 @@ import pytest
 from scipy import stats
 
 from cxr.base.vocabulary import SIDES
-from cxr.semisyn.findings.catalogue import CONSTANT, Law, read_catalogue
+from cxr.semisyn.findings.catalogue import CONSTANT, Law, choose_sides, parse_prompt, read_catalogue, zone_bounds
 from cxr.semisyn.findings.laws import draw_pair_within, draw_within, scipy_law
-from cxr.semisyn.findings.phrases import choose_sides, parse_prompt, zone_bounds
 
 CATALOGUE = read_catalogue()
 LAWS = {(name, part): law for name, one in CATALOGUE.findings.items() for part, law in one.prior.laws.items()}

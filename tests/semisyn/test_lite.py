@@ -29,6 +29,7 @@ SETTINGS = EditingSettings().as_dict()
 def options(findings: list[str]) -> EditingOptions:
     return EditingOptions(
         engine="lite",
+        own={},
         configs=SETTINGS["configs"],
         choice=dict.fromkeys(findings, "lite"),
         max_leak=SETTINGS["max_leak"],
@@ -154,6 +155,7 @@ def test_a_users_finding_is_painted_by_the_painter_that_it_names(chests, tmp_pat
 
 def test_a_painter_that_does_not_exist_is_refused(tmp_path):
     wrong = {"findings": {"nodule": NODULE["findings"]["nodule"] | {"painter": "brush"}}}
-    lite_options = SimpleNamespace(findings_file=str(written(tmp_path, NODULE | wrong)), findings=["nodule"])
+    lite_options = SimpleNamespace(findings=["nodule"])
+    setup = Setup(files={"findings_file": str(written(tmp_path, NODULE | wrong))})
     with pytest.raises(UserError, match=r"'nodule' the painter 'brush'.*opacity"):
-        load_engine("lite", lite_options, Setup(), frozenset())
+        load_engine("lite", lite_options, setup, frozenset())

@@ -17,16 +17,16 @@ from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS, SIDES
 from cxr.semisyn.findings.boxes import Chests, Places, draw_boxes, draw_hearts, overshoot_limits
-from cxr.semisyn.findings.catalogue import read_catalogue
-from cxr.semisyn.findings.phrases import choose_sides, parse_prompt, zone_bounds
-from cxr.semisyn.placement.place_boxes import PlacementOptions, run_shard
+from cxr.semisyn.findings.catalogue import choose_sides, parse_prompt, read_catalogue, zone_bounds
+from cxr.semisyn.placement import place_boxes
+from cxr.semisyn.placement.place_boxes import run_shard
 from cxr.semisyn.placement.plan_jobs import BOXES, PLAN, PlanOptions, plan_jobs, run_plan
 from nodules import NODULE, written
 
 CATALOGUE = read_catalogue()
 IN_LUNGS = [name for name, one in CATALOGUE.findings.items() if one.prior.placement == "lung"]
 LIMITS = {"bounds": "repo", "min_mass": 1e-9, "heart_exclusion": True}
-OPTIONS = PlacementOptions(bounds="repo", tries=6, ctr_step=0.03, seed=2026, unsided={"edema": "both"})
+OPTIONS = {"bounds": "repo", "seed": 2026}
 PLAN_OPTIONS = PlanOptions(10, "auto", 6, 10, 0.05, 3, list(FINDINGS), 2026)
 WHOLE_FRAME = np.array([0.0, 0.0, 512.0, 512.0])
 
@@ -317,7 +317,7 @@ def inputs(tmp_path_factory):
     return folder
 
 
-def run(inputs, folder, shards: int, options=OPTIONS, plan_options=PLAN_OPTIONS, keep=None, findings_file=""):
+def run(inputs, folder, shards: int, plan_options=PLAN_OPTIONS, keep=None, findings_file=""):
     """Run the stage; return its boxes and its excluded jobs, of all shards."""
     folder.mkdir(exist_ok=True)
     plan = folder / "plan.parquet"
@@ -330,7 +330,7 @@ def run(inputs, folder, shards: int, options=OPTIONS, plan_options=PLAN_OPTIONS,
         run_shard(
             plan=str(plan), healthy=healthy, frames=str(inputs / f"{shards}/frames_{shard}.h5"),
             priors=str(inputs / "priors.yaml"), output=str(folder / f"{shard}.parquet"),
-            excluded=str(folder / f"{shard}.excluded.parquet"), shard=shard, options=options,
+            excluded=str(folder / f"{shard}.excluded.parquet"), shard=shard, **OPTIONS,
             findings_file=findings_file,
         )  # fmt: skip
     names = [f"{number:02d}" for number in range(shards)]
@@ -349,13 +349,14 @@ def test_the_same_boxes_for_one_three_and_seven_shards(inputs, tmp_path):
     assert found[1] == found[3] == found[7]
 
 
-def test_a_jobs_box_does_not_move_when_other_jobs_vanish(inputs, tmp_path):
+def test_a_jobs_box_does_not_move_when_other_jobs_vanish(inputs, tmp_path, monkeypatch):
     plan, boxes, _ = run(inputs, tmp_path / "all", 1)
     kept = plan["job_id"].to_list()[::5]
     _, fewer, _ = run(inputs, tmp_path / "few", 1, keep=kept)
     assert fewer.rows() == boxes.filter(pl.col("job_id").is_in(kept)).rows()
     # more tries leave what succeeded as it was
-    _, tried, _ = run(inputs, tmp_path / "tries", 1, options=replace(OPTIONS, tries=9))
+    monkeypatch.setattr(place_boxes, "TRIES", 9)
+    _, tried, _ = run(inputs, tmp_path / "tries", 1)
     assert boxes.rows() == tried.filter(pl.col("job_id").is_in(boxes["job_id"].implode())).rows()
 
 

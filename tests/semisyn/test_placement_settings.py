@@ -22,7 +22,6 @@ def plan_of(**semisyn):
     ("semisyn", "words"),
     [
         ({"findings": ["nodule"]}, ["semisyn.findings names 'nodule'", "atelectasis", "findings_file"]),
-        ({"placement": {"unsided": {"odema": "both"}}}, ["placement.unsided names 'odema'", "edema"]),
         (
             {"references": {"mine": {"path": "x.json", "classes": {"Opaque": "opacities"}}}},
             ["references.mine.classes names 'opacities'", "opacity"],
@@ -32,11 +31,10 @@ def plan_of(**semisyn):
             {"priors": {"source": "fit", "reference": "mine"}, "references": {"mine": {"path": "nowhere.csv"}}},
             ["semisyn.references.mine.path", "'nowhere.csv'"],
         ),
-        ({"priors": {"zones": "fit", "zones_table": "nowhere.csv"}}, ["semisyn.priors.zones_table", "nowhere.csv"]),
+        ({"priors": {"zones_table": "nowhere.csv"}}, ["semisyn.priors.zones_table", "nowhere.csv"]),
         ({"priors": {"source": "fit"}}, ["semisyn.priors", "reference is empty"]),
         ({"priors": {"source": "fit", "reference": "other"}}, ["priors.reference is 'other'", "has none"]),
-        ({"priors": {"zones": "fit"}}, ["zones_table is empty"]),
-        ({"priors": {"sizes": "both"}}, ["semisyn.priors.sizes", "both"]),
+        ({"priors": {"sizes": "drawn"}}, ["semisyn.priors.sizes"]),
         ({"findings": ["edema", "edema"]}, ["findings names 'edema' twice"]),
         ({"findings": []}, ["semisyn.findings is []"]),
         ({"placement": {"most_per_image": 0}}, ["placement.most_per_image is 0"]),
@@ -64,7 +62,6 @@ def test_a_users_finding_is_known_to_findings_maps_and_references(tmp_path):
     plan = plan_of(
         findings_file=path,
         findings=["nodule", "edema"],
-        placement={"unsided": {"nodule": "both"}},
         references={"mine": {"path": str(boxes), "classes": {"Spot": "nodule"}}},
     )
     assert plan.findings_file == path
@@ -98,7 +95,7 @@ def test_a_fit_on_a_references_own_images_reads_no_shard_of_the_cohort(tmp_path)
     # its pictures are listed and decoded, whether or not a detector learns from it
     assert plan.detectors.image_sources == {"mine": str(tmp_path)}
     table = str(tmp_path / "people.csv")
-    zones_plan = plan_of(priors={"source": "fit", "reference": "mine", "zones": "fit", "zones_table": table},
+    zones_plan = plan_of(priors={"source": "fit", "reference": "mine", "zones_table": table},
                     references={"mine": reference})  # fmt: skip
     assert zones_plan.prior_files["organs"] == ["results/organs/00.h5", "results/organs/01.h5"]
 
@@ -107,7 +104,7 @@ def test_what_only_a_fit_depends_on_is_the_default_without_one():
     def options(**priors):
         return stage_options(read({"semisyn": {"priors": priors}}))["semisyn_priors"]
 
-    assert options(min_boxes=9, sizes="drawn") == options()
+    assert options(min_boxes=9) == options()
 
 
 def test_the_plan_of_jobs_takes_sizes_from_dataset_and_selection():

@@ -19,7 +19,7 @@ from cxr.semisyn.findings.catalogue import CONSTANT, SHAPES, Law, parse_law, rea
 from cxr.semisyn.findings.laws import draw_pair_within, draw_within, scipy_law
 from cxr.semisyn.priors.fitting import compare_sides, fit_pair, fit_prior, fit_single, fit_truncated, rss_of
 from cxr.semisyn.priors.samples import BoxSource, Chest, fit_zones, lung_percent, nearest_lung, sample_rows
-from cxr.semisyn.priors.write_priors import PriorsOptions, run
+from cxr.semisyn.priors.write_priors import run
 from cxr.semisyn.references import finding_by_label
 
 CATALOGUE = read_catalogue()
@@ -265,10 +265,8 @@ def test_zones_are_percentiles_of_edges_and_lobes_their_unions():
 # The stage
 
 
-OPTIONS = PriorsOptions(
-    source="fit", zones="paper", reference="people", format="ms_cxr", image_id="{stem}", classes={},
-    zones_image_id="{stem}", organs="lite", min_boxes=20, sizes="drawn", findings=list(FINDINGS),
-)  # fmt: skip
+OPTIONS = {"reference": "people", "format": "ms_cxr", "image_id": "{stem}", "classes": {}, "organ_engine": "lite",
+           "findings": list(FINDINGS)}  # fmt: skip
 OUT = {"priors": "priors.yaml", "samples": "samples.parquet", "fits": "fits.tsv", "zones": "zones.tsv",
        "symmetry_table": "symmetry.tsv"}  # fmt: skip
 
@@ -309,7 +307,7 @@ def fitted(people, folder, options=OPTIONS, **files):
     folder.mkdir(exist_ok=True)
     given = {"images": str(people / "images.parquet"), "frames": [str(people / "frames.h5")],
              "organs": [str(people / "organs.h5")], "boxes": str(people / "people.csv")}  # fmt: skip
-    run(**{key: str(folder / name) for key, name in OUT.items()}, options=options, **given | files)
+    run(**{key: str(folder / name) for key, name in OUT.items()}, **options, **given | files)
     return {key: folder / name for key, name in OUT.items()}
 
 
@@ -348,7 +346,7 @@ def test_a_reference_may_have_images_of_its_own(people, tmp_path):
 
 
 def test_the_papers_priors_are_the_resource(people, tmp_path):
-    files = fitted(people, tmp_path, replace(OPTIONS, source="paper"), boxes="", images="", frames=(), organs=())
+    files = fitted(people, tmp_path, boxes="", images="", frames=(), organs=())
     assert read_catalogue(priors=files["priors"]) == CATALOGUE
     assert read_table(files["samples"]).height == 0
     assert read_table(files["fits"])["chosen"].all()
@@ -361,7 +359,7 @@ def test_zones_are_fitted_where_there_are_enough_patients(people, tmp_path):
         Annotation(f"i{n:02d}.dcm", "right apical zone", (100.0, 200.0, 400.0, 300.0)) for n in range(19)
     ]
     chest_imagenome.write(table, Annotations(found, set()))
-    files = fitted(people, tmp_path, replace(OPTIONS, zones="fit"), zone_boxes=str(table))
+    files = fitted(people, tmp_path, zone_boxes=str(table))
     zones = {row[:2]: row for row in read_table(files["zones"]).iter_rows()}
     assert zones["left", "apical zone"][6:] == (30, "fit")
     assert zones["left", "apical zone"][2] == 0.0
@@ -372,9 +370,9 @@ def test_zones_are_fitted_where_there_are_enough_patients(people, tmp_path):
 
 def test_a_reference_of_another_format_is_one_sentence(people, tmp_path):
     with pytest.raises(UserError, match=r"^semisyn\.references\.people\.path: .* no known heading"):
-        fitted(people, tmp_path, replace(OPTIONS, format="vindr"))
+        fitted(people, tmp_path, OPTIONS | {"format": "vindr"})
 
 
 def test_a_reference_without_a_box_of_any_finding_is_one_sentence(people, tmp_path):
     with pytest.raises(UserError, match=r"has no box of edema: map its labels in semisyn\.references\.people\.classes"):
-        fitted(people, tmp_path, replace(OPTIONS, findings=["edema"]))
+        fitted(people, tmp_path, OPTIONS | {"findings": ["edema"]})

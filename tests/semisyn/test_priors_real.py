@@ -19,26 +19,19 @@ from cxr.geometry.affine import fit_affine, to_frame
 from cxr.geometry.boxes import bounding_box as box_of
 from cxr.nets.map_net import MapNet
 from cxr.semisyn.findings.boxes import Places, draw_boxes
-from cxr.semisyn.findings.catalogue import read_catalogue
+from cxr.semisyn.findings.catalogue import choose_sides, draw_prompt, parse_prompt, read_catalogue, zone_bounds
 from cxr.semisyn.findings.laws import scipy_law
-from cxr.semisyn.findings.phrases import choose_sides, draw_prompt, parse_prompt, zone_bounds
 from cxr.semisyn.placement.plan_jobs import draw_numbers
 from cxr.semisyn.priors.draw_priors import marginal_law
 from cxr.semisyn.priors.fitting import fit_prior
-from cxr.semisyn.priors.write_priors import PriorsOptions, run
+from cxr.semisyn.priors.write_priors import run
 
 CONTRADICTED = ("Normal", "No Lung Opacity / Not Normal")
 """Classes of RSNA beside which a box of NIH is no sure opacity."""
 OPACITIES = ("Pneumonia", "Infiltrate")
 NUMBERS = ("cx", "cy", "w", "h")
-OPTIONS = PriorsOptions(
-    source="fit", zones="paper", reference="people", format="rsna", image_id="{stem}", classes={},
-    zones_image_id="{stem}", organs="lite", min_boxes=20, sizes="placed", findings=["opacity", "consolidation"],
-)  # fmt: skip
-
-
-HOW = {"alpha": OPTIONS.alpha, "bins": OPTIONS.bins, "families": OPTIONS.families, "sizes": OPTIONS.sizes,
-       "overshoot_percentile": OPTIONS.overshoot_percentile}  # fmt: skip
+OPTIONS = {"reference": "people", "format": "rsna", "image_id": "{stem}", "classes": {}, "organ_engine": "lite",
+           "findings": ["opacity", "consolidation"]}  # fmt: skip
 
 
 def boxes_of(row: dict) -> list[dict]:
@@ -85,7 +78,7 @@ def fitted(films, tmp_path_factory):
     files = {key: str(out / name) for key, name in (names | {"symmetry_table": "symmetry.tsv"}).items()}
     run(
         **files,
-        options=OPTIONS,
+        **OPTIONS,
         boxes=str(folder / "people.csv"),
         images=str(folder / "images.parquet"),
         frames=[str(folder / "frames.h5")],
@@ -185,7 +178,7 @@ def test_sizes_fitted_as_placed_are_nearer_than_sizes_fitted_as_drawn(films, fit
     numbers = {one: samples[one].to_numpy() for one in NUMBERS}
     found = {}
     for sizes in ("drawn", "placed"):
-        prior, _ = fit_prior(read_catalogue().findings["opacity"].prior, numbers, **HOW | {"sizes": sizes})
+        prior, _ = fit_prior(read_catalogue().findings["opacity"].prior, numbers, sizes=sizes)
         found[sizes] = distances(placed(with_prior(prior), films), samples)
     print("KS of w, h: drawn", np.round(found["drawn"][2:], 3), "placed", np.round(found["placed"][2:], 3))
     assert all(np.array(found["placed"][2:]) < np.array(found["drawn"][2:]) - 0.05)
@@ -205,7 +198,10 @@ def test_fits_on_other_patients_lie_where_people_drew(films, fitted):
         held = {patient for number, patient in enumerate(patients) if number % 3 == fold}
         test = pl.Series([films[1][name] in held for name in samples["image_id"]])
         train = samples.filter(~test)
-        new, _ = fit_prior(prior, {one: train[one].to_numpy() for one in NUMBERS}, **HOW)
+        new, _ = fit_prior(
+            prior,
+            {one: train[one].to_numpy() for one in NUMBERS},
+        )
         found.append(distances(placed(with_prior(new), films), samples.filter(test)))
     print("KS on held-out folds", np.round(found, 3).tolist(), "mean", np.round(np.mean(found, axis=0), 3).tolist())
     # the goal is .25, which centre x misses; some 28 boxes of a law itself lie .16 apart from it

@@ -74,13 +74,13 @@ LINES = [
 
 
 def test_reports_of_one_finding_are_mined():
-    found = mine_prompts.mine_reports([one for one in LINES if one["section_name"] != "history"], WORDS)
-    assert found.mentions == [
+    mentions, excluded = mine_prompts.mine_reports([one for one in LINES if one["section_name"] != "history"], WORDS)
+    assert mentions == [
         Mention("effusion", "Left effusion.", "p0"), Mention("effusion", "Left effusion.", "p1"),
         Mention("effusion", "Left effusion.", "p1"), Mention("pneumothorax", "Right apical pneumothorax.", "p2"),
         Mention("pneumothorax", "Right apical pneumothorax.", "p3"), Mention("effusion", "Right effusion.", "p9"),
     ]  # fmt: skip
-    assert dict(found.excluded) == {
+    assert dict(excluded) == {
         ("effusion", mine_prompts.SEVERAL): 2, ("edema", mine_prompts.SEVERAL): 1, ("edema", mine_prompts.UNSURE): 1,
         ("edema", mine_prompts.SHARED): 1, ("edema", mine_prompts.WORDS): 1,
     }  # fmt: skip
@@ -100,7 +100,9 @@ def test_both_pools_are_equally_likely_and_a_phrase_of_one_patient_is_none():
     assert [one.weight for one in pool_phrases(reports, [], 2)] == [1.0]
 
 
-def mined(folder: Path, **changes: object) -> dict[str, Path]:
+def mined(folder: Path, monkeypatch, fewest: int = 1, most: int = 40) -> dict[str, Path]:
+    monkeypatch.setattr(mine_prompts, "MIN_PHRASES", fewest)
+    monkeypatch.setattr(mine_prompts, "MAX_PHRASES", most)
     write_lines(folder / "00.jsonl", LINES[:6])
     write_lines(folder / "01.jsonl", LINES[6:])
     write_table(
@@ -115,18 +117,18 @@ def mined(folder: Path, **changes: object) -> dict[str, Path]:
     ms_cxr.write(folder / "phrases.csv", Annotations(boxes, {"i0", "i1", "i2"}))
     told = {"name": "people", "format": "ms_cxr", "path": str(folder / "phrases.csv"), "image_id": "{stem}"}
     told |= {"role": "test", "classes": {}}
-    asked = {"least_patients": 2, "least_phrases": 1, "most": 40, "findings": list(FINDINGS), "reference": told}
+    asked = {"least_patients": 2, "findings": list(FINDINGS), "reference": told}
     out = {name: folder / name for name in ("prompts.yaml", "prompts.tsv", "counts.tsv")}
     mine_prompts.run(
         reports=[str(folder / "00.jsonl"), str(folder / "01.jsonl")], images=str(folder / "images.parquet"),
         prompts=str(out["prompts.yaml"]), table=str(out["prompts.tsv"]), counts=str(out["counts.tsv"]),
-        reference=told["path"], options=mine_prompts.PromptsOptions(**(asked | changes)),
+        annotations=told["path"], **asked,
     )  # fmt: skip
     return out
 
 
-def test_the_file_is_a_users_findings_file_and_says_that_it_is_to_be_read(tmp_path):
-    out = mined(tmp_path)
+def test_the_file_is_a_users_findings_file_and_says_that_it_is_to_be_read(tmp_path, monkeypatch):
+    out = mined(tmp_path, monkeypatch)
     text = out["prompts.yaml"].read_text()
     assert text.startswith("# Phrases mined from reports. READ EACH OF THEM before use")
     assert yaml.safe_load(text)["findings"] == {
@@ -144,8 +146,8 @@ def test_the_file_is_a_users_findings_file_and_says_that_it_is_to_be_read(tmp_pa
     assert not any(word in everything for word in ("Jones", "p8", "scoliosis"))
 
 
-def test_every_sentence_is_counted(tmp_path):
-    counts = read_table(mined(tmp_path)["counts.tsv"])
+def test_every_sentence_is_counted(tmp_path, monkeypatch):
+    counts = read_table(mined(tmp_path, monkeypatch)["counts.tsv"])
     told = {(row["finding"], row["outcome"]): row["sentences"] for row in counts.to_dicts()}
     assert told["effusion", "mined"] == 3 + 3
     assert told["effusion", "several findings in the report"] == 2 + 1
@@ -154,12 +156,11 @@ def test_every_sentence_is_counted(tmp_path):
     assert sum(number for (name, _), number in told.items() if name == "edema") == 4 + 1
 
 
-def test_few_phrases_leave_the_embedded_ones(tmp_path):
-    out = mined(tmp_path, least_phrases=2)
+def test_few_phrases_leave_the_embedded_ones(tmp_path, monkeypatch):
+    out = mined(tmp_path, monkeypatch, fewest=2)
     assert set(yaml.safe_load(out["prompts.yaml"].read_text())["findings"]) == {"effusion"}
-    assert (
-        len(yaml.safe_load(mined(tmp_path, most=1)["prompts.yaml"].read_text())["findings"]["effusion"]["prompts"]) == 1
-    )
+    findings = yaml.safe_load(mined(tmp_path, monkeypatch, most=1)["prompts.yaml"].read_text())["findings"]
+    assert len(findings["effusion"]["prompts"]) == 1
 
 
 def test_a_reference_that_is_not_there_is_told():

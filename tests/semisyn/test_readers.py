@@ -221,13 +221,13 @@ def test_the_images_are_fresh_ones_and_as_many_real_ones(tmp_path):
     lines = [f"i{number},{label},1,2,30,40" for number in range(10) for label in ("Edema", "Pleural effusion")]
     reference.write_text("image_id,class_name,x_min,y_min,x_max,y_max\n" + "\n".join([*lines, "far,Edema,1,2,3,4\n"]))
     told = {"name": "people", "format": "vindr", "path": str(reference), "image_id": "{stem}", "role": "test"}
-    options = draw_units.ReadersOptions(3, 1, ["edema", "effusion"], told | {"classes": {}})
+    options = {"images": 3, "findings": ["edema", "effusion"], "reference": told | {"classes": {}}}
     # edema 5 could not be edited
     edited = shard(tmp_path / "edited.h5", [job for job, *_ in jobs if job != "edema-000005"], 100)
     frames = shard(tmp_path / "frames.h5", [f"i{number}" for number in range(10)], 10)
-    where = {"plan": str(tmp_path / "plan.parquet"), "reference": str(reference)}
+    where = {"plan": str(tmp_path / "plan.parquet"), "annotations": str(reference)}
     out = {"units": str(tmp_path / "units.parquet"), "page_units": str(tmp_path / "shown.parquet")}
-    draw_units.run(edited=[edited], frames=[frames], options=options, **where, **out)
+    draw_units.run(edited=[edited], frames=[frames], **options, **where, **out)
     units, shown = read_table(out["units"]), read_table(out["page_units"])
     assert units.group_by("source", "finding").len()["len"].to_list() == [3] * 4
     generated = units.filter(pl.col("source") == "generated")
@@ -240,7 +240,7 @@ def test_the_images_are_fresh_ones_and_as_many_real_ones(tmp_path):
     assert len([level for level in heads if level >= 100]) == 6
     write_table(tmp_path / "plan.parquet", plan.with_columns(trial=pl.lit(True)))
     with pytest.raises(UserError, match=r"raise semisyn\.dataset\.per_finding above semisyn\.selection\.samples"):
-        draw_units.run(edited=[edited], frames=[frames], options=options, **where, **out)
+        draw_units.run(edited=[edited], frames=[frames], **options, **where, **out)
 
 
 def test_a_reference_that_is_not_there_is_refused():

@@ -91,7 +91,7 @@ def folder(tmp_path_factory) -> Path:
         requested_boxes=[str(folder / "asked.parquet")],
         edited_organs=[str(folder / "organs_after.h5")],
         edited_boxes=[str(folder / "detected.parquet")],
-        options=measure.MeasureOptions(CLASSES),
+        classes=CLASSES,
         **tables,
         **shards,
     )
@@ -123,7 +123,7 @@ def scored(
     folder: Path, config: str, references: tuple[str, ...] = (), **changes: object
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     told = {"config": config, "classes": CLASSES, "detector": "lite", "classifier": "lite", "painted": True}
-    told |= {"ious": [0.1, 0.5], "points": 101, "replicates": 200, "c2st_replicates": 3, "interval": 0.95, "seed": 1}
+    told |= {"replicates": 200, "seed": 1, "reference": "", "extractors": {}}
     options = score.ScoreOptions(**(told | {"findings": ["opacity", "cardiomegaly"]} | changes))
     paths = {name: str(folder / f"{name}_{config}.parquet") for name in ("table", "output", "replicates")}
     score.run(
@@ -191,15 +191,13 @@ def test_the_choice_and_its_files(folder, tmp_path):
         pl.lit("radedit").alias("config"), pl.col("value") - 0.1
     )
     write_table(tmp_path / "worse.parquet", worse)
-    options = select_configs.SelectionOptions(
-        configs={name: config.as_dict() for name, config in configs.items()}, same_as={"again": "lite"},
-        metrics=["auroc", "ap1070"], interval=0.95, samples=6, dpi=50,
-    )  # fmt: skip
+    options = {"configs": {name: config.as_dict() for name, config in configs.items()}, "same_as": {"again": "lite"},
+               "metrics": ["auroc", "ap1070"], "samples": 6, "dpi": 50}  # fmt: skip
     out = {name: str(tmp_path / name) for name in ("choice", "table.tsv", "grid.tsv", "pipelines.png", "extent.png")}
     select_configs.run(
         replicates=[str(folder / "replicates_lite.parquet"), str(tmp_path / "worse.parquet")], choice=out["choice"],
         table=out["table.tsv"], grid=out["grid.tsv"], pipelines=out["pipelines.png"], extent=out["extent.png"],
-        options=options,
+        **options,
     )  # fmt: skip
     chosen = yaml.safe_load(Path(out["choice"]).read_text(encoding="utf-8"))
     assert chosen["opacity"] == {

@@ -91,7 +91,7 @@ def test_every_engine_writes_the_same_form(engine, size, files, tmp_path):
     out = tmp_path / "features.h5"
     features.run_shard(
         plan=str(tmp_path / "plan.parquet"), edited=[str(tmp_path / "a.h5"), str(tmp_path / "b.h5")], output=str(out),
-        options=features.FeaturesOptions(engine), attrs={"stage": "s"}, compute={"device": "cpu", "batch": 2},
+        extractor=engine, own={}, attrs={"stage": "s"}, compute={"device": "cpu", "batch": 2},
         **files[engine],
     )  # fmt: skip
     with Shard(out) as shard:
@@ -212,14 +212,12 @@ def test_metrics_of_features_by_hand():
     names = {"frechet": "fid", "kernel": "kid", "similarity": "clip"}
     draws = np.array([[1, 1, 1], [2, 0, 1]], np.int32)
     told = score.EngineFeatures(names, ours, fits, real)
-    found = score.score_features(told, jobs, pl.Series(["x", "y", "z", "u", "v"]), draws, small=False)
+    found = score.score_features(told, jobs, pl.Series(["x", "y", "z", "u", "v"]), draws)
     assert set(found) == {"kid", "clip"}  # three images are too few for FID of two features
     np.testing.assert_allclose(found["clip"], [0.5, (2 * 0.25 + 0.75) / 3])
     stack = np.stack([*ours.values()]), np.stack([*real.values()])
     np.testing.assert_allclose(found["kid"], [kid(*stack), kid(stack[0][[0, 2]], stack[1])])
-    found = score.score_features(told, jobs, pl.Series(["x", "y", "z", "u", "v"]), draws, small=True)
-    assert found["fid"].shape == (1,)
-    assert set(score.score_features(told, jobs, pl.Series([], dtype=pl.String), draws, small=True)) == {"clip"}
+    assert set(score.score_features(told, jobs, pl.Series([], dtype=pl.String), draws)) == {"clip"}
 
 
 def test_an_engine_that_needs_real_images_does_not_run_without(tmp_path):
@@ -227,15 +225,14 @@ def test_an_engine_that_needs_real_images_does_not_run_without(tmp_path):
     asked = {"features": ["lite", "inception", "clip"], "clip": {"model": str(tmp_path)}}
     plan = make_realism_plan(read({"semisyn": {"realism": asked}}, []), ["00", "01"])
     assert set(plan.files) == set(plan.metrics) == {"clip"}
-    assert plan.real_features() == {}
+    assert plan.real == {}
     boxes = tmp_path / "boxes.json"
     boxes.write_text("{}")
     people = {"references": {"people": {"format": "coco", "path": str(boxes)}}}
     plan = make_realism_plan(read({"semisyn": people | {"realism": asked | {"reference": "people"}}}, []), ["00"])
-    assert (plan.reference, plan.formats) == ([str(boxes)], ["annotations.coco"])
     assert set(plan.metrics) == {"clip", "inception", "lite"}
     folder = "results/semisyn/realism/00"
-    assert plan.real_features() == {f"real_{name}": [f"{folder}.{name}.features.h5"] for name in ("inception", "lite")}
+    assert plan.real == {f"real_{name}": [f"{folder}.{name}.features.h5"] for name in ("inception", "lite")}
 
 
 @pytest.mark.parametrize(
@@ -273,9 +270,9 @@ def test_real_boxes_are_measured_on_the_frame(tmp_path):
     told = {"name": "people", "format": "vindr", "path": str(tmp_path / "boxes.csv"), "image_id": "{stem}",
             "role": "test", "classes": {}}  # fmt: skip
     measure.run_reference(
-        reference=told["path"], images=str(tmp_path / "images.parquet"), frames=str(tmp_path / "frames.h5"),
+        annotations=told["path"], images=str(tmp_path / "images.parquet"), frames=str(tmp_path / "frames.h5"),
         organs=str(tmp_path / "organs.h5"), output=str(tmp_path / "real.parquet"),
-        options=measure.RealOptions(told, ["opacity", "cardiomegaly", "edema"]),
+        reference=told, findings=["opacity", "cardiomegaly", "edema"],
     )  # fmt: skip
     table = read_table(tmp_path / "real.parquet")
     assert table.select("image_id", "finding", "subject_id").rows() == [
@@ -291,4 +288,4 @@ def test_a_selection_by_metrics_that_nothing_gives_is_refused():
     with pytest.raises(UserError, match=r"metrics is fid, c2st, of which semisyn.realism gives none: choose of ap1070"):
         make_realism_plan(read(told, []), ["00"])
     told["semisyn"]["selection"]["metrics"].append("auroc")
-    assert make_realism_plan(read(told, []), ["00"]).reference == []
+    assert make_realism_plan(read(told, []), ["00"]).real == {}

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from cxr.metrics.distances import kid
 from cxr.metrics.matching import Boxes
 from cxr.semisyn.realism import score
 
@@ -36,11 +35,11 @@ def test_auroc_of_a_draw_is_that_of_the_repeated_sample(draws):
 def test_ap_is_one_where_every_box_is_hit_and_half_where_half_the_jobs_are(draws):
     corners = np.tile([10.0, 10, 60, 60], (20, 1))
     true = Boxes(np.arange(20), corners)
-    every = score.JobBoxes(np.arange(20), corners, np.full(20, 0.5))
-    np.testing.assert_allclose(score.ap1070(every, true, [0.1, 0.5], 101, draws), 1.0)
-    half = score.JobBoxes(np.arange(10), corners[:10], np.full(10, 0.5))
+    sure = np.full(20, 0.5)
+    np.testing.assert_allclose(score.ap1070(true, sure, true, draws), 1.0)
+    half = Boxes(np.arange(10), corners[:10])
     # recalls 0 to .5 of 101 points have precision 1
-    assert score.ap1070(half, true, [0.1, 0.5], 101, draws[:1])[0] == pytest.approx(51 / 101)
+    assert score.ap1070(half, sure[:10], true, draws[:1])[0] == pytest.approx(51 / 101)
 
 
 def test_boxes_of_one_law_cannot_be_told_apart_and_of_another_can(draws):
@@ -51,14 +50,7 @@ def test_boxes_of_one_law_cannot_be_told_apart_and_of_another_can(draws):
     assert (score.two_sample_test(other, patients, real, real_patients, many) > 0.9).all()
 
 
-def test_the_kernel_distance_of_a_draw_counts_each_job_once(draws):
-    ours, real = RNG.normal(size=(20, 5)), RNG.normal(0.5, 1, (30, 5))
-    found = score.kernel_distance(ours, real, draws)
-    assert found[0] == pytest.approx(kid(ours, real))
-    assert found[3] == pytest.approx(kid(ours[draws[3] > 0], real))
-
-
 def test_fid_of_few_samples_is_not_told():
     few = RNG.normal(size=(15, 8))
-    assert score.frechet_distance(few, few, small=False) is None
-    assert score.frechet_distance(few, few, small=True) == pytest.approx(0, abs=1e-6)
+    assert score.frechet_distance(few, few) is None
+    assert score.frechet_distance(np.tile(few, (2, 1)), np.tile(few, (2, 1))) == pytest.approx(0, abs=1e-6)

@@ -17,9 +17,8 @@ from cxr.base.tables import read_table
 from cxr.geometry.affine import points_to_original
 from cxr.reporting.release.withheld import Withheld
 from cxr.semisyn.dataset import cohort, datasheet, export, sample_sheet, shortfalls
-from cxr.semisyn.dataset.columns import SYNTHETIC
 from cxr.semisyn.dataset.export import ExportOptions
-from cxr.semisyn.dataset.job_tables import read_conventions, rescale_box
+from cxr.semisyn.dataset.job_tables import SYNTHETIC, read_conventions, rescale_box
 from cxr.semisyn.shared import images_per_finding
 from cxr.workflow import settings
 from cxr.workflow.plan import make_plan
@@ -184,8 +183,6 @@ def test_a_small_pool_has_a_validation_patient_where_it_has_two(tmp_path, num_pa
     readme = " ".join((folder / "README.md").read_text().split())
     assert "the absolute path of `data.yaml`" in readme
     assert f"# SemiSynCXR, {num_patients} images" in readme
-    none = tables(tmp_path, given, validation=0.0)
-    assert set(read_table(none["images"])["subset"]) == {"train"}
 
 
 def test_an_empty_plan_gives_empty_tables(tmp_path):
@@ -456,9 +453,7 @@ def test_titles_of_the_sheet_are_the_labels(made, tmp_path, monkeypatch):
     monkeypatch.setattr(sample_sheet, "draw_row", lambda *told: titles.append(told[3]) or np.zeros((3, 6, 3), np.uint8))
     inputs = {name: given[name] for name in ("edited", "frames", "cohort")}
     inputs |= {name: written[name] for name in ("images", "boxes")}
-    sample_sheet.run(
-        **inputs, sheet=tmp_path / "sheet.jpg", options=sample_sheet.SheetOptions(**vars(options(format="sheet")))
-    )
+    sample_sheet.run(**inputs, sheet=tmp_path / "sheet.jpg", options=options(format="sheet"))
     assert titles == [f"{LABELS[name]}: A {name}" for name in FINDINGS]
 
 
@@ -475,13 +470,13 @@ def test_the_plan_takes_the_labels_of_the_users_file(tmp_path):
 
 def test_the_datasheet_tells_what_must_be_known(made, tmp_path):
     _, _, written = made
-    (tmp_path / "priors.yaml").write_text(yaml.safe_dump({"findings": {"effusion": {"origin": "paper"}}}))
+    (tmp_path / "priors.yaml").write_text(yaml.safe_dump({"findings": {name: {"origin": "paper"} for name in LABELS}}))
     funnel = tmp_path / "funnel.tsv"
     funnel.write_text("criterion\tin\tout\treason\tpaper\nview PA\t9\t5\tnot_pa 4\t\n")
     datasheet.run(
         images=written["images"], funnel=str(funnel), conservation=written["conservation"], counts=written["counts"],
         priors=str(tmp_path / "priors.yaml"), sheet=tmp_path / "sheet.md",
-        options=datasheet.DatasheetOptions("embedded", LABELS),
+        source="embedded", labels=LABELS,
     )  # fmt: skip
     text = (tmp_path / "sheet.md").read_text()
     assert "not findings of the patients" in " ".join(text.split())

@@ -4,7 +4,7 @@ import polars as pl
 
 from cxr.base.tables import write_table
 from cxr.reporting.page import render
-from cxr.semisyn.dataset.columns import CONSERVATION
+from cxr.semisyn.dataset.job_tables import CONSERVATION
 from cxr.semisyn.healthy.select_healthy import FUNNEL
 
 FILES = ("healthy/funnel.tsv", "dataset/conservation.tsv", "dataset/sheet.jpg")

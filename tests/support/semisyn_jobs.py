@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -124,13 +125,13 @@ def write(folder: Path, made: list[Job] | None = None, splits: tuple[str, ...] =
     return found
 
 
-def tables(folder: Path, given: dict, **changed) -> dict[str, str]:
-    """Run the tables of the stage; return their paths."""
+def tables(folder: Path, given: dict, validation: float = 0.3) -> dict[str, str]:
+    """Run the tables of the stage; return their paths. ``validation``: fraction of the patients for validation."""
     made = {name: str(folder / f"{name}.parquet") for name in ("images", "boxes", "jobs")}
     made |= {name: str(folder / f"{name}.tsv") for name in ("conservation", "counts")}
-    options = {"findings": FINDINGS, "validation": 0.3, "seed": 1} | changed
     inputs = {name: paths for name, paths in given.items() if name not in ("frames", "cohort")}
-    job_tables.run(**inputs, **made, options=job_tables.DatasetOptions(**options))
+    with mock.patch.object(job_tables, "VALIDATION_SHARE", validation):
+        job_tables.run(**inputs, **made, findings=FINDINGS, seed=1)
     return made
 
 

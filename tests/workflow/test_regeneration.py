@@ -300,9 +300,9 @@ ELSEWHERE = (
     "semisyn.healthy.chexpert", "semisyn.healthy.labels", "semisyn.healthy.table", "semisyn.readers.sheets",
     "semisyn.realism.reference", "semisyn.realism.features", "semisyn.realism.clip", "semisyn.prompts.reference",
     "semisyn.readers.reference", "semisyn.readers.experts", "semisyn.selection.configs", "semisyn.selection.search",
-    "semisyn.selection.really", "semisyn.selection.parts", "semisyn.editing.configs", "semisyn.editing.choice",
+    "semisyn.selection.parts", "semisyn.editing.configs", "semisyn.editing.choice",
     "semisyn.editing.grid", "semisyn.editing.radedit", "semisyn.editing.diffusion", "semisyn.priors.source",
-    "semisyn.priors.zones_table", "semisyn.detection.predictions", "semisyn.detection.synthetic",
+    "semisyn.detection.predictions",
 )  # fmt: skip
 """Keys that name an input of a rule, decide which jobs there are, or are of an engine that the run has not."""
 

@@ -306,6 +306,11 @@ class Shards:
     def __contains__(self, name: str) -> bool:
         return name in self._of
 
+    @property
+    def ids(self) -> list[str]:
+        """The names of all rows, sorted."""
+        return sorted(self._of)
+
     def shard_of(self, name: str) -> Shard:
         """Return the shard with a row. Raises StoreError where none has it."""
         if name not in self._of:

@@ -107,6 +107,11 @@ def scan_table(path: str | Path) -> pl.LazyFrame:
         raise unreadable_file_error(Path(path), error) from None
 
 
+def read_tables(paths: str | Path | Iterable[str | Path]) -> pl.DataFrame:
+    """Read one table, or several of the same columns one below the other."""
+    return pl.concat([read_table(path) for path in ([paths] if isinstance(paths, str | Path) else paths)])
+
+
 def write_lines(path: str | Path, rows: Iterator[dict] | list[dict], *, checked: bool = False) -> None:
     """Write JSON Lines atomically (UTF-8, keys in the order given); ``checked`` ends each line with its checksum."""
     texts = (json.dumps(row, ensure_ascii=False) for row in rows)

@@ -95,6 +95,20 @@ class Checkpoint(NamedTuple):
     every: int
     identity: str
 
+    def read(self) -> dict | None:
+        """Return the state of an unfinished training, None without one of this identity."""
+        try:
+            state = torch.load(self.path, map_location="cpu", weights_only=True) if self.path.is_file() else {}
+        except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+            refuse_machine_fault(self.path, error)
+            return None
+        return state if state.get("identity") == self.identity else None
+
+    def write(self, state: dict) -> None:
+        """Write a state atomically."""
+        with atomic_file(self.path) as temporary:
+            torch.save(state | {"identity": self.identity}, temporary)
+
 
 class Monitor(NamedTuple):
     """Scoring during a training.
@@ -135,8 +149,7 @@ def train_net(
     )
     mean = {name: value.detach().clone() for name, value in net.state_dict().items()}
     first, losses = 0, [] if losses is None else losses
-    resumed_state = _read_checkpoint(checkpoint)
-    if resumed_state:
+    if resumed_state := checkpoint and checkpoint.read():
         net.load_state_dict(resumed_state["net"])
         optimiser.load_state_dict(resumed_state["optimiser"])
         plan.load_state_dict(resumed_state["plan"])
@@ -160,8 +173,7 @@ def train_net(
             state = {"net": net.state_dict(), "optimiser": optimiser.state_dict(), "plan": plan.state_dict()}
             state |= {"mean": mean, "random": random.bit_generator.state, "updates": update + 1}
             state |= {"losses": losses, "scores": watch.scores if watch else {}}
-            with atomic_file(checkpoint.path) as temporary:
-                torch.save(state | {"identity": checkpoint.identity}, temporary)
+            checkpoint.write(state)
     return _averaged_net(net, mean)
 
 
@@ -170,18 +182,6 @@ def _averaged_net(net: Detector, mean: dict[str, torch.Tensor]) -> Detector:
     averaged = new_net(net)
     averaged.load_state_dict(mean)
     return averaged.eval()
-
-
-def _read_checkpoint(checkpoint: Checkpoint | None) -> dict | None:
-    """Return the state of an unfinished training, None without one of this identity."""
-    if checkpoint is None or not checkpoint.path.is_file():
-        return None
-    try:
-        state = torch.load(checkpoint.path, weights_only=True)
-    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
-        refuse_machine_fault(checkpoint.path, error)
-        return None
-    return state if state.get("identity") == checkpoint.identity else None
 
 
 def _train_step(net: Detector, batch: Batch, recipe: Recipe, optimiser: torch.optim.Optimizer) -> tuple[float, float]:

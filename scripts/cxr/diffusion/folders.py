@@ -170,7 +170,8 @@ def load_net(folder: Path, part: str, dtype: torch.dtype, remedy: str) -> torch.
         raise UserError(f"{folder / 'config.json'} makes no {name} ({type(error).__name__}): {remedy}") from None
     tensors = load_tensors(folder, remedy)
     if part == "vae":
-        tensors = {_rename_tensor(name, OLD_NAMES): value for name, value in tensors.items()}
+        for old, new in OLD_NAMES.items():
+            tensors = {name.replace(old, new): value for name, value in tensors.items()}
     fill_net(module, {name: value.to(dtype) for name, value in tensors.items()}, folder, remedy)
     return module.eval()
 
@@ -193,19 +194,15 @@ def load_text_net(folder: Path, class_name: str, remedy: str) -> torch.nn.Module
         if is_not_from_input(error):
             raise
         raise UserError(f"{folder / 'config.json'} makes no {class_name} ({type(error).__name__}): {remedy}") from None
-    text_tensors = {name: value.float() for name, value in _drop_unused_tensors(load_tensors(folder, remedy)).items()}
+    # a larger model holds the encoder under a prefix; old files store the positions
+    tensors = {re.sub(r"^(bert|text_model)\.", "", name): value for name, value in load_tensors(folder, remedy).items()}
+    text_tensors = {
+        name: value.float()
+        for name, value in tensors.items()
+        if not name.startswith(UNUSED_PREFIXES) and not name.endswith(".position_ids")
+    }
     fill_net(module, text_tensors, folder, remedy)
     return module.eval()
-
-
-def _drop_unused_tensors(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Drop tensors that the text states do not need, and the prefix under which a larger model holds the encoder."""
-    bare = {re.sub(r"^(bert|text_model)\.", "", name): value for name, value in tensors.items()}
-    return {
-        name: value
-        for name, value in bare.items()
-        if not name.startswith(UNUSED_PREFIXES) and not name.endswith(".position_ids")  # old files store the positions
-    }
 
 
 def load_tokenizer(folder: Path, text: torch.nn.Module, remedy: str) -> Callable:
@@ -228,9 +225,3 @@ def load_tokenizer(folder: Path, text: torch.nn.Module, remedy: str) -> Callable
             f"{text.config.vocab_size}: {remedy}"
         )
     return text_tokenizer
-
-
-def _rename_tensor(name: str, names: dict[str, str]) -> str:
-    for old, new in names.items():
-        name = name.replace(old, new)
-    return name

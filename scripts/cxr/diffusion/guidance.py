@@ -1,7 +1,6 @@
 """Classifier-free guidance for each row of a batch, and masks on the grid of latents."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +30,16 @@ class PredictionRequest(NamedTuple):
     prompts: Prompts
     weights: Weights
 
+    def simplified(self) -> "PredictionRequest":
+        """Return the request with one prompt or weight where all rows have the same."""
+        values = (collapse_equal_values(value, self.latent) for value in (self.prompts, self.weights))
+        return PredictionRequest(self.latent, *values)
+
+    def is_unguided_by_row(self) -> list[bool]:
+        """Return for each row whether it needs no unconditional prediction besides the prompt's."""
+        texts, factors = (_repeat_per_row(values, len(self.latent)) for values in (self.prompts, self.weights))
+        return [factor == 1 or not text for text, factor in zip(texts, factors, strict=True)]
+
 
 def predict_guided(predict: Predict, time: int, requests: Sequence[PredictionRequest]) -> list[torch.Tensor]:
     """Return for each request the unconditional prediction plus weight times the prompt's change to it.
@@ -38,60 +47,36 @@ def predict_guided(predict: Predict, time: int, requests: Sequence[PredictionReq
     The net is called once, with each pair of a row and a prompt that is needed; a weight of 1 needs no unconditional
     prediction. If the result of ``predict`` for a row does not depend on the other rows, this one does not either.
     """
-    simple_requests = [request._replace(**_collapse_fields(request)) for request in requests]
+    simple_requests = [request.simplified() for request in requests]
     passes: dict[tuple[int, Prompts], torch.Tensor] = {}
     for request in simple_requests:
-        for text in _list_texts(request):
+        for text in [request.prompts] if all(request.is_unguided_by_row()) else ["", request.prompts]:
             passes.setdefault((id(request.latent), text), request.latent)
     rows = [text for (_, prompts), latent in passes.items() for text in _repeat_per_row(prompts, len(latent))]
     latents = list(passes.values())
     batch = torch.cat(latents) if len(latents) > 1 else latents[0]
     predicted = predict(batch, time, collapse_equal_values(rows, batch)).split([len(latent) for latent in latents])
     prediction_by_pass = dict(zip(passes, predicted, strict=True))
-    return [
-        _apply_guidance(request, partial(_prediction_for, prediction_by_pass, request)) for request in simple_requests
-    ]
-
-
-def _prediction_for(
-    prediction_by_pass: dict[tuple[int, Prompts], torch.Tensor], request: PredictionRequest, text: Prompts
-) -> torch.Tensor:
-    return prediction_by_pass[id(request.latent), text]
-
-
-def _collapse_fields(request: PredictionRequest) -> dict:
-    return {name: collapse_equal_values(getattr(request, name), request.latent) for name in ("prompts", "weights")}
+    return [_apply_guidance(request, prediction_by_pass) for request in simple_requests]
 
 
 def _repeat_per_row(values: str | float | tuple, rows: int) -> tuple:
     return values if isinstance(values, tuple) else (values,) * rows
 
 
-def _is_unguided_by_row(request: PredictionRequest) -> list[bool]:
-    """Return for each row whether it needs no unconditional prediction besides the prompt's."""
-    rows = len(request.latent)
-    texts, factors = _repeat_per_row(request.prompts, rows), _repeat_per_row(request.weights, rows)
-    return [factor == 1 or not text for text, factor in zip(texts, factors, strict=True)]
-
-
-def _list_texts(request: PredictionRequest) -> list[Prompts]:
-    return [request.prompts] if all(_is_unguided_by_row(request)) else ["", request.prompts]
-
-
-def _apply_guidance(request: PredictionRequest, under: Callable[[Prompts], torch.Tensor]) -> torch.Tensor:
-    plain = _is_unguided_by_row(request)
-    if all(plain):
-        return under(request.prompts)
+def _apply_guidance(request: PredictionRequest, prediction_by_pass: dict) -> torch.Tensor:
+    latent, is_unguided = request.latent, request.is_unguided_by_row()
+    prompted = prediction_by_pass[id(latent), request.prompts]
+    if all(is_unguided):
+        return prompted
+    unprompted = prediction_by_pass[id(latent), ""]
     if isinstance(request.prompts, str) and not isinstance(request.weights, tuple):
-        return under("") + request.weights * (under(request.prompts) - under(""))
+        return unprompted + request.weights * (prompted - unprompted)
     factor, alone = (
-        _to_row_factors(each, request.latent) for each in (_repeat_per_row(request.weights, len(plain)), plain)
+        torch.tensor(values, dtype=latent.dtype, device=latent.device).reshape(-1, *[1] * (latent.dim() - 1))
+        for values in (_repeat_per_row(request.weights, len(latent)), is_unguided)
     )
-    return torch.where(alone > 0, under(request.prompts), under("") + factor * (under(request.prompts) - under("")))
-
-
-def _to_row_factors(values: Sequence[float], latent: torch.Tensor) -> torch.Tensor:
-    return torch.tensor(values, dtype=latent.dtype, device=latent.device).reshape(-1, *[1] * (latent.dim() - 1))
+    return torch.where(alone > 0, prompted, unprompted + factor * (prompted - unprompted))
 
 
 def cell_fractions(region: np.ndarray, shape: tuple[int, int]) -> np.ndarray:

@@ -98,10 +98,8 @@ class Nets:
         if isinstance(prompts, str):
             return self.states[prompts].expand(rows, -1, -1)
         if self.cache.get("prompts") != prompts:
-            self.cache["prompts"], self.cache["states"] = (
-                prompts,
-                torch.cat([self.states[prompt] for prompt in prompts]),
-            )
+            states = torch.cat([self.states[prompt] for prompt in prompts])
+            self.cache.update(prompts=prompts, states=states)
         return self.cache["states"]
 
 

@@ -6,6 +6,8 @@ stored turned or mirrored, the affine includes that turn (:mod:`cxr.geometry.tur
 first two columns has a 0.
 """
 
+from collections.abc import Sequence
+
 import cv2
 import numpy as np
 
@@ -136,6 +138,11 @@ def boxes_to_original(boxes: np.ndarray, affine: np.ndarray) -> np.ndarray:
 def boxes_to_frame(boxes: np.ndarray, affine: np.ndarray) -> np.ndarray:
     """Map boxes (N, 4: x1, y1, x2, y2) from original to frame coordinates; x1 <= x2 and y1 <= y2 stay true."""
     return boxes_to_original(boxes, cv2.invertAffineTransform(np.asarray(affine, np.float64)))
+
+
+def box_to_frame(box: Sequence[float], affine: np.ndarray) -> np.ndarray:
+    """Map one box (x1, y1, x2, y2) from original to frame coordinates, float64 (4,)."""
+    return boxes_to_frame(np.array(box, np.float64), affine).ravel()
 
 
 def boxes_to_upright(boxes: np.ndarray, turn: Turn, shape: tuple[int, int]) -> np.ndarray:

@@ -15,9 +15,6 @@ REACH = 16
 """Margin that covers the filters and the blur after them, px of 512."""
 BASE = 18.0
 """Deviation of the blur that separates brightness from detail, px of 512."""
-CURVES = ("screen", "log")
-POWER = 0.5
-"""Saturation of the curve ``log``: brightness x = 1 - (1 + z) ** (-1 / POWER) at absorption z."""
 WHITE = 0.8
 """Quantile of the heart's brightness that serves as the brightness of water."""
 ABOVE = 0.1
@@ -52,23 +49,16 @@ def extract_vessels(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return cv2.GaussianBlur(image, (0, 0), GRAIN) - smooth
 
 
-def brighten(image: np.ndarray, density: np.ndarray, curve: str, white: float = 1.0) -> np.ndarray:
-    """Return an image with the absorption ``density`` (H, W) added; a negative density removes it (air).
+def brighten(image: np.ndarray, density: np.ndarray, white: float) -> np.ndarray:
+    """Return x + (white - x) * density of an image x; a negative density removes absorption (air).
 
-    ``white``: brightness at infinite absorption; brighter pixels are unchanged. ``screen``: x + (white - x) * density.
-    ``log``: equal to that at half of ``white``, on a curve that saturates sooner.
+    ``white``: brightness at infinite absorption; brighter pixels are unchanged.
     """
-    if curve == "screen":
-        return image + np.clip(white - image, 0, None) * density
-    clear = np.clip(1 - image / white, 1 / 512, 1)
-    added = 0.5**-POWER * (np.clip(1 - density, 0.02, None) ** -POWER - 1)
-    return np.maximum(image, white * (1 - np.clip(clear**-POWER + added, 1, None) ** (-1 / POWER)))
+    return image + np.clip(white - image, 0, None) * density
 
 
-def add_absorption(
-    image: np.ndarray, density: np.ndarray, curve: str, white: float, flat: float, lost: float
-) -> np.ndarray:
-    """Return the image float32 (H, W) with a lesion of ``density`` (H, W); ``curve``, ``white``: see :func:`brighten`.
+def add_absorption(image: np.ndarray, density: np.ndarray, white: float, flat: float, lost: float) -> np.ndarray:
+    """Return the image float32 (H, W) with a lesion of ``density`` (H, W); ``white``: see :func:`brighten`.
 
     ``flat``: fraction of all detail that is lost at the densest pixel; ``lost``: further fraction of the vessels.
     """
@@ -77,5 +67,5 @@ def add_absorption(
     faded = weight * (
         flat * (cv2.GaussianBlur(image, (0, 0), GRAIN) - base) + lost * extract_vessels(image, weight > 0)
     )
-    new = np.clip(brighten(base, density, curve, white) + (image - base) - faded, 0, 1)
+    new = np.clip(brighten(base, density, white) + (image - base) - faded, 0, 1)
     return np.where(density == 0, image, new).astype(np.float32)

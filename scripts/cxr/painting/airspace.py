@@ -11,6 +11,8 @@ MAX_GAIN = 2.0
 """Largest factor by which a faint lesion is made denser."""
 BEYOND = 0.7
 """Distance by which a lesion's outline moves outwards where the lung ends, in half box sizes."""
+FISSURE = (0.5, 0.55)
+"""Height of the minor fissure at its (medial, lateral) end, as fractions of the right lung's height."""
 EDGE = 0.10
 """Fraction of the highest density from which a pixel belongs to the lesion's mask."""
 
@@ -121,7 +123,7 @@ def bound_by_fissure(chest: Chest, window: Window, words: str) -> np.ndarray | N
     rows, columns = (np.flatnonzero(chest.right.any(axis=axis)) for axis in (1, 0))
     y, x = np.mgrid[window.rows, window.columns].astype(np.float32) + 0.5
     lateral = 1 - (x - columns[0]) / max(1, columns[-1] - columns[0])
-    line = rows[0] + (rows[-1] - rows[0]) * (chest.fissure[0] + (chest.fissure[1] - chest.fissure[0]) * lateral)
+    line = rows[0] + (rows[-1] - rows[0]) * (FISSURE[0] + (FISSURE[1] - FISSURE[0]) * lateral)
     _x1, y1, _x2, y2 = window.box
     top, tall = window.rows.start + y1, y2 - y1
     line = np.maximum(line, top + 0.75 * tall) if upper else np.minimum(line, top + 0.25 * tall)
@@ -149,7 +151,7 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
         parts.append(parameters | {"raised": round(least, 4), "side": place.side})
     flat, lost = request.draw("flat", random), request.draw("lost", random)
     return PaintedImage(
-        add_absorption(chest.image, total, request.curve, white, flat, lost),
+        add_absorption(chest.image, total, white, flat, lost),
         lesion & (total > 0),
         {"parts": parts, "flat": flat, "lost": lost},
     )

@@ -169,5 +169,5 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
         most = float(np.quantile(density[window.lung & window.inside], 0.98))
         lesion[at] |= (density >= VISIBLE * most) & window.inside & (density > 0)
         parts.append(parameters | {"side": place.side, "form": form})
-    image = np.where(total > 0, add_absorption(image, total, request.curve, white, flat, lost), image)
+    image = np.where(total > 0, add_absorption(image, total, white, flat, lost), image)
     return PaintedImage(np.clip(image, 0, 1).astype(np.float32), lesion, {"parts": parts, "flat": flat, "lost": lost})

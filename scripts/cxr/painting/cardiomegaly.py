@@ -163,7 +163,7 @@ def thicken_heart(chest: Chest, warped: np.ndarray, at: np.ndarray, lesion: np.n
     soft = np.clip(cv2.GaussianBlur(lesion.astype(np.float32), (0, 0), 4) * 1.5 - 0.5, 0, 1)
     weight = soft * cv2.GaussianBlur(stretched, (0, 0), 3)
     faded = warped - np.clip(FADED * weight, 0, 1) * extract_vessels(warped, weight > 0)
-    painted = brighten(faded, THICKER * weight, "screen", water_brightness(chest.image, chest.heart))
+    painted = brighten(faded, THICKER * weight, water_brightness(chest.image, chest.heart))
     return np.where(np.abs(at - np.arange(at.shape[1])) > MIN_MOVE, painted, warped)
 
 

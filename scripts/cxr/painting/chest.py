@@ -22,15 +22,13 @@ RIM = 3
 class Chest:
     """A frontal X-ray, float32 (H, W) in 0..1, bright = dense, with its organs, bool (H, W).
 
-    Sides are the patient's: the right lung is on the image's left. ``fissure``: height of the minor fissure at its
-    (medial, lateral) end, as fractions of the right lung's height.
+    Sides are the patient's: the right lung is on the image's left.
     """
 
     image: np.ndarray
     right: np.ndarray
     left: np.ndarray
     heart: np.ndarray
-    fissure: tuple[float, float] = (0.5, 0.55)
 
     def lung(self, side: str) -> np.ndarray:
         """Return the lung of a side, bool (H, W)."""
@@ -54,15 +52,14 @@ class Place:
 class PaintRequest:
     """What to paint: the places, the prompt's words, the cardiothoracic ratio to reach, and the painter's ranges.
 
-    ``ranges``: {name: (low, high) or a number} from the settings; ``curve``: see :mod:`cxr.painting.absorption`;
-    ``measure``: returns the cardiothoracic ratio of an image.
+    ``ranges``: {name: (low, high) or a number} from the settings; ``measure``: returns the cardiothoracic
+    ratio of an image.
     """
 
     places: tuple[Place, ...]
     words: str = ""
     ratio: float | None = None
     ranges: dict = field(default_factory=dict)
-    curve: str = "screen"
     measure: Callable[[np.ndarray], float] | None = None
 
     def mentions(self, *words: str) -> bool:

@@ -101,8 +101,6 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
         density = fade * cloud
         lesion[at] |= (density >= EDGE * np.quantile(density[window.lung & window.inside], 0.98)) & window.inside
         parts.append({"lines": lines, "cuffs": rings, "side": place.side})
-    new = add_absorption(
-        chest.image, np.clip(total, 0, 0.85), request.curve, water_brightness(chest.image, chest.heart), flat, lost
-    )
+    new = add_absorption(chest.image, np.clip(total, 0, 0.85), water_brightness(chest.image, chest.heart), flat, lost)
     parameters = {"delta": delta, "reach": reach, "flat": flat, "lost": lost, "parts": parts}
     return PaintedImage(np.clip(new + added, 0, 1).astype(np.float32), lesion & (total > 0), parameters)

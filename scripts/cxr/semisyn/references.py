@@ -100,9 +100,8 @@ def finding_by_label(kind: str, classes: Mapping[str, str], findings: Iterable[s
     Labels of findings that are not in ``findings`` are dropped.
     """
     finding_by_label = {label.lower(): lesion for label, lesion in lesion_by_label(kind).items()}
-    finding_by_label |= {label.lower(): name for name, label in FINDINGS.items()} | {
-        name.lower(): name for name in findings
-    }
+    finding_by_label |= {label.lower(): name for name, label in FINDINGS.items()}
+    finding_by_label |= {name.lower(): name for name in findings}
     finding_by_label |= {label.lower(): finding for label, finding in classes.items()}
     finding_set = set(findings)
     return {label: finding for label, finding in finding_by_label.items() if finding in finding_set}
@@ -128,9 +127,10 @@ def read_reference(reference: Reference, findings: Iterable[str] = FINDINGS) -> 
         else:
             regions_by_key.setdefault((image_name(reference.image_id, region.image), finding), []).append(region)
     if not regions_by_key:
+        common = [reason.removeprefix("no finding for ") for reason, _ in left_out.most_common(5)]
         raise UserError(
             f"{reference.key} is {reference.path!r}, which has no box of any finding: map its labels "
-            f"({_common_labels(left_out)}) in semisyn.references.{reference.name}.classes"
+            f"({', '.join(common) or 'it has none'}) in semisyn.references.{reference.name}.classes"
         )
     rows = [(*key, *box) for key, group in sorted(regions_by_key.items()) for box in _fuse_readers(group)]
     images = frozenset(image_name(reference.image_id, image) for image in image_ids)
@@ -143,11 +143,6 @@ def read_image_ids(reference: Reference) -> frozenset[str]:
     return frozenset(image_name(reference.image_id, image) for image in image_ids)
 
 
-def _common_labels(left_out: Counter) -> str:
-    labels = [reason.removeprefix("no finding for ") for reason, _ in left_out.most_common(5)]
-    return ", ".join(labels) or "it has none"
-
-
 def _fuse_readers(regions: list[Annotation]) -> list[tuple[float, ...]]:
     boxes = np.array([region_box(region) for region in regions], np.float64)
     if len({region.reader for region in regions}) > 1:
@@ -155,13 +150,14 @@ def _fuse_readers(regions: list[Annotation]) -> list[tuple[float, ...]]:
     return [tuple(map(float, box)) for box in boxes]
 
 
-def read_patients(paths: Iterable[str]) -> list[pl.DataFrame]:
+def read_patients(paths: str | Iterable[str]) -> list[pl.DataFrame]:
     """Read tables with image_id and subject_id as text. Raises UserError if one lacks these columns."""
     key, columns = "semisyn.references.*.patients", ("image_id", "subject_id")
-    tables = [(path, read_frame(path, key, columns, ids=columns)) for path in paths]
-    for path, table in tables:
-        require_columns(table.columns, columns, path, key)
-    return [table for _, table in tables]
+    tables = []
+    for path in [paths] if isinstance(paths, str) else paths:
+        tables.append(read_frame(path, key, columns, ids=columns))
+        require_columns(tables[-1].columns, columns, path, key)
+    return tables
 
 
 def map_patients(images: Iterable[str], tables: Iterable[pl.DataFrame]) -> dict[str, str]:

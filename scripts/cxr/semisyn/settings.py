@@ -55,19 +55,13 @@ class SemisynSettings(Section):
     @constraint
     def _reference_is_known(self) -> None:
         refuse_equal_names("the references", self.references)
-        if self.priors.source == "fit" and self.priors.reference not in self.references:
-            reference_names = ", ".join(self.references) or "none"
-            raise ValueError(
-                f"priors.reference is {self.priors.reference!r}, but semisyn.references has {reference_names}: name "
-                "one of them"
-            )
-        for stage in ("readers", "realism", "prompts"):
-            reference = getattr(self, stage).reference
-            if reference and reference not in self.references:
-                reference_names = ", ".join(self.references) or "none"
+        for stage in ("priors", "readers", "realism", "prompts"):
+            section = getattr(self, stage)
+            is_used = section.source == "fit" if stage == "priors" else section.reference
+            if is_used and section.reference not in self.references:
                 raise ValueError(
-                    f"{stage}.reference is {reference!r}, but semisyn.references has {reference_names}: name "
-                    "one of them"
+                    f"{stage}.reference is {section.reference!r}, but semisyn.references has "
+                    f"{', '.join(self.references) or 'none'}: name one of them"
                 )
 
     @constraint
@@ -76,23 +70,17 @@ class SemisynSettings(Section):
         for run, detector_run in runs.items():
             for name in detector_run.real:
                 if name not in self.references or self.references[name].role != "train":
-                    train_references = [
-                        reference_name
-                        for reference_name, reference in self.references.items()
-                        if reference.role == "train"
-                    ]
+                    train_references = [key for key, reference in self.references.items() if reference.role == "train"]
                     raise ValueError(
                         f"detectors.runs.{run}.real names {name!r}, but the references of the role train are "
                         f"{', '.join(train_references) or 'none'}: name one of them"
                     )
-            most = number * (self.dataset.per_finding or PER_FINDING)
-            sizes = {"synthetic": detector_run.synthetic, "extra_size": detector_run.extra_size or 0}
-            for name, size in sizes.items():
-                if size not in PARTS and (size % number or size > most):
-                    raise ValueError(
-                        f"detectors.runs.{run}.{name} is {size}: give a multiple of {number}, the number of findings, "
-                        f"up to {most}, or one of {', '.join(PARTS)}, or raise dataset.per_finding"
-                    )
+            size, most = detector_run.synthetic, number * (self.dataset.per_finding or PER_FINDING)
+            if size not in PARTS and (size % number or size > most):
+                raise ValueError(
+                    f"detectors.runs.{run}.synthetic is {size}: give a multiple of {number}, the number of findings, "
+                    f"up to {most}, or one of {', '.join(PARTS)}, or raise dataset.per_finding"
+                )
         if "synthetic" in self.references:
             raise ValueError("references has the name 'synthetic', which the dataset's images have: rename it")
         if shared_names := sorted({*self.detection.predictions} & {*runs}):

@@ -13,7 +13,6 @@ from cxr.base.columns import Column, schema
 from cxr.base.jobs import progress
 from cxr.base.tables import read_table, write_table
 from cxr.instructions.coco import CocoWriter
-from cxr.semisyn.dataset.columns import SYNTHETIC
 from cxr.semisyn.dataset.export import (
     ExportIds,
     ExportOptions,
@@ -23,6 +22,7 @@ from cxr.semisyn.dataset.export import (
     encode_png,
     select_images,
 )
+from cxr.semisyn.dataset.job_tables import SYNTHETIC
 
 CONTROL_REPORT = "The lungs are clear. No acute cardiopulmonary abnormality."
 """Report of a healthy source."""
@@ -41,16 +41,9 @@ MANIFEST = {
 
 
 def run(
-    *,
-    images: str,
-    boxes: str,
-    healthy: str,
-    edited: Sequence[str],
-    frames: Sequence[str],
-    cohort: Sequence[str],
-    folder: str | Path,
-    options: ExportOptions,
-) -> None:
+    *, images: str, boxes: str, healthy: str, edited: Sequence[str], frames: Sequence[str], cohort: Sequence[str],
+    folder: str | Path, options: ExportOptions,
+) -> None:  # fmt: skip
     """Write ``manifest.csv``, ``images/*.png`` (frames) and ``truth.json`` (COCO) to ``folder``.
 
     Healthy sources are controls: ``truth.json`` lists them without a region.
@@ -63,7 +56,11 @@ def run(
         CocoWriter(staging_dir / "truth.json", {"description": SYNTHETIC}, coco_categories(options)) as truth,
     ):
         (staging_dir / "images").mkdir()
-        rows = [_edited_row(facts, views[facts["image_id"]]) for facts in source.images.iter_rows(named=True)]
+        rows = [
+            _manifest_row(facts | {"view": views[facts["image_id"]]}, facts["job_id"], as_sentence(facts["prompt"]))
+            | {"finding": facts["finding"], "says": SYNTHETIC}
+            for facts in source.images.iter_rows(named=True)
+        ]
         for picture in progress(source, len(source.images), "cohort"):
             add_coco_image(truth, picture, ExportIds(), options)
             (staging_dir / "images" / f"{picture.facts['job_id']}.png").write_bytes(picture.png())
@@ -73,35 +70,15 @@ def run(
                 name = f"{facts['image_id']}.png"
                 (staging_dir / "images" / name).write_bytes(encode_png(grey, "healthy source"))
                 truth.image(file_name=name, height=grey.shape[0], width=grey.shape[1], split=facts["split"])
-                rows.append(_control_row(facts))
+                row = _manifest_row(facts, facts["image_id"], CONTROL_REPORT)
+                rows.append(row | {"finding": "", "says": "healthy source"})
         table = pl.DataFrame(rows, schema=schema(MANIFEST)).sort("image_id")
         write_table(staging_dir / "manifest.csv", table, MANIFEST)
 
 
-def _edited_row(facts: dict, view: str) -> dict:
-    return {
-        "subject_id": facts["subject_id"],
-        "study_id": f"study-{facts['job_id']}",
-        "image_id": facts["job_id"],
-        "image_path": f"images/{facts['job_id']}.png",
-        "findings": as_sentence(facts["prompt"]),
-        "view": view,
-        "split": facts["split"],
-        "finding": facts["finding"],
-        "source": facts["image_id"],
-        "says": SYNTHETIC,
-    }
-
-
-def _control_row(facts: dict) -> dict:
-    manifest_row = {name: facts[name] for name in ("subject_id", "image_id", "view", "split")}
-    manifest_row |= {"study_id": f"study-{facts['image_id']}", "image_path": f"images/{facts['image_id']}.png"}
-    return manifest_row | {
-        "findings": CONTROL_REPORT,
-        "finding": "",
-        "source": facts["image_id"],
-        "says": "healthy source",
-    }
+def _manifest_row(facts: dict, name: str, report: str) -> dict:
+    row = {key: facts[key] for key in ("subject_id", "view", "split")} | {"image_id": name, "source": facts["image_id"]}
+    return row | {"study_id": f"study-{name}", "image_path": f"images/{name}.png", "findings": report}
 
 
 def as_sentence(prompt: str) -> str:

@@ -1,9 +1,8 @@
 """Write the datasheet: sources, contents, licences and warnings of the dataset."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import polars as pl
 import yaml
@@ -38,27 +37,11 @@ Their scores on images of the engine `lite` say nothing about realism.
 """
 
 
-@dataclass(frozen=True)
-class DatasheetOptions:
-    """Facts for the datasheet. source: of the cohort; labels: {finding: display name}."""
+def readme_head(options: Any, num_images: int, per_finding: int) -> str:
+    """Return the first section of an export's README.
 
-    source: str
-    labels: dict[str, str]
-
-
-class ExportFacts(Protocol):
-    """Settings named in an export's README (:class:`cxr.semisyn.dataset.export.ExportOptions`)."""
-
-    kind: str
-    target: str
-    pixels: str
-    findings: list[str]
-    withhold: list[str]
-    format: str
-
-
-def readme_head(options: ExportFacts, num_images: int, per_finding: int) -> str:
-    """Return the first section of an export's README. ``per_finding``: largest number of images of a finding."""
+    ``options``: :class:`cxr.semisyn.dataset.export.ExportOptions`; ``per_finding``: most images of a finding.
+    """
     withheld = f" Left out: {', '.join(options.withhold)}." if options.withhold else ""
     return (
         f"# SemiSynCXR, {num_images:,} images\n\nUp to {per_finding:,} images of each finding. Boxes: {options.kind}, "
@@ -67,25 +50,23 @@ def readme_head(options: ExportFacts, num_images: int, per_finding: int) -> str:
 
 
 def run(
-    *,
-    images: str,
-    funnel: str,
-    conservation: str,
-    counts: str,
-    priors: str,
-    sheet: str | Path,
-    options: DatasheetOptions,
-) -> None:
-    """Write the datasheet from the dataset's tables, the pool's funnel and the priors."""
+    *, images: str, funnel: str, conservation: str, counts: str, priors: str, sheet: str | Path, source: str,
+    labels: dict[str, str],
+) -> None:  # fmt: skip
+    """Write the datasheet from the dataset's tables, the pool's funnel and the priors.
+
+    ``source``: of the cohort; ``labels``: {finding: display name}.
+    """
     image_table = read_table(images)
     healthy_funnel = markdown_table(read_table(funnel))
+    origins = yaml.safe_load(Path(priors).read_text(encoding="utf-8"))["findings"]
     parts = [
         "# Datasheet: semi-synthetic X-rays with boxes\n",
         WARNING,
-        f"## Sources\n\nCohort: `{options.source}`. {describe_sources(image_table)}\n\n{healthy_funnel}",
+        f"## Sources\n\nCohort: `{source}`. {describe_sources(image_table)}\n\n{healthy_funnel}",
         f"## Jobs\n\n{markdown_table(read_table(conservation))}",
         f"## Images by finding, side and zone\n\n{markdown_table(read_table(counts))}",
-        f"## Priors\n\n{describe_priors(yaml.safe_load(Path(priors).read_text(encoding='utf-8')), options.labels)}\n",
+        "## Priors\n\n" + "\n".join(f"* {label}: {origins[name]['origin']}" for name, label in labels.items()) + "\n",
         f"## Engines and licences\n\n{list_licences(sorted(set(image_table['engine'])))}",
     ]
     with atomic_file(sheet) as temporary:
@@ -109,17 +90,6 @@ def markdown_table(table: pl.DataFrame) -> str:
     rows = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * table.width]
     rows += ["| " + " | ".join("" if cell is None else str(cell) for cell in row) + " |" for row in table.iter_rows()]
     return "\n".join(rows) + "\n"
-
-
-def describe_priors(priors: Mapping, labels: Mapping[str, str]) -> str:
-    """Return a line for each finding: the origin of its prior. ``priors``: content of priors.yaml."""
-    prior_by_finding = priors.get("findings", priors)
-    rows = []
-    for finding, label in labels.items():
-        prior = prior_by_finding.get(finding) if isinstance(prior_by_finding, Mapping) else None
-        origin = prior.get("origin", "") if isinstance(prior, Mapping) else ""
-        rows.append(f"* {label}: {origin or 'as in results/semisyn/priors/priors.yaml'}")
-    return "\n".join(rows)
 
 
 def list_licences(engines: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,13 +16,13 @@ from cxr.base.atomic import atomic_folder
 from cxr.base.hdf5 import Shard, Shards
 from cxr.base.jobs import progress
 from cxr.base.secrets import keyed_digest, read_secret
-from cxr.base.tables import read_table
+from cxr.base.tables import read_table, read_tables
 from cxr.geometry.affine import boxes_to_original, to_original
 from cxr.geometry.rle import encode_rle
 from cxr.imaging.frames.decoding import check_frame_shape, read_grey
 from cxr.instructions.coco import CocoWriter, make_categories
-from cxr.semisyn.dataset.columns import CORNERS, SYNTHETIC
 from cxr.semisyn.dataset.datasheet import readme_head
+from cxr.semisyn.dataset.job_tables import CORNERS, SYNTHETIC
 from cxr.semisyn.shared import images_per_finding
 
 FRAME, ORIGINAL = "frame", "original"
@@ -72,7 +73,9 @@ class ImageSource:
     def __iter__(self) -> Iterator[ExportImage]:
         """Yield the images in order of job_id."""
         boxes = {job: part.to_dicts() for (job,), part in self.boxes.partition_by("job_id", as_dict=True).items()}
-        paths = _path_by_image(self.cohort) if self.pixels == ORIGINAL else {}
+        paths = {}
+        if self.pixels == ORIGINAL:
+            paths = dict(read_tables(self.cohort).select("image_id", "path").iter_rows())
         with Shards(self.edited) as edited, Shards(self.frames if self.pixels == ORIGINAL else ()) as frames:
             for facts in self.images.sort("job_id").iter_rows(named=True):
                 box_rows = boxes.get(facts["job_id"], [])
@@ -88,24 +91,14 @@ class ImageSource:
         if sources is not None:
             shape = (facts["rows"], facts["columns"])
             original = check_frame_shape(read_grey(paths[facts["image_id"]], self.decoding), facts["image_id"], shape)
-            grey = add_change(original, sources.get("image", facts["image_id"]), grey, affine)
+            change = grey.astype(np.float32) - sources.get("image", facts["image_id"]).astype(np.float32)
+            large_change = to_original(change, affine, original.shape, nearest=False)
+            grey = np.clip(np.rint(original + large_change), 0, 255).astype(np.uint8)
             lesion = to_original(lesion.astype(np.uint8), affine, shape) > 0
             corners = boxes_to_original(corners, affine)
         return ExportImage(
             facts, grey, lesion, [(tuple(box), row) for box, row in zip(corners.tolist(), boxes, strict=True)]
         )
-
-
-def add_change(original: np.ndarray, frame: np.ndarray, edited: np.ndarray, affine: np.ndarray) -> np.ndarray:
-    """Return the original image uint8 (rows, columns) plus the change of the frame, resampled to its pixels."""
-    change = edited.astype(np.float32) - frame.astype(np.float32)
-    large = to_original(change, affine, original.shape, nearest=False)
-    return np.clip(np.rint(original + large), 0, 255).astype(np.uint8)
-
-
-def _path_by_image(cohort: Sequence[str]) -> dict[str, str]:
-    tables = [read_table(path).select("image_id", "path") for path in cohort]
-    return {image: path for table in tables for image, path in table.iter_rows()}
 
 
 IDS = ("subject_id", "study_id", "image_id")
@@ -154,18 +147,16 @@ class ExportOptions:
     format: str
     frames: dict = field(default_factory=dict)
 
+    @property
+    def class_names(self) -> list[str]:
+        """Display names of the classes, in class order."""
+        return [self.labels[name] for name in self.findings]
+
 
 def run(
-    *,
-    images: str,
-    boxes: str,
-    edited: Sequence[str],
-    frames: Sequence[str],
-    cohort: Sequence[str],
-    sheet: str,
-    folder: str | Path,
-    options: ExportOptions,
-) -> None:
+    *, images: str, boxes: str, edited: Sequence[str], frames: Sequence[str], cohort: Sequence[str], sheet: str,
+    folder: str | Path, options: ExportOptions,
+) -> None:  # fmt: skip
     """Write one size in one format to ``folder``, atomically.
 
     ``images``, ``boxes``: the dataset's tables; ``edited``, ``frames``, ``cohort``: shards; ``sheet``: the datasheet,
@@ -207,20 +198,17 @@ def write_yolo(folder: Path, source: ImageSource, names: ExportIds, options: Exp
     subsets = {"train"}
     for kind in ("images", "labels"):
         (folder / kind / "train").mkdir(parents=True)
-    for picture in _with_progress(source, "yolo"):
+    for picture in _exported(folder, source, options):
         facts = picture.facts
         subsets.add(facts["subset"])
         label = folder / "labels" / facts["subset"] / f"{facts['job_id']}.txt"
         label.parent.mkdir(exist_ok=True)
-        lines = (
-            yolo_line(box, options.findings.index(facts["finding"]), picture.grey.shape) for box, _ in picture.boxes
-        )
+        number = options.findings.index(facts["finding"])
+        lines = (yolo_line(box, number, picture.grey.shape) for box, _ in picture.boxes)
         label.write_text("".join(lines), encoding="utf-8")
-        if "pixels" not in options.withhold:
-            _save_png(folder / "images" / facts["subset"] / f"{facts['job_id']}.png", picture)
     folders = {subset: f"images/{subset}" for subset in SUBSETS if subset in subsets}
     description = {"train": folders["train"], "val": folders.get("val", folders["train"])} | folders
-    description |= {"names": dict(enumerate(class_names(options)))}
+    description |= {"names": dict(enumerate(options.class_names))}
     text = yaml.safe_dump(description, sort_keys=False)
     (folder / "data.yaml").write_text(f"# {SYNTHETIC}\n{text}", encoding="utf-8")
 
@@ -236,27 +224,20 @@ def write_coco(folder: Path, source: ImageSource, names: ExportIds, options: Exp
     """Write ``instances_{subset}.json`` and ``images/{subset}/*.png``."""
     kinds = coco_categories(options)
     subsets = [subset for subset in SUBSETS if subset in set(source.images["subset"])]
-    writers = {
-        subset: CocoWriter(folder / f"instances_{subset}.json", {"description": SYNTHETIC}, kinds) for subset in subsets
-    }
-    for writer in writers.values():
-        writer.__enter__()
-    for picture in _with_progress(source, "coco"):
-        add_coco_image(writers[picture.facts["subset"]], picture, names, options)
-        if "pixels" not in options.withhold:
-            _save_png(folder / "images" / picture.facts["subset"] / f"{picture.facts['job_id']}.png", picture)
-    for writer in writers.values():
-        writer.__exit__(None, None, None)
-
-
-def class_names(options: ExportOptions) -> list[str]:
-    """Return the display names of the classes, in class order."""
-    return [options.labels[name] for name in options.findings]
+    with ExitStack() as stack:
+        writers = {
+            subset: stack.enter_context(
+                CocoWriter(folder / f"instances_{subset}.json", {"description": SYNTHETIC}, kinds)
+            )
+            for subset in subsets
+        }
+        for picture in _exported(folder, source, options):
+            add_coco_image(writers[picture.facts["subset"]], picture, names, options)
 
 
 def coco_categories(options: ExportOptions) -> list[dict]:
     """Return the COCO categories: ``name`` is the display name, ``finding`` the key that our COCO reader uses."""
-    kinds = make_categories(class_names(options), SUPERCATEGORY)
+    kinds = make_categories(options.class_names, SUPERCATEGORY)
     return [kind | {"finding": name} for kind, name in zip(kinds, options.findings, strict=True)]
 
 
@@ -264,12 +245,7 @@ def add_coco_image(writer: CocoWriter, picture: ExportImage, names: ExportIds, o
     """Add an image with one annotation per box, whose mask is the part of the lesion nearest to the box."""
     facts = picture.facts
     rows, columns = picture.grey.shape
-    attributes = {
-        "job_id": facts["job_id"],
-        "config": facts["config"],
-        "engine": facts["engine"],
-        "prompt": facts["prompt"],
-    }
+    attributes = {name: facts[name] for name in ("job_id", "config", "engine", "prompt")}
     attributes |= {"kind": options.kind, "target": options.target, "says": SYNTHETIC, "split": facts["split"]}
     number = writer.image(
         file_name=f"{facts['job_id']}.png",
@@ -325,7 +301,7 @@ def write_hf(folder: Path, source: ImageSource, names: ExportIds, options: Expor
             pl.DataFrame(rows, schema=columns).write_parquet(path, compression="zstd", statistics=False)
             files[subset] = files.get(subset, 0) + 1
 
-    for picture in _with_progress(source, "hf"):
+    for picture in progress(source, len(source.images), "hf"):
         row = hf_row(picture, names, options)
         waiting.setdefault(picture.facts["subset"], []).append({name: row[name] for name in columns})
         if len(waiting[picture.facts["subset"]]) == ROWS_PER_FILE:
@@ -334,7 +310,7 @@ def write_hf(folder: Path, source: ImageSource, names: ExportIds, options: Expor
         flush(subset)
     head = {"configs": [{"config_name": "default", "data_files": [
         {"split": {"val": "validation"}.get(subset, subset), "path": f"data/{subset}-*.parquet"} for subset in files
-    ]}], "dataset_info": {"features": card_features(columns, class_names(options))}}  # fmt: skip
+    ]}], "dataset_info": {"features": card_features(columns, options.class_names)}}  # fmt: skip
     text = yaml.safe_dump(head, sort_keys=False)
     (folder / "README.md").write_text(f"---\n{text}---\n\n", encoding="utf-8")
 
@@ -346,10 +322,7 @@ def hf_row(picture: ExportImage, names: ExportIds, options: ExportOptions) -> di
     return {
         **{name: facts[name] for name in ("job_id", "finding", "prompt", "config", "engine", "says")},
         "image": None if "pixels" in options.withhold else {"bytes": picture.png(), "path": None},
-        "objects": {
-            "bbox": [list(box) for box, _ in picture.boxes],
-            "category": [number] * len(picture.boxes),
-        },
+        "objects": {"bbox": [list(box) for box, _ in picture.boxes], "category": [number] * len(picture.boxes)},
         "source": export_ids["image_id"],
         "study": export_ids["study_id"],
         "patient": export_ids["subject_id"],
@@ -371,10 +344,11 @@ def card_features(columns: dict, classes: Sequence[str]) -> list[dict]:
     return [{"name": name} | special.get(name, {"dtype": "string"}) for name in columns]
 
 
-def _with_progress(source: ImageSource, label: str):
-    return progress(source, len(source.images), label)
-
-
-def _save_png(path: Path, picture: ExportImage) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(picture.png())
+def _exported(folder: Path, source: ImageSource, options: ExportOptions) -> Iterator[ExportImage]:
+    """Yield the images and write each as ``images/{subset}/{job_id}.png``, unless pixels are withheld."""
+    for picture in progress(source, len(source.images), options.format):
+        if "pixels" not in options.withhold:
+            path = folder / "images" / picture.facts["subset"] / f"{picture.facts['job_id']}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(picture.png())
+        yield picture

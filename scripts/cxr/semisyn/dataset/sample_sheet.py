@@ -1,7 +1,6 @@
 """Draw a sample sheet: for each finding the source, the edited image with its boxes, and the difference."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
@@ -14,23 +13,17 @@ from cxr.semisyn.dataset.export import Box, ExportOptions, Shards, select_images
 
 MARGIN = 22
 """Height of a row's line of text, px."""
+SIDE, QUALITY = 320, 85
+"""Side of an image, px; quality of the JPEG, %."""
 AMPLIFIED = 4
 """Factor by which the difference is amplified."""
 BOX, PAPER, INK = (0, 170, 255), 255, (40, 40, 40)
 """Colours (blue, green, red)."""
 
 
-@dataclass(frozen=True)
-class SheetOptions(ExportOptions):
-    """Settings of the exports, and of the sheet. side: of an image, px; quality: of the JPEG, %."""
-
-    side: int = 320
-    quality: int = 85
-
-
 def run(
     *, images: str, boxes: str, edited: Sequence[str], frames: Sequence[str], cohort: Sequence[str], sheet: str | Path,
-    options: SheetOptions,
+    options: ExportOptions,
 ) -> None:  # fmt: skip
     """Draw the first image of each finding to ``sheet`` (JPEG)."""
     table = read_table(images)
@@ -43,11 +36,11 @@ def run(
             before = shards.shard_of(facts["image_id"]).get("image", facts["image_id"])
             image_boxes = [box for box, _ in picture.boxes]
             title = f"{options.labels[facts['finding']]}: {facts['prompt']}"
-            rows[facts["finding"]] = draw_row(before, picture.grey, image_boxes, title, options.side)
+            rows[facts["finding"]] = draw_row(before, picture.grey, image_boxes, title, SIDE)
     row_images = [rows[finding] for finding in options.findings if finding in rows]
-    page = np.concatenate(row_images) if row_images else np.full((MARGIN, 3 * options.side, 3), PAPER, np.uint8)
+    page = np.concatenate(row_images) if row_images else np.full((MARGIN, 3 * SIDE, 3), PAPER, np.uint8)
     with atomic_file(sheet) as temporary:
-        temporary.write_bytes(encode_image(".jpg", page, [cv2.IMWRITE_JPEG_QUALITY, options.quality]))
+        temporary.write_bytes(encode_image(".jpg", page, [cv2.IMWRITE_JPEG_QUALITY, QUALITY]))
 
 
 def draw_row(before: np.ndarray, after: np.ndarray, boxes: Sequence[Box], title: str, side: int) -> np.ndarray:

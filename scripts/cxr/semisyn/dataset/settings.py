@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from cxr.base.settings import PAPER, Limits, Section, Share, constraint, key
+from cxr.base.settings import PAPER, Limits, Section, constraint, key
 
 EMBEDDED_PER_FINDING, PER_FINDING = 6, 5000
 
@@ -40,11 +40,6 @@ class DatasetSettings(Section):
     pixels: Literal["frame", "original"] = key(
         "frame",
         "Pixels of the images: the edited frame, or the original image plus the change.",
-    )
-    validation: Share = key(
-        0.05,
-        "Fraction of the train patients whose images are exported as val if the split validate is empty; at least one "
-        "of two or more patients.",
     )
     withhold: bool = key(
         False,

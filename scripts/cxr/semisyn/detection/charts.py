@@ -1,7 +1,6 @@
 """Draw the mean AP of each run with its interval, and the recall over the false boxes per image."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import polars as pl
 from matplotlib.axes import Axes
@@ -16,18 +15,10 @@ COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, GREY)
 MARKS = "osv^D*P"
 
 
-@dataclass(frozen=True)
-class DetectionChartsOptions:
-    """Settings of the figure. dpi: dots per inch; against: the reference run, drawn in black."""
-
-    dpi: int
-    against: str
-
-
-def run_charts(*, scores: str, curves: str, options: DetectionChartsOptions) -> None:
-    """Draw the scores of all runs to ``curves``, one row of panels for each reference."""
+def run_charts(*, scores: str, curves: str, dpi: int, against: str) -> None:
+    """Draw the scores of all runs to ``curves``, one row of panels for each reference; ``against`` is black."""
     table = read_table(scores).filter(pl.col("source") == OURS, pl.col("finding") == MEAN)
-    save_png(draw_scores(table, options.against), curves, options.dpi)
+    save_png(draw_scores(table, against), curves, dpi)
 
 
 def draw_scores(table: pl.DataFrame, against: str) -> Figure:

@@ -6,7 +6,7 @@ from functools import cache
 import polars as pl
 import yaml
 
-from cxr.base.columns import Column, Columns, schema
+from cxr.base.columns import Column, schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import write_table
 from cxr.base.vocabulary import FINDINGS
@@ -105,9 +105,8 @@ def write_tables(
     ``table``: our scores; ``synthetic``: {run: number of synthetic images}.
     """
     ours = table.filter(pl.col("seed").is_null())
-    groups = [(run, name) for run, name in ours.select("run", "reference").unique(maintain_order=True).iter_rows()]
     table1_rows, rows_by_table = [], {"table2": [], "table4": []}
-    for run, name in groups:
+    for run, name in ours.select("run", "reference").unique(maintain_order=True).iter_rows():
         rows = ours.filter(pl.col("run") == run, pl.col("reference") == name)
         values = {(f, m): v for f, m, v in rows.select("finding", "metric", "value").iter_rows()}
         head = {"source": OURS, "run": run, "synthetic": synthetic.get(run), "reference": name}
@@ -115,22 +114,17 @@ def write_tables(
         cells = {finding: values.get((finding, "ap1070")) for finding in FINDINGS} | {
             MEAN: values.get((MEAN, "map1070"))
         }
-        rows_by_table[
-            "table4" if references[name].format == read_paper_tables()["table4"]["format"] else "table2"
-        ].append(head | cells)
+        is_table4 = references[name].format == read_paper_tables()["table4"]["format"]
+        rows_by_table["table4" if is_table4 else "table2"].append(head | cells)
     for run, size, cells in _table_rows("table1"):
         for name, pair in (("vindr", cells[:2]), ("ms_cxr", cells[2:])):
             head = {"source": PAPER, "run": run, "synthetic": size, "reference": name}
             table1_rows.append(head | dict(zip(("map1070", "map30"), pair, strict=True)))
-    _write_rows(paths[0], table1_rows, TABLE_1)
-    for path, name in zip(paths[1:], rows_by_table, strict=True):
-        printed = [
-            {"source": PAPER, "run": run, "synthetic": size, "reference": read_paper_tables()[name]["format"]}
-            | dict(zip([*read_paper_tables()["findings"], MEAN], cells, strict=True))
-            for run, size, cells in _table_rows(name)
-        ]
-        _write_rows(path, rows_by_table[name] + printed, BY_FINDING)
-
-
-def _write_rows(path: str, rows: list[dict], columns: Columns) -> None:
-    write_table(path, pl.DataFrame(rows, schema=schema(columns), orient="row"), columns)
+    findings = [*read_paper_tables()["findings"], MEAN]
+    for name in rows_by_table:
+        head = {"source": PAPER, "reference": read_paper_tables()[name]["format"]}
+        for run, size, cells in _table_rows(name):
+            rows_by_table[name].append(head | {"run": run, "synthetic": size} | dict(zip(findings, cells, strict=True)))
+    all_rows = (table1_rows, *rows_by_table.values())
+    for path, rows, columns in zip(paths, all_rows, (TABLE_1, BY_FINDING, BY_FINDING), strict=True):
+        write_table(path, pl.DataFrame(rows, schema=schema(columns), orient="row"), columns)

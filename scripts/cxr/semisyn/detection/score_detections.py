@@ -30,7 +30,6 @@ from cxr.semisyn.references import (
     PREDICTIONS,
     TRAIN,
     Reference,
-    ReferenceBoxes,
     map_patients,
     read_patients,
     read_reference,
@@ -40,6 +39,15 @@ from cxr.semisyn.shared import AP_IOUS, AP_RECALLS, INTERVAL, PARTS, images_per_
 
 RECALL_IOU, SAMPLE_IOU = 0.3, 0.5
 """IoU of map30 and of the recalls; IoU of the per-image AP."""
+IOUS = tuple(dict.fromkeys([*AP_IOUS, RECALL_IOU, SAMPLE_IOU]))
+"""All IoUs of the matching, the averaged ones first."""
+METRICS = {
+    f"ap{100 * AP_IOUS[0]:.0f}{100 * AP_IOUS[-1]:.0f}": [*range(len(AP_IOUS))],
+    f"ap{100 * RECALL_IOU:.0f}": [IOUS.index(RECALL_IOU)],
+}
+"""{metric: indices of the IoUs that it averages}."""
+WILCOXON = (100, 1000)
+"""Numbers of replicates of the paper's test."""
 KINDS = ("random", "stratified")
 
 
@@ -47,19 +55,14 @@ KINDS = ("random", "stratified")
 class DetectionOptions:
     """Settings of the stage (``semisyn.detection``).
 
-    ious: averaged by map1070; points: recalls of AP; against: the run that others are compared with; replicates,
-    interval: of the bootstrap by patient; wilcoxon: numbers of replicates of the paper's test; findings: scored ones;
+    against: the run that others are compared with; replicates: of the bootstrap by patient; findings: scored ones;
     runs: [run, seed number, reference] of each prediction file, in their order; references: [{name, format, path,
     image_id, role, classes}]; synthetic: {run: number of synthetic images, or a size of the dataset}; prior_seen: names
     of the references that the priors were fitted to.
     """
 
-    ious: Sequence[float] = AP_IOUS
-    points: int = AP_RECALLS
     against: str
     replicates: int
-    interval: float = INTERVAL
-    wilcoxon: Sequence[int] = (100, 1000)
     seed: int
     findings: Sequence[str]
     runs: Sequence[Sequence]
@@ -69,18 +72,9 @@ class DetectionOptions:
 
 
 def run_scores(
-    *,
-    predictions: list[str],
-    patients: list[str],
-    scores: str,
-    differences: str,
-    table1: str,
-    table2: str,
-    table4: str,
-    options: DetectionOptions,
-    references: Sequence[str] = (),
-    images: str | None = None,
-) -> None:
+    *, predictions: list[str], patients: list[str], scores: str, differences: str, table1: str, table2: str,
+    table4: str, options: DetectionOptions, references: Sequence[str] = (), images: str | None = None,
+) -> None:  # fmt: skip
     """Score all predictions and compare the runs.
 
     ``predictions``: tables of :data:`PREDICTIONS`, in the order of ``options.runs``; ``patients``: tables with image_id
@@ -95,11 +89,8 @@ def run_scores(
     patient = map_patients(
         sorted({i for boxes in boxes_by_reference.values() for i in boxes.image_ids}), read_patients(patients)
     )
-    refuse_two_roles(
-        {name: boxes.image_ids for name, boxes in boxes_by_reference.items()},
-        {name: reference.role for name, reference in reference_by_name.items()},
-        patient,
-    )
+    roles = {name: reference.role for name, reference in reference_by_name.items()}
+    refuse_two_roles({name: boxes.image_ids for name, boxes in boxes_by_reference.items()}, roles, patient)
     rows, compared = [], []
     for name in dict.fromkeys(reference for *_, reference in options.runs):
         if reference_by_name[name].role == TRAIN:
@@ -111,15 +102,10 @@ def run_scores(
             for path, (run, seed, reference) in zip(predictions, options.runs, strict=True)
             if reference == name
         }
-        scorer = ReferenceScorer(
-            reference_by_name[name],
-            boxes_by_reference[name],
-            population_of(boxes_by_reference[name].boxes, boxes_by_reference[name].image_ids, patient),
-            options,
-        )
+        boxes = boxes_by_reference[name]
+        scorer = ReferenceScorer(name, population_of(boxes.boxes, boxes.image_ids, patient), options)
         evaluated = {
-            key: match_run(scorer.population, table, scorer.ious, options.points)
-            for key, table in predictions_by_run.items()
+            key: match_run(scorer.population, table, IOUS, AP_RECALLS) for key, table in predictions_by_run.items()
         }
         ap_replicates = scorer.replicate_ap(evaluated)
         rows += scorer.score_rows(evaluated, ap_replicates)
@@ -127,16 +113,12 @@ def run_scores(
     table = pl.DataFrame(rows, schema=schema(SCORES), orient="row")
     write_table(scores, pl.concat([table, paper_tables.paper_scores()]), SCORES)
     write_table(differences, pl.DataFrame(compared, schema=schema(DIFFERENCES), orient="row"), DIFFERENCES)
-    paper_tables.write_tables(table, reference_by_name, num_synthetic(options, images), (table1, table2, table4))
-
-
-def num_synthetic(options: DetectionOptions, images: str | None) -> dict[str, int]:
-    """Return {run: number of synthetic images}. ``images``: the dataset's image table, if a run names a size of it."""
     quota, num_findings = (read_table(images)["asked"].max() or 0) if images else 0, len(options.findings)
-    return {
+    synthetic = {
         run: images_per_finding(size, quota, num_findings) * num_findings if size in PARTS else int(size)
         for run, size in options.synthetic.items()
     }
+    paper_tables.write_tables(table, reference_by_name, synthetic, (table1, table2, table4))
 
 
 def _read_predictions(path: str) -> pl.DataFrame:
@@ -161,28 +143,13 @@ Draws = Mapping[tuple[str, int], Mapping[str, np.ndarray]]
 class ReferenceScorer:
     """Scores runs against one reference and returns the table rows."""
 
-    reference: Reference
-    boxes: ReferenceBoxes
+    reference: str
     population: Population
     options: DetectionOptions
 
-    @property
-    def ious(self) -> tuple[float, ...]:
-        """All IoUs of the matching, the averaged ones first."""
-        return tuple(dict.fromkeys([*self.options.ious, RECALL_IOU, SAMPLE_IOU]))
-
-    @property
-    def metrics(self) -> dict[str, list[int]]:
-        """{metric: indices of the IoUs that it averages}."""
-        low, high = min(self.options.ious), max(self.options.ious)
-        return {
-            f"ap{100 * low:.0f}{100 * high:.0f}": [*range(len(self.options.ious))],
-            f"ap{100 * RECALL_IOU:.0f}": [self.ious.index(RECALL_IOU)],
-        }
-
     def replicate_ap(self, evaluated: Runs) -> Draws:
         """Return the AP of all runs in the same bootstrap draws of patients."""
-        seed = stable_hash("detection", self.options.seed, self.reference.name) % 2**32
+        seed = stable_hash("detection", self.options.seed, self.reference) % 2**32
         parts = {key: [] for key in evaluated}
         for draws in draw_patient_weights(self.population.patients, self.options.replicates, seed):
             for key, evaluation in evaluated.items():
@@ -199,7 +166,7 @@ class ReferenceScorer:
             run_keys = [key for key in evaluated if key[0] == run]
             for key in run_keys:
                 values = evaluated[key].average_ap()
-                for metric, at in self.metrics.items():
+                for metric, at in METRICS.items():
                     rows += [
                         self._row(key, name, metric, values[name][0, at].mean(), ap_replicates[key], at)
                         for name in values
@@ -210,32 +177,27 @@ class ReferenceScorer:
                 name: np.mean([ap_replicates[key][name] for key in run_keys], axis=0)
                 for name in ap_replicates[run_keys[0]]
             }
-            for metric, at in self.metrics.items():
+            for metric, at in METRICS.items():
                 for name in (*evaluated[run_keys[0]].matches_by_finding, MEAN):
                     value = np.mean([evaluated[key].average_ap()[name][0, at].mean() for key in run_keys])
                     rows.append(self._row((run, None), name, metric, value, mean, at))
         return rows
 
     def _row(
-        self,
-        key: tuple,
-        name: str,
-        metric: str,
-        value: float,
-        ap_replicates: Mapping | None = None,
+        self, key: tuple, name: str, metric: str, value: float, ap_replicates: Mapping | None = None,
         at: Sequence[int] = (),
-    ) -> tuple:
+    ) -> tuple:  # fmt: skip
         low = high = None
         if ap_replicates:
             low, high = (
                 100 * float(end[0])
-                for end in percentile_ends(ap_replicates[name][:, at].mean(axis=1)[:, None], self.options.interval)
+                for end in percentile_ends(ap_replicates[name][:, at].mean(axis=1)[:, None], INTERVAL)
             )
         boxes = sum(len(true.image) for finding, true in self.population.true.items() if name in (finding, MEAN))
         return (
-            *key, self.reference.name, name, ("m" if name == MEAN and metric.startswith("ap") else "") + metric,
+            *key, self.reference, name, ("m" if name == MEAN and metric.startswith("ap") else "") + metric,
             100 * float(value), low, high, len(self.population.images), boxes,
-            len(np.unique(self.population.patients)), self.reference.name in self.options.prior_seen, "ours",
+            len(np.unique(self.population.patients)), self.reference in self.options.prior_seen, "ours",
         )  # fmt: skip
 
     def difference_rows(self, evaluated: Runs, ap_replicates: Draws) -> list[dict]:
@@ -244,7 +206,7 @@ class ReferenceScorer:
         base = seeds.pop(self.options.against, None)
         if not base or not self.options.replicates:
             return []
-        metric, at = next(iter(self.metrics.items()))
+        metric, at = next(iter(METRICS.items()))
         papers = {run: self._paper_p_values(evaluated, run_keys, base, at) for run, run_keys in seeds.items()}
         rows = []
         for name in (*self.population.true, MEAN):
@@ -255,9 +217,9 @@ class ReferenceScorer:
                 run_draws, base_draws = (
                     np.mean([ap_replicates[key][name][:, at] for key in keys], axis=(0, 2)) for keys in (run_keys, base)
                 )
-                comparison = compare_replicates(gap, run_draws, base_draws, self.options.interval)
+                comparison = compare_replicates(gap, run_draws, base_draws, INTERVAL)
                 family.append(
-                    {"reference": self.reference.name, "run": run, "against": self.options.against, "finding": name,
+                    {"reference": self.reference, "run": run, "against": self.options.against, "finding": name,
                      "metric": ("m" if name == MEAN else "") + metric, "difference": 100 * comparison.value,
                      "low": 100 * comparison.low, "high": 100 * comparison.high,
                      "significant": not comparison.low <= 0 <= comparison.high, "share_below_zero": comparison.below}
@@ -278,7 +240,7 @@ class ReferenceScorer:
         """Return {finding or mean: {column: p}} of the paper's test, on image replicates of each run's first seed."""
         p_values: dict[str, dict[str, float]] = {name: {} for name in (*self.population.true, MEAN)}
         groups = dict(zip(KINDS, (np.zeros(len(self.population.images)), rarest_finding(self.population)), strict=True))
-        for count in self.options.wilcoxon:
+        for count in WILCOXON:
             for kind, group in groups.items():
                 draws = draw_images(group, count, stable_hash("wilcoxon", self.options.seed, kind) % 2**32)
                 run_aps, base_aps = (evaluated[keys[0]].average_ap(draws) for keys in (run_keys, base))

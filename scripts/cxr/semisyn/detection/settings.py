@@ -1,8 +1,6 @@
 """Settings of the stage semisyn_detection."""
 
-from typing import Annotated
-
-from cxr.base.settings import PAPER, Limits, Replicates, Section, constraint, key, refuse_equal_names
+from cxr.base.settings import PAPER, Replicates, Section, constraint, key, refuse_equal_names
 from cxr.semisyn.shared import RunName
 
 
@@ -14,9 +12,6 @@ class DetectionSettings(Section):
         "Predictions of other detectors, {run: {reference: [a file for each seed]}}, scored in addition to "
         "detectors.runs; a file is Parquet or CSV with image_id, finding, confidence and x1, y1, x2, y2 in original "
         "pixels.",
-    )
-    synthetic: dict[RunName, Annotated[int, Limits(ge=0)]] = key(
-        dict, "Number of synthetic training images of a run in predictions, for the tables."
     )
     against: str = key("real", "The run that all others are compared with.", source=PAPER)
     replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for no intervals, else 100 or more.")

@@ -18,17 +18,14 @@ from cxr.semisyn.shared import AP_IOUS, AP_RECALLS
 
 @dataclass(frozen=True)
 class Validation:
-    """Images with experts' boxes. ious: over which AP is averaged; recalls: number of recall points of an AP."""
+    """Images with experts' boxes."""
 
     samples: Sequence[LazySample]
-    ious: Sequence[float]
-    recalls: int
 
     @property
     def identity(self) -> str:
         """Digest of everything but the detector that a score depends on."""
         digest = hashlib.blake2b(digest_size=16)
-        digest.update(f"{list(self.ious)} {self.recalls}".encode())
         for sample in self.samples:
             digest.update(f"{sample.image_id} {sample.boxes} {sample.labelled_classes}".encode())
         return digest.hexdigest()
@@ -45,18 +42,15 @@ class Validation:
 
     def _class(self, kind: int, detections: Sequence[ScoredBoxes]) -> float:
         true, predicted, confidence = [], [], []
-        labelled = [
-            (sample, boxes)
-            for sample, boxes in zip(self.samples, detections, strict=True)
-            if kind in sample.labelled_classes
-        ]
+        pairs = zip(self.samples, detections, strict=True)
+        labelled = [(sample, boxes) for sample, boxes in pairs if kind in sample.labelled_classes]
         for number, (sample, boxes) in enumerate(labelled):
             true += [(number, *box[1:]) for box in sample.boxes if box[0] == kind]
             is_class = np.asarray(boxes.classes) == kind
             predicted += [(number, *box) for box in np.asarray(boxes.boxes)[is_class].tolist()]
             confidence += np.asarray(boxes.confidence)[is_class].tolist()
-        pairs = match_predictions(_boxes(predicted), np.array(confidence), _boxes(true), len(labelled), self.ious)
-        return float(average_precision(pairs, self.recalls).mean())
+        matches = match_predictions(_boxes(predicted), np.array(confidence), _boxes(true), len(labelled), AP_IOUS)
+        return float(average_precision(matches, AP_RECALLS).mean())
 
 
 def _boxes(rows: Sequence[tuple]) -> Boxes:
@@ -74,9 +68,8 @@ class DetectorsOptions:
 
     engine, own: its name and its own section; budget: ``updates`` or ``epochs``, the name of the key that counts; seed:
     of the project; findings: classes; kind, target: kind and convention of the synthetic boxes; real, real_share,
-    synthetic, extra, extra_size, shares: keys of the run; references: settings of each reference in ``real``; points:
-    number of rows in the table of epochs; validation: settings of the references that are scored at each of them, by AP
-    at ``ious`` with ``recalls`` recall points.
+    synthetic, extra, extra_size, shares: keys of the run; references: settings of each reference in ``real``;
+    validation: settings of the references that are scored at each row of the table of epochs.
     """
 
     engine: str
@@ -95,10 +88,7 @@ class DetectorsOptions:
     extra_size: int | str = 0
     shares: Mapping[str, Sequence[float]] = field(default_factory=dict)
     references: Sequence[dict] = ()
-    points: int = 1
     validation: Sequence[dict] = ()
-    ious: Sequence[float] = AP_IOUS
-    recalls: int = AP_RECALLS
 
 
 @dataclass(frozen=True)
@@ -106,14 +96,15 @@ class TrainingTask:
     """One training.
 
     pools: {pool: its images}; shares: {pool: its fraction of a batch at the first and at the last step}; classes: names
-    of the classes; updates: number of steps; seed: of all draws; points: steps after which the detector is scored on
-    ``validation``, if given.
+    of the classes; updates: number of steps; epochs: most epochs of an engine that divides them; seed: of all draws;
+    points: steps after which the detector is scored on ``validation``, if given.
     """
 
     pools: Mapping[str, Sequence[LazySample]]
     shares: Mapping[str, tuple[float, float]]
     classes: tuple[str, ...]
     updates: int
+    epochs: int
     seed: int
     points: tuple[int, ...] = ()
     validation: Validation | None = None
@@ -147,6 +138,6 @@ class DetectorEngine(Protocol):
         ...
 
 
-def load_engine(name: str, options: object, setup: Setup) -> DetectorEngine:
-    """Call ``load(options, setup)`` of ``cxr.semisyn.detectors.<name>``. Raises UserError for an unknown engine."""
-    return engine_module("cxr.semisyn.detectors", name).load(options, setup)
+def load_engine(name: str, setup: Setup) -> DetectorEngine:
+    """Call ``load(setup)`` of ``cxr.semisyn.detectors.<name>``. Raises UserError for an unknown engine."""
+    return engine_module("cxr.semisyn.detectors", name).load(setup)

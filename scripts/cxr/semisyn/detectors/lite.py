@@ -40,7 +40,7 @@ class LiteOptions:
     size: int
     widths: tuple[int, ...] = (16, 32, 56, 96, 128)
     batch: int
-    rate: float
+    rate: float = 2e-3
     decay: float = 0.01
     warmup: float = 0.15
     clip: float = 5.0
@@ -68,16 +68,11 @@ def training_digest(
 
 
 def train_lite(
-    pools: Mapping[str, Sequence[Sample]],
-    shares: Mapping[str, tuple[float, float]],
-    classes: Sequence[str],
-    options: LiteOptions,
-    seed: int,
-    unfinished: Path | None = None,
-    on_step: Callable[[int, float], None] = lambda update, loss: None,
-    losses: list[tuple[float, float]] | None = None,
+    pools: Mapping[str, Sequence[Sample]], shares: Mapping[str, tuple[float, float]], classes: Sequence[str],
+    options: LiteOptions, seed: int, unfinished: Path | None = None,
+    on_step: Callable[[int, float], None] = lambda update, loss: None, losses: list[tuple[float, float]] | None = None,
     watch: Monitor | None = None,
-) -> Detector:
+) -> Detector:  # fmt: skip
     """Train a detector on batches mixed from the pools; runs of one seed start from the same weights.
 
     ``shares``: {pool: its fraction of a batch at the first and the last step}, ignored for an empty pool.
@@ -156,6 +151,6 @@ def read_detector(path: Path) -> Detector:
     return net.eval()
 
 
-def load(options: object, setup: Setup) -> LiteEngine:
+def load(setup: Setup) -> LiteEngine:
     """Load the engine."""
     return LiteEngine(setup.own)

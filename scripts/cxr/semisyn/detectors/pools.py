@@ -39,11 +39,7 @@ class LazySample:
 
 @dataclass(frozen=True)
 class Sample:
-    """A training image uint8 (size, size), and its boxes, each (class index, x1, y1, x2, y2) in cells of the grid.
-
-    labelled_classes: classes whose boxes are all labelled, others do not enter the loss; image_id, subject_id: of the
-    image.
-    """
+    """A :class:`LazySample` that is read: its image uint8 (size, size), and its boxes in cells of the grid."""
 
     image: np.ndarray
     boxes: tuple[tuple, ...]
@@ -56,13 +52,9 @@ Image = TypeVar("Image", LazySample, Sample)
 
 
 def make_sample(
-    frame: np.ndarray,
-    boxes: np.ndarray,
-    classes: Sequence[int],
-    labelled_classes: Sequence[int],
-    grid: Grid,
+    frame: np.ndarray, boxes: np.ndarray, classes: Sequence[int], labelled_classes: Sequence[int], grid: Grid,
     ids: tuple[str, str],
-) -> Sample:
+) -> Sample:  # fmt: skip
     """Return a sample of a square frame uint8 (H, H) with boxes (N, 4) in its pixels and their classes (N,).
 
     ``ids``: image_id and subject_id.
@@ -78,16 +70,9 @@ def read_samples(lazy_samples: Sequence[LazySample], grid: Grid) -> list[Sample]
     samples = []
     for lazy_sample in lazy_samples:
         boxes, classes = np.array([box[1:] for box in lazy_sample.boxes]), [box[0] for box in lazy_sample.boxes]
-        samples.append(
-            make_sample(
-                lazy_sample.read_frame(),
-                boxes,
-                classes,
-                lazy_sample.labelled_classes,
-                grid,
-                (lazy_sample.image_id, lazy_sample.subject_id),
-            )
-        )
+        ids = lazy_sample.image_id, lazy_sample.subject_id
+        frame = lazy_sample.read_frame()
+        samples.append(make_sample(frame, boxes, classes, lazy_sample.labelled_classes, grid, ids))
     return samples
 
 
@@ -115,15 +100,6 @@ def take_patients(samples: Sequence[Image], share: float, seed: int) -> list[Ima
     )
     selected_patients = set(patients[: ceil(share * len(patients) - 1e-9)])
     return [sample for sample in samples if sample.subject_id in selected_patients]
-
-
-def take_images(samples: Sequence[Image], most: int, seed: int) -> list[Image]:
-    """Return up to ``most`` images, patient by patient in an order drawn by the seed.
-
-    Only the last patient may be incomplete. Smaller sets are subsets of larger ones.
-    """
-    ranked = sorted(samples, key=lambda sample: (stable_hash("thinned", seed, sample.subject_id), sample.image_id))
-    return ranked[:most]
 
 
 def shares_at(shares: Mapping[str, tuple[float, float]], progress: float) -> dict[str, float]:
@@ -157,14 +133,9 @@ def draw_image(
 
 
 def batch_drawer(
-    pools: Mapping[str, Sequence[Sample]],
-    shares: Mapping[str, tuple[float, float]],
-    grid: Grid,
-    *,
-    size: int,
-    updates: int,
-    seed: int,
-) -> Callable[[np.random.Generator, int], Batch]:
+    pools: Mapping[str, Sequence[Sample]], shares: Mapping[str, tuple[float, float]], grid: Grid, *, size: int,
+    updates: int, seed: int,
+) -> Callable[[np.random.Generator, int], Batch]:  # fmt: skip
     """Return a function that draws the batch of ``size`` images of a step; it ignores its generator argument."""
 
     def draw(_: np.random.Generator, update: int) -> Batch:

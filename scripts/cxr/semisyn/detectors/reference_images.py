@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -49,31 +48,23 @@ SYNTHETIC = "synthetic"
 """Name of the set of source images of the synthetic ones; the settings forbid it for references."""
 
 
-@dataclass(frozen=True)
-class RolesOptions:
-    """Settings of the references that a run is trained on or scored against, and the findings."""
-
-    references: Sequence[dict]
-    findings: Sequence[str]
-
-
 def run_roles(
-    *, annotations: list[str], patients: list[str], output: str, options: RolesOptions, images: str | Sequence = ()
-) -> None:
+    *, annotations: list[str], patients: list[str], output: str, references: Sequence[dict], findings: Sequence[str],
+    images: str | Sequence = (),
+) -> None:  # fmt: skip
     """Write the table :data:`ROLES`.
 
-    ``annotations``: unused, the paths are in ``options``; ``images``: the dataset's image table, if a run has synthetic
-    images; ``patients``: tables with image_id and subject_id. Raises UserError for a patient in sets of two roles.
+    ``references``: [{name, format, path, image_id, role, classes}] that a run is trained on or scored against;
+    ``annotations``: unused, their paths; ``images``: the dataset's image table, if a run has synthetic images;
+    ``patients``: tables with image_id and subject_id. Raises UserError for a patient in sets of two roles.
     """
-    boxes_by_reference = {
-        settings["name"]: read_reference(Reference(**settings), options.findings) for settings in options.references
-    }
-    roles = {settings["name"]: settings["role"] for settings in options.references}
+    boxes_by_reference = {settings["name"]: read_reference(Reference(**settings), findings) for settings in references}
+    roles = {settings["name"]: settings["role"] for settings in references}
     images_by_set = {name: sorted(boxes.image_ids) for name, boxes in boxes_by_reference.items()}
     if images:
         table = read_table(images).filter(pl.col("subset") == TRAIN_SUBSET)
         images_by_set[SYNTHETIC], roles[SYNTHETIC] = sorted(set(table["image_id"])), TRAIN
-    tables = read_patients([patients] if isinstance(patients, str) else patients)
+    tables = read_patients(patients)
     patient = map_patients({image for image_ids in images_by_set.values() for image in image_ids}, tables)
     refuse_two_roles(images_by_set, roles, patient)
     rows = []

@@ -27,12 +27,6 @@ class DetectorRun(Section):
         "Additional controls: healthy sources of synthetic images without boxes (unedited), or synthetic images with "
         "the boxes of others of the same finding (shuffled).",
     )
-    extra_size: Annotated[int, Limits(ge=1)] | Part | None = key(
-        None,
-        "Number of images of each control, counted like synthetic; null: as many as synthetic, or else the largest "
-        "size.",
-        unit="images",
-    )
     shares: dict[Pool, tuple[Weight, Weight]] = key(
         dict,
         "{pool: [weight in a batch at the first step, at the last step]}, interpolated linearly; empty: all images are "
@@ -49,6 +43,11 @@ class DetectorRun(Section):
         if self.shares and not all(sum(weights[end] for weights in self.shares.values()) for end in (0, 1)):
             raise ValueError("the weights of shares add up to 0 at one end: give a pool a weight there")
 
+    @property
+    def uses_synthetic(self) -> bool:
+        """Whether it has synthetic images or their sources."""
+        return bool(self.synthetic or self.extra)
+
     def pools(self) -> list[str]:
         """Return the pools that the run has."""
         return ["real"] * bool(self.real) + ["synthetic"] * bool(self.synthetic) + [*dict.fromkeys(self.extra)]
@@ -60,7 +59,6 @@ class LiteSettings(Section):
     size: int = key(256, "Side of the net's square input, a multiple of 32.", unit="px", ge=64, le=2048, multiple_of=32)
     batch: int = key(8, "Images per step.", ge=1, le=1024)
     checkpoint_every: int = key(100, "Steps between two checkpoints of a training.", ge=1, le=100_000)
-    rate: float = key(2e-3, "Highest learning rate.", gt=0, le=1)
 
 
 class UltralyticsSettings(Section):
@@ -109,13 +107,6 @@ class DetectorsSettings(Section):
         "ultralytics.",
         ge=1,
         le=100_000,
-    )
-    points: int = key(
-        10,
-        "Rows of the table of epochs, at which the engine lite is scored on the references with the role "
-        "val; ultralytics is scored at the end only.",
-        ge=1,
-        le=1000,
     )
     lite: LiteSettings = key(LiteSettings, "Settings of the engine lite.")
     ultralytics: UltralyticsSettings = key(UltralyticsSettings, "Settings of the engine ultralytics.")

@@ -1,7 +1,6 @@
 """Train one detector, and write its losses, its validation scores and the composition of its training images."""
 
 import shutil
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import ceil, isnan
 from pathlib import Path
@@ -49,6 +48,8 @@ POOLS: Columns = {
 }
 
 
+POINTS = 10
+"""Rows of the table of epochs, at which the engine lite is scored on the validation images."""
 SHARE_POINTS = 1000
 """Points of the training at which the changing shares are summed for the table of pools."""
 NO_IMAGES = dict.fromkeys(("job_id", "image_id", "subject_id", "subset"), pl.String)
@@ -57,24 +58,11 @@ NO_BOXES = dict.fromkeys(("job_id", "finding", "kind", "target"), pl.String)
 
 
 def run(
-    *,
-    number: str,
-    patients: list[str],
-    model: str,
-    updates: str,
-    epochs: str,
-    pools: str,
-    options: DetectorsOptions,
-    compute: dict,
-    images: str | None = None,
-    boxes: str | None = None,
-    edited: Sequence[str] = (),
-    frames: Sequence[str] = (),
-    references: Sequence[str] = (),
-    validation: Sequence[str] = (),
-    roles: str = "",
+    *, number: str, patients: list[str], model: str, updates: str, epochs: str, pools: str, options: DetectorsOptions,
+    compute: dict, images: str | None = None, boxes: str | None = None, edited: Sequence[str] = (),
+    frames: Sequence[str] = (), references: Sequence[str] = (), validation: Sequence[str] = (), roles: str = "",
     **extra_files: str,
-) -> None:
+) -> None:  # fmt: skip
     """Train a detector of a run with one of its seeds; write the folder ``model`` and three tables.
 
     ``number``: of the seed; ``images``, ``boxes``, ``edited``: the dataset's tables and edited shards, if the run has
@@ -85,37 +73,36 @@ def run(
     """
     torch.set_num_threads(1)
     seed = stable_hash("detectors", options.seed, int(number)) % 2**32
-    engine = load_engine(options.engine, options, Setup.for_engine(options.own, extra_files, compute))
+    engine = load_engine(options.engine, Setup.for_engine(options.own, extra_files, compute))
     pictures = {name.removeprefix("frames_"): path for name, path in extra_files.items() if name.startswith("frames_")}
-    with open_frames(_as_list(edited), _as_list(frames), pictures) as shards:
+    unfinished = Path(model).with_name("unfinished")
+    with open_frames(edited, frames, pictures) as shards:
         image_table = read_table(images) if images else pl.DataFrame(schema=NO_IMAGES)
         box_table = read_table(boxes) if boxes else pl.DataFrame(schema=NO_BOXES)
-        films_by_pool, lacking = read_pools(options, shards, image_table, box_table, _as_list(patients), seed)
-        num_updates = num_steps_of(options, films_by_pool, engine.batch)
-        validation_set = read_validation(options, shards, _as_list(patients))
+        films_by_pool, lacking = read_pools(options, shards, image_table, box_table, patients, seed)
+        num_updates = options.updates
+        if options.budget == "epochs":  # each image is used equally often
+            num_updates = max(1, ceil(options.epochs * sum(map(len, films_by_pool.values())) / engine.batch))
+        validation_set = read_validation(options, shards, patients)
         task = TrainingTask(
-            films_by_pool, shares_of(options, films_by_pool), tuple(options.findings), num_updates, seed,
-            report_steps(num_updates, options.points), validation_set,
+            films_by_pool, shares_of(options, films_by_pool), tuple(options.findings), num_updates, options.epochs,
+            seed, report_steps(num_updates, POINTS), validation_set,
         )  # fmt: skip
-        _log_pools(task, lacking)
-        unfinished = Path(model).with_name("unfinished")
+        for name, samples in films_by_pool.items():
+            log.info("%s: %d images, %d boxes", name, len(samples), sum(len(sample.boxes) for sample in samples))
+        for name, count in lacking.items():
+            if count:
+                log.warning("semisyn.references.%s: %d of its images have no frame and are not learnt", name, count)
         with atomic_folder(model) as folder:
             trained = engine.train(task, folder, unfinished)
-        # an engine that does not score during training is scored at the end
-        scores = (
-            {num_updates: validation_set.score(engine.load(Path(model)))} | dict(trained.scores)
-            if validation_set
-            else {}
-        )
+        scores = dict(trained.scores)
+        if validation_set and num_updates not in scores:  # an engine that does not score during training
+            scores[num_updates] = validation_set.score(engine.load(Path(model)))
     rows = [(place, place * engine.batch, *loss) for place, loss in enumerate(trained.losses, 1)]
     write_table(updates, pl.DataFrame(rows, schema=schema(UPDATES), orient="row"), UPDATES)
     write_table(epochs, epochs_table(task, engine.batch, trained.losses, scores), EPOCHS)
     write_table(pools, pools_table(task, engine.batch, options, lacking), POOLS)
     shutil.rmtree(unfinished) if unfinished.is_dir() else unfinished.unlink(missing_ok=True)
-
-
-def _as_list(paths: str | Sequence[str]) -> list[str]:
-    return [paths] if isinstance(paths, str) else list(paths)
 
 
 def shares_of(options: DetectorsOptions, pools: Mapping[str, Sequence[LazySample]]) -> dict[str, tuple[float, float]]:
@@ -128,13 +115,6 @@ def shares_of(options: DetectorsOptions, pools: Mapping[str, Sequence[LazySample
             f"semisyn.detectors.runs: shares names none of the pools {', '.join(pools)}: give one of them a share"
         )
     return run_shares
-
-
-def num_steps_of(options: DetectorsOptions, pools: Mapping[str, Sequence[LazySample]], batch: int) -> int:
-    """Return the number of steps: ``updates``, or as many as use each image ``epochs`` times on average."""
-    if options.budget == "updates":
-        return options.updates
-    return max(1, ceil(options.epochs * sum(map(len, pools.values())) / batch))
 
 
 def report_steps(updates: int, points: int) -> tuple[int, ...]:
@@ -169,25 +149,6 @@ def pools_table(task: TrainingTask, batch: int, options: DetectorsOptions, lacki
         patients, boxes = len({sample.subject_id for sample in samples}), sum(len(sample.boxes) for sample in samples)
         missing = sum(lacking.values()) if name == "real" else 0
         times = round(num_shown_by_pool.get(name, 0.0) / len(samples), 6)
-        rows.append(
-            (
-                name,
-                reference_names,
-                len(samples),
-                patients,
-                boxes,
-                missing,
-                first.get(name, 0.0),
-                last.get(name, 0.0),
-                times,
-            )
-        )
+        counts = len(samples), patients, boxes, missing
+        rows.append((name, reference_names, *counts, first.get(name, 0.0), last.get(name, 0.0), times))
     return pl.DataFrame(rows, schema=schema(POOLS), orient="row")
-
-
-def _log_pools(task: TrainingTask, lacking: Counter) -> None:
-    for name, samples in task.pools.items():
-        log.info("%s: %d images, %d boxes", name, len(samples), sum(len(sample.boxes) for sample in samples))
-    for name, count in lacking.items():
-        if count:
-            log.warning("semisyn.references.%s: %d of its images have no frame and are not learnt", name, count)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -41,26 +41,21 @@ def open_frames(
 ) -> Iterator[FrameShards]:
     """Open shards of frames."""
     with ExitStack() as entered:
-        edited_shards, frame_shards = (entered.enter_context(Shards(paths)) for paths in (edited, frames))
+        opened = [entered.enter_context(Shards(paths)) for paths in (edited, frames)]
         yield FrameShards(
-            edited_shards,
-            frame_shards,
-            {name: entered.enter_context(Shards([path])) for name, path in reference_frames.items()},
+            *opened, {name: entered.enter_context(Shards(path)) for name, path in reference_frames.items()}
         )
 
 
 def real_samples(
-    reference: Reference,
-    reference_boxes: ReferenceBoxes,
-    shards: Shards,
-    patient: Mapping[str, str],
-    classes: Sequence[str],
+    reference_boxes: ReferenceBoxes, shards: Shards, patients: Sequence[pl.DataFrame], classes: Sequence[str]
 ) -> list[LazySample]:
     """Return the images of a reference that have a frame, with their boxes.
 
     A finding with at least one box counts as completely labelled in the reference; the others as unlabelled.
     """
     number = {name: place for place, name in enumerate(classes)}
+    patient = map_patients(reference_boxes.image_ids, patients)
     labelled_classes = tuple(sorted(number[name] for name in set(reference_boxes.boxes["finding"]) if name in number))
     rows: dict[str, list[tuple]] = {}
     for image, finding, *box in reference_boxes.boxes.select("image_id", "finding", *CORNERS).iter_rows():
@@ -101,19 +96,11 @@ def unedited_samples(samples: Sequence[LazySample], sources: Mapping[str, str], 
 
     ``sources``: {job_id: image_id}.
     """
-    source_films = []
-    for sample in samples:
-        source = sources[sample.image_id]
-        source_films.append(
-            LazySample(
-                (),
-                sample.labelled_classes,
-                sample.image_id,
-                sample.subject_id,
-                partial(shards.shard_of(source).get, "image", source),
-            )
-        )
-    return source_films
+    return [
+        replace(sample, boxes=(), read_frame=partial(shards.shard_of(source).get, "image", source))
+        for sample in samples
+        for source in [sources[sample.image_id]]
+    ]
 
 
 def take_size(samples: Sequence[LazySample], images: pl.DataFrame, size: int | str, findings: int) -> list[LazySample]:
@@ -133,13 +120,9 @@ def take_size(samples: Sequence[LazySample], images: pl.DataFrame, size: int | s
 
 
 def read_pools(
-    options: DetectorsOptions,
-    pictures: FrameShards,
-    images: pl.DataFrame,
-    boxes: pl.DataFrame,
-    patients: Sequence[str],
-    seed: int,
-) -> tuple[dict[str, list[LazySample]], Counter]:
+    options: DetectorsOptions, pictures: FrameShards, images: pl.DataFrame, boxes: pl.DataFrame,
+    patients: str | Sequence[str], seed: int,
+) -> tuple[dict[str, list[LazySample]], Counter]:  # fmt: skip
     """Return {pool: images} of a run, and {reference: number of its images without a frame}.
 
     ``images``, ``boxes``: the dataset's tables, or empty ones; ``patients``: tables with image_id and subject_id.
@@ -150,13 +133,7 @@ def read_pools(
     for settings in options.references:
         reference = Reference(**settings)
         reference_boxes = read_reference(reference, options.findings)
-        samples = real_samples(
-            reference,
-            reference_boxes,
-            pictures.shards_of(reference.name),
-            map_patients(reference_boxes.image_ids, patient_tables),
-            options.findings,
-        )
+        samples = real_samples(reference_boxes, pictures.shards_of(reference.name), patient_tables, options.findings)
         lacking[reference.name] = len(reference_boxes.image_ids) - len(samples)
         if not samples:
             raise UserError(
@@ -165,17 +142,15 @@ def read_pools(
             )
         real += samples
     pools = {"real": take_patients(real, options.real_share, seed)} if real else {}
-    edited_films = (
-        synthetic_samples(images, boxes, options, pictures.edited) if options.synthetic or options.extra else []
-    )
+    uses_synthetic = options.synthetic or options.extra
+    edited_films = synthetic_samples(images, boxes, options, pictures.edited) if uses_synthetic else []
     count = len(options.findings)
     if options.synthetic:
         pools["synthetic"] = take_size(edited_films, images, options.synthetic, count)
     extra_films = take_size(edited_films, images, options.extra_size, count) if options.extra else []
     if "unedited" in options.extra:
-        pools["unedited"] = unedited_samples(
-            extra_films, dict(images.select("job_id", "image_id").iter_rows()), pictures.frames
-        )
+        sources = dict(images.select("job_id", "image_id").iter_rows())
+        pools["unedited"] = unedited_samples(extra_films, sources, pictures.frames)
     if "shuffled" in options.extra:
         pools["shuffled"] = shuffle_boxes(extra_films, seed)
     for name, pool in pools.items():
@@ -187,15 +162,13 @@ def read_pools(
     return pools, lacking
 
 
-def read_validation(options: DetectorsOptions, pictures: FrameShards, patients: Sequence[str]) -> Validation | None:
+def read_validation(
+    options: DetectorsOptions, pictures: FrameShards, patients: str | Sequence[str]
+) -> Validation | None:
     """Return the validation images; None without a reference with the role val."""
     samples, patient_tables = [], read_patients(patients)
     for settings in options.validation:
         reference = Reference(**settings)
         reference_boxes = read_reference(reference, options.findings)
-        shards, patient_by_image = (
-            pictures.shards_of(reference.name),
-            map_patients(reference_boxes.image_ids, patient_tables),
-        )
-        samples += real_samples(reference, reference_boxes, shards, patient_by_image, options.findings)
-    return Validation(samples, options.ious, options.recalls) if samples else None
+        samples += real_samples(reference_boxes, pictures.shards_of(reference.name), patient_tables, options.findings)
+    return Validation(samples) if samples else None

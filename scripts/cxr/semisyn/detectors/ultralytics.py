@@ -8,7 +8,6 @@ resumes at the last finished epoch of the package's schedule.
 
 import hashlib
 import json
-import pickle
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -20,11 +19,11 @@ import numpy as np
 import torch
 import yaml
 
-from cxr.base.atomic import atomic_file
 from cxr.base.engines import Setup
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.errors import UserError
 from cxr.detection import proposals
 from cxr.detection.proposals import ScoredBoxes
+from cxr.detection.training import Checkpoint
 from cxr.imaging.boxes import ultralytics as boxes
 from cxr.imaging.weights.yolo import convert_ultralytics
 from cxr.nets import tensors
@@ -42,13 +41,13 @@ FIXED_SETTINGS = {"deterministic": True, "amp": False, "mosaic": 0.0, "close_mos
 
 
 class UltralyticsEngine:
-    """The engine, with its own settings (``semisyn.detectors.ultralytics``) and the number of epochs."""
+    """The engine, with its own settings (``semisyn.detectors.ultralytics``)."""
 
-    def __init__(self, engine_settings: dict, epochs: int, setup: Setup):
-        self.own, self.epochs, self.batch = engine_settings, epochs, engine_settings["batch"]
+    def __init__(self, setup: Setup):
+        self.own, self.batch = setup.own, setup.own["batch"]
         self.start = setup.files.get("checkpoint", "")
         self.device = select_device(setup.device, setup.asked)
-        self.family = next((name for name in NETWORKS if Path(engine_settings["plan"]).name.startswith(name)), "yolo")
+        self.family = next((name for name in NETWORKS if Path(self.own["plan"]).name.startswith(name)), "yolo")
 
     def train(self, task: TrainingTask, folder: Path, unfinished: Path) -> TrainingLog:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
@@ -56,12 +55,11 @@ class UltralyticsEngine:
             shutil.rmtree(unfinished / kind, ignore_errors=True)
         unfinished.mkdir(parents=True, exist_ok=True)
         data = write_images(task, unfinished)
-        steps = num_epochs_of(task.updates, self.epochs)
+        steps = num_epochs_of(task.updates, task.epochs)
         draws = ImageSampler(task, self.batch, steps)
         losses: list[tuple[float, float]] = []
-        state_file = StateFile(
-            unfinished / "state.pt", training_digest(task, self.own, steps, unfinished / "images/train")
-        )
+        identity = training_digest(task, self.own, steps, unfinished / "images/train")
+        state_file = Checkpoint(unfinished / "state.pt", 1, identity)
         trainer = self._trainer(draws, losses, unfinished, state_file)
         trainer = trainer(overrides=FIXED_SETTINGS | {
             "model": self.own["plan"], "data": str(data), "epochs": steps, "imgsz": self.own["image_size"],
@@ -78,7 +76,7 @@ class UltralyticsEngine:
         return TrainingLog(losses, {})
 
     def _trainer(
-        self, draws: "ImageSampler", losses: list[tuple[float, float]], folder: Path, state_file: "StateFile"
+        self, draws: "ImageSampler", losses: list[tuple[float, float]], folder: Path, state_file: Checkpoint
     ) -> type:
         """Return the package's trainer with our draws of images, the checkpoint's weights, and recorded losses.
 
@@ -189,27 +187,6 @@ def raw_boxes(raw: torch.Tensor, family: str, size: int, classes: int) -> tuple[
     return torch.cat((centre - sides / 2, centre + sides / 2), dim=1) * scale, scores
 
 
-class StateFile:
-    """State file of an interrupted training; a file with another ``identity`` is ignored."""
-
-    def __init__(self, path: Path, identity: str):
-        self.path, self.identity = path, identity
-
-    def read(self) -> dict | None:
-        """Return the state, or None without a usable one."""
-        try:
-            state = torch.load(self.path, map_location="cpu", weights_only=True) if self.path.is_file() else {}
-        except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
-            refuse_machine_fault(self.path, error)
-            return None
-        return state if state.get("identity") == self.identity else None
-
-    def write(self, state: dict) -> None:
-        """Write a state atomically."""
-        with atomic_file(self.path) as temporary:
-            torch.save(state | {"identity": self.identity}, temporary)
-
-
 def training_digest(task: TrainingTask, engine_settings: dict, steps: int, images: Path) -> str:
     """Return a digest of a training's inputs. ``images``: folder of the written image files."""
     digest = hashlib.blake2b(digest_size=16)
@@ -290,7 +267,7 @@ def read_checkpoint(path: str, target: Path) -> dict[str, torch.Tensor]:
     return tensors.read_weights(target, "ultralytics")[0]
 
 
-def load(options: object, setup: Setup) -> UltralyticsEngine:
+def load(setup: Setup) -> UltralyticsEngine:
     """Load the engine. Raises UserError where the package is not installed."""
     try:
         boxes.import_package()
@@ -299,4 +276,4 @@ def load(options: object, setup: Setup) -> UltralyticsEngine:
             "semisyn.detectors.engine is 'ultralytics', whose package is not installed here: run snakemake with --sdm "
             "conda, or choose lite"
         ) from None
-    return UltralyticsEngine(setup.own, getattr(options, "epochs", 1), setup)
+    return UltralyticsEngine(setup)

@@ -4,6 +4,7 @@ Appendix E of the paper: model and blending, prompt, soft mask, conditioning ext
 prompt.
 """
 
+from collections.abc import Mapping
 from decimal import Decimal
 from itertools import product
 from typing import Annotated, Literal
@@ -20,16 +21,17 @@ PIPELINES = {
 """The paper's four pairs of a model and a blending (section 3.5)."""
 BASE = "roentgen_after"
 """Pipeline from which a sequential search varies one axis at a time, if it is among the pipelines."""
-BLURS = {
-    "none": {"blur": "none", "blur_r": 1.0},
-    "gauss_r0.5": {"blur": "gauss", "blur_r": 0.5},
-    "gauss_r1": {"blur": "gauss", "blur_r": 1.0},
-    "gauss_r2": {"blur": "gauss", "blur_r": 2.0},
-    "ggauss_b4": {"blur": "ggauss", "blur_beta": 4.0},
-    "ggauss_b6": {"blur": "ggauss", "blur_beta": 6.0},
-    "ggauss_b8": {"blur": "ggauss", "blur_beta": 8.0},
+BLURS: dict[str, tuple[str, float, float]] = {
+    "none": ("none", 1.0, 4.0),
+    "gauss_r0.5": ("gauss", 0.5, 4.0),
+    "gauss_r1": ("gauss", 1.0, 4.0),
+    "gauss_r2": ("gauss", 2.0, 4.0),
+    "ggauss_b4": ("ggauss", 1.0, 4.0),
+    "ggauss_b6": ("ggauss", 1.0, 6.0),
+    "ggauss_b8": ("ggauss", 1.0, 8.0),
 }
-"""Appendix E's soft masks. It prints r = 0.1 for the last three, which gives flat masks; the authors' code has 1.0."""
+"""Appendix E's soft masks: {name: (kind, r, exponent)}. It prints r = 0.1 for the last three, which gives flat masks;
+the authors' code has 1.0."""
 OWN_STRENGTH = {"diffusion": 1.0, "radedit": 0.7, "lite": 1.0}
 """Strength of each engine for a configuration with strength 0: fraction of the noise levels that is used."""
 
@@ -60,17 +62,11 @@ class EditingConfig(Section):
     )
     prompt: Literal["phrase", "label"] = key("phrase", "Prompt: the job's phrase, or the finding's name.", source=PAPER)
     negative: str = key("", "Negative prompt; empty: none.", source=PAPER)
-    blur: Literal["none", "gauss", "ggauss"] = key("none", "Kind of soft mask.", source=PAPER)
-    blur_r: float = key(
-        1.0,
-        "Sharpness of the soft mask: its standard deviation is half the box's side over r.",
+    blur: Literal[tuple(BLURS)] = key(
+        "none",
+        "Soft mask: a Gaussian (gauss) or generalised Gaussian (ggauss) of the box, by its sharpness r (its standard "
+        "deviation is half the box's side over r) or its exponent b; none: the box.",
         source=PAPER,
-        gt=0,
-        le=100,
-    )
-    blur_beta: float = key(4.0, "Exponent of ggauss.", source=PAPER, ge=1, le=100)
-    mask: Literal["soft", "hard"] = key(
-        "soft", "Mask on the latent grid: soft, or thresholded at one half (hard, RadEdit's own)."
     )
     extent: Share = key(1.0, "Fraction of the steps, noisiest first, in which the mask applies.", source=PAPER)
     steps: float = key(1.0, "Number of steps, as a multiple of the model's own.", source=PAPER, gt=0, le=20)
@@ -85,10 +81,6 @@ class EditingConfig(Section):
     def effective(self) -> tuple:
         """Return the values that determine the images; configurations with equal ones make the same images."""
         config_fields = self.as_dict() | {"strength": self.strength or OWN_STRENGTH[self.engine]}
-        if self.blur != "ggauss":
-            config_fields.pop("blur_beta")
-        if self.blur == "none":
-            config_fields.pop("blur_r")
         if self.engine == "lite":
             config_fields = {name: config_fields[name] for name in ("engine", "prompt")}
         elif self.engine == "radedit":
@@ -113,41 +105,34 @@ class EditingGrid(Section):
         if not self.pipelines:
             return {}
         base = BASE if BASE in self.pipelines else self.pipelines[0]
-        configs: dict[str, EditingConfig] = {}
         if search == "sequential":
-            combinations = [(pipeline, ()) for pipeline in self.pipelines]
-            combinations += [
-                (base, ((axis, value),)) for axis, values in self._axes(base).items() for value in values[1:]
-            ]
+            combinations = [(pipeline, {}) for pipeline in self.pipelines]
+            combinations += [(base, {axis: value}) for axis, values in _axes(base).items() for value in values[1:]]
         else:
             combinations = [
-                (pipeline, tuple(zip(axes, values, strict=True)))
+                (pipeline, dict(zip(axes, values, strict=True)))
                 for pipeline in self.pipelines
-                for axes in [self._axes(pipeline, ("blur", "extent") if search == "figures" else None)]
+                for axes in [_axes(pipeline, ("blur", "extent") if search == "figures" else None)]
                 for values in product(*axes.values())
             ]
-        for pipeline, values in combinations:
-            name, config = self._point(pipeline, values)
-            configs[name] = config
-        return configs
-
-    def _axes(self, pipeline: str, names: tuple[str, ...] | None = None) -> dict[str, list]:
-        every = AXES | {"guidance": GUIDANCE[PIPELINES[pipeline]["engine"]]}
-        return {name: values for name, values in every.items() if names is None or name in names}
-
-    def _point(self, pipeline: str, values: tuple) -> tuple[str, EditingConfig]:
-        axes, words, config_fields = self._axes(pipeline), [pipeline], dict(PIPELINES[pipeline])
-        for axis, value in ((axis, dict(values).get(axis, axes[axis][0])) for axis in axes):
-            config_fields |= BLURS[value] if axis == "blur" else {axis: value}
-            if value != axes[axis][0]:
-                words.append(_word(axis, value, axes[axis].index(value)))
-        return "_".join(words), EditingConfig(**config_fields)
+        return dict(_point(pipeline, values) for pipeline, values in combinations)
 
 
-def _word(axis: str, value: object, number: int) -> str:
-    """Return an axis with its value, or with its number where the value is a sentence."""
-    if axis == "negative":
-        return axis if number == 1 else f"{axis}{number}"
-    if isinstance(value, float):
-        return f"{axis}{Decimal(repr(value)):f}"
-    return f"{axis}-{value}"
+def _axes(pipeline: str, names: tuple[str, ...] | None = None) -> dict[str, list]:
+    every = AXES | {"guidance": GUIDANCE[PIPELINES[pipeline]["engine"]]}
+    return {name: values for name, values in every.items() if names is None or name in names}
+
+
+def _point(pipeline: str, values: Mapping[str, object]) -> tuple[str, EditingConfig]:
+    """Return the name and the configuration of a point; axes without a value have their first one."""
+    axes, words = _axes(pipeline), [pipeline]
+    values = {axis: choices[0] for axis, choices in axes.items()} | values
+    for axis, choices in axes.items():
+        value, number = values[axis], choices.index(values[axis])
+        if not number:
+            continue
+        if axis == "negative":  # a sentence
+            words.append(axis if number == 1 else f"{axis}{number}")
+        else:
+            words.append(f"{axis}{Decimal(repr(value)):f}" if isinstance(value, float) else f"{axis}-{value}")
+    return "_".join(words), EditingConfig(**PIPELINES[pipeline], **values)

@@ -24,7 +24,7 @@ RESOURCE_FILES = ("organs/lite.onnx", "semisyn/painters.yaml", "semisyn/priors.y
 
 
 def read_ranges() -> dict:
-    """Return the painters' numbers: {painter: {name: (low, high) or a number}}, the ``curve`` and the ``fissure``."""
+    """Return the painters' numbers: {painter: {name: (low, high) or a number}}."""
     return yaml.safe_load((RESOURCES / RESOURCE_FILES[1]).read_text(encoding="utf-8"))
 
 
@@ -39,14 +39,13 @@ class LiteEditor:
         """See :class:`cxr.semisyn.editing.engine.EditingEngine`."""
         painter = self._painters[job.finding]
         masks = [organs[name] for name in (*LUNGS, HEART)]
-        chest = Chest(image.astype(np.float32) / 255, *masks, fissure=tuple(self._ranges["fissure"]))
+        chest = Chest(image.astype(np.float32) / 255, *masks)
         places = [Place(tuple(box), side) for box, side in zip(job.boxes, job.sides, strict=True) if side]
         request = PaintRequest(
             places=tuple(places),
             words=job.prompt,
             ratio=job.ratio,
             ranges=self._ranges.get(painter, {}),
-            curve=self._ranges["curve"],
             measure=partial(_measure_ratio, self._net),
         )
         painted = PAINTERS[painter].paint(chest, request, np.random.default_rng(job.seed))
@@ -62,7 +61,7 @@ def _measure_ratio(net: MapNet, image: np.ndarray) -> float:
 
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> LiteEditor:
     """Load the engine. Raises UserError for a finding whose painter does not exist."""
-    catalogue = read_catalogue(options.findings_file)
+    catalogue = read_catalogue(setup.files.get("findings_file") or "")
     painters = {name: catalogue.findings[name].painter for name in options.findings}
     for finding, painter in painters.items():
         if painter not in PAINTERS:

@@ -33,28 +33,20 @@ class EditBatch:
         self.clean, self.jobs, self.config = clean, jobs, jobs[0].config
         self.sources = list(range(len(jobs))) if sources is None else list(sources)
         shape = tuple(clean.shape[-2:])
-        latent_masks = [_latent_mask(job, shape) for job in jobs]
-        # a soft mask of zeros and ones gives bit-identical results to a hard one
-        kind = bool if all(mask.dtype == bool for mask in latent_masks) else np.float32
-        self.mask = torch.from_numpy(np.stack([mask.astype(kind) for mask in latent_masks]))[:, None].to(device)
+        masks = np.stack([cell_fractions(job.mask, shape).astype(np.float32) for job in jobs])
+        self.mask = torch.from_numpy(masks)[:, None].to(device)
         first = dict(zip(reversed(self.sources), reversed(jobs), strict=True))
         owners = [first[source] for source in range(len(clean))]
         generators = [torch.Generator().manual_seed(job.seed % 2**63) for job in owners]
 
         def draw() -> torch.Tensor:
-            return torch.stack([torch.randn(clean.shape[1:], generator=generator) for generator in generators]).to(
-                device
-            )
+            noise = [torch.randn(clean.shape[1:], generator=generator) for generator in generators]
+            return torch.stack(noise).to(device)
 
         self.draw = draw
         self.prompts = tuple(job.prompt for job in jobs)
         self.negatives = tuple(job.config["negative"] for job in jobs)
         self.inverted = tuple(job.config["negative"] for job in owners)
-
-
-def _latent_mask(job: Job, shape: tuple[int, int]) -> np.ndarray:
-    """Return the job's mask on the latent grid: bool for a hard mask, else 0..1."""
-    return cell_mask(job.mask, shape) if job.config["mask"] == "hard" else cell_fractions(job.mask, shape)
 
 
 class ModelEditor(ABC):
@@ -81,7 +73,10 @@ class ModelEditor(ABC):
         image_indices = _group_indices([job.job_id for job in jobs])
         first_rows = [image_indices.index(row) for row in range(max(image_indices) + 1)]
         clean = self.nets.encode(scaled[first_rows].expand(-1, 3, -1, -1))
-        _refuse_small_boxes(jobs, tuple(clean.shape[-2:]))
+        shape = tuple(clean.shape[-2:])
+        for job in jobs:
+            if not all(cell_mask(mask_from_boxes(box, job.mask.shape), shape).any() for box in job.boxes):
+                raise BoxTooSmall(f"a box of the job covers no cell of the model's {shape[1]} x {shape[0]} grid")
         groups: dict[tuple, list[int]] = {}
         for row, job in enumerate(jobs):
             groups.setdefault(tuple(job.config[name] for name in PASS_KEYS), []).append(row)
@@ -113,9 +108,3 @@ def _group_indices(keys: list) -> list[int]:
     """Return for each key its index among the distinct keys, in order of first appearance."""
     number: dict = {}
     return [number.setdefault(key, len(number)) for key in keys]
-
-
-def _refuse_small_boxes(jobs: list[Job], shape: tuple[int, int]) -> None:
-    for job in jobs:
-        if not all(cell_mask(mask_from_boxes(box, job.mask.shape), shape).any() for box in job.boxes):
-            raise BoxTooSmall(f"a box of the job covers no cell of the model's {shape[1]} x {shape[0]} grid")

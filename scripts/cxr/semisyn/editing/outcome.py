@@ -6,9 +6,10 @@ import cv2
 import numpy as np
 
 from cxr.base.vocabulary import HEART, LUNGS
-from cxr.geometry.boxes import clip_boxes
+from cxr.geometry.boxes import CORNERS, clip_boxes
 from cxr.metrics import edits
 from cxr.metrics.appearance import lung_midline
+from cxr.semisyn.editing.configs import BLURS
 from cxr.semisyn.editing.engine import EditedImage, Job
 from cxr.semisyn.shared import WARPED_FINDING
 
@@ -16,30 +17,31 @@ CUT = 3
 """Standard deviations at which the kernel of ``gauss`` is cut."""
 
 
-def soft_mask(boxes: np.ndarray, shape: tuple[int, int], *, blur: str, r: float, beta: float) -> np.ndarray:
+def soft_mask(boxes: np.ndarray, shape: tuple[int, int], blur: str) -> np.ndarray:
     """Return the edit weight of each pixel, float32 ``shape`` in 0..1. ``boxes`` (N, 4) in pixels, half-open.
 
-    The result is the pixelwise maximum of one mask per box, each with the maximum 1. ``blur``: ``none`` is 1 where a
-    pixel's centre lies in the box; ``gauss`` blurs that, with the deviation half the side (whole pixels) over ``r``
-    along each axis; ``ggauss`` is exp(-(|t| / (sqrt(2) deviation)) ** beta) of the distance t from the box's centre.
+    The result is the pixelwise maximum of one mask per box, each with the maximum 1. ``blur``: one of :data:`BLURS`;
+    ``none`` is 1 where a pixel's centre lies in the box; ``gauss`` blurs that, with the deviation half the side (whole
+    pixels) over r along each axis; ``ggauss`` is exp(-(|t| / (sqrt(2) deviation)) ** exponent) of the distance t from
+    the box's centre.
     """
     mask = np.zeros(shape, np.float32)
     for box in np.asarray(boxes, np.float64).reshape(-1, 4):
-        np.maximum(mask, _box_mask(box, shape, blur, r, beta), out=mask)
+        np.maximum(mask, _box_mask(box, shape, *BLURS[blur]), out=mask)
     return mask
 
 
-def _box_mask(box: np.ndarray, shape: tuple[int, int], blur: str, r: float, beta: float) -> np.ndarray:
-    if blur == "ggauss":
+def _box_mask(box: np.ndarray, shape: tuple[int, int], kind: str, r: float, exponent: float) -> np.ndarray:
+    if kind == "ggauss":
         x1, y1, x2, y2 = box
         column, row = (
-            _bell_curve(size, low, high, r, beta) for size, low, high in ((shape[1], x1, x2), (shape[0], y1, y2))
+            _bell_curve(size, low, high, r, exponent) for size, low, high in ((shape[1], x1, x2), (shape[0], y1, y2))
         )
         return (row[:, None] * column[None]).astype(np.float32)
     x1, y1, x2, y2 = clip_boxes(box, *shape)[0]
     hard = np.zeros(shape, np.float32)
     hard[y1:y2, x1:x2] = 1
-    if blur == "none" or not hard.any():
+    if kind == "none" or not hard.any():
         return hard
     wide, tall = (max(1, (high - low) // 2) / r for low, high in ((x1, x2), (y1, y2)))
     # beyond the image the weight is 0
@@ -55,6 +57,8 @@ def _bell_curve(size: int, low: float, high: float, r: float, beta: float) -> np
     return bell / bell.max()
 
 
+VISIBLE = 4.0
+"""Smallest visible change, grey levels."""
 MIN_CHANGED = 0.01
 """Smallest fraction of the boxes' area that must change visibly."""
 
@@ -77,18 +81,18 @@ class AcceptedEdit:
 
 
 def evaluate_edit(
-    source: np.ndarray, organs: dict[str, np.ndarray], job: Job, edited: EditedImage, *, visible: float, max_leak: float
+    source: np.ndarray, organs: dict[str, np.ndarray], job: Job, edited: EditedImage, max_leak: float
 ) -> AcceptedEdit:
     """Return the accepted edit of a job. Raises EditRefused.
 
-    ``source`` uint8 (512, 512); ``visible``: smallest visible change, grey levels; ``max_leak``: largest fraction of
-    the squared change outside the boxes, for configurations that edit inside a mask until the end.
+    ``source`` uint8 (512, 512); ``max_leak``: largest fraction of the squared change outside the boxes, for
+    configurations that edit inside a mask until the end.
     """
-    image = _composite(source, job, edited)
+    support = edited.support if edited.support is not None else job.mask > 0
+    image = _composite(source, job, edited, support)
     difference = edits.difference_image(source, image)
     inside = edits.mask_from_boxes(job.boxes, source.shape)
-    support = edited.support if edited.support is not None else job.mask > 0
-    changed_pixels = edits.visible_pixels(difference, visible)
+    changed_pixels = edits.visible_pixels(difference, VISIBLE)
     if (changed_pixels & inside).sum() < MIN_CHANGED * inside.sum():
         raise EditRefused(
             "nothing_changed", f"{int((changed_pixels & inside).sum())} of {int(inside.sum())} pixels changed visibly"
@@ -106,7 +110,7 @@ def evaluate_edit(
     return AcceptedEdit(image, lesion, _box_rows(job, organs, lesion, measures))
 
 
-def _composite(source: np.ndarray, job: Job, edited: EditedImage) -> np.ndarray:
+def _composite(source: np.ndarray, job: Job, edited: EditedImage, support: np.ndarray) -> np.ndarray:
     """Return the image in grey levels, with the source outside the support if the configuration composites."""
     image = np.asarray(edited.image)
     if image.shape != source.shape or not np.isfinite(image).all():
@@ -114,7 +118,6 @@ def _composite(source: np.ndarray, job: Job, edited: EditedImage) -> np.ndarray:
     image = np.clip(np.rint(image), 0, 255).astype(np.uint8)
     if job.config["composite"] == "none" or job.config["extent"] < 1:
         return image
-    support = edited.support if edited.support is not None else job.mask > 0
     return np.where(support, image, source)
 
 
@@ -129,11 +132,8 @@ def _box_rows(job: Job, organs: dict[str, np.ndarray], lesion: np.ndarray, measu
             kinds["visible"] = edits.tight_box(near)
         for kind, corners in kinds.items():
             if corners is not None:
-                x1, y1, x2, y2 = map(float, corners)
-                rows.append(
-                    {"job_id": job.job_id, "number": number, "kind": kind, "side": side}
-                    | {"x1": x1, "y1": y1, "x2": x2, "y2": y2} | measures
-                )  # fmt: skip
+                row = {"job_id": job.job_id, "number": number, "kind": kind, "side": side}
+                rows.append(row | dict(zip(CORNERS, map(float, corners), strict=True)) | measures)
     return rows
 
 

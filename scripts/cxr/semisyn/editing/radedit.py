@@ -40,11 +40,9 @@ class RadEditor(ModelEditor):
             published_bugs=False,
             extent=rows.config["extent"],
         )
-        mask = rows.mask
-        source_weight = ~mask if mask.dtype == torch.bool else 1 - mask
         predict, prediction = self.nets.predict, self.nets.prediction
         return edit_latents(
-            rows.clean, mask, source_weight, steps, prediction, predict, rows.draw, editing, rows.sources
+            rows.clean, rows.mask, 1 - rows.mask, steps, prediction, predict, rows.draw, editing, rows.sources
         )
 
 

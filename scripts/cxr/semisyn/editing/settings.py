@@ -4,19 +4,8 @@ from typing import Literal
 
 from cxr.base.settings import AUTHORS, OURS, PAPER, Section, Share, constraint, key, refuse_equal_names
 from cxr.diffusion.settings import Autoencoder, autoencoder
-from cxr.semisyn.editing.configs import (
-    PIPELINES,
-    ConfigName,
-    EditingConfig,
-    EditingGrid,
-)
+from cxr.semisyn.editing.configs import PIPELINES, ConfigName, EditingConfig, EditingGrid
 from cxr.semisyn.shared import CHOSEN_CONFIG, SELECTION
-
-
-def _named() -> dict[str, EditingConfig]:
-    return {"lite": EditingConfig()} | {
-        name: EditingConfig(**config_fields) for name, config_fields in PIPELINES.items()
-    }
 
 
 class RadEditSettings(Section):
@@ -24,8 +13,6 @@ class RadEditSettings(Section):
 
     steps: int = key(200, "Steps of the model.", source=AUTHORS, ge=1, le=1000)
     guidance: float = key(7.5, "Weight of the prompt.", source=AUTHORS, ge=0, le=100)
-    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Net.", source=AUTHORS)
-    autoencoder: Autoencoder = autoencoder()
 
 
 class DiffusionSettings(Section):
@@ -34,14 +21,16 @@ class DiffusionSettings(Section):
     model: str = key("", "Folder of the model, with model_index.json.")
     steps: int = key(75, "Steps of the model.", ge=1, le=1000)
     guidance: float = key(4.0, "Weight of the prompt.", ge=0, le=100)
-    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Net.", source=AUTHORS)
-    autoencoder: Autoencoder = autoencoder()
 
 
 class EditingSettings(Section):
     """Editing findings into healthy images."""
 
-    configs: dict[ConfigName, EditingConfig] = key(_named, "Configurations by name.", source=OURS)
+    configs: dict[ConfigName, EditingConfig] = key(
+        lambda: {"lite": EditingConfig()} | {name: EditingConfig(**fields) for name, fields in PIPELINES.items()},
+        "Configurations by name.",
+        source=OURS,
+    )
     grid: EditingGrid = key(EditingGrid, "More configurations: the points of a search.", source=PAPER)
     choice: dict[str, str] | Literal["selection"] = key(
         dict,
@@ -49,6 +38,8 @@ class EditingSettings(Section):
         "semisyn_selection.",
     )
     max_leak: Share = key(0.5, "Fraction of the squared change outside the boxes above which a job is excluded.")
+    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Nets.", source=AUTHORS)
+    autoencoder: Autoencoder = autoencoder()
     radedit: RadEditSettings = key(RadEditSettings, "Settings of the engine radedit.", source=AUTHORS)
     diffusion: DiffusionSettings = key(DiffusionSettings, "Settings of the engine diffusion.", source=AUTHORS)
 

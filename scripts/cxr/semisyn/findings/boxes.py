@@ -101,9 +101,8 @@ def draw_boxes(
     ``heart_exclusion``, if a box of the left lung lies wholly inside the heart's box.
     """
     count, tries = uniforms.shape[:2]
-    placed_boxes = DrawnBoxes(
-        np.full((count, 4), np.nan), np.full((count, 4), np.nan), np.zeros((count, 2)), np.zeros(count, int)
-    )
+    percent, boxes = np.full((2, count, 4), np.nan)
+    placed_boxes = DrawnBoxes(percent, boxes, np.zeros((count, 2)), np.zeros(count, int))
     waiting = np.flatnonzero(_has_area(places.lungs))
     for number in range(tries):
         if not waiting.size:
@@ -115,13 +114,12 @@ def draw_boxes(
             boxes[:, 3] = np.minimum(boxes[:, 3], waiting_places.lungs[:, 3])
         good = (mass >= max(min_mass, np.finfo(float).tiny)).all(axis=1) & (boxes[:, :2] < boxes[:, 2:]).all(axis=1)
         if heart_exclusion:
-            good &= ~(waiting_places.left & _lies_inside(boxes, waiting_places.hearts))
+            hearts = waiting_places.hearts
+            hidden = (boxes[:, :2] >= hearts[:, :2]).all(axis=1) & (boxes[:, 2:] <= hearts[:, 2:]).all(axis=1)
+            good &= ~(waiting_places.left & hidden)
         rows = waiting[good]
-        placed_boxes.percent[rows], placed_boxes.boxes[rows], placed_boxes.mass[rows] = (
-            percent[good],
-            boxes[good],
-            mass[good],
-        )
+        for placed, values in ((placed_boxes.percent, percent), (placed_boxes.boxes, boxes), (placed_boxes.mass, mass)):
+            placed[rows] = values[good]
         placed_boxes.tries[rows] = number + 1
         waiting = waiting[~good]
     return placed_boxes
@@ -152,11 +150,6 @@ def _draw_element(
 def _has_area(boxes: np.ndarray) -> np.ndarray:
     """Return whether each box (N, 4) is finite and has an area."""
     return np.isfinite(boxes).all(axis=1) & (boxes[:, :2] < boxes[:, 2:]).all(axis=1)
-
-
-def _lies_inside(boxes: np.ndarray, outer: np.ndarray) -> np.ndarray:
-    """Return whether each box (N, 4) lies wholly inside another's; False beside NaN."""
-    return (boxes[:, :2] >= outer[:, :2]).all(axis=1) & (boxes[:, 2:] <= outer[:, 2:]).all(axis=1)
 
 
 @dataclass(frozen=True)
@@ -202,11 +195,8 @@ def draw_hearts(prior: Prior, chests: Chests, uniforms: np.ndarray, *, step: flo
         good = (enlarged_hearts.tries == 0) & (mass >= max(min_mass, np.finfo(float).tiny)) & (low <= 100)
         good &= (boxes[:, 0] >= right_edge) & (boxes[:, 2] <= left_edge) & _has_area(hearts)
         boxes = _clip(boxes, chests.pictures)
-        enlarged_hearts.ratios[good, 1], enlarged_hearts.boxes[good], enlarged_hearts.mass[good] = (
-            ratio[good] / 100,
-            boxes[good],
-            mass[good],
-        )
+        enlarged_hearts.ratios[good, 1] = ratio[good] / 100
+        enlarged_hearts.boxes[good], enlarged_hearts.mass[good] = boxes[good], mass[good]
         enlarged_hearts.tries[good] = number + 1
     return enlarged_hearts
 

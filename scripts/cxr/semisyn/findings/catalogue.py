@@ -6,8 +6,10 @@ The user's file (``semisyn.findings_file``) is YAML with the keys of ``resources
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -56,20 +58,20 @@ def parse_law(entry: object) -> Law:
     family, parameters = entry["family"], {name: value for name, value in entry.items() if name != "family"}
     if family == PAIR:
         return _parse_pair(parameters)
-    parameters_by_family = {CONSTANT: ("value",)} | {name: (*shapes, "loc", "scale") for name, shapes in SHAPES.items()}
-    if family not in parameters_by_family:
-        raise WrongValue(f".family is {family!r}: choose one of {', '.join([*parameters_by_family, PAIR])}")
-    optional = {"loc": 0.0, "scale": 1.0}
-    if missing := [name for name in parameters_by_family[family] if name not in {**optional, **parameters}]:
+    names_by_family = {CONSTANT: ("value",)} | {name: (*shapes, "loc", "scale") for name, shapes in SHAPES.items()}
+    if family not in names_by_family:
+        raise WrongValue(f".family is {family!r}: choose one of {', '.join([*names_by_family, PAIR])}")
+    names, values = names_by_family[family], {"loc": 0.0, "scale": 1.0} | parameters
+    if missing := [name for name in names if name not in values]:
         raise WrongValue(f" lacks {missing[0]}, which the family {family} needs: give it")
-    if unknown := [name for name in parameters if name not in parameters_by_family[family]]:
+    if unknown := [name for name in parameters if name not in names]:
         raise WrongValue(f".{unknown[0]} is no parameter of the family {family}: remove it")
-    values = {name: _check_number(name, {**optional, **parameters}[name]) for name in parameters_by_family[family]}
-    for name, value in values.items():
-        positive = name == "scale" or (name in SHAPES.get(family, ()) and family not in SIGNED_FAMILIES)
-        if positive and value <= 0:
+    numbers = {name: _check_numbers(f".{name}", [values[name]], 1)[0] for name in names}
+    for name, value in numbers.items():
+        is_positive = name == "scale" or (name in SHAPES.get(family, ()) and family not in SIGNED_FAMILIES)
+        if is_positive and value <= 0:
             raise WrongValue(f".{name} is {value:g}: give a number above 0")
-    return Law(family, values)
+    return Law(family, numbers)
 
 
 def _parse_pair(parameters: Mapping) -> Law:
@@ -83,17 +85,11 @@ def _parse_pair(parameters: Mapping) -> Law:
             array = np.empty(0)
         if array.shape != shape or not np.isfinite(array).all():
             raise WrongValue(f".{name} is {parameters[name]!r}: give {' x '.join(map(str, shape))} numbers")
-        arrays[name] = array
+        arrays[name] = array.tolist()
     (a, b), (c, d) = arrays["sigma"]
     if b != c or a <= 0 or a * d - b * c <= 0:
-        raise WrongValue(f".sigma is {arrays['sigma'].tolist()}: give a symmetric, positive definite matrix")
-    return Law(PAIR, {name: array.tolist() for name, array in arrays.items()})
-
-
-def _check_number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise WrongValue(f".{name} is {value!r}: give a number")
-    return float(value)
+        raise WrongValue(f".sigma is {arrays['sigma']}: give a symmetric, positive definite matrix")
+    return Law(PAIR, arrays)
 
 
 RESOURCE_FILES = ("semisyn/priors.yaml", "semisyn/prompts.yaml")
@@ -196,35 +192,33 @@ def read_catalogue(findings_file: str | Path = "", priors: str | Path = "") -> C
         except WrongValue as error:
             raise UserError(f"{key}: {error}") from None
         texts |= {name: str(document[name]) for name in ("lungs", "negative") if name in document}
-    findings = {}
+    findings: dict[str, Finding] = {}
     for name, entry in entries.items():
         key = entry.pop("key")
         try:
             findings[name] = _parse_finding(name, entry)
         except WrongValue as error:
             raise UserError(f"{key}: findings.{name}{error}") from None
-    _check_labels(findings, sources[-1][1])
-    _check_parser(parser, zones, sources[-1][1])
+    try:
+        _check_together(findings, parser, zones)
+    except WrongValue as error:
+        raise UserError(f"{sources[-1][1]}: {error}") from None
     return Catalogue(findings, zones, Parser(**parser), texts["lungs"], texts["negative"])
 
 
-def _check_labels(findings: Mapping[str, Finding], key: str) -> None:
-    """Raise UserError if two findings have one label, because they would become one class of the dataset."""
+def _check_together(findings: Mapping[str, Finding], parser: Mapping, zones: Mapping[str, Mapping]) -> None:
+    """Raise WrongValue if two findings would become one class of the dataset, or a parser's rule names no zone."""
     first: dict[str, str] = {}
     for name, finding in findings.items():
         if (label_owner := first.setdefault(finding.label.casefold(), name)) != name:
-            raise UserError(f"{key}: findings.{name}.label is {finding.label!r}, as of {label_owner}: give it another")
-
-
-def _check_parser(parser: Mapping, zones: Mapping[str, Mapping], key: str) -> None:
-    """Raise UserError unless every side and zone in the parser's rules exists."""
+            raise WrongValue(f"findings.{name}.label is {finding.label!r}, as of {label_owner}: give it another")
     for pattern, side in parser["sides"]:
         if side not in (*SIDES, "both"):
-            raise UserError(f"{key}: parser.sides gives {pattern!r} the side {side!r}: use right, left or both")
+            raise WrongValue(f"parser.sides gives {pattern!r} the side {side!r}: use right, left or both")
     for pattern, zone in parser["zones"]:
         for side in SIDES:
             if zone not in zones[side] and parser["instead"].get(zone) not in zones[side]:
-                raise UserError(f"{key}: parser.zones gives {pattern!r} the zone {zone!r}: add it to zones.{side}")
+                raise WrongValue(f"parser.zones gives {pattern!r} the zone {zone!r}: add it to zones.{side}")
 
 
 def read_labels(findings_file: str | Path) -> dict[str, str]:
@@ -313,45 +307,27 @@ def _parse_prior(entry: Mapping) -> Prior:
         except WrongValue as error:
             raise WrongValue(f".prior.{name}{error}") from None
     _check_elements(placement, laws)
-    return Prior(
-        placement,
-        laws,
-        _check_numbers(
-            ".minimum",
-            entry.get("minimum", [0.0, 0.0] if placement == "lung" else [0.0]),
-            len(_minimum_names(placement)),
-        ),
-        _check_overshoot(entry.get("overshoot", [0.0] * 4)),
-        covers == "bottom",
-        str(entry.get("origin", "file")),
-    )
-
-
-def _minimum_names(placement: str) -> Iterable[str]:
-    return SINGLES["size"] if placement == "lung" else (RATIO,)
+    minimum = [0.0, 0.0] if placement == "lung" else [0.0]
+    overshoot = _check_numbers(".overshoot", entry.get("overshoot", [0.0] * 4), 4)
+    if max(overshoot) > 0:
+        raise WrongValue(f".overshoot is {list(overshoot)}: give numbers that are not above 0")
+    minimum = _check_numbers(".minimum", entry.get("minimum", minimum), len(minimum))
+    return Prior(placement, laws, minimum, overshoot, covers == "bottom", str(entry.get("origin", "file")))
 
 
 def _check_elements(placement: str, laws: Mapping[str, Law]) -> None:
-    """Raise Fault unless the laws are those of the placement's elements, each of the right number of dimensions."""
-    dimensions = {name: 2 if name in SINGLES else 1 for name in laws}
+    """Raise WrongValue unless the laws are those of the placement's elements, each of the right dimensions."""
     if placement == "heart":
-        right = set(laws) == {RATIO}
+        is_right, need = set(laws) == {RATIO}, RATIO
     else:
-        right = all((pair in laws) != (set(singles) <= set(laws)) for pair, singles in SINGLES.items())
-        right &= sum(dimensions.values()) == 2 * len(SINGLES) and set(laws) <= {*SINGLES, *sum(SINGLES.values(), ())}
-    if not right:
-        need = RATIO if placement == "heart" else "center or center_x and center_y, and size or width and height"
+        need = "center or center_x and center_y, and size or width and height"
+        names = ({pair} if pair in laws else set(singles) for pair, singles in SINGLES.items())
+        is_right = set(laws) == set.union(*names)
+    if not is_right:
         raise WrongValue(f".prior has the elements {', '.join(laws) or 'none'}: give {need}")
     for name, law in laws.items():
-        if law.is_pair != (dimensions[name] == 2):
+        if law.is_pair != (name in SINGLES):
             raise WrongValue(f".prior.{name}.family is {law.family!r}: it has not the dimensions of {name}")
-
-
-def _check_overshoot(value: object) -> Zone:
-    limits = _check_numbers(".overshoot", value, 4)
-    if max(limits) > 0:
-        raise WrongValue(f".overshoot is {list(limits)}: give numbers that are not above 0")
-    return limits
 
 
 def _check_mapping(key: str, value: object) -> dict:
@@ -363,8 +339,47 @@ def _check_mapping(key: str, value: object) -> dict:
 def _check_numbers(key: str, values: object, count: int) -> tuple[float, ...]:
     if not isinstance(values, list | tuple) or len(values) != count:
         raise WrongValue(f"{key} is {values!r}: give {count} numbers")
-    if not all(
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in values
-    ):
-        raise WrongValue(f"{key} is {values!r}: give numbers")
+    for value in values:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+            wrong = values[0] if count == 1 else values
+            raise WrongValue(f"{key} is {wrong!r}: give {'a number' if count == 1 else 'numbers'}")
     return tuple(map(float, values))
+
+
+BOTH, ANY = "both", "any"
+
+
+def parse_prompt(prompt: str, parser: Parser) -> tuple[str, str]:
+    """Return the side (``right``, ``left``, ``both``, ``any``) and the zone ("" for none) that a prompt names."""
+    text = prompt.lower()
+    side = next((side for pattern, side in parser.sides if re.search(pattern, text)), ANY)
+    return side, next((zone for pattern, zone in parser.zones if re.search(pattern, text)), "")
+
+
+def choose_sides(side: str, unsided: str, coin: float) -> tuple[str, ...]:
+    """Return the lungs that get a box. ``unsided``: lungs of a prompt without a side, ``both`` or ``one``.
+
+    ``coin``: uniform in [0, 1), chooses the one lung of a prompt without a side.
+    """
+    if side == BOTH or (side == ANY and unsided == BOTH):
+        return SIDES
+    return (SIDES[int(coin >= 0.5)],) if side == ANY else (side,)
+
+
+def zone_bounds(zone: str, side: str, catalogue: Catalogue) -> tuple[str, Zone]:
+    """Return the zone used in a lung and its box in percent, mirrored so that x is 0 at the lateral edge.
+
+    A lobe that the lung lacks is replaced (``Parser.instead``). Raises KeyError for an unknown zone.
+    """
+    if not zone:
+        return "", WHOLE_LUNG
+    if zone not in catalogue.zones[side]:
+        zone = catalogue.parser.instead[zone]
+    x1, y1, x2, y2 = catalogue.zones[side][zone]
+    return zone, (x1, y1, x2, y2) if side == SIDES[0] else (100.0 - x2, y1, 100.0 - x1, y2)
+
+
+def draw_prompt(prompts: Mapping[str, float], uniform: float) -> str:
+    """Return the prompt at ``uniform`` in [0, 1) of the weights, which are divided by their sum."""
+    sums = list(accumulate(prompts.values()))
+    return list(prompts)[min(bisect_right(sums, uniform * sums[-1]), len(prompts) - 1)]

@@ -42,8 +42,7 @@ def criterion_of(stage: str, reason: str) -> str:
     """Return the criterion of a ledger row. Raises KeyError for an unknown reason of this stage."""
     if stage != STAGE:
         return CRITERION_BY_STAGE[stage]
-    owners = {code: name for name, reasons in CRITERIA.items() for code in reasons}
-    return owners[reason]
+    return {code: name for name, reasons in CRITERIA.items() for code in reasons}[reason]
 
 
 ORGANS = ("right", "left", "heart")
@@ -68,10 +67,10 @@ def cardiothoracic_ratio(boxes: Mapping[str, Box]) -> float | None:
     return (heart[2] - heart[0]) / thorax if thorax > 0 and heart[2] > heart[0] else None
 
 
-def check_organs(boxes: Mapping[str, Box], most_iou: float) -> Exclusion | None:
+def check_organs(boxes: Mapping[str, Box]) -> Exclusion | None:
     """Return why findings cannot be placed by these organs, or None: an organ is missing, or the lungs overlap.
 
-    ``most_iou``: largest IoU of the lungs' boxes. The right lung lies on the image's left.
+    The right lung lies on the image's left.
     """
     right_lung, left_lung, heart = (np.array(boxes[organ], float) for organ in ORGANS)
     if right_lung[2] <= right_lung[0] or left_lung[2] <= left_lung[0]:
@@ -81,4 +80,6 @@ def check_organs(boxes: Mapping[str, Box], most_iou: float) -> Exclusion | None:
     if right_lung[0] + right_lung[2] >= left_lung[0] + left_lung[2]:
         return Exclusion("lungs_overlap", "the right lung's box is not on the picture's left")
     iou = float(box_iou(right_lung[None], left_lung[None])[0, 0])
-    return Exclusion("lungs_overlap", f"IoU of the lungs' boxes {iou:.3f} > {most_iou:g}") if iou > most_iou else None
+    if iou > MAX_LUNG_IOU:
+        return Exclusion("lungs_overlap", f"IoU of the lungs' boxes {iou:.3f} > {MAX_LUNG_IOU:g}")
+    return None

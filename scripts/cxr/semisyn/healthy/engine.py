@@ -1,7 +1,7 @@
 """Interface of the classifiers that screen the healthy pool, and their loader."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 import numpy as np
 
@@ -20,28 +20,25 @@ class NoScores(Exception):
         self.exclusion = exclusion
 
 
-class Classifier(Protocol):
+class Classifier(ABC):
     """A source of scores. Its module lists the findings that it cannot detect in ``UNSEEN``."""
 
+    thresholds: Mapping[str, float]
+    """{finding: score from which an image is positive}."""
+
+    @abstractmethod
     def scores(self, image_id: str, picture: ReadFrame) -> dict[str, float]:
         """Return {finding: score, 0 to 1} of one image, for the findings that the classifier scores.
 
         ``picture`` returns the frame, uint8 (512, 512). Raises NoScores.
         """
-        ...
 
     def explain_positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
         """Return why an image is positive, "" for a negative one. ``ctr``: cardiothoracic ratio or None; ``view``: PA
         or AP.
         """
-        ...
-
-
-def scores_above(scores: Mapping[str, float], thresholds: Mapping[str, float]) -> str:
-    """Return as text the findings whose scores reach their thresholds."""
-    return ", ".join(
-        f"{finding} {scores[finding]:.3f} >= {low:g}" for finding, low in thresholds.items() if scores[finding] >= low
-    )
+        positive = [(finding, low) for finding, low in self.thresholds.items() if scores[finding] >= low]
+        return ", ".join(f"{finding} {scores[finding]:.3f} >= {low:g}" for finding, low in positive)
 
 
 def load_classifier(options: HealthySettings, setup: Setup) -> Classifier:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -29,7 +28,6 @@ class Labels(Protocol):
 
     def exclusion_of(self, image: Mapping[str, str]) -> Exclusion | None:
         """Return why an image (a row of the cohort's shard) is not healthy, None for a healthy one."""
-        ...
 
 
 def exclusion_reason(no_finding: pl.Expr, devices: pl.Expr, rule: str) -> pl.Expr:
@@ -98,16 +96,16 @@ class ReportLabels:
 
     def __init__(self, lines: Iterable[Mapping], reason_by_image: Mapping[str, str], devices: str):
         """``lines``: of the reports stage; ``reason_by_image``: of the images whose report could not be read."""
-        self.lines = {line["study_id"]: line for line in lines}
-        self.unread = reason_by_image
-        self.words, self.any_device = read_report_words(), devices == "any"
+        self.lines, self.unread = {line["study_id"]: line for line in lines}, reason_by_image
+        (self.devices, self.normal), self.any_device = read_report_words(), devices == "any"
 
     def exclusion_of(self, image: Mapping[str, str]) -> Exclusion | None:
         """See :class:`Labels`."""
         line = self.lines.get(image["study_id"])
         if line is None:
             return Exclusion("no_report", self.unread.get(image["image_id"], ""))
-        if not line["mentions_lungs"] and not self.words.is_normal(line["sentences"]):
+        is_normal = any(self.normal.search(normalize_words(sentence)) for sentence in line["sentences"])
+        if not line["mentions_lungs"] and not is_normal:
             return Exclusion("no_report", "the report does not mention the lungs")
         if line["comparison_only"]:
             return Exclusion("not_labelled", "the report only compares with an earlier image")
@@ -115,29 +113,13 @@ class ReportLabels:
             return Exclusion("not_labelled", "a sentence that may hold a finding was not understood")
         if any(statement["presence"] == "positive" for statement in (*line["tuples"], *line["other_tuples"])):
             return Exclusion("has_finding")
-        if not self.any_device and self.words.has_device(line["sentences"]):
+        if not self.any_device and self.devices.are_stated_in(line["sentences"]):
             return Exclusion("has_device")
         return None
 
 
-@dataclass(frozen=True)
-class ReportWords:
-    """Words of reports for devices and for a normal image (``resources/semisyn/devices.yaml``)."""
-
-    devices: Devices
-    normal: re.Pattern
-
-    def has_device(self, sentences: Iterable[str]) -> bool:
-        """True if a sentence names a device and does not deny it or state its removal."""
-        return self.devices.are_stated_in(sentences)
-
-    def is_normal(self, sentences: Iterable[str]) -> bool:
-        """True if a sentence calls the image normal."""
-        return any(self.normal.search(normalize_words(sentence)) for sentence in sentences)
-
-
 @cache
-def read_report_words() -> ReportWords:
-    """Read the words of the resource."""
+def read_report_words() -> tuple[Devices, re.Pattern]:
+    """Return the words of reports for devices and for a normal image (``resources/semisyn/devices.yaml``)."""
     entries = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    return ReportWords(compile_devices(entries), re.compile(rf"\b(?:{phrase_pattern(entries['normal'])})\b"))
+    return compile_devices(entries), re.compile(rf"\b(?:{phrase_pattern(entries['normal'])})\b")

@@ -8,7 +8,7 @@ import polars as pl
 from cxr.base.engines import Setup
 from cxr.base.tables import read_table
 from cxr.semisyn.healthy.criteria import Exclusion
-from cxr.semisyn.healthy.engine import NoScores, ReadFrame, scores_above
+from cxr.semisyn.healthy.engine import Classifier, NoScores, ReadFrame
 from cxr.semisyn.healthy.settings import HealthySettings, LiteSettings
 
 INPUTS = {"boxes": "results/boxes/{shard}.parquet", "boxes_excluded": "results/boxes/{shard}.excluded.parquet"}
@@ -26,7 +26,7 @@ AP_VIEW = "AP"
 """The view that magnifies the heart."""
 
 
-class LiteClassifier:
+class LiteClassifier(Classifier):
     """Scores from box confidences. A wide heart counts as cardiomegaly, which has no score.
 
     The score of opacity is the probability that at least one of its boxes is right, taken as independent; for other
@@ -54,7 +54,7 @@ class LiteClassifier:
         """See :class:`cxr.semisyn.healthy.engine.Classifier`; a heart too wide is cardiomegaly."""
         most = self.most_ctr_ap if view == AP_VIEW else self.most_ctr
         heart = f"CTR {ctr:.3f} > {most:g}" if ctr is not None and ctr > most else ""
-        return ", ".join(filter(None, (scores_above(scores, self.thresholds), heart)))
+        return ", ".join(filter(None, (super().explain_positive(scores, ctr, view), heart)))
 
 
 def score_boxes(boxes: pl.DataFrame) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Select the images of a shard that show no finding and whose lungs and heart are usable."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,76 +24,8 @@ from cxr.semisyn.healthy.engine import Classifier, NoScores, load_classifier
 from cxr.semisyn.healthy.labels import Labels, ReportLabels, TableLabels
 from cxr.semisyn.healthy.settings import HealthySettings
 
+Row = Mapping[str, str]
 RESOURCE_FILES = ("semisyn/paper.yaml",)
-
-
-def run(
-    *, shards: Sequence[str], excluded: str | Path, images: str | Path, funnel: str | Path, options: HealthySettings,
-    references: Iterable[str],
-) -> None:  # fmt: skip
-    """Concatenate the shards' tables into ``images``, sorted by image_id, and write ``funnel`` (:data:`FUNNEL`).
-
-    ``excluded``: the ledger of all shards; ``references``: names of those whose patients are excluded.
-    """
-    healthy_images = pl.concat([read_table(path) for path in ([shards] if isinstance(shards, str) else shards)])
-    write_table(images, healthy_images.sort("image_id"), HEALTHY)
-    stopped = read_table(excluded).select("stage", "reason").iter_rows()
-    paper = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["healthy_images"]
-    num_unknown = int((healthy_images["position"] == "").sum())
-    table = funnel_table(stopped, len(healthy_images), describe_criteria(options, references, num_unknown), paper)
-    write_table(funnel, table, FUNNEL)
-    log.info("healthy: %d of %d images", len(healthy_images), table["in"][0])
-    if not len(healthy_images):
-        log.warning("healthy: no image is left, so nothing can be placed: %s shows where they went", Path(funnel).name)
-
-
-def describe_criteria(options: HealthySettings, references: Iterable[str], untold: int) -> dict[str, str]:
-    """Return {criterion: its description}. ``untold``: number of healthy images of unknown position."""
-    unseen = _unseen_findings(options)
-    devices = {"not_positive": "no device", "negative": "devices denied", "any": "devices are not asked for"}
-    reference_names = ", ".join(references)
-    return {
-        "frame": "decoded, and chosen of its study",
-        "view": f"view {' or '.join(options.views)}",
-        "position": f"patient {' or '.join(options.positions)} (of the pool {untold} do not tell)",
-        "reference": f"in no reference ({reference_names or 'none is set, so nobody is excluded'})",
-        "split": f"split {' or '.join(options.splits)}",
-        "labels": f"labelled by {options.labels}",
-        "finding": "no finding",
-        "device": devices[options.devices],
-        "classifier": f"negative by {options.classifier}" + (f" (does not see {', '.join(unseen)})" if unseen else ""),
-        "organs": "organs found",
-        "heart": "a heart",
-        "lungs": "two lungs apart",
-    }
-
-
-def _unseen_findings(options: HealthySettings) -> list[str]:
-    """Return the findings that the classifier cannot detect; those of a score table are known from its columns only."""
-    module = engine_module("cxr.semisyn.healthy", options.classifier)
-    return [finding for finding in FINDINGS if finding in getattr(module, "UNSEEN", ())]
-
-
-def funnel_table(
-    stopped: Iterable[tuple[str, str]], healthy: int, sentences: Mapping[str, str], paper: int
-) -> pl.DataFrame:
-    """Return the funnel: a row per criterion in their order, then the pool with the paper's size.
-
-    ``stopped``: (stage, reason) of every excluded image; ``healthy``: number of images in the pool.
-    """
-    reasons: dict[str, Counter[str]] = {name: Counter() for name in CRITERIA}
-    for stage, reason in stopped:
-        reasons[criterion_of(stage, reason)][reason] += 1
-    num_remaining = healthy + sum(counts.total() for counts in reasons.values())
-    rows = []
-    for name, counts in reasons.items():
-        reason_counts = ", ".join(f"{reason} {number}" for reason, number in sorted(counts.items()))
-        rows.append((sentences[name], num_remaining, num_remaining - counts.total(), reason_counts, None))
-        num_remaining -= counts.total()
-    rows.append(("healthy", healthy, healthy, "", paper))
-    return pl.DataFrame(rows, schema=schema(FUNNEL), orient="row")
-
-
 _EDGES = {"x1": "Left edge", "y1": "Top edge", "x2": "Right edge", "y2": "Bottom edge"}
 _NAMES = {"right": "right lung", "left": "left lung", "heart": "heart"}
 
@@ -129,6 +61,68 @@ FUNNEL: Columns = {
 }
 
 
+def run(
+    *, shards: Sequence[str], excluded: str | Path, images: str | Path, funnel: str | Path, options: HealthySettings,
+    references: Iterable[str],
+) -> None:  # fmt: skip
+    """Concatenate the shards' tables into ``images``, sorted by image_id, and write ``funnel`` (:data:`FUNNEL`).
+
+    ``excluded``: the ledger of all shards; ``references``: names of those whose patients are excluded.
+    """
+    healthy_images = pl.concat([read_table(path) for path in ([shards] if isinstance(shards, str) else shards)])
+    write_table(images, healthy_images.sort("image_id"), HEALTHY)
+    stopped = read_table(excluded).select("stage", "reason").iter_rows()
+    paper = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["healthy_images"]
+    num_unknown = int((healthy_images["position"] == "").sum())
+    table = funnel_table(stopped, len(healthy_images), describe_criteria(options, references, num_unknown), paper)
+    write_table(funnel, table, FUNNEL)
+    log.info("healthy: %d of %d images", len(healthy_images), table["in"][0])
+    if not len(healthy_images):
+        log.warning("healthy: no image is left, so nothing can be placed: %s shows where they went", Path(funnel).name)
+
+
+def describe_criteria(options: HealthySettings, references: Iterable[str], untold: int) -> dict[str, str]:
+    """Return {criterion: its description}. ``untold``: number of healthy images of unknown position."""
+    module = engine_module("cxr.semisyn.healthy", options.classifier)
+    unseen = [finding for finding in FINDINGS if finding in getattr(module, "UNSEEN", ())]
+    devices = {"not_positive": "no device", "negative": "devices denied", "any": "devices are not asked for"}
+    reference_names = ", ".join(references)
+    return {
+        "frame": "decoded, and chosen of its study",
+        "view": f"view {' or '.join(options.views)}",
+        "position": f"patient {' or '.join(options.positions)} (of the pool {untold} do not tell)",
+        "reference": f"in no reference ({reference_names or 'none is set, so nobody is excluded'})",
+        "split": f"split {' or '.join(options.splits)}",
+        "labels": f"labelled by {options.labels}",
+        "finding": "no finding",
+        "device": devices[options.devices],
+        "classifier": f"negative by {options.classifier}" + (f" (does not see {', '.join(unseen)})" if unseen else ""),
+        "organs": "organs found",
+        "heart": "a heart",
+        "lungs": "two lungs apart",
+    }
+
+
+def funnel_table(
+    stopped: Iterable[tuple[str, str]], healthy: int, sentences: Mapping[str, str], paper: int
+) -> pl.DataFrame:
+    """Return the funnel: a row per criterion in their order, then the pool with the paper's size.
+
+    ``stopped``: (stage, reason) of every excluded image; ``healthy``: number of images in the pool.
+    """
+    reasons: dict[str, Counter[str]] = {name: Counter() for name in CRITERIA}
+    for stage, reason in stopped:
+        reasons[criterion_of(stage, reason)][reason] += 1
+    num_remaining = healthy + sum(counts.total() for counts in reasons.values())
+    rows = []
+    for name, counts in reasons.items():
+        reason_counts = ", ".join(f"{reason} {number}" for reason, number in sorted(counts.items()))
+        rows.append((sentences[name], num_remaining, num_remaining - counts.total(), reason_counts, None))
+        num_remaining -= counts.total()
+    rows.append(("healthy", healthy, healthy, "", paper))
+    return pl.DataFrame(rows, schema=schema(FUNNEL), orient="row")
+
+
 def find_reserved(references: Mapping[str, Mapping], images: pl.DataFrame, patients: bool) -> dict[str, str]:
     """Return {image_id: reference} of the cohort's images that a reference reserves.
 
@@ -138,20 +132,13 @@ def find_reserved(references: Mapping[str, Mapping], images: pl.DataFrame, patie
     """
     reference_by_image: dict[str, str] = {}
     for name, settings in references.items():
-        key = f"semisyn.references.{name}.path"
-        image_ids = {
-            image_name(settings["image_id"], image)
-            for image in read_annotations(key, settings["path"], settings["format"]).seen
-        }
-        reference_images = images.filter(pl.col("image_id").is_in(sorted(image_ids)))
-        reserved_images = reference_images
+        listed = read_annotations(f"semisyn.references.{name}.path", settings["path"], settings["format"]).seen
+        image_ids = {image_name(settings["image_id"], image) for image in listed}
+        reserved_images = images.filter(pl.col("image_id").is_in(sorted(image_ids)))
         if patients:
-            reserved_images = images.join(reference_images.select("subject_id").unique(), on="subject_id", how="semi")
+            reserved_images = images.join(reserved_images.select("subject_id").unique(), on="subject_id", how="semi")
         reference_by_image = dict.fromkeys(reserved_images["image_id"], name) | reference_by_image
     return reference_by_image
-
-
-Row = Mapping[str, str]
 
 
 @dataclass
@@ -166,8 +153,8 @@ class HealthyScreen:
     exclude_unknown: bool
     labels: Labels
     classifier: Classifier
-    boxes: Callable[[str], dict[str, criteria.Box] | None]
-    picture: Callable
+    frames: Shard
+    organs: Shard
 
     def position_of(self, image: Row) -> str:
         """Return how the patient was positioned, "" if unknown. A table takes precedence over the header."""
@@ -193,17 +180,18 @@ class HealthyScreen:
         """Return why an image is excluded, or its row in the table of healthy images."""
         if early := self.check_metadata(image):
             return early
-        boxes = self.boxes(image["image_id"])
+        name = image["image_id"]
+        boxes = criteria.organ_boxes(self.organs.masks(name)) if name in self.organs else None
         ctr = criteria.cardiothoracic_ratio(boxes) if boxes else None
         try:
-            scores = self.classifier.scores(image["image_id"], lambda: self.picture(image["image_id"]))
+            scores = self.classifier.scores(name, lambda: self.frames.get("image", name))
         except NoScores as error:
             return error.exclusion
         if positive_findings := self.classifier.explain_positive(scores, ctr, image["view"]):
             return Exclusion("classifier_positive", positive_findings)
         if boxes is None:
-            return self.stopped["organs"][image["image_id"]]
-        return criteria.check_organs(boxes, criteria.MAX_LUNG_IOU) or self._row(image, boxes, ctr, scores)
+            return self.stopped["organs"][name]
+        return criteria.check_organs(boxes) or self._row(image, boxes, ctr, scores)
 
     def _row(self, image: Row, boxes: Mapping[str, criteria.Box], ctr: float | None, scores: Mapping) -> dict:
         corners = {f"{organ}_{side}": box[place] for organ, box in boxes.items() for place, side in enumerate(CORNERS)}
@@ -240,41 +228,30 @@ def run_shard(
     listed = read_table(images)
     image_ids = {row["image_id"] for row in rows}
     shard_images = listed.filter(pl.col("image_id").is_in(sorted(image_ids)))
-    reference_by_image = find_reserved(references, listed, options.exclude_patients)
-    metadata = files.get("metadata")
-    with Shard(frames) as pictures, Shard(organs) as masks:
-
-        def boxes(name: str) -> dict[str, criteria.Box] | None:
-            return criteria.organ_boxes(masks.masks(name)) if name in masks else None
-
+    ledger, healthy_rows = Ledger(STAGE), []
+    with Shard(frames) as frame_shard, Shard(organs) as organ_shard:
         screen = HealthyScreen(
             options=options,
-            stopped={stage: _read_excluded(stage, path) for stage, path in
-                     (("frames", frames_excluded), ("organs", organs_excluded))},
-            positions=positions.read_table_positions(shard_images, metadata),
-            reserved=reference_by_image,
-            exclude_unknown=options.unknown_position == "exclude"
-            or (options.unknown_position == "auto" and metadata is not None),
+            stopped={"frames": _read_excluded("frames", frames_excluded),
+                     "organs": _read_excluded("organs", organs_excluded)},
+            positions=positions.read_table_positions(shard_images, files.get("metadata")),
+            reserved=find_reserved(references, listed, options.exclude_patients),
+            exclude_unknown="metadata" in files,
             labels=_read_labels(options, files),
             classifier=load_classifier(options, Setup.of_job(files, compute, options.classifier)),
-            boxes=boxes,
-            picture=lambda name: pictures.get("image", name),
+            frames=frame_shard,
+            organs=organ_shard,
         )  # fmt: skip
-        ledger = Ledger(STAGE)
-        healthy_rows = [row | {"shard": shard} for row in _screen_images(ledger, rows, screen)]
+        for image in progress(rows, len(rows), "healthy"):
+            verdict = screen.check_image(image)
+            if isinstance(verdict, Exclusion):
+                ledger.exclude(image["image_id"], image["study_id"], verdict.reason, verdict.detail)
+                ledger.excluded[-1]["stage"] = verdict.stage
+            else:
+                ledger.accept(image["image_id"])
+                healthy_rows.append(verdict | {"shard": shard})
         ledger.finish(excluded, image_ids)
     write_table(output, pl.DataFrame(healthy_rows, schema=SCHEMA), HEALTHY)
-
-
-def _screen_images(ledger: Ledger, rows: list[dict], screen: HealthyScreen) -> Iterator[dict]:
-    for image in progress(rows, len(rows), "healthy"):
-        verdict = screen.check_image(image)
-        if isinstance(verdict, Exclusion):
-            ledger.exclude(image["image_id"], image["study_id"], verdict.reason, verdict.detail)
-            ledger.excluded[-1]["stage"] = verdict.stage
-        else:
-            ledger.accept(image["image_id"])
-            yield verdict
 
 
 def _read_excluded(stage: str, path: str | Path) -> dict[str, Exclusion]:

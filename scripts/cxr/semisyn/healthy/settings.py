@@ -43,11 +43,6 @@ class HealthySettings(Section):
         source=PAPER,
         min_length=1,
     )
-    unknown_position: Literal["auto", "keep", "exclude"] = key(
-        "auto",
-        "Whether to keep or exclude an image of unknown position; auto: exclude if MIMIC's metadata table is given, "
-        "else keep.",
-    )
     exclude_patients: bool = key(
         True,
         "Whether to exclude all images of patients in a reference for tests or priors; false: its own images only "

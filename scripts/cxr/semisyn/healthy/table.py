@@ -1,7 +1,6 @@
 """Classifier table: scores of any net from a file, one row per image, one column per finding."""
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 
 from cxr.base.engines import Setup
@@ -9,14 +8,14 @@ from cxr.base.errors import UserError
 from cxr.base.user_tables import fold_name, read_frame, require_columns
 from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.healthy.criteria import Exclusion
-from cxr.semisyn.healthy.engine import NoScores, ReadFrame, scores_above
+from cxr.semisyn.healthy.engine import Classifier, NoScores, ReadFrame
 from cxr.semisyn.healthy.settings import HealthySettings
 
 FILES = ("scores",)
 KEY = "semisyn.healthy.table.scores"
 
 
-class TableClassifier:
+class TableClassifier(Classifier):
     """Scores looked up by image_id. A finding without a column is not screened."""
 
     def __init__(self, path: str | Path, threshold: float):
@@ -29,11 +28,10 @@ class TableClassifier:
         if not column_by_finding:
             raise UserError(f"{KEY}: {path} has no column of a finding: add one of {', '.join(FINDINGS)}")
         self.findings = tuple(finding for finding in FINDINGS if finding in column_by_finding)
-        self.threshold = threshold
+        self.thresholds = dict.fromkeys(self.findings, threshold)
         self.rows: dict[str, list[tuple[str, ...]]] = {}
-        for image, *cells in table.select(
-            "image_id", *(column_by_finding[finding] for finding in self.findings)
-        ).iter_rows():
+        columns = [column_by_finding[finding] for finding in self.findings]
+        for image, *cells in table.select("image_id", *columns).iter_rows():
             self.rows.setdefault(image, []).append(tuple(cells))
 
     def scores(self, image_id: str, picture: ReadFrame) -> dict[str, float]:
@@ -47,10 +45,6 @@ class TableClassifier:
         if None in values:
             raise NoScores(Exclusion("not_labelled", "a score is no number from 0 to 1"))
         return dict(zip(self.findings, values, strict=True))
-
-    def explain_positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
-        """See :class:`cxr.semisyn.healthy.engine.Classifier`."""
-        return scores_above(scores, dict.fromkeys(self.findings, self.threshold))
 
 
 def _number(cell: str) -> float | None:

@@ -9,30 +9,27 @@ from cxr.base.engines import Setup
 from cxr.base.paths import RESOURCES
 from cxr.nets.densenet import DenseNet121, normalise_scores, prepare_frame
 from cxr.nets.tensors import load_strict
-from cxr.semisyn.healthy.engine import ReadFrame, scores_above
+from cxr.semisyn.healthy.engine import Classifier, ReadFrame
 from cxr.semisyn.healthy.settings import HealthySettings
 
 INPUTS = {"weights": "results/weights/xrv.safetensors"}
 RESOURCE_FILES = ("semisyn/xrv.yaml",)
 
 
-class XrvClassifier:
+class XrvClassifier(Classifier):
     """Scores scaled so that the operating point of each finding is 0.5."""
 
     def __init__(self, net: DenseNet121, outputs: Mapping[str, Mapping], threshold: float):
-        self.net, self.threshold = net.eval(), threshold
+        self.net = net.eval()
         self.points = torch.tensor([output["point"] for output in outputs.values()])
         self.places = {output["finding"]: place for place, output in enumerate(outputs.values()) if "finding" in output}
+        self.thresholds = dict.fromkeys(self.places, threshold)
 
     def scores(self, image_id: str, picture: ReadFrame) -> dict[str, float]:
         """See :class:`cxr.semisyn.healthy.engine.Classifier`."""
         with torch.inference_mode():
             scores = normalise_scores(torch.sigmoid(self.net(prepare_frame(picture()))), self.points)[0]
         return {finding: float(scores[place]) for finding, place in self.places.items()}
-
-    def explain_positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
-        """See :class:`cxr.semisyn.healthy.engine.Classifier`."""
-        return scores_above(scores, dict.fromkeys(self.places, self.threshold))
 
 
 def load(options: HealthySettings, setup: Setup) -> XrvClassifier:

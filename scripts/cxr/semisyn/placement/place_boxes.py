@@ -1,7 +1,7 @@
 """Place the boxes of all jobs whose image is in a shard. A job gets all its boxes or none."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -11,11 +11,10 @@ from cxr.base.hdf5 import FRAME_SIZE, Shard
 from cxr.base.ledger import Ledger
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import SIDES
-from cxr.geometry.affine import boxes_to_frame
+from cxr.geometry.affine import box_to_frame
 from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.findings.boxes import Chests, Places, draw_boxes, draw_hearts
-from cxr.semisyn.findings.catalogue import Catalogue, Finding, read_catalogue
-from cxr.semisyn.findings.phrases import choose_sides, parse_prompt, zone_bounds
+from cxr.semisyn.findings.catalogue import Catalogue, Finding, choose_sides, parse_prompt, read_catalogue, zone_bounds
 from cxr.semisyn.placement.plan_jobs import BOXES, draw_numbers
 
 ORGANS = ("right", "left", "heart")
@@ -24,20 +23,14 @@ BATCH = 4096
 """Jobs whose random numbers are in memory at once."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlacementOptions:
-    """Settings of the placement (section ``semisyn.placement``).
-
-    unsided: {finding: lungs of a prompt without a side, ``both`` or ``one``}; by default one.
-    """
-
-    bounds: str
-    tries: int = 6
-    min_mass: float = 1e-9
-    heart_exclusion: bool = True
-    ctr_step: float = 0.03
-    seed: int
-    unsided: dict[str, str] = field(default_factory=dict)
+TRIES = 6
+"""Most tries to place a job."""
+MIN_MASS = 1e-9
+"""Smallest mass of a truncated prior."""
+RATIO_STEP = 0.03
+"""Smallest growth of the cardiothoracic ratio."""
+UNSIDED = {"edema": "both"}
+"""{finding: lungs of a prompt without a side}, for other findings one (the authors' code: one for all)."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +45,13 @@ class Job:
 
 
 def run_shard(
-    *, plan: str, healthy: str, frames: str, priors: str, output: str, excluded: str, shard: str,
-    options: PlacementOptions, findings_file: str = "",
+    *, plan: str, healthy: str, frames: str, priors: str, output: str, excluded: str, shard: str, bounds: str,
+    seed: int, findings_file: str = "",
 ) -> None:  # fmt: skip
     """Write the boxes of the shard's jobs to ``output``, and the jobs without room to the ledger ``excluded``.
 
     ``plan``: jobs; ``healthy``: table of all healthy images with their organ boxes; ``frames``: shard of frames, for
-    the extent of each image in its frame; ``priors``: priors.yaml.
+    the extent of each image in its frame; ``priors``: priors.yaml; ``bounds``: see :func:`draw_boxes`.
     """
     catalogue = read_catalogue(findings_file, priors)
     jobs = read_table(plan).filter(pl.col("shard") == shard)
@@ -71,22 +64,18 @@ def run_shard(
             for job, image, index, prompt in part.select("job_id", "image_id", "index", "prompt").iter_rows()
         ]
         for first in range(0, len(finding_jobs), BATCH):
-            for job, boxes in place_jobs(
-                catalogue.findings[name], finding_jobs[first : first + BATCH], catalogue, options
-            ):
+            batch = finding_jobs[first : first + BATCH]
+            for job, boxes in place_jobs(catalogue.findings[name], batch, catalogue, bounds, seed):
                 if boxes:
                     ledger.accept(job.job_id)
                     rows += boxes
                 else:
-                    ledger.exclude(job.job_id, chests[job.image_id][0], "no_room", _describe_prompt(job, catalogue))
+                    side, zone = parse_prompt(job.prompt, catalogue.parser)
+                    description = f"side {side}, zone {zone or 'any'}"
+                    ledger.exclude(job.job_id, chests[job.image_id][0], "no_room", description)
     table = pl.DataFrame(rows, schema=schema(BOXES), orient="row")
     write_table(output, table.sort("job_id", "side", descending=[False, True]), BOXES)
     ledger.finish(excluded, jobs["job_id"])
-
-
-def _describe_prompt(job: Job, catalogue: Catalogue) -> str:
-    side, zone = parse_prompt(job.prompt, catalogue.parser)
-    return f"side {side}, zone {zone or 'any'}"
 
 
 def read_chests(healthy: pl.DataFrame, frames: str) -> dict[str, tuple[str, tuple]]:
@@ -96,59 +85,44 @@ def read_chests(healthy: pl.DataFrame, frames: str) -> dict[str, tuple[str, tupl
         for row in healthy.iter_rows(named=True):
             boxes = (np.array([row[f"{organ}_{corner}"] for corner in CORNERS], np.float64) for organ in ORGANS)
             rows, columns = frame_shard.get("original_shape", row["image_id"])
-            extent = np.array([0.0, 0.0, columns, rows])
-            picture = (
-                boxes_to_frame(extent, frame_shard.get("to_original", row["image_id"])).ravel().clip(0.0, FRAME_SIZE)
-            )
+            affine = frame_shard.get("to_original", row["image_id"])
+            picture = box_to_frame((0.0, 0.0, columns, rows), affine).clip(0.0, FRAME_SIZE)
             chests[row["image_id"]] = row["study_id"], (*boxes, picture)
     return chests
 
 
 def place_jobs(
-    finding: Finding, jobs: Sequence[Job], catalogue: Catalogue, options: PlacementOptions
+    finding: Finding, jobs: Sequence[Job], catalogue: Catalogue, bounds: str, seed: int
 ) -> Iterable[tuple[Job, list[tuple]]]:
     """Yield each job of a finding with its rows of :data:`BOXES`, none if there is no room for all its boxes."""
-    draws = [draw_numbers(options.seed, finding.name, job.index, options.tries) for job in jobs]
-    placer: Callable = _place_in_lungs if finding.prior.placement == "lung" else _place_hearts
-    rows = placer(finding, jobs, draws, catalogue, options)
+    draws = [draw_numbers(seed, finding.name, job.index, TRIES) for job in jobs]
+    if finding.prior.placement == "lung":
+        rows = _place_in_lungs(finding, jobs, draws, catalogue, bounds)
+    else:
+        rows = _place_hearts(finding, jobs, draws)
     return zip(jobs, rows, strict=True)
 
 
 def _place_in_lungs(
-    finding: Finding, jobs: Sequence[Job], draws: Sequence, catalogue: Catalogue, options: PlacementOptions
+    finding: Finding, jobs: Sequence[Job], draws: Sequence, catalogue: Catalogue, bounds: str
 ) -> list[list[tuple]]:
     placements = []
-    unsided = options.unsided.get(finding.name, "one")
+    unsided = UNSIDED.get(finding.name, "one")
     parsed_by_prompt = {prompt: parse_prompt(prompt, catalogue.parser) for prompt in {job.prompt for job in jobs}}
     for number, (job, (_, coin, _)) in enumerate(zip(jobs, draws, strict=True)):
         prompt_side, zone = parsed_by_prompt[job.prompt]
-        placements += [
-            (number, side, *zone_bounds(zone, side, catalogue)) for side in choose_sides(prompt_side, unsided, coin)
-        ]
-    numbers, sides, zones, bounds = zip(*placements, strict=True)
+        for side in choose_sides(prompt_side, unsided, coin):
+            placements.append((number, side, *zone_bounds(zone, side, catalogue)))
+    numbers, sides, zones, zone_boxes = zip(*placements, strict=True)
     side_indices = np.array([SIDES.index(side) for side in sides])
     boxes = np.array([jobs[number].chest for number in numbers])
-    places = Places(
-        boxes[np.arange(len(side_indices)), side_indices], boxes[:, 3], boxes[:, 2], side_indices == 1, np.array(bounds)
-    )
+    lungs = boxes[np.arange(len(side_indices)), side_indices]
+    places = Places(lungs, boxes[:, 3], boxes[:, 2], side_indices == 1, np.array(zone_boxes))
     uniforms = np.stack([draws[number][2][:, side] for number, side in zip(numbers, side_indices, strict=True)])
-    placed_boxes = draw_boxes(
-        finding.prior,
-        places,
-        uniforms,
-        bounds=options.bounds,
-        min_mass=options.min_mass,
-        heart_exclusion=options.heart_exclusion,
-    )
+    placed = draw_boxes(finding.prior, places, uniforms, bounds=bounds, min_mass=MIN_MASS, heart_exclusion=True)
     rows: list[list[tuple]] = [[] for _ in jobs]
     lost = set()
-    cells = zip(
-        placed_boxes.percent.tolist(),
-        placed_boxes.boxes.tolist(),
-        placed_boxes.mass.tolist(),
-        placed_boxes.tries.tolist(),
-        strict=True,
-    )
+    cells = zip(*(part.tolist() for part in (placed.percent, placed.boxes, placed.mass, placed.tries)), strict=True)
     for number, side, zone, (percent, box, mass, tries) in zip(numbers, sides, zones, cells, strict=True):
         job = jobs[number]
         rows[number].append(
@@ -159,20 +133,12 @@ def _place_in_lungs(
     return [[] if number in lost else job_rows for number, job_rows in enumerate(rows)]
 
 
-def _place_hearts(
-    finding: Finding, jobs: Sequence[Job], draws: Sequence, catalogue: Catalogue, options: PlacementOptions
-) -> list[list[tuple]]:
+def _place_hearts(finding: Finding, jobs: Sequence[Job], draws: Sequence) -> list[list[tuple]]:
     boxes = np.array([job.chest for job in jobs])
     uniforms = np.stack([numbers[:, 0, 0] for _, _, numbers in draws])
     chests = Chests(*(boxes[:, part] for part in range(4)))
-    enlarged_hearts = draw_hearts(finding.prior, chests, uniforms, step=options.ctr_step, min_mass=options.min_mass)
-    cells = zip(
-        enlarged_hearts.boxes.tolist(),
-        enlarged_hearts.mass.tolist(),
-        enlarged_hearts.tries.tolist(),
-        enlarged_hearts.ratios.tolist(),
-        strict=True,
-    )
+    hearts = draw_hearts(finding.prior, chests, uniforms, step=RATIO_STEP, min_mass=MIN_MASS)
+    cells = zip(*(part.tolist() for part in (hearts.boxes, hearts.mass, hearts.tries, hearts.ratios)), strict=True)
     none = (None,) * 4
     return [
         [(job.job_id, job.image_id, finding.name, "", "", *none, *box, None, mass, tries, *ratios)] if tries else []

@@ -13,8 +13,7 @@ from cxr.base.errors import UserError, count_phrase
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import SIDES
-from cxr.semisyn.findings.catalogue import Catalogue, read_catalogue
-from cxr.semisyn.findings.phrases import draw_prompt
+from cxr.semisyn.findings.catalogue import Catalogue, draw_prompt, read_catalogue
 
 PLAN = {
     "job_id": Column(pl.String, "Job: the finding and its number."),

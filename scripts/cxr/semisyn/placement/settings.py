@@ -3,7 +3,6 @@
 from typing import Literal
 
 from cxr.base.settings import AUTHORS, Section, Share, key
-from cxr.semisyn.shared import FindingName
 
 
 class PlacementSettings(Section):
@@ -14,11 +13,6 @@ class PlacementSettings(Section):
         "Limits of boxes: outside the lung's box as far as the prior allows (repo, authors' code), or never (strict, "
         "paper), with an effusion cut at the lung's lower edge.",
         source=AUTHORS,
-    )
-    unsided: dict[FindingName, Literal["both", "one"]] = key(
-        lambda: {"edema": "both"},
-        "Lungs of a prompt without a side, {finding: both or one}, by default one, drawn with equal probability "
-        "(authors' code: one for all findings).",
     )
     most_per_image: int = key(
         2,

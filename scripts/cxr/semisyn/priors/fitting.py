@@ -25,6 +25,10 @@ from cxr.semisyn.findings.laws import pair_mass
 
 NUMBERS_BY_ELEMENT = {"center": ("cx", "cy"), "size": ("w", "h")}
 """{element of a prior in a lung: its two numbers}."""
+ALPHA, BINS = 0.05, 50
+"""Level of the test of independence; bins of the histogram that a family's density is compared with."""
+OVERSHOOT_PERCENTILE = 2.5
+"""Percentile of the distances to the lung's box that limits a box's overshoot."""
 POINTS = 129
 """Points of the table for the mass within bounds during a fit."""
 
@@ -114,13 +118,7 @@ def fit_truncated(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> Law:
 
 
 def fit_element(
-    element: str,
-    samples: np.ndarray,
-    present_laws: Mapping[str, Law],
-    *,
-    alpha: float,
-    bins: int,
-    families: Sequence[str],
+    element: str, samples: np.ndarray, present_laws: Mapping[str, Law], alpha: float, bins: int, families: Sequence[str]
 ) -> list[Fit]:
     """Return the fits of centre or size to samples (N, 2), two-dimensional if the two numbers are dependent.
 
@@ -150,8 +148,8 @@ def _fit_number(name: str, values: np.ndarray, p: float | None, bins: int, famil
 
 
 def fit_prior(
-    prior: Prior, samples: Mapping[str, np.ndarray], *, alpha: float, bins: int, families: Sequence[str],
-    overshoot_percentile: float, sizes: str,
+    prior: Prior, samples: Mapping[str, np.ndarray], *, alpha: float = ALPHA, bins: int = BINS,
+    families: Sequence[str] = tuple(SHAPES), overshoot_percentile: float = OVERSHOOT_PERCENTILE, sizes: str = "placed",
 ) -> tuple[Prior, list[Fit]]:  # fmt: skip
     """Return the prior fitted to samples ({cx, cy, w, h} or {ctr}, each (N,)), and all fits.
 
@@ -159,7 +157,6 @@ def fit_prior(
     distances to the lung's box, at most 0. An element that no family fits keeps its law. ``sizes``: ``drawn`` fits the
     sizes as they are; ``placed`` fits the law whose draws have these sizes after placement (:func:`fit_truncated`).
     """
-    keywords = {"bins": bins, "families": families}
     if prior.placement == "heart":
         fits = _fit_number(RATIO, samples[RATIO], None, bins, families)
         return _fitted_prior(prior, fits, [samples[RATIO].min()], prior.overshoot), fits
@@ -167,9 +164,12 @@ def fit_prior(
         element: np.stack([samples[number] for number in NUMBERS_BY_ELEMENT[element]], axis=1) for element in SINGLES
     }
     fits = [
-        fit for name, values in pairs.items() for fit in fit_element(name, values, prior.laws, alpha=alpha, **keywords)
+        fit for name, values in pairs.items() for fit in fit_element(name, values, prior.laws, alpha, bins, families)
     ]
-    new = _fitted_prior(prior, fits, pairs["size"].min(axis=0), _overshoot_limits(pairs, overshoot_percentile))
+    low, high = pairs["center"] - pairs["size"] / 2, 100 - (pairs["center"] + pairs["size"] / 2)
+    limits = np.percentile(np.hstack([low, high]), overshoot_percentile, axis=0)
+    overshoot = tuple(min(0.0, float(value)) for value in limits)
+    new = _fitted_prior(prior, fits, pairs["size"].min(axis=0), overshoot)
     if sizes == "placed" and "size" in new.laws:
         low, high = size_bounds(new, pairs["center"], np.tile(new.overshoot, (len(pairs["center"]), 1)), "repo")
         drawn_fit = next(fit for fit in fits if fit.element == "size")
@@ -180,29 +180,17 @@ def fit_prior(
 
 
 def _fitted_prior(prior: Prior, fits: Sequence[Fit], smallest: Sequence[float], overshoot: Zone) -> Prior:
+    """Return the prior with the chosen fits; an element keeps its laws unless all its numbers were fitted."""
     law_by_element = {fit.element: fit.law for fit in fits if fit.is_chosen}
-    laws = {
-        name: law
-        for element in (*SINGLES, RATIO)
-        for name, law in _laws_of_element(element, law_by_element, prior.laws).items()
-    }
+    laws = {}
+    for element in (*SINGLES, RATIO):
+        names = [element] if element in law_by_element or element == RATIO else SINGLES[element]
+        if all(name in law_by_element for name in names):
+            laws |= {name: law_by_element[name] for name in names}
+        else:
+            laws |= {name: law for name, law in prior.laws.items() if name in (element, *SINGLES.get(element, ()))}
     minimum = tuple(float(value) for value in smallest)
-    return Prior(prior.placement, laws, minimum, overshoot, prior.covers_bottom, "fit")
-
-
-def _laws_of_element(
-    element: str, law_by_element: Mapping[str, Law], present_laws: Mapping[str, Law]
-) -> dict[str, Law]:
-    """Return the fitted laws of an element, or its present ones unless all its numbers were fitted."""
-    names = [element] if element in law_by_element or element == RATIO else SINGLES[element]
-    if all(name in law_by_element for name in names):
-        return {name: law_by_element[name] for name in names}
-    return {name: law for name, law in present_laws.items() if name in (element, *SINGLES.get(element, ()))}
-
-
-def _overshoot_limits(pairs: Mapping[str, np.ndarray], percentile: float) -> tuple[float, float, float, float]:
-    low, high = pairs["center"] - pairs["size"] / 2, 100 - (pairs["center"] + pairs["size"] / 2)
-    return tuple(min(0.0, float(value)) for value in np.percentile(np.hstack([low, high]), percentile, axis=0))
+    return replace(prior, laws=laws, minimum=minimum, overshoot=overshoot, origin="fit")
 
 
 def compare_sides(samples: Mapping[str, np.ndarray], is_left: np.ndarray) -> list[tuple]:

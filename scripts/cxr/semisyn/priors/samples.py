@@ -9,7 +9,7 @@ import numpy as np
 from cxr.annotations.box_table import region_box
 from cxr.annotations.regions import Annotation, image_name
 from cxr.base.vocabulary import SIDES
-from cxr.geometry.affine import boxes_to_frame
+from cxr.geometry.affine import box_to_frame
 from cxr.semisyn.references import finding_by_label
 
 Box = tuple[float, float, float, float]
@@ -47,16 +47,6 @@ def lung_percent(box: Box, lung: Box, side: str) -> Box:
     return (100 - x if side == "left" else x), y, 100 * (box[2] - box[0]) / width, 100 * (box[3] - box[1]) / height
 
 
-def ratio_of(chest: Chest) -> float:
-    """Return the cardiothoracic ratio in percent: the heart's width over the thorax's, outer edge to outer edge."""
-    return 100 * (chest.heart[2] - chest.heart[0]) / (chest.left[2] - chest.right[0])
-
-
-def box_to_frame(box: Box, to_original: np.ndarray) -> Box:
-    """Return a box in original pixels as a box in frame pixels."""
-    return tuple(boxes_to_frame(np.array(box, np.float64), to_original).ravel().tolist())
-
-
 def box_fault(region: Annotation, box: Box | None, chest: Chest | None) -> str:
     """Return why a box cannot be used, "" if it can. ``chest``: of its image, None if the organs are missing."""
     if chest is None:
@@ -83,13 +73,10 @@ class BoxSource:
 
 
 def sample_rows(
-    regions: Iterable[Annotation],
-    source: BoxSource,
-    chests: Mapping[str, Chest],
-    placements: Mapping[str, str],
+    regions: Iterable[Annotation], source: BoxSource, chests: Mapping[str, Chest], placements: Mapping[str, str],
     max_outside: float,
-) -> list[tuple]:
-    """Return rows of ``columns.SAMPLES``. ``placements``: {finding: lung or heart}.
+) -> list[tuple]:  # fmt: skip
+    """Return rows of ``write_priors.SAMPLES``. ``placements``: {finding: lung or heart}.
 
     ``max_outside``: percent of the lung's box by which a centre may lie outside it; boxes beyond are excluded.
     """
@@ -105,12 +92,15 @@ def sample_rows(
         if placements[name] == "heart":
             if (name, image) not in hearts:
                 reason = "no organs of its image" if chest is None else "" if chest.posed else "not PA, or not erect"
-                rows.append((name, source.name, image, "", *none, None if chest is None else ratio_of(chest), reason))
+                ratio = None
+                if chest is not None:  # the heart's width over the thorax's, outer edge to outer edge
+                    ratio = 100 * (chest.heart[2] - chest.heart[0]) / (chest.left[2] - chest.right[0])
+                rows.append((name, source.name, image, "", *none, ratio, reason))
             hearts.add((name, image))
         elif reason:
             rows.append((name, source.name, image, "", *none, None, reason))
         else:
-            frame_box = box_to_frame(box, chest.to_original)
+            frame_box = tuple(box_to_frame(box, chest.to_original).tolist())
             side = nearest_lung(frame_box, chest)
             numbers = lung_percent(frame_box, getattr(chest, side), side)
             outside = not all(-max_outside <= value <= 100 + max_outside for value in numbers[:2])
@@ -150,20 +140,20 @@ def fit_zones(
         if side in SIDES and not box_fault(region, box, chest):
             lung = np.array(getattr(chest, side))
             size = np.tile(lung[2:] - lung[:2], 2)
-            numbers = 100 * (np.array(box_to_frame(box, chest.to_original)) - np.tile(lung[:2], 2)) / size
+            numbers = 100 * (box_to_frame(box, chest.to_original) - np.tile(lung[:2], 2)) / size
             edges[region.label.lower()].append((chest.patient, numbers))
-    bounds = {
-        label: _percentile_box(rows, percentiles) for label, rows in edges.items() if _num_patients(rows) >= fewest
-    }
+    bounds = {}
+    for label, rows in edges.items():
+        if _num_patients(rows) >= fewest:
+            low, high = np.percentile(np.stack([numbers for _, numbers in rows]), percentiles, axis=0)
+            bounds[label] = float(low[0]), float(low[1]), float(high[2]), float(high[3])
     zones: dict[tuple[str, str], tuple] = {}
     for side in SIDES:
         for zone, parts in PARTS.items():
             names = [f"{side} {part}" for part in parts]
             if all(name in bounds for name in names):
-                zones[side, zone] = (
-                    _union([bounds[name] for name in names]),
-                    min(_num_patients(edges[name]) for name in names),
-                )
+                num_patients = min(_num_patients(edges[name]) for name in names)
+                zones[side, zone] = _union([bounds[name] for name in names]), num_patients
         for lobe, parts in LOBES[side].items():
             if all((side, part) in zones for part in parts):
                 part_zones = [zones[side, part] for part in parts]
@@ -173,12 +163,6 @@ def fit_zones(
 
 def _num_patients(rows: list) -> int:
     return len({patient for patient, _ in rows})
-
-
-def _percentile_box(rows: list, percentiles: Sequence[float]) -> tuple[float, ...]:
-    numbers = np.stack([box for _, box in rows])
-    low, high = (np.percentile(numbers, percentile, axis=0) for percentile in percentiles)
-    return float(low[0]), float(low[1]), float(high[2]), float(high[3])
 
 
 def _union(boxes: list[tuple]) -> tuple[float, ...]:

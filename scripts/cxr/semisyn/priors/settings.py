@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from cxr.base.settings import AUTHORS, PAPER, Section, constraint, key
+from cxr.base.settings import PAPER, Section, constraint, key
 
 
 class PriorsSettings(Section):
@@ -14,25 +14,14 @@ class PriorsSettings(Section):
         source=PAPER,
     )
     reference: str = key("", "Reference in semisyn.references to whose boxes the priors are fitted.")
-    zones: Literal["paper", "fit"] = key(
-        "paper",
-        "Zones that prompts name: the authors' numbers (paper), or fitted to zones_table (fit).",
-        source=AUTHORS,
-    )
-    zones_table: str = key("", "gold_bbox_coordinate_annotations_1000images.csv of Chest ImaGenome (zones: fit).")
-    zones_image_id: str = key(
-        "{stem}", "Template of the cohort's image_id of an image in zones_table, as in semisyn.references."
+    zones_table: str = key(
+        "",
+        "gold_bbox_coordinate_annotations_1000images.csv of Chest ImaGenome, to which the zones that prompts name are "
+        "fitted; empty: the authors' numbers.",
     )
     min_boxes: int = key(20, "Fewest boxes of a fit; a finding with fewer keeps its prior.", ge=3)
-    sizes: Literal["placed", "drawn"] = key(
-        "placed",
-        "Fit of dependent widths and heights: to the experts' boxes as they are (drawn), or so that the sizes match "
-        "them after placement, which shrinks boxes to the lung (placed).",
-    )
 
     @constraint
-    def _fits_have_their_files(self) -> None:
+    def _a_fit_has_its_reference(self) -> None:
         if self.source == "fit" and not self.reference:
             raise ValueError("source is 'fit', but reference is empty: name one of semisyn.references")
-        if self.zones == "fit" and not self.zones_table:
-            raise ValueError("zones is 'fit', but zones_table is empty: give Chest ImaGenome's table")

@@ -3,8 +3,8 @@
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 import yaml
 
@@ -16,8 +16,8 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import HEART, SIDES
 from cxr.geometry.boxes import bounding_box
-from cxr.semisyn.findings.catalogue import RATIO, SHAPES, Catalogue, Prior, read_catalogue
-from cxr.semisyn.priors.fitting import NUMBERS_BY_ELEMENT, compare_sides, fit_prior
+from cxr.semisyn.findings.catalogue import RATIO, Catalogue, Prior, read_catalogue
+from cxr.semisyn.priors.fitting import NUMBERS_BY_ELEMENT, Fit, compare_sides, fit_prior
 from cxr.semisyn.priors.samples import BoxSource, Chest, fit_zones, sample_rows
 
 _LUNG = "% of the lung's box"
@@ -68,66 +68,56 @@ SYMMETRY = {
 log = logging.getLogger("cxr.semisyn.priors")
 
 
-@dataclass(frozen=True, kw_only=True)
-class PriorsOptions:
-    """Settings of the stage (section ``semisyn.priors``).
-
-    source, zones: ``paper`` or ``fit``; reference, format, image_id, classes: of the boxes; zones_image_id: template of
-    the zone table's images; organs: engine of the lungs; families, alpha, bins, overshoot_percentile, sizes: see
-    :func:`fit_prior`; min_boxes: fewest boxes of a fit; far: percent by which a box's centre may lie outside its
-    lung's; zones_percentiles: of lower and upper edges; zones_patients: fewest patients of a fitted zone.
-    """
-
-    source: str
-    zones: str
-    reference: str
-    format: str
-    image_id: str
-    classes: dict[str, str]
-    zones_image_id: str
-    organs: str
-    alpha: float = 0.05
-    bins: int = 50
-    min_boxes: int
-    families: Sequence[str] = tuple(SHAPES)
-    far: float = 50.0
-    overshoot_percentile: float = 2.5
-    sizes: str
-    zones_percentiles: Sequence[float] = (5.0, 95.0)
-    zones_patients: int = 20
-    findings: list[str]
+MAX_OUTSIDE = 50.0
+"""Percent of the lung's box by which the centre of a box may lie outside it."""
+ZONE_PERCENTILES, MIN_ZONE_PATIENTS = (5.0, 95.0), 20
+"""Percentiles of the lower and the upper edges of a zone; fewest patients of a fitted one."""
+MIN_BOXES = 20
 
 
 def run(
-    *, priors: str, samples: str, fits: str, zones: str, symmetry_table: str, options: PriorsOptions,
+    *, priors: str, samples: str, fits: str, zones: str, symmetry_table: str, findings: list[str],
     findings_file: str = "", boxes: str = "", zone_boxes: str = "", images: str = "", frames: Sequence[str] = (),
-    organs: Sequence[str] = (), own_images: str = "", own_frames: str = "", own_organs: str = "",
+    organs: Sequence[str] = (),
+    own_images: str = "", own_frames: str = "", own_organs: str = "", reference: str = "", format: str = "",
+    image_id: str = "", classes: Mapping[str, str], organ_engine: str = "", min_boxes: int = MIN_BOXES,
 ) -> None:  # fmt: skip
     """Write ``priors`` (YAML), and the tables of samples, fits, zones and symmetry.
 
-    ``boxes``: the reference of a fit; ``zone_boxes``: the table of anatomical zones; ``images``: the cohort's table;
-    ``frames`` and ``organs``: shards; ``own_...``: the same of a reference with images outside the cohort. All are
-    empty if nothing is fitted. Raises UserError for a file of another format and a reference without usable boxes.
+    ``boxes``: the file of the ``reference`` of a fit, with its ``format``, template of ``image_id`` and ``classes``;
+    ``zone_boxes``: the table of anatomical zones; ``images``: the cohort's table; ``frames`` and ``organs``: shards;
+    ``own_...``: the same of a reference with images outside the cohort; ``organ_engine``: that made the organs;
+    ``min_boxes``: fewest boxes of a fit. All are empty if nothing is fitted. Raises UserError for a file of another
+    format and a reference without usable boxes.
     """
     catalogue = read_catalogue(findings_file)
     chests = read_chests(images, frames, organs) if images else {}
-    reference_chests = read_chests(own_images, [own_frames], [own_organs]) if own_images else chests
-    rows = _read_samples(boxes, reference_chests, catalogue, options) if options.source == "fit" else []
+    rows = []
+    if boxes:
+        source = BoxSource(reference, format, image_id, classes)
+        placements = {name: catalogue.findings[name].prior.placement for name in findings}
+        reference_chests = read_chests(own_images, [own_frames], [own_organs]) if own_images else chests
+        rows = _read_samples(boxes, source, reference_chests, placements)
     table = pl.DataFrame(rows, schema=schema(SAMPLES), orient="row")
     prior_by_finding, fit_rows, symmetry_rows = {}, [], []
-    for name in options.findings:
+    for name in findings:
         prior, finding_samples = catalogue.findings[name].prior, table.filter(finding=name, left_out="")
-        prior_by_finding[name], new_rows = _fit_finding(name, prior, finding_samples, options)
+        numbers = sum(NUMBERS_BY_ELEMENT.values(), ()) if prior.placement == "lung" else (RATIO,)
+        values = {number: finding_samples[number].to_numpy() for number in numbers}
+        prior_by_finding[name], new_rows = _fit_finding(name, prior, values, min_boxes if boxes else None)
         fit_rows += new_rows
         if prior.placement == "lung" and len(finding_samples):
-            numbers = {
-                number: finding_samples[number].to_numpy() for pair in NUMBERS_BY_ELEMENT.values() for number in pair
-            }
-            symmetry_rows += [
-                (name, *row) for row in compare_sides(numbers, (finding_samples["side"] == "left").to_numpy())
-            ]
-    bounds_of, zone_rows = _read_zones(zone_boxes, chests, catalogue, options)
-    _write_yaml(priors, prior_by_finding, bounds_of, options, catalogue)
+            is_left = (finding_samples["side"] == "left").to_numpy()
+            symmetry_rows += [(name, *row) for row in compare_sides(values, is_left)]
+    bounds_of, zone_rows = _read_zones(zone_boxes, chests, catalogue)
+    is_fitted = bool(zone_boxes) or any(prior.origin == "fit" for prior in prior_by_finding.values())
+    document = {
+        "lungs": f"{catalogue.lungs}; fitted ones: {organ_engine}" if is_fitted else catalogue.lungs,
+        "findings": {name: prior.to_dict() for name, prior in prior_by_finding.items()},
+        "zones": bounds_of,
+    }
+    with atomic_file(priors) as temporary:
+        temporary.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")
     write_table(samples, table, SAMPLES)
     write_table(fits, pl.DataFrame(fit_rows, schema=schema(FITS), orient="row"), FITS)
     write_table(zones, pl.DataFrame(zone_rows, schema=schema(ZONES), orient="row"), ZONES)
@@ -152,71 +142,52 @@ def read_chests(images: str, frames: Sequence[str], organs: Sequence[str]) -> di
     return chests
 
 
-def _read_samples(boxes: str, chests: Mapping[str, Chest], catalogue: Catalogue, options: PriorsOptions) -> list[tuple]:
-    key = f"semisyn.references.{options.reference}.path"
-    regions = read_annotations(key, boxes, options.format).regions
-    source = BoxSource(options.reference, options.format, options.image_id, options.classes)
-    placements = {name: catalogue.findings[name].prior.placement for name in options.findings}
-    rows = sample_rows(regions, source, chests, placements, options.far)
+def _read_samples(
+    boxes: str, source: BoxSource, chests: Mapping[str, Chest], placements: Mapping[str, str]
+) -> list[tuple]:
+    key = f"semisyn.references.{source.name}.path"
+    regions = read_annotations(key, boxes, source.format).regions
+    rows = sample_rows(regions, source, chests, placements, MAX_OUTSIDE)
     if not rows:
         raise UserError(
             f"{key} {boxes!r} has no box of {', '.join(placements)}: map its labels in "
-            f"semisyn.references.{options.reference}.classes, or choose another semisyn.priors.reference"
+            f"semisyn.references.{source.name}.classes, or choose another semisyn.priors.reference"
         )
-    used = sum(not row[-1] for row in rows)
-    log.info("%s: %d boxes of findings, %d used", options.reference, len(rows), used)
+    log.info("%s: %d boxes of findings, %d used", source.name, len(rows), sum(not row[-1] for row in rows))
     return rows
 
 
-def _fit_finding(name: str, prior: Prior, samples: pl.DataFrame, options: PriorsOptions) -> tuple[Prior, list[tuple]]:
-    """Return a finding's prior, fitted if there are enough samples, and its rows of ``columns.FITS``."""
-    if options.source != "fit" or len(samples) < options.min_boxes:
-        if options.source == "fit":
-            log.info("%s: %d samples, fewer than %d: its prior is not fitted", name, len(samples), options.min_boxes)
-        rows = [
-            (name, element, law.family, _as_json(law.parameters), len(samples), None, None, True, prior.origin)
-            for element, law in prior.laws.items()
-        ]
-        return prior, rows
-    numbers = (RATIO,) if prior.placement == "heart" else sum(NUMBERS_BY_ELEMENT.values(), ())
-    fitted, fits = fit_prior(
-        prior,
-        {number: samples[number].to_numpy() for number in numbers},
-        alpha=options.alpha,
-        bins=options.bins,
-        families=options.families,
-        overshoot_percentile=options.overshoot_percentile,
-        sizes=options.sizes,
-    )
-    rows = [
+def _fit_finding(
+    name: str, prior: Prior, samples: Mapping[str, np.ndarray], min_boxes: int | None
+) -> tuple[Prior, list[tuple]]:
+    """Return a finding's prior, fitted if there are enough samples, and its rows of :data:`FITS`.
+
+    ``samples``: {number: its values}; ``min_boxes``: None without a fit.
+    """
+    count = len(next(iter(samples.values())))
+    if min_boxes is None or count < min_boxes:
+        if min_boxes is not None:
+            log.info("%s: %d samples, fewer than %d: its prior is not fitted", name, count, min_boxes)
+        fits = [Fit(element, law, count, None, None, True) for element, law in prior.laws.items()]
+    else:
+        prior, fits = fit_prior(prior, samples)
+    return prior, [
         (
-            name,
-            fit.element,
-            fit.law.family,
-            _as_json(fit.law.parameters),
-            fit.n,
-            fit.rss,
-            fit.spearman_p,
-            fit.is_chosen,
-            "fit",
+            *(name, fit.element, fit.law.family, json.dumps(dict(fit.law.parameters))),
+            *(fit.n, fit.rss, fit.spearman_p, fit.is_chosen, prior.origin),
         )
         for fit in fits
     ]
-    return fitted, rows
-
-
-def _as_json(parameters: Mapping) -> str:
-    return json.dumps(dict(parameters))
 
 
 def _read_zones(
-    zone_boxes: str, chests: Mapping[str, Chest], catalogue: Catalogue, options: PriorsOptions
+    zone_boxes: str, chests: Mapping[str, Chest], catalogue: Catalogue
 ) -> tuple[dict[str, dict[str, list[float]]], list[tuple]]:
-    """Return {side: {zone: box}} and the rows of ``columns.ZONES``."""
+    """Return {side: {zone: box}} and the rows of :data:`ZONES`."""
     fitted = {}
-    if options.zones == "fit":
+    if zone_boxes:
         regions = read_annotations("semisyn.priors.zones_table", zone_boxes, "chest_imagenome").regions
-        fitted = fit_zones(regions, options.zones_image_id, chests, options.zones_percentiles, options.zones_patients)
+        fitted = fit_zones(regions, "{stem}", chests, ZONE_PERCENTILES, MIN_ZONE_PATIENTS)
         log.info("%d zones fitted", len(fitted))
     zones: dict[str, dict[str, list[float]]] = {side: {} for side in SIDES}
     rows = []
@@ -226,17 +197,3 @@ def _read_zones(
             zones[side][zone] = list(zone_box)
             rows.append((side, zone, *zone_box, patients, "paper" if patients is None else "fit"))
     return zones, rows
-
-
-def _write_yaml(
-    path: str, prior_by_finding: Mapping[str, Prior], zones: Mapping, options: PriorsOptions, catalogue: Catalogue
-) -> None:
-    """Write the priors in the layout of the resource, with their origins."""
-    fitted = any(prior.origin == "fit" for prior in prior_by_finding.values()) or options.zones == "fit"
-    document = {
-        "lungs": f"{catalogue.lungs}; fitted ones: {options.organs}" if fitted else catalogue.lungs,
-        "findings": {name: prior.to_dict() for name, prior in prior_by_finding.items()},
-        "zones": zones,
-    }
-    with atomic_file(path) as temporary:
-        temporary.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")

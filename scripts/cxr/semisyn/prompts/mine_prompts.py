@@ -2,9 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import polars as pl
@@ -16,8 +15,7 @@ from cxr.base.columns import Column, schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import FINDINGS
-from cxr.semisyn.findings.catalogue import Catalogue, read_catalogue
-from cxr.semisyn.findings.phrases import parse_prompt
+from cxr.semisyn.findings.catalogue import Catalogue, parse_prompt, read_catalogue
 from cxr.semisyn.references import finding_by_label, map_patients
 
 POSITIVE, DEFINITIVE, DEFINITE = "positive", "definitive", "definite"
@@ -73,49 +71,38 @@ def _trim_words(words: list[str]) -> list[str]:
     return trimmed
 
 
-@dataclass
-class MinedReports:
-    """``mentions``: the phrases; ``excluded``: {(finding, reason): sentences without a phrase}."""
-
-    mentions: list[Mention] = field(default_factory=list)
-    excluded: Counter = field(default_factory=Counter)
-
-
 def finding_of(entity: Mapping) -> str | None:
     """Return the finding of a report's tuple: its lesion type, or its entity if that names a finding; else None."""
     return next((name for name in (entity["lesion_type"], entity["entity"]) if name in FINDINGS), None)
 
 
-def mine_reports(lines: Iterable[Mapping], vocabulary: Vocabulary) -> MinedReports:
-    """Return the phrases of reports (lines of the reports stage) with exactly one positive finding.
+def mine_reports(lines: Iterable[Mapping], vocabulary: Vocabulary) -> tuple[list[Mention], Counter]:
+    """Return the phrases of reports with exactly one positive finding, and {(finding, reason): excluded sentences}.
 
-    A sentence is used if all its positive tuples are certain and of that finding, and all its words are allowed.
+    ``lines``: of the reports stage. A sentence is used if all its positive tuples are certain and of that finding, and
+    all its words are allowed.
     """
-    mined = MinedReports()
+    mentions, excluded = [], Counter()
     for line in lines:
         positives = [
             statement for statement in (*line["tuples"], *line["other_tuples"]) if statement["presence"] == POSITIVE
         ]
         names = {finding_of(statement) for statement in positives} - {None}
-        for number, tuples in _by_sentence(line["tuples"]):
+        by_sentence: dict[int, list[Mapping]] = {}
+        for statement in line["tuples"]:
+            if statement["presence"] == POSITIVE:
+                by_sentence.setdefault(statement["sentence_index"], []).append(statement)
+        for number, tuples in sorted(by_sentence.items()):
             name = next((finding_of(statement) for statement in tuples if finding_of(statement)), None)
             if name is None:
                 continue
             why = _reason_unfit(tuples, names)
             phrase = None if why else vocabulary.phrase(line["sentences"][number - 1])
             if phrase is None:
-                mined.excluded[name, why or WORDS] += 1
+                excluded[name, why or WORDS] += 1
             else:
-                mined.mentions.append(Mention(name, phrase, line["subject_id"]))
-    return mined
-
-
-def _by_sentence(tuples: Iterable[Mapping]) -> Iterator[tuple[int, list[Mapping]]]:
-    statements_by_sentence: dict[int, list[Mapping]] = {}
-    for statement in tuples:
-        if statement["presence"] == POSITIVE:
-            statements_by_sentence.setdefault(statement["sentence_index"], []).append(statement)
-    yield from sorted(statements_by_sentence.items())
+                mentions.append(Mention(name, phrase, line["subject_id"]))
+    return mentions, excluded
 
 
 def _reason_unfit(tuples: list[Mapping], names: set[str]) -> str:
@@ -187,57 +174,55 @@ HEAD = """\
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class PromptsOptions:
-    """least_patients: fewest patients of a phrase; least_phrases: fewest phrases, else a finding keeps its prompts.
-
-    most: most phrases of a finding; reference: {name, format, path, image_id, role, classes}; name "" for none.
-    """
-
-    least_patients: int
-    least_phrases: int = 3
-    most: int = 40
-    findings: list[str]
-    reference: dict
+MIN_PHRASES, MAX_PHRASES = 3, 40
+"""Fewest phrases of a finding, else it keeps its prompts; most phrases."""
 
 
 def run(
-    *, reports: list[str], images: str, prompts: str, table: str, counts: str, options: PromptsOptions,
-    findings_file: str = "", reference: str = "",
+    *, reports: list[str], images: str, prompts: str, table: str, counts: str, least_patients: int, findings: list[str],
+    reference: dict, findings_file: str = "", annotations: str = "",
 ) -> None:  # fmt: skip
-    """Mine the ``reports`` (lines of the reports stage), and the phrases of a ``reference`` if given.
+    """Mine the ``reports`` (lines of the reports stage), and the phrases of a ``reference`` if one is given.
+
+    ``least_patients``: fewest patients of a phrase; ``reference``: {name, format, path, image_id, role, classes} of the
+    file ``annotations``.
 
     Writes ``prompts`` (YAML, as semisyn.findings_file), ``table`` (:data:`PROMPTS`) and ``counts`` (:data:`COUNTS`).
     Raises UserError for a reference that cannot be read.
     """
     catalogue = read_catalogue(findings_file)
     words = read_vocabulary(catalogue)
-    mined_reports = mine_reports((line for path in reports for line in _mined_sections(path)), words)
-    reference_phrases, reference_left_out = _mine_reference(images, words, options) if reference else ([], Counter())
-    outcomes = mined_reports.excluded + reference_left_out
-    num_by_finding = Counter(mention.finding for mention in (*mined_reports.mentions, *reference_phrases))
-    phrases = pool_phrases(mined_reports.mentions, reference_phrases, options.least_patients)
+    lines = (line for path in reports for line in read_lines(path) if line["section_name"] in SECTIONS)
+    report_phrases, outcomes = mine_reports(lines, words)
+    reference_phrases, reference_left_out = [], Counter()
+    if annotations:
+        reference_phrases, reference_left_out = _mine_reference(images, words, reference, findings)
+    outcomes += reference_left_out
+    num_by_finding = Counter(mention.finding for mention in (*report_phrases, *reference_phrases))
+    phrases = pool_phrases(report_phrases, reference_phrases, least_patients)
     used = Counter()
     for phrase in phrases:
         used[phrase.finding] += phrase.reports + phrase.reference
     for name in num_by_finding:
         outcomes[name, MINED], outcomes[name, FEW] = used[name], num_by_finding[name] - used[name]
     rows, mined = [], {}
-    for name in options.findings:
-        finding_phrases = [phrase for phrase in phrases if phrase.finding == name][: options.most]
-        if len(finding_phrases) < options.least_phrases:
-            rows += [
-                _phrase_row(Phrase(name, *fields), catalogue, EMBEDDED) for fields in _embedded_phrases(catalogue, name)
-            ]
+    for name in findings:
+        finding_phrases, origin = [phrase for phrase in phrases if phrase.finding == name][:MAX_PHRASES], MINED
+        if len(finding_phrases) < MIN_PHRASES:
+            embedded = catalogue.findings[name].prompts
+            total, origin = sum(embedded.values()), EMBEDDED
+            finding_phrases = [Phrase(name, text, 0, 0, 0, weight / total) for text, weight in embedded.items()]
         else:
             mined[name] = {"prompts": {phrase.phrase: round(phrase.weight, 6) for phrase in finding_phrases}}
-            rows += [_phrase_row(phrase, catalogue, MINED) for phrase in finding_phrases]
+        for phrase in finding_phrases:
+            side_zone, numbers = parse_prompt(phrase.phrase, catalogue.parser), phrase[2:5]
+            rows.append((name, phrase.phrase, phrase.weight, *side_zone, *numbers, origin))
     with atomic_file(prompts) as temporary:
         text = HEAD + yaml.safe_dump({"findings": mined}, sort_keys=False, allow_unicode=True, width=120)
         temporary.write_text(text, encoding="utf-8", newline="\n")
     write_table(table, pl.DataFrame(rows, schema=schema(PROMPTS), orient="row"), PROMPTS)
-    lines = sorted((*key, number) for key, number in outcomes.items() if number)
-    write_table(counts, pl.DataFrame(lines, schema=schema(COUNTS), orient="row"), COUNTS)
+    count_rows = sorted((*key, number) for key, number in outcomes.items() if number)
+    write_table(counts, pl.DataFrame(count_rows, schema=schema(COUNTS), orient="row"), COUNTS)
 
 
 def read_vocabulary(catalogue: Catalogue) -> Vocabulary:
@@ -249,15 +234,12 @@ def read_vocabulary(catalogue: Catalogue) -> Vocabulary:
     return Vocabulary(dropped, allowed_words - dropped)
 
 
-def _mined_sections(path: str | Path) -> Iterable[dict]:
-    return (line for line in read_lines(path) if line["section_name"] in SECTIONS)
-
-
-def _mine_reference(images: str, words: Vocabulary, options: PromptsOptions) -> tuple[list[Mention], Counter]:
+def _mine_reference(
+    images: str, words: Vocabulary, settings: dict, findings: list[str]
+) -> tuple[list[Mention], Counter]:
     """Return the phrases of a reference's images with exactly one finding, and {reason: excluded phrases}."""
-    settings = options.reference
     regions, _ = read_annotations(f"semisyn.references.{settings['name']}.path", settings["path"], settings["format"])
-    names = finding_by_label(settings["format"], settings["classes"], options.findings)
+    names = finding_by_label(settings["format"], settings["classes"], findings)
     per_image: dict[str, set[tuple[str, str]]] = {}
     for region in regions:
         image = image_name(settings["image_id"], region.image)
@@ -274,24 +256,3 @@ def _mine_reference(images: str, words: Vocabulary, options: PromptsOptions) -> 
             else:
                 mentions.append(Mention(finding, phrase, patient[image]))
     return mentions, left_out
-
-
-def _embedded_phrases(catalogue: Catalogue, name: str) -> list[tuple]:
-    prompts = catalogue.findings[name].prompts
-    total = sum(prompts.values())
-    return [(text, 0, 0, 0, weight / total) for text, weight in prompts.items()]
-
-
-def _phrase_row(phrase: Phrase, catalogue: Catalogue, origin: str) -> tuple:
-    side, zone = parse_prompt(phrase.phrase, catalogue.parser)
-    return (
-        phrase.finding,
-        phrase.phrase,
-        phrase.weight,
-        side,
-        zone,
-        phrase.reports,
-        phrase.reference,
-        phrase.patients,
-        origin,
-    )

@@ -3,7 +3,6 @@
 Intervals resample images, with all readings of an image together.
 """
 
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
@@ -17,8 +16,10 @@ from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS
 from cxr.metrics.intervals import draw_weights, percentile_ends, ratio_intervals
 from cxr.metrics.raters import agreement_columns, measure_agreement
+from cxr.semisyn.readers.settings import SEED
 from cxr.semisyn.shared import INTERVAL
 
+RESOURCE_FILES = ("semisyn/paper_tables.yaml",)
 GENERATED, REAL = "generated", "real"
 MEAN, ALL = "mean", "all"
 TABLE7 = {
@@ -116,14 +117,8 @@ def agreement_table(
             statistics = measure_agreement(part[measure].to_numpy(), readers, part["unit"].to_numpy(), **bootstrap)
             d_prime_values = d_prime(part, **bootstrap) if measure == "as_real" else (None, None, None)
             percent = None if statistics.percent is None else round(100 * statistics.percent, 3)
-            values = (
-                statistics.kappa,
-                *statistics.kappa_interval,
-                statistics.ac1,
-                *statistics.ac1_interval,
-                *d_prime_values,
-            )
-            rounded = (None if value is None else round(value, 4) for value in values)
+            values = (statistics.kappa, *statistics.kappa_interval, statistics.ac1, *statistics.ac1_interval)
+            rounded = (None if value is None else round(value, 4) for value in (*values, *d_prime_values))
             rows.append((finding, measure, readers, statistics.units, percent, *rounded))
     return pl.DataFrame(rows, schema=schema(AGREEMENT), orient="row")
 
@@ -157,24 +152,13 @@ def _percent(value: float) -> float | None:
     return None if np.isnan(value) else round(100 * float(value), 3)
 
 
-RESOURCE_FILES = ("semisyn/paper_tables.yaml",)
+def run(*, units: str, answers: str, table7: str, agreement: str, readers: int, replicates: int) -> None:
+    """Write ``table7``, with the paper's values, and ``agreement``; ``units``: what each image is.
 
-
-@dataclass(frozen=True, kw_only=True)
-class ReadersMergeOptions:
-    """readers: their number; replicates, interval: of the bootstrap by images."""
-
-    readers: int
-    replicates: int
-    interval: float = INTERVAL
-    seed: int
-
-
-def run(*, units: str, answers: str, table7: str, agreement: str, options: ReadersMergeOptions) -> None:
-    """Write ``table7``, with the paper's values, and ``agreement``; ``units``: what each image is."""
+    ``readers``: their number; ``replicates``: of the bootstrap by images.
+    """
     reading_table = count_readings(read_table(units), read_table(answers))
     printed = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["table7"]
-    bootstrap = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
+    bootstrap = {"replicates": replicates, "level": INTERVAL, "seed": SEED}
     write_table(table7, make_table7(reading_table, printed, **bootstrap), TABLE7)
-    agreed = agreement_table(reading_table, options.readers, **bootstrap)
-    write_table(agreement, agreed, AGREEMENT)
+    write_table(agreement, agreement_table(reading_table, readers, **bootstrap), AGREEMENT)

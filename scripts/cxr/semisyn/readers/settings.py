@@ -2,6 +2,9 @@
 
 from cxr.base.settings import PAPER, Expert, Replicates, Section, constraint, key, refuse_equal_names
 
+SEED = 2026
+"""Seed of the selection of images, of each reader's order and of the bootstrap."""
+
 
 class ReadersSettings(Section):
     """The reader study: experts tell edited X-rays from real ones and name the findings."""
@@ -14,7 +17,6 @@ class ReadersSettings(Section):
     )
     images: int = key(10, "Images per finding and source (real or edited).", unit="images", source=PAPER, ge=1, le=1000)
     reference: str = key("", "Reference in semisyn.references whose images in the cohort are the real ones.")
-    seed: int = key(2026, "Seed of the selection of images and of each reader's order.", ge=0)
     sheets: list[str] = key(list, "The readers' completed sheets (CSV), or folders of them.")
     replicates: Replicates = key(1000, "Bootstrap replicates, by image, for intervals; 0 for none, else 100 or more.")
 

@@ -1,79 +1,60 @@
 """Compute features of the edited or real images of a shard: one file per engine and shard, which serves as cache."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 
 from cxr.base.engines import Setup
-from cxr.base.hdf5 import Shard, ShardWriter
+from cxr.base.hdf5 import Shard, Shards, ShardWriter
 from cxr.base.jobs import progress
 from cxr.base.tables import read_table
-from cxr.semisyn.realism.engine import load_features
-
-
-@dataclass(frozen=True)
-class FeaturesOptions:
-    """extractor: the engine's name; own: its own settings."""
-
-    extractor: str
-    own: dict = field(default_factory=dict)
+from cxr.semisyn.realism.engine import FeatureEngine, load_features
 
 
 def run_shard(
-    *, plan: str, edited: list[str], output: str, options: FeaturesOptions, attrs: dict, compute: dict | None = None,
+    *, plan: str, edited: list[str], output: str, extractor: str, own: dict, attrs: dict, compute: dict | None = None,
     **files: str,
 ) -> None:  # fmt: skip
     """Write the features of the edited images of a shard, key image_id = job.
 
-    ``plan``: prompts of the jobs; ``edited``: the edited shards of each engine; ``files``: of the extractor. Writes
-    ``feature`` float32 (N, D) and ``similarity`` float32 (N,), NaN if the engine uses no prompt.
+    ``plan``: prompts of the jobs; ``edited``: the edited shards of each engine; ``extractor``: the feature engine, with
+    its ``own`` settings and ``files``. Writes ``feature`` float32 (N, D) and ``similarity`` float32 (N,), NaN if the
+    engine uses no prompt.
     """
-    setup = Setup.for_engine(options.own, files, compute, options.extractor)
+    engine = load_features(extractor, Setup.for_engine(own, files, compute, extractor))
     prompts = dict(read_table(plan).select("job_id", "prompt").iter_rows())
-    with ExitStack() as stack:
-        shards = [stack.enter_context(Shard(path)) for path in edited]
-        place = {name: shard for shard in shards for name in shard.ids}
-        _write_features(output, sorted(place), place, prompts, options, attrs, setup)
+    with Shards(edited) as shards:
+        _write_features(output, shards.ids, shards, prompts, engine, attrs | {"extractor": extractor})
 
 
 def run_reference(
-    *, frames: str, boxes: str, output: str, options: FeaturesOptions, attrs: dict, compute: dict | None = None,
+    *, frames: str, boxes: str, output: str, extractor: str, own: dict, attrs: dict, compute: dict | None = None,
     **files: str,
 ) -> None:  # fmt: skip
     """Write the features of the real images of a shard of frames. ``boxes``: the table of their boxes."""
-    setup = Setup.for_engine(options.own, files, compute, options.extractor)
-    with Shard(frames) as shard:
-        names = sorted(set(read_table(boxes)["image_id"]))
-        place = dict.fromkeys(names, shard)
-        _write_features(output, names, place, dict.fromkeys(names, ""), options, attrs, setup)
+    engine = load_features(extractor, Setup.for_engine(own, files, compute, extractor))
+    names = sorted(set(read_table(boxes)["image_id"]))
+    with Shards(frames) as shards:
+        _write_features(output, names, shards, dict.fromkeys(names, ""), engine, attrs | {"extractor": extractor})
 
 
 def _write_features(
-    output: str,
-    names: list[str],
-    place: Mapping[str, Shard],
-    prompts: Mapping[str, str],
-    options: FeaturesOptions,
-    attrs: dict,
-    setup: Setup,
+    output: str, names: list[str], shards: Shards, prompts: Mapping[str, str], engine: FeatureEngine, attrs: dict
 ) -> None:
-    engine = load_features(options.extractor, setup)
     empty = {"feature": ((0,), np.float32), "similarity": ((), np.float32)} if not names else {}
-    shard_attrs = attrs | {"extractor": options.extractor, "weights": engine.weights}
-    with ShardWriter(output, attrs=shard_attrs, empty=empty) as writer:
-        for name, feature, similarity in progress(_feature_rows(engine, names, place, prompts), len(names), "features"):
+    with ShardWriter(output, attrs=attrs | {"weights": engine.weights}, empty=empty) as writer:
+        rows = _feature_rows(engine, names, shards, prompts)
+        for name, feature, similarity in progress(rows, len(names), "features"):
             writer.append(name, feature=feature.astype(np.float32), similarity=np.float32(similarity))
 
 
 def _feature_rows(
-    engine, names: list[str], place: Mapping[str, Shard], prompts: Mapping[str, str]
+    engine: FeatureEngine, names: list[str], shards: Shards, prompts: Mapping[str, str]
 ) -> Iterator[tuple[str, np.ndarray, float]]:
     for first in range(0, len(names), engine.batch):
         part = names[first : first + engine.batch]
-        images = [place[name].get("image", name) for name in part]
+        images = [shards.shard_of(name).get("image", name) for name in part]
         batch_features = engine.features(images, [prompts[name] for name in part])
         fits = np.full(len(part), np.nan) if batch_features.similarity is None else batch_features.similarity
         yield from zip(part, batch_features.feature, fits, strict=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -10,9 +10,9 @@ import polars as pl
 from cxr.base.columns import Column, schema
 from cxr.base.hdf5 import Shard, Shards
 from cxr.base.jobs import log
-from cxr.base.tables import read_table, write_table
+from cxr.base.tables import read_table, read_tables, write_table
 from cxr.base.vocabulary import HEART, LUNGS
-from cxr.geometry.affine import boxes_to_frame
+from cxr.geometry.affine import box_to_frame
 from cxr.geometry.boxes import CORNERS, paired_iou
 from cxr.metrics import appearance, edits
 from cxr.semisyn.references import Reference, read_reference
@@ -47,55 +47,37 @@ BOXES = {
 }
 
 
-@dataclass(frozen=True)
-class MeasureOptions:
-    """classes: {finding: class of the detector}; other findings have no score."""
-
-    classes: dict[str, str]
-
-
 def run_shard(
-    *,
-    plan: str,
-    healthy: str,
-    placed: list[str],
-    frames: list[str],
-    organs: list[str],
-    source_boxes: list[str],
-    edited: list[str],
-    requested_boxes: list[str],
-    edited_organs: list[str],
-    edited_boxes: list[str],
-    jobs: str,
-    boxes: str,
-    options: MeasureOptions,
-) -> None:
+    *, plan: str, healthy: str, placed: list[str], frames: list[str], organs: list[str], source_boxes: list[str],
+    edited: list[str], requested_boxes: list[str], edited_organs: list[str], edited_boxes: list[str], jobs: str,
+    boxes: str, classes: dict[str, str],
+) -> None:  # fmt: skip
     """Write the table of the jobs (:data:`JOBS`) and that of their boxes (:data:`BOXES`).
 
     ``placed``, ``frames``, ``organs``, ``source_boxes``: of the shards with the jobs' images. ``edited``,
     ``requested_boxes``, ``edited_organs`` and ``edited_boxes``: the edited shards of each engine, their box tables, and
-    the organs and detector boxes on them, in the same order.
+    the organs and detector boxes on them, in the same order; ``classes``: {finding: class of the detector}.
     """
     image_of = read_table(plan).select("job_id", "finding", "image_id", "trial")
     patients = read_table(healthy).select("image_id", "subject_id")
     job_by_id = {row["job_id"]: row for row in image_of.join(patients, on="image_id", how="left").iter_rows(named=True)}
-    boxes_of = pl.concat([read_table(path) for path in placed])
+    boxes_of = read_tables(placed)
     ratios = dict(boxes_of.filter(pl.col("ctr_to").is_not_null()).select("job_id", "ctr_to").iter_rows())
-    before = best_confidence(pl.concat([read_table(path) for path in source_boxes]), options.classes)
+    before = best_confidence(read_tables(source_boxes), classes)
     rows, parts = [], []
     with ExitStack() as stack:
         sources, masks = (stack.enter_context(Shards(paths)) for paths in (frames, organs))
         for path, table, organ_path, detected in zip(edited, requested_boxes, edited_organs, edited_boxes, strict=True):
             shard, organs_after = (stack.enter_context(Shard(shard_path)) for shard_path in (path, organ_path))
             of_job = {job: part for (job,), part in read_table(table).group_by("job_id", maintain_order=True)}
-            after = best_confidence(read_table(detected), options.classes)
+            after = best_confidence(read_table(detected), classes)
             for job_id in shard.ids:
                 job = job_by_id[job_id]
                 image = job["image_id"]
                 source, lungs = sources.shard_of(image).get("image", image), masks.shard_of(image).masks(image)
                 heart = organs_after.masks(job_id) if job_id in organs_after else None
                 row, box_rows = measure_job(source, shard.get("image", job_id), lungs, of_job[job_id], job["finding"])
-                name = options.classes.get(job["finding"])
+                name = classes.get(job["finding"])
                 row |= {key: job[key] for key in ("job_id", "finding", "image_id", "subject_id", "trial")}
                 row["score"] = after.get((job_id, name), 0.0) if name else None
                 row["source_score"] = before.get((job["image_id"], name), 0.0) if name else None
@@ -155,16 +137,14 @@ def best_confidence(detected: pl.DataFrame, classes: Mapping[str, str]) -> dict[
 
 def _visible_iou(box: np.ndarray, visible_row: Mapping | None, side: str, organs: Mapping[str, np.ndarray]) -> float:
     """Return the IoU of visible and requested box, both cut to the lung; 0 without a visible box."""
+    if visible_row is None:
+        return 0.0
     lung = organs[LUNGS[0] if side == "right" else LUNGS[1]]
     conditioning_box = edits.tight_box_inside(box, lung)
-    visible_box = (
-        None if visible_row is None else edits.tight_box_inside(np.array([visible_row[name] for name in CORNERS]), lung)
-    )
-    return (
-        0.0
-        if conditioning_box is None or visible_box is None
-        else float(paired_iou(conditioning_box[None], visible_box[None])[0])
-    )
+    visible_box = edits.tight_box_inside(np.array([visible_row[name] for name in CORNERS]), lung)
+    if conditioning_box is None or visible_box is None:
+        return 0.0
+    return float(paired_iou(conditioning_box[None], visible_box[None])[0])
 
 
 def _heart_ratio(organs: Mapping[str, np.ndarray] | None) -> float | None:
@@ -186,29 +166,24 @@ REFERENCE = {
 }
 
 
-@dataclass(frozen=True)
-class RealOptions:
-    """reference: {name, format, path, image_id, role, classes}; findings: those that are edited."""
-
-    reference: dict
-    findings: list[str]
-
-
-def run_reference(*, reference: str, images: str, frames: str, organs: str, output: str, options: RealOptions) -> None:
+def run_reference(
+    *, annotations: str, images: str, frames: str, organs: str, output: str, reference: dict, findings: list[str]
+) -> None:
     """Write :data:`REFERENCE` of the shard's images. ``images``: all images of the cohort.
 
+    ``annotations``: unused, the path is in ``reference``: {name, format, path, image_id, role, classes}.
     A box has no measures if its image has no organs, if the lung under it or at the mirrored place is too small, or if
     it is a heart's. Raises UserError for a reference that cannot be read.
     """
     patients = dict(read_table(images).select("image_id", pl.col("subject_id").cast(pl.String)).iter_rows())
-    boxes = read_reference(Reference(**options.reference), options.findings).boxes
+    boxes = read_reference(Reference(**reference), findings).boxes
     rows = []
     with Shard(frames) as pictures, Shard(organs) as masks:
         for (name,), part in boxes.filter(pl.col("image_id").is_in(pictures.ids)).group_by(
             "image_id", maintain_order=True
         ):
             affine = pictures.get("to_original", name)
-            corners = np.stack([_box_on_frame(box, affine) for box in part.select(CORNERS).rows()])
+            corners = np.stack([box_to_frame(box, affine) for box in part.select(CORNERS).rows()])
             picture = pictures.get("image", name)
             lungs = masks.masks(name) if name in masks else {}
             for number, finding in enumerate(part["finding"]):
@@ -217,11 +192,6 @@ def run_reference(*, reference: str, images: str, frames: str, organs: str, outp
     table = pl.DataFrame(rows, schema=schema(REFERENCE)).sort("image_id", "number")
     log.info("realism: %d real boxes, %d without measures", len(table), table["contrast"].null_count())
     write_table(output, table, REFERENCE)
-
-
-def _box_on_frame(box: tuple[float, ...], affine: np.ndarray) -> np.ndarray:
-    """Return a box (4,) in original pixels as one in frame pixels."""
-    return boxes_to_frame(np.array(box, np.float64), affine).ravel()
 
 
 def _measure_box(picture: np.ndarray, boxes: np.ndarray, number: int, finding: str, organs: dict) -> dict:

@@ -43,9 +43,6 @@ class RealismSettings(Section):
         "Feature engines: FID and KID (inception), the same distances with torchxrayvision's DenseNet-121 (xrv) or the "
         "embedded detector (lite), and the CLIP score (clip).",
     )
-    fid_small: Literal["refuse", "allow"] = key(
-        "refuse", "Whether to allow a Fréchet distance of fewer images than twice the features, which is mostly noise."
-    )
     clip: ClipSettings = key(ClipSettings, "Settings of the engine clip.")
 
     @constraint

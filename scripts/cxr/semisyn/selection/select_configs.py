@@ -1,7 +1,6 @@
 """Select one configuration for each finding, and write its table and the figures of the search."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -12,10 +11,11 @@ from cxr.base.atomic import atomic_file
 from cxr.base.columns import Column, schema
 from cxr.base.errors import UserError
 from cxr.base.jobs import log
-from cxr.base.tables import read_table, write_table
+from cxr.base.tables import read_tables, write_table
 from cxr.metrics.intervals import percentile_ends
 from cxr.plotting.palette import LEVELS
 from cxr.plotting.plots import BLUE, GREY, save_png
+from cxr.semisyn.editing.configs import BLURS
 from cxr.semisyn.shared import INTERVAL
 
 LOWER_IS_BETTER = ("fid", "kid", "fid_xrv", "kid_xrv", "frechet_lite", "kernel_lite", "c2st")
@@ -127,73 +127,61 @@ def _mean_scaled(table: Mapping[str, np.ndarray], configs: int) -> np.ndarray:
 
 PIPELINE_KEYS = ("engine", "blending")
 OTHER_SETTINGS = ("prompt", "steps", "guidance", "strength", "negative")
-SOFT = ("blur", "blur_r", "blur_beta")
 NOTHING = "No configuration of a search was scored: semisyn.editing.grid.pipelines names none."
 
 
-def draw_pipelines(points: pl.DataFrame, path: str, dpi: int) -> None:
-    """Draw each pipeline's score over its soft masks: the mean as a dot, the range as a line."""
-    table = _comparable_points(points)
-    at_full = table.filter(pl.col("extent") == table["extent"].max()) if len(table) else table
-    figure, axes = _new_figure(bool(len(at_full)))
+def draw_pipelines(parts: Sequence[tuple[str, pl.DataFrame]], path: str, dpi: int) -> None:
+    """Draw each pipeline's score over its soft masks at the full extent: the mean as a dot, the range as a line.
+
+    ``parts``: of :func:`comparable_points`.
+    """
+    figure, axes = _new_figure(parts, "Pipelines: mean and range over the soft masks")
+    full = max((part["extent"].max() for _, part in parts), default=1.0)
     names = []
-    for number, (name, part) in enumerate(at_full.group_by(PIPELINE_KEYS, maintain_order=True)):
-        scores = part["score"]
-        axes.plot([number, number], [scores.min(), scores.max()], color=GREY, linewidth=2)
-        axes.plot([number], [scores.mean()], color=BLUE, marker="o")
-        names.append(f"{_pipeline_name(name)}\n{len(part)} soft masks")
+    for name, part in parts:
+        scores = part.filter(extent=full)["score"]
+        if len(scores):
+            axes.plot([len(names)] * 2, [scores.min(), scores.max()], color=GREY, linewidth=2)
+            axes.plot([len(names)], [scores.mean()], color=BLUE, marker="o")
+            names.append(f"{name}\n{len(scores)} soft masks")
     if names:
         axes.set_xticks(range(len(names)), names)
-        axes.set_ylabel("mean score of the findings")
-        axes.set_title("Pipelines: mean and range over the soft masks")
     save_png(figure, path, dpi)
 
 
-def draw_extents(points: pl.DataFrame, path: str, dpi: int) -> None:
+def draw_extents(parts: Sequence[tuple[str, pl.DataFrame]], path: str, dpi: int) -> None:
     """Draw each pipeline's mean score over the conditioning extents."""
-    table = _comparable_points(points)
-    figure, axes = _new_figure(bool(len(table)))
-    for number, (name, part) in enumerate(table.group_by(PIPELINE_KEYS, maintain_order=True)):
+    figure, axes = _new_figure(parts, "Conditioning extent")
+    for number, (name, part) in enumerate(parts):
         means = part.group_by("extent").agg(pl.col("score").mean()).sort("extent")
-        axes.plot(
-            means["extent"],
-            means["score"],
-            marker="osD^"[number % 4],
-            color=LEVELS[number % 4],
-            label=_pipeline_name(name),
-        )
-    if len(table):
+        style = {"marker": "osD^"[number % 4], "color": LEVELS[number % 4]}
+        axes.plot(means["extent"], means["score"], label=name, **style)
+    if parts:
         axes.set_xlabel("fraction of the steps in which the mask applies")
-        axes.set_ylabel("mean score of the findings")
-        axes.set_title("Conditioning extent")
         axes.legend(frameon=False)
     save_png(figure, path, dpi)
 
 
-def _comparable_points(points: pl.DataFrame) -> pl.DataFrame:
-    """Return the scored points whose other settings are the most common ones of their pipeline."""
+def comparable_points(points: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
+    """Return each pipeline's name, and its scored points whose other settings are its most common ones."""
     scored = points.filter(pl.col("score").is_not_null(), pl.col("engine") != "lite")
-    usual_parts = []
-    for _, part in scored.group_by(PIPELINE_KEYS, maintain_order=True):
-        usual = (
-            part.group_by(OTHER_SETTINGS, maintain_order=True).len().sort("len", descending=True, maintain_order=True)
-        )
-        usual_parts.append(
-            part.join(usual.head(1).select(OTHER_SETTINGS), on=list(OTHER_SETTINGS), how="semi", maintain_order="left")
-        )
-    return pl.concat(usual_parts) if usual_parts else scored
+    parts = []
+    for (engine, blending), part in scored.group_by(PIPELINE_KEYS, maintain_order=True):
+        counts = part.group_by(OTHER_SETTINGS, maintain_order=True).len()
+        usual = counts.sort("len", descending=True, maintain_order=True).head(1).select(OTHER_SETTINGS)
+        name = engine if engine == "radedit" else f"{engine}, {blending}"
+        parts.append((name, part.join(usual, on=list(OTHER_SETTINGS), how="semi", maintain_order="left")))
+    return parts
 
 
-def _pipeline_name(name: tuple) -> str:
-    engine, blending = name
-    return engine if engine == "radedit" else f"{engine}, {blending}"
-
-
-def _new_figure(has_points: bool) -> tuple:
+def _new_figure(parts: Sequence, title: str) -> tuple:
     figure = Figure(figsize=(6.5, 4), layout="constrained")
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
-    if not has_points:
+    if parts:
+        axes.set_ylabel("mean score of the findings")
+        axes.set_title(title)
+    else:
         axes.axis("off")
         axes.text(0.5, 0.5, NOTHING, ha="center", va="center", wrap=True)
     return figure, axes
@@ -219,40 +207,28 @@ ENGINES = ("lite", "diffusion", "radedit")
 """Engines, the cheapest first."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SelectionOptions:
-    """configs: {name: configuration}; same_as: {name: equivalent configuration that is edited instead}.
-
-    metrics: that enter the score; samples: trial jobs of each finding.
-    """
-
-    configs: dict[str, dict]
-    same_as: dict[str, str]
-    metrics: list[str]
-    interval: float = INTERVAL
-    samples: int
-    dpi: int
-
-
 def run(
-    *, replicates: list[str], choice: str, table: str, grid: str, pipelines: str, extent: str, options: SelectionOptions
-) -> None:
+    *, replicates: list[str], choice: str, table: str, grid: str, pipelines: str, extent: str, configs: dict[str, dict],
+    same_as: dict[str, str], metrics: list[str], samples: int, dpi: int,
+) -> None:  # fmt: skip
     """Choose from the scores of all configurations. ``replicates``: one table per configuration.
 
-    Raises UserError if no configuration has any of the metrics.
+    ``configs``: {name: configuration}; ``same_as``: {name: equivalent configuration that is edited instead};
+    ``metrics``: that enter the score; ``samples``: trial jobs of each finding. Raises UserError if no configuration has
+    any of the metrics.
     """
-    metric_values = pl.concat(read_table(path) for path in replicates).filter(pl.col("metric").is_in(options.metrics))
+    metric_values = read_tables(replicates).filter(pl.col("metric").is_in(metrics))
     if not len(metric_values):
         raise UserError(
-            f"no configuration has any of semisyn.selection.metrics ({', '.join(options.metrics)}): name others, or "
+            f"no configuration has any of semisyn.selection.metrics ({', '.join(metrics)}): name others, or "
             "give references"
         )
-    costs = {name: (ENGINES.index(config["engine"]), config["steps"]) for name, config in options.configs.items()}
+    costs = {name: (ENGINES.index(config["engine"]), config["steps"]) for name, config in configs.items()}
     scored = score_table(metric_values, costs)
-    engines = {name: config["engine"] for name, config in options.configs.items()}
+    engines = {name: config["engine"] for name, config in configs.items()}
     choice_by_finding = {
-        finding: entry | {"samples": options.samples}
-        for finding, entry in choose_configs(metric_values, scored, engines, options.interval).items()
+        finding: entry | {"samples": samples}
+        for finding, entry in choose_configs(metric_values, scored, engines, INTERVAL).items()
     }
     for finding, entry in choice_by_finding.items():
         if entry["circular"]:
@@ -263,10 +239,11 @@ def run(
     with atomic_file(choice) as temporary:
         temporary.write_text(yaml.safe_dump(choice_by_finding, sort_keys=False), encoding="utf-8", newline="\n")
     write_table(table, scored, SCORES)
-    points = grid_table(scored, options.configs, options.same_as)
+    points = grid_table(scored, configs, same_as)
     write_table(grid, points, GRID)
-    draw_pipelines(points, pipelines, options.dpi)
-    draw_extents(points, extent, options.dpi)
+    parts = comparable_points(points)
+    draw_pipelines(parts, pipelines, dpi)
+    draw_extents(parts, extent, dpi)
 
 
 def grid_table(scored: pl.DataFrame, configs: Mapping[str, dict], same_as: Mapping[str, str]) -> pl.DataFrame:
@@ -277,6 +254,8 @@ def grid_table(scored: pl.DataFrame, configs: Mapping[str, dict], same_as: Mappi
     rows = []
     for name, config in configs.items():
         substitute = same_as.get(name, "")
+        kind, r, exponent = BLURS[config["blur"]]
         settings = {key: config[key] for key in GRID if key in config}
+        settings |= {"blur": kind, "blur_r": r, "blur_beta": exponent}
         rows.append({"config": name, **settings, "same_as": substitute, "score": means.get(substitute or name)})
     return pl.DataFrame(rows, schema=schema(GRID))

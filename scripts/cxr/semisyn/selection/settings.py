@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from cxr.base.settings import OURS, PAPER, Section, constraint, key
+from cxr.base.settings import OURS, PAPER, Section, key
 
 METRICS = (
     "auroc", "ap1070", "c2st", "kid", "fid", "kid_xrv", "fid_xrv", "kernel_lite", "frechet_lite", "clip",
@@ -36,12 +36,3 @@ class SelectionSettings(Section):
         "lite.",
         min_length=1,
     )
-    really: bool = key(False, "Confirms a product search, which makes millions of images.")
-
-    @constraint
-    def _a_product_is_meant(self) -> None:
-        if self.search == "product" and not self.really:
-            raise ValueError(
-                "search is 'product', which edits each trial job under every point of the grid, millions of images and "
-                "weeks of GPU time with the paper's axes: set really to true to confirm, or search to sequential"
-            )
