@@ -78,9 +78,10 @@ def test_a_path_without_a_folder_is_one_sentence(key, config):
 
 @pytest.mark.parametrize("config", LANGUAGE.values(), ids=LANGUAGE)
 def test_the_model_of_a_server_is_not_looked_for(config):
-    if "radvlm" in config:  # whose stages share one section
-        config = {"radvlm": {"llm": {}} | config["radvlm"]}
-        config["radvlm"] |= {"llm": config["radvlm"]["llm"] | {"transport": "server"}}
+    (system,) = config
+    if system in ("medground", "radvlm"):  # whose stages share one section
+        llm = config[system].get("llm", {}) | {"transport": "server"}
+        config = {system: config[system] | {"llm": llm}}
     else:
         config = changed(config, "llm", transport="server")
     params.check_files(read(config), "")
