@@ -438,7 +438,7 @@ def test_a_subject_that_trains_by_its_validation_split_leaves_validate():
          ("mimic", "p3", "train", "train")],
         schema=["source", "subject_id", "split", "given"], orient="row",
     ).with_columns(part=pl.lit(0), row=pl.int_range(pl.len()))  # fmt: skip
-    kept, gone = drop_conflicts(index, FORMATS)
+    kept, gone = drop_conflicts(index, {"ms": "mimic", "mimic": "mimic", "padchest": "padchest"})
     assert gone.select("source", "subject_id").rows() == [("mimic", "p1")]
     assert kept.height == 4
 
