@@ -110,8 +110,11 @@ def _read_shard_ids(paths: Iterable[str]) -> frozenset[str]:
 
 
 def read_ledgers(paths: Iterable[str]) -> dict[str, pl.DataFrame]:
-    """Return {stage: its ledger}; the folder's name is the stage."""
-    return {Path(path).parent.name: read_table(path) for path in paths}
+    """Return {stage: its ledger}; the folder's name is the stage. Raises StoreError if a stage has none."""
+    ledger_by_stage = {Path(path).parent.name: read_table(path) for path in paths}
+    if missing := [stage for stage in STAGES if stage not in ledger_by_stage]:
+        raise StoreError(f"results/{missing[0]}/excluded.parquet is missing: run `snakemake {missing[0]}`")
+    return ledger_by_stage
 
 
 def find_reasons(ledger: pl.DataFrame, thresholds: str | None = None) -> dict[str, str]:
