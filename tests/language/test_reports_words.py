@@ -132,7 +132,7 @@ def test_the_tables_of_all_shards(tmp_path, withheld, caplog):
         ("findings", 2, "s1"), ("no_findings", 1, "s4"), ("not_english", 2, "s2"), ("missing_report", 1, "s6"),
     ]  # fmt: skip
     first, second = caplog.records
-    assert first.levelname == "INFO"  # 3 of 6 are not above a half
+    assert first.levelname == "WARNING"  # 3 of 6 are above a tenth
     assert "reports: 3 of 6 studies have no usable report: 2 not_english" in first.message
     assert second.message == "reports: 2 words were not understood (unknown_words.tsv beside it)"
     assert outcome_summary.read_summary(tmp_path / "r.tsv").startswith("reports: 3 of 6 studies have no usable report")
