@@ -11,7 +11,7 @@ from cxr.radvlm.sources.settings import FORMATS
 from cxr.reporting.release.parquet import CONFIGS, SPLIT_NAMES, card_features
 
 RESOURCE_FILES = (
-    "release/texts.yaml", "release/card.md", "release/datasheet.md", "release/mix_card.md", "release/mix_datasheet.md",
+    "release/texts.yaml", "release/card.txt", "release/datasheet.txt", "release/mix_card.txt", "release/mix_datasheet.txt",
 )  # fmt: skip
 TEXTS = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
 TERMS: Mapping[str, str] = {name: source.terms for name, source in FORMATS.items()} | TEXTS["terms"]
@@ -21,7 +21,7 @@ NOTHING_WITHHELD = "nothing"
 
 def fill_template(name: str, /, **values: object) -> str:
     """Return a text of ``resources/release`` with its ``$names`` filled in."""
-    return Template((RESOURCES / "release" / f"{name}.md").read_text(encoding="utf-8")).substitute(values)
+    return Template((RESOURCES / "release" / f"{name}.txt").read_text(encoding="utf-8")).substitute(values)
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
