@@ -11,7 +11,8 @@ from cxr.radvlm.sources.settings import FORMATS
 from cxr.reporting.release.parquet import CONFIGS, SPLIT_NAMES, card_features
 
 RESOURCE_FILES = (
-    "release/texts.yaml", "release/card.txt", "release/datasheet.txt", "release/mix_card.txt", "release/mix_datasheet.txt",
+    "release/texts.yaml", "release/card.txt", "release/datasheet.txt", "release/mix_card.txt",
+    "release/mix_datasheet.txt",
 )  # fmt: skip
 TEXTS = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
 TERMS: Mapping[str, str] = {name: source.terms for name, source in FORMATS.items()} | TEXTS["terms"]
