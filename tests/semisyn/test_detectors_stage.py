@@ -293,7 +293,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def predict(world: dict, model: Path, told: dict, output: Path) -> pl.DataFrame:
     predict_boxes.run(model=str(model / "model"), annotations=told["path"], frames=world["frames"], output=str(output),
-                      engine="lite", own=LITE, findings=FINDINGS, reference=told, compute={})  # fmt: skip
+                      engine="lite", engine_settings=LITE, findings=FINDINGS, reference=told, compute={})  # fmt: skip
     return read_table(output)
 
 

@@ -91,7 +91,7 @@ def test_every_engine_writes_the_same_form(engine, size, files, tmp_path):
     out = tmp_path / "features.h5"
     features.run_shard(
         plan=str(tmp_path / "plan.parquet"), edited=[str(tmp_path / "a.h5"), str(tmp_path / "b.h5")], output=str(out),
-        extractor=engine, own={}, attrs={"stage": "s"}, compute={"device": "cpu", "batch": 2},
+        extractor=engine, engine_settings={}, attrs={"stage": "s"}, compute={"device": "cpu", "batch": 2},
         **files[engine],
     )  # fmt: skip
     with Shard(out) as shard:

@@ -314,8 +314,9 @@ def _conversation_options(settings: Settings, part: str) -> dict:
     section = settings.radvlm.conversations
     model, revision = getattr(section.llm, f"{part}_model"), getattr(section.llm, f"{part}_revision")
     changes = {"model": model, "revision": revision} if model else {}
-    own = {} if section.engine == RULES else _shared_model(settings, temperature=CONVERSATION_TEMPERATURE, **changes)
-    return section.as_dict(without=("llm",)) | {"seed": settings.seed, "own": own}
+    asks_model = section.engine != RULES
+    model_options = _shared_model(settings, temperature=CONVERSATION_TEMPERATURE, **changes) if asks_model else {}
+    return section.as_dict(without=("llm",)) | {"seed": settings.seed, "own": model_options}
 
 
 @dataclass(frozen=True)

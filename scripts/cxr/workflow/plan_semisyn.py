@@ -253,8 +253,13 @@ class DetectorsPlan:
 
     def prediction_options(self, run: str, reference: str) -> dict:
         """Return the options of a run's predictions on a reference."""
-        options = {name: self.runs[run][name] for name in ("engine", "own", "findings")}
-        return options | {"reference": self.references[reference]}
+        options = self.runs[run]
+        return {
+            "engine": options["engine"],
+            "engine_settings": options["own"],
+            "findings": options["findings"],
+            "reference": self.references[reference],
+        }
 
     def megabytes(self, run: str) -> int:
         """Return the memory of a training: the engine lite keeps its images in memory."""

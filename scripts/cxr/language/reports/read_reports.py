@@ -151,15 +151,15 @@ def study_line(row: dict, reader: _Reader) -> dict | tuple[str, str]:
 def section_line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[str, str]:
     """Return the line of one study from its section, or (reason, detail) if that cannot be used."""
     line = _line(row, section, reader)
-    other = section.other
-    if line == NOTHING and other and section.name == "findings":
+    second_section = section.second_section
+    if line == NOTHING and second_section and section.name == "findings":
         # "FINDINGS: PA and lateral views." holds no finding, so the impression is used
-        return _line(row, other, reader)
+        return _line(row, second_section, reader)
     return line
 
 
 def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[str, str]:
-    texts, other = section.sentences, section.other
+    texts, second_section = section.sentences, section.second_section
     if reader.english_only and (detail := _foreign_section(section, reader)):
         return "not_english", detail
     try:
@@ -169,8 +169,8 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
     unknown = reader.vocabulary.unknown(texts) if reader.english_only else []
     if problem := _problem(tuples, texts, unknown, reader):
         return problem
-    # the other section only blocks and vetoes (ils.md, section 6)
-    other_tuples = _tuples(other, reader.plain) if other else []
+    # the second section only blocks and vetoes (ils.md, section 6)
+    other_tuples = _tuples(second_section, reader.plain) if second_section else []
     neighbours = _pop_further_neighbours([*tuples, *other_tuples])
     asked_lesions = statements.find_asked_lesions(texts, tuples, reader.lexicon)
     return {
@@ -180,7 +180,7 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
         "section_text": section.text,
         "sentences": texts,
         "tuples": tuples,
-        "other_section": other.name if other else None,
+        "other_section": second_section.name if second_section else None,
         "other_tuples": other_tuples,
         "related": statements.sort_lesions([*neighbours, *asked_lesions]),
         "comparison_only": statements.comparison_only(texts, tuples, reader.lexicon),
@@ -195,7 +195,7 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
 
 def _foreign_section(section: reading.Section, reader: _Reader) -> str | None:
     """Return which section is not English, and its language. The other section counts too, because it can veto."""
-    for part in filter(None, (section, section.other)):
+    for part in filter(None, (section, section.second_section)):
         if foreign_language := language.detect_foreign(part.sentences, reader.languages, reader.vocabulary):
             return f"{part.name}: {foreign_language}"
     return None

@@ -52,8 +52,8 @@ class Section:
         return [self.text[start:end] for start, end in self.spans]
 
     @cached_property
-    def other(self) -> "Section | None":
-        """The other section, if there is one."""
+    def second_section(self) -> "Section | None":
+        """The section that is not read first, if there is one."""
         if self.beside is None:
             return None
         name, text = self.beside

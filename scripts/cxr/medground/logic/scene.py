@@ -78,9 +78,9 @@ def parse_class_words(classes: Mapping[str, Mapping]) -> dict[str, ClassWords]:
     """Return {class: words} from {class: {one, many, parents, ask, inside}}; absent entries follow from the name."""
     noun_by_class = {}
     for name, forms in classes.items():
-        one, parents = forms.get("one") or name, dict(forms.get("parents") or {})
-        many = forms.get("many") or f"{one}s"
-        noun_by_class[name] = ClassWords(one, many, parents, forms.get("ask", True), forms.get("inside", True))
+        singular, parents = forms.get("one") or name, dict(forms.get("parents") or {})
+        many = forms.get("many") or f"{singular}s"
+        noun_by_class[name] = ClassWords(singular, many, parents, forms.get("ask", True), forms.get("inside", True))
     return noun_by_class
 
 

@@ -145,7 +145,9 @@ def sides_disagree(text: str, masks: Mapping[str, np.ndarray], radiological: boo
     return None if statement is None else statement.sides != mask_sides(masks)
 
 
-def split_phrases(parts: Sequence[str], known: Mapping[str, Entry], longest: int) -> Iterator[tuple[str, Entry | None]]:
+def split_phrases(
+    parts: Sequence[str], entries: Mapping[str, Entry], longest: int
+) -> Iterator[tuple[str, Entry | None]]:
     """Yield (phrase, its entry) of the words of a text, the longest known phrase first; (word, None) of unknown ones.
 
     ``longest``: number of words of the longest known phrase.
@@ -154,8 +156,8 @@ def split_phrases(parts: Sequence[str], known: Mapping[str, Entry], longest: int
     while at < len(parts):
         for count in range(min(longest, len(parts) - at), 0, -1):
             phrase = " ".join(parts[at : at + count])
-            if phrase in known:
-                yield phrase, known[phrase]
+            if phrase in entries:
+                yield phrase, entries[phrase]
                 break
         else:
             yield parts[at], None

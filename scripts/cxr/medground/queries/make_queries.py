@@ -203,14 +203,14 @@ def run_shard(
     for image_id in progress(sorted(rows_by_image), len(rows_by_image), "queries"):
         image = ImageQueries(row_by_image[image_id], rows_by_image[image_id], facts, side, options.engine, source)
         if statements:
-            made = image.state()
+            results = image.state()
         elif text_files:
-            made = image.supply(queries_by_image.get(image_id, ()), options.per_image)
+            results = image.supply(queries_by_image.get(image_id, ()), options.per_image)
         elif model_answers:
-            made = image.from_model(get_answer(answers, image_id))
+            results = image.from_model(get_answer(answers, image_id))
         else:
-            made = image.sample(shifted_by_image[image_id], options, seed)
-        lines += made[0]
-        missing += made[1]
+            results = image.sample(shifted_by_image[image_id], options, seed)
+        lines += results[0]
+        missing += results[1]
     write_lines(output, lines)
     write_rows(unasked, missing, UNASKED)

@@ -20,19 +20,19 @@ from cxr.semisyn.references import PREDICTIONS, Reference, read_reference
 
 
 def run(
-    *, model: str, annotations: str, frames: Sequence[str], output: str, engine: str, own: dict,
+    *, model: str, annotations: str, frames: Sequence[str], output: str, engine: str, engine_settings: dict,
     findings: Sequence[str], reference: dict, compute: dict, roles: str = "", **engine_files: str,
 ) -> None:  # fmt: skip
     """Write a detector's boxes on all images of a reference that have a frame.
 
-    ``frames``: shards of frames; ``engine``: its name, with its ``own`` settings; ``findings``: its classes;
-    ``reference``: {name, format, path, image_id, role, classes}; ``annotations``, ``roles``: unused, they make
-    Snakemake wait for the reference's file and the check of roles. Raises UserError if none of the images has a frame.
+    ``frames``: shards of frames; ``engine``: its name; ``findings``: its classes; ``reference``: {name, format, path,
+    image_id, role, classes}; ``annotations``, ``roles``: unused, they make Snakemake wait for the reference's file and
+    the check of roles. Raises UserError if none of the images has a frame.
     """
     torch.set_num_threads(1)
     source = Reference(**reference)
     images = read_reference(source, findings).image_ids
-    find = load_engine(engine, Setup.for_engine(own, engine_files, compute, engine)).load(Path(model))
+    find = load_engine(engine, Setup.for_engine(engine_settings, engine_files, compute, engine)).load(Path(model))
     rows = []
     with Shards(frames) as shards:
         framed_ids = sorted(image for image in images if image in shards)

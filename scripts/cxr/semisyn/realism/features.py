@@ -13,27 +13,27 @@ from cxr.semisyn.realism.engine import FeatureEngine, load_features
 
 
 def run_shard(
-    *, plan: str, edited: list[str], output: str, extractor: str, own: dict, attrs: dict, compute: dict | None = None,
-    **files: str,
+    *, plan: str, edited: list[str], output: str, extractor: str, engine_settings: dict, attrs: dict,
+    compute: dict | None = None, **files: str,
 ) -> None:  # fmt: skip
     """Write the features of the edited images of a shard, key image_id = job.
 
-    ``plan``: prompts of the jobs; ``edited``: the edited shards of each engine; ``extractor``: the feature engine, with
-    its ``own`` settings and ``files``. Writes ``feature`` float32 (N, D) and ``similarity`` float32 (N,), NaN if the
+    ``plan``: prompts of the jobs; ``edited``: the edited shards of each engine; ``extractor``: the feature engine.
+    Writes ``feature`` float32 (N, D) and ``similarity`` float32 (N,), NaN if the
     engine uses no prompt.
     """
-    engine = load_features(extractor, Setup.for_engine(own, files, compute, extractor))
+    engine = load_features(extractor, Setup.for_engine(engine_settings, files, compute, extractor))
     prompts = dict(read_table(plan).select("job_id", "prompt").iter_rows())
     with Shards(edited) as shards:
         _write_features(output, shards.ids, shards, prompts, engine, attrs | {"extractor": extractor})
 
 
 def run_reference(
-    *, frames: str, boxes: str, output: str, extractor: str, own: dict, attrs: dict, compute: dict | None = None,
-    **files: str,
+    *, frames: str, boxes: str, output: str, extractor: str, engine_settings: dict, attrs: dict,
+    compute: dict | None = None, **files: str,
 ) -> None:  # fmt: skip
     """Write the features of the real images of a shard of frames. ``boxes``: the table of their boxes."""
-    engine = load_features(extractor, Setup.for_engine(own, files, compute, extractor))
+    engine = load_features(extractor, Setup.for_engine(engine_settings, files, compute, extractor))
     names = sorted(set(read_table(boxes)["image_id"]))
     with Shards(frames) as shards:
         _write_features(output, names, shards, dict.fromkeys(names, ""), engine, attrs | {"extractor": extractor})
