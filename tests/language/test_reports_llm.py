@@ -21,7 +21,7 @@ from cxr.base.faults import Broken, Tolerance
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.base.vocabulary import CATEGORIES, LESIONS, LUNGS, ZONE_LABELS
 from cxr.language.reports import compare_engines, schema
-from cxr.language.reports.llm import join, mapping, prompts, structuring, terms
+from cxr.language.reports.llm import answers, join, mapping, prompts, structuring, terms
 from cxr.language.reports.read_reports import ReportsOptions, run_shard
 from cxr.language.reports.rules import lexicon as rules_lexicon
 from cxr.llm.client import connect
@@ -449,13 +449,13 @@ def test_the_server_is_held_to_the_schema_and_answers_stay_in_order():
         texts = [[f"Left effusion number {number}."] for number in range(12)]
         said = generate([structuring.question(text) for text in texts], 1)
     assert said == [
-        language_model.answer(prompts.structuring_messages(text), prompts.structuring_schema(1)) for text in texts
+        language_model.answer(prompts.structuring_messages(text), answers.structuring_schema(1)) for text in texts
     ]
     assert {json.dumps(request["response_format"], sort_keys=True) for request in seen} == {
         json.dumps(
             {
                 "type": "json_schema",
-                "json_schema": {"name": "answer", "schema": prompts.structuring_schema(1), "strict": True},
+                "json_schema": {"name": "answer", "schema": answers.structuring_schema(1), "strict": True},
             },
             sort_keys=True,
         )

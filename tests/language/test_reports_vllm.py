@@ -16,7 +16,7 @@ from conftest import ROOT, SLICE, snakemake, write_settings
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import CATEGORIES
 from cxr.language.reports import reading
-from cxr.language.reports.llm import mapping, prompts, structuring, terms
+from cxr.language.reports.llm import answers, mapping, prompts, structuring, terms
 from cxr.llm.asking import Question
 from cxr.llm.client import connect
 from cxr.llm.keys import texts_key
@@ -56,7 +56,7 @@ def folder(texts, tmp_path_factory) -> Path:
     pairs = sorted({term for each in findings for term in terms.finding_terms(each)}, key=str)
     questions = [structuring.question(each) for each in texts.values()]
     questions += [mapping._category_question(*pair) for pair in pairs] + [
-        Question(prompts.zone_messages(*pair), prompts.zones_schema()) for pair in pairs if pair[0]
+        Question(prompts.zone_messages(*pair), answers.zones_schema()) for pair in pairs if pair[0]
     ]
     lessons = [(each.messages, language_model.answer(each.messages, each.schema)) for each in questions]
     return tiny_llm.learnt(tmp_path_factory, lessons)
@@ -76,7 +76,7 @@ def learned(sentences: list[str]) -> list[dict]:
 
 def misfit(sentences: list[str]):
     """A question from training with another question's schema: only constrained decoding satisfies it."""
-    return replace(structuring.question(sentences), schema=prompts.category_schema())
+    return replace(structuring.question(sentences), schema=answers.category_schema())
 
 
 def inside(text: str) -> bool:

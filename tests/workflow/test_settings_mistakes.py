@@ -125,9 +125,8 @@ def refused(changes: dict) -> str:
         ),
         (
             {f"thresholds.grid.{name}": values for name, values in GRID.items()},
-            "thresholds.grid: 10,000 points are more than max_points, 100: one job per shard tries them all, with "
-            "tables of about 20 bytes per point and study (46 GB for all of MIMIC-CXR), and a dataset of each would "
-            "take 10,000 times the jobs and the disk of one: leave values out, or set max_points to 10000 to confirm.",
+            "thresholds.grid: 10,000 points are more than max_points, 100: one job per shard tries them all "
+            "(docs/reference/scale.md): leave values out, or set max_points to 10000 to confirm.",
         ),
         (
             {"frames.percentiles": 5},

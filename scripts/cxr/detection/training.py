@@ -13,26 +13,6 @@ from torch import nn
 from cxr.base.atomic import atomic_file
 from cxr.base.errors import refuse_machine_fault
 from cxr.detection.net import Detector, assign_targets, detection_loss, image_label_loss
-from cxr.detection.weights import Card
-
-
-def export_onnx(net: Detector, slope: np.ndarray, offset: np.ndarray, path: Path, licence: str) -> None:
-    """Write the net with its calibration as ONNX (opset 17, float32) and its card as metadata; needs the package onnx.
-
-    ``slope`` and ``offset`` (classes,): calibration of each class's logit.
-    """
-    import onnx
-
-    size = net.grid.size
-    net = copy_net(net).eval().to(memory_format=torch.contiguous_format)
-    net.slope.copy_(torch.from_numpy(slope))
-    net.offset.copy_(torch.from_numpy(offset))
-    names = {"input_names": ["image"], "output_names": ["logit", "distance"]}
-    torch.onnx.export(net, torch.zeros(1, 1, size, size), str(path), opset_version=17, dynamo=False, **names)
-    model = onnx.load(str(path))
-    for key, value in Card(net.grid, licence).notes().items():
-        model.metadata_props.add(key=key, value=value)
-    onnx.save(model, str(path))
 
 
 @dataclass(frozen=True)

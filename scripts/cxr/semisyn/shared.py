@@ -19,7 +19,8 @@ DEFAULT_CONFIG = "lite"
 WARPED_FINDING = "cardiomegaly"
 """Finding that moves organs: it also changes pixels outside its box, so leak, edges and visible box do not apply."""
 
-
+TRAIN_SUBSET = "train"
+"""The dataset's subset for training."""
 AP_IOUS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 """IoUs over which AP is averaged (paper)."""
 AP_RECALLS = 101

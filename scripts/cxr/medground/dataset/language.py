@@ -10,9 +10,10 @@ import polars as pl
 
 from cxr.base.columns import Column, Columns
 from cxr.base.hdf5 import Shard
+from cxr.base.resources import load_resource
 from cxr.base.tables import read_lines, read_table, write_rows
 from cxr.base.vocabulary import VALID_LOCATIONS
-from cxr.medground.logic.facts import Facts, load_resource, paths_by_source
+from cxr.medground.logic.facts import Facts, paths_by_source
 from cxr.medground.logic.scene import parse_class_words, zone_phrases
 from cxr.medground.logic.text import split_phrases
 

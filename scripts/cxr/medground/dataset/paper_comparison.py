@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 
 from cxr.base.columns import Column, Columns
+from cxr.base.resources import load_resource
 from cxr.base.tables import read_table, write_rows
-from cxr.medground.logic.facts import load_resource, paths_by_source
+from cxr.medground.logic.facts import paths_by_source
 
 RESOURCE_FILES = ("medground/paper_tables.yaml",)
 SOURCE_COUNTS: Columns = {

@@ -4,16 +4,13 @@ import json
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import yaml
 
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
-from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table
 
 Row = TypeVar("Row", bound=Mapping)
@@ -79,12 +76,6 @@ def read_planes(shard: Shard, facts: Facts, image_id: str) -> Planes:
 def count_queries(num_candidates: int, per_image: int) -> int:
     """Return the number of queries for an image with so many candidates: ``per_image``, or twice as many."""
     return 2 * per_image if num_candidates > MANY else per_image
-
-
-@cache
-def load_resource(name: str) -> dict:
-    """Return the content of a YAML file in ``resources``, which is not to be changed."""
-    return yaml.safe_load((RESOURCES / name).read_text(encoding="utf-8"))
 
 
 def read_images(path: str | Path) -> dict[str, dict]:

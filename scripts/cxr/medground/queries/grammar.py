@@ -4,9 +4,9 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cxr.base.resources import load_resource
 from cxr.medground.logic.atoms import atom_family
 from cxr.medground.logic.decide import Query, Reference
-from cxr.medground.logic.facts import load_resource
 from cxr.medground.logic.scene import Scene, zone_phrases
 from cxr.medground.logic.text import NUMBERS
 

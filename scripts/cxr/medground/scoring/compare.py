@@ -6,8 +6,8 @@ from pathlib import Path
 import polars as pl
 
 from cxr.base.columns import Columns, schema
+from cxr.base.resources import load_resource
 from cxr.base.tables import read_table, write_rows
-from cxr.medground.logic.facts import load_resource
 from cxr.medground.scoring.columns import BLIND, COMPARISON, SCORES, SENSITIVITY
 
 RESOURCE_FILES = ("medground/paper_tables.yaml",)

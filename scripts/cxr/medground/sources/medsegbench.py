@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.medground.logic.facts import load_resource
+from cxr.base.resources import load_resource
 from cxr.medground.sources.image import Image, Refused
 from cxr.medground.sources.pixels import refuse_uniform
 

@@ -22,6 +22,7 @@ from cxr.base.hdf5 import ShardWriter
 from cxr.base.jobs import log
 from cxr.base.ledger import EXCLUDED, Ledger
 from cxr.base.lesions import LESION_TYPES
+from cxr.base.resources import load_resource
 from cxr.base.seeds import shard_of
 from cxr.base.tables import read_table, write_rows, write_table
 from cxr.base.vocabulary import LESIONS, LUNG_LESIONS, ORGAN_LABELS, ZONE_LABELS
@@ -29,7 +30,7 @@ from cxr.dicom.files import Rejected
 from cxr.geometry.boxes import CORNERS
 from cxr.imaging.frames.burned_in import KEEP, clean_image
 from cxr.language.reports.privacy.scrubbing import scrub
-from cxr.medground.logic.facts import Facts, load_resource
+from cxr.medground.logic.facts import Facts
 from cxr.medground.logic.text import clean_description, sides_disagree
 from cxr.medground.sources.cells import KINDS, SIDE, read_cells
 from cxr.medground.sources.folder import REQUIRED, read_folder, read_manifest

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from cxr.base.resources import load_resource
 from cxr.medground.logic.atoms import OPPOSITE_SIDE
 from cxr.medground.logic.decide import Query, Reference
-from cxr.medground.logic.facts import load_resource
 from cxr.medground.logic.scene import Scene, zone_phrases
 from cxr.medground.logic.text import split_phrases
 

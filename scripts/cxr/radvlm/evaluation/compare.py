@@ -43,7 +43,7 @@ def _cell(table: str, by: str, model: str, source: str, column: str, note: str =
 
 def paper_cells() -> Iterator[dict]:
     """Yield the cells of the paper's tables, and the agreement between human readers."""
-    paper_tables = load_resource(RESOURCE_FILES[0])
+    paper_tables = dict(load_resource(RESOURCE_FILES[0]))
     for column, entry in paper_tables.pop("people").items():
         yield _cell("table4", "people", "readers of VinBigData", "vindr", column, entry["note"], value=entry["value"],
                     samples=entry["samples"])  # fmt: skip

@@ -13,7 +13,6 @@ from cxr.base.jobs import log
 from cxr.base.tables import read_table, write_table
 from cxr.base.user_paths import PathFinder
 from cxr.base.user_tables import read_sheet
-from cxr.semisyn.detectors.training_images import TRAIN_SUBSET
 from cxr.semisyn.references import (
     TRAIN,
     Reference,
@@ -23,6 +22,7 @@ from cxr.semisyn.references import (
     read_reference,
     refuse_two_roles,
 )
+from cxr.semisyn.shared import TRAIN_SUBSET
 
 ROLES: Columns = {
     "set": Column(pl.String, "Reference, or `synthetic`: the sources of the dataset's train images."),

@@ -16,10 +16,7 @@ from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.detectors.engine import DetectorsOptions, Validation
 from cxr.semisyn.detectors.pools import LazySample, shuffle_boxes, take_patients
 from cxr.semisyn.references import Reference, ReferenceBoxes, map_patients, read_patients, read_reference
-from cxr.semisyn.shared import PARTS, images_per_finding
-
-TRAIN_SUBSET = "train"
-"""The dataset's subset for training."""
+from cxr.semisyn.shared import PARTS, TRAIN_SUBSET, images_per_finding
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cxr.base.vocabulary import LUNGS, SIDES, ZONE_LABELS, side_of
 from cxr.language.reports import schema
-from cxr.language.reports.llm.prompts import normalize_term
+from cxr.language.reports.llm.answers import normalize_term
 from cxr.language.reports.llm.terms import Term, finding_terms
 from cxr.language.reports.rules import mapping as rules_mapping
 from cxr.language.reports.rules import mentions

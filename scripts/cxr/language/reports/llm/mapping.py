@@ -10,7 +10,7 @@ import logging
 from cxr.base.faults import NO_LIMIT, Tolerance
 from cxr.base.tables import read_lines, write_lines
 from cxr.base.vocabulary import LUNGS, ZONE_LABELS
-from cxr.language.reports.llm import prompts
+from cxr.language.reports.llm import answers, prompts
 from cxr.language.reports.llm.structuring import EXECUTION
 from cxr.language.reports.llm.terms import Term
 from cxr.llm.asking import Answer, Generate, Question, ask_each
@@ -38,7 +38,7 @@ def map_terms(
     )
     lung_pairs = [pair for pair in pairs if pair[0] and _value(category_answers[pair]) == "lung"]
     log.info("mapping: %d of them lie in the lungs", len(lung_pairs))
-    zone_questions = {pair: Question(prompts.zone_messages(*pair), prompts.zones_schema()) for pair in lung_pairs}
+    zone_questions = {pair: Question(prompts.zone_messages(*pair), answers.zones_schema()) for pair in lung_pairs}
     zone_answers = ask_each(zone_questions, generate, options.limits, tolerance)
     return [_line(pair, category_answers[pair], zone_answers.get(pair), options.name) for pair in pairs]
 
@@ -46,12 +46,12 @@ def map_terms(
 def _category_question(location: str | None, entity: str) -> Question | Answer:
     if prompts.addresses_the_model(f"{location or ''}\n{entity}"):
         return Answer(problem=INJECTION)
-    return Question(prompts.category_messages(location, entity), prompts.category_schema())
+    return Question(prompts.category_messages(location, entity), answers.category_schema())
 
 
 def _value(answer: Answer) -> str | None:
     category = answer.value["category"] if answer.value else None
-    return None if category == prompts.NO_CATEGORY else category
+    return None if category == answers.NO_CATEGORY else category
 
 
 def _line(pair: Term, category_answer: Answer, zone_answer: Answer | None, model: str) -> dict:

@@ -3,7 +3,7 @@
 import logging
 
 from cxr.base.faults import NO_LIMIT, Tolerance
-from cxr.language.reports.llm import prompts
+from cxr.language.reports.llm import answers, prompts
 from cxr.llm.asking import Answer, Generate, Question, ask_each
 from cxr.llm.guards import INJECTION
 from cxr.llm.options import ModelOptions
@@ -35,8 +35,8 @@ def question(sentences: list[str]) -> Question:
     """Return the request for one section."""
     return Question(
         prompts.structuring_messages(sentences),
-        prompts.structuring_schema(len(sentences)),
-        lambda answer: prompts.find_contradiction(answer["findings"]),
+        answers.structuring_schema(len(sentences)),
+        lambda answer: answers.find_contradiction(answer["findings"]),
     )
 
 

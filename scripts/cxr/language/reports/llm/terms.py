@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from cxr.base.tables import read_lines, write_lines
-from cxr.language.reports.llm.prompts import normalize_term
+from cxr.language.reports.llm.answers import normalize_term
 
 Term = tuple[str | None, str]
 
