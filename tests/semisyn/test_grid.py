@@ -1,6 +1,7 @@
 """The grid of configurations against the paper's counts (Appendix E) and the arithmetic of a search."""
 
-from cxr.semisyn.editing.configs import BLURS, PIPELINES, EditingConfig, EditingGrid
+from cxr.semisyn.editing.configs import PIPELINES, EditingConfig, EditingGrid
+from cxr.semisyn.shared import BLURS
 
 PAPER = EditingGrid(pipelines=list(PIPELINES))
 IMAGES = 35 * 7

@@ -202,7 +202,7 @@ def settings_arguments(function: Callable, settings: dict) -> dict:
     ``options`` is an instance of the annotated class; settings that are no fields of it are arguments of their names.
     A function without ``options`` receives the settings that its signature names.
     """
-    names = inspect.signature(function).parameters.keys()
+    names = {*inspect.signature(function).parameters}
     if "options" not in names:
         return {key: value for key, value in settings.items() if key in names}
     kind = get_type_hints(function)["options"]

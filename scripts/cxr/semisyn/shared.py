@@ -21,6 +21,17 @@ WARPED_FINDING = "cardiomegaly"
 
 TRAIN_SUBSET = "train"
 """The dataset's subset for training."""
+BLURS: dict[str, tuple[str, float, float]] = {
+    "none": ("none", 1.0, 4.0),
+    "gauss_r0.5": ("gauss", 0.5, 4.0),
+    "gauss_r1": ("gauss", 1.0, 4.0),
+    "gauss_r2": ("gauss", 2.0, 4.0),
+    "ggauss_b4": ("ggauss", 1.0, 4.0),
+    "ggauss_b6": ("ggauss", 1.0, 6.0),
+    "ggauss_b8": ("ggauss", 1.0, 8.0),
+}
+"""Appendix E's soft masks: {name: (kind, r, exponent)}. It prints r = 0.1 for the last three, which gives flat masks;
+the authors' code has 1.0."""
 AP_IOUS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 """IoUs over which AP is averaged (paper)."""
 AP_RECALLS = 101

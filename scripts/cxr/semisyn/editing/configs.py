@@ -10,6 +10,7 @@ from itertools import product
 from typing import Annotated, Literal
 
 from cxr.base.settings import AUTHORS, OURS, PAPER, Limits, Section, Share, key
+from cxr.semisyn.shared import BLURS
 
 ConfigName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 PIPELINES = {
@@ -21,17 +22,6 @@ PIPELINES = {
 """The paper's four pairs of a model and a blending (section 3.5)."""
 BASE = "roentgen_after"
 """Pipeline from which a sequential search varies one axis at a time, if it is among the pipelines."""
-BLURS: dict[str, tuple[str, float, float]] = {
-    "none": ("none", 1.0, 4.0),
-    "gauss_r0.5": ("gauss", 0.5, 4.0),
-    "gauss_r1": ("gauss", 1.0, 4.0),
-    "gauss_r2": ("gauss", 2.0, 4.0),
-    "ggauss_b4": ("ggauss", 1.0, 4.0),
-    "ggauss_b6": ("ggauss", 1.0, 6.0),
-    "ggauss_b8": ("ggauss", 1.0, 8.0),
-}
-"""Appendix E's soft masks: {name: (kind, r, exponent)}. It prints r = 0.1 for the last three, which gives flat masks;
-the authors' code has 1.0."""
 OWN_STRENGTH = {"diffusion": 1.0, "radedit": 0.7, "lite": 1.0}
 """Strength of each engine for a configuration with strength 0: fraction of the noise levels that is used."""
 

@@ -9,9 +9,8 @@ from cxr.base.vocabulary import HEART, LUNGS
 from cxr.geometry.boxes import CORNERS, clip_boxes
 from cxr.metrics import edits
 from cxr.metrics.appearance import lung_midline
-from cxr.semisyn.editing.configs import BLURS
 from cxr.semisyn.editing.engine import EditedImage, Job
-from cxr.semisyn.shared import WARPED_FINDING
+from cxr.semisyn.shared import BLURS, WARPED_FINDING
 
 CUT = 3
 """Standard deviations at which the kernel of ``gauss`` is cut."""

@@ -15,8 +15,7 @@ from cxr.base.tables import read_tables, write_table
 from cxr.metrics.intervals import percentile_ends
 from cxr.plotting.palette import LEVELS
 from cxr.plotting.plots import BLUE, GREY, save_png
-from cxr.semisyn.editing.configs import BLURS
-from cxr.semisyn.shared import INTERVAL
+from cxr.semisyn.shared import BLURS, INTERVAL
 
 LOWER_IS_BETTER = ("fid", "kid", "fid_xrv", "kid_xrv", "frechet_lite", "kernel_lite", "c2st")
 """c2st: 0.5 is best, because edited and real boxes are indistinguishable then; lower values count as 0.5."""
