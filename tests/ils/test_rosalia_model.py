@@ -12,6 +12,7 @@ from cxr.ils.rosalia.generation import PrefixCache
 from cxr.ils.rosalia.losses import LossWeights, bce_loss, compute_losses, dice_loss
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch
+from cxr.segmentation.head import decode_masks
 from host_reads import host_reads
 from lisa_reference import CASES, IMAGE_ID, Reference
 
@@ -156,7 +157,7 @@ def at_seg(model: Rosalia, batch: Batch) -> torch.Tensor:
     output = model(batch, views)
     at = (batch.input_ids == model.config.seg_id).nonzero()
     seg = model.project(output.hidden[at[:, 0], at[:, 1]])
-    return model._decode_masks(seg, batch.image_of[at[:, 0]], views)[0]
+    return decode_masks(model.sam, seg, views.embeddings[batch.image_of[at[:, 0]]])[0]
 
 
 def last_clip_layer(model: Rosalia, batch: Batch) -> torch.Tensor:

@@ -184,15 +184,6 @@ def test_shard(tmp_path, pictures):
             assert columns[0] < 256 < columns[1]
 
 
-def test_a_shard_of_an_earlier_version_gives_the_same_anatomy(tmp_path, pictures):
-    paths = write_shards(tmp_path, pictures)
-    new = run(tmp_path, paths, 1)
-    with ShardWriter(paths["anomaly"]) as writer:
-        for name, (edited, _) in pictures.items():
-            writer.append(name, edited=edited, anomaly=np.zeros_like(edited))
-    assert run(tmp_path, paths, 2) == new
-
-
 def test_empty_shard(tmp_path):
     for name, labels in (("frames", None), ("anomaly", None), ("organs", ORGAN_LABELS)):
         empty = {"image": ((512, 512), np.uint8)} if labels is None else {"mask": ((3, 512, 512), bool)}
