@@ -134,7 +134,7 @@ rule medground_dataset_chart:
         runtime=minutes(5),
     params:
         **job("medground.charts.run_language"),
-        dpi=PLAN.settings.figures.dpi,
+        dpi=PLAN.options["figures"]["dpi"],
     message:
         "MedGround: chart of the queries' language"
     script:

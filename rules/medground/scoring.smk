@@ -111,7 +111,7 @@ rule medground_scoring_chart:
         runtime=minutes(5),
     params:
         **job("medground.charts.run_scores"),
-        dpi=PLAN.settings.figures.dpi,
+        dpi=PLAN.options["figures"]["dpi"],
     message:
         "MedGround: chart of the scores"
     script:

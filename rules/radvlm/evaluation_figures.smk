@@ -36,7 +36,7 @@ rule radvlm_evaluation_charts:
         runtime=minutes(5),
     params:
         **job("radvlm.evaluation.chart.run"),
-        dpi=PLAN.settings.figures.dpi,
+        dpi=PLAN.options["figures"]["dpi"],
     message:
         "RadVLM: charts of the scores"
     script:

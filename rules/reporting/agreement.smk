@@ -115,7 +115,7 @@ rule agreement_charts:
         runtime=minutes(10),
     params:
         **job("reporting.agreement.charts.run_charts"),
-        dpi=PLAN.settings.figures.dpi,
+        dpi=PLAN.options["figures"]["dpi"],
     message:
         "Figures of the agreement with human annotations"
     script:

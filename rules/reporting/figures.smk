@@ -76,7 +76,7 @@ rule figures_charts:
         runtime=minutes(10),
     params:
         **job("reporting.figures.draw_figures.run_charts"),
-        dpi=PLAN.settings.figures.dpi,
+        dpi=PLAN.options["figures"]["dpi"],
     message:
         "Charts of the dataset, thresholds {wildcards.thresholds}"
     script:
@@ -106,7 +106,7 @@ rule figures_recall:
         runtime=minutes(10),
     params:
         **job("reporting.figures.draw_figures.run_recall"),
-        dpi=PLAN.settings.figures.dpi,
+        dpi=PLAN.options["figures"]["dpi"],
     message:
         "Chart of recall"
     script:

@@ -25,7 +25,7 @@ from cxr.ils.training import columns as training
 from cxr.imaging.boxes import detect_boxes
 from cxr.imaging.cohort import rows as cohort
 from cxr.imaging.phantom import make_phantom
-from cxr.imaging.weights import manifest as weights_manifest
+from cxr.imaging.weights import sources as weights
 from cxr.instructions import mimic_ils as mimic_ils_layout
 from cxr.language.reports import compare_engines, summarize_reports
 from cxr.medground.dataset import language, make_dataset, paper_comparison, scispacy_entities, tokens
@@ -72,7 +72,7 @@ TABLES: dict[str, Columns] = {
     "results/reports/unknown_words.tsv": summarize_reports.WORDS,
     "results/reports/agreement.tsv": compare_engines.AGREEMENT,
     "results/reports/disagreements.tsv": compare_engines.DISAGREEMENTS,
-    "results/weights/manifest.tsv": weights_manifest.COLUMNS,
+    "results/weights/manifest.tsv": weights.COLUMNS,
     "results/boxes/{shard}.parquet": detect_boxes.COLUMNS,
     "results/masks/{thresholds}/findings.parquet": masks.FINDINGS,
     "results/masks/{thresholds}/{shard}.units.parquet": masks.UNITS,

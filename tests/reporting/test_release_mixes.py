@@ -18,8 +18,8 @@ from cxr.base.vocabulary import SPLITS
 from cxr.radvlm.samples import TEXT_TASKS
 from cxr.radvlm.sources.settings import FactSource
 from cxr.reporting.release import mixes, parquet
+from cxr.reporting.release.settings import PackageSettings
 from cxr.reporting.release.texts import TERMS
-from cxr.reporting.settings import PackageSettings
 from cxr.workflow.plan_radvlm import make_radvlm_plan
 from cxr.workflow.settings import read
 from radvlm_mix import instructions, sources

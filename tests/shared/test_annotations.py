@@ -32,7 +32,7 @@ from cxr.base.vocabulary import BOX_CLASSES, LESIONS
 from cxr.geometry.rle import encode_rle
 from cxr.imaging.boxes import table as engine
 from cxr.imaging.boxes.settings import BoxesSettings
-from cxr.reporting.settings import ReferenceSettings
+from cxr.reporting.agreement.settings import ReferenceSettings
 
 MS_CXR = """dicom_id,category_name,label_text,path,x,y,w,h,image_width,image_height,split
 aaa-1,Pneumonia,opacity at the base,files/p1/p1/s1/aaa-1.jpg,100,200,50,60,2544,3056,val

@@ -1,9 +1,8 @@
 """Processing the images of a shard in order and with bounded memory, in a pool of threads or in batches."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from itertools import chain
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from cxr.base import faults
@@ -14,7 +13,6 @@ from cxr.base.jobs import progress
 if TYPE_CHECKING:
     from cxr.base.ledger import Ledger
 
-T = TypeVar("T")
 R = TypeVar("R")
 log = logging.getLogger("cxr")
 Fault = tuple[str, str]
@@ -175,13 +173,3 @@ def process_fitting_batches(
             else:
                 done += [result for row in part for result in process_fitting_batches(work, [row], 1, task)[0]]
     return done, batch
-
-
-BATCH = 256
-"""Items per task: submitting a single one takes longer than listing a folder."""
-
-
-def in_batches(pool: Executor, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-    """Yield ``function(item)`` in order, computed by the pool."""
-    batches = [items[first : first + BATCH] for first in range(0, len(items), BATCH)]
-    return chain.from_iterable(pool.map(lambda batch: [function(item) for item in batch], batches))

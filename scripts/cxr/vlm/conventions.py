@@ -16,6 +16,8 @@ from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
 
 RESOURCE_FILES = ("vlm/wording.yaml",)
+GRID = 1000
+"""Cells per side of the grid of reference boxes."""
 _SLOT = re.compile(r"\{(query|form|coordinates)\}")
 
 

@@ -13,10 +13,8 @@ import numpy as np
 
 from cxr.geometry.unions import union_iou
 from cxr.llm.replies import without_reasoning
-from cxr.vlm.conventions import PALIGEMMA, Convention, InputSize, find_convention
+from cxr.vlm.conventions import GRID, PALIGEMMA, Convention, InputSize, find_convention
 
-GRID = 1000
-"""Cells per side of the grid of reference boxes."""
 MOST_BOXES = 100
 MOST_CHARACTERS = 100_000
 """Longer answers are cut before they are read."""

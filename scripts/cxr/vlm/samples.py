@@ -21,8 +21,7 @@ from cxr.geometry.affine import boxes_to_frame, turn_from_affine
 from cxr.geometry.turns import UPRIGHT
 from cxr.geometry.turns import Turn as ImageTurn
 from cxr.instructions.record import Turn
-from cxr.vlm.conventions import Convention, InputSize, localization_question
-from cxr.vlm.reading import GRID
+from cxr.vlm.conventions import GRID, Convention, InputSize, localization_question
 
 FIELDS = ("picture", "frame", "image")
 """Fields of a shard that may contain the image; the first existing one is used."""

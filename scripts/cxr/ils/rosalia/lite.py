@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, SamConfig
 
+from cxr.base.atomic import atomic_folder
 from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
 from cxr.ils.rosalia.model import Rosalia
@@ -91,3 +92,11 @@ def extend_base(sizes: LiteSizes, texts: Iterable[str], seed: int) -> tuple[Rosa
             else:
                 tensor.copy_(weights.get(name))
     return model, tokens
+
+
+def run_base(*, model: str) -> None:
+    """Write the base, in float32, and its tokenizer into the folder ``model``, to be asked without training."""
+    base_model, tokens = load_base()
+    with atomic_folder(model) as making:
+        base_model.save_pretrained(making)
+        tokens.save(making)

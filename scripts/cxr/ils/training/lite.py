@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from cxr.base.atomic import atomic_folder
 from cxr.base.engines import Setup
-from cxr.ils.rosalia.lite import extend_base, load_base, make_lite
+from cxr.ils.rosalia.lite import extend_base, make_lite
 from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
 from cxr.ils.training.settings import TrainingOptions
 
@@ -29,11 +28,3 @@ def load(options: TrainingOptions, setup: Setup) -> Callable[[Path, Iterable[str
         tokens.save(folder)
 
     return make
-
-
-def run_base(*, model: str) -> None:
-    """Write the base, in float32, and its tokenizer into the folder ``model``, to be asked without training."""
-    base_model, tokens = load_base()
-    with atomic_folder(model) as making:
-        base_model.save_pretrained(making)
-        tokens.save(making)

@@ -14,7 +14,6 @@ from cxr.base.ledger import Ledger
 from cxr.base.seeds import shard_names, shard_of
 from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import write_table
-from cxr.base.workers import in_batches
 from cxr.dicom.files import Rejected, quote_value
 from cxr.imaging.cohort.check import check_inputs
 from cxr.imaging.cohort.header import check_kind, check_size, check_view, read_header
@@ -22,7 +21,16 @@ from cxr.imaging.cohort.manifest import read_manifest
 from cxr.imaging.cohort.mimic import read_mimic
 from cxr.imaging.cohort.openi import read_openi
 from cxr.imaging.cohort.openi_files import reports_folder
-from cxr.imaging.cohort.rows import IMAGES, SHARD, Row, exclude_failed, exclude_listed, images_columns, settle_ids
+from cxr.imaging.cohort.rows import (
+    IMAGES,
+    SHARD,
+    Row,
+    exclude_failed,
+    exclude_listed,
+    images_columns,
+    in_batches,
+    settle_ids,
+)
 from cxr.imaging.cohort.settings import DEFAULT_SHARDS, CohortSettings
 from cxr.imaging.cohort.split import subject_splits
 

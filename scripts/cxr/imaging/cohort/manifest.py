@@ -10,11 +10,10 @@ from cxr.base.ids import AS_TEXT, id_fault, spreadsheet_error
 from cxr.base.jobs import log
 from cxr.base.user_paths import PathFinder
 from cxr.base.user_tables import REMEDY, is_no_value, listed_lines, read_sheet
-from cxr.base.workers import in_batches
 from cxr.dicom.files import quote_value
 from cxr.imaging.cohort.check import ID_COLUMNS, MANIFEST_COLUMNS, REPORT_COLUMNS
 from cxr.imaging.cohort.dates import sortable_times
-from cxr.imaging.cohort.rows import IDS, Row
+from cxr.imaging.cohort.rows import IDS, Row, in_batches
 from cxr.imaging.cohort.split import split_name
 from cxr.imaging.cohort.view import parse_view_code
 

@@ -10,10 +10,9 @@ import polars as pl
 
 from cxr.base.errors import UserError
 from cxr.base.user_tables import read_frame, require_columns
-from cxr.base.workers import in_batches
 from cxr.dicom.files import rejection_of
 from cxr.imaging.cohort.check import TABLE_COLUMNS, mimic_base, mimic_tables
-from cxr.imaging.cohort.rows import Row
+from cxr.imaging.cohort.rows import Row, in_batches
 from cxr.imaging.cohort.split import split_name
 from cxr.imaging.cohort.view import first_view
 

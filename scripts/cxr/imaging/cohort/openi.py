@@ -18,7 +18,6 @@ from cxr.base.errors import UserError
 from cxr.base.faults import broken_part
 from cxr.base.jobs import log
 from cxr.base.user_tables import read_frame, require_columns
-from cxr.base.workers import in_batches
 from cxr.imaging.cohort.openi_files import (
     CLUSTERS,
     ENDINGS,
@@ -31,7 +30,7 @@ from cxr.imaging.cohort.openi_files import (
     reports_folder,
     view_tables,
 )  # fmt: skip
-from cxr.imaging.cohort.rows import Row
+from cxr.imaging.cohort.rows import Row, in_batches
 from cxr.imaging.cohort.view import OTHER, parse_view_code, parse_view_orientation, parse_view_text
 
 UNSETTLED = "?"

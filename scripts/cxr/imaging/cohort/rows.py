@@ -1,9 +1,12 @@
-"""The row of one input image in the cohort stage, checks across rows, and the columns of the stage's tables."""
+"""The row of one input image in the cohort stage, work and checks on many rows, and the columns of the tables."""
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from itertools import chain
+from typing import TypeVar
 
 import polars as pl
 
@@ -13,6 +16,8 @@ from cxr.base.jobs import log
 from cxr.base.user_tables import listed_lines, read_sheet
 from cxr.imaging.cohort.check import CHEXSTRUCT_COLUMNS, CHEXSTRUCT_IDS, EXCLUDE_COLUMNS, chexstruct_tables
 
+T = TypeVar("T")
+R = TypeVar("R")
 IDS = ("image_id", "study_id", "subject_id")
 _UNUSABLE = re.compile(r"[\x00-\x1f\x7f/\\]")
 LONGEST_ID = 128
@@ -244,3 +249,13 @@ def images_columns(table: pl.DataFrame) -> Columns:
     """Return the columns of the table of images: :data:`IMAGES`, then those that are the manifest's own."""
     manifest_schema = {name: kind for name, kind in table.schema.items() if name not in IMAGES}
     return IMAGES | {name: Column(kind, "Column of the manifest.") for name, kind in manifest_schema.items()}
+
+
+BATCH = 256
+"""Items per task: submitting a single one takes longer than listing a folder."""
+
+
+def in_batches(pool: Executor, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+    """Yield ``function(item)`` in order, computed by the pool."""
+    batches = [items[first : first + BATCH] for first in range(0, len(items), BATCH)]
+    return chain.from_iterable(pool.map(lambda batch: [function(item) for item in batch], batches))

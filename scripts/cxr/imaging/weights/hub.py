@@ -1,18 +1,16 @@
-"""Copying weights from the Hugging Face hub at a pinned revision, and noting models that a setting names.
+"""Copying weights from the Hugging Face hub at a pinned revision.
 
 Only safetensors, configurations and vocabularies are copied; a repository's code is neither downloaded nor run.
 """
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 from huggingface_hub import errors, hf_hub_download
 
 from cxr.base.errors import UserError
 from cxr.imaging.weights import manifest as manifests
-from cxr.imaging.weights.manifest import WeightsOptions, check_published_file, file_facts
-from cxr.nets.hub import find_downloaded_model
+from cxr.imaging.weights.manifest import WeightsOptions, file_facts
 
 PICKLES = {
     "model.safetensors": "pytorch_model.bin",
@@ -80,23 +78,3 @@ def fetch(options: WeightsOptions, name: str) -> Path:
         raise UserError(
             f"the hub did not give {name} of {options.repository} (answer {error.response.status_code}): try later"
         ) from None
-
-
-REMEDY = "download it again (docs/how-to/models.md)"
-
-
-def note_model(*, sources: list[str], manifest: str, options: WeightsOptions, attrs: dict) -> None:
-    """Write the manifest of a model. ``sources``: its files in a folder; empty for one of the hub, in its cache.
-
-    Raises UserError if it is not on this machine, or if a file is missing or differs from a known digest.
-    """
-    paths, commit = [Path(path) for path in sources], None
-    if options.repository:
-        key, _, setting = options.used_by.rpartition(".")
-        folder = Path(find_downloaded_model(key, options.repository, options.revision or "", setting))
-        # the cache has a folder for each commit
-        paths, commit = [folder / name for name in options.files], folder.name
-    for (name, sha256), path in zip(options.files.items(), paths, strict=True):
-        check_published_file(path, f"{options.artefact}/{name}", sha256, REMEDY)
-    facts = [file_facts(name, path) for name, path in zip(options.files, paths, strict=True)]
-    manifests.write_manifest(manifest, replace(options, revision=commit), attrs, facts, facts)

@@ -6,14 +6,13 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-import polars as pl
 from safetensors import SafetensorError, safe_open
 
 from cxr.base.atomic import atomic_file
-from cxr.base.columns import Column, schema
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.base.tables import write_table
 
+ARTEFACT = ("artefact", "used_by", "licence", "source", "revision")
+"""What a manifest tells of the whole artefact."""
 DOCUMENTS = {b"<!doctype": "a web page", b"<html": "a web page", b"version https://git-lfs": "a Git LFS pointer"}
 """First bytes of what a failed download often leaves, such as Google Drive's quota page."""
 
@@ -113,27 +112,3 @@ def write_manifest(
     lines |= {"published": published, "used": used, "facts": facts or {}}
     with atomic_file(path) as temporary:
         temporary.write_text(json.dumps(lines, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
-
-
-ARTEFACT = {
-    "artefact": Column(pl.String, "Name of the weights."),
-    "used_by": Column(pl.String, "Engine that reads them, or setting that names them."),
-    "licence": Column(pl.String, "Their licence."),
-    "source": Column(pl.String, "Where they were published."),
-    "revision": Column(pl.String, "Revision there; null where there is none."),
-}
-COLUMNS = ARTEFACT | {
-    "file": Column(pl.String, "File as it was published."),
-    "bytes": Column(pl.Int64, "Its size.", "bytes"),
-    "sha256": Column(pl.String, "Its SHA-256."),
-}
-
-
-def list_sources(*, manifests: list[str], table: str) -> None:
-    """Write a row for each published file in ``manifests`` (JSON, see :mod:`cxr.imaging.weights.manifest`)."""
-    rows = []
-    for path in manifests:
-        manifest = json.loads(Path(path).read_text(encoding="utf-8"))
-        shared = {name: manifest[name] for name in ARTEFACT}
-        rows += [shared | file for file in manifest["published"]]
-    write_table(table, pl.DataFrame(rows, schema=schema(COLUMNS)), COLUMNS)

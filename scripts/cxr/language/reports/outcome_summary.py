@@ -9,8 +9,6 @@ from cxr.base.exclusions import REASONS
 
 FINDINGS, NO_FINDINGS = "findings", "no_findings"
 MEANINGS = {FINDINGS: "read, with findings affirmed or denied", NO_FINDINGS: "read; nothing is affirmed or denied"}
-NOTHING_SHARE = 0.1
-"""Fraction of studies without a usable report above which the log and the end of the run warn."""
 MAX_REASONS = 4
 """Maximum number of reasons in the sentence."""
 

@@ -15,10 +15,9 @@ from cxr.base.settings import key
 from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import read_table, write_lines
 from cxr.language.reports import engine, language, reading, schema
-from cxr.language.reports.outcome_summary import NOTHING_SHARE
 from cxr.language.reports.rules import lexicon as rules_lexicon
 from cxr.language.reports.rules import statements
-from cxr.language.reports.settings import ReadingSettings
+from cxr.language.reports.settings import NOTHING_SHARE, ReadingSettings
 from cxr.language.reports.vocabulary import Substance, Vocabulary, load_substance, load_vocabulary
 
 RESOURCE_FILES = ("lexicon", "reading")

@@ -5,6 +5,9 @@ from typing import Literal
 from cxr.base.settings import PAPER, Address, Section, key
 from cxr.llm.settings import Asking, Execution, LanguageModel, context, max_tokens, model, revision
 
+NOTHING_SHARE = 0.1
+"""Fraction of studies without a usable report above which the log warns."""
+
 
 class Structuring(LanguageModel):
     """The model that turns a section into findings (Figure 9)."""

@@ -12,6 +12,7 @@ from cxr.base.errors import count_phrase
 from cxr.base.jobs import log
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.language.reports import outcome_summary
+from cxr.language.reports.settings import NOTHING_SHARE
 
 WORDS = {
     "word": Column(pl.String, "Word that was not understood."),
@@ -102,7 +103,7 @@ def _log_summary(rows: list[dict], words: int, reading: str, options: SummaryOpt
     lost = sum(row["studies"] for row in rows if row["outcome"] not in outcome_summary.MEANINGS)
     every = f"all of {total} studies have a usable report" if total else "no study has come this far"
     sentence = outcome_summary.summarize_outcomes(rows) or f"reports: {every}"
-    level = logging.WARNING if lost > outcome_summary.NOTHING_SHARE * total else logging.INFO
+    level = logging.WARNING if lost > NOTHING_SHARE * total else logging.INFO
     log.log(level, "%s (%s)", sentence, reading)
     if options.engine == "rules":
         log.info(

@@ -18,7 +18,8 @@ from cxr.medground.logic.facts import GRID_CORNERS, keep_audited
 from cxr.medground.scoring.columns import BLIND, QUERIES, SCORES, SENSITIVITY
 from cxr.medground.scoring.settings import ScoringSettings
 from cxr.metrics.intervals import ratio_intervals, sums_by_subject
-from cxr.vlm.reading import GRID, read_answer
+from cxr.vlm.conventions import GRID
+from cxr.vlm.reading import read_answer
 
 Key = tuple[str, str]
 """Source and image."""

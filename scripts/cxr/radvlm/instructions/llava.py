@@ -12,8 +12,8 @@ from cxr.base.tables import read_lines, read_table
 from cxr.instructions.conversations import Conversation, to_sharegpt, write_entries
 from cxr.instructions.record import Turn
 from cxr.plotting.encoding import encode_image
-from cxr.vlm.conventions import Convention, InputSize, find_convention
-from cxr.vlm.samples import GRID, ImageStore, parse_sample
+from cxr.vlm.conventions import GRID, Convention, InputSize, find_convention
+from cxr.vlm.samples import ImageStore, parse_sample
 
 FILE_BY_SPLIT = {"train": "llava.json", "validate": "llava_validate.json", "test": "llava_test.json"}
 """{split: file name}."""

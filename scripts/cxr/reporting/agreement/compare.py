@@ -36,7 +36,7 @@ from cxr.reporting.agreement.references import (
     region_in_frame,
     union_mask,
 )
-from cxr.reporting.settings import ReferenceSettings
+from cxr.reporting.agreement.settings import ReferenceSettings
 
 HEART = "cardiomegaly"
 COVERAGE = 0.95

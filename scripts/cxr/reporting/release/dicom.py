@@ -20,9 +20,9 @@ from cxr.base.regular_files import open_regular
 from cxr.base.tables import read_table
 from cxr.dicom.files import HEAD_BYTES, HeaderError, detect_file_kind, read_dicom
 from cxr.dicom.segmentation import REQUIRED_ELEMENTS, NoSegmentation, Segment, build_segmentation
+from cxr.reporting.release.settings import PackageSettings
 from cxr.reporting.release.sources import map_to_original, read_geometry
 from cxr.reporting.release.withheld import IDS, group_units, iterate_studies, read_kept_pairs
-from cxr.reporting.settings import PackageSettings
 
 COUNTS = "counts.json"
 HEADER_ELEMENTS = (*REQUIRED_ELEMENTS, "PatientID", "Modality")

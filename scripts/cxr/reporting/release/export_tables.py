@@ -20,9 +20,9 @@ from cxr.base.vocabulary import LESIONS
 from cxr.instructions import coco
 from cxr.reporting.release import parquet
 from cxr.reporting.release.parquet import CONFIGS, SPLIT_NAMES, PartWriter, encode_png, image_cell, published_columns
+from cxr.reporting.release.settings import PackageSettings
 from cxr.reporting.release.sources import map_to_original, read_geometry
 from cxr.reporting.release.withheld import Withheld, group_units, iterate_studies, read_kept_pairs
-from cxr.reporting.settings import PackageSettings
 
 COUNTS = "counts.json"
 CATEGORIES = coco.make_categories(LESIONS, "lesion")

@@ -27,6 +27,7 @@ from cxr.reporting.release.parquet import (
     encode_png,
     image_cell,
 )
+from cxr.reporting.release.settings import PackageSettings
 from cxr.reporting.release.texts import (
     NOTHING_WITHHELD,
     TERMS,
@@ -37,7 +38,6 @@ from cxr.reporting.release.texts import (
     markdown_table,
 )
 from cxr.reporting.release.withheld import IDS, PIXELS, REPORT_TEXT, read_groups
-from cxr.reporting.settings import PackageSettings
 from cxr.vlm.samples import ImageStore, parse_sample
 
 LINES = {

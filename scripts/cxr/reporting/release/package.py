@@ -22,9 +22,9 @@ from cxr.nets.lite_weights import list_lite_weights
 from cxr.reporting.release.export_tables import COUNTS
 from cxr.reporting.release.metadata import CRATE_NAME, FOLDERS, build_crate, build_croissant, described_files
 from cxr.reporting.release.parquet import CONFIGS, published_columns
+from cxr.reporting.release.settings import PackageSettings
 from cxr.reporting.release.texts import TERMS, card_text, datasheet_text
 from cxr.reporting.release.withheld import IDS, Withheld, read_kept_pairs
-from cxr.reporting.settings import PackageSettings
 
 SUMS = "SHA256SUMS"
 DICOM, AUTHORS = "dicom_seg", "authors"

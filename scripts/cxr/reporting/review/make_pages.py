@@ -14,8 +14,8 @@ from cxr.base.hdf5 import Shards
 from cxr.base.tables import read_lines, write_table
 from cxr.plotting.encoding import encode_grey_image, encode_mask
 from cxr.reporting.review import page
+from cxr.reporting.review.settings import ReviewSettings
 from cxr.reporting.review.units import Unit, collect_units, deal_units, draw_sample, order_items
-from cxr.reporting.settings import ReviewSettings
 
 TEXTS = pl.List(pl.String)
 UNITS = {

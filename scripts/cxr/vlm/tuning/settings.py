@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar, Literal
 from cxr.base.errors import UserError
 from cxr.base.settings import AUTHORS, PAPER, Check, Limits, Section, Share, constraint, key
 from cxr.nets.microbatch import fit_micro_batch
-from cxr.vlm.answers.settings import RunName
 
+RunName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 Engine = Literal["tiny", "onevision_tiny", "qwen25vl", "qwen3vl", "gemma3", "onevision"]
 TINY = ("tiny", "onevision_tiny")
 """Engines that make a small random model, on a CPU."""

@@ -33,13 +33,13 @@ from cxr.medground.settings import MedgroundSettings
 from cxr.nets.microbatch import fit_micro_batch
 from cxr.nets.settings import ComputeSettings
 from cxr.radvlm.settings import Radvlm
+from cxr.reporting.agreement.settings import AgreementSettings
+from cxr.reporting.release.settings import ReleaseSettings
+from cxr.reporting.review.settings import ReviewSettings
 from cxr.reporting.settings import (
-    AgreementSettings,
     FiguresSettings,
     PageSettings,
     PrivacySettings,
-    ReleaseSettings,
-    ReviewSettings,
 )
 from cxr.semisyn.settings import SemisynSettings
 from cxr.vlm.settings import Vlm
