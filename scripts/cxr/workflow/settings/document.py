@@ -140,6 +140,10 @@ def reference_rows() -> Iterator[tuple[str, ...]]:
     yield from _table_rows(Settings(), "", {}, Settings.declared())
 
 
+def _table_line(cells: Iterable[str]) -> str:
+    return "|" + "".join(f" {cell} |" if cell else "|" for cell in cells)
+
+
 def markdown() -> str:
     """Return docs/reference/settings.md: a table of all keys, those of a section below its name."""
     lines = [
@@ -151,9 +155,9 @@ def markdown() -> str:
     for path, *cells in reference_rows():
         section, _, name = path.rpartition(".")
         if section != open_section:
-            lines.append(f"| **{section}** | | | | |")
+            lines.append(_table_line([f"**{section}**", *[""] * len(cells)]))
             open_section = section
-        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+        lines.append(_table_line([f"`{name}`", *cells]))
     return "\n".join(lines) + "\n"
 
 
