@@ -246,7 +246,7 @@ def _plan_run(
         _check_vllm(run.engine, family, recipe)
     if unknown := sorted(set(run.tasks) - set(TASKS)):
         raise UserError(f"{key}.tasks has {unknown[0]!r}, which is no task: choose from {', '.join(TASKS)}")
-    is_folder = Path(run.model).is_dir()
+    is_folder = bool(run.model) and Path(run.model).is_dir()
     options = {
         "engine": "tiny" if run.engine in TINY else run.engine,
         "family": family,

@@ -1,10 +1,10 @@
 """Settings of asking vision-language models."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from cxr.base.settings import AUTHORS, Section, key
-from cxr.vlm.tuning.settings import RunName
+from cxr.base.settings import AUTHORS, Limits, Section, key
 
+RunName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 SetName = RunName
 Convention = Literal["", "grid1000", "pixels_resized", "unit", "unit_short", "yx1000"]
 
