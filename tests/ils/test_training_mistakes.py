@@ -84,3 +84,10 @@ def test_a_batch_without_a_half_is_refused_with_the_settings(name):
         read({"training": {name: recipe}})
     assert str(found.value) == f"training: {name}.micro_batch is 3, which has no half for balance exact: make it even."
     assert getattr(read({"training": {name: recipe | {"balance": "expectation"}}}).training, name).micro_batch == 3
+
+
+@pytest.mark.parametrize("training_key", [{"lines": "lines.jsonl"}, {"paraphrases": True}])
+def test_what_only_a_training_uses_is_refused_without_one(training_key):
+    (name,) = training_key
+    with pytest.raises(SettingsError, match=f"{name} is set, but trained is false"):
+        read({"training": {"runs": {"asked": {"trained": False, "weights": "lite"} | training_key}}})

@@ -166,6 +166,9 @@ class TrainingRun(Section):
     def _what_is_not_trained_is_published(self) -> None:
         if not self.trained and not self.weights:
             raise ValueError("trained is false, but weights names no model: set weights to rosalia, lisa or lite")
+        unused = [name for name in ("lines", "paraphrases") if getattr(self, name)]
+        if not self.trained and unused:
+            raise ValueError(f"{unused[0]} is set, but trained is false, and only a training uses it: leave one out")
 
 
 class EngineSettings(PromptSettings):
