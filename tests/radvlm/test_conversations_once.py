@@ -39,7 +39,8 @@ def options(kinds: list[str]) -> ConversationOptions:
 
 @pytest.fixture(autouse=True)
 def _from_the_start(monkeypatch) -> None:
-    monkeypatch.setattr(converse, "BATCH_SIZE", 4)
+    for module in (converse, vllm):
+        monkeypatch.setattr(module, "BATCH_SIZE", 4)
     ASKED.clear()
     STOP[0] = 0
 
