@@ -37,6 +37,10 @@ in a row, and if more than the fraction `compute.failed_share` of a shard fails.
 """
 
 
+LONGEST_REPEATED = 15
+"""Words up to which the reference repeats a description that several settings have; above, it names the first one."""
+
+
 def _range(kind: object) -> str:
     """Return the range that an annotation allows, such as "0 to 1" or "from 1"; "" for any value."""
     bounds: dict = {}
@@ -152,8 +156,12 @@ def markdown() -> str:
         "| key | default | unit, range | meaning | source |\n|---|---|---|---|---|",
     ]
     open_section = ""
-    for path, *cells in reference_rows():
+    path_by_description: dict[str, str] = {}
+    for path, value, facts, description, source in reference_rows():
         section, _, name = path.rpartition(".")
+        first_path = path_by_description.setdefault(description, path)
+        is_repeated = bool(value) and first_path != path and len(description.split()) > LONGEST_REPEATED
+        cells = [value, facts, f"As `{first_path}`." if is_repeated else description, source]
         if section != open_section:
             lines.append(_table_line([f"**{section}**", *[""] * len(cells)]))
             open_section = section
@@ -180,7 +188,7 @@ def stages() -> str:
     for name, stage in yaml.safe_load(STAGES.read_text(encoding="utf-8")).items():
         title = f"[`{name}`](../{stage['page']})" if "page" in stage else f"`{name}`"
         engines = ", ".join(f"`{engine}`" for engine in _engines(name))
-        rows.append(f"| {title} | `rules/{stage['wing']}/` | {stage['text']} | {engines} |")
+        rows.append(_table_line([title, f"`rules/{stage['wing']}/`", stage["text"], engines]))
     return head + "\n".join(rows) + "\n"
 
 
