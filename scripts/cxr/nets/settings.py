@@ -56,8 +56,8 @@ class ComputeSettings(Section):
     )
     keep_features: bool = key(
         False,
-        "Whether a training keeps the outputs of frozen encoders on disk, beside its checkpoint, so that each image is "
-        "encoded once and not once an epoch. It logs the room first, and ends where there is less.",
+        "Whether a training keeps the outputs of frozen encoders on disk, beside its checkpoint, so that each image "
+        "is encoded once, not once an epoch. It stops if the disk has too little space.",
     )
     failures_in_row: int = key(
         5,
@@ -82,19 +82,18 @@ class ComputeSettings(Section):
     )
     time_to_stop: int = key(
         600,
-        "Time in which a training that must stop finishes its update and writes a checkpoint; SLURM warns it "
-        "this long before the job's time limit. A process that is still running then is killed. The paper's "
-        "training writes 7.3 GB (12 bytes for each of 608.5 million trained values), which takes 73 s at 100 "
-        "MB/s; an update takes 14 s on two H100. A slow disk or one small GPU needs several times as long.",
+        "Time that SLURM gives a training, before its job's time limit, to finish its step and write a checkpoint; a "
+        "process that still runs then is killed. The paper's training needs 87 s on two H100 and a disk of 100 MB/s "
+        "(7.3 GB); a slow disk or one small GPU needs several times as long.",
         unit="seconds",
         ge=30,
         le=1800,  # half of the shortest max_runtime
     )
     time_to_answer: int = key(
         600,
-        "Time that the processes of a training wait for one that does not answer; then the job ends with a "
-        "message and is retried. The default is torch's value for NCCL. It exceeds the time in which one "
-        "process writes the best weights (2.4 GB of float32, at 4 MB/s or more).",
+        "Time that the processes of a training wait for one that does not answer; then the job ends and is retried. "
+        "It must exceed the time in which one process writes the best weights (2.4 GB). The default is torch's for "
+        "NCCL.",
         unit="seconds",
         ge=10,
         le=86_400,

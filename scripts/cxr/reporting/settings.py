@@ -38,8 +38,8 @@ class PrivacySettings(Section):
     burned_in: Literal["black_out", "exclude", "keep"] = key(
         "black_out",
         "Text that is burned into images, found by reading them (0.6 s an image on one core). black_out: its boxes "
-        "become black, until no text is left; exclude: such images are excluded; keep: images are not read, as their "
-        "publisher has de-identified. Markers (L, AP, ERECT) stay. The embedded cohort is not read.",
+        "become black, until no text is left; exclude: such images are excluded; keep: images are not read. Markers "
+        "(L, AP, ERECT) stay. The embedded cohort is not read.",
     )
     least_subjects: int = key(
         5,

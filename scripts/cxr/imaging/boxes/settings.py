@@ -12,7 +12,7 @@ class LiteSettings(Section):
     region_iou: Share = key(
         0.5,
         "Overlap (IoU) above which the weaker of two boxes of different classes is dropped, so that a region has one "
-        "box; 1: none. Excluded classes neither go nor make others go. Algorithm 1 does not compare classes.",
+        "box; 1: none. Excluded classes do not take part. Algorithm 1 does not compare classes.",
     )
     model: str = key(
         "",

@@ -51,9 +51,8 @@ class CohortSettings(Section):
     )
     shared_images: Literal["accept", "exclude"] = key(
         "accept",
-        "What to do with an image file that several studies name. accept: keep it, with a warning (for example a "
-        "placeholder image for studies that have only a report); exclude: exclude all its rows, because the right "
-        "study is unknown.",
+        "Image files that several studies name. accept: kept, with a warning (for example a placeholder for studies "
+        "that have only a report); exclude: all their rows are excluded, because the right study is unknown.",
     )
     modalities: list[Code] = key(
         lambda: ["CR", "DX", "RG"], "DICOM modalities that are radiographs; others are excluded as wrong_modality."
@@ -75,9 +74,9 @@ class CohortSettings(Section):
     )
     split: dict[Literal[SPLITS], Percent] = key(
         dict,
-        "Percentages of subjects in the splits train, validate and test, where the table gives no split. {}: "
-        "80, 10 and 10 below 2,000 subjects, 98, 1 and 1 from there on. A split gets at least one subject where there "
-        "are enough. Give the three numbers for a cohort that may grow past 2,000 subjects: then its splits stay.",
+        "Percentages of subjects in the splits train, validate and test, where the table gives no split. {}: 80, 10 "
+        "and 10 below 2,000 subjects, else 98, 1 and 1. A split gets at least one subject if there are enough. With "
+        "three numbers, a cohort that grows past 2,000 subjects keeps its splits.",
         unit="%",
     )
 
