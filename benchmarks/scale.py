@@ -66,8 +66,8 @@ def works(units: dict, engines: str, sets: int, measured: Mapping[str, Measured]
 
 def table(header: tuple[str, ...], rows: list[tuple]) -> str:
     """Return a table in Markdown."""
-    lines = [header, tuple("---" for _ in header), *rows]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+    heading, *lines = ("|" + "".join(f" {cell} |" if str(cell) else "|" for cell in line) for line in (header, *rows))
+    return "\n".join([heading, "|" + "---|" * len(header), *lines])
 
 
 def told(number: float) -> str:

@@ -16,8 +16,8 @@ class ComputeSettings(Section):
 
     device: Literal["auto", "cpu", "cuda"] = key(
         "auto",
-        "Device of the nets. auto: a GPU if the job requested one (gpus), else the CPU. A job that requested a "
-        "GPU but sees none stops. Outside a cluster, a machine without any GPU uses its CPU, with a warning.",
+        "Device of the nets. auto: a GPU if the job requested one (gpus), else the CPU. A job that requested a GPU "
+        "but sees none stops; outside a cluster it uses the CPU, with a warning.",
     )
     batch: int = key(
         8,
@@ -38,13 +38,13 @@ class ComputeSettings(Section):
     )
     compile: bool = key(
         False,
-        "Compile the U-Net of diffusion models with torch.compile, minutes at the start of each job; a line in the "
-        "log says where this fails, and the net then runs as it is.",
+        "Compile the U-Net of diffusion models with torch.compile (minutes at the start of each job). If this fails, "
+        "the log says so and the net runs uncompiled.",
     )
     cudnn: Literal["deterministic", "fastest"] = key(
         "deterministic",
-        "cuDNN's algorithms in diffusion models. deterministic: the same rounding in every run; fastest: those that "
-        "are fastest when it tries all, whose rounding may change from run to run.",
+        "cuDNN's algorithms in diffusion models. deterministic: the same rounding in every run; fastest: the fastest "
+        "of all, whose rounding may change from run to run.",
     )
     gpus: int = key(
         1,
@@ -61,16 +61,16 @@ class ComputeSettings(Section):
     )
     failures_in_row: int = key(
         5,
-        "Number of consecutive images with the same engine error after which the job ends and is retried: "
-        "something other than the images is broken. Fewer failures exclude one image each.",
+        "Number of consecutive images with the same engine error after which the job ends and is retried, because "
+        "the fault is not the images'. Fewer failures exclude one image each.",
         unit="images",
         ge=2,
         le=1_000_000,
     )
     failed_share: Share = key(
         0.1,
-        "Fraction of a shard's images on which an engine may fail; above it the job ends. It applies once "
-        "failures_in_row images have failed, or all images of a smaller shard. 1: any number may fail.",
+        "Fraction of a shard's images on which an engine may fail; above it the job ends. It applies after "
+        "failures_in_row failures, or after all images of a smaller shard. 1: any number may fail.",
     )
     checkpoint_every: int = key(
         100,

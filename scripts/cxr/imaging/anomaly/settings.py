@@ -51,8 +51,8 @@ class AnomalySettings(Section):
     )
     images: Literal["all", "with_findings"] = key(
         "all",
-        "Which images are edited. with_findings: only those whose report states a finding that asks for a mask of the "
-        "anomaly map; the others keep the image itself as edited image, and their zones come from it.",
+        "Which images are edited. with_findings: only those whose report states a finding that needs a mask from the "
+        "anomaly map; the others keep the original image, and their zones come from it.",
         source=PAPER,
     )
     radedit: RadeditSettings = key(RadeditSettings, "Settings of the engine radedit.")

@@ -18,8 +18,8 @@ class ScispacySettings(Section):
     pipeline: str = key("", "Folder of a saved spaCy pipeline that finds entities: `config.cfg` and weights.")
     linker: str = key(
         "",
-        "Folder with the four files of a scispaCy linker and its knowledge base (`*.jsonl`); empty: no linker besides "
-        "the pipeline's own. It contains a pickle, which may run any code.",
+        "Folder with the four files of a scispaCy linker and its knowledge base (`*.jsonl`), which contain a pickle "
+        "that may run any code; empty: only the pipeline's own.",
     )
 
 

@@ -50,8 +50,8 @@ class SourceSet(Section):
     )
     anatomy: str = key(
         "",
-        "Folder of results of ILS for the same radiographs, `results` or another run's, for the patient's zones (kind "
-        "folder, boxes or lvit, domain cxr); images are matched by file or id. Empty: no zones.",
+        "Folder of ILS results (`results` or another) for the same radiographs, for the patient's zones (kind folder, boxes or lvit, domain "
+        "cxr); images are matched by file or id. Empty: no zones.",
     )
     anomaly: Literal["none", "results"] = key(
         "none",
@@ -118,7 +118,7 @@ class SourcesSettings(Section):
     )
     most_foreground: Share = key(
         0.8,
-        "Largest fraction of an image that a binary mask may cover; above it, or if it covers most of the image and of "
+        "Largest fraction of an image that a binary mask may cover; above it, or if it covers most of the image and "
         "its edges, the image is excluded as inverted_mask. 1: never.",
     )
     resize_masks: Literal["none", "nearest"] = key(

@@ -92,8 +92,8 @@ class DetectorsSettings(Section):
     )
     budget: Literal["updates", "epochs"] = key(
         "updates",
-        "Equal budget of all runs: the same number of steps (updates), or the same number of uses of each image "
-        "(epochs, probably the paper's), so that a run with more images makes more steps.",
+        "Equal budget of all runs: the same number of steps (updates), or of uses of each image (epochs, probably "
+        "the paper's), so that a run with more images makes more steps.",
     )
     updates: int | None = key(
         None,

@@ -35,8 +35,8 @@ class VlmAnswers(Section):
     )
     most: int = key(
         0,
-        "Maximum number of samples per task of a set, selected by the hash of their names; 0: all. Exchanged images "
-        "get the same samples; MedGround's queries are one task; pairs of the ILS split are always all asked.",
+        "Maximum number of samples per task of a set, selected by a hash of their names; 0: all. Exchanged images "
+        "get the same samples; MedGround's queries are one task; ILS pairs are always all asked.",
         unit="samples", ge=0,
     )  # fmt: skip
     max_new_tokens: int = key(
