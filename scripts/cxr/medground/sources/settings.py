@@ -50,8 +50,8 @@ class SourceSet(Section):
     )
     anatomy: str = key(
         "",
-        "Folder of ILS results (`results` or another) for the same radiographs, for the patient's zones (kind folder, boxes or lvit, domain "
-        "cxr); images are matched by file or id. Empty: no zones.",
+        "Folder of ILS results (`results` or another) for the same radiographs, for the patient's zones (kind "
+        "folder, boxes or lvit, domain cxr); images are matched by file or id. Empty: no zones.",
     )
     anomaly: Literal["none", "results"] = key(
         "none",
