@@ -66,8 +66,8 @@ CHANGED = {
         '    tally: TallySettings = key(TallySettings, "A number.")\n    review: ReviewSettings = key(',
     ),
     "resources/stages.yaml": (
-        "cohort:\n",
-        "tally:\n  wing: reporting\n  text: Writes a number.\ncohort:\n",
+        "\ncohort:\n",
+        "\ntally:\n  wing: reporting\n  text: Writes a number.\ncohort:\n",
     ),
     "Snakefile": (
         'include: "rules/reporting/release.smk"\n',

@@ -262,7 +262,7 @@ def test_the_hospital_is_planned_before_its_first_job(shared, tmp_path):
 
 TRAINED = {
     "radvlm": "to tune RadVLM on in the split train|to score RadVLM in the split test",
-    "evaluation": "ILS on in the split|ILS in the split",
+    "evaluation": "to (train ILS on|validate ILS with|score ILS) in the split",
     "medground_scoring": "to score MedGround in the split test",
 }
 

@@ -15,7 +15,7 @@ from cxr.workflow.snakemake_compat import Planned
 MORE_STUDIES = "take more studies, or other splits (cohort.split, or the table's column split)"
 READERS = {
     ("training_run", "train"): ("train{} on", "take another threshold set (training.runs), or more studies"),
-    ("training_run", "validate"): ("choose the weights{} by", MORE_STUDIES),
+    ("training_run", "validate"): ("validate{} with", MORE_STUDIES),
     ("inference_run", "lines"): ("ask{}", "choose another inference.split"),
     ("vlm_tuning_run", "lines"): ("tune{} on", MORE_STUDIES),
     ("medground_scoring_run", "lines"): ("score{}", MORE_STUDIES),
