@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from cxr.base.atomic import atomic_file
 from cxr.base.errors import UserError
@@ -313,7 +312,7 @@ def _result_row(row: dict) -> list[str]:
     ]  # fmt: skip
 
 
-def _draw_result(image: Image, outcome: Outcome) -> Figure:
+def _draw_result(image: Image, outcome: Outcome) -> drawing.Figure:
     used_boxes = [(number, row) for number, row in enumerate(image.boxes) if row["kept"]]
     judged = [row["box_verdicts"] for row in outcome.findings if row["box_verdicts"]]
     best = [min(verdicts, key=int.bit_count) for verdicts in zip(*judged, strict=True)]
