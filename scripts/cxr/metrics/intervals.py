@@ -52,9 +52,13 @@ def percentile_ends(table: np.ndarray, level: float) -> tuple[np.ndarray, np.nda
 
 
 def difference_intervals(
-    first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray], *, replicates: int, level: float,
+    first: tuple[np.ndarray, np.ndarray],
+    second: tuple[np.ndarray, np.ndarray],
+    *,
+    replicates: int,
+    level: float,
     seed: int,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the lower and upper ends, float64 (K,) each, of the intervals of K ratio differences, first - second.
 
     Each side is (numerators, denominators), per-patient sums (subjects, K), with the same patients in the same order.

@@ -154,9 +154,17 @@ def prepare_pixels(image: np.ndarray, options: PairOptions) -> Pixels:
 
 
 def make_sample(
-    tokens: Tokens, options: PairOptions, pixels: Pixels, instruction: str, answer: str | None,
-    mask: np.ndarray | None, equalised: bool, *, pair_id: str, image_id: str,
-) -> Sample:  # fmt: skip
+    tokens: Tokens,
+    options: PairOptions,
+    pixels: Pixels,
+    instruction: str,
+    answer: str | None,
+    mask: np.ndarray | None,
+    equalised: bool,
+    *,
+    pair_id: str,
+    image_id: str,
+) -> Sample:
     """Return the sample of an instruction on an image; ``answer``: None to ask the model."""
     ids, labels = tokens.encode(instruction, answer, options.conversation, options.features, options.max_length)
     return Sample(

@@ -244,9 +244,11 @@ def _feature(name: str, kind: pl.DataType) -> dict:
 
 
 def _readme(
-    samples_by_split: Mapping[str, list[ExportedLine]], excluded_by_reason: Mapping[str, int], format: str,
+    samples_by_split: Mapping[str, list[ExportedLine]],
+    excluded_by_reason: Mapping[str, int],
+    format: str,
     options: DatasetSettings,
-) -> str:  # fmt: skip
+) -> str:
     """Return the README of the folder: counts, licences, coordinates, and what is excluded."""
     counts = ", ".join(f"{name} {len(samples)}" for name, samples in samples_by_split.items())
     all_lines = [sample.line for split_samples in samples_by_split.values() for sample in split_samples]

@@ -80,9 +80,14 @@ class ImageRequest:
 
 
 def build_request(
-    source: str, image: Mapping, rows: list[dict], facts: Facts, picture: np.ndarray, options: QuestionOptions,
+    source: str,
+    image: Mapping,
+    rows: list[dict],
+    facts: Facts,
+    picture: np.ndarray,
+    options: QuestionOptions,
     prompts: Prompts,
-) -> ImageRequest:  # fmt: skip
+) -> ImageRequest:
     """Return the request about an image: ``image`` its row, ``rows`` its regions, ``picture`` uint8 (S, S, 3)."""
     candidates = [row for row in rows if row["candidate"]]
     num_queries = count_queries(len(candidates), options.per_image)

@@ -219,9 +219,20 @@ def sensitivity(
 
 
 def run_scores(
-    *, answers: str, lines: str, train: str, pairs: str, regions: list[str], queries: str, scored: str,
-    pairs_scored: str, options: ScoringSettings, seed: int, audit: Sequence[str] = (), sampled: Sequence[str] = (),
-) -> None:  # fmt: skip
+    *,
+    answers: str,
+    lines: str,
+    train: str,
+    pairs: str,
+    regions: list[str],
+    queries: str,
+    scored: str,
+    pairs_scored: str,
+    options: ScoringSettings,
+    seed: int,
+    audit: Sequence[str] = (),
+    sampled: Sequence[str] = (),
+) -> None:
     """Score the ``answers`` to the test ``lines``; write tables of queries, scores and sensitivity.
 
     ``train``: lines for the mean box; ``regions``: of all shards, each in its source's folder; ``audit``: the experts'

@@ -35,9 +35,13 @@ def finding_class(word: str, certainty: str) -> str:
 
 
 def read_ils(
-    cohort: str, findings: str, masks: Sequence[str], frames: Sequence[str], organs: Sequence[str],
+    cohort: str,
+    findings: str,
+    masks: Sequence[str],
+    frames: Sequence[str],
+    organs: Sequence[str],
     anatomy: Sequence[str],
-) -> Iterator[tuple[str, Image]]:  # fmt: skip
+) -> Iterator[tuple[str, Image]]:
     """Yield (image_id, image) of every image with zones in some shards, whose files are given in the same order.
 
     Raises StoreError for a damaged file.

@@ -107,9 +107,15 @@ def select_schema(regions: Sequence[int]) -> dict:
 
 
 def build_question(
-    way: str, line: Mapping, views: Views, image: Mapping, facts: Facts, options: JudgeOptions, prompts: Prompts,
+    way: str,
+    line: Mapping,
+    views: Views,
+    image: Mapping,
+    facts: Facts,
+    options: JudgeOptions,
+    prompts: Prompts,
     source: str,
-) -> JudgeRequest:  # fmt: skip
+) -> JudgeRequest:
     """Return the request about a query."""
     regions = list(line["regions"])
     if way == "select":
@@ -162,9 +168,16 @@ def run(
 
 
 def _build_requests(
-    way: str, lines_by_image: Mapping[str, list[dict]], options: JudgeOptions, prompts: Prompts, source: str,
-    image: Mapping, rows: list[dict], facts: Facts, picture: np.ndarray,
-) -> dict[str, JudgeRequest]:  # fmt: skip
+    way: str,
+    lines_by_image: Mapping[str, list[dict]],
+    options: JudgeOptions,
+    prompts: Prompts,
+    source: str,
+    image: Mapping,
+    rows: list[dict],
+    facts: Facts,
+    picture: np.ndarray,
+) -> dict[str, JudgeRequest]:
     views = Views(picture, rows)
     return {
         line["query_id"]: build_question(way, line, views, image, facts, options, prompts, source)

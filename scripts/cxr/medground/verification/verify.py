@@ -68,9 +68,15 @@ GROUPED: Columns = {
 
 
 def verify_line(
-    line: Mapping, rows: list[dict], looked: ImageJudge, facts: Facts, options: VerificationSettings,
-    is_statement: bool = False, description: str = "", answers: Answers | None = None,
-) -> tuple[tuple[str, str, str] | None, dict]:  # fmt: skip
+    line: Mapping,
+    rows: list[dict],
+    looked: ImageJudge,
+    facts: Facts,
+    options: VerificationSettings,
+    is_statement: bool = False,
+    description: str = "",
+    answers: Answers | None = None,
+) -> tuple[tuple[str, str, str] | None, dict]:
     """Return (stage, reason, detail) of a rejected line or None, and the checks of an accepted one.
 
     A statement, the sentence of a description, is always accepted; faults of stages I and II become part of its checks.

@@ -45,9 +45,17 @@ OUTCOMES: Columns = {
 
 
 def run_part(
-    *, lines: str, excluded: str, outcomes: str, part: str, options: ConversationOptions, execution: Mapping,
-    attrs: Mapping, replies: Sequence[str] = (), **tables,
-) -> None:  # fmt: skip
+    *,
+    lines: str,
+    excluded: str,
+    outcomes: str,
+    part: str,
+    options: ConversationOptions,
+    execution: Mapping,
+    attrs: Mapping,
+    replies: Sequence[str] = (),
+    **tables,
+) -> None:
     """Write the conversations of one part of a source.
 
     ``tables``: files of :func:`read_requests`; ``replies``: of a model that ran in another job; empty if the engine
@@ -67,9 +75,14 @@ def run_part(
 
 
 def run_source(
-    *, lines: Sequence[str], excluded: Sequence[str], outcomes: Sequence[str], lines_out: str, excluded_out: str,
+    *,
+    lines: Sequence[str],
+    excluded: Sequence[str],
+    outcomes: Sequence[str],
+    lines_out: str,
+    excluded_out: str,
     outcomes_out: str,
-) -> None:  # fmt: skip
+) -> None:
     """Join the parts of a source, sorted by image.
 
     Raises AssertionError if lines and exclusions do not add up to the requests.
@@ -88,9 +101,16 @@ def run_source(
 
 
 def read_requests(
-    *, images: str, facts: Sequence[str], texts: Sequence[str], phrases: str, elsewhere: Sequence[str],
-    pairs: Sequence[str], part: str, options: ConversationOptions,
-) -> Iterator[ConversationRequest]:  # fmt: skip
+    *,
+    images: str,
+    facts: Sequence[str],
+    texts: Sequence[str],
+    phrases: str,
+    elsewhere: Sequence[str],
+    pairs: Sequence[str],
+    part: str,
+    options: ConversationOptions,
+) -> Iterator[ConversationRequest]:
     """Yield the requests of a part of a source (:func:`select_requests`).
 
     facts, texts: of the source and of the source whose images it uses; elsewhere: phrases of sources that use its

@@ -180,9 +180,13 @@ def _distinct_topics(topics: list[Topic]) -> tuple[Topic, ...]:
 
 
 def _topic(
-    statement: Statement, sentence_statements: Sequence[Statement], text: str, ids: tuple[str, ...], facts: ImageFacts,
+    statement: Statement,
+    sentence_statements: Sequence[Statement],
+    text: str,
+    ids: tuple[str, ...],
+    facts: ImageFacts,
     words: Wordings,
-) -> Topic | None:  # fmt: skip
+) -> Topic | None:
     """Return the topic of a statement, None if it has no noun.
 
     ``sentence_statements``: all statements of its sentence; ``ids``: supporting facts besides its label.

@@ -105,9 +105,11 @@ def count_labels(predicted: Collection[str], reference: Collection[str], names: 
 
 
 def measures(
-    predictions: Sequence[Collection[str] | None], references: Sequence[Collection[str]], names: Sequence[str],
+    predictions: Sequence[Collection[str] | None],
+    references: Sequence[Collection[str]],
+    names: Sequence[str],
     nothing: str,
-) -> list[Measure]:  # fmt: skip
+) -> list[Measure]:
     """Return the measures of N answers over the labels ``names``; ``nothing`` is No Finding.
 
     macro_f1: over labels in the reference; macro_f1_zero: over all labels, 0 for those not in the reference. ``_13``:

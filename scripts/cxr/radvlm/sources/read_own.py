@@ -58,9 +58,19 @@ def region_boxes(organs: Mapping[str, np.ndarray], anatomy: Mapping[str, np.ndar
 
 
 def read_own(
-    options: FactSources, smallest: int, *, images: str, cohort: str, frames: str, reports: str, organs: str,
-    anatomy: str, findings: str, masks: str, labels: Sequence[str] = (),
-) -> SourceRecords:  # fmt: skip
+    options: FactSources,
+    smallest: int,
+    *,
+    images: str,
+    cohort: str,
+    frames: str,
+    reports: str,
+    organs: str,
+    anatomy: str,
+    findings: str,
+    masks: str,
+    labels: Sequence[str] = (),
+) -> SourceRecords:
     """Read one shard of the cohort.
 
     ``smallest``: least mask part, in frame pixels, that gets a box; ``labels``: label files of a model. Raises
@@ -189,9 +199,16 @@ def counts_table(counts: Counter) -> pl.DataFrame:
 
 
 def write_source(
-    records: SourceRecords, source: str, *, images: str, facts: str, texts: str, excluded: str, counts: str,
+    records: SourceRecords,
+    source: str,
+    *,
+    images: str,
+    facts: str,
+    texts: str,
+    excluded: str,
+    counts: str,
     conservation: str,
-) -> None:  # fmt: skip
+) -> None:
     """Write the records of a source. Raises AssertionError if a row is unaccounted for or counted twice."""
     table = facts_table(source, records.facts, records.tables)
     all_counts = Counter(records.counts)
@@ -217,9 +234,17 @@ def conservation_table(rows: Iterable[CountRow]) -> pl.DataFrame:
 
 
 def run_shard(
-    *, options: FactSources, smallest: int, images_out: str, facts: str, texts: str, excluded: str, counts: str,
-    conservation: str, **inputs,
-) -> None:  # fmt: skip
+    *,
+    options: FactSources,
+    smallest: int,
+    images_out: str,
+    facts: str,
+    texts: str,
+    excluded: str,
+    counts: str,
+    conservation: str,
+    **inputs,
+) -> None:
     """Write images, facts, texts, exclusions, counts and conservation of one shard; ``inputs``: of :func:`read_own`."""
     write_source(
         read_own(options, smallest, **inputs), OWN, images=images_out, facts=facts, texts=texts, excluded=excluded,
@@ -228,10 +253,20 @@ def run_shard(
 
 
 def run_tables(
-    *, images: Sequence[str], facts: Sequence[str], texts: Sequence[str], excluded: Sequence[str],
-    counts: Sequence[str], conservation: Sequence[str], images_out: str, facts_out: str, texts_out: str,
-    excluded_out: str, counts_out: str, conservation_out: str,
-) -> None:  # fmt: skip
+    *,
+    images: Sequence[str],
+    facts: Sequence[str],
+    texts: Sequence[str],
+    excluded: Sequence[str],
+    counts: Sequence[str],
+    conservation: Sequence[str],
+    images_out: str,
+    facts_out: str,
+    texts_out: str,
+    excluded_out: str,
+    counts_out: str,
+    conservation_out: str,
+) -> None:
     """Join the files of all shards, sorted by image or study."""
     write_table(images_out, pl.concat(map(read_table, images)).sort("image_id"), IMAGE_COLUMNS)
     write_table(facts_out, pl.concat(map(read_table, facts)).sort("image_id", "kind", "name", "fact_id"), FACT_COLUMNS)

@@ -104,10 +104,23 @@ class CohortPart:
 
 
 def run_images(
-    *, reference: str, images: str, frames: list[str], organs: list[str], anomaly: list[str], boxes: list[str],
-    boxes_excluded: list[str], findings: list[str], studies: list[str], masks: list[str], values: str, left_out: str,
-    options: ReferenceSettings, name: str, sets: Sequence[str],
-) -> None:  # fmt: skip
+    *,
+    reference: str,
+    images: str,
+    frames: list[str],
+    organs: list[str],
+    anomaly: list[str],
+    boxes: list[str],
+    boxes_excluded: list[str],
+    findings: list[str],
+    studies: list[str],
+    masks: list[str],
+    values: str,
+    left_out: str,
+    options: ReferenceSettings,
+    name: str,
+    sets: Sequence[str],
+) -> None:
     """Measure every image of one reference; inputs are lists in the order of the shards (masks: set by set)."""
     key = f"agreement.references.{name}.path"
     reference_data = load_reference(key, options.format, reference, options.classes, options.image_id)

@@ -23,9 +23,20 @@ from cxr.reporting.settings import FiguresSettings
 
 
 def run_panels(
-    *, findings: list[str], lines: list[str], boxes: list[str], masks: list[str], frames: list[str], organs: list[str],
-    anomaly: list[str], anatomy: list[str], panels: str, options: FiguresSettings, quality: int, seed: int,
-) -> None:  # fmt: skip
+    *,
+    findings: list[str],
+    lines: list[str],
+    boxes: list[str],
+    masks: list[str],
+    frames: list[str],
+    organs: list[str],
+    anomaly: list[str],
+    anatomy: list[str],
+    panels: str,
+    options: FiguresSettings,
+    quality: int,
+    seed: int,
+) -> None:
     """Draw a panel of each selected study into the folder ``panels``; inputs are lists in the order of the shards."""
     tables = [read_table(path) for path in findings]
     selected_images = choose_images(tables, options.studies, seed)
@@ -66,9 +77,15 @@ def _read_panel(
 
 
 def run_charts(
-    *, funnel_table: str, splits_table: str, distribution: str, shares: str, funnel: str, thresholds: str,
+    *,
+    funnel_table: str,
+    splits_table: str,
+    distribution: str,
+    shares: str,
+    funnel: str,
+    thresholds: str,
     dpi: int,
-) -> None:  # fmt: skip
+) -> None:
     """Draw the three charts of the threshold set ``thresholds`` from the tables stage's funnel and splits."""
     steps, splits = (
         read_table(path).filter(pl.col("thresholds") == thresholds) for path in (funnel_table, splits_table)

@@ -30,9 +30,16 @@ HEADER_ELEMENTS = (*REQUIRED_ELEMENTS, "PatientID", "Modality")
 
 
 def run_shard(
-    *, lines: Sequence[str], filtered: str | Sequence[str], cohort: str, masks: Sequence[str], frames: Sequence[str],
-    segmentations: str, options: PackageSettings, thresholds: str,
-) -> None:  # fmt: skip
+    *,
+    lines: Sequence[str],
+    filtered: str | Sequence[str],
+    cohort: str,
+    masks: Sequence[str],
+    frames: Sequence[str],
+    segmentations: str,
+    options: PackageSettings,
+    thresholds: str,
+) -> None:
     """Write ``<subject's first three>/<subject>/<study>/<image>.dcm`` and ``counts.json`` into ``segmentations``.
 
     ``lines``: the pairs of all shards, one file per split. ``counts.json`` has the numbers of files, segments, and

@@ -29,9 +29,17 @@ CATEGORIES = coco.make_categories(LESIONS, "lesion")
 
 
 def run_tables(
-    *, train: str, validate: str, test: str, filtered: str | Sequence[str], salt: str | Sequence[str],
-    masks: Sequence[str], frames: Sequence[str], tables: str, options: PackageSettings,
-) -> None:  # fmt: skip
+    *,
+    train: str,
+    validate: str,
+    test: str,
+    filtered: str | Sequence[str],
+    salt: str | Sequence[str],
+    masks: Sequence[str],
+    frames: Sequence[str],
+    tables: str,
+    options: PackageSettings,
+) -> None:
     """Write ``data/``, ``images/`` (Parquet), ``coco/`` and ``counts.json`` into the folder ``tables``.
 
     ``filtered``: a file of the kept pairs of the test split, or nothing. Only the rows of one Parquet file are in

@@ -31,12 +31,34 @@ DICOM, AUTHORS = "dicom_seg", "authors"
 
 
 def run_package(
-    *, tables: str, segmentations: Sequence[str], layout: Sequence[str], images: str, filtered: str | Sequence[str],
-    salt: str | Sequence[str], excluded: Sequence[str], dropped: str, frames: Sequence[str], organs: Sequence[str],
-    anomaly: Sequence[str], anatomy: Sequence[str], masks: Sequence[str], reports: Sequence[str],
-    weights: Sequence[str], package: str, options: PackageSettings, seed: int, source: str, settings: dict,
-    engines: dict, environments: dict, thresholds: str, taus: dict, codes: dict, attrs: dict,
-) -> None:  # fmt: skip
+    *,
+    tables: str,
+    segmentations: Sequence[str],
+    layout: Sequence[str],
+    images: str,
+    filtered: str | Sequence[str],
+    salt: str | Sequence[str],
+    excluded: Sequence[str],
+    dropped: str,
+    frames: Sequence[str],
+    organs: Sequence[str],
+    anomaly: Sequence[str],
+    anatomy: Sequence[str],
+    masks: Sequence[str],
+    reports: Sequence[str],
+    weights: Sequence[str],
+    package: str,
+    options: PackageSettings,
+    seed: int,
+    source: str,
+    settings: dict,
+    engines: dict,
+    environments: dict,
+    thresholds: str,
+    taus: dict,
+    codes: dict,
+    attrs: dict,
+) -> None:
     """Assemble the parts in the folder ``package``, which appears only when complete.
 
     ``layout``: the folder of the authors' layout, empty if it cannot represent the dataset (several images a study).

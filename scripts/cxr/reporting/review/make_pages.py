@@ -36,9 +36,17 @@ TOO_LARGE_REMEDY = "set review.jpeg_quality to 90, or draw fewer units with revi
 
 
 def run_pages(
-    *, lines: str, masks: list[str], frames: list[str], units: str, items_table: str, pages: list[str],
-    options: ReviewSettings, seed: int, synthetic: bool,
-) -> None:  # fmt: skip
+    *,
+    lines: str,
+    masks: list[str],
+    frames: list[str],
+    units: str,
+    items_table: str,
+    pages: list[str],
+    options: ReviewSettings,
+    seed: int,
+    synthetic: bool,
+) -> None:
     """Write one page per expert, in the order of ``options.experts``, and the organiser's tables."""
     all_units = collect_units(read_lines(lines), lines)
     if not all_units:

@@ -46,10 +46,23 @@ COUNTS = {
 
 
 def run_sheets(
-    *, lines: str, units: str, items_table: str, judgements: str, expert_rates: str, lesion_rates: str, agreement: str,
-    counts: str, rejected: str, left_out: str, filtered: str, experts: list[str], unsampled: str, seed: int,
+    *,
+    lines: str,
+    units: str,
+    items_table: str,
+    judgements: str,
+    expert_rates: str,
+    lesion_rates: str,
+    agreement: str,
+    counts: str,
+    rejected: str,
+    left_out: str,
+    filtered: str,
+    experts: list[str],
+    unsampled: str,
+    seed: int,
     sheets: list[str] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Read the filled ``sheets`` and write the tables, the rejected units, and the split without them.
 
     ``left_out`` lists the excluded pair ids, one per line with the reason, in the format of ``evaluation.reviewed``;

@@ -24,9 +24,17 @@ ANSWERS = {
 
 
 def run_pages(
-    *, units: str, pages: list[str], items_table: str, experts: list[str], form: str, seed: int, fewer: str,
-    label_overrides: Mapping[str, Mapping[str, str]] | None = None, synthetic: bool = False,
-) -> None:  # fmt: skip
+    *,
+    units: str,
+    pages: list[str],
+    items_table: str,
+    experts: list[str],
+    form: str,
+    seed: int,
+    fewer: str,
+    label_overrides: Mapping[str, Mapping[str, str]] | None = None,
+    synthetic: bool = False,
+) -> None:
     """Write one page per expert, in the order of ``experts``, and the organiser's table of items.
 
     ``units``: a table with the columns :data:`cxr.base.review_units.REVIEW_UNITS`. Every expert gets every unit, in
@@ -54,9 +62,14 @@ def run_pages(
 
 
 def run_answers(
-    *, items_table: str, answers: str, form: str, setting: str,
-    label_overrides: Mapping[str, Mapping[str, str]] | None = None, sheets: list[str] | None = None,
-) -> None:  # fmt: skip
+    *,
+    items_table: str,
+    answers: str,
+    form: str,
+    setting: str,
+    label_overrides: Mapping[str, Mapping[str, str]] | None = None,
+    sheets: list[str] | None = None,
+) -> None:
     """Write one row per expert, unit and question of the filled ``sheets``. Raises UserError for an incomplete one.
 
     ``form``, ``label_overrides``: as for the pages; ``setting``: the settings key of the sheets.

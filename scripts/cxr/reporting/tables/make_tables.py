@@ -27,11 +27,27 @@ RESOURCE_FILES = ("paper_tables.yaml",)
 
 
 def run_counts(
-    *, images: str, excluded: list[str], cohort: list[str], frames: list[str], reports: list[str], organs: list[str],
-    anomaly: list[str], anatomy: list[str], boxes: list[str], studies: list[str], findings: list[str], lines: list[str],
-    splits_table: str, funnel_table: str, conservation_table: str, counts_table: str, thresholds: list[str],
-    global_share: dict[str, float], opacity_inference_share: float,
-) -> None:  # fmt: skip
+    *,
+    images: str,
+    excluded: list[str],
+    cohort: list[str],
+    frames: list[str],
+    reports: list[str],
+    organs: list[str],
+    anomaly: list[str],
+    anatomy: list[str],
+    boxes: list[str],
+    studies: list[str],
+    findings: list[str],
+    lines: list[str],
+    splits_table: str,
+    funnel_table: str,
+    conservation_table: str,
+    counts_table: str,
+    thresholds: list[str],
+    global_share: dict[str, float],
+    opacity_inference_share: float,
+) -> None:
     """Write Tables 10-12, the funnel, the conservation table and the counts, each for every threshold set.
 
     ``excluded``: the ledgers of all stages; ``studies``, ``findings`` and ``lines`` are in a folder named after their
@@ -80,9 +96,15 @@ def run_recall(*, sweep: list[str], recall_table: str, sets: list[str]) -> None:
 
 
 def run_truth(
-    *, truth_lines: str, truth_masks: str, reports: list[str], findings: list[str], masks: list[str], truth_table: str,
+    *,
+    truth_lines: str,
+    truth_masks: str,
+    reports: list[str],
+    findings: list[str],
+    masks: list[str],
+    truth_table: str,
     thresholds: list[str],
-) -> None:  # fmt: skip
+) -> None:
     """Write the measures of the embedded cohort's results against its ground truth, for each threshold set.
 
     ``findings`` and ``masks`` are in a folder named after their threshold set. The text measures do not depend on

@@ -72,9 +72,18 @@ class DetectionOptions:
 
 
 def run_scores(
-    *, predictions: list[str], patients: list[str], scores: str, differences: str, table1: str, table2: str,
-    table4: str, options: DetectionOptions, references: Sequence[str] = (), images: str | None = None,
-) -> None:  # fmt: skip
+    *,
+    predictions: list[str],
+    patients: list[str],
+    scores: str,
+    differences: str,
+    table1: str,
+    table2: str,
+    table4: str,
+    options: DetectionOptions,
+    references: Sequence[str] = (),
+    images: str | None = None,
+) -> None:
     """Score all predictions and compare the runs.
 
     ``predictions``: tables of :data:`PREDICTIONS`, in the order of ``options.runs``; ``patients``: tables with image_id
@@ -184,9 +193,14 @@ class ReferenceScorer:
         return rows
 
     def _row(
-        self, key: tuple, name: str, metric: str, value: float, ap_replicates: Mapping | None = None,
+        self,
+        key: tuple,
+        name: str,
+        metric: str,
+        value: float,
+        ap_replicates: Mapping | None = None,
         at: Sequence[int] = (),
-    ) -> tuple:  # fmt: skip
+    ) -> tuple:
         low = high = None
         if ap_replicates:
             low, high = (

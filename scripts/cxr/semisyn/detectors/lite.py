@@ -68,11 +68,16 @@ def training_digest(
 
 
 def train_lite(
-    pools: Mapping[str, Sequence[Sample]], shares: Mapping[str, tuple[float, float]], classes: Sequence[str],
-    options: LiteOptions, seed: int, unfinished: Path | None = None,
-    on_step: Callable[[int, float], None] = lambda update, loss: None, losses: list[tuple[float, float]] | None = None,
+    pools: Mapping[str, Sequence[Sample]],
+    shares: Mapping[str, tuple[float, float]],
+    classes: Sequence[str],
+    options: LiteOptions,
+    seed: int,
+    unfinished: Path | None = None,
+    on_step: Callable[[int, float], None] = lambda update, loss: None,
+    losses: list[tuple[float, float]] | None = None,
     watch: Monitor | None = None,
-) -> Detector:  # fmt: skip
+) -> Detector:
     """Train a detector on batches mixed from the pools; runs of one seed start from the same weights.
 
     ``shares``: {pool: its fraction of a batch at the first and the last step}, ignored for an empty pool.

@@ -52,9 +52,13 @@ Image = TypeVar("Image", LazySample, Sample)
 
 
 def make_sample(
-    frame: np.ndarray, boxes: np.ndarray, classes: Sequence[int], labelled_classes: Sequence[int], grid: Grid,
+    frame: np.ndarray,
+    boxes: np.ndarray,
+    classes: Sequence[int],
+    labelled_classes: Sequence[int],
+    grid: Grid,
     ids: tuple[str, str],
-) -> Sample:  # fmt: skip
+) -> Sample:
     """Return a sample of a square frame uint8 (H, H) with boxes (N, 4) in its pixels and their classes (N,).
 
     ``ids``: image_id and subject_id.
@@ -133,9 +137,14 @@ def draw_image(
 
 
 def batch_drawer(
-    pools: Mapping[str, Sequence[Sample]], shares: Mapping[str, tuple[float, float]], grid: Grid, *, size: int,
-    updates: int, seed: int,
-) -> Callable[[np.random.Generator, int], Batch]:  # fmt: skip
+    pools: Mapping[str, Sequence[Sample]],
+    shares: Mapping[str, tuple[float, float]],
+    grid: Grid,
+    *,
+    size: int,
+    updates: int,
+    seed: int,
+) -> Callable[[np.random.Generator, int], Batch]:
     """Return a function that draws the batch of ``size`` images of a step; it ignores its generator argument."""
 
     def draw(_: np.random.Generator, update: int) -> Batch:

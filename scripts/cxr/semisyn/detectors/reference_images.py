@@ -49,9 +49,14 @@ SYNTHETIC = "synthetic"
 
 
 def run_roles(
-    *, annotations: list[str], patients: list[str], output: str, references: Sequence[dict], findings: Sequence[str],
+    *,
+    annotations: list[str],
+    patients: list[str],
+    output: str,
+    references: Sequence[dict],
+    findings: Sequence[str],
     images: str | Sequence = (),
-) -> None:  # fmt: skip
+) -> None:
     """Write the table :data:`ROLES`.
 
     ``references``: [{name, format, path, image_id, role, classes}] that a run is trained on or scored against;

@@ -117,9 +117,13 @@ def take_size(samples: Sequence[LazySample], images: pl.DataFrame, size: int | s
 
 
 def read_pools(
-    options: DetectorsOptions, pictures: FrameShards, images: pl.DataFrame, boxes: pl.DataFrame,
-    patients: str | Sequence[str], seed: int,
-) -> tuple[dict[str, list[LazySample]], Counter]:  # fmt: skip
+    options: DetectorsOptions,
+    pictures: FrameShards,
+    images: pl.DataFrame,
+    boxes: pl.DataFrame,
+    patients: str | Sequence[str],
+    seed: int,
+) -> tuple[dict[str, list[LazySample]], Counter]:
     """Return {pool: images} of a run, and {reference: number of its images without a frame}.
 
     ``images``, ``boxes``: the dataset's tables, or empty ones; ``patients``: tables with image_id and subject_id.

@@ -73,9 +73,12 @@ class BoxSource:
 
 
 def sample_rows(
-    regions: Iterable[Annotation], source: BoxSource, chests: Mapping[str, Chest], placements: Mapping[str, str],
+    regions: Iterable[Annotation],
+    source: BoxSource,
+    chests: Mapping[str, Chest],
+    placements: Mapping[str, str],
     max_outside: float,
-) -> list[tuple]:  # fmt: skip
+) -> list[tuple]:
     """Return rows of ``write_priors.SAMPLES``. ``placements``: {finding: lung or heart}.
 
     ``max_outside``: percent of the lung's box by which a centre may lie outside it; boxes beyond are excluded.
