@@ -196,7 +196,10 @@ def test_an_audit_leaves_lines_out(files, tmp_path):
     assert read_table(files["queries"])["query_id"].to_list() == ["a", "d"]
     assert read_table(files["pairs_scored"]).is_empty()  # its other member was not judged
     write_table(tmp_path / "audit.parquet", pl.DataFrame({"query_id": ["a", "x", "y"], "accepted": [True] * 3}))
-    with pytest.raises(UserError, match="has votes on 2 queries that no longer stand, such as x: audit again"):
+    with pytest.raises(
+        UserError,
+        match="has votes on 2 queries that are not in the dataset any more, such as x: audit the present queries",
+    ):
         run_scores(**files, options=OPTIONS, seed=SEED, audit=[str(tmp_path / "audit.parquet")])
 
 

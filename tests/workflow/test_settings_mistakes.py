@@ -12,7 +12,7 @@ from cxr.workflow import params, settings
 from cxr.workflow.settings import Settings, SettingsError, document
 from cxr.workflow.settings.changed_keys import read_changed_keys, values_at
 
-MOVED, REMOVED = (read_changed_keys()[table] for table in ("moved", "removed"))
+MOVED, REMOVED, REPLACED = (read_changed_keys()[table] for table in ("moved", "removed", "replaced"))
 GRID = {f"general.{tau}": [round(0.01 * n, 2) for n in range(1, 11)] for tau in ("ano", "anatomy", "conf", "signal")}
 
 
@@ -345,7 +345,7 @@ def test_the_workflow_reads_settings_as_written(tmp_path):
         ),
     ],
 )  # fmt: skip
-def test_every_setting_that_has_moved_is_told_at_once(config, sentences):
+def test_every_setting_that_has_moved_is_refused_at_once(config, sentences):
     with pytest.raises(settings.SettingsError) as caught:
         settings.read(config)
     assert str(caught.value) == sentences
@@ -360,13 +360,17 @@ def test_what_has_moved_is_there_under_its_new_name():
             assert list(values_at(known, new)), new
 
 
-def test_every_setting_that_is_a_constant_now_is_told_at_once_with_its_value():
-    values = {path.replace("*", "vlm"): value for path, value in REMOVED.items()}
+def test_every_setting_that_is_gone_is_refused_at_once_with_its_value_or_a_remedy():
+    sentences = {
+        f"{path} is no longer a setting, its value is always {value}: remove it." for path, value in REMOVED.items()
+    }
+    sentences |= {f"{path} is no longer a setting: {remedy}." for path, remedy in REPLACED.items()}
     config: dict = {}
-    for name in values:
-        config = over(config, name, 1)
+    for path in (*REMOVED, *REPLACED):
+        config = over(config, path.replace("*", "vlm"), 1)
     with pytest.raises(settings.SettingsError) as caught:
         settings.read(config)
-    for name, value in values.items():
-        assert f"{name} is no longer a setting, its value is always {value}: remove it." in str(caught.value)
-    assert not [path for path in REMOVED if list(values_at(Settings().as_dict(), path))]
+    for sentence in sentences:
+        key, _, remainder = sentence.partition(" ")
+        assert f"{key.replace('*', 'vlm')} {remainder}" in str(caught.value)
+    assert not [path for path in (*REMOVED, *REPLACED) if list(values_at(Settings().as_dict(), path))]

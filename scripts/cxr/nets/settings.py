@@ -61,8 +61,8 @@ class ComputeSettings(Section):
     )
     failures_in_row: int = key(
         5,
-        "Number of consecutive images with the same engine error after which the job ends and is retried, because "
-        "the fault is not the images'. Fewer failures exclude one image each.",
+        "The job ends, to be retried, when so many images in a row fail with the same error of the engine: then the "
+        "images are not the cause. Fewer failures exclude one image each.",
         unit="images",
         ge=2,
         le=1_000_000,

@@ -64,9 +64,9 @@ class MedgroundPlan:
         return ["results/medground/queries/unused.parquet"] if self.texts else []
 
     def group(self, *stages: str) -> str | None:
-        """Return the SLURM group of a rule that follows the jobs that ask the models of ``stages``.
+        """Return the SLURM group of a rule that runs after ``stages``, None if one of these asks a model.
 
-        None if one of them asks a model: its job stands between others of the group, which would wait for itself.
+        The job that asks runs alone. A group with rules before and after that job would wait for itself.
         """
         return None if any(self.ways[stage] for stage in stages) else "medground"
 

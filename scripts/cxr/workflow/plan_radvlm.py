@@ -533,6 +533,8 @@ def make_segmentation_plan(
     )
     for name in plan.rows:
         if name in ils_runs or name in settings.evaluation.predictions:
-            raise UserError(f"{name!r} is a row of RadVLM's in the evaluation of ILS: rename the model of that name")
+            raise UserError(
+                f"{name!r} is the name of a model and of a run of RadVLM in the evaluation of ILS: rename the model"
+            )
     asked_runs = [run for run, _ in plan.masked.values()]
     return plan, add_set(vlm, ILS_SET, f"{EVALUATION}/ils.jsonl", RADVLM, asked_runs) if asked_runs else vlm

@@ -90,10 +90,10 @@ def fit_pair(values: np.ndarray) -> Law:
 
 
 def fit_truncated(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> Law:
-    """Return the two-dimensional log-normal law whose draws within bounds (N, 2) are likeliest to be values (N, 2).
+    """Fit a two-dimensional log-normal law to values (N, 2) that were drawn within bounds (N, 2); return the law.
 
-    The maximum of the likelihood of truncated draws, from the law of :func:`fit_pair` on. Values out of their bounds
-    are skipped. Raises WrongValue like :func:`fit_pair`.
+    It maximises the likelihood of truncated draws, starting from the law of :func:`fit_pair`. Values outside their
+    bounds are skipped. Raises WrongValue like :func:`fit_pair`.
     """
     inside = ((values >= low) & (values <= high)).all(axis=1)
     values, low, high = values[inside], low[inside], high[inside]

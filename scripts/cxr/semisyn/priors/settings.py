@@ -16,8 +16,8 @@ class PriorsSettings(Section):
     reference: str = key("", "Reference in semisyn.references to whose boxes the priors are fitted.")
     zones_table: str = key(
         "",
-        "gold_bbox_coordinate_annotations_1000images.csv of Chest ImaGenome, to which the zones that prompts name are "
-        "fitted; empty: the authors' numbers.",
+        "Chest ImaGenome's gold_bbox_coordinate_annotations_1000images.csv: the positions of zones that prompts name "
+        "are fitted to it. Empty: the authors' numbers.",
     )
     min_boxes: int = key(20, "Fewest boxes of a fit; a finding with fewer keeps its prior.", ge=3)
 

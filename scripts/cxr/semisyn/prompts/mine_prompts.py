@@ -43,7 +43,7 @@ class Vocabulary:
     allowed: frozenset[str]
 
     def phrase(self, sentence: str) -> str | None:
-        """Return the phrase of a sentence, None if it has any other word or becomes empty."""
+        """Return a sentence as a phrase without dropped words; None if a word is not allowed, or none is left."""
         words = [word for word in re.findall(r"[^\W_]+", sentence.lower()) if word not in self.dropped]
         if not words or any(word not in self.allowed for word in words):
             return None

@@ -56,7 +56,8 @@ def run_untrained(
             convention = max(scores, key=lambda name: (scores[name], name == "grid1000"))
             if not scores[convention]:
                 raise UserError(
-                    f"{base} gives no correct box in {len(samples)} lines under any convention: declare one"
+                    f"{base} gives no correct box in {len(samples)} lines under any convention of boxes: set the "
+                    "convention of the run"
                 )
             rows = [
                 {"convention": name, "queries": len(samples), "iou": iou, "chosen": name == convention}

@@ -69,7 +69,7 @@ def forecast_cohort(
 
 
 def _from_results(options: Mapping, shards: Sequence[str], remade: set[str], decoded: float) -> CohortForecast:
-    """Return the counts of the finished cohort; of frames and reports too where their ledgers are finished."""
+    """Return the counts of the finished cohort, and of frames and reports if their exclusions are finished."""
     num_images = pl.scan_parquet(IMAGES).select(pl.len()).collect().item()
     accepted = pl.concat([read_table(f"results/cohort/{shard}.parquet") for shard in shards])
     without_frame, unread = (_excluded(stage, shards, remade) for stage in ("frames", "reports"))

@@ -17,7 +17,7 @@ OLD = "release"
 
 @cache
 def read_changed_keys() -> dict[str, dict[str, str]]:
-    """Return the tables ``moved``, ``removed`` and ``naming``."""
+    """Return the tables ``moved``, ``replaced``, ``removed`` and ``naming``."""
     return yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
 
 
@@ -32,6 +32,11 @@ def describe_changed_keys(config: object) -> list[str]:
     keys += [
         f"{name} is no longer a setting, its value is always {value}: remove it."
         for old, value in changed["removed"].items()
+        for name, _ in values_at(config, old)
+    ]
+    keys += [
+        f"{name} is no longer a setting: {remedy}."
+        for old, remedy in changed["replaced"].items()
         for name, _ in values_at(config, old)
     ]
     return keys + [

@@ -127,7 +127,10 @@ def _denied_that(words, hits: list[Hit], mentions: list[Mention]) -> None:
 
 
 def _contrasted(words, hits: list[Hit], mentions: list[Mention]) -> None:
-    """ "Neither the opacity nor the effusion has changed", "the edema but not the effusion has resolved", "unlike"."""
+    """Undo denials in contrasts.
+
+    "Neither the opacity nor the effusion has changed", "the edema but not the effusion has resolved", "unlike".
+    """
     changes = [s for tag, _, s, _ in hits if tag == "changes"]
     neither = words.index("neither") if "neither" in words else len(words)
     under = [m for m in mentions if m.start > neither]
