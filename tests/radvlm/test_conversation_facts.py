@@ -3,7 +3,9 @@
 import polars as pl
 
 from cxr.radvlm.conversations.engine import Conversation, Turn, line_of
-from cxr.radvlm.conversations.facts import Phrase, SourceTables, gather_facts, index_masks
+from cxr.radvlm.conversations.facts import ImageFacts, Phrase, SourceTables, gather_facts, index_masks
+from cxr.radvlm.conversations.topics import collect_subjects
+from cxr.radvlm.conversations.wordings import load_wordings
 from cxr.radvlm.samples import box_slot
 from cxr.radvlm.sources.facts import FACTS_SCHEMA, IMAGES_SCHEMA
 
@@ -70,3 +72,16 @@ def test_the_line_of_a_conversation():
         "facts": ["f4"],
         "digests": {"code": "c"},
     }
+
+
+def test_a_label_that_a_source_denies_is_a_denial_without_a_report():
+    """Each label of one finding; several lesion types, and entities, have one alone."""
+    labels = ("Cardiomegaly", "Consolidation", "Edema", "Pneumonia", "Atelectasis", "Pleural Effusion", "Pneumothorax")
+    facts = ImageFacts("own", "i", "s", "p", "train", absent=labels, ids={label: f"f {label}" for label in labels})
+    denials = collect_subjects(facts, (), load_wordings()).denials
+    assert {denial.facts for denial in denials} == {(f"f {label}",) for label in labels}
+    assert {(denial.statement.entity, denial.statement.lesion) for denial in denials} == {
+        ("cardiomegaly", "cardiomegaly"), ("consolidation", "consolidation"), ("edema", "edema"),
+        ("pneumonia", "pneumonia"), ("atelectasis", "atelectasis"), ("pleural effusion", "effusion"),
+        ("pneumothorax", None),
+    }  # fmt: skip

@@ -1,6 +1,6 @@
 """The 14 CheXpert labels of a study, derived from the findings of its report."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -24,8 +24,8 @@ class LabelNames:
     names: tuple[str, ...]
     no_finding: str
     device: str
-    lesions: Mapping[str, Sequence[str]]
-    entities: Mapping[str, Sequence[str]]
+    lesions: Mapping[str, tuple[str, ...]]
+    entities: Mapping[str, tuple[str, ...]]
     words: Devices
     regions: Mapping[str, Mapping]
 
@@ -40,9 +40,10 @@ def load_label_names() -> LabelNames:
     """Load the label resource, once per process."""
     resource = load_resource(RESOURCE_FILES[0])
     labels_by_lesion = {lesion.name: lesion.labels for lesion in LESION_TYPES}
+    labels_by_entity = {name: tuple(labels) for name, labels in resource["entities"].items()}
     return LabelNames(
         tuple(resource["labels"]), resource["no_finding"], resource["devices"], labels_by_lesion,
-        resource["entities"], compile_devices(resource["device_words"]), resource["regions"],
+        labels_by_entity, compile_devices(resource["device_words"]), resource["regions"],
     )  # fmt: skip
 
 

@@ -259,8 +259,8 @@ def _denials(
             denial_by_text[text] = Denial(statement, text, not noun.plural, ids)
     denied_keys = {key for denial in denial_by_text.values() for key in denial.statement.keys}
     for label in facts.absent:
-        entity = next((name for name, labels in load_label_names().entities.items() if labels == [label]), None)
-        lesion = next((name for name, labels in load_label_names().lesions.items() if labels == [label]), None)
+        entity = next((name for name, labels in load_label_names().entities.items() if labels == (label,)), None)
+        lesion = next((name for name, labels in load_label_names().lesions.items() if labels == (label,)), None)
         entity = {"effusion": "pleural effusion"}.get(lesion or "", lesion) or entity
         if entity is None or entity not in words.nouns or lesion == "opacity" or label == "Lung Lesion":
             continue
