@@ -133,13 +133,16 @@ def of_logic() -> list[dict]:
     cost = {}
     for count in (10, 60):
         options = queries_options("dots")["options"]
-        drawn = [
+        images = [
             (ImageQueries(image, rows, facts, 1024, "rules", "dots"), further)
             for image, rows, further, facts in (dots(count, seed) for seed in range(4))
         ]
-        made = sum(len(image.sample(further, options, 2026)[0]) for image, further in drawn)
-        work = [lambda one=one, options=options: replace(one[0]).sample(one[1], options, 2026) for one in drawn]
-        cost[count] = sum(map(seconds, work)) / made
+        num_queries = sum(len(image.sample(further, options, 2026)[0]) for image, further in images)
+        work = [
+            lambda image=image, further=further, options=options: replace(image).sample(further, options, 2026)
+            for image, further in images
+        ]
+        cost[count] = sum(map(seconds, work)) / num_queries
     return [
         row("a query decided, 300 regions", "plain Python", theirs / ours, "50"),
         row("a query made, 60 regions", "10 regions (ratio: cost of 60 over cost of 10)", cost[60] / cost[10], "<= 2"),
@@ -161,13 +164,17 @@ def of_verification(folder: Path) -> list[dict]:
         facts, side = Facts.from_shard(shard), shard.shape("picture")[0]
     options = queries_options("cells")["options"]
 
-    def made() -> list[tuple]:
-        drawn = {
+    def make_queries() -> list[tuple]:
+        image_queries = {
             name: ImageQueries(images[name], rows, facts, side, "rules", "cells") for name, rows in by_image.items()
         }
-        return [(name, line) for name, one in drawn.items() for line in one.sample(further[name], options, 2026)[0]]
+        return [
+            (name, line)
+            for name, image in image_queries.items()
+            for line in image.sample(further[name], options, 2026)[0]
+        ]
 
-    lines = made()
+    lines = make_queries()
 
     def verified() -> int:
         count = 0
@@ -181,7 +188,7 @@ def of_verification(folder: Path) -> list[dict]:
         return count
 
     assert verified() == 2 * len(lines)
-    ratio = seconds(verified) / seconds(made)
+    ratio = seconds(verified) / seconds(make_queries)
     return [row("stages I and II", "the engine rules (ratio: their time over its)", ratio, "<= 1.5")]
 
 

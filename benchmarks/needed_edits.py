@@ -36,10 +36,10 @@ def counted(texts: Iterable[tuple[str, str | None, str | None, bool]]) -> dict[s
         row = {"study_id": name, "subject_id": name, "findings": findings, "impression": impression}
         line = study_line(row, reader)
         usable = isinstance(line, dict)
-        asked = usable and needs_anomaly_map(line["tuples"])
+        needs_edit = usable and needs_anomaly_map(line["tuples"])
         rows.update(
-            {"reports": 1, "usable": usable, "ask for an edit": asked, "labelled": labelled}
-            | {"labelled, not asked for": labelled and not asked}
+            {"reports": 1, "usable": usable, "ask for an edit": needs_edit, "labelled": labelled}
+            | {"labelled, not asked for": labelled and not needs_edit}
         )
     return {name: rows[name] for name in HEAD} | {"share, %": round(100 * rows["ask for an edit"] / rows["reports"], 1)}
 

@@ -167,28 +167,28 @@ def of_scoring() -> list[dict]:
         return score_measures(grounding.measures(lines, found), subjects, replicates=REPLICATES, **how)
 
     patients, place = np.unique(subjects, return_inverse=True)
-    drawn = np.concatenate(list(draw_weights(len(patients), REPLICATES, 1)))
+    weights = np.concatenate(list(draw_weights(len(patients), REPLICATES, 1)))
 
-    def again(row: np.ndarray) -> list[float]:
+    def score_again(row: np.ndarray) -> list[float]:
         samples = np.repeat(np.arange(SCORED), row[place])
-        held = grounding.measures([lines[at] for at in samples], [found[at] for at in samples])
-        return [float(one.value(one.sums.sum(axis=0))) for one in held]
+        measures = grounding.measures([lines[at] for at in samples], [found[at] for at in samples])
+        return [float(measure.value(measure.sums.sum(axis=0))) for measure in measures]
 
-    kept = grounding.measures(lines, found)
+    all_measures = grounding.measures(lines, found)
 
-    def kept_again(row: np.ndarray) -> list[float]:
+    def sum_scores(row: np.ndarray) -> list[float]:
         samples = np.repeat(np.arange(SCORED), row[place])
-        return [float(one.value(one.sums[samples].sum(axis=0))) for one in kept]
+        return [float(measure.value(measure.sums[samples].sum(axis=0))) for measure in all_measures]
 
-    np.testing.assert_allclose(again(drawn[0]), kept_again(drawn[0]))
+    np.testing.assert_allclose(score_again(weights[0]), sum_scores(weights[0]))
     time_ours = seconds(ours, 3)
     print(f"scoring {SCORED} samples with {REPLICATES} replicates: {time_ours:.1f} s")
-    plain = seconds(lambda: [again(row) for row in drawn[:2]], 1) / 2 * REPLICATES
-    plainly = seconds(lambda: [kept_again(row) for row in drawn[:20]], 1) / 20 * REPLICATES
-    what = f"scores of {SCORED} answers with boxes, {REPLICATES} replicates"
+    plain = seconds(lambda: [score_again(row) for row in weights[:2]], 1) / 2 * REPLICATES
+    with_kept_scores = seconds(lambda: [sum_scores(row) for row in weights[:20]], 1) / 20 * REPLICATES
+    title = f"scores of {SCORED} answers with boxes, {REPLICATES} replicates"
     return [
-        row(what, "a loop over replicates", plain / time_ours, 20.0),
-        row(what, "a loop over replicates that keeps the samples' scores", plainly / time_ours),
+        row(title, "a loop over replicates", plain / time_ours, 20.0),
+        row(title, "a loop over replicates that keeps the samples' scores", with_kept_scores / time_ours),
     ]
 
 

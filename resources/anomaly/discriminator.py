@@ -24,10 +24,10 @@ STEPS, BATCH, RATE = 240, 32, 2e-3
 def lungs_alone(image: np.ndarray, film: Film) -> np.ndarray:
     """Return float32 (64, 64): the lungs of a frame, scaled to their own mean and deviation, 0 elsewhere."""
     lungs = np.stack([film.organs[label] for label in LUNGS])
-    seen = make_lung_view(*crop_to_window(image, lungs, fit_window(lungs.any(axis=0))))
-    inside = seen.lungs.any(axis=0)
-    values = seen.image[inside]
-    scaled = np.where(inside, (seen.image - values.mean()) / max(float(values.std()), 1e-3), 0)
+    lung_view = make_lung_view(*crop_to_window(image, lungs, fit_window(lungs.any(axis=0))))
+    inside = lung_view.lungs.any(axis=0)
+    values = lung_view.image[inside]
+    scaled = np.where(inside, (lung_view.image - values.mean()) / max(float(values.std()), 1e-3), 0)
     return cv2.resize(scaled.astype(np.float32), None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
 
 

@@ -215,11 +215,11 @@ def example(pool: list[Chest], random: np.random.Generator) -> Example:
         sigma = random.uniform(0.3, 1.0)
         before, after = _blur(before, sigma), _blur(after, sigma)
     grain = random.normal(0, random.uniform(0, 0.02), after.shape).astype(np.float32)
-    seen = make_lung_view((after + grain) * 255, chest.lungs)
-    excess = (after - before) * np.float32(255 / seen.span)
+    lung_view = make_lung_view((after + grain) * 255, chest.lungs)
+    excess = (after - before) * np.float32(255 / lung_view.span)
     weight = np.clip(1.5 * _blur(chest.lungs.any(axis=0).astype(np.float32), 2), 0, 1)
     lungs = _shown_lungs(chest.lungs, excess, random).astype(np.float32)
-    return Example(seen.image, lungs, _half(excess), OUTSIDE + (1 - OUTSIDE) * _half(weight))
+    return Example(lung_view.image, lungs, _half(excess), OUTSIDE + (1 - OUTSIDE) * _half(weight))
 
 
 def real(chest: Chest, random: np.random.Generator) -> Example:
