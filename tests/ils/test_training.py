@@ -19,7 +19,7 @@ from cxr.base.tables import read_table
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.training import fit
 from cxr.ils.training.fit import Fit, Scores, learning_rate
-from cxr.nets.fitting import plain
+from cxr.nets.fitting import loop, plain
 from training_runs import Killed, as_json, data, options, run_until, train, updates, written
 
 
@@ -120,7 +120,7 @@ def test_told_to_stop_it_writes_down_how_far_it_is(tmp_path, given, whole, monke
     with monkeypatch.context() as patched:
         patched.setattr(Fit, "_update", stop)
         before = signal.getsignal(warned)
-        with pytest.raises(UserError, match=rf"^training was told to stop .*: update {update + 1} of 12 is saved"):
+        with pytest.raises(UserError, match=rf"^training was stopped .*: step {update + 1} of 12 is saved"):
             train(tmp_path, given, threads=2)  # a reader, which must not end
         assert signal.getsignal(warned) is before
     assert torch.load(tmp_path / "checkpoint/checkpoint.pt", weights_only=True)["state"]["update"] == update + 1
@@ -158,7 +158,7 @@ def test_a_checkpoint_of_another_training_is_not_gone_on_with(tmp_path, given, m
         patched.setattr(Fit, "_update", lambda *given: done.append(given[1]) or original(*given))
         went_on = train(tmp_path / "out", given, made, code=code)
     assert done == list(range(len(updates(went_on))))
-    assert "holds a checkpoint of other settings, pairs or code: the training starts again" in caplog.text
+    assert "holds a checkpoint of other settings, inputs or code: the training restarts" in caplog.text
     assert written(went_on) == written(train(tmp_path / "fresh", given, made, code=code))
 
 
@@ -258,7 +258,7 @@ def test_an_update_without_a_number_is_skipped_and_counted(tmp_path, given, monk
     # at a learning rate of 0, in the first two, nothing changes either
     assert weights == {number: number in (0, 1, 5) for number in range(8)}
     assert not math.isfinite(table["gradient_norm"][5])
-    assert "update 6 is skipped" in caplog.text
+    assert "step 6 is skipped" in caplog.text
     assert table["loss"].to_numpy()[6:].max() < 100
     assert "nan" not in (tmp_path / "epochs.tsv").read_text().lower()
 
@@ -294,8 +294,8 @@ def test_a_skipped_update_is_as_if_it_had_not_been(tmp_path, given, monkeypatch)
 
 def test_too_many_stop_the_run_with_one_sentence(tmp_path, given, monkeypatch):
     seen = spoilt(monkeypatch, {2, 4, 5}, "nan")
-    monkeypatch.setattr(fit, "NAN_LIMIT", 2)
-    with pytest.raises(UserError, match=r"^training: 2 updates .* not a number: lower learning_rate"):
+    monkeypatch.setattr(loop, "NAN_LIMIT", 2)
+    with pytest.raises(UserError, match=r"^training: 2 steps .* not a number: lower learning_rate"):
         train(tmp_path, given)
     assert len(seen) == 5
     assert not (tmp_path / "model").exists()

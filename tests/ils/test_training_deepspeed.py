@@ -24,6 +24,7 @@ from cxr.ils.training import fit
 from cxr.ils.training import train as stage
 from cxr.ils.training.fit import learning_rate
 from cxr.ils.training.settings import TrainingOptions
+from cxr.nets.fitting import launch
 from training_runs import data, options, train, updates, written
 
 pytestmark = pytest.mark.skipif(
@@ -53,7 +54,7 @@ def deepspeed(recipe: dict | None = None, **more: object) -> TrainingOptions:
 
 
 def over(processes: int, monkeypatch) -> None:
-    monkeypatch.setattr(stage, "_count_processes", lambda job: processes)
+    monkeypatch.setattr(launch, "count_gpus", lambda device, num_requested: processes)
 
 
 def faulty(patched, fault: str) -> None:
@@ -154,7 +155,7 @@ def test_a_loss_that_is_no_number_on_one_process_is_skipped_by_all(tmp_path, giv
     table = updates(train(tmp_path, given, made))
     assert table["skipped"].to_list() == [False] * 5 + [True] + [False] * 2
     assert table["loss"].is_nan().to_list() == table["skipped"].to_list()
-    assert "update 6 is skipped" in caplog.text
+    assert "step 6 is skipped" in caplog.text
     assert all(value.isfinite().all() for value in load_file(tmp_path / "model/model.safetensors").values())
 
 
@@ -182,9 +183,7 @@ def test_a_skipped_update_leaves_nothing_behind(tmp_path, given, monkeypatch):
 def test_too_many_stop_the_run_with_one_sentence(tmp_path, given, monkeypatch):
     faulty(monkeypatch, "nan 2 0")
     monkeypatch.setenv("NAN_LIMIT", "1")
-    with pytest.raises(
-        UserError, match=r"^training: 1 updates had a loss .* lower learning_rate, or set dtype"
-    ) as found:
+    with pytest.raises(UserError, match=r"^training: 1 steps had a loss .* lower learning_rate, or set dtype") as found:
         train(tmp_path, given, deepspeed())
     assert "\n" not in str(found.value)
 
@@ -256,7 +255,7 @@ def test_told_to_stop_all_write_down_how_far_they_are(tmp_path, given, monkeypat
     whole = written(train(tmp_path / "whole", given, made))
     with monkeypatch.context() as patched:
         faulty(patched, f"term {update} {processes - 1}")
-        told = rf"^training was told to stop .*: update {update + 1} of 8 is saved, run it again and it resumes"
+        told = rf"^training was stopped .*: step {update + 1} of 8 is saved, rerun to resume"
         with pytest.raises(UserError, match=told):
             train(tmp_path / "stopped", given, made)
     assert checkpointed(tmp_path / "stopped") == update + 1
@@ -275,7 +274,7 @@ def test_the_launcher_passes_on_that_it_is_to_stop(tmp_path, given, monkeypatch,
         os.kill(os.getpid(), warning)
 
     threading.Thread(target=once_it_runs, daemon=True).start()
-    with pytest.raises(UserError, match=r"^training was told to stop .* of 160 is saved"):
+    with pytest.raises(UserError, match=r"^training was stopped .* of 160 is saved"):
         train(tmp_path, given, made)
     assert checkpointed(tmp_path) > 0
 

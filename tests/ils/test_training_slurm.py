@@ -24,7 +24,7 @@ WAITS = """
 from cxr.ils.training import fit
 original = fit.Fit._update
 def waiting(self, number, *rest):
-    while number == 4 and not self.execution.stop_requested():
+    while number == 4 and not self.should_stop():
         time.sleep(0.1)
     return original(self, number, *rest)
 fit.Fit._update = waiting
@@ -33,9 +33,10 @@ fit.Fit._update = waiting
 TWO_PROCESSES = f"""
 import os, sys, types
 from cxr.ils.training import train as stage
+from cxr.nets.fitting import launch
 snakemake.params.options["lite"]["runner"] = "deepspeed"
-stage._processes = lambda job: 2
-stage.sys = types.SimpleNamespace(executable={str(DEEPSPEED)!r}, platform=sys.platform)
+launch.count_gpus = lambda device, num_requested: 2
+launch.sys = types.SimpleNamespace(executable={str(DEEPSPEED)!r}, platform=sys.platform)
 os.environ["DS_ACCELERATOR"] = "cpu"
 os.environ["PATH"] = {str(DEEPSPEED.parent)!r} + os.pathsep + os.environ["PATH"]
 """
@@ -110,8 +111,8 @@ def test_a_training_out_of_time_is_warned_and_goes_on_where_it_was(workflow_run,
     assert tries(copy) == [("FAILED", "2"), ("COMPLETED", "4")]  # none ran into its limit
     total = len((copy / MODEL).with_name("updates.tsv").read_text().splitlines()) - 1
     # nothing else than the warning makes it write: compute.checkpoint_every is 100
-    assert f"update 5 of {total} is saved, run it again and it resumes there" in words
-    assert f"training resumes at update 5 of {total}" in (copy / "logs/training/default.log").read_text()
+    assert f"step 5 of {total} is saved, rerun to resume there" in words
+    assert f"training resumes at step 5 of {total}" in (copy / "logs/training/default.log").read_text()
     assert "Traceback" not in words
     assert written(copy) == written(expected)
 
@@ -136,5 +137,5 @@ def test_a_training_with_a_process_that_hangs_is_ended_and_goes_on(workflow_run,
     assert [state for state, _ in tries(copy)] == ["FAILED", "COMPLETED"]
     assert "training: one of its 2 processes no longer answers (" in words
     assert "it resumes at its last checkpoint" in words
-    assert "training resumes at update 2 of" in (copy / "logs/training/default.log").read_text()
+    assert "training resumes at step 2 of" in (copy / "logs/training/default.log").read_text()
     assert written(copy) == written(expected)

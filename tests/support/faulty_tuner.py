@@ -1,14 +1,10 @@
 """A worker of a tuning that is killed in the update after its first checkpoint: ``python -m faulty_tuner job.json``."""
 
-import json
 import os
 import signal
-import sys
-from pathlib import Path
 
-from cxr.nets.fitting.launch import run_process
-from cxr.vlm.tuning import fit
-from cxr.vlm.tuning.tune import Job, run_job
+from cxr.nets.fitting.launch import run_worker
+from cxr.vlm.tuning import fit, tune
 
 if __name__ == "__main__":
     update = fit.TuningLoop._update
@@ -19,4 +15,4 @@ if __name__ == "__main__":
         return update(self, number, *rest)
 
     fit.TuningLoop._update = killed
-    run_process(Path(sys.argv[1]), lambda text: run_job(Job(**json.loads(text))))
+    run_worker(tune._tune)

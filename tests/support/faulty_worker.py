@@ -10,15 +10,16 @@ import signal
 import time
 
 from cxr.ils.training import fit
+from cxr.nets.fitting import loop
 
-fit.NAN_LIMIT = int(os.environ.get("NAN_LIMIT", fit.NAN_LIMIT))
+loop.NAN_LIMIT = int(os.environ.get("NAN_LIMIT", loop.NAN_LIMIT))
 what, number, *rank = os.environ["FAULT"].split()
-original, losses = fit.Fit._update, fit._compute_losses
+original, losses = fit.Fit._update, fit.compute_losses
 
 
 def update(self, count, *rest):
     spoils = what == "nan" and count == int(number) and os.environ["RANK"] == rank[0]
-    fit._compute_losses = spoilt if spoils else losses
+    fit.compute_losses = spoilt if spoils else losses
     here = count == int(number) and rank and os.environ["RANK"] == rank[0]
     if what == "term" and here:
         os.kill(os.getpid(), signal.SIGTERM)

@@ -9,7 +9,7 @@ import torch
 
 from cxr.base.tables import read_table, write_lines
 from cxr.vlm.tuning import conservation, fit, tune
-from cxr.vlm.tuning.fit import TrainingLog, TuningLoop
+from cxr.vlm.tuning.fit import TuningLog, TuningLoop
 from cxr.vlm.tuning.settings import Recipe
 from vlm_runs import RECIPE, data, recipe
 from vlm_runs import tune as tuned
@@ -195,9 +195,9 @@ def course_of(ranks: int, spoilt: int | None = None) -> list[list]:
 
     def work(rank: int) -> None:
         one = TuningLoop(
-            Rank(rank, shared), [5] * 11, lambda at: at, batch_of, Objective(),
-            Recipe.from_dict(RECIPE | {"batch": 6, "micro_batch": 1}), checkpoint_every=100,
-            tasks=["a", "b"] * 5 + ["b"], folder=None, seed=1,
+            Rank(rank, shared), None, 1, 100, lambda: False, lengths=[5] * 11, tasks=["a", "b"] * 5 + ["b"],
+            encode=lambda at: at, collate=batch_of, objective=Objective(),
+            recipe=Recipe.from_dict(RECIPE | {"batch": 6, "micro_batch": 1}),
         )  # fmt: skip
         if rank == spoilt:
             one._batch = lambda part, samples: (batch_of(part or samples[:1]), [])
@@ -231,9 +231,9 @@ def test_a_rank_that_does_not_see_its_share_stops_all(given):
 
 def test_updates_that_tell_other_samples_than_the_ranks_counted_stop_the_job():
     one = TuningLoop(
-        Rank(0, SimpleNamespace(ranks=1)), [5] * 4, None, None, Objective(), Recipe.from_dict(RECIPE),
-        tasks=["a"] * 4, folder=None, seed=1, checkpoint_every=1,
+        Rank(0, SimpleNamespace(ranks=1)), None, 1, 1, lambda: False, lengths=[5] * 4, tasks=["a"] * 4, encode=None,
+        collate=None, objective=Objective(), recipe=Recipe.from_dict(RECIPE),
     )  # fmt: skip
     rows = [{"samples": 4}, {"samples": 3}]
     with pytest.raises(AssertionError, match=r"^vlm_tuning: updates: 7 in, 8 accounted for \(a 8\)$"):
-        conservation.count_passes(one, TrainingLog(2, 0, rows, {"a": 8}))
+        conservation.count_passes(one, TuningLog(2, 0, rows, {"a": 8}))

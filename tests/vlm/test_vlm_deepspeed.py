@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 import vlm_masks
 from cxr.base.tables import read_table
+from cxr.nets.fitting import launch
 from cxr.vlm.families.engine import load_family
 from cxr.vlm.models import MODEL, SEGMENTER
 from cxr.vlm.tuning import tune as stage
@@ -54,7 +55,7 @@ def by(zero: int):
 @pytest.mark.parametrize("zero", [2, 3])
 @pytest.mark.parametrize("processes", [1, 2])
 def test_any_number_of_processes_gives_the_plain_runners_losses(given, plain, tmp_path, monkeypatch, zero, processes):
-    monkeypatch.setattr(stage, "count_gpus", lambda device, num_requested: processes)
+    monkeypatch.setattr(launch, "count_gpus", lambda device, num_requested: processes)
     run = tune(tmp_path, given, by(zero))
     np.testing.assert_allclose(losses(run)[:2], losses(plain)[:2], rtol=1e-5)
     np.testing.assert_allclose(losses(run), losses(plain), rtol=1e-3)
@@ -68,7 +69,7 @@ def test_any_number_of_processes_gives_the_plain_runners_losses(given, plain, tm
 
 def test_stopped_and_resumed_with_shared_weights_it_is_the_same(given, tmp_path, monkeypatch):
     """Two processes are told to stop after the first update, by their job's end, and then resume."""
-    monkeypatch.setattr(stage, "count_gpus", lambda device, num_requested: 2)
+    monkeypatch.setattr(launch, "count_gpus", lambda device, num_requested: 2)
     whole = tune(tmp_path / "whole", given, by(3))
     with monkeypatch.context() as patched:
         patched.setattr(stage, "WORKER", "faulty_tuner")
@@ -88,7 +89,7 @@ def test_pictures_are_cut_as_by_the_plain_runner(tmp_path, monkeypatch, zero):
     base = str(tune(tmp_path / "base", drawn, options) / MODEL)
     options = replace(options, tiling={"tiles": "anyres_max_1", "grid": 3})
     wanted = tune(tmp_path / "plain", drawn, options, base=base)
-    monkeypatch.setattr(stage, "count_gpus", lambda device, num_requested: 2)
+    monkeypatch.setattr(launch, "count_gpus", lambda device, num_requested: 2)
     run = tune(tmp_path / "shared", drawn, recipe(options, runner="deepspeed", zero=zero), base=base)
     np.testing.assert_allclose(losses(run), losses(wanted), rtol=1e-3)
     for name in ("config.json", "preprocessor_config.json", "processor_config.json"):
@@ -103,7 +104,7 @@ def test_a_head_of_masks_is_learned_as_by_the_plain_runner(tmp_path, monkeypatch
     drawn = vlm_masks.scenes(tmp_path / "drawn", pictures=1)
     options = vlm_masks.recipe(batch=4, updates=2)
     wanted = vlm_masks.tune(tmp_path / "plain", drawn, options)
-    monkeypatch.setattr(stage, "count_gpus", lambda device, num_requested: 2)
+    monkeypatch.setattr(launch, "count_gpus", lambda device, num_requested: 2)
     run = vlm_masks.tune(
         tmp_path / "shared", drawn, vlm_masks.recipe(options, runner="deepspeed", zero=zero, micro_batch=1)
     )

@@ -25,18 +25,18 @@ SMALL = "results/vlm/radvlm/weights"
 RUN, ANSWERS = "results/vlm/whole/weights", "results/vlm/whole/answers/radvlm_test.jsonl"
 TWO_PROCESSES = f"""
 import os, sys, types
-from cxr.vlm.tuning import tune as stage
-launch = stage._launch
+from cxr.nets.fitting import launch
+run = launch.TrainingJob.run
 def as_many(device, asked):
     with open("asked.txt", "w") as file:
         file.write(str(asked))
     return asked
-stage.gpus_of = as_many
-def on_the_cpu(job):
+launch.count_gpus = as_many
+def on_the_cpu(job, *rest):
     job.compute["device"] = "cpu"
-    launch(job)
-stage._launch = on_the_cpu
-stage.sys = types.SimpleNamespace(executable={str(DEEPSPEED)!r}, platform=sys.platform)
+    run(job, *rest)
+launch.TrainingJob.run = on_the_cpu
+launch.sys = types.SimpleNamespace(executable={str(DEEPSPEED)!r}, platform=sys.platform)
 os.environ["DS_ACCELERATOR"] = "cpu"
 os.environ["PATH"] = {str(DEEPSPEED.parent)!r} + os.pathsep + os.environ["PATH"]
 """

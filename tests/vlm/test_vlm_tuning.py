@@ -11,6 +11,7 @@ import torch
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.geometry.unions import union_iou
+from cxr.nets.fitting import loop
 from cxr.vlm.answers.ask import load_collator
 from cxr.vlm.families.engine import PARTS, part_of
 from cxr.vlm.models import MODEL, load_model, load_run
@@ -161,7 +162,7 @@ def test_a_checkpoint_of_other_settings_is_never_resumed(given, tmp_path, monkey
         with pytest.raises(KeyboardInterrupt):
             tune(tmp_path, given)
     tune(tmp_path, given, recipe(learning_rate=1e-3))
-    assert "holds a checkpoint of other settings, samples or code: the tuning restarts" in caplog.text
+    assert "holds a checkpoint of other settings, inputs or code: the training restarts" in caplog.text
 
 
 def test_micro_batches_do_not_change_the_loss(given, tmp_path):
@@ -254,7 +255,7 @@ def test_updates_without_a_number_are_skipped_and_limited(given, tmp_path, monke
         return times(logits, labels, math.nan if len(spoilt) in (2, 4) else 1.0)
 
     monkeypatch.setattr(objective, "text_loss", some)
-    monkeypatch.setattr(fit, "NAN_LIMIT", 3)
+    monkeypatch.setattr(loop, "NAN_LIMIT", 3)
     table = read_table(tune(tmp_path / "two", given).parent / "updates.tsv")
     assert [at for at, skipped in enumerate(table["skipped"]) if skipped] == [1, 3]
     assert np.isfinite(table["loss"].to_numpy()[-1])

@@ -1,5 +1,10 @@
 """Split a training batch over GPUs. Both the check of the settings and the training use this module."""
 
+from dataclasses import replace
+from typing import ClassVar, Self
+
+from cxr.base.errors import UserError
+
 
 def fit_micro_batch(batch: int, micro_batch: int, ranks: int, balanced: bool = False) -> int:
     """Return the largest micro-batch, at most ``micro_batch`` pairs, that divides evenly over ``ranks`` GPUs, or 0.
@@ -12,3 +17,31 @@ def fit_micro_batch(batch: int, micro_batch: int, ranks: int, balanced: bool = F
         return 0
     fitting = (size for size in range(min(micro_batch, share), 0, -1) if share % size == 0)
     return next((size for size in fitting if not (balanced and size % 2)), 0)
+
+
+class SharedBatch:
+    """The part of a recipe that divides its batches among GPUs. balance: with ``exact``, micro-batches are even."""
+
+    clip: ClassVar[float] = 1.0
+    """Maximum gradient norm (authors' codes)."""
+    balance = ""
+    batch: int
+    micro_batch: int
+    dtype: str
+    runner: str
+
+    def shared(self, ranks: int) -> Self:
+        """Return the recipe with the largest micro-batch in which ``ranks`` GPUs can share the batch."""
+        size = fit_micro_batch(self.batch, self.micro_batch, ranks, self.balance == "exact")
+        # if no size fits, `micro_batches_per_step` raises
+        return replace(self, micro_batch=size or self.micro_batch)  # type: ignore[type-var]
+
+    def micro_batches_per_step(self, ranks: int) -> int:
+        """Return each rank's number of micro-batches per step. Raises UserError if the batch is not divisible."""
+        count, remainder = divmod(self.batch, self.micro_batch * ranks)
+        if remainder or not count:
+            raise UserError(
+                f"batch is {self.batch}, no multiple of micro_batch {self.micro_batch} times the {ranks} GPUs at "
+                "work: change batch, micro_batch or compute.gpus"
+            )
+        return count

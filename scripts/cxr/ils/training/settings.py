@@ -1,12 +1,10 @@
 """Settings of the training stage: recipes of the engines, and the runs."""
 
-from dataclasses import replace
-from typing import ClassVar, Literal, Self, get_args
+from typing import ClassVar, Literal, get_args
 
-from cxr.base.errors import UserError
 from cxr.base.settings import AUTHORS, PAPER, Section, Share, constraint, key, redefine
 from cxr.ils.settings import LiteSizes, PromptSettings, RunName
-from cxr.nets.microbatch import fit_micro_batch
+from cxr.nets.microbatch import SharedBatch
 
 BASE = "base"
 """Name of the run that is the base from which the run `default` of the engine lite starts."""
@@ -30,12 +28,11 @@ class LoraSettings(Section):
     dropout: Share = key(0.05, "Dropout before the adapters.", source=AUTHORS)
 
 
-class Recipe(Section):
+class Recipe(SharedBatch, Section):
     """How a model is trained. The defaults are the paper's."""
 
     betas: ClassVar[tuple[float, float]] = (0.9, 0.95)  # Decay rates of AdamW's two moments (authors' code)
     weight_decay: ClassVar[float] = 0.0  # Weight decay of AdamW (authors' code)
-    clip: ClassVar[float] = 1.0  # Largest gradient norm (authors' code)
     equalise: ClassVar[float] = 0.5
     """Probability that an image's histogram is equalised (authors' code)."""
     lora: LoraSettings = key(LoraSettings, "Adapters.", source=PAPER)
@@ -77,21 +74,6 @@ class Recipe(Section):
     )
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the weights.", source=AUTHORS)
     gradient_checkpointing: bool = key(True, "Recompute activations to save memory.", source=AUTHORS)
-
-    def shared(self, ranks: int) -> Self:
-        """Return the recipe with the largest micro-batch in which ``ranks`` GPUs can share the batch."""
-        size = fit_micro_batch(self.batch, self.micro_batch, ranks, self.balance == "exact")
-        return replace(self, micro_batch=size or self.micro_batch)  # if no size fits, `micro_batches_per_step` raises
-
-    def micro_batches_per_step(self, ranks: int) -> int:
-        """Return each rank's number of micro-batches per update. Raises UserError if the batch does not divide."""
-        count, remainder = divmod(self.batch, self.micro_batch * ranks)
-        if remainder or not count:
-            raise UserError(
-                f"training: batch is {self.batch}, no multiple of micro_batch {self.micro_batch} times the "
-                f"{ranks} GPUs at work: change batch, micro_batch or compute.gpus"
-            )
-        return count
 
 
 class LiteRecipe(Recipe):

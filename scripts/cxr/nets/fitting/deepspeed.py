@@ -23,7 +23,7 @@ from torch import distributed, nn
 from torch.distributed import distributed_c10d
 
 from cxr.nets.fitting import checkpoint
-from cxr.nets.fitting.engine import RunnerRecipe
+from cxr.nets.microbatch import SharedBatch
 
 WRITE_TIMEOUT = timedelta(days=1)
 """How long ranks wait for a rank that writes files."""
@@ -43,7 +43,7 @@ class Runner:
         model: nn.Module,
         parameters: dict[str, nn.Parameter],
         optimiser: torch.optim.Optimizer,
-        recipe: RunnerRecipe,
+        recipe: SharedBatch,
         device: torch.device,
         patience: timedelta,
     ):

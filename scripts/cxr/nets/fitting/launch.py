@@ -1,4 +1,4 @@
-"""Run a training in several processes on one node, and handle the signals that stop a training.
+"""Run a training's job in one process or one per GPU of a node, and handle the signals that stop a training.
 
 SLURM announces its time limit with SIGURG to every process of the job's step; SIGTERM ends a process. SIGTERM cannot
 serve as the announcement: it would end the shell above a training, and SLURM kills the rest of a step whose first
@@ -6,15 +6,19 @@ process ended. Processes without a handler ignore SIGURG.
 """
 
 import ctypes
+import hashlib
+import json
 import logging
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from torch import distributed
@@ -22,6 +26,9 @@ from torch import distributed
 from cxr.base.atomic import atomic_file
 from cxr.base.errors import StoreError, UserError, traceback_of
 from cxr.base.paths import SCRIPTS
+from cxr.base.unfinished_work import describe_files, prepare_folder
+from cxr.nets.devices import count_gpus
+from cxr.nets.microbatch import SharedBatch
 
 log = logging.getLogger("cxr")
 FAULT_FILE = "fault"
@@ -34,7 +41,72 @@ WARNING_SIGNALS = (signal.SIGURG, signal.SIGTERM)
 """The first is the one that :func:`cxr.workflow.jobs.warning_options` requests from SLURM."""
 
 
-def launch(worker: str, job: Path, processes: int, time_to_stop: int, python: str = sys.executable) -> None:
+Train = Callable[["TrainingJob", Callable[[], bool]], None]
+"""Does the work of one process of a training; the second argument returns whether the process was asked to stop."""
+READ_SUFFIXES = (".jsonl", ".tsv", ".parquet")
+"""Inputs whose content decides whether a training is the same; others are large, and their sizes decide."""
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """A training in builtins, so that it can be passed to other processes.
+
+    inputs, outputs: {name: path or paths}; options: of the stage; compute: settings on which no result depends; folder:
+    of the checkpoints.
+    """
+
+    inputs: dict
+    outputs: dict
+    options: dict
+    attrs: dict
+    compute: dict
+    folder: str
+    threads: int = 1
+
+    def prepare_folder(self) -> None:
+        """Make the folder of the checkpoints; only the same training resumes from one."""
+        facts = [self.options, self.attrs.get("code_digest", "")]
+        digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+        for name, value in sorted(self.inputs.items()):
+            for path in map(Path, filter(None, [value] if isinstance(value, str) else value)):
+                content = path.read_bytes() if path.suffix in READ_SUFFIXES else describe_files(path)
+                digest.update(f"{name} {path.name}\n".encode() + content)
+        warning = f"{self.folder} holds a checkpoint of other settings, inputs or code: the training restarts"
+        prepare_folder(Path(self.folder), digest.hexdigest(), pattern="checkpoint.*", warning=warning)
+
+    def run(self, worker: str, recipe: SharedBatch, train: Train) -> None:
+        """Run ``train`` in this process, or with the runner ``deepspeed`` the module ``worker`` in one per GPU.
+
+        The worker calls :func:`run_worker`. Raises UserError if the processes cannot share the recipe's batch.
+        """
+        if recipe.runner != "deepspeed":
+            self.run_here(train)
+        else:
+            num_requested = self.compute.get("asked", self.compute["gpus"])
+            processes = max(1, count_gpus(self.compute["device"], num_requested))
+            shared = recipe.shared(processes)
+            shared.micro_batches_per_step(processes)  # raises before any process starts
+            if shared.micro_batch != recipe.micro_batch:
+                log.info(
+                    "micro-batches of %d: %d GPUs share a batch of %d", shared.micro_batch, processes, shared.batch
+                )
+            path = Path(self.folder, "job.json")
+            path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+            launch(worker, path, processes, self.compute["time_to_stop"])
+        shutil.rmtree(self.folder)
+
+    def run_here(self, train: Train) -> None:
+        """Run ``train`` in this process; on a stop signal it writes a checkpoint and ends."""
+        with catch_warning_signals() as should_stop:
+            train(self, should_stop)
+
+
+def run_worker(train: Train) -> None:
+    """Run ``train`` in one process of a training, whose job's file is the first argument of the command line."""
+    run_process(Path(sys.argv[1]), lambda text: TrainingJob(**json.loads(text)).run_here(train))
+
+
+def launch(worker: str, job: Path, processes: int, time_to_stop: int) -> None:
     """Run the module ``worker`` with the file ``job`` in ``processes`` processes, and copy their output into the log.
 
     Raises UserError if a process reports one (:func:`run_process`) or no longer answers, and RuntimeError if it ends
@@ -42,7 +114,7 @@ def launch(worker: str, job: Path, processes: int, time_to_stop: int, python: st
     """
     fault = job.with_name(FAULT_FILE)
     fault.unlink(missing_ok=True)
-    command = [python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     command += [f"--shutdown-timeout={time_to_stop}"]
     command += ["-m", worker, str(job)]
     paths = os.pathsep.join(filter(None, (str(SCRIPTS), os.environ.get("PYTHONPATH"))))

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from cxr.base.atomic import atomic_file
-from cxr.nets.fitting.engine import RunnerRecipe
+from cxr.nets.microbatch import SharedBatch
 
 
 class Runner:
@@ -26,7 +26,7 @@ class Runner:
         model: nn.Module,
         parameters: dict[str, nn.Parameter],
         optimiser: torch.optim.Optimizer,
-        recipe: RunnerRecipe,
+        recipe: SharedBatch,
         device: torch.device,
         patience: timedelta,
     ):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from cxr.base.conservation import ALL, CountRow, counted_rows
 from cxr.base.tables import read_lines
 from cxr.vlm.samples import parse_sample
-from cxr.vlm.tuning.fit import TrainingLog, TuningLoop, epoch_order
+from cxr.vlm.tuning.fit import TuningLog, TuningLoop, epoch_order
 
 STAGE = "vlm_tuning"
 
@@ -37,7 +37,7 @@ def count_pass(size: int, learned: int, order: Sequence[int]) -> list[CountRow]:
     return counted_rows(STAGE, "pass", size, {"learned": learned, "again": len(order) - len(set(order))})
 
 
-def count_passes(fit: TuningLoop, course: TrainingLog) -> list[CountRow]:
+def count_passes(fit: TuningLoop, course: TuningLog) -> list[CountRow]:
     """Return the counts of the samples of all started passes (seen, dropped with an incomplete batch, or after the last
     step), and of the samples of all steps by task.
 

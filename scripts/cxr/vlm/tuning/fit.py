@@ -1,36 +1,28 @@
-"""The training loop: shuffled batches, checkpoints, bit-exact resume."""
+"""A tuning: its shuffled batches, its losses, and what is logged of each step."""
 
-import logging
 import math
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
-from cxr.base.errors import UserError
-from cxr.base.jobs import progress
 from cxr.base.seeds import stable_hash
+from cxr.nets.fitting.loop import TrainingLog, TrainingLoop
 from cxr.vlm.collate import Batch, Encoded
 from cxr.vlm.tuning.objective import TextLoss, count_learned_per_sample
 from cxr.vlm.tuning.settings import Recipe
 
-log = logging.getLogger("cxr")
 BUCKET = 16
 """Number of batches in a bucket that is sorted by length, to reduce padding."""
-NAN_LIMIT = 10
-"""Number of steps with a loss or gradient that is not a number, at which a tuning stops."""
 
 
 @dataclass
-class TrainingLog:
-    """Progress and log of a tuning, of builtins only, so that it can be saved. seen: {task: samples in batches}."""
+class TuningLog(TrainingLog):
+    """Progress and log of a tuning. seen: {task: samples in batches}."""
 
-    update: int = 0
-    skipped: int = 0
-    updates: list[dict] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=dict)
 
 
@@ -70,150 +62,102 @@ class EncodedCache:
         return encoded
 
 
-class TuningLoop:
-    """The loop. ``encode``: returns the conversation of a sample index; ``collate``: makes a batch; ``lengths``,
-    ``tasks``: of the samples.
+class TuningLoop(TrainingLoop):
+    """The tuning of a model on samples: their lengths in tokens, and their tasks.
+
+    ``encode``: returns the conversation of a sample index; ``collate``: makes a batch of conversations.
     """
+
+    log: TuningLog
 
     def __init__(
         self,
-        runner,
+        *loop: Any,
         lengths: Sequence[int],
+        tasks: Sequence[str],
         encode: Callable[[int], Encoded],
         collate: Callable[[Sequence[Encoded]], Batch],
         objective: TextLoss,
         recipe: Recipe,
-        *,
-        tasks: Sequence[str],
-        folder: Path,
-        seed: int,
-        checkpoint_every: int,
-        should_stop: Callable[[], bool] = lambda: False,
     ):
-        self.runner, self.lengths, self.encode, self.collate = runner, lengths, encode, collate
-        self.kinds = sorted(set(tasks))
-        self.kind_of = [self.kinds.index(task) for task in tasks]
-        self.objective = objective
-        self.recipe, self.folder, self.seed = recipe, folder, seed
-        self.checkpoint_every, self.should_stop = checkpoint_every, should_stop
-        recipe.micro_batches_per_step(runner.ranks)  # raises before anything is computed
+        """``loop``: see :class:`TrainingLoop`."""
+        super().__init__(*loop)
+        self.log = TuningLog()
+        self.lengths, self.encode, self.collate = lengths, encode, collate
+        self.objective, self.recipe = objective, recipe
+        self.tasks = sorted(set(tasks))
+        self.task_of = [self.tasks.index(task) for task in tasks]
+        self.num_samples, self.counts = 0, [0.0] * len(objective.names)
+        """Of the current step, over all ranks: its samples, and what each loss is a mean over."""
+        recipe.micro_batches_per_step(self.runner.ranks)  # raises before anything is computed
         num_full, num_remaining = divmod(len(lengths), recipe.batch)
-        per_epoch = num_full + (num_remaining > 0 and not (recipe.drop_last and num_full))
-        self.per_epoch, self.total = per_epoch, recipe.updates or per_epoch * recipe.epochs
+        self.per_epoch = num_full + (num_remaining > 0 and not (recipe.drop_last and num_full))
+        self.total = recipe.updates or self.per_epoch * recipe.epochs
 
-    def run(self) -> TrainingLog:
-        """Train to the end, from the last checkpoint if there is one."""
-        saved_course = self.runner.load(self.folder)
-        course = TrainingLog(**saved_course) if saved_course else TrainingLog()
-        if course.update:
-            log.info("tuning resumes at update %d of %d", course.update, self.total)
-        for update, samples in progress(self._updates(course.update), self.total - course.update, "updates"):
-            noted, stop = self._update(update, samples, course)
-            course.updates.append(noted)
-            course.update = update + 1
-            if stop or course.update % self.checkpoint_every == 0 or course.update == self.total:
-                self.runner.save(self.folder, asdict(course))
-            if stop:
-                raise UserError(
-                    "tuning was stopped (its job's time limit is near, or it was cancelled): step "
-                    f"{course.update} of {self.total} is saved, rerun to resume there"
-                )
-        return course
-
-    def _updates(self, first: int) -> Iterator[tuple[int, list[int]]]:
+    def updates(self, first: int) -> Iterator[list[tuple[Batch, list[int]]]]:
+        """Yield the micro-batches of each step, with their sample indices."""
+        recipe, (rank, ranks) = self.recipe, (self.runner.rank, self.runner.ranks)
         for epoch in range(first // self.per_epoch, math.ceil(self.total / self.per_epoch)):
-            order = epoch_order(self.lengths, self.recipe.batch, self.seed, epoch, self.recipe.drop_last)
-            for number, samples in enumerate(order):
-                update = epoch * self.per_epoch + number
-                if first <= update < self.total:
-                    yield update, samples
-
-    def _update(self, update: int, samples: list[int], course: TrainingLog) -> tuple[dict, bool]:
-        recipe, runner, objective = self.recipe, self.runner, self.objective
-        runner.model.train()
-        # dropout depends only on the step, not on earlier draws, so it is the same after a resume
-        torch.manual_seed(stable_hash(self.seed, "update", update, runner.rank) % 2**63)
-        factor = recipe.rate(update, self.total)
-        rank_samples = samples[runner.rank :: runner.ranks]
-        micro = [rank_samples[at : at + recipe.micro_batch] for at in range(0, len(rank_samples), recipe.micro_batch)]
-        count = math.ceil(math.ceil(len(samples) / runner.ranks) / recipe.micro_batch)
-        micro += [[] for _ in range(count - len(micro))]  # every rank needs the same number
-        batches = [self._batch(part, samples) for part in micro]
-        local_counts = torch.zeros(len(objective.names), dtype=torch.float64)
-        for batch, part in batches:
-            local_counts += bool(part) * torch.tensor(objective.counts(batch))
-        counts = runner.sum(local_counts).tolist()
-        means, of_kinds = self._accumulate(batches, counts)
-        sums = torch.cat([means, of_kinds.flatten(), torch.zeros(1, dtype=torch.float64)])
-        norm = runner.take_step(recipe.learning_rate * factor)
-        sums[-1] = float(self.should_stop())
-        *values, stop_votes = runner.sum(sums).tolist()
-        values, of_kinds = values[: len(counts)], values[len(counts) :]
-        if not math.isfinite(norm):
-            self._record_skip(update, course)
-        for kind, number in zip(self.kinds, of_kinds[::3], strict=True):
-            course.seen[kind] = course.seen.get(kind, 0) + int(number)
-        loss_terms = zip(objective.names, values, counts, strict=True)
-        noted = {
-            "update": update + 1,
-            "epoch": (update + 1) / self.per_epoch,
-            "learning_rate": recipe.learning_rate * factor,
-            "loss": sum(weight * value for weight, value in zip(objective.weights, values, strict=True)),
-            **{name: value if count else None for name, value, count in loss_terms},
-            **{name: int(count) for name, count in zip(objective.units, counts, strict=True)},
-            "samples": len(samples),
-            "by_task": self._summarize_tasks(of_kinds),
-            "gradient_norm": norm,
-            "skipped": not math.isfinite(norm),
-        }
-        return noted, stop_votes > 0
-
-    def _accumulate(
-        self, batches: list[tuple[Batch, list[int]]], counts: list[float]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Accumulate the gradients of a step. Return this rank's part of the mean losses, and for each task, (T, 3),
-        the samples, the answers' tokens and the summed text loss.
-        """
-        objective, runner = self.objective, self.runner
-        sums = torch.zeros(len(counts), dtype=torch.float64)
-        of_kinds = torch.zeros(len(self.kinds), 3, dtype=torch.float64)
-        for number, (batch, part) in enumerate(batches, 1):
-            real = bool(part)
-            device_batch = batch.to(runner.device)
-            loss_sums = runner.forward(lambda model, device_batch=device_batch: objective.sums(model, device_batch))
-            # the mean over the whole step, independent of ranks and micro-batches
-            name_counts = zip(objective.names, counts, strict=True)
-            means = [loss_sums[name] * (float(real) / max(count, 1.0)) for name, count in name_counts]
-            loss = sum(weight * mean for weight, mean in zip(objective.weights, means, strict=True))
-            sums += torch.tensor([float(mean.detach()) for mean in means])
-            if real:
-                sample_values = torch.stack(
-                    [torch.ones(len(part)), count_learned_per_sample(batch.labels).float(), loss_sums["each"].cpu()], 1
-                )
-                of_kinds.index_add_(0, torch.tensor([self.kind_of[at] for at in part]), sample_values.double())
-            healthy = math.isfinite(float(loss.detach()))
-            loss = loss * runner.ranks * len(batches)
-            runner.backward(loss if healthy else loss * math.nan, len(batches), number == len(batches))
-        return sums, of_kinds
-
-    def _summarize_tasks(self, of_kinds: Sequence[float]) -> str:
-        """Return the log text about each task with samples in a step."""
-        rows = zip(self.kinds, of_kinds[::3], of_kinds[1::3], of_kinds[2::3], strict=True)
-        return "; ".join(
-            f"{kind} {int(samples)} {loss / max(tokens, 1):.4f}" for kind, samples, tokens, loss in rows if samples
-        )
+            order = epoch_order(self.lengths, recipe.batch, self.seed, epoch, recipe.drop_last)
+            start = epoch * self.per_epoch
+            for samples in order[max(0, first - start) : self.total - start]:
+                # every rank needs the same number, so some may be empty
+                count = math.ceil(math.ceil(len(samples) / ranks) / recipe.micro_batch)
+                parts = [samples[rank::ranks][recipe.micro_batch * at :][: recipe.micro_batch] for at in range(count)]
+                batches = [self._batch(part, samples) for part in parts]
+                local_counts = torch.zeros(len(self.objective.names), dtype=torch.float64)
+                for batch, part in batches:
+                    local_counts += bool(part) * torch.tensor(self.objective.counts(batch))
+                self.num_samples, self.counts = len(samples), self.runner.sum(local_counts).tolist()
+                yield batches
 
     def _batch(self, part: list[int], samples: list[int]) -> tuple[Batch, list[int]]:
-        """Return a micro-batch with its sample indices. An empty one gets a sample of weight 0, because all ranks must
+        """Return a batch with its sample indices. An empty one gets a sample of weight 0, because all ranks must
         compute equally often.
         """
         return self.collate([self.encode(at) for at in part or samples[:1]]), part
 
-    def _record_skip(self, update: int, course: TrainingLog) -> None:
-        course.skipped += 1
-        log.warning("step %d is skipped: its loss or gradient is not a number (%d so far)", update + 1, course.skipped)
-        if course.skipped >= NAN_LIMIT:
-            raise UserError(
-                f"tuning: {course.skipped} steps had a loss or gradient that is not a number: lower learning_rate, or "
-                "set dtype to float32"
-            )
+    def losses(self, micro_batch: tuple[Batch, list[int]], count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the loss of a micro-batch, and its part of the logged values: the step's mean losses, and for each
+        task its samples, its answers' tokens and its summed text loss.
+        """
+        (batch, part), runner, objective = micro_batch, self.runner, self.objective
+        device_batch = batch.to(runner.device)
+        sums = runner.forward(lambda model: objective.sums(model, device_batch))
+        # the mean over the whole step, independent of ranks and micro-batches
+        means = [
+            sums[name] * (float(bool(part)) / max(total, 1.0))
+            for name, total in zip(objective.names, self.counts, strict=True)
+        ]
+        loss = sum(weight * mean for weight, mean in zip(objective.weights, means, strict=True))
+        of_tasks = torch.zeros(len(self.tasks), 3, dtype=torch.float64)
+        if part:
+            sample_values = [torch.ones(len(part)), count_learned_per_sample(batch.labels).float(), sums["each"].cpu()]
+            tasks = torch.tensor([self.task_of[at] for at in part])
+            of_tasks.index_add_(0, tasks, torch.stack(sample_values, 1).double())
+        logged_means = torch.tensor([float(mean.detach()) for mean in means], dtype=torch.float64)
+        return loss * runner.ranks * count, torch.cat([logged_means, of_tasks.flatten()])
+
+    def rate(self, update: int) -> float:
+        """Return the learning rate of a step."""
+        return self.recipe.learning_rate * self.recipe.rate(update, self.total)
+
+    def row(self, update: int, values: list[float]) -> dict:
+        """Return the log's row of a step, and count its samples."""
+        objective = self.objective
+        losses, task_values = values[: len(objective.names)], values[len(objective.names) :]
+        task_rows = list(zip(self.tasks, task_values[::3], task_values[1::3], task_values[2::3], strict=True))
+        for task, samples, *_ in task_rows:
+            self.log.seen[task] = self.log.seen.get(task, 0) + int(samples)
+        task_texts = [
+            f"{task} {int(samples)} {loss / max(tokens, 1):.4f}" for task, samples, tokens, loss in task_rows if samples
+        ]
+        loss_values = zip(objective.names, losses, self.counts, strict=True)
+        return {
+            "epoch": (update + 1) / self.per_epoch,
+            "loss": sum(weight * value for weight, value in zip(objective.weights, losses, strict=True)),
+            **{name: value if count else None for name, value, count in loss_values},
+            **{name: int(count) for name, count in zip(objective.units, self.counts, strict=True)},
+            "samples": self.num_samples,
+            "by_task": "; ".join(task_texts),
+        }

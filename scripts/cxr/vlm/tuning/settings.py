@@ -5,9 +5,8 @@ import re
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
-from cxr.base.errors import UserError
 from cxr.base.settings import AUTHORS, PAPER, Check, Limits, Section, Share, constraint, key
-from cxr.nets.microbatch import fit_micro_batch
+from cxr.nets.microbatch import SharedBatch
 
 RunName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 Engine = Literal["tiny", "onevision_tiny", "qwen25vl", "qwen3vl", "gemma3", "onevision"]
@@ -52,7 +51,7 @@ class VlmLora(Section):
     )
 
 
-class Recipe(Section):
+class Recipe(SharedBatch, Section):
     """How a model is tuned; the values of MedGround's paper."""
 
     family: ClassVar[str] = ""
@@ -61,8 +60,6 @@ class Recipe(Section):
     """Maximum side of a run's images, px; 0: no limit."""
     max_new_tokens: ClassVar[int] = 0
     """Maximum length of a run's answers, tokens; 0: as ``vlm.answers`` limits it."""
-    clip: ClassVar[float] = 1.0
-    """Maximum gradient norm."""
     method: Literal["lora", "full"] = key("lora", "lora: train adapters; full: train whole parts.", source=PAPER)
     lora: VlmLora = key(VlmLora, "Adapters.", source=PAPER)
     parts: list[Part] = key(lambda: ["vision", "projector", "language"], "Parts that `full` trains.", min_length=1)
@@ -94,21 +91,6 @@ class Recipe(Section):
     zero: Literal[2, 3] = key(
         2, "What DeepSpeed divides among the GPUs. 2: gradients and AdamW's moments; 3: the weights too."
     )
-
-    def shared(self, ranks: int) -> "Recipe":
-        """Return the recipe with the largest micro-batch that divides the batch among ``ranks`` processes."""
-        size = fit_micro_batch(self.batch, self.micro_batch, ranks, False)
-        return replace(self, micro_batch=size or self.micro_batch)  # if no size fits, `micro_batches_per_step` raises
-
-    def micro_batches_per_step(self, ranks: int) -> int:
-        """Return the micro-batches per step and rank. Raises UserError if the batch is not divisible."""
-        count, remainder = divmod(self.batch, self.micro_batch * ranks)
-        if remainder or not count:
-            raise UserError(
-                f"vlm.tuning: batch is {self.batch}, no multiple of micro_batch {self.micro_batch} times the {ranks} "
-                "GPUs at work: change batch, micro_batch or compute.gpus"
-            )
-        return count
 
     def rate(self, update: int, total: int) -> float:
         """Return the learning-rate factor of a step (from 0): linear warm-up, then a cosine to 0."""

@@ -1,0 +1,140 @@
+"""The training loop: accumulated gradients, checkpoints, and bit-exact resume after an interruption."""
+
+import importlib
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from cxr.base.errors import UserError
+from cxr.base.jobs import progress
+from cxr.base.seeds import stable_hash
+from cxr.nets.microbatch import SharedBatch
+
+log = logging.getLogger("cxr")
+NAN_LIMIT = 10
+"""Number of skipped steps (with a loss or gradient that is not a number) at which a training stops."""
+
+
+def make_runner(
+    name: str,
+    model: nn.Module,
+    parameters: dict[str, nn.Parameter],
+    optimiser: torch.optim.Optimizer,
+    recipe: SharedBatch,
+    device: torch.device,
+    patience: timedelta,
+):
+    """Return the runner ``name``, which computes and applies gradients: ``plain`` in one process, or ``deepspeed``.
+
+    ``parameters``: those that ``optimiser`` trains; one of its groups may have a ``scale``, which multiplies the
+    learning rate. ``patience``: see :class:`cxr.nets.fitting.deepspeed.Runner`.
+    """
+    return importlib.import_module(f"cxr.nets.fitting.{name}").Runner(
+        model, parameters, optimiser, recipe, device, patience
+    )
+
+
+@dataclass
+class TrainingLog:
+    """Progress and log of a training, of builtins only, so that a checkpoint can hold it."""
+
+    update: int = 0
+    skipped: int = 0
+    updates: list[dict] = field(default_factory=list)
+
+
+class TrainingLoop:
+    """A training of ``total`` steps. A subclass says which micro-batches a step has, and what is minimised.
+
+    ``runner``: see :func:`make_runner`; ``folder``: of the checkpoints, written every ``checkpoint_every`` steps and
+    when a process's ``should_stop`` returns True, which ends the training of all processes. No result depends on these
+    three.
+    """
+
+    total: int
+    log: TrainingLog
+
+    def __init__(self, runner, folder: Path, seed: int, checkpoint_every: int, should_stop: Callable[[], bool]):
+        self.runner, self.folder, self.seed = runner, folder, seed
+        self.checkpoint_every, self.should_stop = checkpoint_every, should_stop
+        self.log = TrainingLog()
+
+    def updates(self, first: int) -> Iterator[Sequence[Any]]:
+        """Yield this rank's micro-batches of each step from step ``first`` (from 0) to the last."""
+        raise NotImplementedError
+
+    def losses(self, micro_batch: Any, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the loss of one of the ``count`` micro-batches of a step, and values to log, float64 (K,).
+
+        The runner averages the losses; the values are summed over the micro-batches of all ranks.
+        """
+        raise NotImplementedError
+
+    def rate(self, update: int) -> float:
+        """Return the learning rate of a step."""
+        raise NotImplementedError
+
+    def row(self, update: int, values: list[float]) -> dict:
+        """Return the log's row of a step from the sums of the logged values."""
+        raise NotImplementedError
+
+    def after_update(self) -> None:
+        """Work after each step, and before the first one after a resume; it may change the log."""
+
+    def run(self) -> TrainingLog:
+        """Train to the end, from the last checkpoint if there is one."""
+        self.log = type(self.log)(**self.runner.load(self.folder) or {})
+        if first := self.log.update:
+            log.info("training resumes at step %d of %d", first, self.total)
+            self.after_update()
+        for micro_batches in progress(self.updates(first), self.total - first, "updates"):
+            row, stop = self._update(self.log.update, micro_batches)
+            self.log.updates.append(row)
+            self.log.update += 1
+            if not stop:
+                self.after_update()
+            if stop or self.log.update % self.checkpoint_every == 0 or self.log.update == self.total:
+                self.runner.save(self.folder, asdict(self.log))
+            if stop:
+                raise UserError(
+                    "training was stopped (its job's time limit is near, or it was cancelled): step "
+                    f"{self.log.update} of {self.total} is saved, rerun to resume there"
+                )
+        return self.log
+
+    def _update(self, update: int, micro_batches: Sequence[Any]) -> tuple[dict, bool]:
+        """Take a step; return its row, and whether a process was asked to stop."""
+        runner, count = self.runner, len(micro_batches)
+        sums = torch.zeros(1, dtype=torch.float64)
+        runner.model.train()
+        # dropout depends only on the step, not on earlier draws, so it is the same after a resume
+        torch.manual_seed(stable_hash(self.seed, "update", update, runner.rank) % 2**63)
+        for number, micro_batch in enumerate(micro_batches, 1):
+            loss, values = self.losses(micro_batch, count)
+            sums = sums + values
+            # a non-finite loss must reach the gradient, so that all ranks see that the step is skipped
+            runner.backward(loss if math.isfinite(loss.detach()) else loss * math.nan, count, number == count)
+        norm, stop = runner.take_step(self.rate(update)), torch.tensor([float(self.should_stop())])
+        *values, num_stops = runner.sum(torch.cat([sums, stop])).tolist()
+        if skipped := not math.isfinite(norm):
+            self._count_skipped(update)
+        facts = {"update": update + 1, "learning_rate": self.rate(update), "gradient_norm": norm, "skipped": skipped}
+        return facts | self.row(update, values), num_stops > 0
+
+    def _count_skipped(self, update: int) -> None:
+        self.log.skipped += 1
+        log.warning(
+            "step %d is skipped: its loss or gradient is not a number (%d so far)", update + 1, self.log.skipped
+        )
+        if self.log.skipped >= NAN_LIMIT:
+            raise UserError(
+                f"training: {self.log.skipped} steps had a loss or gradient that is not a number: lower "
+                "learning_rate, or set dtype to float32"
+            )
