@@ -13,8 +13,8 @@ from ultralytics import YOLO
 
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
+from cxr.base.unfinished_work import prepare_folder
 from cxr.detection.proposals import resize_square, stack_input
-from cxr.detection.training import Checkpoint
 from cxr.nets import tensors
 from cxr.semisyn.detectors import ultralytics
 from cxr.semisyn.detectors.engine import TrainingTask, load_engine
@@ -88,15 +88,15 @@ def test_a_yolo_is_trained_to_the_same_bytes_and_read_back(tmp_path):
 
 def test_a_killed_yolo_is_resumed_to_the_same_bytes(tmp_path, monkeypatch):
     losses, whole = trained(tmp_path / "whole", 4)
-    own, calls = Checkpoint.write, []
+    own, calls = ultralytics.write_state, []
 
-    def killed(self, state):
-        own(self, state)
+    def killed(path, state):
+        own(path, state)
         calls.append(state["step"])
         if len(calls) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Checkpoint, "write", killed)
+    monkeypatch.setattr(ultralytics, "write_state", killed)
     with pytest.raises(KeyboardInterrupt):
         trained(tmp_path / "killed", 4)
     shutil.rmtree(tmp_path / "killed/model")
@@ -108,12 +108,14 @@ def test_a_killed_yolo_is_resumed_to_the_same_bytes(tmp_path, monkeypatch):
 
 
 def test_another_training_is_not_resumed(tmp_path):
-    kept = Checkpoint(tmp_path / "state.pt", 1, "one")
-    kept.write({"step": 3, "random": ultralytics.get_random_states()})
-    assert kept.read()["step"] == 3
-    assert Checkpoint(tmp_path / "state.pt", 1, "other").read() is None
-    (tmp_path / "state.pt").write_bytes(b"PK")
-    assert kept.read() is None
+    path = tmp_path / "state/state.pt"
+    prepare_folder(path.parent, "one")
+    ultralytics.write_state(path, {"step": 3, "random": ultralytics.get_random_states()})
+    assert ultralytics.read_state(path)["step"] == 3
+    path.write_bytes(b"PK")
+    assert ultralytics.read_state(path) is None
+    prepare_folder(path.parent, "other")
+    assert not path.exists()
 
 
 def test_an_rt_detr_is_trained_and_read_back(tmp_path):

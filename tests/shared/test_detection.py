@@ -163,7 +163,7 @@ class Killed(Exception):
 def test_a_resumed_training_gives_the_bytes_of_an_uninterrupted_one(tmp_path):
     short = Recipe(**vars(RECIPE) | {"updates": 8})
     whole = training.train_net(net(), drawn, short, 5).state_dict()
-    kept = training.Checkpoint(tmp_path / "unfinished.pt", 3, "one")
+    kept = training.Checkpoint(tmp_path / "unfinished", 3, "one")
 
     def killed(update: int, value: float) -> None:
         if update == 7:
@@ -180,7 +180,7 @@ def test_a_resumed_training_gives_the_bytes_of_an_uninterrupted_one(tmp_path):
         net(), drawn, short, 5, lambda update, value: told.append(update), kept._replace(identity="other")
     )
     assert told == list(range(1, 9)), "a checkpoint of a different run is never resumed"
-    kept.path.write_bytes(b"damaged")
+    (kept.folder / "checkpoint.pt").write_bytes(b"damaged")
     training.train_net(net(), drawn, short, 5, lambda update, value: told.append(update), kept)
     assert len(told) == 16
 

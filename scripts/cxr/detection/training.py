@@ -1,8 +1,8 @@
-"""The detector's training loop and its calibration (PyTorch)."""
+"""The training of the detector and its calibration (PyTorch)."""
 
-import pickle
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from cxr.base.atomic import atomic_file
-from cxr.base.errors import refuse_machine_fault
+from cxr.base.unfinished_work import prepare_folder
 from cxr.detection.net import Detector, assign_targets, detection_loss, image_label_loss
+from cxr.nets.fitting.loop import TrainingLog, TrainingLoop
+from cxr.nets.fitting.plain import Runner
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,11 @@ class Recipe:
     importance: tuple[float, ...]
     image_label_weight: float = 0.5
     bfloat16: bool = False
+
+    @property
+    def dtype(self) -> str:
+        """Number type of the convolutions."""
+        return "bfloat16" if self.bfloat16 else "float32"
 
 
 class Batch(NamedTuple):
@@ -66,28 +72,14 @@ def copy_net(net: Detector) -> Detector:
 
 
 class Checkpoint(NamedTuple):
-    """Checkpoint file of an unfinished training, steps between two writes, and a digest of the training's inputs.
+    """Folder of an unfinished training's checkpoint, steps between two of them, and a digest of the training's inputs.
 
-    A file with another ``identity`` is overwritten, not resumed.
+    A checkpoint of another ``identity`` is deleted, not resumed.
     """
 
-    path: Path
+    folder: Path
     every: int
     identity: str
-
-    def read(self) -> dict | None:
-        """Return the state of an unfinished training, None without one of this identity."""
-        try:
-            state = torch.load(self.path, map_location="cpu", weights_only=True) if self.path.is_file() else {}
-        except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
-            refuse_machine_fault(self.path, error)
-            return None
-        return state if state.get("identity") == self.identity else None
-
-    def write(self, state: dict) -> None:
-        """Write a state atomically."""
-        with atomic_file(self.path) as temporary:
-            torch.save(state | {"identity": self.identity}, temporary)
 
 
 class Monitor(NamedTuple):
@@ -101,6 +93,92 @@ class Monitor(NamedTuple):
     score: Callable[[Detector], float]
     identity: str
     scores: dict[int, float]
+
+
+@dataclass
+class DetectorLog(TrainingLog):
+    """Progress and log. random: state of the generator of the batches; scores: {step: score}."""
+
+    random: dict = field(default_factory=dict)
+    scores: dict[int, float] = field(default_factory=dict)
+
+
+class DetectorTraining(TrainingLoop):
+    """The training of a detector; see :func:`train_net`."""
+
+    log: DetectorLog
+
+    def __init__(
+        self,
+        net: Detector,
+        draw: Callable[[np.random.Generator, int], Batch],
+        recipe: Recipe,
+        seed: int,
+        on_step: Callable[[int, float], None],
+        checkpoint: Checkpoint | None,
+        watch: Monitor | None,
+    ):
+        self.net, self.draw, self.recipe, self.on_step, self.watch = net, draw, recipe, on_step, watch
+        self.random, self.total = np.random.default_rng(seed), recipe.updates
+        optimiser = torch.optim.AdamW(net.parameters(), recipe.rate, weight_decay=recipe.decay)
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
+            optimiser, recipe.rate, total_steps=recipe.updates, pct_start=recipe.warmup
+        )
+        self.mean = {name: value.detach().clone() for name, value in net.state_dict().items()}
+        saved = dict(net.named_parameters()) | dict(net.named_buffers())
+        saved |= {f"mean.{name}": value for name, value in self.mean.items()}
+        runner = Runner(net, saved, optimiser, recipe, torch.device("cpu"), timedelta())
+        folder, every = (checkpoint.folder, checkpoint.every) if checkpoint else (None, 1)
+        super().__init__(runner, folder, seed, every, lambda: False)
+        self.log = DetectorLog()
+
+    def updates(self, first: int) -> Iterator[list[Batch]]:
+        """Yield the batch of each step."""
+        for update in range(first, self.total):
+            yield [self.draw(self.random, update)]
+
+    def losses(self, micro_batch: Batch, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the loss, and its parts for classes and boxes."""
+        image = torch.from_numpy(np.stack(micro_batch.images))[:, None].to(memory_format=torch.channels_last)
+        target = assign_targets(micro_batch.boxes, micro_batch.labelled_classes, self.net.grid)
+        outputs = tuple(part.float() for part in self.runner.forward(lambda net: net(image)))
+        classes, sides = detection_loss(*outputs, target, self.net.grid, self.recipe.importance)
+        loss = classes + sides
+        if any(micro_batch.image_labels):
+            film = self.recipe.image_label_weight * image_label_loss(outputs[0], micro_batch.image_labels)
+            loss, classes = loss + film, classes + film
+        return loss, torch.stack([classes, sides]).detach().double()
+
+    def rate(self, update: int) -> float:
+        """Return the learning rate of a step."""
+        return self.schedule.optimizer.param_groups[0]["lr"]
+
+    def row(self, update: int, values: list[float]) -> dict:
+        """Return the log's row of a step."""
+        return dict(zip(("classes", "sides"), values, strict=True))
+
+    def after_update(self) -> None:
+        """Update the learning rate and the running mean of the weights; score the net at the steps of ``watch``."""
+        self.schedule.step()
+        number = self.log.update
+        share = min(self.recipe.memory, (number - 1) / (number - 1 + MEAN_WARMUP))
+        for name, now in self.net.state_dict().items():
+            mean = self.mean[name]
+            mean.copy_(mean * share + now * (1 - share) if now.is_floating_point() else now)
+        self.log.random = self.random.bit_generator.state
+        self.on_step(number, self.log.updates[-1]["classes"] + self.log.updates[-1]["sides"])
+        if self.watch and number in self.watch.at:
+            self.log.scores[number] = self.watch.score(self.averaged_net())
+
+    def after_resume(self) -> None:
+        """Continue the schedule and the draws."""
+        self.schedule.last_epoch, self.random.bit_generator.state = self.log.update, self.log.random
+
+    def averaged_net(self) -> Detector:
+        """Return a net with the running mean of the weights, ready to predict."""
+        averaged = new_net(self.net)
+        averaged.load_state_dict(self.mean)
+        return averaged.eval()
 
 
 def train_net(
@@ -120,67 +198,15 @@ def train_net(
     ``losses`` receives the class and box loss of every step, steps before an interruption included; ``watch`` scores
     the net without changing it.
     """
-    torch.manual_seed(seed)
-    random = np.random.default_rng(seed)
-    net.train()
-    optimiser = torch.optim.AdamW(net.parameters(), recipe.rate, weight_decay=recipe.decay)
-    plan = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, recipe.rate, total_steps=recipe.updates, pct_start=recipe.warmup
-    )
-    mean = {name: value.detach().clone() for name, value in net.state_dict().items()}
-    first, losses = 0, [] if losses is None else losses
-    if resumed_state := checkpoint and checkpoint.read():
-        net.load_state_dict(resumed_state["net"])
-        optimiser.load_state_dict(resumed_state["optimiser"])
-        plan.load_state_dict(resumed_state["plan"])
-        random.bit_generator.state = resumed_state["random"]
-        mean, first = resumed_state["mean"], resumed_state["updates"]
-        losses += map(tuple, resumed_state["losses"])
-        if watch:
-            watch.scores.update(resumed_state["scores"])
-    for update in range(first, recipe.updates):
-        value = _train_step(net, draw(random, update), recipe, optimiser)
-        plan.step()
-        share = min(recipe.memory, update / (update + MEAN_WARMUP))
-        for name, now in net.state_dict().items():
-            mean[name] = mean[name] * share + now * (1 - share) if now.is_floating_point() else now.clone()
-        losses.append(value)
-        on_step(update + 1, sum(value))
-        if watch and update + 1 in watch.at:
-            with torch.random.fork_rng(devices=[]):  # creating a net draws random weights
-                watch.scores[update + 1] = watch.score(_averaged_net(net, mean))
-        if checkpoint and (update + 1) % checkpoint.every == 0 and update + 1 < recipe.updates:
-            state = {"net": net.state_dict(), "optimiser": optimiser.state_dict(), "plan": plan.state_dict()}
-            state |= {"mean": mean, "random": random.bit_generator.state, "updates": update + 1}
-            state |= {"losses": losses, "scores": watch.scores if watch else {}}
-            checkpoint.write(state)
-    return _averaged_net(net, mean)
-
-
-def _averaged_net(net: Detector, mean: dict[str, torch.Tensor]) -> Detector:
-    """Return a net with the running mean of the weights, ready to predict."""
-    averaged = new_net(net)
-    averaged.load_state_dict(mean)
-    return averaged.eval()
-
-
-def _train_step(net: Detector, batch: Batch, recipe: Recipe, optimiser: torch.optim.Optimizer) -> tuple[float, float]:
-    """Make one step; return the class loss and the box loss."""
-    image = torch.from_numpy(np.stack(batch.images))[:, None]
-    target = assign_targets(batch.boxes, batch.labelled_classes, net.grid)
-    with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bfloat16):
-        outputs = net(image.to(memory_format=torch.channels_last))
-    outputs = tuple(part.float() for part in outputs)
-    classes, sides = detection_loss(*outputs, target, net.grid, recipe.importance)
-    value = classes + sides
-    if any(batch.image_labels):
-        film = recipe.image_label_weight * image_label_loss(outputs[0], batch.image_labels)
-        value, classes = value + film, classes + film
-    optimiser.zero_grad()
-    value.backward()
-    nn.utils.clip_grad_norm_(net.parameters(), recipe.clip)
-    optimiser.step()
-    return classes.item(), sides.item()
+    if checkpoint:
+        prepare_folder(checkpoint.folder, checkpoint.identity)
+    training = DetectorTraining(net, draw, recipe, seed, on_step, checkpoint, watch)
+    log = training.run()
+    if losses is not None:
+        losses += [(row["classes"], row["sides"]) for row in log.updates]
+    if watch:
+        watch.scores.update(training.log.scores)
+    return training.averaged_net()
 
 
 def fit_platt(confidence: np.ndarray, hit: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:

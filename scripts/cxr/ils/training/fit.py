@@ -152,6 +152,8 @@ class Fit(TrainingLoop):
                 if name not in ("update", "epoch") and math.isfinite(value):
                     self.board.add_scalar(f"{group}/{name}", value, row["update"])
 
+    after_resume = after_update  # a training stopped at an epoch's end has not scored it
+
     def _score(self, epoch: int) -> None:
         runner, progress = self.runner, self.log
         scores = score_pairs(

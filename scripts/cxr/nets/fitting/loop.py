@@ -5,40 +5,26 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from cxr.base.errors import UserError
 from cxr.base.jobs import progress
 from cxr.base.seeds import stable_hash
-from cxr.nets.microbatch import SharedBatch
 
 log = logging.getLogger("cxr")
 NAN_LIMIT = 10
 """Number of skipped steps (with a loss or gradient that is not a number) at which a training stops."""
 
 
-def make_runner(
-    name: str,
-    model: nn.Module,
-    parameters: dict[str, nn.Parameter],
-    optimiser: torch.optim.Optimizer,
-    recipe: SharedBatch,
-    device: torch.device,
-    patience: timedelta,
-):
+def make_runner(name: str, *arguments: Any):
     """Return the runner ``name``, which computes and applies gradients: ``plain`` in one process, or ``deepspeed``.
 
-    ``parameters``: those that ``optimiser`` trains; one of its groups may have a ``scale``, which multiplies the
-    learning rate. ``patience``: see :class:`cxr.nets.fitting.deepspeed.Runner`.
+    ``arguments``: see :class:`cxr.nets.fitting.plain.Runner`.
     """
-    return importlib.import_module(f"cxr.nets.fitting.{name}").Runner(
-        model, parameters, optimiser, recipe, device, patience
-    )
+    return importlib.import_module(f"cxr.nets.fitting.{name}").Runner(*arguments)
 
 
 @dataclass
@@ -53,15 +39,15 @@ class TrainingLog:
 class TrainingLoop:
     """A training of ``total`` steps. A subclass says which micro-batches a step has, and what is minimised.
 
-    ``runner``: see :func:`make_runner`; ``folder``: of the checkpoints, written every ``checkpoint_every`` steps and
-    when a process's ``should_stop`` returns True, which ends the training of all processes. No result depends on these
-    three.
+    ``runner``: see :func:`make_runner`; ``folder``: of the checkpoints, None for none. They are written every
+    ``checkpoint_every`` steps and when a process's ``should_stop`` returns True, which ends the training of all
+    processes. No result depends on these three.
     """
 
     total: int
     log: TrainingLog
 
-    def __init__(self, runner, folder: Path, seed: int, checkpoint_every: int, should_stop: Callable[[], bool]):
+    def __init__(self, runner, folder: Path | None, seed: int, checkpoint_every: int, should_stop: Callable[[], bool]):
         self.runner, self.folder, self.seed = runner, folder, seed
         self.checkpoint_every, self.should_stop = checkpoint_every, should_stop
         self.log = TrainingLog()
@@ -86,21 +72,25 @@ class TrainingLoop:
         raise NotImplementedError
 
     def after_update(self) -> None:
-        """Work after each step, and before the first one after a resume; it may change the log."""
+        """Work after each step, whose row is the log's last; it may change the log."""
+
+    def after_resume(self) -> None:
+        """Continue what :meth:`after_update` does, after a checkpoint has been loaded."""
 
     def run(self) -> TrainingLog:
         """Train to the end, from the last checkpoint if there is one."""
-        self.log = type(self.log)(**self.runner.load(self.folder) or {})
+        self.log = type(self.log)(**(self.folder and self.runner.load(self.folder)) or {})
         if first := self.log.update:
             log.info("training resumes at step %d of %d", first, self.total)
-            self.after_update()
+            self.after_resume()
         for micro_batches in progress(self.updates(first), self.total - first, "updates"):
             row, stop = self._update(self.log.update, micro_batches)
             self.log.updates.append(row)
             self.log.update += 1
             if not stop:
                 self.after_update()
-            if stop or self.log.update % self.checkpoint_every == 0 or self.log.update == self.total:
+            is_due = self.log.update % self.checkpoint_every == 0 or self.log.update == self.total
+            if self.folder and (stop or is_due):
                 self.runner.save(self.folder, asdict(self.log))
             if stop:
                 raise UserError(

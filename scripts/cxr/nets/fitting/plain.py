@@ -1,6 +1,8 @@
 """The runner ``plain``: one process, torch only."""
 
+import logging
 import math
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
@@ -10,7 +12,11 @@ import torch
 from torch import nn
 
 from cxr.base.atomic import atomic_file
+from cxr.base.errors import refuse_machine_fault
 from cxr.nets.microbatch import SharedBatch
+
+log = logging.getLogger("cxr")
+FILE_NAME = "checkpoint.pt"
 
 
 class Runner:
@@ -70,22 +76,32 @@ class Runner:
 
     def save(self, folder: Path, state: dict) -> None:
         """Write weights, optimiser and ``state`` into ``folder`` atomically."""
-        content = {
-            "state": state,
-            "weights": {name: value.detach() for name, value in self.parameters.items()},
-            "optimiser": self.optimiser.state_dict(),
-        }
-        with atomic_file(folder / "checkpoint.pt") as temporary:
-            torch.save(content, temporary)
+        weights = {name: value.detach() for name, value in self.parameters.items()}
+        write_state(folder / FILE_NAME, {"state": state, "weights": weights, "optimiser": self.optimiser.state_dict()})
 
     def load(self, folder: Path) -> dict | None:
         """Load the last checkpoint of :meth:`save` and return its ``state``; None without one."""
-        path = folder / "checkpoint.pt"
-        if not path.is_file():
+        checkpoint = read_state(folder / FILE_NAME)
+        if checkpoint is None:
             return None
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
         with torch.no_grad():
             for name, value in self.parameters.items():
                 value.copy_(checkpoint["weights"][name])
         self.optimiser.load_state_dict(checkpoint["optimiser"])
         return checkpoint["state"]
+
+
+def write_state(path: Path, state: dict) -> None:
+    """Write tensors and builtins atomically."""
+    with atomic_file(path) as temporary:
+        torch.save(state, temporary)
+
+
+def read_state(path: Path) -> dict | None:
+    """Return what :func:`write_state` wrote; None, with a warning for a damaged file, if it cannot be read."""
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True) if path.is_file() else None
+    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+        refuse_machine_fault(path, error)
+        log.warning("%s is damaged: the training restarts", path)
+        return None

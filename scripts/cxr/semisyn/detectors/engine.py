@@ -125,7 +125,7 @@ class DetectorEngine(Protocol):
     def train(self, task: TrainingTask, folder: Path, unfinished: Path) -> TrainingLog:
         """Train a detector, write its files to ``folder``, and return its losses and scores.
 
-        ``unfinished``: path for the state of an interrupted training. An engine may resume from it if no input has
+        ``unfinished``: folder for the state of an interrupted training. An engine may resume from it if no input has
         changed; the stage removes it at the end.
         """
         ...

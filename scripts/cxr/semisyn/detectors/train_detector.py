@@ -102,7 +102,7 @@ def run(
     write_table(updates, pl.DataFrame(rows, schema=schema(UPDATES), orient="row"), UPDATES)
     write_table(epochs, epochs_table(task, engine.batch, trained.losses, scores), EPOCHS)
     write_table(pools, pools_table(task, engine.batch, options, lacking), POOLS)
-    shutil.rmtree(unfinished) if unfinished.is_dir() else unfinished.unlink(missing_ok=True)
+    shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def shares_of(options: DetectorsOptions, pools: Mapping[str, Sequence[LazySample]]) -> dict[str, tuple[float, float]]:

@@ -21,13 +21,14 @@ import yaml
 
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
+from cxr.base.unfinished_work import prepare_folder
 from cxr.detection import proposals
 from cxr.detection.proposals import ScoredBoxes
-from cxr.detection.training import Checkpoint
 from cxr.imaging.boxes import ultralytics as boxes
 from cxr.imaging.weights.yolo import convert_ultralytics
 from cxr.nets import tensors
 from cxr.nets.devices import inference, select_device
+from cxr.nets.fitting.plain import read_state, write_state
 from cxr.semisyn.detectors.engine import BOX_SELECTION, TrainingLog, TrainingTask
 from cxr.semisyn.detectors.pools import LazySample, draw_image, shares_at
 
@@ -59,8 +60,8 @@ class UltralyticsEngine:
         draws = ImageSampler(task, self.batch, steps)
         losses: list[tuple[float, float]] = []
         identity = training_digest(task, self.own, steps, unfinished / "images/train")
-        state_file = Checkpoint(unfinished / "state.pt", 1, identity)
-        trainer = self._trainer(draws, losses, unfinished, state_file)
+        prepare_folder(unfinished / "state", identity)
+        trainer = self._trainer(draws, losses, unfinished)
         trainer = trainer(overrides=FIXED_SETTINGS | {
             "model": self.own["plan"], "data": str(data), "epochs": steps, "imgsz": self.own["image_size"],
             "batch": self.batch, "nbs": self.batch, "seed": task.seed % 2**31, "workers": 0, "pretrained": False,
@@ -75,9 +76,7 @@ class UltralyticsEngine:
         tensors.write_weights(folder / WEIGHTS, tensors.tensor_kinds(weights), weights.get, facts)
         return TrainingLog(losses, {})
 
-    def _trainer(
-        self, draws: "ImageSampler", losses: list[tuple[float, float]], folder: Path, state_file: Checkpoint
-    ) -> type:
+    def _trainer(self, draws: "ImageSampler", losses: list[tuple[float, float]], folder: Path) -> type:
         """Return the package's trainer with our draws of images, the checkpoint's weights, and recorded losses.
 
         At the beginning of each epoch it saves its state, and it resumes from a saved one.
@@ -87,6 +86,7 @@ class UltralyticsEngine:
         from ultralytics.models.rtdetr.train import RTDETRTrainer
         from ultralytics.models.yolo.detect import DetectionTrainer
 
+        state_path = folder / "state/state.pt"
         key = "semisyn.detectors.ultralytics"
         start = read_checkpoint(self.start, folder / "checkpoint.safetensors") if self.start else {}
 
@@ -119,7 +119,7 @@ class UltralyticsEngine:
 
             def _setup_train(self):
                 super()._setup_train()
-                if state := state_file.read():
+                if state := read_state(state_path):
                     self.model.load_state_dict(state["net"])
                     self.ema.ema.load_state_dict(state["mean"])
                     self.ema.updates = state["updates"]
@@ -141,7 +141,7 @@ class UltralyticsEngine:
                         "losses": losses,
                         "random": get_random_states(),
                     }
-                    state_file.write(module_states | run_state)
+                    write_state(state_path, module_states | run_state)
 
             # the last weights are used, and semisyn_detection scores them: no validation here
             def get_validator(self):
