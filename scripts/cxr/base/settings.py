@@ -104,10 +104,10 @@ def key(default: Any, description: str, *, source: str = OURS, unit: str = "", *
     return dataclasses.field(**keywords, metadata={"key": Key(description, source, unit, Limits(**bounds))})
 
 
-def redefine(section: type["Section"], name: str, default: Any) -> Any:
-    """Declare a setting of a subclass of ``section`` as there, but with a default chosen here."""
+def redefine(section: type["Section"], name: str, default: Any, source: str = OURS) -> Any:
+    """Declare a setting of a subclass of ``section`` as there, but with another default."""
     keywords = {"default_factory": default} if callable(default) else {"default": default}
-    return dataclasses.field(**keywords, metadata={"key": section.declared()[name][1]._replace(source=OURS)})
+    return dataclasses.field(**keywords, metadata={"key": section.declared()[name][1]._replace(source=source)})
 
 
 def constraint(method: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -118,16 +118,25 @@ def constraint(method: Callable[[Any], None]) -> Callable[[Any], None]:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Section:
-    """Settings of a stage, an engine or a part of them. Every subclass is a frozen dataclass with keyword arguments."""
+    """Settings of a stage, an engine or a part of them. Every subclass is a frozen dataclass with keyword arguments.
+
+    A subclass may give other defaults to its base's settings, as class arguments: ``class Large(Small, batch=64)``;
+    those of a paper or of its authors' code as dicts, ``paper={"batch": 64}``.
+    """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field]]
     _constraints: ClassVar[tuple[str, ...]] = ()
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, paper: dict | None = None, authors: dict | None = None, **ours: Any) -> None:
         for name, annotation in list(inspect.get_annotations(cls).items()):
             declared = cls.__dict__.get(name)
             if isinstance(declared, dataclasses.Field) and declared.metadata["key"].limits.bounds:
                 cls.__annotations__[name] = Annotated[annotation, declared.metadata["key"].limits]
+        for source, defaults in ((PAPER, paper or {}), (AUTHORS, authors or {}), (OURS, ours)):
+            for name, default in defaults.items():
+                kind = cls.__mro__[1].declared()[name][0]  # type: ignore[attr-defined]
+                cls.__annotations__ = inspect.get_annotations(cls) | {name: kind}
+                setattr(cls, name, redefine(cls.__mro__[1], name, default, source))
         names = [name for name, value in cls.__dict__.items() if getattr(value, "_is_constraint", False)]
         inherited = [name for base in cls.__bases__ for name in getattr(base, "_constraints", ()) if name not in names]
         cls._constraints = (*dict.fromkeys(inherited), *names)

@@ -37,21 +37,14 @@ class Recipe(SharedBatch, Section):
     """Probability that an image's histogram is equalised (authors' code)."""
     lora: LoraSettings = key(LoraSettings, "Adapters.", source=PAPER)
     trained: list[Part] = key(
-        lambda: ["lm_head", "embed_tokens", "project", "mask_decoder"],
-        "Parts that are trained in full; the rest is frozen except for the adapters.",
-        source=AUTHORS,
+        lambda: ["lm_head", "embed_tokens", "project", "mask_decoder"], "Parts trained in full.", source=AUTHORS
     )
     epochs: int = key(
         15, "Number of passes over the positive pairs, with balance all over all pairs.", source=PAPER, ge=1, le=100_000
     )
     batch: int = key(256, "Pairs per update, over all GPUs.", unit="pairs", source=PAPER, ge=1, le=65_536)
     micro_batch: int = key(
-        128,
-        "Pairs per forward pass on one GPU; fewer if compute.gpus divides a batch into smaller parts.",
-        unit="pairs",
-        source=AUTHORS,
-        ge=1,
-        le=4096,
+        128, "Maximum pairs per forward pass on one GPU.", unit="pairs", source=AUTHORS, ge=1, le=4096
     )
     learning_rate: float = key(3e-4, "Highest learning rate.", source=PAPER, gt=0, le=1)
     warmup: int = key(
@@ -59,15 +52,11 @@ class Recipe(SharedBatch, Section):
     )
     balance: Literal["expectation", "exact", "all"] = key(
         "expectation",
-        "How positives and negatives are balanced. expectation: 1:1 over an epoch, as in the authors' code; exact: 1:1 "
-        "within every batch; all: every pair once per epoch, so that the answer is no as often as in the dataset.",
+        "Positives to negatives 1:1 over an epoch (expectation) or batch (exact), or all.",
         source=AUTHORS,
     )
     keep: Literal["giou", "mean"] = key(
-        "giou",
-        "Score that selects the best epoch on the validation split: giou, the gIoU of positives (authors' code); mean, "
-        "the mean of gIoU and N-Acc, which a model that marks every image cannot win.",
-        source=AUTHORS,
+        "giou", "Score of the best epoch: gIoU of positives, or its mean with N-Acc.", source=AUTHORS
     )
     runner: Literal["plain", "deepspeed"] = key(
         "deepspeed", "deepspeed: ZeRO-2, one process per GPU (compute.gpus); plain: one process.", source=AUTHORS
@@ -76,31 +65,20 @@ class Recipe(SharedBatch, Section):
     gradient_checkpointing: bool = key(True, "Recompute activations to save memory.", source=AUTHORS)
 
 
-class LiteRecipe(Recipe):
+class LiteRecipe(
+    Recipe, lora=lambda: LoraSettings(rank=0), trained=lambda: list(get_args(Part)), epochs=10, batch=16,
+    micro_batch=16, learning_rate=2e-4, warmup=10, balance="all", keep="mean", dtype="float32",
+    gradient_checkpointing=False,
+):  # fmt: skip
     """The engine lite: a small model of the same classes, trained on a CPU."""
 
     init: Literal["base", "random"] = key(
-        "base",
-        "base: the weights of resources/rosalia, trained on a synthetic cohort; random: random weights, for any sizes "
-        "(set epochs to 40 or more and learning_rate to 2e-3).",
+        "base", "base: weights of resources/rosalia; random: use at least 40 epochs and a learning_rate of 2e-3."
     )
     sizes: dict[SizeName, int] = key(
-        dict,
-        "Sizes of the model that differ from the base's, with init random: image, patch, width and depth of the mask "
-        "branch, clip_image and clip_patch of the language model's image, its width hidden and its layers.",
+        dict, "With init random: sizes that differ from the base's, of the mask branch and the language model."
     )
-    lora: LoraSettings = redefine(Recipe, "lora", lambda: LoraSettings(rank=0))
-    trained: list[Part] = redefine(Recipe, "trained", lambda: list(get_args(Part)))
-    epochs: int = redefine(Recipe, "epochs", 10)
-    batch: int = redefine(Recipe, "batch", 16)
-    micro_batch: int = redefine(Recipe, "micro_batch", 16)
-    learning_rate: float = redefine(Recipe, "learning_rate", 2e-4)
-    warmup: int = redefine(Recipe, "warmup", 10)
-    balance: Literal["expectation", "exact", "all"] = redefine(Recipe, "balance", "all")
-    keep: Literal["giou", "mean"] = redefine(Recipe, "keep", "mean")
     runner: Literal["plain"] = redefine(Recipe, "runner", "plain")
-    dtype: Literal["bfloat16", "float32"] = redefine(Recipe, "dtype", "float32")
-    gradient_checkpointing: bool = redefine(Recipe, "gradient_checkpointing", False)
 
     @property
     def model_sizes(self) -> LiteSizes:
@@ -119,10 +97,7 @@ class RosaliaRecipe(Recipe):
     """The engine rosalia: LISA-7B, fine-tuned as in the paper."""
 
     init: Literal["lisa", "paper_code"] = key(
-        "lisa",
-        "lisa: all of LISA-7B-v1 (paper); paper_code: only its language model, with the mask branch from SAM and a "
-        "random projection, as in the published code.",
-        source=PAPER,
+        "lisa", "lisa: all of LISA-7B-v1; paper_code: its language model, SAM and a random projection.", source=PAPER
     )
 
 
@@ -133,14 +108,10 @@ class TrainingRun(Section):
     lines: str = key("", "JSONL to train on instead of that dataset's train.jsonl (paraphrased instructions).")
     test: str = key("", "Threshold set whose test split the model is scored on; empty: the one of its training.")
     paraphrases: bool = key(
-        False,
-        "Also train on the paraphrases (C.3): each text is sampled from the original and its paraphrases.",
-        source=PAPER,
+        False, "Also train on the paraphrases (C.3): each text is drawn from it and its paraphrases.", source=PAPER
     )
     weights: Literal["", "lisa", "rosalia", "lite"] = key(
-        "",
-        "Model to use or to start from: rosalia (ROSALIA-7B-v1, the paper's own) or lisa (LISA-7B-v1); lite: the base "
-        "of the engine lite, with `trained: false`; empty: the engine's own start.",
+        "", "Model to use or to start from: rosalia (the paper's), lisa, lite (untrained); empty: the engine's start."
     )
     trained: bool = key(True, "Whether the model is trained; if false, the model in `weights` is used unchanged.")
 
@@ -167,11 +138,8 @@ class EngineSettings(PromptSettings):
         if self.engine == "lite" and self.lite.init == "base":
             base_sizes = LiteSizes()
             for name, value in self.lite.sizes.items():
-                if value != getattr(base_sizes, name):
-                    raise ValueError(
-                        f"lite.sizes.{name} is {value}, but the base has {getattr(base_sizes, name)}: leave it so, or "
-                        "set lite.init to random"
-                    )
+                if value != (size := getattr(base_sizes, name)):
+                    raise ValueError(f"lite.sizes.{name} is {value}, but the base has {size}: set lite.init to random")
 
     @constraint
     def _recipes_can_be_followed(self) -> None:
@@ -193,9 +161,7 @@ class TrainingSettings(EngineSettings):
     """ROSALIA: fine-tuning."""
 
     runs: dict[RunName, TrainingRun] = key(
-        dict,
-        "Models by name, trained here or used unchanged; the name is the wildcard {run}. Empty: `default`, trained on "
-        "the threshold set default, and with the engine lite also `base`, from which that training starts.",
+        dict, "Models by name (the wildcard {run}). Empty: `default`, and with the engine lite its start, `base`."
     )
 
     def named_runs(self) -> dict[str, TrainingRun]:

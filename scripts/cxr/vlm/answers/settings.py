@@ -30,20 +30,14 @@ class VlmAnswers(Section):
             "radvlm_test": "radvlm:all/test",
             "radvlm_exchanged": "radvlm:all/exchanged",
         },
-        "Lines to ask, by name: medground:<file of its dataset>, radvlm:<mix>/<file>, or a file of lines. Runs on the "
-        "lines of a system are asked the sets of that system.",
+        "Lines to ask runs of the same system: medground:<file of its dataset>, radvlm:<mix>/<file>, or a file.",
     )
     most: int = key(
-        0,
-        "Maximum number of samples per task of a set, selected by a hash of their names; 0: all. Exchanged images "
-        "get the same samples; MedGround's queries are one task; ILS pairs are always all asked.",
-        unit="samples", ge=0,
-    )  # fmt: skip
+        0, "Maximum samples per task of a set, selected by a hash of their names; 0: all.", unit="samples", ge=0
+    )
     max_new_tokens: int = key(
-        2048, "Maximum length of an answer (60 boxes: about 1,400); a smaller value in a recipe has priority.",
-        unit="tokens",
-        ge=1, le=100_000,
-    )  # fmt: skip
+        2048, "Maximum length of an answer; a recipe may have less.", unit="tokens", ge=1, le=100_000
+    )
     max_length: int = key(8192, "Maximum length of a prompt with its image.", unit="tokens", ge=16, le=1_000_000)
     history: Literal["own", "expected"] = key(
         "own", "Earlier answers that a later turn sees: the model's own, or the expected ones.", source=AUTHORS

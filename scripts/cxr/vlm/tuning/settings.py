@@ -68,22 +68,17 @@ class Recipe(SharedBatch, Section):
     updates: int = key(0, "Total optimizer steps; 0 uses `epochs`.", ge=0, le=10_000_000)
     batch: int = key(64, "Samples per step, over all GPUs.", unit="samples", source=PAPER, ge=1, le=65_536)
     micro_batch: int = key(
-        4, "Samples per forward pass on one GPU; fewer if compute.gpus divides a batch into smaller parts.",
-        unit="samples", source=PAPER, ge=1, le=4096,
-    )  # fmt: skip
+        4, "Maximum samples per forward pass on one GPU.", unit="samples", source=PAPER, ge=1, le=4096
+    )
     learning_rate: float = key(2e-4, "Highest learning rate.", source=PAPER, gt=0, le=1)
     warmup_ratio: Share = key(0.1, "Fraction of the steps in which it rises.", source=PAPER)
     drop_last: bool = key(False, "Drop an epoch's incomplete batch, unless it is the only one (RadVLM's code).")
     loss_on: Literal["answers", "published"] = key(
-        "answers",
-        "Tokens in the loss. answers: those of the answers and their end tokens (the paper); published: also turn "
-        "marks and line breaks anywhere, and the role's name before answers (RadVLM's code).",
-        source=PAPER,
+        "answers", "Tokens in the loss; published: also marks between turns (RadVLM's code).", source=PAPER
     )
     max_length: int = key(
-        2048, "Maximum tokens of a sample with its image; longer ones are excluded and listed.", unit="tokens",
-        source=PAPER, ge=16, le=1_000_000,
-    )  # fmt: skip
+        2048, "Maximum tokens of a sample with its image; longer ones are excluded.", source=PAPER, ge=16, le=1_000_000
+    )
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the model.", source=PAPER)
     runner: Literal["plain", "deepspeed"] = key(
         "deepspeed", "deepspeed: one process per GPU of compute.gpus; plain: one process."
@@ -101,95 +96,63 @@ class Recipe(SharedBatch, Section):
         return 0.5 * (1 + math.cos(math.pi * done))
 
 
-class TinyRecipe(Recipe):
+class TinyRecipe(
+    Recipe, method="full", updates=300, batch=16, micro_batch=16, learning_rate=4e-3, dtype="float32", runner="plain"
+):
     """The engine tiny: a small random model of a family's real classes, on a CPU. It shows that the path learns."""
 
     family: ClassVar[str] = "qwen25vl"
     side: ClassVar[int] = 112
-    method: Literal["lora", "full"] = key("full", "Adapters alone do not learn on random weights.")
-    updates: int = key(300, "Total optimizer steps; 0 uses `epochs`.", ge=0, le=10_000_000)
-    batch: int = key(16, "Samples per step.", unit="samples", ge=1, le=65_536)
-    micro_batch: int = key(16, "Samples per forward pass.", unit="samples", ge=1, le=4096)
-    learning_rate: float = key(4e-3, "Highest learning rate.", gt=0, le=1)
-    dtype: Literal["bfloat16", "float32"] = key("float32", "Number type of the model.")
-    runner: Literal["plain", "deepspeed"] = key("plain", "As of the other engines.")
 
 
-class OnevisionTinyRecipe(TinyRecipe):
+class OnevisionTinyRecipe(TinyRecipe, paper={"warmup_ratio": 0.03}, rates=lambda: {"vision": 8e-5}, updates=1000):
     """The engine onevision_tiny: LLaVA-OneVision's real classes with half a million values, on a CPU."""
 
     family: ClassVar[str] = "onevision"
     side: ClassVar[int] = 128
     max_new_tokens: ClassVar[int] = 300
-    rates: Rates = key(lambda: {"vision": 8e-5}, "Learning rates of parts, in place of `learning_rate`.")
-    updates: int = key(1000, "Total optimizer steps; 0 uses `epochs`.", ge=0, le=10_000_000)
     learning_rate: float = key(4e-4, "Highest learning rate; without the base use five times as much.", gt=0, le=1)
-    warmup_ratio: Share = key(0.03, "Fraction of the steps in which it rises.", source=PAPER)
     tiles: Tiles = key("anyres_max_9", MOST_TILES, source=AUTHORS)
     grid: int = key(2, "Maximum tiles per side; a tile has 64 px.", unit="tiles", ge=1, le=32)
     system_prompt: SystemPrompt = key("", SYSTEM_PROMPT)
     seg_start: Literal["base", "lite", "sam"] = key(
-        "base",
-        "Initial head. base: trained with the base's language model; lite: the SAM of ROSALIA lite's base; sam: SAM as "
-        "published.",
+        "base", "Initial head. base: of the base; lite: the SAM of ROSALIA lite's base; sam: SAM as published."
     )
     seg_learning_rate: float = key(
         5e-4, "Highest learning rate of the head; without the base use four times as much.", gt=0, le=1
     )
 
 
-class Qwen3Recipe(Recipe):
+class Qwen3Recipe(Recipe, paper={"batch": 256, "micro_batch": 32}):
     """Qwen3-VL, as the paper tuned the 8B model."""
 
-    batch: int = key(256, "Samples per step, over all GPUs.", unit="samples", source=PAPER, ge=1, le=65_536)
-    micro_batch: int = key(32, "Samples per forward pass on one GPU.", unit="samples", source=PAPER, ge=1, le=4096)
 
-
-class Gemma3Recipe(Recipe):
+class Gemma3Recipe(Recipe, paper={"batch": 128, "micro_batch": 16}):
     """Gemma 3, as the paper tuned MedGemma 4B; its 27B has a batch of 64, 8 on a GPU."""
 
-    batch: int = key(128, "Samples per step, over all GPUs.", unit="samples", source=PAPER, ge=1, le=65_536)
-    micro_batch: int = key(16, "Samples per forward pass on one GPU.", unit="samples", source=PAPER, ge=1, le=4096)
 
-
-class OnevisionLora(VlmLora):
+class OnevisionLora(VlmLora, rank=128, alpha=256):
     """Low-rank adapters for LLaVA-OneVision, which RadVLM's authors did not use."""
 
-    rank: int = key(128, "Rank of the adapters; higher: more trained values.", ge=1, le=1024)
-    alpha: int = key(256, "Scale: the output is multiplied by alpha / rank.", ge=1, le=8192)
 
-
-class OnevisionRecipe(Recipe):
+class OnevisionRecipe(
+    Recipe,
+    paper={"method": "full", "rates": lambda: {"vision": 2e-6}, "epochs": 1, "learning_rate": 1e-5},
+    authors={"batch": 256, "micro_batch": 1, "warmup_ratio": 0.03, "zero": 3},
+):
     """LLaVA-OneVision, as RadVLM's paper tuned the 7B model: all parts, once over the samples."""
 
     max_new_tokens: ClassVar[int] = 1500
     """Of the authors' code."""
     model: str = key(
-        "llava-hf/llava-onevision-qwen2-7b-si-hf",
-        "Folder or Hugging Face id of the base model of runs that name none.",
-        source=PAPER, min_length=1,
-    )  # fmt: skip
-    method: Literal["lora", "full"] = key("full", "lora: train adapters; full: train whole parts.", source=PAPER)
+        "llava-hf/llava-onevision-qwen2-7b-si-hf", "Base model of runs that name none.", source=PAPER, min_length=1
+    )
     lora: OnevisionLora = key(OnevisionLora, "Adapters.")
-    rates: Rates = key(lambda: {"vision": 2e-6}, "Learning rates of parts, in place of `learning_rate`.", source=PAPER)
-    epochs: int = key(1, "Passes over the samples.", source=PAPER, ge=1, le=100_000)
-    batch: int = key(256, "Samples per step, over all GPUs.", unit="samples", source=AUTHORS, ge=1, le=65_536)
-    micro_batch: int = key(1, "Samples per forward pass on one GPU.", unit="samples", source=AUTHORS, ge=1, le=4096)
-    learning_rate: float = key(1e-5, "Highest learning rate.", source=PAPER, gt=0, le=1)
-    warmup_ratio: Share = key(0.03, "Fraction of the steps in which it rises.", source=AUTHORS)
-    zero: Literal[2, 3] = key(
-        3, "What DeepSpeed divides among the GPUs. 2: gradients and AdamW's moments; 3: the weights too.",
-        source=AUTHORS,
-    )  # fmt: skip
     max_length: int = key(
-        8192, "Maximum tokens of a sample; an image of 512 × 512 px has 3,699, of 1024 × 1024 px 7,371.",
-        unit="tokens", ge=16, le=1_000_000,
-    )  # fmt: skip
+        8192, "Maximum tokens of a sample (an image of 512 × 512 px: 3,699; 1024 × 1024: 7,371).", ge=16, le=1_000_000
+    )
     tiles: Tiles = key("anyres_max_9", MOST_TILES, source=AUTHORS)
-    grid: int = key(
-        6, "Maximum tiles per side; the side of a tile is the model's (384 px).", unit="tiles", source=AUTHORS, ge=1,
-        le=32,
-    )  # fmt: skip
+    grid: int = key(6, "Maximum tiles per side, of 384 px each.", unit="tiles", source=AUTHORS, ge=1, le=32)
     system_prompt: SystemPrompt = key("", SYSTEM_PROMPT)
     seg_start: Literal["lite", "sam"] = key(
         "sam", "Initial head. sam: ViT-H as published; lite: the SAM of ROSALIA lite's base."
@@ -205,43 +168,27 @@ class Run(Section):
         "medground:dataset", "medground:dataset, medground:label_<kind>, radvlm:<mix>, or a file of lines."
     )
     model: str = key(
-        "",
-        "Folder or Hugging Face id of the base model; empty for tiny engines, and for onevision to use its recipe's.",
+        "", "Folder or Hugging Face id of the base model; empty: none (tiny engines), or the recipe's (onevision)."
     )
     revision: str = key("", "Commit of the Hugging Face model.")
     convention: Probed = key(
-        "",
-        "How the model writes coordinates. Empty: as its authors state; probe (only if trained is false): the "
-        "convention with the highest score on validation lines.",
+        "", "How the model writes coordinates. Empty: as its authors state; probe: measured on validation lines."
     )
     trained: bool = key(True, "Whether the model is tuned; false: it is asked as published.")
-    tasks: list[str] = key(
-        list,
-        "Tasks of a RadVLM mix or a file of lines to tune on; empty: all. RadVLM's evaluation scores the run only on "
-        "these tasks.",
-    )
+    tasks: list[str] = key(list, "Tasks to tune on and to score, of a RadVLM mix or a file of lines; empty: all.")
     updates: int = key(0, "Total optimizer steps, in place of the recipe's; 0 uses the recipe's.", ge=0, le=10_000_000)
     init: Literal["", "base", "random"] = key(
-        "",
-        "Initial weights of onevision_tiny. base, or empty: those in resources/vlm/onevision_tiny, trained on a "
-        "synthetic cohort; random: random weights.",
+        "", "Initial weights of onevision_tiny. base, or empty: those in resources/vlm/onevision_tiny."
     )
     segmentation: Literal["none", "head"] = key(
-        "none",
-        "head: the model also learns a mask for each [SEG] in its answers (RadVLM mixes; engines onevision and "
-        "onevision_tiny).",
+        "none", "head: also learn a mask for each [SEG] in the answers (RadVLM mixes; onevision, onevision_tiny)."
     )
     pictures: Literal["frame", "original"] = key(
-        "frame",
-        "Images in tuning and asking. frame: the frame of 512 × 512 px without its padding; original: the image file, "
-        "decoded like its frame (the paper; RadVLM mixes only).",
+        "frame", "Images. frame: the frame of 512 × 512 px without its padding; original: the file (RadVLM mixes)."
     )
     picture_px: int = key(
-        1024,
-        "Maximum side of an original; larger ones are shrunk; 0: no limit. The tiny engines use their `side` if it is "
-        "smaller.",
-        unit="px", ge=0, le=65_536,
-    )  # fmt: skip
+        1024, "Maximum side of an original; larger ones are shrunk; 0: no limit.", unit="px", ge=0, le=65_536
+    )
 
     @constraint
     def _fits(self) -> None:
@@ -258,19 +205,13 @@ class Run(Section):
         for name in ("tasks", "updates", "init"):
             if getattr(self, name) and not self.trained:
                 raise ValueError(
-                    f"{name} is {getattr(self, name)!r}, but trained is false, so nothing is tuned: leave {name} out, "
-                    "or set trained to true"
+                    f"{name} is {getattr(self, name)!r}, but trained is false, so nothing is tuned: omit it"
                 )
         if self.tasks and self.lines.startswith("medground:"):
-            raise ValueError(
-                f"tasks is {self.tasks!r}, but lines is {self.lines!r}, whose lines have no task: leave tasks out, or "
-                "name a mix of RadVLM, radvlm:<mix>"
-            )
+            lines_clause = f"lines is {self.lines!r}, whose lines have no task"
+            raise ValueError(f"tasks is {self.tasks!r}, but {lines_clause}: leave tasks out, or name radvlm:<mix>")
         if self.init and self.engine != "onevision_tiny":
-            raise ValueError(
-                f"init is {self.init!r}, but the engine {self.engine} has no such choice: leave init out, or set "
-                "engine to onevision_tiny"
-            )
+            raise ValueError(f"init is {self.init!r}, but the engine {self.engine} has no such choice: leave init out")
 
 
 class VlmTuning(Section):
@@ -285,10 +226,7 @@ class VlmTuning(Section):
         "Models by name.",
     )
     balance: Literal["none", "domain"] = key(
-        "none",
-        "none: every sample once per epoch; domain: samples of rarer image domains are repeated until all domains are "
-        "equally frequent.",
-        source=PAPER,
+        "none", "domain: repeat samples of rarer image domains until all are equally frequent.", source=PAPER
     )
     seed: int = key(42, "Seed of order, dropout and adapters.", source=PAPER, ge=0)
     qwen25vl: Recipe = key(Recipe, "Qwen2.5-VL and models of its architecture.", source=PAPER)
