@@ -265,7 +265,7 @@ def test_a_training_is_scored_on_its_way_and_gives_the_same_detector(world, tmp_
 def test_a_killed_training_is_resumed_to_the_same_bytes(world, tmp_path, monkeypatch, seen):
     more = {"validation": [world["test"] | {"role": "val"}]} if seen else {}
     whole = train(world, tmp_path / "whole", real=["people"], synthetic=6, points=4, **more)
-    own = training._train_step
+    own = training.DetectorTraining._update
     calls = []
 
     def killed(*arguments):
@@ -274,7 +274,7 @@ def test_a_killed_training_is_resumed_to_the_same_bytes(world, tmp_path, monkeyp
             raise KeyboardInterrupt
         return own(*arguments)
 
-    monkeypatch.setattr(training, "_train_step", killed)
+    monkeypatch.setattr(training.DetectorTraining, "_update", killed)
     with pytest.raises(KeyboardInterrupt):
         train(world, tmp_path / "killed", real=["people"], synthetic=6, points=4, **more)
     assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == ["unfinished"]

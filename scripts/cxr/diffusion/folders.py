@@ -6,7 +6,8 @@ A net's folder holds ``config.json`` and safetensors, as one file or in numbered
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from safetensors.torch import load_file
 
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.faults import is_not_from_input
-from cxr.nets.tensors import describe_misfit
+from cxr.nets.tensors import fill_net
 
 NET_CLASSES = {"unet": "UNet2DConditionModel", "vae": "AutoencoderKL"}
 TEXT_CLASSES = {
@@ -145,14 +146,16 @@ def load_tensors(folder: Path, remedy: str) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def fill_net(module: torch.nn.Module, tensors: dict[str, torch.Tensor], folder: Path, remedy: str) -> None:
-    """Load the weights into a net, which they must fit exactly, in their own number type. Raises UserError."""
-    expected_shapes, stored_shapes = (
-        {name: tuple(value.shape) for name, value in state.items()} for state in (module.state_dict(), tensors)
-    )
-    if fault := describe_misfit(expected_shapes, stored_shapes):
-        raise UserError(f"{folder} holds the weights of another net than its config.json, for {fault}: {remedy}")
-    module.load_state_dict(tensors, assign=True)
+@contextmanager
+def refuse_unusable(path: Path, problem: str, remedy: str) -> Iterator[None]:
+    """Raise UserError "<problem> (<the error's kind>): <remedy>" for an error that a model's files cause."""
+    try:
+        yield
+    except Exception as error:
+        refuse_machine_fault(path, error)
+        if is_not_from_input(error):
+            raise
+        raise UserError(f"{problem} ({type(error).__name__}): {remedy}") from None
 
 
 def load_net(folder: Path, part: str, dtype: torch.dtype, remedy: str) -> torch.nn.Module:
@@ -161,13 +164,9 @@ def load_net(folder: Path, part: str, dtype: torch.dtype, remedy: str) -> torch.
     name = NET_CLASSES[part]
     if config.get("_class_name") != name:
         raise UserError(f"{folder / 'config.json'} describes a {config.get('_class_name')}, not a {name}: {remedy}")
-    try:
-        with torch.device("meta"):  # random initial weights would take longer than reading the file
-            module = getattr(diffusers, name).from_config(config)
-    except Exception as error:
-        if is_not_from_input(error):
-            raise
-        raise UserError(f"{folder / 'config.json'} makes no {name} ({type(error).__name__}): {remedy}") from None
+    # on the device meta, for random initial weights would take longer than reading the file
+    with refuse_unusable(folder, f"{folder / 'config.json'} makes no {name}", remedy), torch.device("meta"):
+        module = getattr(diffusers, name).from_config(config)
     tensors = load_tensors(folder, remedy)
     if part == "vae":
         for old, new in OLD_NAMES.items():
@@ -188,12 +187,8 @@ def load_text_net(folder: Path, class_name: str, remedy: str) -> torch.nn.Module
         raise UserError(f"{folder / 'config.json'} describes a {described_class}, not a {class_name}: {remedy}")
     bare = {key: value for key, value in config.items() if key not in ("model_type", "auto_map", "architectures")}
     options = {"add_pooling_layer": False} if kind is transformers.BertModel else {}
-    try:
+    with refuse_unusable(folder, f"{folder / 'config.json'} makes no {class_name}", remedy):
         module = kind(kind.config_class.from_dict(bare), **options)
-    except Exception as error:
-        if is_not_from_input(error):
-            raise
-        raise UserError(f"{folder / 'config.json'} makes no {class_name} ({type(error).__name__}): {remedy}") from None
     # a larger model holds the encoder under a prefix; old files store the positions
     tensors = {re.sub(r"^(bert|text_model)\.", "", name): value for name, value in load_tensors(folder, remedy).items()}
     text_tensors = {
@@ -212,16 +207,8 @@ def load_tokenizer(folder: Path, text: torch.nn.Module, remedy: str) -> Callable
     if not any(all((folder / name).is_file() for name in names) for names in choices):
         file_names = " or ".join(" and ".join(names) for names in choices)
         raise UserError(f"{folder} lacks the tokenizer's {file_names}: {remedy}")
-    try:
-        text_tokenizer = kind.from_pretrained(folder, local_files_only=True)
-    except Exception as error:
-        refuse_machine_fault(folder, error)
-        if is_not_from_input(error):
-            raise
-        raise UserError(f"{folder} holds no {kind.__name__} ({type(error).__name__}): {remedy}") from None
-    if len(text_tokenizer) > text.config.vocab_size:
-        raise UserError(
-            f"{folder} holds a tokenizer of {len(text_tokenizer)} words for a text encoder of "
-            f"{text.config.vocab_size}: {remedy}"
-        )
-    return text_tokenizer
+    with refuse_unusable(folder, f"{folder} holds no {kind.__name__}", remedy):
+        tokenizer = kind.from_pretrained(folder, local_files_only=True)
+    if len(tokenizer) > (words := text.config.vocab_size):
+        raise UserError(f"{folder} holds a tokenizer of {len(tokenizer)} words for a text encoder of {words}: {remedy}")
+    return tokenizer

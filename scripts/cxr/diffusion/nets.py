@@ -8,7 +8,6 @@ from diffusers import DDIMScheduler
 
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
-from cxr.base.faults import is_not_from_input
 from cxr.diffusion import folders
 from cxr.diffusion.guidance import Prompts
 from cxr.diffusion.schedule import PREDICTIONS
@@ -143,14 +142,8 @@ def read_noise_schedule(layout: folders.Layout) -> tuple[list[float], str]:
         raise UserError(
             f"{layout.unet.parent} has prediction_type {prediction!r}, not {' or '.join(PREDICTIONS)}: {remedy}"
         )
-    try:
+    with folders.refuse_unusable(layout.unet, f"{layout.unet.parent} has no usable noise schedule", remedy):
         scheduler = DDIMScheduler(**layout.noise)
-    except Exception as error:
-        if is_not_from_input(error):
-            raise
-        raise UserError(
-            f"{layout.unet.parent} has no usable noise schedule ({type(error).__name__}): {remedy}"
-        ) from None
     return scheduler.alphas_cumprod.tolist(), prediction
 
 

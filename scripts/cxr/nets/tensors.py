@@ -28,9 +28,13 @@ Kinds = dict[str, tuple[tuple[int, ...], torch.dtype]]
 """{tensor name: (shape, dtype)}."""
 
 
-def refuse_weights(path: str | Path, fault: str) -> NoReturn:
-    """Raise UserError for unusable weights that a rule made."""
-    raise UserError(f"{path} {fault}: delete it and run snakemake weights again (docs/how-to/models.md)")
+REMEDY = "delete it and run snakemake weights again (docs/how-to/models.md)"
+"""What to do about unusable weights that a rule made."""
+
+
+def refuse_weights(path: str | Path, fault: str, remedy: str = REMEDY) -> NoReturn:
+    """Raise UserError for unusable weights."""
+    raise UserError(f"{path} {fault}: {remedy}")
 
 
 def stream_tensors(
@@ -105,17 +109,17 @@ def read_weights(path: str | Path, kind: str) -> tuple[dict[str, torch.Tensor], 
         refuse_weights(path, f"is missing or damaged ({error})")
 
 
-def fill_net(net: nn.Module, tensors: dict[str, torch.Tensor], path: str | Path) -> None:
+def fill_net(net: nn.Module, tensors: dict[str, torch.Tensor], path: str | Path, remedy: str = REMEDY) -> None:
     """Load the tensors of a file into a net without conversion. Raises UserError unless names, shapes and types fit."""
     shapes = [{name: tuple(value.shape) for name, value in part.items()} for part in (net.state_dict(), tensors)]
     if fault := describe_misfit(*shapes):
-        refuse_weights(path, f"holds the weights of another net, for {fault}")
+        refuse_weights(path, f"holds the weights of another net, for {fault}", remedy)
     try:
         net.load_state_dict(tensors, assign=True)
     except RuntimeError as error:  # integers where the net has floats
         if is_not_from_input(error):
             raise
-        refuse_weights(path, "holds numbers of another type than the net's")
+        refuse_weights(path, "holds numbers of another type than the net's", remedy)
 
 
 def load_strict(net: nn.Module, path: str | Path) -> None:

@@ -73,6 +73,11 @@ SAM_TABLE = tuple(yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encod
 """Patterns of tensor names: (published, ours). A # stands for a number, a * for the rest of the name."""
 
 
+def compile_pattern(pattern: str) -> re.Pattern:
+    """Return the regular expression of a pattern of :data:`SAM_TABLE`."""
+    return re.compile(re.escape(pattern).replace(r"\#", r"(\d+)").replace(r"\*", "(.+)"))
+
+
 def make_renamers(table: Sequence[tuple[str, str]]) -> tuple[Renamer, Callable[[str], str]]:
     """Return functions that translate tensor names from the first to the second column of a table, and back.
 
@@ -80,9 +85,7 @@ def make_renamers(table: Sequence[tuple[str, str]]) -> tuple[Renamer, Callable[[
     """
 
     def compile_rows(source: int, target: int) -> list[tuple[re.Pattern, str]]:
-        patterns = [re.escape(row[source]).replace(r"\#", r"(\d+)").replace(r"\*", "(.+)") for row in table]
-        forms = [re.sub(r"[#*]", "{}", row[target]) for row in table]
-        return [(re.compile(pattern), form) for pattern, form in zip(patterns, forms, strict=True)]
+        return [(compile_pattern(row[source]), re.sub(r"[#*]", "{}", row[target])) for row in table]
 
     def translate(name: str, rows: list[tuple[re.Pattern, str]]) -> str | None:
         # whole names are matched: both layouts use layers.0, for different layers
