@@ -17,7 +17,7 @@ from cxr.reporting.settings import JPEG_QUALITY
 from cxr.workflow.jobs import digest_existing, digest_modules, grow_with_tries, job, warning_options
 from cxr.workflow.old_files import OldFiles
 from cxr.workflow.params import cohort_options
-from cxr.workflow.plan import make_plan
+from cxr.workflow.plan import Plan
 from cxr.workflow.plan_reporting import read_environments
 from cxr.workflow.settings import SettingsError, with_defaults
 from cxr.workflow.snakemake_compat import (
@@ -42,7 +42,7 @@ try:
     refuse_unwritable(Path.cwd(), (".snakemake",))
     refuse_missing_conda(workflow)
     config.update(with_defaults(config))  # jobs read compute and execution from it
-    PLAN = make_plan(config, workflow.config_settings.configfiles)
+    PLAN = Plan(config, workflow.config_settings.configfiles)
 except (SettingsError, UserError) as error:
     sys.exit(f"cxr-ils: {error}")
 

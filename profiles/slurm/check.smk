@@ -14,12 +14,12 @@ if config["container"]:
 
 rule all:
     input:
-        expand("{environment}.json", environment=ENVIRONMENTS),
+        expand("{environment}.txt", environment=ENVIRONMENTS),
 
 
 rule slurm_check_devices:
     output:
-        "{environment}.json",
+        "{environment}.txt",
     log:
         "{environment}.log",
     conda:

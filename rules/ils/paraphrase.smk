@@ -49,7 +49,7 @@ rule paraphrase_wordings:
     resources:
         gpu=PLAN.gpus["paraphrase"],
         nodes=1,  # else SLURM may take the GPUs of two
-        mem_mb=megabytes(64000 if PLAN.ils.loads_paraphraser else 4000),
+        mem_mb=megabytes(64000 if PLAN.ils.paraphrasing.loads_model else 4000),
         runtime=minutes(240 if PLAN.options["paraphrase"]["language_model"] else 10),
     params:
         **job("ils.paraphrase.make_paraphrases.run", f"ils.paraphrase.{PLAN.engines['paraphrase']}"),

@@ -8,7 +8,7 @@ rule medground_queries_shard:
         regions="results/medground/regions/{source}/{shard}.parquet",
         shifted="results/medground/regions/{source}/{shard}.moved.parquet",
         text_files=PLAN.medground.texts,
-        model_answers=PLAN.medground.answer_files("queries", "told"),
+        model_answers=partial(PLAN.medground.answer_files, "queries", "told"),
     output:
         output="results/medground/queries/{source}/{shard}.jsonl",
         unasked="results/medground/queries/{source}/{shard}.unasked.parquet",
@@ -101,7 +101,7 @@ rule medground_queries_told:
         runtime=minutes(720),
     params:
         **job("medground.queries.ask_model.run"),
-        options=PLAN.medground.model_options("queries"),
+        options=partial(PLAN.medground.model_options, "queries"),
     message:
         "MedGround: the language model words queries, log {log}"
     script:

@@ -7,8 +7,8 @@ rule medground_verification_shard:
         images="results/medground/sources/{source}/images.parquet",
         regions="results/medground/regions/{source}/{shard}.parquet",
         queries="results/medground/queries/{source}/{shard}.jsonl",
-        confirm=PLAN.medground.answer_files("verification", "confirm"),
-        select=PLAN.medground.answer_files("verification", "select"),
+        confirm=partial(PLAN.medground.answer_files, "verification", "confirm"),
+        select=partial(PLAN.medground.answer_files, "verification", "select"),
     output:
         output="results/medground/verification/{source}/{shard}.jsonl",
         rejected="results/medground/verification/{source}/{shard}.rejected.parquet",
@@ -74,7 +74,7 @@ rule medground_verification_told:
         runtime=minutes(720),
     params:
         **job("medground.verification.ask_judge.run"),
-        options=PLAN.medground.model_options("verification"),
+        options=partial(PLAN.medground.model_options, "verification"),
     message:
         "MedGround: the language model judges queries, log {log}"
     script:

@@ -47,7 +47,12 @@ rule radvlm_evaluation_read:
         runtime=minutes(30),
     params:
         **job("radvlm.evaluation.other_models.run_read"),
-        options=lambda wildcards: PLAN.evaluation.model_options(wildcards.run),
+        options=lambda wildcards: {
+            "model": wildcards.run,
+            "adapter": PLAN.evaluation.section.predictions[wildcards.run].adapter,
+            "boxes": PLAN.evaluation.section.predictions[wildcards.run].boxes,
+            "beyond": PLAN.evaluation.section.beyond,
+        },
     message:
         "RadVLM: outputs of the model {wildcards.run}"
     script:
@@ -63,7 +68,15 @@ rule radvlm_evaluation_scores:
         judged="results/radvlm/evaluation/{run}/judged.jsonl",
         texts=expand("results/radvlm/sources/{source}/texts.jsonl", source=PLAN.evaluation.text_sources),
         draw=PLAN.evaluation.draw,
-        annotations=lambda wildcards: PLAN.evaluation.annotation_files(wildcards.run),
+        # the user's file is the last
+        annotations=lambda wildcards: [
+            *expand(
+                "results/radvlm/evaluation/{run}/annotations/{annotator}.jsonl",
+                run=wildcards.run,
+                annotator=PLAN.evaluation.annotators,
+            ),
+            *filter(None, [PLAN.evaluation.section.annotations.get(wildcards.run)]),
+        ],
     output:
         samples="results/radvlm/evaluation/{run}/samples.parquet",
         scored="results/radvlm/evaluation/{run}/scores.tsv",
@@ -110,7 +123,11 @@ rule radvlm_evaluation_comparison:
         runtime=minutes(10),
     params:
         **job("radvlm.evaluation.compare.run_comparison"),
-        options=PLAN.evaluation.comparison | {"masked": [list(one) for one in PLAN.segmentation.masked.values()]},
+        options={
+            "runs": PLAN.evaluation.runs,
+            "adapters": {name: model.adapter for name, model in PLAN.evaluation.section.predictions.items()},
+            "masked": [list(row) for row in PLAN.segmentation.masked.values()],
+        },
     message:
         "RadVLM: scores of all runs and models, with the paper's"
     script:

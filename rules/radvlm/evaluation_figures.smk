@@ -47,7 +47,7 @@ rule radvlm_evaluation_gallery:
     input:
         lines=PLAN.evaluation.lines,
         answers=[PLAN.evaluation.answers(run) for run in PLAN.evaluation.runs[:1]],
-        frames=sorted({path for source in PLAN.radvlm.sources for path in PLAN.radvlm.frames_of(source)}),
+        frames=PLAN.radvlm.all_frames(),
     output:
         folder=directory("results/radvlm/evaluation/gallery"),
     log:
@@ -74,5 +74,10 @@ rule radvlm_evaluation_gallery:
 rule radvlm:
     input:
         rules.radvlm_instructions.input,
-        PLAN.vlm.answers_of("radvlm"),
+        [
+            f"results/vlm/{run}/answers/{name}.jsonl"
+            for run, plan in PLAN.vlm.runs.items()
+            if plan["system"] == "radvlm"
+            for name in PLAN.vlm.sets_by_run[run]
+        ],
         rules.radvlm_evaluation.input,

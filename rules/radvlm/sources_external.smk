@@ -98,4 +98,4 @@ rule radvlm_sources:
     input:
         expand("results/radvlm/sources/{source}/facts.parquet", source=PLAN.radvlm.sources),
         "results/radvlm/sources/split_conflicts.parquet",
-        PLAN.radvlm.external_frames(),
+        sorted({path for source in PLAN.radvlm.sources if source != "own" for path in PLAN.radvlm.frames_of(source)}),

@@ -2,7 +2,9 @@
 
 SEMISYN_EDITED = {
     "edited": expand(
-        "results/semisyn/editing/{engine}/chosen/{shard}.h5", engine=PLAN.semisyn.chosen_engines, shard=PLAN.shards
+        "results/semisyn/editing/{engine}/chosen/{shard}.h5",
+        engine=PLAN.semisyn.editing.chosen_engines,
+        shard=PLAN.shards,
     ),
     "frames": expand("results/frames/{shard}.h5", shard=PLAN.shards),
     "cohort": expand("results/cohort/{shard}.parquet", shard=PLAN.shards),
@@ -17,12 +19,12 @@ rule semisyn_dataset_tables:
         edited=SEMISYN_EDITED["edited"],
         edited_boxes=expand(
             "results/semisyn/editing/{engine}/chosen/{shard}.boxes.parquet",
-            engine=PLAN.semisyn.chosen_engines,
+            engine=PLAN.semisyn.editing.chosen_engines,
             shard=PLAN.shards,
         ),
         not_edited=expand(
             "results/semisyn/editing/{engine}/chosen/{shard}.excluded.parquet",
-            engine=PLAN.semisyn.chosen_engines,
+            engine=PLAN.semisyn.editing.chosen_engines,
             shard=PLAN.shards,
         ),
         healthy="results/semisyn/healthy/images.parquet",

@@ -133,7 +133,12 @@ rule semisyn_detectors_predictions:
         runtime=minutes(240),
     params:
         **job("semisyn.detectors.predict_boxes.run", f"semisyn.detectors.{DETECTORS.engine}", *DETECTORS.formats),
-        options=lambda wildcards: DETECTORS.prediction_options(wildcards.run, wildcards.reference),
+        options=lambda wildcards: {
+            "engine": DETECTORS.engine,
+            "engine_settings": DETECTORS.runs[wildcards.run]["own"],
+            "findings": PLAN.settings.semisyn.findings,
+            "reference": DETECTORS.references[wildcards.reference],
+        },
     message:
         "Predictions of detector {wildcards.number} of the run {wildcards.run} on {wildcards.reference}"
     script:

@@ -1,12 +1,12 @@
 # Editing: puts findings into the healthy images, with one rule per engine.
 
-for engine in PLAN.semisyn.editing_files:
+for engine in PLAN.semisyn.editing.files:
 
     rule:
         name:
             f"semisyn_editing_{engine}"
         input:
-            **PLAN.semisyn.editing_files[engine],
+            **PLAN.semisyn.editing.files[engine],
             findings_file=PLAN.semisyn.findings_file,
             plan="results/semisyn/placement/plan.parquet",
             placed=expand("results/semisyn/placement/{shard}.parquet", shard=PLAN.semisyn.source_shards),
@@ -14,7 +14,7 @@ for engine in PLAN.semisyn.editing_files:
             organs=expand("results/organs/{shard}.h5", shard=PLAN.semisyn.source_shards),
             choice=lambda wildcards: (
                 ["results/semisyn/selection/choice.yaml"]
-                if wildcards.config == "chosen" and PLAN.semisyn.is_selected
+                if wildcards.config == "chosen" and PLAN.semisyn.editing.is_selected
                 else []
             ),
         output:
@@ -26,19 +26,19 @@ for engine in PLAN.semisyn.editing_files:
         benchmark:
             f"results/benchmarks/semisyn/editing/{engine}/{{config}}/{{shard}}.tsv"
         wildcard_constraints:
-            config=PLAN.semisyn.ungrouped_pattern(engine),
+            config=PLAN.semisyn.editing.ungrouped_pattern(engine),
         group:
             PLAN.groups[f"semisyn_editing_{engine}"]
         conda:
             f"../../envs/semisyn_editing-{engine}.yaml"
         threads: 2
         resources:
-            gpu=PLAN.semisyn.editing_gpus[engine],
+            gpu=PLAN.semisyn.editing.gpus[engine],
             mem_mb=megabytes(8000),
-            runtime=minutes(1440 if PLAN.semisyn.editing_gpus[engine] else 20),
+            runtime=minutes(1440 if PLAN.semisyn.editing.gpus[engine] else 20),
         params:
             **job("semisyn.editing.edit_images.run_shard", f"semisyn.editing.{engine}"),
-            options=PLAN.semisyn.single_editing_options(PLAN.options["semisyn_editing"], engine),
+            options=PLAN.semisyn.editing.single_options(PLAN.options["semisyn_editing"], engine),
             engine=engine,
         message:
             "Edited images of shard {wildcards.shard}, configuration {wildcards.config}"
@@ -46,13 +46,13 @@ for engine in PLAN.semisyn.editing_files:
             "../../scripts/job.py"
 
     # configurations that share the work on their sources
-    for number, configs in enumerate(PLAN.semisyn.config_groups[engine]):
+    for number, configs in enumerate(PLAN.semisyn.editing.groups[engine]):
 
         rule:
             name:
                 f"semisyn_editing_{engine}_together{number}"
             input:
-                **PLAN.semisyn.editing_files[engine],
+                **PLAN.semisyn.editing.files[engine],
                 findings_file=PLAN.semisyn.findings_file,
                 plan="results/semisyn/placement/plan.parquet",
                 placed=expand("results/semisyn/placement/{shard}.parquet", shard=PLAN.shards),
@@ -70,12 +70,12 @@ for engine in PLAN.semisyn.editing_files:
                 f"../../envs/semisyn_editing-{engine}.yaml"
             threads: 2
             resources:
-                gpu=PLAN.semisyn.editing_gpus[engine],
+                gpu=PLAN.semisyn.editing.gpus[engine],
                 mem_mb=megabytes(8000),
                 runtime=minutes(1440),
             params:
                 **job("semisyn.editing.edit_images.run_shard", f"semisyn.editing.{engine}"),
-                options=PLAN.semisyn.editing_options(PLAN.options["semisyn_editing"], engine, configs, {}),
+                options=PLAN.semisyn.editing.options(PLAN.options["semisyn_editing"], engine, configs, {}),
                 engine=engine,
                 together=configs,
             message:
@@ -89,5 +89,5 @@ rule semisyn_editing:
         expand(
             "results/semisyn/editing/{engine}/chosen/{shard}.h5",
             shard=PLAN.shards,
-            engine=PLAN.semisyn.chosen_engines,
+            engine=PLAN.semisyn.editing.chosen_engines,
         ),

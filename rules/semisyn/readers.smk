@@ -11,7 +11,7 @@ rule semisyn_readers_units:
         edited=expand(
             "results/semisyn/editing/{engine}/chosen/{shard}.h5",
             shard=PLAN.shards,
-            engine=PLAN.semisyn.chosen_engines,
+            engine=PLAN.semisyn.editing.chosen_engines,
         ),
         frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
     output:

@@ -53,22 +53,22 @@ rule semisyn_realism_measures:
         source_boxes=expand("results/boxes/{shard}.parquet", shard=PLAN.semisyn.source_shards),
         edited=lambda wildcards: expand(
             "results/semisyn/editing/{engine}/{config}/{shard}.h5",
-            engine=PLAN.semisyn.engines_of(wildcards.config),
+            engine=PLAN.semisyn.editing.engines_of(wildcards.config),
             **wildcards,
         ),
         requested_boxes=lambda wildcards: expand(
             "results/semisyn/editing/{engine}/{config}/{shard}.boxes.parquet",
-            engine=PLAN.semisyn.engines_of(wildcards.config),
+            engine=PLAN.semisyn.editing.engines_of(wildcards.config),
             **wildcards,
         ),
         edited_organs=lambda wildcards: expand(
             "results/semisyn/realism/{config}/{engine}/{shard}.organs.h5",
-            engine=PLAN.semisyn.engines_of(wildcards.config),
+            engine=PLAN.semisyn.editing.engines_of(wildcards.config),
             **wildcards,
         ),
         edited_boxes=lambda wildcards: expand(
             "results/semisyn/realism/{config}/{engine}/{shard}.boxes.parquet",
-            engine=PLAN.semisyn.engines_of(wildcards.config),
+            engine=PLAN.semisyn.editing.engines_of(wildcards.config),
             **wildcards,
         ),
     output:
@@ -97,7 +97,8 @@ rule semisyn_realism_measures:
 
 rule semisyn_realism_scores:
     input:
-        **PLAN.semisyn.feature_inputs(),
+        **{f"edited_{engine}": partial(PLAN.semisyn.edited_features, engine) for engine in PLAN.semisyn.realism.metrics},
+        **PLAN.semisyn.realism.real,
         jobs=lambda wildcards: expand(
             "results/semisyn/realism/{config}/{shard}.jobs.parquet",
             shard=PLAN.semisyn.shards_of(wildcards.config),
@@ -111,13 +112,13 @@ rule semisyn_realism_scores:
         requested_boxes=lambda wildcards: expand(
             "results/semisyn/editing/{engine}/{config}/{shard}.boxes.parquet",
             shard=PLAN.semisyn.shards_of(wildcards.config),
-            engine=PLAN.semisyn.engines_of(wildcards.config),
+            engine=PLAN.semisyn.editing.engines_of(wildcards.config),
             **wildcards,
         ),
         detected=lambda wildcards: expand(
             "results/semisyn/realism/{config}/{engine}/{shard}.boxes.parquet",
             shard=PLAN.semisyn.shards_of(wildcards.config),
-            engine=PLAN.semisyn.engines_of(wildcards.config),
+            engine=PLAN.semisyn.editing.engines_of(wildcards.config),
             **wildcards,
         ),
         references=expand(
@@ -148,7 +149,7 @@ rule semisyn_realism_scores:
         **job("semisyn.realism.score.run"),
         options=PLAN.options["semisyn_realism"],
         config=lambda wildcards: wildcards.config,
-        painted=lambda wildcards: "lite" in PLAN.semisyn.engines_of(wildcards.config),
+        painted=lambda wildcards: "lite" in PLAN.semisyn.editing.engines_of(wildcards.config),
         extractors=PLAN.semisyn.realism.metrics,
     message:
         "Scores of the edited images, configuration {wildcards.config}"

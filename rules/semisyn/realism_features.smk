@@ -43,7 +43,7 @@ for engine in PLAN.semisyn.realism.files:
             plan="results/semisyn/placement/plan.parquet",
             edited=lambda wildcards: expand(
                 "results/semisyn/editing/{engine}/{config}/{shard}.h5",
-                engine=PLAN.semisyn.engines_of(wildcards.config),
+                engine=PLAN.semisyn.editing.engines_of(wildcards.config),
                 **wildcards,
             ),
         output:

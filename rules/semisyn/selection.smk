@@ -3,7 +3,9 @@
 
 rule semisyn_selection_choice:
     input:
-        replicates=expand("results/semisyn/realism/{config}/replicates.parquet", config=PLAN.semisyn.compared_configs),
+        replicates=expand(
+            "results/semisyn/realism/{config}/replicates.parquet", config=PLAN.semisyn.editing.compared_configs
+        ),
     output:
         choice="results/semisyn/selection/choice.yaml",
         table=report(

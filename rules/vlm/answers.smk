@@ -160,6 +160,11 @@ rule vlm_ask:
             PLAN.vlm_request["image"]
             and PLAN.vlm_request["questions"]
             and PLAN.vlm_request["run"]
-            and PLAN.segmentation.image_folder(PLAN.vlm_request["run"], Path(PLAN.vlm_request["image"]).stem),
+            # with masks if ROSALIA draws them
+            and "results/{system}/{run}/asked/{image}".format(
+                system="radvlm/evaluation" if PLAN.vlm_request["run"] in PLAN.segmentation.image_runs else "vlm",
+                run=PLAN.vlm_request["run"],
+                image=Path(PLAN.vlm_request["image"]).stem,
+            ),
             "vlm_ask needs --config image=chest.dcm questions='[\"What is abnormal?\"]', and a run of vlm.tuning.runs",
         ),

@@ -17,7 +17,7 @@ from cxr.ils.masks.settings import Rules
 from cxr.imaging.anomaly import map_anomalies
 from cxr.imaging.anomaly.map_anomalies import needs_anomaly_map
 from cxr.imaging.anomaly.settings import AnomalySettings
-from cxr.workflow.plan import make_plan
+from cxr.workflow.plan import Plan
 from masks_shard import RULES, said
 from simple_chests import simple_chest, write_inputs
 
@@ -132,8 +132,8 @@ def test_the_images_of_an_older_shard_are_all_edited(tmp_path):
 
 
 def test_the_stage_reads_reports_only_where_they_decide():
-    assert make_plan({}, []).engine_files["anomaly"] == {}
-    assert make_plan({"anomaly": {"images": "with_findings"}}, []).engine_files["anomaly"] == {
+    assert Plan({}, []).engine_files["anomaly"] == {}
+    assert Plan({"anomaly": {"images": "with_findings"}}, []).engine_files["anomaly"] == {
         "cohort": "results/cohort/{shard}.parquet",
         "reports": "results/reports/{shard}.jsonl",
     }

@@ -22,7 +22,7 @@ from cxr.medground.asking.questions import Prompts
 from cxr.medground.logic.facts import Facts
 from cxr.medground.queries.ask_model import QuestionOptions, build_request, find_contradiction
 from cxr.medground.verification.ask_judge import JudgeOptions, Views, build_question, confirm_schema, select_schema
-from cxr.workflow.plan_medground import make_medground_plan
+from cxr.workflow.plan_medground import MedgroundPlan
 from cxr.workflow.settings import Settings
 from medground_model import worded
 
@@ -66,7 +66,7 @@ class World:
 
     def __init__(self, folder: Path):
         self.folder, self.prompts = folder, Prompts.read(folder / "prompts.yaml")
-        plan = make_medground_plan(Settings(**settings_of(folder)), ["00"], ["default"])
+        plan = MedgroundPlan(Settings(**settings_of(folder)), ["00"], ["default"])
         self.questions = QuestionOptions(**plan.options["queries_told"])
         self.judging = JudgeOptions(**plan.options["verification_told"])
         part = folder / "results/medground"

@@ -18,7 +18,7 @@ from cxr.dicom.files import silence_output
 from cxr.medground.logic.facts import Facts, read_planes
 from cxr.medground.sources.cells import read_cells
 from cxr.medground.sources.pixels import read_array
-from cxr.workflow.plan_medground import make_medground_plan
+from cxr.workflow.plan_medground import MedgroundPlan
 from cxr.workflow.settings import read as read_settings
 from dicom_files import dataset, encoded
 from medground_data import SOURCES, facts_of, make_regions_of, read_source, regions_of, source_keys
@@ -376,7 +376,7 @@ def test_real_data_are_read_without_a_loss(shared, tmp_path, name):
 def test_drawn_pictures_are_a_source_beside_the_embedded_cohort_alone():
     def names(cohort, **medground):
         settings = read_settings({"cohort": cohort, "medground": medground})
-        return list(make_medground_plan(settings, ["00", "01"], ["default"]).sources)
+        return list(MedgroundPlan(settings, ["00", "01"], ["default"]).sources)
 
     assert names({}) == ["ils", "cells"]
     for cohort in (

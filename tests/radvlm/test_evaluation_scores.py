@@ -27,8 +27,8 @@ from cxr.radvlm.evaluation.score_run import run_scores
 from cxr.radvlm.samples import TEXT_TASKS
 from cxr.reporting.page import radvlm
 from cxr.vlm.answers import selection
-from cxr.workflow.plan_radvlm import make_evaluation_plan
-from cxr.workflow.plan_vlm import make_vlm_plan
+from cxr.workflow.plan_radvlm import EvaluationPlan
+from cxr.workflow.plan_vlm import VlmPlan
 from cxr.workflow.settings import read
 from radvlm_scored import JUDGED, OPTIONS, answers_to, exchanged_of, lines_of, perceived, scored
 
@@ -673,6 +673,6 @@ def test_the_result_is_how_many_scores_need_the_picture():
 )
 def test_the_gallery_shows_no_text_of_people_whose_reports_are_withheld(change, withheld):
     settings = read(change)
-    vlm = make_vlm_plan(settings.vlm, "cpu", 0, list(settings.radvlm.instructions.mixes))
-    plan = make_evaluation_plan(settings, vlm)
+    vlm = VlmPlan(settings.vlm, "cpu", 0, list(settings.radvlm.instructions.mixes))
+    plan = EvaluationPlan(settings, vlm)
     assert plan.gallery["withheld"] == withheld

@@ -6,8 +6,8 @@ import pytest
 
 from cxr.base.tables import read_table
 from cxr.radvlm.evaluation.conservation import run
-from cxr.workflow.plan_radvlm import make_evaluation_plan, make_radvlm_plan
-from cxr.workflow.plan_vlm import make_vlm_plan
+from cxr.workflow.plan_radvlm import EvaluationPlan, RadvlmPlan
+from cxr.workflow.plan_vlm import VlmPlan
 from cxr.workflow.settings import read
 
 FILES = {
@@ -94,7 +94,7 @@ def test_the_table_has_the_mixes_and_the_tunings_that_scores_rest_on():
         "vlm": {"tuning": {"runs": runs}},
         "radvlm": {"instructions": {"mixes": mixes}, "evaluation": {"runs": ["one", "asked"]}},
     })  # fmt: skip
-    plan = make_evaluation_plan(settings, make_vlm_plan(settings.vlm, "cpu", 0, list(mixes)))
+    plan = EvaluationPlan(settings, VlmPlan(settings.vlm, "cpu", 0, list(mixes)))
     assert plan.mixes == ["all", "small"]
-    own = make_radvlm_plan(settings, ["00"])
+    own = RadvlmPlan(settings, ["00"])
     assert own.conversation_sources("all") == ["own"]

@@ -25,8 +25,8 @@ from cxr.vlm.conventions import CONVENTIONS, InputSize
 from cxr.vlm.samples import read_samples
 from cxr.vlm.settings import Vlm
 from cxr.vlm.tuning.tune import TuningOptions
-from cxr.workflow.plan_radvlm import make_radvlm_plan
-from cxr.workflow.plan_vlm import make_vlm_plan
+from cxr.workflow.plan_radvlm import RadvlmPlan
+from cxr.workflow.plan_vlm import VlmPlan
 from cxr.workflow.settings import Settings, parse_section
 from radvlm_mix import FILES, instructions, sources
 from radvlm_read_back import read_back
@@ -203,7 +203,7 @@ def test_a_mix_takes_the_pairs_and_masks_of_its_threshold_set_or_of_the_release(
     mixes = {"all": {"thresholds": "mimic_ils"}, "half": {"thresholds": "half"}, "first": {}}
     told = {"radvlm": {"instructions": {"mixes": mixes}}}
     imported = {"dataset": {"mimic_ils": str(tmp_path), "mimic_ils_images": str(tmp_path)}}
-    plan = make_radvlm_plan(parse_section(Settings, told | imported), ["00", "01"])
+    plan = RadvlmPlan(parse_section(Settings, told | imported), ["00", "01"])
     first, half = ([f"results/masks/{name}/{shard}.h5" for shard in ("00", "01")] for name in ("default", "half"))
     release = ["results/masks/mimic_ils/mimic_ils.h5"]
     assert [plan.ils_files(mix, "own")["masks"] for mix in mixes] == [release, half, first]
@@ -308,7 +308,7 @@ def answered(lines: Path, test: Path, frames: list[str], folder: Path) -> Path:
     """Tune the small model by two updates on lines, and ask it the lines ``test``; returns the file of answers."""
     own = {"updates": 2, "batch": 2, "micro_batch": 2}
     settings = parse_section(Vlm, {"tuning": {"onevision_tiny": own}, "answers": {"max_new_tokens": 12}})
-    plan = make_vlm_plan(settings, "cpu", 0, ["all"])
+    plan = VlmPlan(settings, "cpu", 0, ["all"])
     given = {"lines": str(lines), "pictures": frames}
     run = tune(folder, given, TuningOptions(**plan.runs["radvlm"]["options"]))
     asking = AnswersOptions(**plan.answer_options["radvlm"])

@@ -1,7 +1,5 @@
 """ROSALIA as a tool of RadVLM: what it is asked, that its masks are its own, and that they stand beside the turns."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -14,8 +12,8 @@ from cxr.ils.evaluation.predictions import Predictions
 from cxr.ils.inference.infer import run_split
 from cxr.ils.templates import GLOBAL, Instruction, parse_instruction
 from cxr.radvlm.evaluation.segmenter import build_instructions, run_asked, run_beside, run_head, run_ils
-from cxr.workflow.plan_radvlm import make_segmentation_plan
-from cxr.workflow.plan_vlm import make_vlm_plan
+from cxr.workflow.plan_radvlm import SegmentationPlan
+from cxr.workflow.plan_vlm import VlmPlan
 from cxr.workflow.settings import Settings, parse_section
 from tiny_rosalia import ONE, Tiny, lines_of, make
 
@@ -186,8 +184,9 @@ def planned(heads: tuple[str, ...] = (), tuned: tuple[str, ...] = (), **evaluati
     told = {name: {"engine": "onevision_tiny", "lines": "radvlm:all"} for name in tuned}
     given = {"radvlm": {"evaluation": evaluation}} | ({"vlm": {"tuning": {"runs": told}}} if tuned else {})
     settings = parse_section(Settings, given)
-    vlm = make_vlm_plan(settings.vlm, "cpu", 0, ["all"])
-    return make_segmentation_plan(settings, replace(vlm, with_head=heads), ["default", "base"])
+    vlm = VlmPlan(settings.vlm, "cpu", 0, ["all"])
+    vlm.with_head = list(heads)
+    return SegmentationPlan(settings, vlm, ["default", "base"]), vlm
 
 
 def test_rows_of_ils_stand_only_where_there_is_a_segmenter():

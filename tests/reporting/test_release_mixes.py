@@ -20,7 +20,7 @@ from cxr.radvlm.sources.settings import FactSource
 from cxr.reporting.release import mixes, parquet
 from cxr.reporting.release.settings import PackageSettings
 from cxr.reporting.release.texts import TERMS
-from cxr.workflow.plan_radvlm import make_radvlm_plan
+from cxr.workflow.plan_radvlm import RadvlmPlan
 from cxr.workflow.settings import read
 from radvlm_mix import instructions, sources
 
@@ -160,4 +160,4 @@ def test_every_format_has_its_terms():
 def test_a_mix_that_is_not_there_is_one_sentence():
     chosen = read({"release": {"mixes": ["other"]}})
     with pytest.raises(UserError, match=r"release.mixes names 'other', but the mixes of radvlm.instructions are all"):
-        make_radvlm_plan(chosen, ["00"])
+        RadvlmPlan(chosen, ["00"])

@@ -22,7 +22,7 @@ from cxr.semisyn.editing.outcome import soft_mask
 from cxr.semisyn.editing.radedit import INVERT_GUIDANCE
 from cxr.semisyn.editing.settings import EditingSettings
 from cxr.workflow.params import stage_options
-from cxr.workflow.plan_semisyn import make_semisyn_plan
+from cxr.workflow.plan_semisyn import SemisynPlan
 from cxr.workflow.settings import read
 from tiny_diffusion import pipeline, write_radedit
 
@@ -239,11 +239,11 @@ def test_only_configurations_with_the_same_inversion_are_edited_together(tmp_pat
             "guidance": 2.0}, "lite": {}}  # fmt: skip
     editing = {"configs": names | more, "diffusion": {"model": str(tmp_path)}}
     given = read({"semisyn": {"editing": editing, "selection": {"configs": [*names, *more]}}}, [])
-    plan = make_semisyn_plan(given, stage_options(given), ["00"])
-    assert plan.config_groups == {
+    plan = SemisynPlan(given, stage_options(given), ["00"])
+    assert plan.editing.groups == {
         "diffusion": [], "lite": [], "radedit": [[f"r{at}" for at in range(1, 9)], ["r9", "r10"]],
     }  # fmt: skip
-    alone = re.compile(plan.ungrouped_pattern("radedit"))
+    alone = re.compile(plan.editing.ungrouped_pattern("radedit"))
     assert all(alone.match(f"{name}/00") for name in ("early", "chosen", "r11"))
     assert not any(alone.match(f"{name}/00") for name in names)
 

@@ -6,7 +6,7 @@ import yaml
 from cxr.base.errors import UserError
 from cxr.semisyn.placement.plan_jobs import PlanOptions
 from cxr.workflow.params import stage_options
-from cxr.workflow.plan_semisyn import make_semisyn_plan
+from cxr.workflow.plan_semisyn import SemisynPlan
 from cxr.workflow.settings import Settings, SettingsError, read
 from nodules import NODULE, written
 
@@ -15,7 +15,7 @@ SHARDS = ["00", "01"]
 
 def plan_of(**semisyn):
     settings = read({"semisyn": semisyn})
-    return make_semisyn_plan(settings, stage_options(settings), SHARDS)
+    return SemisynPlan(settings, stage_options(settings), SHARDS)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from cxr.semisyn.realism.settings import EXTRACTORS
 from cxr.semisyn.selection.select_configs import LOWER_IS_BETTER
 from cxr.semisyn.selection.settings import METRICS
 from cxr.workflow import settings
-from cxr.workflow.plan_semisyn import make_realism_plan
+from cxr.workflow.plan_semisyn import RealismPlan
 from cxr.workflow.settings import SettingsError, read
 from fidelity_wheel import fidelity
 from tiny_clip import write_clip
@@ -223,13 +223,13 @@ def test_metrics_of_features_by_hand():
 def test_an_engine_that_needs_real_images_does_not_run_without(tmp_path):
 
     asked = {"features": ["lite", "inception", "clip"], "clip": {"model": str(tmp_path)}}
-    plan = make_realism_plan(read({"semisyn": {"realism": asked}}, []), ["00", "01"])
+    plan = RealismPlan(read({"semisyn": {"realism": asked}}, []), ["00", "01"])
     assert set(plan.files) == set(plan.metrics) == {"clip"}
     assert plan.real == {}
     boxes = tmp_path / "boxes.json"
     boxes.write_text("{}")
     people = {"references": {"people": {"format": "coco", "path": str(boxes)}}}
-    plan = make_realism_plan(read({"semisyn": people | {"realism": asked | {"reference": "people"}}}, []), ["00"])
+    plan = RealismPlan(read({"semisyn": people | {"realism": asked | {"reference": "people"}}}, []), ["00"])
     assert set(plan.metrics) == {"clip", "inception", "lite"}
     folder = "results/semisyn/realism/00"
     assert plan.real == {f"real_{name}": [f"{folder}.{name}.features.h5"] for name in ("inception", "lite")}
@@ -286,6 +286,6 @@ def test_real_boxes_are_measured_on_the_frame(tmp_path):
 def test_a_selection_by_metrics_that_nothing_gives_is_refused():
     told = {"semisyn": {"selection": {"metrics": ["fid", "c2st"]}}}
     with pytest.raises(UserError, match=r"metrics is fid, c2st, of which semisyn.realism gives none: choose of ap1070"):
-        make_realism_plan(read(told, []), ["00"])
+        RealismPlan(read(told, []), ["00"])
     told["semisyn"]["selection"]["metrics"].append("auroc")
-    assert make_realism_plan(read(told, []), ["00"]).real == {}
+    assert RealismPlan(read(told, []), ["00"]).real == {}

@@ -21,7 +21,7 @@ from cxr.semisyn.dataset.export import ExportOptions
 from cxr.semisyn.dataset.job_tables import SYNTHETIC, read_conventions, rescale_box
 from cxr.semisyn.shared import images_per_finding
 from cxr.workflow import settings
-from cxr.workflow.plan import make_plan
+from cxr.workflow.plan import Plan
 from nodules import NODULE
 from semisyn_jobs import AFFINE, FINDINGS, SHAPE, Job, edited_of, frame_of, jobs, original_of, tables, write
 from xrv_wheel import xrv_table
@@ -461,11 +461,11 @@ def test_the_plan_takes_the_labels_of_the_users_file(tmp_path):
     told = NODULE["findings"] | {"edema": {"label": "Oedema"}}
     path = nodules.written(tmp_path, NODULE | {"findings": told})
     given = {"findings_file": str(path), "findings": ["edema", "effusion", "nodule"]}
-    plan = make_plan({"semisyn": given}, []).semisyn
+    plan = Plan({"semisyn": given}, []).semisyn
     assert plan.labels == {"edema": "Oedema", "effusion": "Pleural Effusion", "nodule": "Nodule"}
     assert plan.export_options["labels"] == plan.labels
     assert plan.form_labels == {"finding": {"edema": "Oedema", "nodule": "Nodule"}}
-    assert make_plan({}, []).semisyn.form_labels == {}
+    assert Plan({}, []).semisyn.form_labels == {}
 
 
 def test_the_datasheet_tells_what_must_be_known(made, tmp_path):
@@ -516,7 +516,7 @@ def test_wrong_settings_name_their_key(given, said):
     ],
 )
 def test_sizes_are_parts_or_numbers(given, sizes):
-    assert make_plan(given, []).semisyn.sizes == sizes
+    assert Plan(given, []).semisyn.sizes == sizes
 
 
 def test_parts_of_the_papers_dataset_are_its_sizes():

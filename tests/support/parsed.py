@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from inspect import signature
 from pathlib import Path
@@ -134,13 +134,14 @@ def _recorded(plans: list) -> None:
 
     from cxr.workflow import plan
 
-    make_plan, read_rule, use_rule = plan.make_plan, Workflow.rule, Workflow.userule
+    make_plan, read_rule, use_rule = plan.Plan, Workflow.rule, Workflow.userule
     name_rule = Workflow.name
 
     def kept(*given):
         made = make_plan(*given)
-        plans.append(replace(made, options=_Options(made.options)))
-        return plans[0]
+        made.options = _Options(made.options)
+        plans.append(made)
+        return made
 
     def named(self, name=None, **others):
         plans[0].options.rule = name
@@ -154,7 +155,7 @@ def _recorded(plans: list) -> None:
         plans[0].options.rule = name_modifier
         return use_rule(self, *given, name_modifier=name_modifier, **others)
 
-    plan.make_plan, Workflow.rule, Workflow.userule, Workflow.name = kept, named, used, directed
+    plan.Plan, Workflow.rule, Workflow.userule, Workflow.name = kept, named, used, directed
 
 
 def _ask_params(rule, plan) -> list[str]:

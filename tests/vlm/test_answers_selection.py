@@ -12,8 +12,8 @@ from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.vlm.answers import selection
 from cxr.vlm.answers.selection import select_samples
 from cxr.vlm.settings import Vlm
-from cxr.workflow.plan_radvlm import make_evaluation_plan
-from cxr.workflow.plan_vlm import make_vlm_plan
+from cxr.workflow.plan_radvlm import EvaluationPlan
+from cxr.workflow.plan_vlm import VlmPlan
 from cxr.workflow.settings import parse_section, read
 
 TURNS = [{"question": "What is there?", "answer": "Nothing."}]
@@ -106,18 +106,18 @@ def test_a_line_that_is_no_sample_is_one_sentence(tmp_path):
 def test_everything_that_reads_a_set_reads_the_lines_that_are_asked():
     """By default these are the set's own file, and nothing is drawn."""
     folder = "results/radvlm/instructions/all"
-    plain = make_vlm_plan(Vlm(), "cpu", 0, ["all"])
+    plain = VlmPlan(Vlm(), "cpu", 0, ["all"])
     assert (plain.drawn_sets, plain.draw_files("radvlm_test", "tsv")) == ([], [])
     assert plain.sets == plain.all_lines
     assert plain.sets["radvlm_test"] == f"{folder}/test.jsonl"
     assert plain.sets["medground_test"] == "results/medground/dataset/test.jsonl"
-    some = make_vlm_plan(parse_section(Vlm, {"answers": {"most": 7}}), "cpu", 0, ["all"])
+    some = VlmPlan(parse_section(Vlm, {"answers": {"most": 7}}), "cpu", 0, ["all"])
     assert some.all_lines == plain.sets
     assert some.sets == {name: f"results/vlm/sets/{name}.jsonl" for name in plain.sets}
     assert some.shared_draw_lines("radvlm_exchanged") == [f"{folder}/test.jsonl"]
     assert some.shared_draw_lines("radvlm_test") == some.shared_draw_lines("medground_test") == []
     assert some.draw_files("medground_test", "jsonl") == ["results/vlm/sets/medground_test.jsonl"]
-    plan = make_evaluation_plan(read({"vlm": {"answers": {"most": 7}}}), some)
+    plan = EvaluationPlan(read({"vlm": {"answers": {"most": 7}}}), some)
     assert plan.lines == "results/vlm/sets/radvlm_test.jsonl"
     assert (plan.all_lines, plan.train_lines) == (f"{folder}/test.jsonl", f"{folder}/train.jsonl")
     assert plan.draw == ["results/vlm/sets/radvlm_test.tsv"]
@@ -130,5 +130,5 @@ def test_everything_that_reads_a_set_reads_the_lines_that_are_asked():
 
 def test_a_set_alone_is_drawn_by_itself():
     sets = {"radvlm_exchanged": "radvlm:all/exchanged"}
-    plan = make_vlm_plan(parse_section(Vlm, {"answers": {"most": 7, "sets": sets}}), "cpu", 0, ["all"])
+    plan = VlmPlan(parse_section(Vlm, {"answers": {"most": 7, "sets": sets}}), "cpu", 0, ["all"])
     assert plan.shared_draw_lines("radvlm_exchanged") == []

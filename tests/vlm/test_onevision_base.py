@@ -23,7 +23,7 @@ from cxr.vlm.models import load_model, make_tiny
 from cxr.vlm.samples import Sample
 from cxr.vlm.settings import Vlm
 from cxr.vlm.tiny_base import BY_WORD, RESOURCE_FILES, load_base
-from cxr.workflow.plan_vlm import make_vlm_plan
+from cxr.workflow.plan_vlm import VlmPlan
 from cxr.workflow.settings import Settings, parse_section
 
 FOLDER = RESOURCES / "vlm/onevision_tiny"
@@ -82,12 +82,12 @@ def test_a_tuning_begins_with_all_of_it_and_new_words_beside(tmp_path):
 
 
 def test_only_a_run_of_the_small_model_begins_from_it():
-    plan = make_vlm_plan(Vlm(), "cpu", 0, ["all"])
+    plan = VlmPlan(Vlm(), "cpu", 0, ["all"])
     assert plan.runs["radvlm"]["options"]["init"] == "base"
     assert "init" not in plan.runs["medground"]["options"]
     run = {"engine": "onevision_tiny", "lines": "radvlm:all", "init": "random"}
     settings = parse_section(Vlm, {"tuning": {"runs": {"radvlm": run}}})
-    assert make_vlm_plan(settings, "cpu", 0, ["all"]).runs["radvlm"]["options"]["init"] == "random"
+    assert VlmPlan(settings, "cpu", 0, ["all"]).runs["radvlm"]["options"]["init"] == "random"
     assert all((RESOURCES / name).is_file() for name in RESOURCE_FILES)
 
 

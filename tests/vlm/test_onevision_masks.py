@@ -15,7 +15,7 @@ from cxr.vlm.models import load_model, make_tiny
 from cxr.vlm.settings import Vlm
 from cxr.vlm.tiny_base import BY_WORD, RESOURCE_FILES, load_base
 from cxr.vlm.tokens import SEG
-from cxr.workflow.plan_vlm import make_vlm_plan
+from cxr.workflow.plan_vlm import VlmPlan
 from cxr.workflow.settings import parse_section
 
 FOLDER = RESOURCES / "vlm/onevision_tiny"
@@ -68,11 +68,11 @@ def test_hidden_states_of_another_length_are_refused():
 
 def test_a_run_with_a_head_begins_from_it_and_no_other_run():
     settings = parse_section(Vlm, {"tuning": {"runs": {"masks": HEAD, "plain": HEAD | {"segmentation": "none"}}}})
-    plan = make_vlm_plan(settings, "cpu", 0, ["all"])
+    plan = VlmPlan(settings, "cpu", 0, ["all"])
     assert [plan.runs[name]["options"]["init"] for name in ("masks", "plain")] == ["base_masks", "base"]
     assert plan.tuning_modules[-1] == "segmentation.starts.base"
     other = parse_section(Vlm, {"tuning": {"runs": {"masks": HEAD}, "onevision_tiny": {"seg_start": "lite"}}})
-    assert make_vlm_plan(other, "cpu", 0, ["all"]).runs["masks"]["options"]["init"] == "base"
+    assert VlmPlan(other, "cpu", 0, ["all"]).runs["masks"]["options"]["init"] == "base"
 
 
 def test_without_the_base_there_is_no_head_of_it():
@@ -80,7 +80,7 @@ def test_without_the_base_there_is_no_head_of_it():
     settings = parse_section(Vlm, {"tuning": tuning, "answers": {"sets": {}}})
     told = "init is 'random', and seg_start 'base' is the head of the base: set vlm.tuning.onevision_tiny.seg_start to"
     with pytest.raises(UserError, match=f"runs.masks.segmentation is 'head', but {told} lite"):
-        make_vlm_plan(settings, "cpu", 0, ["all"])
+        VlmPlan(settings, "cpu", 0, ["all"])
     tuning["onevision_tiny"] = {"seg_start": "lite"}
     settings = parse_section(Vlm, {"tuning": tuning, "answers": {"sets": {}}})
-    assert make_vlm_plan(settings, "cpu", 0, ["all"]).runs["masks"]["options"]["init"] == "random"
+    assert VlmPlan(settings, "cpu", 0, ["all"]).runs["masks"]["options"]["init"] == "random"

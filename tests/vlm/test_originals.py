@@ -24,15 +24,14 @@ from cxr.vlm.settings import Vlm
 from cxr.vlm.tuning.fit import EncodedCache
 from cxr.vlm.tuning.tune import run_tuning
 from cxr.workflow.params import stage_options
-from cxr.workflow.plan_imaging import decoding_options
-from cxr.workflow.plan_vlm import make_vlm_plan
+from cxr.workflow.plan_vlm import VlmPlan
 from cxr.workflow.settings import Settings, parse_section
 from dicom_files import dataset, encoded, picture, stored_values
 from vlm_masks import OPTIONS as WITH_HEAD
 from vlm_runs import ASKING, COMPUTE, OPTIONS, contents, recipe
 
 STAGES = stage_options(Settings())
-DECODING = decoding_options(STAGES)
+DECODING = STAGES["decoding"]
 SIZES = {"film": (700, 560), "scan": (600, 900), "photo": (640, 640)}
 """{image: rows and columns}: a DICOM file with inverted grey levels, a PNG file of 16 bits, a JPEG file."""
 TURNS = [{"question": "What is there?", "answer": "Things at <box:thing>."}, {"question": "Else?", "answer": "No."}]
@@ -239,7 +238,7 @@ def test_a_head_draws_in_the_frame_of_an_original(given, tmp_path):
 def planned(run: dict, **answers: object) -> object:
     run = {"engine": "onevision_tiny", "lines": "radvlm:all", "pictures": "original"} | run
     settings = parse_section(Vlm, {"tuning": {"runs": {"mine": run}}, "answers": {"sets": {}} | answers})
-    return make_vlm_plan(settings, "cpu", 0, ["all"], DECODING)
+    return VlmPlan(settings, "cpu", 0, ["all"], DECODING)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from cxr.base.hdf5 import ShardWriter
 from cxr.geometry.affine import fit_affine
 from cxr.vlm.samples import ImageStore, parse_sample
 from cxr.vlm.settings import Vlm
-from cxr.workflow.plan import make_plan
-from cxr.workflow.plan_radvlm import make_evaluation_plan
-from cxr.workflow.plan_vlm import VlmPlan, lines_file, make_vlm_plan
+from cxr.workflow.plan import Plan
+from cxr.workflow.plan_radvlm import EvaluationPlan
+from cxr.workflow.plan_vlm import VlmPlan, lines_file
 from cxr.workflow.settings import SettingsError, parse_section, read
 
 FOLDER = "results/radvlm/instructions"
@@ -44,18 +44,18 @@ def model_of(folder: str) -> dict:
 def test_a_model_that_is_not_on_the_disk_stops_before_any_job(gone):
     sentence = rf"^vlm\.tuning\.runs\.base\.model: there is no folder '{gone}': correct the path"
     with pytest.raises(UserError, match=sentence):
-        make_plan(model_of(gone), [])
+        Plan(model_of(gone), [])
 
 
 def test_a_model_that_is_there_or_on_the_hub_is_planned(tmp_path):
-    runs = make_plan(model_of(str(tmp_path)), []).vlm.runs
+    runs = Plan(model_of(str(tmp_path)), []).vlm.runs
     assert (runs["base"]["base"], runs["base"]["options"]["model"]) == ([str(tmp_path)], "")
-    runs = make_plan(model_of("llava-hf/llava-onevision-qwen2-7b-si-hf"), []).vlm.runs
+    runs = Plan(model_of("llava-hf/llava-onevision-qwen2-7b-si-hf"), []).vlm.runs
     assert runs["base"]["options"]["model"] == "llava-hf/llava-onevision-qwen2-7b-si-hf"
 
 
 def test_a_set_is_asked_of_the_runs_of_its_system():
-    plan = make_vlm_plan(Vlm(), "cpu", 0, ["all"])
+    plan = VlmPlan(Vlm(), "cpu", 0, ["all"])
     assert plan.sets_by_run["radvlm"] == ["radvlm_test", "radvlm_exchanged"]
     assert plan.sets_by_run["medground"] == ["medground_test", "medground_zero_shot"]
     assert (plan.gpus["radvlm"], plan.answer_gpus["radvlm"]) == (0, 0)
@@ -71,7 +71,7 @@ def test_llava_onevision_has_adapters_and_longest_answers_of_its_own(answers, lo
     run = {"model": "some/model", "lines": "radvlm:all"}
     runs = {name: run | {"engine": name} for name in ("onevision", "qwen25vl")}
     settings = parse_section(Vlm, {"tuning": {"runs": runs}, "answers": answers})
-    plan = make_vlm_plan(settings, "cpu", 0, ["all"])
+    plan = VlmPlan(settings, "cpu", 0, ["all"])
     adapters = {name: one["options"]["own"]["lora"] for name, one in plan.runs.items()}
     sizes = {name: (adapter["rank"], adapter["alpha"]) for name, adapter in adapters.items()}
     assert sizes == {"onevision": (128, 256), "qwen25vl": (8, 32)}
@@ -142,7 +142,7 @@ def test_a_picture_that_may_be_either_sources_is_refused(tmp_path):
 def test_runs_and_answers_are_told_where_the_frames_of_each_source_lie(tmp_path):
     (tmp_path / "vindr").mkdir()
     used = {"use": ["own", "v"], "list": {"v": {"format": "vindr", "path": str(tmp_path / "vindr")}}}
-    plan = make_plan({"radvlm": {"sources": used}}, [])
+    plan = Plan({"radvlm": {"sources": used}}, [])
     assert plan.image_folders("radvlm") == {"own": "results/frames", "v": "results/radvlm/sources/v/frames"}
     assert plan.image_folders("medground") == {}
     folders = {str(Path(path).parent) for path in plan.image_shards("radvlm")}
@@ -154,7 +154,7 @@ MIX = {"engine": "onevision_tiny", "lines": "radvlm:all"}
 
 def planned(**run: object) -> VlmPlan:
     settings = parse_section(Vlm, {"tuning": {"runs": {"r": MIX | run}}})
-    return make_vlm_plan(settings, "cpu", 0, ["all"])
+    return VlmPlan(settings, "cpu", 0, ["all"])
 
 
 @pytest.mark.parametrize(
@@ -164,9 +164,7 @@ def planned(**run: object) -> VlmPlan:
 def test_a_run_of_llava_onevision_that_names_no_model_takes_its_recipes(recipe, model, trained):
     named = {"engine": "onevision", "lines": "radvlm:all", "trained": trained, "revision": "1" * 40}
     runs = {"none": named, "same": named | {"model": model}, "other": named | {"model": "c/d"}}
-    whole = make_plan(
-        {"vlm": {"tuning": {"runs": runs, "onevision": recipe}}, "radvlm": {"evaluation": {"runs": []}}}, []
-    )
+    whole = Plan({"vlm": {"tuning": {"runs": runs, "onevision": recipe}}, "radvlm": {"evaluation": {"runs": []}}}, [])
     plan = whole.vlm
     assert plan.runs["none"] == plan.runs["same"]
     told = {name: (run["options"]["model"], run["options"]["revision"]) for name, run in plan.runs.items()}
@@ -220,6 +218,6 @@ def test_a_key_that_a_run_cannot_have_is_refused(run, sentence):
 def test_a_run_of_some_tasks_is_scored_on_these():
     runs = {"radvlm": MIX, "some": MIX | {"tasks": ["conversation"]}}
     settings = read({"vlm": {"tuning": {"runs": runs}}, "radvlm": {"evaluation": {"runs": list(runs)}}})
-    plan = make_evaluation_plan(settings, make_vlm_plan(settings.vlm, "cpu", 0, ["all"]))
+    plan = EvaluationPlan(settings, VlmPlan(settings.vlm, "cpu", 0, ["all"]))
     assert plan.score_options("some") == plan.score_options("radvlm") | {"tasks": ["conversation"]}
     assert plan.score_options("radvlm")["tasks"] == []

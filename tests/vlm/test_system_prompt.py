@@ -15,8 +15,8 @@ from cxr.vlm.samples import ImageStore, read_samples
 from cxr.vlm.settings import Vlm
 from cxr.vlm.tokens import IGNORED, UNKNOWN
 from cxr.vlm.tuning.untrained import run_untrained
-from cxr.workflow.plan import make_plan
-from cxr.workflow.plan_vlm import make_vlm_plan
+from cxr.workflow.plan import Plan
+from cxr.workflow.plan_vlm import VlmPlan
 from cxr.workflow.settings import SettingsError, parse_section
 from vlm_runs import ASKING, COMPUTE, OPTIONS, SIDE, data, recipe, tune
 
@@ -118,12 +118,12 @@ def test_an_adapter_and_a_model_as_it_is_are_asked_with_it(tuned, given, tmp_pat
 def test_one_that_holds_a_mark_is_refused(engine, mark):
     sentence = rf"vlm\.tuning\.{engine}\.system_prompt: it is 'Be brief\..*', which holds '{mark}'.*: leave it out"
     with pytest.raises(SettingsError, match=sentence.replace("|", r"\|")):
-        make_plan({"vlm": {"tuning": {engine: {"system_prompt": f"Be brief.{mark} x < y"}}}}, [])
+        Plan({"vlm": {"tuning": {engine: {"system_prompt": f"Be brief.{mark} x < y"}}}}, [])
 
 
 def test_it_is_a_runs_option():
     tiny = {"system_prompt": "Be brief, x < y."}
-    plan = make_vlm_plan(parse_section(Vlm, {"tuning": {"onevision_tiny": tiny}}), "cpu", 0, ["all"])
+    plan = VlmPlan(parse_section(Vlm, {"tuning": {"onevision_tiny": tiny}}), "cpu", 0, ["all"])
     assert {name: run["options"]["system_prompt"] for name, run in plan.runs.items()} == {
         "medground": "", "medground_label_replaced": "", "radvlm": "Be brief, x < y.",
     }  # fmt: skip

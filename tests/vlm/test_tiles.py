@@ -20,8 +20,8 @@ from cxr.vlm.families.onevision import canvases, has_tiling, write_tiling
 from cxr.vlm.models import ADAPTERS, MODEL, link_model, load_run, make_tiny, read_run
 from cxr.vlm.settings import Vlm
 from cxr.vlm.tuning import fit
-from cxr.workflow.plan import make_plan
-from cxr.workflow.plan_vlm import VlmPlan, make_vlm_plan
+from cxr.workflow.plan import Plan
+from cxr.workflow.plan_vlm import VlmPlan
 from cxr.workflow.settings import SettingsError, parse_section
 from vlm_runs import ASKING, OPTIONS, ask, contents, data, recipe, tune
 
@@ -199,7 +199,7 @@ MIX = {"lines": "radvlm:all"}
 
 def planned(tuning: dict, asked: str = "transformers", **run: object) -> VlmPlan:
     settings = parse_section(Vlm, {"tuning": {"runs": {"r": MIX | run}} | tuning, "answers": {"engine": asked}})
-    return make_vlm_plan(settings, "cpu", 0, ["all"])
+    return VlmPlan(settings, "cpu", 0, ["all"])
 
 
 @pytest.mark.parametrize(("engine", "grid"), [("onevision", 6), ("onevision_tiny", 2)])
@@ -236,7 +236,7 @@ def test_other_families_have_none():
 )
 def test_a_value_that_cannot_be_is_one_sentence(tuning, sentence):
     with pytest.raises(SettingsError, match=sentence):
-        make_plan({"vlm": {"tuning": tuning}}, [])
+        Plan({"vlm": {"tuning": tuning}}, [])
 
 
 def test_vllm_knows_nine_tiles_and_no_adapter(given, base, tmp_path):

@@ -28,7 +28,7 @@ from cxr.vlm.tuning import fit
 from cxr.vlm.tuning.objective import MaskLoss
 from cxr.vlm.tuning.recipe import add_adapters, select_trained
 from cxr.vlm.tuning.settings import Recipe
-from cxr.workflow.plan_vlm import make_vlm_plan
+from cxr.workflow.plan_vlm import VlmPlan
 from cxr.workflow.settings import parse_section
 from vlm_masks import FRAME, HEAD, OPTIONS, ask, found, recipe, scenes, tune
 from vlm_runs import RECIPE, contents, differing
@@ -424,7 +424,7 @@ def test_a_head_that_cannot_be_is_one_sentence(run, answers, sentence):
     run = {"engine": "onevision_tiny", "lines": "radvlm:all", "segmentation": "head"} | run
     settings = parse_section(Vlm, {"tuning": {"runs": {"mine": run}}, "answers": answers | {"sets": {}}})
     with pytest.raises(UserError, match=f"vlm.tuning.runs.mine.segmentation is 'head', but {sentence}"):
-        make_vlm_plan(settings, "cpu", 0, ["all"])
+        VlmPlan(settings, "cpu", 0, ["all"])
 
 
 def test_a_run_that_is_not_trained_has_no_head():

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import ROOT, SLICE, write_settings
-from cxr.workflow import code_meaning
-from cxr.workflow.code_meaning import DigestCache, combine_digests
+from cxr.workflow import code_digest
+from cxr.workflow.code_digest import DigestCache, combine_digests
 from planner import Planner
 from whole_runs import copy_repository
 
@@ -71,7 +71,7 @@ OTHER = [
 def digest_of(folder: Path, text: str, name: str = "module.py") -> bytes:
     path = folder / name
     path.write_text(text)
-    return code_meaning.meaning_digest(path)
+    return code_digest.meaning_digest(path)
 
 
 @pytest.mark.parametrize(("old", "new"), SAME)
@@ -101,7 +101,7 @@ def test_every_module_tells_two_of_its_statements_apart():
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.stmt) and not isinstance(node, ast.Expr | ast.FunctionDef | ast.ClassDef):
-                ours.add("\n".join(code_meaning._tokens(node)))
+                ours.add("\n".join(code_digest._tokens(node)))
                 for call in ast.walk(node):  # a column's sentence and unit, and a setting's arguments, only document
                     if isinstance(call, ast.AnnAssign) and call.value and ast.unparse(call.value).startswith("key("):
                         call.value = None
@@ -129,7 +129,7 @@ def test_digests_are_kept_by_size_and_time(tmp_path, monkeypatch):
     source.write_text(CODE)
     os.utime(source, (time.time() - 60,) * 2)
     parsed = []
-    monkeypatch.setattr(code_meaning, "meaning_digest", lambda path: parsed.append(path) or b"1" * 32)
+    monkeypatch.setattr(code_digest, "meaning_digest", lambda path: parsed.append(path) or b"1" * 32)
     for _ in range(3):
         known = DigestCache(kept)
         assert known.digest(source) == b"1" * 32
@@ -150,7 +150,7 @@ def test_a_damaged_record_is_made_anew(tmp_path, held):
     source, kept = tmp_path / "module.py", tmp_path / "kept.json"
     source.write_text(CODE)
     kept.write_text(held)
-    assert DigestCache(kept).digest(source) == code_meaning.meaning_digest(source)
+    assert DigestCache(kept).digest(source) == code_digest.meaning_digest(source)
 
 
 def test_without_a_place_to_keep_them_digests_are_made(tmp_path):
@@ -158,7 +158,7 @@ def test_without_a_place_to_keep_them_digests_are_made(tmp_path):
     source.write_text(CODE)
     os.utime(source, (time.time() - 60,) * 2)
     known = DigestCache(tmp_path / "no/folder/kept.json")
-    assert known.digest(source) == code_meaning.meaning_digest(source)
+    assert known.digest(source) == code_digest.meaning_digest(source)
     known.keep()
     assert not (tmp_path / "no").exists()
 
@@ -180,7 +180,7 @@ def _reword(path: Path) -> None:
     """Reword every docstring and comment of a module."""
     text = path.read_text(encoding="utf-8")
     tree, lines = ast.parse(text), text.splitlines()
-    remarks = [node for node in ast.walk(tree) if isinstance(node, ast.Expr) and code_meaning._is_docstring(node)]
+    remarks = [node for node in ast.walk(tree) if isinstance(node, ast.Expr) and code_digest._is_docstring(node)]
     assert remarks
     for node in remarks:
         lines[node.lineno - 1] = lines[node.lineno - 1].replace('"""', '"""Reworded: ', 1)

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -14,12 +15,11 @@ from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import SPLITS
 from cxr.workflow.forecast import cohort as forecast_module
 from cxr.workflow.forecast.cohort import forecast_cohort
-from cxr.workflow.forecast.costs import Cost, Machine, cost_of, total, unit_costs
-from cxr.workflow.forecast.counts import SystemCounts, num_lines
-from cxr.workflow.forecast.forecast import TITLES, duration, make_forecast
+from cxr.workflow.forecast.counts import SystemCounts, num_lines, unit_costs
+from cxr.workflow.forecast.forecast import TITLES, Cost, cost_of, duration, make_forecast, total
 from cxr.workflow.forecast.refusals import refusals
 from cxr.workflow.params import stage_options
-from cxr.workflow.plan import make_plan
+from cxr.workflow.plan import Plan
 from cxr.workflow.settings import read
 from cxr.workflow.snakemake_compat import Planned
 from cxr.workflow.start import describe_unknown_name
@@ -128,7 +128,7 @@ def test_costs_are_of_rules_that_there_are():
     large = {"semisyn_editing_radedit", "semisyn_editing_diffusion"}  # of other settings
     units = unit_costs()
     assert units["forecast"]["rules"].keys() - rules.keys() <= large
-    numbers = set(SystemCounts.__dataclass_fields__) | {"images", "xrays", "reports", "edits"}
+    numbers = set(SystemCounts.__dataclass_fields__) | {"images", "xrays", "reports"}
     assert {unit["per"] for unit in units["forecast"]["rules"].values() if "per" in unit} <= numbers
     assert {Path(rule.file).parent.name or "rules" for rule in rules.values()} <= {
         "imaging", "language", "ils", "semisyn", "medground", "radvlm", "vlm", "reporting", "rules",
@@ -137,7 +137,9 @@ def test_costs_are_of_rules_that_there_are():
 
 def test_the_cost_of_a_job_is_its_start_and_its_part_of_the_things():
     """By hand: 200 X-rays in four shards, 0.7 s to start and 0.0046 s each."""
-    machine = Machine({"organs": "lite", "anomaly": "radedit", "boxes": "mine"}, {"anomaly": 1}, 4)
+    machine = SimpleNamespace(
+        engines={"organs": "lite", "anomaly": "radedit", "boxes": "mine"}, gpus={"anomaly": 1}, shards=[*"1234"]
+    )
     counts = {"xrays": 200, "tuning_updates": {"a": 1000, "b": 10}}
     shard = cost_of(job("masks_shard", wildcards={"shard": "00"}), counts, machine)
     assert shard == Cost(1, pytest.approx(0.7 + 50 * 0.0046), 0.0, 50 * 1625)
@@ -146,7 +148,8 @@ def test_the_cost_of_a_job_is_its_start_and_its_part_of_the_things():
     )
     edited = cost_of(job("anomaly_shard", wildcards={"shard": "00"}, num_gpus=1), counts, machine)
     assert (edited.core_s, edited.gpu_s, edited.num_unknown) == (1.2, pytest.approx(50 * 4.85), 0)
-    slow = cost_of(job("anomaly_shard", wildcards={"shard": "00"}), counts, Machine(machine.engines, {}, 4))
+    without_gpu = SimpleNamespace(engines=machine.engines, gpus={}, shards=machine.shards)
+    slow = cost_of(job("anomaly_shard", wildcards={"shard": "00"}), counts, without_gpu)
     assert slow.core_s == pytest.approx(1.2 + 50 * 2630)
     assert cost_of(job("boxes_shard", wildcards={"shard": "00"}), counts, machine).num_unknown == 1
     runs = [cost_of(job("vlm_tuning_run", wildcards={"run": run}), counts, machine).core_s for run in "ab"]
@@ -236,7 +239,7 @@ def test_a_finished_run_prints_no_plan(workflow_run):
 
 def test_the_costs_are_those_of_the_systems_that_run(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    made = make_forecast(make_plan({}, []), [job("dataset_pairs"), job("semisyn_dataset_tables", "semisyn")])
+    made = make_forecast(Plan({}, []), [job("dataset_pairs"), job("semisyn_dataset_tables", "semisyn")])
     assert made.cohort.num_images == 96
     assert made.cohort.num_xrays["test"] == 12
     assert made.counts.num_asked == 6
@@ -284,7 +287,7 @@ def test_a_run_that_would_score_nothing_is_refused_before_its_first_job(tmp_path
 
 def planned_of(settings: dict, *jobs: Planned) -> list[str]:
     """Return what is refused of jobs, for a manifest of the settings."""
-    plan = make_plan(settings, [])
+    plan = Plan(settings, [])
     cohort = forecast_cohort(plan.settings.cohort.source, plan.options, plan.shards, set(), 1.0)
     return refusals(plan, cohort, SystemCounts(), jobs)
 
@@ -324,10 +327,10 @@ def test_findings_are_not_put_into_x_rays_of_an_empty_split(tmp_path, monkeypatc
 
 def test_a_finished_pool_refuses_too_many_images_before_the_first_job(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    plan = make_plan({"semisyn": {"dataset": {"per_finding": 50}}}, [])
+    plan = Plan({"semisyn": {"dataset": {"per_finding": 50}}}, [])
     cohort = forecast_cohort("embedded", plan.options, plan.shards, set(), 1.0)
     placement = job("semisyn_placement_plan", "semisyn")
-    known = SystemCounts(num_healthy=3.0, exact=frozenset({"num_healthy"}))
+    known = SystemCounts(num_healthy=3.0, is_healthy_counted=True)
     (sentence,) = refusals(plan, cohort, known, [placement])
     assert sentence.startswith("semisyn.dataset.per_finding asks for 50 images of each finding, so each of 3 healthy ")
     assert "would be used up to 18 times for each, more than semisyn.placement.most_per_image 2: ask for 5" in sentence
@@ -340,10 +343,10 @@ def test_the_pool_is_counted_once_it_is_finished(tmp_path, monkeypatch):
     path = tmp_path / "results/semisyn/healthy/images.parquet"
     path.parent.mkdir(parents=True)
     write_table(path, pl.DataFrame({"image_id": [f"i{n}" for n in range(9)]}))
-    made = make_forecast(make_plan({}, []), [job("semisyn_placement_plan", "semisyn", "plan.parquet")])
+    made = make_forecast(Plan({}, []), [job("semisyn_placement_plan", "semisyn", "plan.parquet")])
     assert (made.counts.num_healthy, made.counts.num_asked) == (9, 6)
     assert "  SemiSynCXR: 9 healthy X-rays" in made.text()
-    again = make_forecast(make_plan({}, []), [job("a", "semisyn", "results/semisyn/healthy/images.parquet")])
+    again = make_forecast(Plan({}, []), [job("a", "semisyn", "results/semisyn/healthy/images.parquet")])
     assert again.counts.num_healthy < 9
 
 
@@ -367,7 +370,7 @@ def test_the_pool_is_counted_once_it_is_finished(tmp_path, monkeypatch):
     ],
 )
 def test_a_name_that_is_not_declared_is_told(path, sentence):
-    told = describe_unknown_name(make_plan({}, []), path)
+    told = describe_unknown_name(Plan({}, []), path)
     assert sentence in told
     assert bool(sentence) == bool(told)
 

@@ -1,6 +1,5 @@
 """What `make slurm-check` finds on clusters of several kinds, from what SLURM's own commands print there."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -592,32 +591,17 @@ def test_the_environments_of_jobs_that_want_a_gpu_are_known(tmp_path, more, expe
         devices.read_settings([*words, "sed=3"], ROOT)
 
 
-WELL = {
-    "node": "gpu07",
-    "torch": "2.8.0+cu128",
-    "cuda": "12.8",
-    "driver": "550.54.14",
-    "seen": 2,
-    "name": "NVIDIA H100",
-}
-
-
 @pytest.mark.parametrize(
     ("told", "good", "words"),
     [
-        (WELL | {"fault": ""}, True, "gpu07: 2 x NVIDIA H100, torch 2.8.0+cu128 for CUDA 12.8, the driver is 550.54.1"),
-        (
-            WELL | {"fault": "it sees 2 of 4 GPUs"}, False,
-            "on gpu07 (torch 2.8.0+cu128 for CUDA 12.8, the driver is 550.54.14): it sees 2 of 4 GPUs: repair the node",
-        ),
-        (WELL | {"cuda": "", "driver": "", "fault": "no"}, False, "2.8.0+cu128 without CUDA, no NVIDIA driver is"),
-        (None, False, "a job with 4 GPUs in this environment fails, and says: No module named 'torch'"),
+        ("gpu07: 4 x NVIDIA H100, torch 2.8.0+cu128", True, "gpu07: 4 x NVIDIA H100, torch 2.8.0+cu128"),
+        ("", False, "a job with 4 GPUs in this environment fails, and says: No module named 'torch'"),
     ],
-)  # fmt: skip
+)
 def test_what_torch_says_on_a_node_is_told(tmp_path, told, good, words):
     (tmp_path / "training-rosalia.log").write_text("Traceback\nNo module named 'torch'\n")
     if told:
-        (tmp_path / "training-rosalia.json").write_text(json.dumps(told))
+        (tmp_path / "training-rosalia.txt").write_text(told)
     found = devices._finding("training-rosalia", 4, tmp_path, "")
     assert (found.subject, found.is_good) == ("torch in training-rosalia", good)
     assert words in found.message
@@ -635,5 +619,6 @@ def test_torch_is_asked_on_a_node_with_a_gpu(tmp_path):
         return
     assert not told.is_good
     assert (
-        f"(torch {torch.__version__} without CUDA, no NVIDIA driver is loaded): Torch not compiled with" in told.message
+        f"(torch {torch.__version__} was built without CUDA, no NVIDIA driver is loaded, torch says: Torch not compiled"
+        in told.message
     )

@@ -20,6 +20,8 @@ from cxr.workflow.settings import Settings
 
 READING_KEYS = ("sections", "section_overrides", "scrub", "max_characters")
 """Options of the stage ``reports`` that decide which text every engine reads."""
+DECODING_KEYS = ("max_pixels", "window", "percentiles", "burned_in")
+"""Options of the stage ``frames`` that say how an image file is decoded."""
 ENGINE_STAGES = ("reports", "organs", "anomaly", "anatomy", "boxes", "paraphrase", "training")
 """The stages with a choice of engines."""
 SAME_TUPLES = {"both": "vllm"}
@@ -48,10 +50,12 @@ def _image_options(settings: Settings, plain: dict) -> dict[str, dict]:
         shards = plain["cohort"]["shards"] or EMBEDDED_SHARDS
         cohort |= {"source": "manifest", "manifest": EMBEDDED_MANIFEST, "shards": shards}
         burned_in = "keep"  # it has no burned-in text
+    frames = plain["frames"] | {"burned_in": burned_in}
     return {
         "phantom": plain["phantom"] | {"seed": seed},
         "cohort": cohort,
-        "frames": plain["frames"] | {"burned_in": burned_in},
+        "frames": frames,
+        "decoding": _pick(frames, DECODING_KEYS),
         "organs": engine_options(settings.organs),
         "anomaly": engine_options(settings.anomaly) | ({"seed": seed} if settings.anomaly.engine == "radedit" else {}),
         "anatomy": engine_options(settings.anatomy),

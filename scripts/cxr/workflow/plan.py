@@ -1,7 +1,6 @@
 """The plan: one namespace with everything that the rules take from the settings, made at the parse."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from cxr.base.errors import existing_file
@@ -9,24 +8,17 @@ from cxr.base.seeds import shard_names
 from cxr.base.vocabulary import SPLITS
 from cxr.imaging.cohort.check import check_inputs, check_lists, source_files
 from cxr.imaging.cohort.settings import CohortSettings
+from cxr.imaging.weights.catalogue import check_placed, list_placed_files, plan_models, rule_params, select_converted
 from cxr.workflow import params
 from cxr.workflow.engine_files import engine_inputs, find_package, num_gpus, users_files
 from cxr.workflow.models import ModelJobs
 from cxr.workflow.params import ENGINE_STAGES, REQUEST_KEYS
-from cxr.workflow.plan_ils import IlsPlan, make_ils_plan, run_options
-from cxr.workflow.plan_imaging import WeightsPlan, decoding_options, make_weights_plan
-from cxr.workflow.plan_medground import MedgroundPlan, make_medground_plan
-from cxr.workflow.plan_radvlm import (
-    EvaluationPlan,
-    RadvlmPlan,
-    SegmentationPlan,
-    make_evaluation_plan,
-    make_radvlm_plan,
-    make_segmentation_plan,
-)
-from cxr.workflow.plan_reporting import ReportingPlan, make_reporting_plan
-from cxr.workflow.plan_semisyn import SemisynPlan, make_semisyn_plan
-from cxr.workflow.plan_vlm import VlmPlan, make_vlm_plan, read_request
+from cxr.workflow.plan_ils import IlsPlan, run_options
+from cxr.workflow.plan_medground import MedgroundPlan
+from cxr.workflow.plan_radvlm import EvaluationPlan, RadvlmPlan, SegmentationPlan
+from cxr.workflow.plan_reporting import ReportingPlan
+from cxr.workflow.plan_semisyn import SemisynPlan
+from cxr.workflow.plan_vlm import VlmPlan, read_request
 from cxr.workflow.settings import Settings, read
 
 STAGES_BY_SHARD = (
@@ -37,43 +29,142 @@ STAGES_BY_SET = ("masks", "dataset")
 """Stages with one ledger of exclusions per threshold set."""
 
 
-@dataclass(frozen=True)
+class WeightsPlan:
+    """What the rules that fetch published weights take from the settings."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        engine_files: Mapping[str, dict],
+        runs: Mapping[str, dict],
+        starts: Mapping,
+        vlm: VlmPlan,
+    ):
+        """``engine_files``: inputs of engines; ``runs``, ``starts``: of ILS. Raises UserError."""
+        folder, pins = settings.weights.folder, settings.weights.sha256
+        heads = {f"vlm.tuning.runs.{name}": dict(enumerate(vlm.runs[name]["sam"])) for name in vlm.with_head}
+        inputs = {stage: files for stage, files in engine_files.items() if stage != "training"}
+        # artefacts that engines and runs read
+        self.needed = select_converted(inputs | starts | heads)
+        user_by_artefact = {
+            Path(starts[name]["lisa"]).name: f"training.runs.{name}"
+            for name in runs
+            if runs[name]["weights"] and "lisa" in starts[name]
+        }
+        is_classifier = settings.semisyn.healthy.classifier == "xrv"
+        user_by_artefact |= {
+            "xrv": "semisyn.healthy.classifier 'xrv'" if is_classifier else "semisyn.realism.features with 'xrv'",
+            "inception": "semisyn.realism.features with 'inception'",
+            "chexbert": "radvlm's 'chexbert'",
+        }
+        if head_keys := [key for key, files in heads.items() if files]:
+            user_by_artefact["sam"] = f"{head_keys[0]}.segmentation 'head'"
+        check_placed(self.needed, folder, user_by_artefact)
+        # {artefact: its rule's options, files that the user placed}
+        self.options, self.placed = rule_params(pins, folder), list_placed_files(folder)
+        # {model of the catalogue that a setting names: its files and options}
+        self.models = plan_models(_used_models(settings), pins)
+
+
+def _used_models(settings: Settings) -> dict[str, tuple[str, str]]:
+    """Return {setting: (model, revision)} of the models of runs and annotators, without those behind a server."""
+    runs = {f"vlm.tuning.runs.{name}": run for name, run in settings.vlm.tuning.runs.items()}
+    evaluation = settings.radvlm.evaluation
+    # not every annotator has a section of the evaluation
+    sections = {f"radvlm.evaluation.{name}": getattr(evaluation, name, None) for name in evaluation.annotators}
+    return {
+        f"{key}.model": (section.model, getattr(section, "revision", ""))
+        for key, section in (runs | sections).items()
+        if section and getattr(section, "transport", "") != "server"
+    }
+
+
 class Plan:
     """Everything that a rule may read. Paths are relative to Snakemake's working directory.
 
     A rule takes only its own stage's ``options``, so that a change reruns only that stage and its successors.
     """
 
-    settings: Settings
-    options: dict[str, dict]  # {stage: its settings as builtins}
-    shards: list[str]  # of the cohort
-    splits: tuple[str, ...]
-    sets: dict[str, dict]  # {threshold set: its thresholds}
-    build: list[str]  # threshold sets that are built
-    cohort_files: dict  # {name: files that the cohort is read from}
-    engines: dict[str, str]  # {stage: its engine}
-    engine_files: dict[str, dict[str, str]]  # {stage: files that its engine reads besides the stage's inputs}
-    engine_sources: dict[str, dict[str, str]]  # {stage: files that only the rules of its engine read}
-    gpus: dict[str, int]  # {stage: GPUs of a job}
-    groups: dict[str, str]  # {stage: its SLURM group}; GPU and CPU jobs never share one
-    structuring: ModelJobs  # jobs in which a language model reads reports
-    exclusions: dict[str, dict[str, list[str]]]  # {stage: its ledgers, and the threshold set of each or []}
-    weights: WeightsPlan
-    ils: IlsPlan
-    semisyn: SemisynPlan
-    medground: MedgroundPlan
-    radvlm: RadvlmPlan
-    evaluation: EvaluationPlan  # of RadVLM
-    segmentation: SegmentationPlan  # masks for RadVLM's answers
-    vlm: VlmPlan
-    vlm_request: dict  # of `snakemake vlm_ask`
-    reporting: ReportingPlan
+    def __init__(self, config: dict, configfiles: Sequence[Path]):
+        """Read the settings ``config`` of ``configfiles``.
 
-    @property
-    def zero_shot_runs(self) -> list[str]:
-        """Vision-language runs whose answers to MedGround's zero-shot sources are scored."""
+        Raises SettingsError or UserError for a wrong setting, before any job.
+        """
+        settings = read({key: value for key, value in config.items() if key not in REQUEST_KEYS}, configfiles)
+        self.settings, self.splits = settings, SPLITS
+        # {stage: its settings as builtins}
+        self.options = options = params.stage_options(settings)
+        cohort = CohortSettings.from_dict({key: value for key, value in options["cohort"].items() if key != "seed"})
+        # a job makes the embedded cohort's manifest
+        (check_lists if settings.cohort.source == "embedded" else check_inputs)(cohort)
+        # {name: files that the cohort is read from}
+        self.cohort_files = source_files(cohort)
+        # shards of the cohort; {threshold set: its thresholds}; threshold sets that are built
+        self.shards, self.sets, self.build = (
+            shard_names(cohort.shards),
+            options["ablation"]["sets"],
+            settings.thresholds.build,
+        )
+        # {stage: its engine, files that it reads besides the stage's inputs, files that only its own rules read}
+        self.engines = {stage: options[stage]["engine"] for stage in ENGINE_STAGES}
+        self.engine_files, self.engine_sources = _engine_files(settings, options, self.engines)
+        self.semisyn = SemisynPlan(settings, options, self.shards)
+        self.medground = MedgroundPlan(settings, self.shards, list(self.sets))
+        self.radvlm = RadvlmPlan(settings, self.shards)
+        compute, mixes = settings.compute, list(settings.radvlm.instructions.mixes)
+        self.vlm = VlmPlan(settings.vlm, compute.device, compute.gpus, mixes, options["decoding"])
+        self.evaluation = EvaluationPlan(settings, self.vlm)
+        self.segmentation = SegmentationPlan(settings, self.vlm, list(run_options(settings)))
+        self.ils = IlsPlan(
+            settings, config, self.shards, self.engine_files["training"], self.segmentation.rows, list(self.vlm.runs)
+        )
+        net_files = self.engine_files | {"semisyn_healthy": self.semisyn.healthy_files}
+        net_files |= {"radvlm_sources": self.radvlm.label_files} | self.semisyn.realism.files
+        net_files |= {name: annotator.files for name, annotator in self.evaluation.annotators.items()}
+        self.weights = WeightsPlan(settings, net_files, self.ils.runs, self.ils.starts, self.vlm)
+        params.check_files(settings, self.ils.request["image"])
+        # vision-language runs whose answers to MedGround's zero-shot sources are scored
         uses = {source["use"] for source in self.medground.sources.values()}
-        return self.vlm.asked_runs("medground_zero_shot") if "zero_shot" in uses else []
+        self.zero_shot_runs = self.vlm.asked_runs("medground_zero_shot") if "zero_shot" in uses else []
+        # the request of `snakemake vlm_ask`
+        self.vlm_request = read_request(config, self.vlm)
+        self.reporting = ReportingPlan(settings, config, self.ils.runs, self.ils.evaluated)
+        # jobs in which a language model reads reports
+        self.structuring = ModelJobs.of_section(settings.reports.llm, {"shard": self.shards})
+        # {stage: GPUs of a job}; {stage: its SLURM group}, where GPU and CPU jobs never share one
+        self.gpus = self._stage_gpus()
+        self.groups = self._groups()
+        # {stage: its ledgers, and the threshold set of each or []}
+        self.exclusions: dict[str, dict[str, list[str]]] = {
+            stage: {"files": [f"results/{stage}/{shard}.excluded.parquet" for shard in self.shards], "thresholds": []}
+            for stage in STAGES_BY_SHARD
+        } | {
+            stage: {
+                "files": [f"results/{stage}/{name}/excluded.parquet" for name in self.build],
+                "thresholds": self.build,
+            }
+            for stage in STAGES_BY_SET
+        }
+
+    def _stage_gpus(self) -> dict[str, int]:
+        settings = self.settings
+        gpus = {stage: num_gpus(find_package(stage), engine, settings) for stage, engine in self.engines.items()}
+        with_deepspeed = self.options["training"][self.engines["training"]]["runner"] == "deepspeed"
+        gpus["training"] *= settings.compute.gpus if with_deepspeed else 1
+        return gpus | {"reports": self.structuring.gpus, "paraphrase": self.ils.paraphrasing.gpus}
+
+    def _groups(self) -> dict[str, str]:
+        """Return {stage: its SLURM group}.
+
+        The stages that SemiSynCXR runs again on edited images have groups of their own: together with the jobs on the
+        cohort's images, a group would wait for itself.
+        """
+        device = {stage: "gpu" if count else "cpu" for stage, count in self.gpus.items()}
+        groups = {stage: f"{stage}-{name}" for stage, name in device.items()}
+        groups |= {f"semisyn_realism_{stage}": f"semisyn_realism-{device[stage]}" for stage in ("organs", "boxes")}
+        for engine, count in self.semisyn.editing.gpus.items():
+            groups[f"semisyn_editing_{engine}"] = f"semisyn_editing-{'gpu' if count else 'cpu'}"
+        return groups
 
     def image_shards(self, system: str) -> list[str]:
         """Return the shards that hold the images of a system's lines; for "", a user's file of lines, MedGround's."""
@@ -116,67 +207,6 @@ class Plan:
         return self.build
 
 
-def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
-    """Return the plan of the settings ``config``, read from ``configfiles``.
-
-    Raises SettingsError or UserError for a wrong setting, before any job.
-    """
-    settings = read({key: value for key, value in config.items() if key not in REQUEST_KEYS}, configfiles)
-    options = params.stage_options(settings)
-    cohort = CohortSettings.from_dict({key: value for key, value in options["cohort"].items() if key != "seed"})
-    # a job makes the embedded cohort's manifest
-    (check_lists if settings.cohort.source == "embedded" else check_inputs)(cohort)
-    engines = {stage: options[stage]["engine"] for stage in ENGINE_STAGES}
-    engine_files, engine_sources = _engine_files(settings, options, engines)
-    shards, build = shard_names(cohort.shards), settings.thresholds.build
-    semisyn = make_semisyn_plan(settings, options, shards)
-    radvlm = make_radvlm_plan(settings, shards)
-    compute, mixes = settings.compute, list(settings.radvlm.instructions.mixes)
-    vlm = make_vlm_plan(settings.vlm, compute.device, compute.gpus, mixes, decoding_options(options))
-    evaluation = make_evaluation_plan(settings, vlm)
-    segmentation, vlm = make_segmentation_plan(settings, vlm, list(run_options(settings)))
-    ils = make_ils_plan(settings, config, shards, engine_files["training"], segmentation.rows, list(vlm.runs))
-    net_files = engine_files | {"semisyn_healthy": semisyn.healthy_files, "radvlm_sources": radvlm.label_files}
-    net_files |= semisyn.realism.files
-    net_files |= {name: annotator.files for name, annotator in evaluation.annotators.items()}
-    weights = make_weights_plan(settings, net_files, ils.runs, ils.starts, vlm)
-    params.check_files(settings, ils.request["image"])
-    gpus = _stage_gpus(settings, options, engines, loads_paraphraser=ils.loads_paraphraser)
-    return Plan(
-        settings=settings,
-        options=options,
-        shards=shards,
-        splits=SPLITS,
-        sets=options["ablation"]["sets"],
-        build=build,
-        cohort_files=source_files(cohort),
-        engines=engines,
-        engine_files=engine_files,
-        engine_sources=engine_sources,
-        gpus=gpus,
-        groups=_groups(gpus, semisyn.editing_gpus),
-        structuring=ModelJobs.of_section(settings.reports.llm, {"shard": shards}),
-        exclusions={
-            stage: {"files": [f"results/{stage}/{shard}.excluded.parquet" for shard in shards], "thresholds": []}
-            for stage in STAGES_BY_SHARD
-        }
-        | {
-            stage: {"files": [f"results/{stage}/{name}/excluded.parquet" for name in build], "thresholds": build}
-            for stage in STAGES_BY_SET
-        },
-        weights=weights,
-        ils=ils,
-        semisyn=semisyn,
-        medground=make_medground_plan(settings, shards, list(options["ablation"]["sets"])),
-        radvlm=radvlm,
-        evaluation=evaluation,
-        segmentation=segmentation,
-        vlm=vlm,
-        vlm_request=read_request(config, vlm),
-        reporting=make_reporting_plan(settings, config, ils.runs, ils.evaluated),
-    )
-
-
 def _engine_section(options: dict, engine: str) -> dict:
     """Return the engine's settings in its stage's options; ``boxes.table`` is a path, the engine table has none."""
     section = options.get(engine)
@@ -199,31 +229,3 @@ def _engine_files(settings: Settings, options: dict, engines: dict[str, str]) ->
     if settings.boxes.engine == "table":
         files["boxes"] = {"table": str(existing_file("boxes.table", settings.boxes.table))}
     return files, sources
-
-
-def _stage_gpus(
-    settings: Settings, options: dict, engines: dict[str, str], *, loads_paraphraser: bool
-) -> dict[str, int]:
-    """Return {stage: GPUs of a job}; a language model needs them if the job loads it."""
-    gpus = {stage: num_gpus(find_package(stage), engine, settings) for stage, engine in engines.items()}
-    with_deepspeed = options["training"][engines["training"]]["runner"] == "deepspeed"
-    gpus["training"] *= settings.compute.gpus if with_deepspeed else 1
-    llm = settings.reports.llm
-    gpus["reports"] = llm.execution.gpus if llm.transport == "offline" else 0
-    gpus["paraphrase"] = settings.paraphrase.llm.execution.gpus if loads_paraphraser else 0
-    return gpus
-
-
-def _groups(gpus: dict[str, int], editing_gpus: dict[str, int]) -> dict[str, str]:
-    """Return {stage: its SLURM group}; ``editing_gpus``: GPUs of each engine of SemiSynCXR's editing.
-
-    The stages that SemiSynCXR runs again on edited images have groups of their own: together with the jobs on the
-    cohort's images, a group would wait for itself.
-    """
-    device = {stage: "gpu" if count else "cpu" for stage, count in gpus.items()}
-    groups = {stage: f"{stage}-{name}" for stage, name in device.items()}
-    groups |= {f"semisyn_realism_{stage}": f"semisyn_realism-{device[stage]}" for stage in ("organs", "boxes")}
-    return groups | {
-        f"semisyn_editing_{engine}": f"semisyn_editing-{'gpu' if count else 'cpu'}"
-        for engine, count in editing_gpus.items()
-    }

@@ -1,12 +1,12 @@
 """ILS's part of the plan: its runs, the files that their pairs use, and the models that are evaluated."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from cxr.base.errors import UserError
 from cxr.ils.training.settings import BASE
 from cxr.workflow.engine_files import num_gpus, read_declaration
+from cxr.workflow.models import ModelJobs
 from cxr.workflow.settings import MIMIC_ILS, Settings
 
 PACKAGE = "cxr.ils.training"
@@ -18,59 +18,50 @@ PAPER_MODELS = {"lisa": "LISA-7B"}
 """Published models with their own scores in the paper; all other models are shown beside ROSALIA's."""
 
 
-@dataclass(frozen=True)
 class IlsPlan:
     """What ILS's rules take from the settings. Paths are relative to Snakemake's working directory."""
 
-    runs: dict[str, dict]  # {run: its rules' options}, see :func:`run_options`
-    trained: list[str]  # runs that are trained
-    published: list[str]  # runs whose model is published
-    bundled: list[str]  # runs whose model is part of this repository
-    starts: dict[str, dict[str, str]]  # {run: files that its model is made from}
-    data: dict[str, dict]  # {dataset: index, masks, frames, pictures: files that its pairs use}
-    evaluated: dict[str, dict]  # {run or other model: its test set, predictions, masks, and the paper's model}
-    predictions: Mapping[str, object]  # {other model: its settings}
-    split: str  # in which models are asked
-    personas: Sequence[str]  # in whose wordings they are asked too
-    request: dict  # of `snakemake predict`
-    gpus: dict[str, int]  # {run: GPUs of asking it}
-    model_mb: dict[str, int]  # {run or "training": memory of its engine's model}
-    layouts: list[str]  # threshold sets in the layout of the authors' release
-    loads_paraphraser: bool  # whether the stage paraphrase loads a language model instead of asking a server
+    def __init__(
+        self,
+        settings: Settings,
+        config: Mapping,
+        shards: Sequence[str],
+        engine_files: Mapping[str, str],
+        other_rows: Mapping[str, dict],
+        vlm_runs: Collection[str],
+    ):
+        """``config``: requests of --config; ``engine_files``: inputs of the engine of training.
 
-
-def make_ils_plan(
-    settings: Settings,
-    config: Mapping,
-    shards: Sequence[str],
-    engine_files: Mapping[str, str],
-    other_rows: Mapping[str, dict],
-    vlm_runs: Collection[str],
-) -> IlsPlan:
-    """Return the plan. ``config``: requests of --config; ``engine_files``: inputs of the engine of training.
-
-    ``other_rows``: models of other systems that are evaluated too; ``vlm_runs``: runs that another target asks.
-    """
-    runs = run_options(settings)
-    bundled = [name for name in runs if runs[name]["weights"] == BUNDLED]
-    engines = {"training": settings.training.engine} | {name: run["engine"] for name, run in runs.items()}
-    return IlsPlan(
-        runs=runs,
-        trained=[name for name in runs if runs[name]["trained"]],
-        published=[name for name in runs if not runs[name]["trained"] and name not in bundled],
-        bundled=bundled,
-        starts={name: _start_files(run, engine_files) for name, run in runs.items()},
-        data=_pair_files(settings, shards),
-        evaluated=evaluated_models(settings, runs) | dict(other_rows),
-        predictions=settings.evaluation.predictions,
-        split=settings.inference.split,
-        personas=settings.paraphrase.personas if settings.inference.paraphrases else [],
-        request=read_request(config, runs, vlm_runs),
-        gpus={name: num_gpus(PACKAGE, run["engine"], settings) for name, run in runs.items()},
-        model_mb={name: read_declaration(PACKAGE, engine, "MODEL_MB", 0) for name, engine in engines.items()},
-        layouts=settings.thresholds.build if settings.dataset.mimic_ils_layout else [],
-        loads_paraphraser=settings.paraphrase.engine == "vllm" and settings.paraphrase.llm.transport == "offline",
-    )
+        ``other_rows``: models of other systems that are evaluated too; ``vlm_runs``: runs that another target asks.
+        """
+        # {run: its rules' options}, see :func:`run_options`
+        self.runs = runs = run_options(settings)
+        # runs that are trained, whose model is part of this repository, and whose model is published
+        self.trained = [name for name in runs if runs[name]["trained"]]
+        self.bundled = [name for name in runs if runs[name]["weights"] == BUNDLED]
+        self.published = [name for name in runs if name not in (*self.trained, *self.bundled)]
+        # {run: files that its model is made from}
+        self.starts = {name: _start_files(run, engine_files) for name, run in runs.items()}
+        # {dataset: index, masks, frames, pictures: files that its pairs use}
+        self.data = _pair_files(settings, shards)
+        # {run or other model: its test set, predictions, masks, and the paper's model}
+        self.evaluated = evaluated_models(settings, runs) | dict(other_rows)
+        # {other model: its settings}
+        self.predictions = settings.evaluation.predictions
+        # in which models are asked, and personas in whose wordings they are asked too
+        self.split = settings.inference.split
+        self.personas = settings.paraphrase.personas if settings.inference.paraphrases else []
+        # of `snakemake predict`
+        self.request = read_request(config, runs, vlm_runs)
+        # {run: GPUs of asking it}; {run or "training": memory of its engine's model}
+        self.gpus = {name: num_gpus(PACKAGE, run["engine"], settings) for name, run in runs.items()}
+        engines = {"training": settings.training.engine} | {name: run["engine"] for name, run in runs.items()}
+        self.model_mb = {name: read_declaration(PACKAGE, engine, "MODEL_MB", 0) for name, engine in engines.items()}
+        # jobs that ask the stage paraphrase's language model
+        asks_model = settings.paraphrase.engine == "vllm"
+        self.paraphrasing = ModelJobs.of_section(settings.paraphrase.llm, {}, is_asked=asks_model)
+        # threshold sets in the layout of the authors' release
+        self.layouts = settings.thresholds.build if settings.dataset.mimic_ils_layout else []
 
 
 def run_options(settings: Settings) -> dict[str, dict]:

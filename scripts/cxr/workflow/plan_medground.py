@@ -1,9 +1,9 @@
 """MedGround's part of the plan: its sources, their files and options, and the options of its stages."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.seeds import shard_names
@@ -26,42 +26,56 @@ EXPORT_KEYS = ("coordinates", "resized", "withhold", "allow_nd", "audited")
 """Keys of the section dataset that only the exports depend on."""
 
 
-@dataclass(frozen=True)
 class MedgroundPlan:
     """What MedGround's rules take from the settings. Paths are relative to Snakemake's working directory."""
 
-    sources: Mapping[str, dict]  # {source: its settings}
-    shards: list[str]  # of each source
-    options: Mapping[str, dict]  # {stage: options that all sources share}
-    formats: Sequence[str]  # of the exports
-    votes: Sequence[str]  # the file of the audit
-    texts: Sequence[str]  # the texts of the engine table
-    tokenizer: str  # that counts tokens, "" without
-    entities: Sequence[str]  # files of the engine that counts concepts, none of the lexicon
-    ways: Mapping[str, Sequence[str]]  # {stage: ways in which its language model is asked}
-    prompts: Sequence[str]  # the file of the user's wordings
-    model_jobs: Mapping[str, ModelJobs]  # {stage: jobs that ask its language model}
-    film_files: Mapping[str, Mapping[str, Sequence[str]]]  # {source: results of ILS that its anatomy comes from}
-
-    @property
-    def all_shards(self) -> dict[str, list[str]]:
-        """{wildcard: its values} of the files of all sources and shards."""
-        return {"source": list(self.sources), "shard": self.shards}
-
-    @property
-    def stated(self) -> list[str]:
-        """Sources whose queries are the sentences of their descriptions."""
-        return _list_stated(self.sources)
-
-    @property
-    def queried(self) -> list[str]:
-        """Sources whose queries an engine makes."""
-        return [name for name in self.sources if name not in self.stated]
-
-    @property
-    def unused_texts(self) -> list[str]:
-        """The table of the texts that became no candidate, where texts are given."""
-        return ["results/medground/queries/unused.parquet"] if self.texts else []
+    def __init__(self, settings: Settings, shards: Sequence[str], threshold_sets: Sequence[str]):
+        """``shards``: of the cohort; ``threshold_sets``: names. Raises UserError for wrong settings."""
+        section = settings.medground
+        sources = section.sources.in_use(settings.cohort.source)
+        # {source: its settings}
+        self.sources = {name: source.as_dict() for name, source in sources.items()}
+        for name, source in self.sources.items():
+            _check_source(name, source, threshold_sets)
+        # of each source
+        self.shards = _shard_names(self.sources, section.sources.shards, shards)
+        # sources whose queries are the sentences of their descriptions
+        self.stated = [name for name, source in self.sources.items() if source["queries"] == "statements"]
+        self.queried = [name for name in self.sources if name not in self.stated]
+        # {wildcard: its values} of the files of all sources and shards
+        self.all_shards = {"source": list(self.sources), "shard": self.shards}
+        # {stage: options that all sources share}
+        self.options = _stage_options(settings, self.sources, self.stated)
+        # the texts of the engine table, the user's wordings, the file of the audit
+        self.texts = [section.queries.table] if section.queries.engine == "table" else []
+        if self.texts and not Path(section.queries.table).is_dir():
+            existing_file("medground.queries.table", section.queries.table)
+        # the table of the texts that became no candidate
+        self.unused_texts = ["results/medground/queries/unused.parquet"] if self.texts else []
+        self.prompts = [str(existing_file("medground.llm.prompts", path)) for path in [section.llm.prompts] if path]
+        self.votes = [str(existing_file("medground.audit", path)) for path in [section.audit] if path]
+        # formats of the exports; what counts tokens, "" without
+        self.formats, self.tokenizer = section.dataset.export, section.dataset.tokenizer
+        if self.tokenizer and not Path(self.tokenizer).is_dir():
+            existing_file("medground.dataset.tokenizer", self.tokenizer)
+        # files of the engine that counts concepts, none of the lexicon
+        self.entities = _list_entity_files(section.dataset)
+        # {stage: ways in which its language model is asked, and jobs that ask it}
+        mode = section.verification.mode
+        modes = ["confirm", "select"] if mode == "both" else [mode]
+        self.ways = {
+            "queries": ["told"] if section.queries.engine == "vllm" else [],
+            "verification": modes if section.verification.judge == "vllm" else [],
+        }
+        values = {"source": self.queried, "shard": self.shards}
+        self.model_jobs = {
+            "queries": ModelJobs.of_section(section.llm, values, is_asked=bool(self.ways["queries"])),
+            "verification": ModelJobs.of_section(section.llm, {"asked": self.ways["verification"]} | values),
+        }
+        # {source: results of ILS that its anatomy comes from}
+        self.film_files = {
+            name: find_film_files(name, source, shards) for name, source in self.sources.items() if source["anatomy"]
+        }
 
     def group(self, *stages: str) -> str | None:
         """Return the SLURM group of a rule that runs after ``stages``, None if one of these asks a model.
@@ -70,29 +84,21 @@ class MedgroundPlan:
         """
         return None if any(self.ways[stage] for stage in stages) else "medground"
 
-    def model_options(self, stage: str) -> Callable[[object], dict]:
-        """Return, as a function of a job's wildcards, the options of asking a stage's language model."""
+    def model_options(self, stage: str, wildcards: Any) -> dict:
+        """Return the options of a job that asks a stage's language model."""
+        values = self.model_jobs[stage].values(wildcards)
+        sources = [source for source in values["source"] for _ in values["shard"]]
+        ways = {"ways": values["asked"]} if "asked" in values else {}
+        return dict(self.options[f"{stage}_told"]) | {"of": sources} | ways
 
-        def options(wildcards: object) -> dict:
-            values = self.model_jobs[stage].values(wildcards)
-            sources = [source for source in values["source"] for _ in values["shard"]]
-            ways = {"ways": values["asked"]} if "asked" in values else {}
-            return dict(self.options[f"{stage}_told"]) | {"of": sources} | ways
-
-        return options
-
-    def answer_files(self, stage: str, way: str) -> Callable[[object], list[str]]:
-        """Return, as an input function, the file of a language model's answers that a shard's rule reads.
+    def answer_files(self, stage: str, way: str, wildcards: Any) -> list[str]:
+        """Return the file of a language model's answers that a shard's rule reads.
 
         There is none if the model is not asked in this way, or if the source's queries are statements.
         """
-
-        def files(wildcards: object) -> list[str]:
-            if way not in self.ways[stage] or wildcards.source in self.stated:
-                return []
-            return [f"results/medground/{stage}/{wildcards.source}/{wildcards.shard}.{way}.jsonl"]
-
-        return files
+        if way not in self.ways[stage] or wildcards.source in self.stated:
+            return []
+        return [f"results/medground/{stage}/{wildcards.source}/{wildcards.shard}.{way}.jsonl"]
 
     def source_files(self, source: str) -> dict:
         """Return {name: files} that a source is read from."""
@@ -120,66 +126,28 @@ class MedgroundPlan:
         return options | name | {"statements": source in self.stated}
 
 
-def make_medground_plan(settings: Settings, shards: Sequence[str], threshold_sets: Sequence[str]) -> MedgroundPlan:
-    """Return the plan. ``shards``: of the cohort; ``threshold_sets``: names. Raises UserError for wrong settings."""
-    section, seed = settings.medground, settings.seed
-    sources = section.sources.in_use(settings.cohort.source)
-    sets = {name: source.as_dict() for name, source in sources.items()}
-    for name, source in sets.items():
-        _check_source(name, source, threshold_sets)
-    names = _shard_names(sets, section.sources.shards, shards)
-    stated = _list_stated(sets)
-    texts, votes = [], []
-    if section.queries.engine == "table":
-        texts = [section.queries.table]
-        if not Path(section.queries.table).is_dir():
-            existing_file("medground.queries.table", section.queries.table)
-    if section.audit:
-        votes = [str(existing_file("medground.audit", section.audit))]
-    tokenizer = section.dataset.tokenizer
-    if tokenizer and not Path(tokenizer).is_dir():
-        existing_file("medground.dataset.tokenizer", tokenizer)
+def _stage_options(settings: Settings, sources: Mapping[str, dict], stated: Sequence[str]) -> dict[str, dict]:
+    section, seed = settings.medground, {"seed": settings.seed}
     queries, dataset = section.queries.as_dict(), section.dataset.as_dict()
-    dataset_options = {"uses": {name: source["use"] for name, source in sets.items()}, "stated": stated}
-    options = {
+    return {
         "sources": section.sources.as_dict(without=("sets", "shards"))
-        | {
-            "seed": seed, "max_pixels": settings.frames.max_pixels, "burned_in": settings.privacy.burned_in,
-            "scrub": settings.privacy.texts == "scrub",
-        },
-        "regions": section.regions.as_dict() | {"seed": seed},
-        "queries": section.queries.as_dict(without=("selection", "table", "llm")) | {"seed": seed},
+        | seed
+        | {"max_pixels": settings.frames.max_pixels, "burned_in": settings.privacy.burned_in}
+        | {"scrub": settings.privacy.texts == "scrub"},
+        "regions": section.regions.as_dict() | seed,
+        "queries": section.queries.as_dict(without=("selection", "table", "llm")) | seed,
         "verification": section.verification.as_dict(without=("mode", "same_model", "llm")),
-        "dataset": dataset_options | {"per_image": section.queries.per_image, "seed": seed},
+        "dataset": {"uses": {name: source["use"] for name, source in sources.items()}, "stated": stated}
+        | {"per_image": section.queries.per_image}
+        | seed,
         "entities": dataset["scispacy"],
         "export": {name: dataset[name] for name in EXPORT_KEYS},
-        "scoring": section.scoring.as_dict() | {"seed": seed},
+        "scoring": section.scoring.as_dict() | seed,
         "queries_told": _model_options(settings, "queries", num_images=2)
         | {name: queries[name] for name in QUESTION_KEYS}
         | {"form": section.queries.llm.form},
         "verification_told": _model_options(settings, "verification", num_images=1),
-    }  # fmt: skip
-    mode = section.verification.mode
-    ways = {
-        "queries": ["told"] if section.queries.engine == "vllm" else [],
-        "verification": (["confirm", "select"] if mode == "both" else [mode])
-        if section.verification.judge == "vllm"
-        else [],
     }
-    values = {"source": [name for name in sets if name not in stated], "shard": names}
-    return MedgroundPlan(
-        sets, names, options, section.dataset.export, votes, texts, tokenizer, _list_entity_files(section.dataset),
-        ways, prompts=[str(existing_file("medground.llm.prompts", section.llm.prompts))] if section.llm.prompts else [],
-        model_jobs={
-            "queries": ModelJobs.of_section(section.llm, values, is_asked=bool(ways["queries"])),
-            "verification": ModelJobs.of_section(section.llm, {"asked": ways["verification"]} | values),
-        },
-        film_files={name: find_film_files(name, keys, shards) for name, keys in sets.items() if keys["anatomy"]},
-    )  # fmt: skip
-
-
-def _list_stated(sets: Mapping[str, Mapping]) -> list[str]:
-    return [name for name, keys in sets.items() if keys["queries"] == "statements"]
 
 
 def _check_source(name: str, source: dict, threshold_sets: Sequence[str]) -> None:

@@ -1,8 +1,8 @@
 """RadVLM's part of the plan: sources, filtered text, conversations, mixes, evaluation, and masks for its answers."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -10,18 +10,15 @@ from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.vocabulary import SPLITS
 from cxr.ils.masks.settings import Rules
 from cxr.radvlm.evaluation.other_models import load_adapters
-from cxr.radvlm.evaluation.settings import Evaluation
 from cxr.radvlm.instructions.mix import MixRow, mix_rows
 from cxr.radvlm.sources.settings import FORMATS, OWN
 from cxr.reporting.settings import JPEG_QUALITY
 from cxr.workflow.engine_files import read_declaration
 from cxr.workflow.models import RULES, ModelJobs, model_options
-from cxr.workflow.plan_vlm import VlmPlan, add_set
+from cxr.workflow.plan_vlm import VlmPlan
 from cxr.workflow.settings import Settings
 from cxr.workflow.settings.changed_keys import MIMIC_ILS
 
-ROOT = "results/radvlm"
-INSTRUCTIONS, EVALUATION = f"{ROOT}/instructions", f"{ROOT}/evaluation"
 WITHOUT_MODEL = (RULES, "none")
 """Engines of the stage filtered that need no language model; they share an environment."""
 SOURCE_TABLES = (
@@ -44,26 +41,39 @@ ROSALIA, RADVLM = "rosalia:", "radvlm"
 TOOL, HEAD = "tool", "head"
 
 
-@dataclass(frozen=True)
 class ConversationsPlan:
     """How RadVLM's conversations are made."""
 
-    kinds: Mapping[str, Sequence[str]]  # {source: kinds of its conversations}
-    hosts: Mapping[str, str]  # {source: the source whose images it describes}
-    jobs: ModelJobs
-    options: Mapping[str, dict]  # {part: its options}
-    pairs: Sequence[str]  # lines of ILS's dataset, whose masks are requested in turns
+    def __init__(self, settings: Settings, formats: Mapping[str, str]):
+        """``formats``: {source in use: format}."""
+        section, sources = settings.radvlm.conversations, settings.radvlm.sources.list
+        kinds = {
+            name: ("standard", "grounded") if name == OWN else FORMATS[kind].conversations
+            for name, kind in formats.items()
+        }
+        # {source: kinds of its conversations}
+        self.kinds = {name: conversations for name, conversations in kinds.items() if conversations}
+        hosts = {name: sources[name].pictures for name in self.kinds if name != OWN and FORMATS[formats[name]].on_mimic}
+        # {source: the source whose images it describes}
+        self.hosts = {name: host for name, host in hosts.items() if host in formats}
+        # {part: its options}
+        self.options = {part: _conversation_options(settings, part) for part in PARTS}
+        is_same_model = self.options["train"]["own"] == self.options["test"]["own"]
+        values = {"source": list(self.kinds), "part": list(PARTS) if is_same_model else ["{part}"]}
+        self.jobs = ModelJobs.of_section(settings.radvlm.llm, values, is_asked=section.engine != RULES)
+        # lines of ILS's dataset, whose masks are requested in turns
+        self.pairs = [f"results/dataset/{settings.thresholds.build[0]}/{split}.jsonl" for split in SPLITS]
 
     def inputs(self, source: str) -> dict[str, object]:
         """Return {name: files} that the conversations of a source are made from."""
         described = [source, *([self.hosts[source]] if source in self.hosts else [])]
         guests = [guest for guest, host in self.hosts.items() if host == source]
         return {
-            "images": f"{ROOT}/sources/{source}/images.parquet",
-            "facts": [f"{ROOT}/sources/{name}/facts.parquet" for name in described],
-            "texts": [f"{ROOT}/filtered/{name}/texts.jsonl" for name in described],
-            "phrases": f"{ROOT}/filtered/{source}/phrases.jsonl",
-            "elsewhere": [f"{ROOT}/filtered/{name}/phrases.jsonl" for name in guests],
+            "images": f"results/radvlm/sources/{source}/images.parquet",
+            "facts": [f"results/radvlm/sources/{name}/facts.parquet" for name in described],
+            "texts": [f"results/radvlm/filtered/{name}/texts.jsonl" for name in described],
+            "phrases": f"results/radvlm/filtered/{source}/phrases.jsonl",
+            "elsewhere": [f"results/radvlm/filtered/{name}/phrases.jsonl" for name in guests],
             "pairs": self.pairs if source == OWN else [],
         }
 
@@ -87,45 +97,67 @@ class ConversationsPlan:
         return sorted({path for file in files for path in ([file] if isinstance(file, str) else file)})
 
 
-@dataclass(frozen=True)
+def _conversation_options(settings: Settings, part: str) -> dict:
+    """Return the options of a part; ``own``: those of its language model, if it has one."""
+    section = settings.radvlm.conversations
+    model, revision = getattr(section.llm, f"{part}_model"), getattr(section.llm, f"{part}_revision")
+    changes = {"model": model, "revision": revision} if model else {}
+    asks_model = section.engine != RULES
+    model_options = _shared_model(settings, temperature=CONVERSATION_TEMPERATURE, **changes) if asks_model else {}
+    return section.as_dict(without=("llm",)) | {"seed": settings.seed, "own": model_options}
+
+
 class RadvlmPlan:
     """What RadVLM's rules take from the settings. Paths are relative to Snakemake's working directory."""
 
-    seed: int
-    sources: Sequence[str]  # in use
-    declared: Mapping[str, dict]  # {external source: its settings}
-    formats: Mapping[str, str]  # {source in use: its format}
-    shards: Sequence[str]  # of the cohort
-    thresholds: str  # the threshold set whose masks the source own has
-    own_options: Mapping[str, object]  # of reading the source own
-    filter_options: Mapping[str, object]  # of the stage filtered
-    reading_options: Mapping[str, object]  # that all external sources share
-    filter_jobs: ModelJobs
-    mixes: Mapping[str, list[MixRow]]  # {mix: its rows}
-    pairs_by_mix: Mapping[str, str]  # {mix: threshold set of its ILS pairs, or the release}
-    conversations: ConversationsPlan
-    label_options: Mapping[str, str]  # of the model that labels the cohort, {} if rules or a table label
-
-    @property
-    def label_files(self) -> dict[str, str]:
-        """{name: file} of the model that labels the cohort's reports."""
-        return {"weights": "results/weights/chexbert.safetensors"} if self.label_options else {}
-
-    @property
-    def families(self) -> dict[str, str]:
-        """{source: family}; a source that shares its subjects with no other format is its own family."""
+    def __init__(self, settings: Settings, shards: Sequence[str]):
+        """``shards``: of the cohort. Raises UserError for a source with missing files."""
+        section = settings.radvlm.sources.as_dict()
+        self.seed, self.shards = settings.seed, list(shards)
+        # {external source: its settings}; the sources in use; {source in use: its format}
+        self.declared, self.sources = section["list"], section["use"]
+        for name, source in self.declared.items():
+            _check_source_files(name, source)
+        self.formats = {
+            name: settings.cohort.source if name == OWN else self.declared[name]["format"] for name in self.sources
+        }
+        mixes = settings.radvlm.instructions.as_dict()["mixes"]
+        for name in settings.release.mixes:
+            if name not in mixes:
+                raise UserError(
+                    f"release.mixes names {name!r}, but the mixes of radvlm.instructions are {', '.join(mixes)}: name "
+                    "one"
+                )
+        # {mix: its rows}
+        self.mixes = _read_mixes(mixes, self.formats)
+        # the threshold set whose masks the source own has
+        self.thresholds = settings.thresholds.build[0]
+        # {mix: threshold set of its ILS pairs, or the release}
+        self.pairs_by_mix = {name: mix["thresholds"] or self.thresholds for name, mix in mixes.items()}
+        self.own_options = {name: section[name] for name in ("labels", "weak_hedges", "uncertain")}
+        self.own_options["smallest"] = Rules.min_component_px
+        filtered = settings.radvlm.filtered
+        asks_filter = filtered.engine not in WITHOUT_MODEL
+        self.filter_options = filtered.as_dict() | {"own": _shared_model(settings) if asks_filter else {}}
+        filtered_sources = {"source": self.sources if len(self.sources) > 1 else []}
+        self.filter_jobs = ModelJobs.of_section(settings.radvlm.llm, filtered_sources, is_asked=asks_filter)
+        # that all external sources share
+        self.reading_options = {
+            "uncertain": section["uncertain"], "split": section["split"],
+            "max_characters": settings.reports.max_characters,
+            "section_overrides": settings.reports.section_overrides,
+            "seed": settings.seed, "shares": settings.cohort.split_shares(),
+        }  # fmt: skip
+        self.conversations = ConversationsPlan(settings, self.formats)
+        # of the model that labels the cohort, {} if rules or a table label
+        self.label_options = settings.radvlm.chexbert.as_dict() if section["labels"] == CHEXBERT else {}
+        self.label_files = {"weights": "results/weights/chexbert.safetensors"} if self.label_options else {}
+        # modules that read sources; {source: folder of the shards that show its images}
+        self.source_modules = sorted({f"radvlm.sources.{kind.reader.partition('.')[0]}" for kind in FORMATS.values()})
+        self.folders = {source: str(Path(self.frames_of(source)[0]).parent) for source in self.sources}
+        # {source: family}; a source that shares its subjects with no other format is its own family
         kinds = {source: FORMATS.get(kind) for source, kind in self.formats.items()}
-        return {source: (kind and kind.family) or source for source, kind in kinds.items()}
-
-    @property
-    def source_modules(self) -> list[str]:
-        """Modules that read sources."""
-        return sorted({f"radvlm.sources.{kind.reader.partition('.')[0]}" for kind in FORMATS.values()})
-
-    @property
-    def folders(self) -> dict[str, str]:
-        """{source: folder of the shards that show its images}."""
-        return {source: str(Path(self.frames_of(source)[0]).parent) for source in self.sources}
+        self.families = {source: (kind and kind.family) or source for source, kind in kinds.items()}
 
     def source_pattern(self, *, mimic: bool) -> str:
         """Return a pattern of the external sources about images of MIMIC-CXR, or of all others."""
@@ -145,15 +177,11 @@ class RadvlmPlan:
         """Return the options of reading an external source."""
         return dict(self.reading_options) | {"name": source, "source": self.declared[source]}
 
-    def external_frames(self) -> list[str]:
-        """Return the frames of the external sources in use, those of MIMIC-CXR once."""
-        return sorted({path for source in self.sources if source != OWN for path in self.frames_of(source)})
-
     def frames_of(self, source: str) -> list[str]:
         """Return the shards of frames that show the images of a source."""
         is_guest = source != OWN and FORMATS[self.formats[source]].on_mimic
         name = self.declared[source]["pictures"] if is_guest else source
-        folder = "results/frames" if name == OWN else f"{ROOT}/sources/{name}/frames"
+        folder = "results/frames" if name == OWN else f"results/radvlm/sources/{name}/frames"
         return [f"{folder}/{shard}.h5" for shard in self.shards]
 
     def all_frames(self) -> list[str]:
@@ -203,50 +231,6 @@ class RadvlmPlan:
         return {"rows": list(map(asdict, self.mixes[mix])), "families": self.families, "seed": self.seed}
 
 
-def make_radvlm_plan(settings: Settings, shards: Sequence[str]) -> RadvlmPlan:
-    """Return the plan. ``shards``: of the cohort.
-
-    Raises UserError for a source with missing files.
-    """
-    sources = settings.radvlm.sources.as_dict()
-    external, used, filtered = sources["list"], sources["use"], settings.radvlm.filtered
-    for name, source in external.items():
-        _check_source_files(name, source)
-    mixes = settings.radvlm.instructions.as_dict()["mixes"]
-    for name in settings.release.mixes:
-        if name not in mixes:
-            mix_names = ", ".join(mixes)
-            raise UserError(
-                f"release.mixes names {name!r}, but the mixes of radvlm.instructions are {mix_names}: name one"
-            )
-    build, asks_filter = settings.thresholds.build[0], filtered.engine not in WITHOUT_MODEL
-    formats = {name: settings.cohort.source if name == OWN else external[name]["format"] for name in used}
-    own_keys = ("labels", "weak_hedges", "uncertain")
-    return RadvlmPlan(
-        seed=settings.seed,
-        sources=used,
-        declared=external,
-        formats=formats,
-        shards=list(shards),
-        thresholds=build,
-        own_options={name: sources[name] for name in own_keys} | {"smallest": Rules.min_component_px},
-        filter_options=filtered.as_dict() | {"own": _shared_model(settings) if asks_filter else {}},
-        reading_options={
-            "uncertain": sources["uncertain"], "split": sources["split"],
-            "max_characters": settings.reports.max_characters,
-            "section_overrides": settings.reports.section_overrides,
-            "seed": settings.seed, "shares": settings.cohort.split_shares(),
-        },
-        filter_jobs=ModelJobs.of_section(
-            settings.radvlm.llm, {"source": used if len(used) > 1 else []}, is_asked=asks_filter
-        ),
-        mixes=_read_mixes(mixes, formats),
-        pairs_by_mix={name: mix["thresholds"] or build for name, mix in mixes.items()},
-        conversations=_make_conversations_plan(settings, formats),
-        label_options=settings.radvlm.chexbert.as_dict() if sources["labels"] == CHEXBERT else {},
-    )  # fmt: skip
-
-
 def _shared_model(settings: Settings, **changes: object) -> dict:
     """Return the options of the language model of all stages, with ``changes``."""
     return model_options("radvlm.llm", settings.radvlm.llm.as_dict() | changes, settings.seed)
@@ -289,81 +273,95 @@ def _check_source_files(name: str, source: Mapping[str, str]) -> None:
         raise UserError(f"{key}.subject is {source['subject']!r}, which has no group: put the subject in parentheses")
 
 
-def _make_conversations_plan(settings: Settings, formats: Mapping[str, str]) -> ConversationsPlan:
-    """Return the plan. ``formats``: {source in use: format}."""
-    section, sources = settings.radvlm.conversations, settings.radvlm.sources.list
-    kinds = {
-        name: ("standard", "grounded") if name == OWN else FORMATS[kind].conversations for name, kind in formats.items()
-    }
-    kinds = {name: conversations for name, conversations in kinds.items() if conversations}
-    hosts = {name: sources[name].pictures for name in kinds if name != OWN and FORMATS[formats[name]].on_mimic}
-    options = {part: _conversation_options(settings, part) for part in PARTS}
-    is_same_model = options["train"]["own"] == options["test"]["own"]
-    values = {"source": list(kinds), "part": list(PARTS) if is_same_model else ["{part}"]}
-    return ConversationsPlan(
-        kinds=kinds,
-        hosts={name: host for name, host in hosts.items() if host in formats},
-        jobs=ModelJobs.of_section(settings.radvlm.llm, values, is_asked=section.engine != RULES),
-        options=options,
-        pairs=[f"results/dataset/{settings.thresholds.build[0]}/{split}.jsonl" for split in SPLITS],
-    )
-
-
-def _conversation_options(settings: Settings, part: str) -> dict:
-    """Return the options of a part; ``own``: those of its language model, if it has one."""
-    section = settings.radvlm.conversations
-    model, revision = getattr(section.llm, f"{part}_model"), getattr(section.llm, f"{part}_revision")
-    changes = {"model": model, "revision": revision} if model else {}
-    asks_model = section.engine != RULES
-    model_options = _shared_model(settings, temperature=CONVERSATION_TEMPERATURE, **changes) if asks_model else {}
-    return section.as_dict(without=("llm",)) | {"seed": settings.seed, "own": model_options}
-
-
-@dataclass(frozen=True)
 class AnnotatorPlan:
-    """How a model annotates reports."""
+    """How a model annotates reports; its section is of the evaluation, or of RadVLM where other stages use it too."""
 
-    files: Mapping[str, str]  # that it reads besides lines and answers
-    placed: Sequence[str]  # files of its model's folder
-    options: Mapping  # of its jobs
-    environment: str  # ending of its name
-    gpus: int  # of a language model that the job loads
+    def __init__(self, name: str, settings: Settings):
+        """Raises UserError for a missing file."""
+        plain = settings.radvlm.evaluation.as_dict()
+        section = plain[name] if name in plain else settings.radvlm.chexbert.as_dict()
+        read_constant = partial(read_declaration, "cxr.radvlm.evaluation", f"annotate_{name}")
+        key, model = f"radvlm.evaluation.{name}", section["model"]
+        # that it reads besides lines and answers
+        self.files = read_constant("INPUTS", {}) | {
+            file: str(existing_file(f"{key}.{file}", section[file])) for file in read_constant("FILES", ())
+        }
+        # of its model's folder
+        self.placed = [
+            str(existing_file(f"{key}.model", str(Path(model) / file))) for file in read_constant("PLACED", ())
+        ]
+        # ending of its environment's name; GPUs of a language model that the job loads
+        self.environment, asks_model = read_constant("ENVIRONMENT", name), read_constant("LLM", False)
+        self.gpus = ModelJobs.of_section(settings.radvlm.llm, {}, is_asked=asks_model).gpus
+        engine = f"{name} {model.rstrip('/').rpartition('/')[2]} {section.get('revision', '')}".strip()
+        if asks_model:
+            llm = model_options(key, settings.radvlm.llm.as_dict() | section | GREEN_LIMITS, settings.seed)
+            section = {"llm": llm, "prompt_bytes": section["prompt_bytes"]}
+        self.options = {"annotator": name, "own": section, "engine": engine, "reference": plain["reference"]}
 
 
-@dataclass(frozen=True)
 class EvaluationPlan:
     """Whose answers RadVLM's evaluation scores, by which judge, and their files."""
 
-    section: Evaluation  # its settings
-    seed: int
-    runs: Sequence[str]  # of vlm.tuning that are scored
-    tasks: Mapping[str, Sequence[str]]  # {run: tasks that it is tuned on, none for all}
-    mixes: Sequence[str]  # that are tested or tuned on
-    lines: str  # of the test set that are asked
-    all_lines: str  # of the test set
-    draw: Sequence[str]  # counts of the asked and of all lines, if not all are asked
-    exchanged_lines: Sequence[str]  # lines of the same samples about other images, if they are asked
-    exchanged_draw: Sequence[str]
-    judge_model: Mapping  # options of the judge's language model, {} without one
-    judge_gpus: int  # of a judge that the job loads
-    annotators: Mapping[str, AnnotatorPlan]
-    text_sources: Sequence[str]  # whose original reports are compared with
-    gallery: Mapping  # options of the gallery
+    def __init__(self, settings: Settings, vlm: VlmPlan):
+        """Without a test set in ``vlm``, no run is scored, and the lines are those of the first mix.
 
-    @property
-    def scored(self) -> list[str]:
-        """Runs and other models that are scored."""
-        return [*self.runs, *self.section.predictions]
-
-    @property
-    def train_lines(self) -> str:
-        """The training lines of the mix that is tested: blind answers are made of them."""
-        return str(Path(self.all_lines).with_name("train.jsonl"))
+        Raises UserError for an unknown run or a missing file.
+        """
+        self.section = section = settings.radvlm.evaluation
+        self.seed = settings.seed
+        mixes = settings.radvlm.instructions.mixes
+        # of vlm.tuning that are scored
+        self.runs = section.runs if TEST_SET in vlm.sets else []
+        # runs and other models that are scored
+        self.scored = [*self.runs, *section.predictions]
+        for name in self.runs:
+            if name not in vlm.runs:
+                run_names = ", ".join(vlm.runs) or "none"
+                raise UserError(
+                    f"radvlm.evaluation.runs names {name!r}, but the runs of vlm.tuning are {run_names}: name one"
+                )
+        for name, prediction in section.predictions.items():
+            existing_file(f"radvlm.evaluation.predictions.{name}.path", prediction.path)
+        for name, path in section.annotations.items():
+            existing_file(f"radvlm.evaluation.annotations.{name}", path)
+        default = f"results/radvlm/instructions/{next(iter(mixes))}/test.jsonl"
+        # of the test set: those that are asked, and all
+        self.lines, self.all_lines = vlm.sets.get(TEST_SET, default), vlm.all_lines.get(TEST_SET, default)
+        # the training lines of the mix that is tested: blind answers are made of them
+        self.train_lines = str(Path(self.all_lines).with_name("train.jsonl"))
+        # lines of the same samples about other images, if they are asked
+        self.exchanged_lines = [vlm.sets[EXCHANGED_SET]] if EXCHANGED_SET in vlm.sets else []
+        # counts of the asked and of all lines, if not all are asked
+        self.draw, self.exchanged_draw = vlm.draw_files(TEST_SET, "tsv"), vlm.draw_files(EXCHANGED_SET, "tsv")
+        # {run: tasks that it is tuned on, none for all}
+        self.tasks = {name: vlm.runs[name]["options"].get("tasks", ()) for name in self.runs}
+        evaluated = {Path(self.all_lines).parent.name, *(vlm.runs[name]["mix"] for name in self.runs)}
+        # that are tested or tuned on
+        self.mixes = [mix for mix in mixes if mix in evaluated]
+        asks_judge, llm = section.judge != FACTS, section.llm
+        changes = {"model": llm.model, "revision": llm.revision} if llm.model else {}
+        # options of the judge's language model, {} without one; its GPUs if the job loads it
+        self.judge_model = _shared_model(settings, **changes) if asks_judge else {}
+        self.judge_gpus = ModelJobs.of_section(settings.radvlm.llm, {}, is_asked=asks_judge).gpus
+        self.annotators = {name: AnnotatorPlan(name, settings) for name in section.annotators}
+        sources = settings.radvlm.sources.use
+        # whose original reports are compared with
+        self.text_sources = [] if section.reference == "filtered" else sources
+        shows_texts = settings.cohort.source == "embedded" and list(sources) == [OWN]  # they are drawn
+        self.gallery = {
+            "run": self.runs[0] if self.runs else "", "quality": JPEG_QUALITY, "seed": settings.seed,
+            "withheld": "report_text" in settings.release.withhold and not shows_texts,
+        }  # fmt: skip
 
     def answers(self, name: str) -> str:
         """Return the answers of a run or of another model to the test lines."""
         is_other = name in self.section.predictions
-        return f"{EVALUATION}/{name}/answers.jsonl" if is_other else f"results/vlm/{name}/answers/{TEST_SET}.jsonl"
+        return (
+            f"results/radvlm/evaluation/{name}/answers.jsonl"
+            if is_other
+            else f"results/vlm/{name}/answers/{TEST_SET}.jsonl"
+        )
 
     def exchanged_files(self, name: str) -> dict[str, Sequence[str]]:
         """Return {input: files} about other images: their lines, a run's answers to them, and how many are asked.
@@ -375,11 +373,6 @@ class EvaluationPlan:
         files = {"lines": self.exchanged_lines, "answers": answers, "draw": self.exchanged_draw}
         return {f"exchanged_{kind}": paths if is_asked else [] for kind, paths in files.items()}
 
-    def annotation_files(self, name: str) -> list[str]:
-        """Return the files of annotations of a run's or model's reports; the user's is the last."""
-        paths = [f"{EVALUATION}/{name}/annotations/{annotator}.jsonl" for annotator in self.annotators]
-        return [*paths, *([self.section.annotations[name]] if name in self.section.annotations else [])]
-
     def score_options(self, name: str) -> dict:
         """Return the options of scoring a run or model."""
         tasks = self.tasks.get(name, ())
@@ -388,106 +381,44 @@ class EvaluationPlan:
         keys = self.section.as_dict()
         return {key: keys[key] for key in SCORE_KEYS} | {"seed": self.seed, "tasks": list(tasks)}
 
-    def model_options(self, name: str) -> dict:
-        """Return the options of reading another model's outputs."""
-        prediction = self.section.predictions[name]
-        beyond = self.section.beyond
-        return {"model": name, "adapter": prediction.adapter, "boxes": prediction.boxes, "beyond": beyond}
 
-    @property
-    def comparison(self) -> dict:
-        """Options of the tables of all runs and models."""
-        adapters = {name: prediction.adapter for name, prediction in self.section.predictions.items()}
-        return {"runs": list(self.runs), "adapters": adapters}
-
-
-def make_evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
-    """Return the plan. Raises UserError for an unknown run or a missing file.
-
-    Without a test set in ``vlm``, no run is scored, and the lines are those of the first mix.
-    """
-    evaluation, sources, shared = settings.radvlm.evaluation, settings.radvlm.sources.use, settings.radvlm.llm
-    mixes = settings.radvlm.instructions.mixes
-    runs = evaluation.runs if TEST_SET in vlm.sets else []
-    for name in runs:
-        if name not in vlm.runs:
-            run_names = ", ".join(vlm.runs) or "none"
-            raise UserError(
-                f"radvlm.evaluation.runs names {name!r}, but the runs of vlm.tuning are {run_names}: name one"
-            )
-    for name, prediction in evaluation.predictions.items():
-        existing_file(f"radvlm.evaluation.predictions.{name}.path", prediction.path)
-    for name, path in evaluation.annotations.items():
-        existing_file(f"radvlm.evaluation.annotations.{name}", path)
-    default = f"{INSTRUCTIONS}/{next(iter(mixes))}/test.jsonl"
-    all_lines = vlm.all_lines.get(TEST_SET, default)
-    evaluated = {Path(all_lines).parent.name, *(vlm.runs[name]["mix"] for name in runs)}
-    asks_judge = evaluation.judge != FACTS
-    judge_model = {"model": evaluation.llm.model, "revision": evaluation.llm.revision} if evaluation.llm.model else {}
-    shows_texts = settings.cohort.source == "embedded" and list(sources) == [OWN]  # they are drawn
-    return EvaluationPlan(
-        section=evaluation,
-        seed=settings.seed,
-        runs=runs,
-        tasks={name: vlm.runs[name]["options"].get("tasks", ()) for name in runs},
-        mixes=[mix for mix in mixes if mix in evaluated],
-        lines=vlm.sets.get(TEST_SET, default),
-        all_lines=all_lines,
-        exchanged_lines=[vlm.sets[EXCHANGED_SET]] if EXCHANGED_SET in vlm.sets else [],
-        draw=vlm.draw_files(TEST_SET, "tsv"),
-        exchanged_draw=vlm.draw_files(EXCHANGED_SET, "tsv"),
-        judge_model=_shared_model(settings, **judge_model) if asks_judge else {},
-        judge_gpus=shared.execution.gpus if asks_judge and shared.transport == "offline" else 0,
-        annotators={name: _make_annotator_plan(name, settings) for name in evaluation.annotators},
-        text_sources=[] if evaluation.reference == "filtered" else sources,
-        gallery={
-            "run": runs[0] if runs else "", "quality": JPEG_QUALITY, "seed": settings.seed,
-            "withheld": "report_text" in settings.release.withhold and not shows_texts,
-        },
-    )  # fmt: skip
-
-
-def _make_annotator_plan(name: str, settings: Settings) -> AnnotatorPlan:
-    """Return how an annotator is run; its section is of the evaluation, or of RadVLM where other stages use it too."""
-    plain = settings.radvlm.evaluation.as_dict()
-    annotator_settings = plain[name] if name in plain else settings.radvlm.chexbert.as_dict()
-    read_constant = partial(read_declaration, "cxr.radvlm.evaluation", f"annotate_{name}")
-    key = f"radvlm.evaluation.{name}"
-    files = {file: str(existing_file(f"{key}.{file}", annotator_settings[file])) for file in read_constant("FILES", ())}
-    folder = annotator_settings["model"]
-    placed = [str(existing_file(f"{key}.model", str(Path(folder) / file))) for file in read_constant("PLACED", ())]
-    engine = f"{name} {folder.rstrip('/').rpartition('/')[2]} {annotator_settings.get('revision', '')}".strip()
-    gpus, annotator_options = 0, annotator_settings
-    if read_constant("LLM", False):
-        shared = settings.radvlm.llm.as_dict()
-        gpus = shared["execution"]["gpus"] if shared["transport"] == "offline" else 0
-        llm = model_options(key, shared | annotator_settings | GREEN_LIMITS, settings.seed)
-        annotator_options = {"llm": llm, "prompt_bytes": annotator_settings["prompt_bytes"]}
-    return AnnotatorPlan(
-        files=read_constant("INPUTS", {}) | files,
-        placed=placed,
-        options={"annotator": name, "own": annotator_options, "engine": engine, "reference": plain["reference"]},
-        environment=read_constant("ENVIRONMENT", name),
-        gpus=gpus,
-    )
-
-
-@dataclass(frozen=True)
 class SegmentationPlan:
     """Masks for RadVLM's answers: by ROSALIA as a tool or by a run's head, and the rows that ILS's evaluation gains."""
 
-    tool: str  # ROSALIA's run, "" without one
-    runs: Sequence[str]  # scored runs for whose answers the tool draws masks
-    heads: Sequence[str]  # scored runs that draw masks themselves
-    image_runs: Sequence[str]  # runs for whose answers about one image the tool draws masks
-    pairs: str  # ILS's pairs that a run is asked, "" if the cohort is no source
-    thresholds: str  # their set
+    def __init__(self, settings: Settings, vlm: VlmPlan, ils_runs: Collection[str]):
+        """ILS's pairs become one more set of ``vlm``, if runs are asked them. ``ils_runs``: the runs of training.
 
-    @property
-    def masked(self) -> dict[str, tuple[str, str]]:
-        """{row of ILS's evaluation: (run, how its masks are made)}."""
+        Raises UserError for an unknown segmenter, or a row with another model's name.
+        """
+        segmenter = settings.radvlm.evaluation.segmenter
+        # ROSALIA's run, "" without one
+        self.tool = tool = segmenter.removeprefix(ROSALIA) if segmenter.startswith(ROSALIA) else ""
+        if tool and tool not in ils_runs:
+            raise UserError(
+                f"radvlm.evaluation.segmenter is {segmenter!r}, but the runs of training are {', '.join(ils_runs)}: "
+                "name one"
+            )
+        scored = settings.radvlm.evaluation.runs if TEST_SET in vlm.sets else []
+        # scored runs that draw masks themselves, and those for whose answers the tool draws them
+        self.heads = [run for run in scored if run in vlm.with_head]
+        self.runs = [run for run in scored if tool and run not in self.heads]
+        # runs for whose answers about one image the tool draws masks
+        self.image_runs = [
+            name for name, run in vlm.runs.items() if tool and run["system"] == RADVLM and name not in vlm.with_head
+        ]
+        # ILS's pairs that a run is asked, "" if the cohort is no source
+        self._thresholds, split = settings.thresholds.build[0], settings.inference.split
+        self.pairs = f"results/dataset/{self._thresholds}/{split}.jsonl" if OWN in settings.radvlm.sources.use else ""
         joins = [(run, HEAD) for run in self.heads] + [(run, TOOL) for run in self.runs]
-        return {f"{run}_{join}": (run, join) for run, join in joins if self.pairs}
+        # {row of ILS's evaluation: (run, how its masks are made)}
+        self.masked = {f"{run}_{join}": (run, join) for run, join in joins if self.pairs}
+        for name in self.masked:
+            if name in ils_runs or name in settings.evaluation.predictions:
+                raise UserError(
+                    f"{name!r} is the name of a model and of a run of RadVLM in the evaluation of ILS: rename the model"
+                )
+        if asked_runs := [run for run, _ in self.masked.values()]:
+            vlm.add_set(ILS_SET, "results/radvlm/evaluation/ils.jsonl", RADVLM, asked_runs)
 
     @property
     def rows(self) -> dict[str, dict]:
@@ -495,46 +426,8 @@ class SegmentationPlan:
         rows = {}
         for name, (run, join) in self.masked.items():
             title = f"RadVLM + ILS, {join} ({run})"
-            stem = f"{EVALUATION}/{run}/" + (f"head/{ILS_SET}" if join == HEAD else f"segmenter/{ILS_SET}/{OWN}")
+            stem = f"results/radvlm/evaluation/{run}/"
+            stem += f"head/{ILS_SET}" if join == HEAD else f"segmenter/{ILS_SET}/{OWN}"
             files = {"predictions": f"{stem}.jsonl", "masks": f"{stem}.h5"}
-            rows[name] = {"test": self.thresholds, "beside": title, "title": title} | files
+            rows[name] = {"test": self._thresholds, "beside": title, "title": title} | files
         return rows
-
-    def image_folder(self, run: str, image: str) -> str:
-        """Return the folder of a run's answers about one image, with masks if the tool draws them."""
-        return f"{EVALUATION}/{run}/asked/{image}" if run in self.image_runs else f"results/vlm/{run}/asked/{image}"
-
-
-def make_segmentation_plan(
-    settings: Settings, vlm: VlmPlan, ils_runs: Sequence[str]
-) -> tuple[SegmentationPlan, VlmPlan]:
-    """Return the plan, and that of vision-language models with ILS's pairs as one more set.
-
-    ``ils_runs``: the runs of training. Raises UserError for an unknown segmenter, or a row with another model's name.
-    """
-    segmenter = settings.radvlm.evaluation.segmenter
-    tool = segmenter.removeprefix(ROSALIA) if segmenter.startswith(ROSALIA) else ""
-    if tool and tool not in ils_runs:
-        raise UserError(
-            f"radvlm.evaluation.segmenter is {segmenter!r}, but the runs of training are {', '.join(ils_runs)}: "
-            "name one"
-        )
-    scored = settings.radvlm.evaluation.runs if TEST_SET in vlm.sets else []
-    heads = [run for run in scored if run in vlm.with_head]
-    uses_cohort = OWN in settings.radvlm.sources.use
-    thresholds = settings.thresholds.build[0]
-    plan = SegmentationPlan(
-        tool,
-        [run for run in scored if tool and run not in heads],
-        heads,
-        [name for name, run in vlm.runs.items() if tool and run["system"] == RADVLM and name not in vlm.with_head],
-        f"results/dataset/{thresholds}/{settings.inference.split}.jsonl" if uses_cohort else "",
-        thresholds,
-    )
-    for name in plan.rows:
-        if name in ils_runs or name in settings.evaluation.predictions:
-            raise UserError(
-                f"{name!r} is the name of a model and of a run of RadVLM in the evaluation of ILS: rename the model"
-            )
-    asked_runs = [run for run, _ in plan.masked.values()]
-    return plan, add_set(vlm, ILS_SET, f"{EVALUATION}/ils.jsonl", RADVLM, asked_runs) if asked_runs else vlm

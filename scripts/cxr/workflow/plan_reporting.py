@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -42,36 +41,26 @@ OPTIONAL_RESULTS = {
 """{folder of results: files that the page shows if they exist}; a bare run does not make them."""
 
 
-@dataclass(frozen=True)
 class ReportingPlan:
     """What the rules of the reporting wing take from the settings."""
 
-    reviewed_set: str  # the threshold set that experts review
-    sheets: list[str]  # their filled sheets
-    tables: list[str]  # names of the page's tables
-    optional_results: list[str]  # shown on the page if they exist
-    references: dict[str, dict]  # {reference of the agreement: its rule's options}
-    reference_formats: list[str]  # modules that read them
-    explain: dict[str, str]  # the request of `snakemake explain`
+    def __init__(self, settings: Settings, config: dict, runs: Collection[str], scored: Collection[str]):
+        """``config``: requests of --config; ``runs``, ``scored``: ILS's runs, its evaluated models.
 
-
-def make_reporting_plan(
-    settings: Settings, config: dict, runs: Collection[str], scored: Collection[str]
-) -> ReportingPlan:
-    """Return the plan. ``config``: requests of --config; ``runs``, ``scored``: ILS's runs, its evaluated models.
-
-    Raises UserError for missing sheets and an unknown study.
-    """
-    references = settings.agreement.references
-    return ReportingPlan(
-        reviewed_set=settings.review.thresholds or settings.thresholds.build[0],
-        sheets=find_sheets("review.sheets", settings.review.sheets),
-        tables=[*PAGE_TABLES, *(["truth"] if settings.cohort.source == "embedded" else [])],
-        optional_results=optional_results(runs, scored, settings.inference.paraphrases),
-        references=reference_options(settings),
-        reference_formats=sorted({f"annotations.{reference.format}" for reference in references.values()}),
-        explain=read_explain_request(config, Path("results")),
-    )
+        Raises UserError for missing sheets and an unknown study.
+        """
+        # the threshold set that experts review, and their filled sheets
+        self.reviewed_set = settings.review.thresholds or settings.thresholds.build[0]
+        self.sheets = find_sheets("review.sheets", settings.review.sheets)
+        self.tables = [*PAGE_TABLES, *(["truth"] if settings.cohort.source == "embedded" else [])]
+        # shown on the page if they exist
+        self.optional_results = optional_results(runs, scored, settings.inference.paraphrases)
+        # {reference of the agreement: its rule's options}, and the modules that read them
+        self.references = reference_options(settings)
+        formats = {reference.format for reference in settings.agreement.references.values()}
+        self.reference_formats = sorted(f"annotations.{name}" for name in formats)
+        # the request of `snakemake explain`
+        self.explain = read_explain_request(config, Path("results"))
 
 
 def reference_options(settings: Settings) -> dict[str, dict]:

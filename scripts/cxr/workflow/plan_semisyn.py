@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from cxr.semisyn.references import TEST, TRAIN, VAL, ReferenceSettings
 from cxr.semisyn.settings import SemisynSettings
 from cxr.semisyn.shared import CHOSEN_CONFIG, DEFAULT_CONFIG, PARTS, SELECTION, images_per_finding
 from cxr.workflow.engine_files import engine_folder_or_inputs, num_gpus, read_declaration, users_files
-from cxr.workflow.plan_imaging import decoding_options
 from cxr.workflow.plan_reporting import find_sheets
 from cxr.workflow.settings import Settings
 
@@ -147,7 +145,7 @@ def export_options(settings: Settings, options: dict[str, dict], labels: dict[st
         "pixels": section.pixels,
         "withhold": withheld,
         "salt": release.salt if "ids" in withheld else "",
-        "frames": decoding_options(options) if section.pixels == "original" else {},
+        "frames": options["decoding"] if section.pixels == "original" else {},
         "labels": labels,
     }
 
@@ -173,74 +171,111 @@ def _section_dict(section: Any, engine: str) -> dict:
     return getattr(section, engine).as_dict() if hasattr(section, engine) else {}
 
 
-@dataclass(frozen=True)
 class RealismPlan:
-    """The feature engines of the stage semisyn_realism that run."""
+    """The feature engines of the stage semisyn_realism that run.
 
-    files: dict[str, dict[str, str]]  # {engine: its input files}
-    gpus: dict[str, int]
-    own: dict[str, dict]  # {engine: its settings that are no files}
-    metrics: dict[str, dict[str, str]]  # {engine: {kind of metric: its name}}
-    real: dict[str, list[str]]  # {input of the scores: features of the real images}
-
-
-def make_realism_plan(settings: Settings, shards: Sequence[str]) -> RealismPlan:
-    """Return the plan. Without a reference, an engine whose every metric needs real images does not run.
-
-    ``shards``: of the cohort. Raises UserError for a missing file, or a selection by metrics that are not computed.
+    Without a reference, an engine whose every metric needs real images does not run.
     """
-    section, package = settings.semisyn.realism, f"{PACKAGE}.realism"
-    metrics = {name: read_declaration(package, name, "METRICS", {}) for name in section.features}
-    metrics = {name: names for name, names in metrics.items() if section.reference or "similarity" in names}
-    available_metrics = DETECTOR_METRICS | ({"c2st"} if section.reference else set())
-    for names in metrics.values():
-        available_metrics |= {name for kind, name in names.items() if section.reference or kind == "similarity"}
-    selection_metrics = settings.semisyn.selection.metrics
-    if not available_metrics & set(selection_metrics):
-        raise UserError(
-            f"semisyn.selection.metrics is {', '.join(selection_metrics)}, of which semisyn.realism gives none: "
-            f"choose of {', '.join(sorted(available_metrics))}, or set semisyn.realism.reference and features"
-        )
-    return RealismPlan(
-        files={
+
+    def __init__(self, settings: Settings, shards: Sequence[str]):
+        """``shards``: of the cohort. Raises UserError for a missing file, or a selection without a metric."""
+        section, package = settings.semisyn.realism, f"{PACKAGE}.realism"
+        metrics = {name: read_declaration(package, name, "METRICS", {}) for name in section.features}
+        metrics = {name: names for name, names in metrics.items() if section.reference or "similarity" in names}
+        available = DETECTOR_METRICS | ({"c2st"} if section.reference else set())
+        for names in metrics.values():
+            available |= {name for kind, name in names.items() if section.reference or kind == "similarity"}
+        selection_metrics = settings.semisyn.selection.metrics
+        if not available & set(selection_metrics):
+            raise UserError(
+                f"semisyn.selection.metrics is {', '.join(selection_metrics)}, of which semisyn.realism gives none: "
+                f"choose of {', '.join(sorted(available))}, or set semisyn.realism.reference and features"
+            )
+        # {engine: {kind of metric: its name}}
+        self.metrics: dict[str, dict[str, str]] = metrics
+        # {engine: its input files}
+        self.files = {
             name: engine_folder_or_inputs(package, name, _section_dict(section, name), f"semisyn.realism.{name}")
             for name in metrics
-        },
-        gpus={name: num_gpus(package, name, settings) for name in metrics},
-        own={name: {"sha256": section.clip.sha256} if name == "clip" else {} for name in metrics},
-        metrics=metrics,
-        real={
+        }
+        self.gpus = {name: num_gpus(package, name, settings) for name in metrics}
+        # {engine: its settings that are no files}
+        self.own = {name: {"sha256": section.clip.sha256} if name == "clip" else {} for name in metrics}
+        # {input of the scores: features of the real images}
+        self.real = {
             f"real_{name}": [f"results/semisyn/realism/{shard}.{name}.features.h5" for shard in shards]
             for name, names in metrics.items()
             if section.reference and set(names) != {"similarity"}
-        },
-    )
+        }
 
 
-@dataclass(frozen=True)
 class DetectorsPlan:
     """The detectors' runs, and the files that each is trained on and scored against.
 
     A reference is used if it is learnt, scored, or if priors are fitted on its own images.
     """
 
-    engine: str
-    engine_files: dict[str, str]
-    gpus: int
-    runs: dict[str, dict]  # {run: its options}
-    inputs: dict[str, dict[str, str | list[str]]]  # {run: {name: input files of its trainings}}
-    numbers: list[int]  # of the seeds
-    references: dict[str, dict]  # {used reference: its options}
-    annotations: dict[str, str]  # {used reference: its file}
-    frames: dict[str, list[str]]  # {used reference: shards of its frames}
-    image_sources: dict[str, str]  # {used reference: its images, where they are not the cohort's}
-    scored: list[str]  # references with another role than train
-    role_inputs: dict[str, str | list[str]]  # input files of the check of all roles
+    def __init__(
+        self, settings: Settings, options: dict, sizes: Sequence[int | str], shards: Sequence[str], edited: list[str]
+    ):
+        """``options``: of all runs together; ``sizes``: of the dataset; ``edited``: its shards.
 
-    @property
-    def formats(self) -> list[str]:
-        """Modules that read the references."""
-        return sorted({f"annotations.{reference['format']}" for reference in self.references.values()})
+        Raises UserError for a missing file.
+        """
+        system, section, package = settings.semisyn, settings.semisyn.detectors, f"{PACKAGE}.detectors"
+        self.engine = section.engine
+        self.engine_files = users_files(
+            package, self.engine, _section_dict(section, self.engine), f"semisyn.detectors.{self.engine}"
+        )
+        self.gpus = num_gpus(package, self.engine, settings)
+        self.numbers = list(range(options["seeds"]))
+        runs = section.runs or _default_runs(system, sizes)
+        # references with another role than train
+        self.scored = [name for name, reference in system.references.items() if reference.role in (VAL, TEST)]
+        self._validated = [name for name in self.scored if system.references[name].role == VAL]
+        used = {
+            name: reference
+            for name, reference in system.references.items()
+            if name in self.scored
+            or any(name in run.real for run in runs.values())
+            or (name == _fitted_reference(system) and reference.images)
+        }
+        # {used reference: its options, its file, its images where they are not the cohort's, shards of its frames}
+        self.references = {name: reference_options(name, reference) for name, reference in used.items()}
+        # modules that read them
+        self.formats = sorted({f"annotations.{reference.format}" for reference in used.values()})
+        self.annotations = {name: reference_file(system, name) for name in used}
+        self.image_sources = {name: _image_source(name, used[name]) for name in used if used[name].images}
+        self._cohort = [f"results/frames/{shard}.h5" for shard in shards]
+        self.frames = {name: [_frames_file(name)] if name in self.image_sources else self._cohort for name in used}
+        patients = [COHORT, *_patient_tables(used)]
+        # {run: its options, input files of its trainings}
+        self.runs = {name: self._run_options(run, options, sizes) for name, run in runs.items()}
+        self.inputs = {name: self._training_inputs(run, patients, edited) for name, run in runs.items()}
+        # of the check of all roles
+        self.role_inputs: dict = {"annotations": list(self.annotations.values()), "patients": patients}
+        if any(run.uses_synthetic for run in runs.values()):
+            self.role_inputs["images"] = IMAGES
+
+    def _run_options(self, run: DetectorRun, options: dict, sizes: Sequence[int | str]) -> dict:
+        run_options = {key: value for key, value in options.items() if key != "seeds"} | run.as_dict()
+        run_options["extra_size"] = (run.synthetic or sizes[-1]) if run.extra else 0
+        run_options["references"] = [self.references[name] for name in run.real]
+        if self._validated:
+            run_options["validation"] = [self.references[name] for name in self._validated]
+        return run_options
+
+    def _training_inputs(self, run: DetectorRun, patients: list[str], edited: list[str]) -> dict:
+        names = [*run.real, *self._validated]
+        files: dict = {"patients": patients, "references": [self.annotations[name] for name in run.real]}
+        if self._validated:
+            files["validation"] = [self.annotations[name] for name in self._validated]
+        files |= {f"frames_{name}": _frames_file(name) for name in names if name in self.image_sources}
+        if "unedited" in run.extra or any(name not in self.image_sources for name in names):
+            files["frames"] = self._cohort
+        if run.uses_synthetic:
+            files |= {"images": IMAGES, "boxes": "results/semisyn/dataset/boxes.parquet", "edited": edited}
+        return files
 
     def predictions(self) -> list[tuple[str, int, str, str]]:
         """Return (run, number of the seed, reference, file) of all predictions of the scored references."""
@@ -251,16 +286,6 @@ class DetectorsPlan:
         """Return what the list of a reference's images depends on: neither on its labels nor on its role."""
         return {name: self.references[reference][name] for name in ("name", "format", "path", "image_id")}
 
-    def prediction_options(self, run: str, reference: str) -> dict:
-        """Return the options of a run's predictions on a reference."""
-        options = self.runs[run]
-        return {
-            "engine": options["engine"],
-            "engine_settings": options["own"],
-            "findings": options["findings"],
-            "reference": self.references[reference],
-        }
-
     def megabytes(self, run: str) -> int:
         """Return the memory of a training: the engine lite keeps its images in memory."""
         options = self.runs[run]
@@ -268,61 +293,6 @@ class DetectorsPlan:
         num_findings = len(options["findings"])
         num_images = num_findings * sum(images_per_finding(size, PER_FINDING, num_findings) for size in sizes if size)
         return TRAINING_MEGABYTES + num_images * options["own"].get("size", 0) ** 2 // 10**6
-
-
-def make_detectors_plan(
-    settings: Settings, options: dict, sizes: Sequence[int | str], shards: Sequence[str], edited: list[str]
-) -> DetectorsPlan:
-    """Return the plan. ``options``: of all runs together; ``sizes``: of the dataset; ``edited``: its shards.
-
-    Raises UserError for a missing file.
-    """
-    system, section, package = settings.semisyn, settings.semisyn.detectors, f"{PACKAGE}.detectors"
-    runs = section.runs or _default_runs(system, sizes)
-    scored = [name for name, reference in system.references.items() if reference.role in (VAL, TEST)]
-    validated = [name for name in scored if system.references[name].role == VAL]
-    used = {
-        name: reference
-        for name, reference in system.references.items()
-        if name in scored
-        or any(name in run.real for run in runs.values())
-        or (name == _fitted_reference(system) and reference.images)
-    }
-    annotations = {name: reference_file(system, name) for name in used}
-    image_sources = {name: _image_source(name, reference) for name, reference in used.items() if reference.images}
-    cohort = [f"results/frames/{shard}.h5" for shard in shards]
-    patients = [COHORT, *_patient_tables(used)]
-    references = {name: reference_options(name, reference) for name, reference in used.items()}
-    validation_options = {"validation": [references[name] for name in validated]} if validated else {}
-
-    def training_inputs(run: DetectorRun) -> dict[str, str | list[str]]:
-        trained = [*run.real, *validated]
-        files = {"patients": patients, "references": [annotations[name] for name in run.real]}
-        files |= {"validation": [annotations[name] for name in validated]} if validated else {}
-        files |= {f"frames_{name}": _frames_file(name) for name in trained if name in image_sources}
-        if "unedited" in run.extra or any(name not in image_sources for name in trained):
-            files["frames"] = cohort
-        if run.uses_synthetic:
-            files |= {"images": IMAGES, "boxes": "results/semisyn/dataset/boxes.parquet", "edited": edited}
-        return files
-
-    return DetectorsPlan(
-        engine=section.engine,
-        engine_files=users_files(
-            package, section.engine, _section_dict(section, section.engine), f"semisyn.detectors.{section.engine}"
-        ),
-        gpus=num_gpus(package, section.engine, settings),
-        runs={name: _run_options(run, options, sizes, references) | validation_options for name, run in runs.items()},
-        inputs={name: training_inputs(run) for name, run in runs.items()},
-        numbers=list(range(options["seeds"])),
-        references=references,
-        annotations=annotations,
-        frames={name: [_frames_file(name)] if name in image_sources else cohort for name in used},
-        image_sources=image_sources,
-        scored=scored,
-        role_inputs={"annotations": list(annotations.values()), "patients": patients}
-        | ({"images": IMAGES} if any(run.uses_synthetic for run in runs.values()) else {}),
-    )
 
 
 def _default_runs(system: SemisynSettings, sizes: Sequence[int | str]) -> dict[str, DetectorRun]:
@@ -357,82 +327,113 @@ def _patient_tables(references: Mapping[str, ReferenceSettings]) -> list[str]:
     ] + [f"results/semisyn/references/{name}/images.parquet" for name in references if references[name].images]
 
 
-def _run_options(
-    detector_run: DetectorRun, options: dict, sizes: Sequence[int | str], references: dict[str, dict]
-) -> dict:
-    shared = {key: value for key, value in options.items() if key != "seeds"}
-    extra_size = (detector_run.synthetic or sizes[-1]) if detector_run.extra else 0
-    run_options = detector_run.as_dict() | {"extra_size": extra_size}
-    return shared | run_options | {"references": [references[name] for name in detector_run.real]}
+class EditingPlan:
+    """The configurations that are edited, and the engines that edit them."""
 
-
-@dataclass(frozen=True)
-class SemisynPlan:
-    """What the rules of SemiSynCXR take from the settings. Paths are relative to Snakemake's working directory."""
-
-    findings_file: str | list  # the user's findings, [] without
-    labels: dict[str, str]  # {requested finding: its label}
-    prior_files: dict[str, str | list[str]]  # {name: input files of the priors}
-    prior_formats: list[str]  # modules that read them
-    references: dict[str, list[str]]  # {prompts, readers or realism: the file of its reference, [] without}
-    formats: dict[str, list[str]]  # {the same: the module that reads it}
-    healthy_files: dict[str, str]  # {name: input file of the healthy pool}
-    healthy_options: dict  # its options that depend on which files exist
-    editing_files: dict[str, dict[str, str]]  # {editing engine in use: its input files}
-    editing_gpus: dict[str, int]
-    engine_by_config: dict[str, str]
-    chosen_engines: list[str]  # engines of the configuration `chosen`
-    compared_configs: list[str]  # the selection compares them; each makes other images
-    config_groups: dict[str, list[list[str]]]  # {engine: groups of compared configurations that one job edits}
-    is_selected: bool  # whether the stage selection decides what `chosen` stands for
-    shards: list[str]  # of the cohort and of `chosen`
-    trial_shards: list[str]  # of every other configuration
-    realism: RealismPlan
-    sizes: list[int | str]  # of the exports, in images of all findings together, or parts of the dataset
-    export_options: dict
-    detectors: DetectorsPlan
-    detection_files: dict[str, list[str]]  # {name: input files of the scores of detectors}
-    detection_options: dict  # which file is what
-    readers_sheets: list[str]  # the readers' filled sheets
-
-    @property
-    def form_labels(self) -> dict[str, dict[str, str]]:
-        """{question: {answer: label}} of the readers' form: findings that the user adds or renames."""
-        own_labels = {name: label for name, label in self.labels.items() if FINDINGS.get(name) != label}
-        return {"finding": own_labels} if own_labels else {}
+    def __init__(self, settings: Settings):
+        """Raises UserError for a missing folder."""
+        system, section, package = settings.semisyn, settings.semisyn.editing, f"{PACKAGE}.editing"
+        duplicates = find_duplicates(system.compared)
+        distinct = {name: config for name, config in system.compared.items() if name not in duplicates}
+        self._engine_by_config = {name: config.engine for name, config in (section.configs | system.compared).items()}
+        # whether the stage selection decides what `chosen` stands for
+        self.is_selected = section.choice == SELECTION
+        names = distinct if self.is_selected else {section.choice.get(name, DEFAULT_CONFIG) for name in system.findings}
+        # engines of the configuration `chosen`
+        self.chosen_engines = sorted({self._engine_by_config[name] for name in names})
+        # the selection compares them; each makes other images
+        self.compared_configs = list(distinct)
+        self.engines = sorted({*self.chosen_engines, *(self._engine_by_config[name] for name in distinct)})
+        # {engine: its input files, its GPUs, groups of compared configurations that one job edits}
+        self.files = {
+            name: engine_folder_or_inputs(package, name, _section_dict(section, name), f"semisyn.editing.{name}")
+            for name in self.engines
+        }
+        self.gpus = {name: num_gpus(package, name, settings) for name in self.engines}
+        self.groups = {name: _group_configs(name, distinct) for name in self.engines}
 
     def engines_of(self, config: str) -> list[str]:
         """Return the engines that make the images of a configuration; ``chosen`` can have several."""
-        return self.chosen_engines if config == CHOSEN_CONFIG else [self.engine_by_config[config]]
+        return self.chosen_engines if config == CHOSEN_CONFIG else [self._engine_by_config[config]]
 
     def ungrouped_pattern(self, engine: str) -> str:
         """Return the pattern of an engine's configurations that are edited one by one."""
-        names = "|".join(re.escape(name) for group in self.config_groups.get(engine, []) for name in group)
+        names = "|".join(re.escape(name) for group in self.groups[engine] for name in group)
         return (f"(?!(?:{names})/)" if names else "") + r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 
-    def editing_options(self, options: dict, engine: str, configs: Sequence[str], choice: dict | str) -> dict:
-        """Return the options of an engine's edits of some configurations. ``options``: of the whole stage."""
-        return options | {
-            "own": options["own"].get(engine, {}),
+    def options(self, stage_options: dict, engine: str, configs: Sequence[str], choice: dict | str) -> dict:
+        """Return the options of an engine's edits of some configurations."""
+        return stage_options | {
+            "own": stage_options["own"].get(engine, {}),
             "choice": choice,
-            "configs": {name: options["configs"][name] for name in configs},
+            "configs": {name: stage_options["configs"][name] for name in configs},
         }
 
-    def single_editing_options(self, options: dict, engine: str) -> Callable[[Any], dict]:
+    def single_options(self, stage_options: dict, engine: str) -> Callable[[Any], dict]:
         """Return a function of a rule's wildcards that gives the options of an engine's edits of one configuration.
 
         Another list of configurations, or another choice, changes the options of no configuration that stays.
         """
-        choice, configs = options["choice"], self.compared_configs
+        choice, configs = stage_options["choice"], self.compared_configs
         if choice != SELECTION:
-            choice = {finding: choice.get(finding, DEFAULT_CONFIG) for finding in options["findings"]}
+            choice = {finding: choice.get(finding, DEFAULT_CONFIG) for finding in stage_options["findings"]}
             configs = sorted({*choice.values()})
-        chosen_options = self.editing_options(options, engine, configs, choice) | {"parts": 1}
         return lambda wildcards: (
-            chosen_options
+            self.options(stage_options, engine, configs, choice) | {"parts": 1}
             if wildcards.config == CHOSEN_CONFIG
-            else self.editing_options(options, engine, [wildcards.config], {})
+            else self.options(stage_options, engine, [wildcards.config], {})
         )
+
+
+def _group_configs(engine: str, configs: Mapping[str, EditingConfig]) -> list[list[str]]:
+    """Return groups of 2 to :data:`MAX_CONFIGS` of an engine's configurations whose shared work is done once."""
+    keys, groups = read_declaration(f"{PACKAGE}.editing", engine, "SHARED_KEYS", ()), {}
+    for name, config in configs.items():
+        if config.engine == engine and keys:
+            groups.setdefault(tuple(getattr(config, key) for key in keys), []).append(name)
+    parts = (group[at : at + MAX_CONFIGS] for group in groups.values() for at in range(0, len(group), MAX_CONFIGS))
+    return [part for part in parts if len(part) > 1]
+
+
+class SemisynPlan:
+    """What the rules of SemiSynCXR take from the settings. Paths are relative to Snakemake's working directory."""
+
+    def __init__(self, settings: Settings, options: dict[str, dict], shards: list[str]):
+        """``options``: of the stages; ``shards``: of the cohort.
+
+        Raises UserError for a missing file, or a finding without a description.
+        """
+        system = settings.semisyn
+        # the user's findings, [] without; {requested finding: its label}
+        self.findings_file, self.labels = _read_findings(system)
+        # {question: {answer: label}} of the readers' form: findings that the user adds or renames
+        own_labels = {name: label for name, label in self.labels.items() if FINDINGS.get(name) != label}
+        self.form_labels = {"finding": own_labels} if own_labels else {}
+        self.prior_files, self.prior_formats = _prior_inputs(system, self.findings_file, shards)
+        # the options are those that depend on which files exist
+        self.healthy_files, self.healthy_options = _healthy_inputs(settings)
+        self.editing = EditingPlan(settings)
+        self.realism = RealismPlan(settings, shards)
+        self.shards = shards
+        # of every configuration but `chosen`
+        self.trial_shards = [f"{part:02d}" for part in range(system.selection.parts)]
+        # of the exports, in images of all findings together, or parts of the dataset
+        self.sizes = list(PARTS) if system.dataset.sizes == "auto" else system.dataset.sizes
+        self.export_options = export_options(settings, options, self.labels)
+        edited = [
+            f"results/semisyn/editing/{engine}/chosen/{shard}.h5"
+            for engine in self.editing.chosen_engines
+            for shard in shards
+        ]
+        self.detectors = DetectorsPlan(settings, options["semisyn_detectors"], self.sizes, shards, edited)
+        self.detection_files, self.detection_options = _detection_inputs(system, self.detectors)
+        # {prompts, readers or realism: the file of its reference and the module that reads it, [] without one}
+        names = {stage: getattr(system, stage).reference for stage in ("prompts", "readers", "realism")}
+        self.references = {stage: [reference_file(system, name)] if name else [] for stage, name in names.items()}
+        self.formats = {
+            stage: [f"annotations.{system.references[name].format}"] if name else [] for stage, name in names.items()
+        }
+        self.readers_sheets = find_sheets("semisyn.readers.sheets", system.readers.sheets)
 
     def shards_of(self, config: str) -> list[str]:
         """Return the shards of a configuration: the cohort's for ``chosen``, else those of the trial jobs."""
@@ -442,60 +443,10 @@ class SemisynPlan:
         """Return the cohort's shards that a shard of a configuration reads: itself, or for the few trial jobs all."""
         return [wildcards.shard] if wildcards.config == CHOSEN_CONFIG else self.shards
 
-    def feature_inputs(self) -> dict[str, Callable[[Any], list[str]] | list[str]]:
-        """Return {name: input of a configuration's scores}: the features of its images, and those of the real ones."""
-
-        def edited(engine: str) -> Callable[[Any], list[str]]:
-            return lambda wildcards: [
-                f"results/semisyn/realism/{wildcards.config}/{shard}.{engine}.features.h5"
-                for shard in self.shards_of(wildcards.config)
-            ]
-
-        return {f"edited_{name}": edited(name) for name in self.realism.metrics} | self.realism.real
-
-
-def make_semisyn_plan(settings: Settings, options: dict[str, dict], shards: list[str]) -> SemisynPlan:
-    """Return the plan; ``options``: of the stages.
-
-    Raises UserError for a missing file, or a finding without a description.
-    """
-    system = settings.semisyn
-    findings_file, labels = _read_findings(system)
-    prior_files, prior_formats = _prior_inputs(system, findings_file, shards)
-    healthy_files, healthy_options = _healthy_inputs(settings)
-    editing = _editing_fields(settings)
-    edited = [
-        f"results/semisyn/editing/{engine}/chosen/{shard}.h5"
-        for engine in editing["chosen_engines"]
-        for shard in shards
-    ]
-    sizes = list(PARTS) if system.dataset.sizes == "auto" else system.dataset.sizes
-    detectors = make_detectors_plan(settings, options["semisyn_detectors"], sizes, shards, edited)
-    detection_files, detection_options = _detection_inputs(system, detectors)
-    reference_names = {stage: getattr(system, stage).reference for stage in ("prompts", "readers", "realism")}
-    return SemisynPlan(
-        findings_file=findings_file,
-        labels=labels,
-        prior_files=prior_files,
-        prior_formats=prior_formats,
-        references={stage: [reference_file(system, name)] if name else [] for stage, name in reference_names.items()},
-        formats={
-            stage: [f"annotations.{system.references[name].format}"] if name else []
-            for stage, name in reference_names.items()
-        },
-        healthy_files=healthy_files,
-        healthy_options=healthy_options,
-        **editing,
-        shards=shards,
-        trial_shards=[f"{part:02d}" for part in range(system.selection.parts)],
-        realism=make_realism_plan(settings, shards),
-        sizes=sizes,
-        export_options=export_options(settings, options, labels),
-        detectors=detectors,
-        detection_files=detection_files,
-        detection_options=detection_options,
-        readers_sheets=find_sheets("semisyn.readers.sheets", system.readers.sheets),
-    )
+    def edited_features(self, engine: str, wildcards: Any) -> list[str]:
+        """Return the features of a configuration's images by an engine."""
+        stem = f"results/semisyn/realism/{wildcards.config}"
+        return [f"{stem}/{shard}.{engine}.features.h5" for shard in self.shards_of(wildcards.config)]
 
 
 def _detection_inputs(system: SemisynSettings, detectors: DetectorsPlan) -> tuple[dict[str, list[str]], dict]:
@@ -569,40 +520,6 @@ def _prior_inputs(
         files["images"] = COHORT
         files |= {stage: [f"results/{stage}/{shard}.h5" for shard in shards] for stage in ("frames", "organs")}
     return files, formats
-
-
-def _editing_fields(settings: Settings) -> dict:
-    """Return the plan's fields about the editing: engines and configurations."""
-    system, section = settings.semisyn, settings.semisyn.editing
-    package, duplicates = f"{PACKAGE}.editing", find_duplicates(system.compared)
-    distinct = {name: config for name, config in system.compared.items() if name not in duplicates}
-    engine_by_config = {name: config.engine for name, config in (section.configs | system.compared).items()}
-    is_selected = section.choice == SELECTION
-    names = distinct if is_selected else [section.choice.get(finding, DEFAULT_CONFIG) for finding in system.findings]
-    chosen_engines = sorted({engine_by_config[name] for name in names})
-    used = sorted({*chosen_engines, *(engine_by_config[name] for name in distinct)})
-    return {
-        "editing_files": {
-            name: engine_folder_or_inputs(package, name, _section_dict(section, name), f"semisyn.editing.{name}")
-            for name in used
-        },
-        "editing_gpus": {name: num_gpus(package, name, settings) for name in used},
-        "engine_by_config": engine_by_config,
-        "chosen_engines": chosen_engines,
-        "compared_configs": list(distinct),
-        "config_groups": {name: _group_configs(name, distinct) for name in used},
-        "is_selected": is_selected,
-    }
-
-
-def _group_configs(engine: str, configs: Mapping[str, EditingConfig]) -> list[list[str]]:
-    """Return groups of 2 to :data:`MAX_CONFIGS` of an engine's configurations whose shared work is done once."""
-    keys, groups = read_declaration(f"{PACKAGE}.editing", engine, "SHARED_KEYS", ()), {}
-    for name, config in configs.items():
-        if config.engine == engine and keys:
-            groups.setdefault(tuple(getattr(config, key) for key in keys), []).append(name)
-    parts = (group[at : at + MAX_CONFIGS] for group in groups.values() for at in range(0, len(group), MAX_CONFIGS))
-    return [part for part in parts if len(part) > 1]
 
 
 def _healthy_inputs(settings: Settings) -> tuple[dict[str, str], dict]:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file
@@ -24,57 +23,71 @@ MIX_FILES = ("train", "validate", "test", "exchanged")
 """Files of lines of RadVLM's mixes."""
 
 
-@dataclass(frozen=True)
 class VlmPlan:
     """What the rules of vision-language models take from the settings: runs, sets of questions, and their files."""
 
-    runs: Mapping[str, dict]  # {run: its rule's options and files}, see :func:`_plan_run`
-    trained: Sequence[str]  # runs that are tuned
-    untrained: Sequence[str]  # runs that are asked as published
-    with_head: Sequence[str]  # runs with a head of masks
-    predictions: Mapping[str, str]  # {other model: the file of its answers}
-    sets: Mapping[str, str]  # {set: the lines that are asked}
-    all_lines: Mapping[str, str]  # {set of the settings: all its lines}
-    most: int  # maximum number of samples of a task that are asked, 0 for all
-    systems: Mapping[str, str]  # {set: its system, "" for a file}
-    sets_by_run: Mapping[str, Sequence[str]]  # {run or other model: the sets that it is asked}
-    gpus: Mapping[str, int]  # {run: GPUs of its tuning}
-    answer_gpus: Mapping[str, int]  # {run: GPUs of asking it}
-    engine: str  # that asks the runs
-    answer_options: Mapping[str, dict]  # {run or other model: options of asking it}
+    def __init__(
+        self, settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = (), decoding: Mapping | None = None
+    ):
+        """``device``, ``gpus``: of the section compute; ``mixes``: of RadVLM; ``decoding``: of image files.
 
-    @property
-    def environment(self) -> str:
-        """Environment of tunings: with DeepSpeed if a run is tuned by it."""
-        runners = {self.runs[name]["options"]["own"]["runner"] for name in self.trained}
-        return "vlm_tuning-deepspeed" if "deepspeed" in runners else "vlm_tuning"
-
-    @property
-    def without_head(self) -> list[str]:
-        """Runs that answer without masks."""
-        return [name for name in self.runs if name not in self.with_head]
-
-    @property
-    def families(self) -> list[str]:
-        """Modules of the families of all runs."""
-        return sorted({f"vlm.families.{run['options']['family']}" for run in self.runs.values()})
-
-    @property
-    def tuning_modules(self) -> list[str]:
-        """Modules that the settings of tuned runs choose by name: families, runners, heads."""
-        runners = {f"nets.fitting.{self.runs[name]['options']['own']['runner']}" for name in self.trained}
-        heads = {f"segmentation.starts.{self.runs[name]['options']['head']['start']}" for name in self.with_head}
-        return [*self.families, *sorted(runners), *sorted(heads)]
-
-    def answers_of(self, system: str) -> list[str]:
-        """Return the answers of a system's runs to the sets that they are asked."""
-        names = [name for name, run in self.runs.items() if run["system"] == system]
-        return [f"results/vlm/{run}/answers/{name}.jsonl" for run in names for name in self.sets_by_run[run]]
-
-    @property
-    def drawn_sets(self) -> list[str]:
-        """Sets of which only some samples are asked."""
-        return list(self.all_lines) if self.most else []
+        Raises UserError for a missing file or an unknown mix.
+        """
+        tuning, answers = settings.tuning, settings.answers
+        # {set: its system, "" for a file}
+        self.systems = systems = {name: system_of(lines) for name, lines in answers.sets.items()}
+        # {run: its rule's options and files}, see :func:`_plan_run`
+        self.runs = runs = {
+            name: _plan_run(name, run, settings, mixes, decoding or {}, systems) for name, run in tuning.runs.items()
+        }
+        # runs that are tuned, that are asked as published, and those with a head of masks
+        self.trained = [name for name, run in runs.items() if run["trained"]]
+        self.untrained = [name for name, run in runs.items() if not run["trained"]]
+        self.with_head = [name for name, run in runs.items() if run["options"]["head"]]
+        self.without_head = [name for name in runs if name not in self.with_head]
+        # modules of the families of all runs; those that the settings of tuned runs choose by name
+        self.families = sorted({f"vlm.families.{run['options']['family']}" for run in runs.values()})
+        runners = {runs[name]["options"]["own"]["runner"] for name in self.trained}
+        heads = {f"segmentation.starts.{runs[name]['options']['head']['start']}" for name in self.with_head}
+        self.tuning_modules = [*self.families, *sorted(f"nets.fitting.{name}" for name in runners), *sorted(heads)]
+        # environment of tunings: with DeepSpeed if a run is tuned by it
+        self.environment = "vlm_tuning-deepspeed" if "deepspeed" in runners else "vlm_tuning"
+        # {set of the settings: all its lines}; {set: the lines that are asked}
+        self.all_lines = {
+            name: lines_file(f"vlm.answers.sets.{name}", lines, "", mixes) for name, lines in answers.sets.items()
+        }
+        # maximum number of samples of a task that are asked, 0 for all
+        self.most = answers.most
+        # sets of which only some samples are asked
+        self.drawn_sets = list(self.all_lines) if self.most else []
+        self.sets = {
+            name: self.draw_files(name, "jsonl")[0] if self.most else path for name, path in self.all_lines.items()
+        }
+        # {other model: the file of its answers}
+        self.predictions = {
+            name: str(existing_file(f"vlm.answers.predictions.{name}.path", prediction.path))
+            for name, prediction in answers.predictions.items()
+        }
+        # {run or other model: the sets that it is asked}: those of a run's system and of files; for a run on a file all
+        self.sets_by_run = {
+            name: [at for at, system in systems.items() if not run["system"] or system in ("", run["system"])]
+            for name, run in runs.items()
+        } | {name: [prediction.set] for name, prediction in answers.predictions.items()}
+        # {run: GPUs of its tuning, of asking it}; only DeepSpeed uses several
+        num_gpus = {name: 0 if run.engine in TINY or device == "cpu" else gpus for name, run in tuning.runs.items()}
+        self.answer_gpus = {name: min(1, count) for name, count in num_gpus.items()}
+        with_deepspeed = [name for name, run in runs.items() if run["options"]["own"]["runner"] == "deepspeed"]
+        self.gpus = self.answer_gpus | {name: num_gpus[name] for name in with_deepspeed}
+        # that asks the runs
+        self.engine = answers.engine
+        # {run or other model: options of asking it}
+        self.answer_options = {name: run["asking"] for name, run in runs.items()} | {
+            name: {
+                "engine": "table", "convention": prediction.convention, "max_new_tokens": answers.max_new_tokens,
+                "max_length": answers.max_length, "history": answers.history, "dtype": "float32", "seed": tuning.seed,
+            }
+            for name, prediction in answers.predictions.items()
+        }  # fmt: skip
 
     def draw_files(self, name: str, ending: str) -> list[str]:
         """Return the file of a set's draw, if there is one: the lines that are asked (jsonl), or their counts (tsv)."""
@@ -87,6 +100,13 @@ class VlmPlan:
     def asked_runs(self, name: str) -> list[str]:
         """Return the runs and other models that are asked a set."""
         return [run for run, sets in self.sets_by_run.items() if name in sets]
+
+    def add_set(self, name: str, lines: str, system: str, runs: Sequence[str]) -> None:
+        """Add a set, of a system's lines, that some runs are asked. Raises UserError if the settings use its name."""
+        if name in self.sets:
+            raise UserError(f"vlm.answers.sets has the name {name!r}, which the workflow needs itself: rename it")
+        self.sets[name], self.systems[name] = lines, system
+        self.sets_by_run |= {run: [*self.sets_by_run[run], name] for run in runs}
 
 
 def system_of(lines: str) -> str:
@@ -179,61 +199,12 @@ def _image_options(key: str, run: Run, side: int, decoding: Mapping, sets: Mappi
     return {"side": min(filter(None, (side, run.picture_px)), default=0), "original": dict(decoding)}
 
 
-def make_vlm_plan(
-    settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = (), decoding: Mapping | None = None
-) -> VlmPlan:
-    """Return the plan.
-
-    ``device``, ``gpus``: of the section compute; ``mixes``: of RadVLM; ``decoding``: how image files are decoded.
-    Raises UserError for a missing file or an unknown mix.
-    """
-    tuning, answers = settings.tuning, settings.answers
-    systems = {name: system_of(lines) for name, lines in answers.sets.items()}
-    runs = {name: _plan_run(name, run, settings, mixes, decoding or {}, systems) for name, run in tuning.runs.items()}
-    all_lines = {name: lines_file(f"vlm.answers.sets.{name}", lines, "", mixes) for name, lines in answers.sets.items()}
-    predictions = {
-        name: str(existing_file(f"vlm.answers.predictions.{name}.path", prediction.path))
-        for name, prediction in answers.predictions.items()
-    }
-    num_gpus = {name: 0 if run.engine in TINY or device == "cpu" else gpus for name, run in tuning.runs.items()}
-    answer_gpus = {name: min(1, count) for name, count in num_gpus.items()}
-    with_deepspeed = [name for name, run in runs.items() if run["options"]["own"]["runner"] == "deepspeed"]
-    return VlmPlan(
-        runs=runs,
-        trained=[name for name, run in runs.items() if run["trained"]],
-        untrained=[name for name, run in runs.items() if not run["trained"]],
-        with_head=[name for name, run in runs.items() if run["options"]["head"]],
-        predictions=predictions,
-        sets={name: f"results/vlm/sets/{name}.jsonl" for name in all_lines} if answers.most else all_lines,
-        all_lines=all_lines,
-        most=answers.most,
-        systems=systems,
-        # a run is asked the sets of its system, and those of files; a run on a file is asked all
-        sets_by_run={
-            name: [at for at, system in systems.items() if not run["system"] or system in ("", run["system"])]
-            for name, run in runs.items()
-        }
-        | {name: [prediction.set] for name, prediction in answers.predictions.items()},
-        gpus={name: num_gpus[name] if name in with_deepspeed else answer_gpus[name] for name in runs},
-        answer_gpus=answer_gpus,
-        engine=answers.engine,
-        answer_options={name: run["asking"] for name, run in runs.items()}
-        | {
-            name: {
-                "engine": "table", "convention": prediction.convention, "max_new_tokens": answers.max_new_tokens,
-                "max_length": answers.max_length, "history": answers.history, "dtype": "float32", "seed": tuning.seed,
-            }
-            for name, prediction in answers.predictions.items()
-        },
-    )  # fmt: skip
-
-
 def _plan_run(
     name: str, run: Run, settings: Vlm, mixes: Sequence[str], decoding: Mapping, systems: Mapping[str, str]
 ) -> dict:
     """Return a run's options, the files that its rule reads, and what other parts of the plan need of it.
 
-    ``mixes``, ``decoding``: as of :func:`make_vlm_plan`; ``systems``: {set: its system}. Raises UserError for settings
+    ``mixes``, ``decoding``: as of :class:`VlmPlan`; ``systems``: {set: its system}. Raises UserError for settings
     that do not fit each other.
     """
     key, recipe, answers = f"vlm.tuning.runs.{name}", getattr(settings.tuning, run.engine), settings.answers
@@ -280,21 +251,6 @@ def _plan_run(
             **{name: options[name] for name in ("seed", "model", "revision")}, "dtype": recipe.dtype,
         },
     }  # fmt: skip
-
-
-def add_set(plan: VlmPlan, name: str, lines: str, system: str, runs: Sequence[str]) -> VlmPlan:
-    """Return the plan with one more set, of a system's lines, that some runs are asked.
-
-    Raises UserError if the settings use its name.
-    """
-    if name in plan.sets:
-        raise UserError(f"vlm.answers.sets has the name {name!r}, which the workflow needs itself: rename it")
-    return replace(
-        plan,
-        sets=dict(plan.sets) | {name: lines},
-        systems=dict(plan.systems) | {name: system},
-        sets_by_run={run: [*sets, name] if run in runs else sets for run, sets in plan.sets_by_run.items()},
-    )
 
 
 def read_request(config: Mapping, vlm: VlmPlan) -> dict:

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,25 +21,6 @@ from cxr.workflow.snakemake_compat import (
 
 if TYPE_CHECKING:
     from cxr.workflow.forecast.forecast import Forecast
-
-KIND_BY_PATH = {
-    r"results/(?:masks|dataset|figures|review|release|paraphrase)/([^/]+)/": "threshold set",
-    r"results/(?:training|inference|evaluation)/([^/]+)/": "run",
-    r"results/vlm/([^/]+)/": "vision-language run",
-    r"results/radvlm/instructions/([^/]+)/": "mix",
-    r"results/medground/(?:sources|regions|queries|verification)/([^/]+)/": "MedGround source",
-    r"results/semisyn/detectors/([^/]+)\.s\d+/": "detector run",
-}
-"""{pattern of a path: what its folder is named after}."""
-DECLARED_AT = {
-    "threshold set": "thresholds.sets and thresholds.grid",
-    "run": "training.runs and evaluation.predictions",
-    "vision-language run": "vlm.tuning.runs and vlm.answers.predictions",
-    "mix": "radvlm.instructions.mixes",
-    "MedGround source": "medground.sources.sets",
-    "detector run": "semisyn.detectors.runs",
-}
-"""{kind of name: settings that declare such names}."""
 
 
 def start_run(plan: Plan, workflow) -> None:
@@ -86,26 +67,25 @@ def describe_plan(plan: Plan, planned: Sequence[Planned], unrecorded: list[str])
     return "\n".join([forecast.text(), "", *lines])
 
 
-def declared_names(plan: Plan) -> Mapping[str, Iterable[str]]:
-    """Return {kind of name: the names that the settings declare}."""
-    return {
-        "threshold set": plan.sets,
-        "run": [*plan.ils.runs, *plan.ils.predictions],
-        "vision-language run": [*plan.vlm.runs, *plan.vlm.predictions],
-        "mix": plan.radvlm.mixes,
-        "MedGround source": plan.medground.sources,
-        "detector run": plan.semisyn.detectors.runs,
-    }
-
-
 def describe_unknown_name(plan: Plan, path: str) -> str:
     """Return a sentence if a path of results bears a name that the settings do not declare, else ""."""
-    for pattern, kind in KIND_BY_PATH.items():
-        match = re.match(pattern, path.removeprefix("./"))
-        names = list(declared_names(plan)[kind])
+    detectors = plan.semisyn.detectors.runs
+    # (folder that is named, kind of its name, the names that there are, settings that declare them)
+    declarations: list[tuple[str, str, Iterable[str], str]] = [
+        ("(?:masks|dataset|figures|review|release|paraphrase)/([^/]+)/", "threshold set", plan.sets,
+         "thresholds.sets and thresholds.grid"),
+        ("(?:training|inference|evaluation)/([^/]+)/", "run", [*plan.ils.runs, *plan.ils.predictions],
+         "training.runs and evaluation.predictions"),
+        ("vlm/([^/]+)/", "vision-language run", [*plan.vlm.runs, *plan.vlm.predictions],
+         "vlm.tuning.runs and vlm.answers.predictions"),
+        ("radvlm/instructions/([^/]+)/", "mix", plan.radvlm.mixes, "radvlm.instructions.mixes"),
+        ("medground/(?:sources|regions|queries|verification)/([^/]+)/", "MedGround source", plan.medground.sources,
+         "medground.sources.sets"),
+        (r"semisyn/detectors/([^/]+)\.s\d+/", "detector run", detectors, "semisyn.detectors.runs"),
+    ]  # fmt: skip
+    for pattern, kind, declared, key in declarations:
+        match, names = re.match(f"results/{pattern}", path.removeprefix("./")), list(declared)
         if match and match[1] not in names:
-            return (
-                f"{path}: there is no {kind} {match[1]!r}; there {'is' if len(names) == 1 else 'are'} "
-                f"{', '.join(names) or 'none'} ({DECLARED_AT[kind]})"
-            )
+            verb = "is" if len(names) == 1 else "are"
+            return f"{path}: there is no {kind} {match[1]!r}; there {verb} {', '.join(names) or 'none'} ({key})"
     return ""

@@ -1,20 +1,23 @@
 """What the systems will make: finished lines and tables are counted, the rest is estimated from what goes in."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import polars as pl
+import yaml
 
+from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import SPLITS
 from cxr.radvlm.sources.settings import OWN
 from cxr.semisyn.placement.plan_jobs import PlanOptions, images_requested, num_jobs
 from cxr.semisyn.shared import images_per_finding
 from cxr.workflow.forecast.cohort import CohortForecast, is_finished, share_without_finding
-from cxr.workflow.forecast.costs import yield_of
 from cxr.workflow.plan import Plan
 
+RESOURCE_FILES = ("costs.yaml",)
 MEDGROUND, RADVLM = "results/medground/dataset/", "results/radvlm/instructions/"
 HEALTHY = "results/semisyn/healthy/images.parquet"
 DRAWN_SPLITS = {"train": 0.6, "validate": 0.1, "test": 0.3}
@@ -23,21 +26,33 @@ EXACT_BYTES, PEEKED_BYTES = 50_000_000, 10_000_000
 """Size up to which the lines of a file are counted, and bytes by which those of a larger one are estimated."""
 
 
+@cache
+def unit_costs() -> dict:
+    """Return the unit costs."""
+    return yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+
+
+def yield_of(name: str) -> float:
+    """Return how many things of a name come of one that goes in."""
+    return unit_costs()["forecast"]["yields"][name]["number"]
+
+
 @dataclass(frozen=True)
 class SystemCounts:
-    """What the systems will make; an estimate is no whole number, and ``exact`` names what is counted.
+    """What the systems will make; an estimate is no whole number.
 
-    pairs: {threshold set: {split: number}} of ILS. num_healthy: X-rays that findings are put into; num_asked: images
-    of each finding; num_edits: jobs of all findings; exported_images: {size: number}. queries: {split: number} of
-    MedGround. mix_lines: {mix: {split: number}} of RadVLM. training_pairs, test_pairs: {run of ROSALIA: number}.
-    tuning_updates: {run: number} of vision-language models; questions: {set: number} that they are asked.
-    detector_updates: of one training of a detector.
+    pairs: {threshold set: {split: number}} of ILS. num_healthy: X-rays that findings are put into, which are counted
+    once their table is finished (is_healthy_counted); num_asked: images of each finding; edits: jobs of all findings;
+    exported_images: {size: number}. queries: {split: number} of MedGround. mix_lines: {mix: {split: number}} of RadVLM.
+    training_pairs, test_pairs: {run of ROSALIA: number}. tuning_updates: {run: number} of vision-language models;
+    questions: {set: number} that they are asked. detector_updates: of one training of a detector.
     """
 
     pairs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     num_healthy: float = 0.0
+    is_healthy_counted: bool = False
     num_asked: int = 0
-    num_edits: float = 0.0
+    edits: float = 0.0
     exported_images: Mapping[str, float] = field(default_factory=dict)
     queries: Mapping[str, float] = field(default_factory=dict)
     mix_lines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -46,12 +61,10 @@ class SystemCounts:
     tuning_updates: Mapping[str, int] = field(default_factory=dict)
     questions: Mapping[str, float] = field(default_factory=dict)
     detector_updates: float = 0.0
-    exact: frozenset[str] = frozenset()
 
 
 def count_systems(plan: Plan, cohort: CohortForecast, remade: set[str], systems: set[str]) -> SystemCounts:
     """Return what the systems will make. remade: files that the run makes or rewrites; systems: those that run."""
-    exact: set[str] = set()
     pairs = {
         name: _of_splits(f"results/dataset/{name}", remade, lambda split: cohort.num_reports[split] * yield_of("pairs"))
         for name in dict.fromkeys([*plan.build, *(run["thresholds"] for run in plan.ils.runs.values())])
@@ -62,25 +75,15 @@ def count_systems(plan: Plan, cohort: CohortForecast, remade: set[str], systems:
         for mix in plan.radvlm.mixes
     }
     num_healthy = _healthy(plan, cohort, remade) if "semisyn" in systems else 0.0
-    if is_finished(HEALTHY, remade):
-        exact.add("num_healthy")
-    exact |= {
-        name
-        for name, folders in {
-            "pairs": [f"results/dataset/{name}" for name in pairs],
-            "queries": ["results/medground/dataset"],
-            "mix_lines": [f"results/radvlm/instructions/{mix}" for mix in mixes],
-        }.items()
-        if all(_has_lines(f"{folder}/train.jsonl", remade) for folder in folders)
-    }
     jobs = PlanOptions(**plan.options["semisyn_placement_plan"])
     num_asked, num_findings = images_requested(round(num_healthy), jobs), len(jobs.findings)
     lines = {MEDGROUND: {"": queries}, RADVLM: mixes}
     return SystemCounts(
         pairs=pairs,
         num_healthy=num_healthy,
+        is_healthy_counted=is_finished(HEALTHY, remade),
         num_asked=num_asked,
-        num_edits=num_jobs(num_asked, jobs.spare) * num_findings,
+        edits=num_jobs(num_asked, jobs.spare) * num_findings,
         exported_images={
             str(size): min(num_asked, images_per_finding(size, num_asked, num_findings)) * num_findings
             for size in plan.semisyn.sizes
@@ -92,21 +95,16 @@ def count_systems(plan: Plan, cohort: CohortForecast, remade: set[str], systems:
         tuning_updates={name: _updates(run, lines) for name, run in plan.vlm.runs.items() if run["trained"]},
         questions={name: _questions(plan, name, path, lines) for name, path in plan.vlm.all_lines.items()},
         detector_updates=plan.options["semisyn_detectors"]["updates"],
-        exact=frozenset(exact),
     )
 
 
-def _of_splits(folder: str, remade: set[str], estimate) -> dict[str, float]:
-    """Return {split: lines} of a folder's finished files; where there are none, what ``estimate(split)`` says."""
-    paths = {split: f"{folder}/{split}.jsonl" for split in SPLITS}
+def _of_splits(folder: str, remade: set[str], estimate: Callable[[str], float]) -> dict[str, float]:
+    """Return {split: lines} of a folder's finished files, which may be empty; else what ``estimate(split)`` says."""
+    paths = {split: Path(f"{folder}/{split}.jsonl") for split in SPLITS}
     return {
-        split: num_lines(Path(path)) if _has_lines(path, remade) else estimate(split) for split, path in paths.items()
+        split: num_lines(path) if str(path) not in remade and path.is_file() else estimate(split)
+        for split, path in paths.items()
     }
-
-
-def _has_lines(path: str, remade: set[str]) -> bool:
-    """Return whether a file of lines is finished; it may be empty."""
-    return path not in remade and Path(path).is_file()
 
 
 def num_lines(path: Path) -> int:
@@ -167,12 +165,7 @@ def _updates(run: Mapping, lines: Mapping) -> int:
 
 
 def _questions(plan: Plan, name: str, path: str, lines: Mapping) -> float:
-    """Return the samples of a set that a run is asked."""
+    """Return the samples of a set that a run is asked: at most so many of each of its tasks."""
     number = _of_lines(path, lines)
-    return min(number, plan.vlm.most * len(_tasks(plan, name))) if plan.vlm.most else number
-
-
-def _tasks(plan: Plan, name: str) -> Sequence[str]:
-    """Return the tasks of a set: those of RadVLM's mix, else one."""
-    mix = Path(plan.vlm.all_lines[name]).parent.name
-    return list({row.task for row in plan.radvlm.mixes.get(mix, ())}) or [name]
+    tasks = {row.task for row in plan.radvlm.mixes.get(Path(path).parent.name, ())} or {name}
+    return min(number, plan.vlm.most * len(tasks)) if plan.vlm.most else number

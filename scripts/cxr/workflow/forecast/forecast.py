@@ -1,12 +1,14 @@
-"""The forecast of a run, as numbers and as the text that is printed before its first job."""
+"""The forecast of a run: its costs and the text that is printed before its first job.
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+Core and GPU seconds and bytes of jobs follow from the unit costs in ``resources/costs.yaml``.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
 
 from cxr.base.vocabulary import SPLITS
 from cxr.workflow.forecast.cohort import CohortForecast, forecast_cohort
-from cxr.workflow.forecast.costs import Cost, Machine, cost_of, total, yield_of
-from cxr.workflow.forecast.counts import SystemCounts, count_systems
+from cxr.workflow.forecast.counts import SystemCounts, count_systems, unit_costs, yield_of
 from cxr.workflow.forecast.refusals import refusals
 from cxr.workflow.plan import Plan
 from cxr.workflow.snakemake_compat import Planned
@@ -22,6 +24,58 @@ TITLES = {
 }
 """{system: its name in the table of costs}, in this order."""
 OF_WING = {"imaging": "images", "language": "images", "rules": "images"}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of some jobs: their number, core seconds, GPU seconds, bytes of their results, and jobs of unknown cost."""
+
+    num_jobs: int = 0
+    core_s: float = 0.0
+    gpu_s: float = 0.0
+    num_bytes: float = 0.0
+    num_unknown: int = 0
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    """Return the sum of costs."""
+    return Cost(*map(sum, zip(*map(astuple, costs), strict=True)))
+
+
+def cost_of(job: Planned, counts: Mapping[str, float | Mapping[str, float]], plan: Plan) -> Cost:
+    """Return the cost of a job.
+
+    counts: {what: how many there are in all, or {value of a wildcard: how many}}; a shard has its part of them.
+    """
+    units = unit_costs()
+    forecast = units["forecast"]
+    unit = forecast["rules"].get(job.rule, {})
+    amount = counts[unit["per"]] if "per" in unit else 0.0
+    if isinstance(amount, Mapping):
+        amount = next((amount[value] for value in job.wildcards.values() if value in amount), 0.0)
+    amount /= len(plan.shards) if job.by_shard else 1
+    core_s, gpu_s, num_bytes = (unit.get(name, 0.0) for name in ("core_s", "gpu_s", "bytes"))
+    is_unknown = job.num_gpus > 0
+    if stage := unit.get("stage"):
+        core_s, gpu_s, is_unknown = _of_engine(units, stage, plan)
+        num_bytes = units["bytes"][stage]
+    elif job.num_gpus and gpu_s:
+        core_s, is_unknown = 0.0, False
+    elif not job.num_gpus:
+        gpu_s = 0.0
+    start_s = unit.get("start_s", forecast["start_s"])
+    return Cost(1, start_s + core_s * amount, gpu_s * amount, num_bytes * amount, int(is_unknown))
+
+
+def _of_engine(units: Mapping, stage: str, plan: Plan) -> tuple[float, float, bool]:
+    """Return core and GPU seconds of an image in a stage's engine, and whether they are unknown."""
+    engine = plan.engines.get(stage, "")
+    if engine == "lite":
+        return units["lite"][stage]["core_s"], 0.0, False
+    large = units["paper"][stage]
+    if large["engine"] != engine:
+        return 0.0, 0.0, True
+    return (0.0, large["gpu_s"], False) if plan.gpus.get(stage) else (large["without_gpu_core_s"], 0.0, False)
 
 
 @dataclass(frozen=True)
@@ -41,19 +95,17 @@ class Forecast:
 
     def text(self) -> str:
         """Return the forecast as it is printed: at most a screen of lines."""
-        return "\n".join([*self._lines_of_cohort(), *self._lines_of_systems(), "", *self._lines_of_costs()])
+        return "\n".join([*self._lines_of_counts(), "", *self._lines_of_costs()])
 
-    def _lines_of_cohort(self) -> Iterator[str]:
-        cohort = self.cohort
+    def _lines_of_counts(self) -> Iterator[str]:
+        cohort, counts = self.cohort, self.counts
         yield f"Plan of this run, from {cohort.basis}:"
         yield ""
         yield f"  {'':16}{'all':>10}" + "".join(f"{split:>10}" for split in SPLITS)
         yield f"  {'images listed':16}{cohort.num_images:>10,}"
         titles = (("subjects", "num_subjects"), ("X-rays used", "num_xrays"), ("readable reports", "num_reports"))
         for title, name in titles:
-            by_split = getattr(cohort, name)
-            yield _row(title, by_split)
-        counts = self.counts
+            yield _row(title, getattr(cohort, name))
         if "ils" in self.costs:
             for thresholds, pairs in counts.pairs.items():
                 yield _row(f"pairs, {thresholds}", pairs)
@@ -62,16 +114,13 @@ class Forecast:
         if "radvlm" in self.costs:
             for mix, lines in counts.mix_lines.items():
                 yield _row(f"RadVLM lines, {mix}", lines)
-
-    def _lines_of_systems(self) -> Iterator[str]:
-        counts = self.counts
         if "semisyn" in self.costs:
-            about = "" if "num_healthy" in counts.exact else "about "
+            about = "" if counts.is_healthy_counted else "about "
             yield ""
             yield (
                 f"  SemiSynCXR: {about}{counts.num_healthy:,.0f} healthy X-rays, each used at most "
                 f"{self.most_per_image} times for a finding; {about}{counts.num_asked:,} images of each finding, "
-                f"{counts.num_edits:,.0f} edits"
+                f"{counts.edits:,.0f} edits"
             )
 
     def _lines_of_costs(self) -> Iterator[str]:
@@ -111,9 +160,8 @@ def make_forecast(plan: Plan, planned: Sequence[Planned]) -> Forecast:
     cohort = forecast_cohort(plan.settings.cohort.source, plan.options, plan.shards, remade, yield_of("decoded"))
     counts = count_systems(plan, cohort, remade, set(by_system))
     numbers = _numbers(cohort, counts)
-    machine = Machine(plan.engines, plan.gpus, len(plan.shards))
     costs = {
-        system: total(cost_of(job, numbers, machine) for job in by_system[system])
+        system: total(cost_of(job, numbers, plan) for job in by_system[system])
         for system in TITLES
         if system in by_system
     }
@@ -136,17 +184,10 @@ def _system_of(plan: Plan, job: Planned) -> str:
 
 def _numbers(cohort: CohortForecast, counts: SystemCounts) -> dict[str, float | Mapping[str, float]]:
     """Return {what a unit cost is of: how many there are, or {wildcard: how many}}."""
-    return {
+    return vars(counts) | {
         "images": cohort.num_images,
         "xrays": sum(cohort.num_xrays.values()),
         "reports": sum(cohort.num_reports.values()),
-        "edits": counts.num_edits,
-        "exported_images": counts.exported_images,
         "queries": sum(counts.queries.values()),
         "mix_lines": {mix: sum(lines.values()) for mix, lines in counts.mix_lines.items()},
-        "training_pairs": counts.training_pairs,
-        "test_pairs": counts.test_pairs,
-        "tuning_updates": counts.tuning_updates,
-        "questions": counts.questions,
-        "detector_updates": counts.detector_updates,
     }

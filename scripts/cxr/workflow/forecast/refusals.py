@@ -39,7 +39,7 @@ def refusals(plan: Plan, cohort: CohortForecast, counts: SystemCounts, planned: 
         if not any(cohort.num_subjects[split] for split in splits):
             needed = " or ".join(splits)
             sentences.append(f"semisyn.healthy.splits is {needed}, where {_why_empty(plan, splits[0])}")
-        elif "num_healthy" in counts.exact:
+        elif counts.is_healthy_counted:
             options = PlanOptions(**plan.options["semisyn_placement_plan"])
             sentences.append(explain_overuse(round(counts.num_healthy), options))
     return list(dict.fromkeys(filter(None, sentences)))

@@ -11,14 +11,12 @@ from snakemake_executor_plugin_slurm.partitions import Partition, PartitionLimit
 from cxr.workflow.slurm.jobs import (
     TOGETHER,
     UNLIMITED,
+    Cluster,
     ClusterPartition,
     JobRequest,
     describe_request,
-    find_denial,
     format_minutes,
-    most_memory,
     partition_of,
-    refusal,
 )
 from cxr.workflow.slurm.profile import FIRST_LOOK, Profile
 
@@ -84,16 +82,16 @@ def make_findings(
     that SLURM charges if a job names none.
     """
     values = dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", config, flags=re.M))
-    cluster = read_sinfo(sinfo)
+    cluster, tries = Cluster(read_sinfo(sinfo), profile_partitions), profile.retries + 1
     return [
         Finding("SLURM", True, f"release {values.get('SLURM_VERSION', 'unknown')} answers"),
         _accounting(values, programs),
         _memory_of_jobs(values, profile),
         _account(values, profile, default_account),
         *_groups(profile),
-        *[_partition(partition.name, partition.limits, cluster) for partition in profile_partitions],
-        *_devices(jobs, last, profile.retries + 1, profile_partitions, cluster),
-        *_memory_of_tries(jobs, last, profile.retries + 1, profile_partitions, cluster),
+        *[_partition(partition.name, partition.limits, cluster.by_name) for partition in profile_partitions],
+        *_devices(jobs, last, tries, cluster),
+        *_memory_of_tries(jobs, last, tries, cluster),
         *_targets(jobs),
         _deployment(profile, programs),
         _orphans(orphans),
@@ -151,42 +149,39 @@ def _partition(name: str, limits: PartitionLimits, cluster: dict[str, ClusterPar
     return Finding(subject, True, summary)
 
 
-def _devices(
-    jobs: list[JobRequest],
-    last: list[JobRequest],
-    tries: int,
-    partitions: list[Partition],
-    cluster: dict[str, ClusterPartition],
-) -> list[Finding]:
+def _devices(jobs: list[JobRequest], last: list[JobRequest], tries: int, cluster: Cluster) -> list[Finding]:
     """Check the requests for each device: return the jobs that are refused or wait for ever, else the longest job.
 
     For the last try only the time counts; :func:`_memory_of_tries` reports its memory.
     """
     findings = []
-    away = {partition.name for partition in partitions} - cluster.keys()  # already reported
+    away = {partition.name for partition in cluster.listed} - cluster.by_name.keys()  # already reported
     for device in ("CPU", "GPU"):
         first_jobs, later = (
-            [job for job in some if bool(job.gpus) == (device == "GPU") and partition_of(job, partitions) not in away]
+            [
+                job
+                for job in some
+                if bool(job.gpus) == (device == "GPU") and partition_of(job, cluster.listed) not in away
+            ]
             for some in (jobs, last)
         )
-        refused = _refused(first_jobs, [bool(find_denial(job, partitions, cluster)[0]) for job in first_jobs])
-        again = _refused(later, [find_denial(job, partitions, cluster)[0] == "minutes" for job in later])
+        refused = _longest_by_name([job for job in first_jobs if cluster.find_denial(job)[0]])
+        again = _longest_by_name([job for job in later if cluster.find_denial(job)[0] == "minutes"])
         again = {name: job for name, job in again.items() if name not in refused}
-        lines = [(job, "", refusal(job, partitions, cluster)) for job in refused.values()]
-        lines += [(job, f" at try {tries}", refusal(job, partitions, cluster, again=True)) for job in again.values()]
+        lines = [(job, "", cluster.refusal(job)) for job in refused.values()]
+        lines += [(job, f" at try {tries}", cluster.refusal(job, again=True)) for job in again.values()]
         for number, (job, when, why) in enumerate(lines[:MAX_SHOWN], start=1):
             remainder_note = f"; {len(lines) - MAX_SHOWN} more like these" if number == MAX_SHOWN < len(lines) else ""
             findings.append(Finding(f"job {job.name}", False, f"{describe_request(job)}{when}; {why}{remainder_note}"))
         if first_jobs and not lines:
-            findings.append(Finding(f"{device} jobs", True, _longest(first_jobs, later, tries, partitions)))
+            findings.append(Finding(f"{device} jobs", True, _longest(first_jobs, later, tries, cluster.listed)))
     return findings
 
 
-def _refused(jobs: list[JobRequest], lacks: list[bool]) -> dict[str, JobRequest]:
-    """Return the longest refused job of each name, the longest first."""
+def _longest_by_name(jobs: list[JobRequest]) -> dict[str, JobRequest]:
+    """Return the longest job of each name, the longest first."""
     longest_by_name: dict[str, JobRequest] = {}
-    some = [job for job, lack in zip(jobs, lacks, strict=True) if lack]
-    for job in sorted(some, key=lambda job: -job.minutes):
+    for job in sorted(jobs, key=lambda job: -job.minutes):
         longest_by_name.setdefault(job.name, job)
     return longest_by_name
 
@@ -199,27 +194,17 @@ def _longest(jobs: list[JobRequest], last: list[JobRequest], tries: int, partiti
     return f"{len(jobs)} to {places}; the longest, {job.name}: {describe_request(job)}{last_note}"
 
 
-def _memory_of_tries(
-    jobs: list[JobRequest],
-    last: list[JobRequest],
-    tries: int,
-    partitions: list[Partition],
-    cluster: dict[str, ClusterPartition],
-) -> list[Finding]:
+def _memory_of_tries(jobs: list[JobRequest], last: list[JobRequest], tries: int, cluster: Cluster) -> list[Finding]:
     """Return which jobs could not get more memory at each of the profile's tries, if they ran out of it."""
-    first = {job.name for job in jobs if find_denial(job, partitions, cluster)[0]}
-    short = [
-        job
-        for job in last
-        if job.name not in first and find_denial(job, partitions, cluster)[0] in ("memory_mb", TOGETHER)
-    ]
+    first = {job.name for job in jobs if cluster.find_denial(job)[0]}
+    short = [job for job in last if job.name not in first and cluster.find_denial(job)[0] in ("memory_mb", TOGETHER)]
     if not short:
         return []
     names = list(dict.fromkeys(job.name for job in sorted(short, key=lambda job: -job.memory_mb)))
     names_text = ", ".join(names[:MAX_SHOWN]) + (
         f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
     )
-    most, granted = max(job.memory_mb for job in short), min(most_memory(job, partitions, cluster) for job in short)
+    most, granted = max(job.memory_mb for job in short), min(map(cluster.most_memory, short))
     remedy = f": set compute.max_memory_mb: {granted}" if granted else ""
     summary = f"{names_text}: up to {most:,} MB, more than their partition grants; SLURM would refuse such a try"
     return [Finding(f"memory at try {tries}", True, summary + remedy)]

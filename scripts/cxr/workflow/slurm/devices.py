@@ -54,13 +54,13 @@ def gpu_environments(jobs: list[JobRequest], partitions: list[Partition], settin
 def check_gpus(
     request_by_environment: dict[str, dict], container: str, directory: Path, root: Path, instead: dict[str, object]
 ) -> list[Finding]:
-    """Run a job on a GPU node in each environment, as the profile deploys it; return torch's report from there.
+    """Run a job on a GPU node in each environment, as the profile deploys it; return what torch says there.
 
     ``instead``: the profile's keys that the command line overrides.
     """
     place = directory / ".snakemake/slurm_check/devices"
     place.mkdir(parents=True, exist_ok=True)
-    for old in place.glob("*.json"):
+    for old in place.glob("*.txt"):
         old.unlink()
     config = place / "config.yaml"
     config.write_text(json.dumps({"environments": request_by_environment, "container": container}), encoding="utf-8")
@@ -81,18 +81,11 @@ def check_gpus(
 
 
 def _finding(name: str, gpus: int, place: Path, error_output: str) -> Finding:
-    subject, file, log = f"torch in {name}", place / f"{name}.json", place / f"{name}.log"
-    if not file.is_file():
-        words = (log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "") or error_output
-        last = next((line.strip() for line in reversed(words.splitlines()) if line.strip()), "nothing")
-        return Finding(
-            subject, False, f"a job with {gpus} GPU{'s' * (gpus > 1)} in this environment fails, and says: {last}"
-        )
-    report = json.loads(file.read_text(encoding="utf-8"))
-    built = f"for CUDA {report['cuda']}" if report["cuda"] else "without CUDA"
-    driver = f"the driver is {report['driver']}" if report["driver"] else "no NVIDIA driver is loaded"
-    software = f"torch {report['torch']} {built}, {driver}"
-    if report["fault"]:
-        remedy = "repair the node or the environment, or set compute.gpus: 0"
-        return Finding(subject, False, f"on {report['node']} ({software}): {report['fault']}: {remedy}")
-    return Finding(subject, True, f"{report['node']}: {report['seen']} x {report['name']}, {software}")
+    subject, file, log = f"torch in {name}", place / f"{name}.txt", place / f"{name}.log"
+    if file.is_file():
+        return Finding(subject, True, file.read_text(encoding="utf-8"))
+    words = (log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "") or error_output
+    last = next((line.strip() for line in reversed(words.splitlines()) if line.strip()), "nothing")
+    return Finding(
+        subject, False, f"a job with {gpus} GPU{'s' * (gpus > 1)} in this environment fails, and says: {last}"
+    )

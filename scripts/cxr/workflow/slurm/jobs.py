@@ -137,75 +137,70 @@ def find_lack(job: JobRequest, place: ClusterPartition) -> str:
     return next((demand for demand in LIMITS if getattr(job, demand) > place.most(demand)), TOGETHER)
 
 
-def find_denial(
-    job: JobRequest, partitions: list[Partition], cluster: dict[str, ClusterPartition]
-) -> tuple[str, str | None]:
-    """Return the request that a job's partition does not grant ("" if it grants all), and that partition.
+@dataclass(frozen=True)
+class Cluster:
+    """Partitions of a cluster by name, and those of partitions.yaml, among which the executor chooses a job's."""
 
-    The partition is None if this request fits no partition of partitions.yaml.
-    """
-    name = partition_of(job, partitions)
-    if name is None:
-        without = (demand for demand in LIMITS if partition_of(replace(job, **{demand: 0}), partitions))
-        return next(without, "gpus" if job.gpus else "minutes"), None
-    if name not in cluster:
-        return "partition", name
-    return find_lack(job, cluster[name]), name
+    by_name: dict[str, ClusterPartition]
+    listed: list[Partition]
 
+    def find_denial(self, job: JobRequest) -> tuple[str, str | None]:
+        """Return the request that a job's partition does not grant ("" if it grants all), and that partition.
 
-def most_memory(job: JobRequest, partitions: list[Partition], cluster: dict[str, ClusterPartition]) -> int:
-    """Return the largest memory in megabytes that a job can get in any partition; 0 if none."""
-    amounts = {node[0] for place in cluster.values() for node in place.nodes}
-    amounts |= {int(partition.limits.max_mem_mb) for partition in partitions if partition.limits.max_mem_mb < math.inf}
-    return max(
-        (amount for amount in amounts if not find_denial(replace(job, memory_mb=amount), partitions, cluster)[0]),
-        default=0,
-    )
+        The partition is None if this request fits no partition of partitions.yaml.
+        """
+        name = partition_of(job, self.listed)
+        if name is None:
+            without = (demand for demand in LIMITS if partition_of(replace(job, **{demand: 0}), self.listed))
+            return next(without, "gpus" if job.gpus else "minutes"), None
+        if name not in self.by_name:
+            return "partition", name
+        return find_lack(job, self.by_name[name]), name
 
+    def most_memory(self, job: JobRequest) -> int:
+        """Return the largest memory in megabytes that a job can get in any partition; 0 if none."""
+        amounts = {node[0] for place in self.by_name.values() for node in place.nodes}
+        limits = [partition.limits.max_mem_mb for partition in self.listed]
+        amounts |= {int(limit) for limit in limits if limit < math.inf}
+        granted = (amount for amount in amounts if not self.find_denial(replace(job, memory_mb=amount))[0])
+        return max(granted, default=0)
 
-def refusal(
-    job: JobRequest, partitions: list[Partition], cluster: dict[str, ClusterPartition], again: bool = False
-) -> str:
-    """Return why SLURM refuses a job or lets it wait for ever, with the remedy; "" if it does neither.
+    def refusal(self, job: JobRequest, again: bool = False) -> str:
+        """Return why SLURM refuses a job or lets it wait for ever, with the remedy; "" if it does neither.
 
-    ``again``: the job is a later try of a job whose first try is granted.
-    """
-    demand, name = find_denial(job, partitions, cluster)
-    if not demand:
-        return ""
-    if demand == "partition":
-        return f"goes to {name}, which is not on this cluster: correct slurm_partition"
-    if name is None:
-        default = next((place.name for place in cluster.values() if place.default), "none")
-        sent = f"no partition of partitions.yaml takes it for its {LIMITS[demand]}, and SLURM's default is {default}"
-        return f"{sent}: {_wider(job, demand, partitions, again)}"
-    if demand == TOGETHER:
-        return f"goes to {name}, where no node has as many cores and as much memory: name another partition"
-    most = cluster[name].most(demand)
-    grants = f"goes to {name}, which grants {_amount(demand, most)}"
-    alternative = _better(job, demand, name, partitions, cluster)
-    if alternative:
-        return (
-            f"{grants}: write {LIMITS[demand]}: {most} below {name} in partitions.yaml, then it goes to {alternative}"
-        )
-    return f"{grants}: {_less_time(job, most, again) if demand == 'minutes' else 'name a partition with larger nodes'}"
+        ``again``: the job is a later try of a job whose first try is granted.
+        """
+        demand, name = self.find_denial(job)
+        if not demand:
+            return ""
+        if demand == "partition":
+            return f"goes to {name}, which is not on this cluster: correct slurm_partition"
+        if name is None:
+            default = next((place.name for place in self.by_name.values() if place.default), "none")
+            reason = f"no partition of partitions.yaml takes it for its {LIMITS[demand]}"
+            return f"{reason}, and SLURM's default is {default}: {_wider(job, demand, self.listed, again)}"
+        if demand == TOGETHER:
+            return f"goes to {name}, where no node has as many cores and as much memory: name another partition"
+        most = self.by_name[name].most(demand)
+        grants = f"goes to {name}, which grants {_amount(demand, most)}"
+        if alternative := self._alternative(job, demand, name):
+            remedy = f"write {LIMITS[demand]}: {most} below {name} in partitions.yaml, then it goes to {alternative}"
+        elif demand == "minutes":
+            remedy = _less_time(job, most, again)
+        else:
+            remedy = "name a partition with larger nodes"
+        return f"{grants}: {remedy}"
 
-
-def _better(
-    job: JobRequest, demand: str, name: str, partitions: list[Partition], cluster: dict[str, ClusterPartition]
-) -> str | None:
-    """Return the partition of a job once partitions.yaml has the limit that refuses it, if that partition grants it."""
-    limit = {LIMITS[demand]: cluster[name].most(demand)}
-    limited_partitions = [
-        replace(partition, limits=replace(partition.limits, **limit)) if partition.name == name else partition
-        for partition in partitions
-    ]
-    alternative = partition_of(job, limited_partitions)
-    return (
-        alternative
-        if alternative != name and alternative in cluster and not find_lack(job, cluster[alternative])
-        else None
-    )
+    def _alternative(self, job: JobRequest, demand: str, name: str) -> str | None:
+        """Return the partition that takes a job once partitions.yaml has the limit that refuses it, or None."""
+        limit = {LIMITS[demand]: self.by_name[name].most(demand)}
+        listed = [
+            replace(partition, limits=replace(partition.limits, **limit)) if partition.name == name else partition
+            for partition in self.listed
+        ]
+        alternative = partition_of(job, listed)
+        is_granted = alternative in self.by_name and not find_lack(job, self.by_name[alternative])
+        return alternative if alternative != name and is_granted else None
 
 
 def _wider(job: JobRequest, demand: str, partitions: list[Partition], again: bool) -> str:
