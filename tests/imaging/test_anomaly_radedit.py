@@ -510,10 +510,12 @@ def test_a_prompt_that_is_too_long_is_named(files):
 
 
 def test_inputs_are_the_weights_or_the_folder(tmp_path):
-    assert engine_inputs("anomaly", "radedit", SETTINGS) == INPUTS
-    assert engine_inputs("anomaly", "radedit", SETTINGS | {"model": str(tmp_path)}) == {"folder": str(tmp_path)}
+    assert engine_inputs("anomaly", "radedit", {"radedit": SETTINGS}) == INPUTS
+    assert engine_inputs("anomaly", "radedit", {"radedit": SETTINGS | {"model": str(tmp_path)}}) == {
+        "folder": str(tmp_path)
+    }
     with pytest.raises(UserError, match="there is no folder"):
-        engine_inputs("anomaly", "radedit", SETTINGS | {"model": str(tmp_path / "none")})
+        engine_inputs("anomaly", "radedit", {"radedit": SETTINGS | {"model": str(tmp_path / "none")}})
 
 
 # the engine

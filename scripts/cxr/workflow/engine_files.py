@@ -9,7 +9,8 @@ FILES: names of its own settings that are a user's files, where they are given; 
 SOURCES: the same for files that only the engine's own rules read.
 GPU: whether it needs a GPU.
 
-Only rule files use this module, and no stage: an edit here re-runs nothing by itself.
+A stage is named by its section of the settings: "organs", "semisyn.editing". Only rule files use this module, and no
+stage: an edit here re-runs nothing by itself.
 """
 
 import ast
@@ -26,7 +27,9 @@ from cxr.workflow.settings import Settings
 
 @cache
 def find_package(stage: str) -> str:
-    """Return the package of a stage, ``"cxr.imaging.organs"``; a stage's name is a folder's name in one wing."""
+    """Return the package of a stage: "cxr.imaging.organs" of "organs", "cxr.semisyn.editing" of "semisyn.editing"."""
+    if "." in stage:
+        return f"cxr.{stage}"
     (folder,) = (SCRIPTS / "cxr").glob(f"*/{stage}/__init__.py")
     return ".".join(folder.parent.relative_to(SCRIPTS).parts)
 
@@ -45,36 +48,37 @@ def _assigned(package: str, name: str) -> dict[str, ast.expr]:
     )
 
 
-def num_gpus(package: str, engine: str, settings: Settings) -> int:
+def num_gpus(stage: str, engine: str, settings: Settings) -> int:
     """Return 1 if the engine's net needs a GPU and GPUs are available, else 0; only a training can use several."""
-    return min(1, settings.compute.gpus) if read_declaration(package, engine, "GPU", False) else 0
-
-
-def engine_folder_or_inputs(package: str, engine: str, section: Mapping, key: str) -> dict[str, str]:
-    """Return {name: path} of an engine's input files: its folder if it declares ``INSTEAD``, else its ``INPUTS``.
-
-    ``section``: the engine's settings; ``key``: their key. Raises UserError for a missing folder.
-    """
-    if name := read_declaration(package, engine, "INSTEAD", None):
-        return {"folder": str(existing_folder(f"{key}.{name}", section[name]))}
-    return read_declaration(package, engine, "INPUTS", {})
-
-
-def users_files(package: str, engine: str, section: Mapping, key: str, constant: str = "FILES") -> dict[str, str]:
-    """Return {setting: path} of the user's files of an engine that are given; ``constant``: FILES or SOURCES.
-
-    ``section``, ``key``: as of :func:`engine_folder_or_inputs`. Raises UserError for a missing file.
-    """
-    names = [name for name in read_declaration(package, engine, constant, ()) if section.get(name)]
-    return {name: str(existing_file(f"{key}.{name}", section[name])) for name in names}
+    return min(1, settings.compute.gpus) if read_declaration(find_package(stage), engine, "GPU", False) else 0
 
 
 def engine_inputs(stage: str, engine: str, section: Mapping) -> dict[str, str]:
     """Return {name: path} of the files that a stage's engine reads besides the stage's inputs.
 
-    ``section``: the engine's settings, {} without. Raises UserError for a user's file that is missing.
+    ``section``: the stage's settings. Raises UserError for a user's file or folder that is missing.
     """
-    package = find_package(stage)
-    if section.get(read_declaration(package, engine, "INSTEAD", None)):
-        return engine_folder_or_inputs(package, engine, section, f"{stage}.{engine}")
-    return read_declaration(package, engine, "INPUTS", {}) | users_files(package, engine, section, f"{stage}.{engine}")
+    inputs, folder = (
+        read_declaration(find_package(stage), engine, name, default)
+        for name, default in (("INPUTS", {}), ("INSTEAD", ""))
+    )
+    path = _own_settings(section, engine).get(folder)
+    if folder and (path or not inputs):
+        return {"folder": str(existing_folder(f"{stage}.{engine}.{folder}", path))}
+    return inputs | users_files(stage, engine, section)
+
+
+def users_files(stage: str, engine: str, section: Mapping, constant: str = "FILES") -> dict[str, str]:
+    """Return {setting: path} of the user's files of an engine that are given; ``constant``: FILES or SOURCES.
+
+    ``section``: as of :func:`engine_inputs`. Raises UserError for a missing file.
+    """
+    own = _own_settings(section, engine)
+    names = [name for name in read_declaration(find_package(stage), engine, constant, ()) if own.get(name)]
+    return {name: str(existing_file(f"{stage}.{engine}.{name}", own[name])) for name in names}
+
+
+def _own_settings(section: Mapping, engine: str) -> Mapping:
+    """Return the engine's settings in its stage's; ``boxes.table`` is a path, the engine table has none."""
+    own = section.get(engine)
+    return own if isinstance(own, Mapping) else {}

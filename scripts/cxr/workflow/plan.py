@@ -10,7 +10,7 @@ from cxr.imaging.cohort.check import check_inputs, check_lists, source_files
 from cxr.imaging.cohort.settings import CohortSettings
 from cxr.imaging.weights.catalogue import check_placed, list_placed_files, plan_models, rule_params, select_converted
 from cxr.workflow import params
-from cxr.workflow.engine_files import engine_inputs, find_package, num_gpus, users_files
+from cxr.workflow.engine_files import engine_inputs, num_gpus, users_files
 from cxr.workflow.models import ModelJobs
 from cxr.workflow.params import ENGINE_STAGES, REQUEST_KEYS
 from cxr.workflow.plan_ils import IlsPlan, run_options
@@ -148,7 +148,7 @@ class Plan:
 
     def _stage_gpus(self) -> dict[str, int]:
         settings = self.settings
-        gpus = {stage: num_gpus(find_package(stage), engine, settings) for stage, engine in self.engines.items()}
+        gpus = {stage: num_gpus(stage, engine, settings) for stage, engine in self.engines.items()}
         with_deepspeed = self.options["training"][self.engines["training"]]["runner"] == "deepspeed"
         gpus["training"] *= settings.compute.gpus if with_deepspeed else 1
         return gpus | {"reports": self.structuring.gpus, "paraphrase": self.ils.paraphrasing.gpus}
@@ -207,23 +207,13 @@ class Plan:
         return self.build
 
 
-def _engine_section(options: dict, engine: str) -> dict:
-    """Return the engine's settings in its stage's options; ``boxes.table`` is a path, the engine table has none."""
-    section = options.get(engine)
-    return section if isinstance(section, dict) else {}
-
-
 def _engine_files(settings: Settings, options: dict, engines: dict[str, str]) -> tuple[dict, dict]:
     """Return the files that the chosen engines read besides their stages' inputs, and those of the engines' own rules.
 
     Both are {stage: {name: path}}. Raises UserError for a user's file that is missing.
     """
-    sections = {stage: _engine_section(options[stage], engine) for stage, engine in engines.items()}
-    files = {stage: engine_inputs(stage, engine, sections[stage]) for stage, engine in engines.items()}
-    sources = {
-        stage: users_files(find_package(stage), engine, sections[stage], f"{stage}.{engine}", "SOURCES")
-        for stage, engine in engines.items()
-    }
+    files = {stage: engine_inputs(stage, engine, options[stage]) for stage, engine in engines.items()}
+    sources = {stage: users_files(stage, engine, options[stage], "SOURCES") for stage, engine in engines.items()}
     if settings.anomaly.images == "with_findings":
         files["anomaly"] |= {"cohort": "results/cohort/{shard}.parquet", "reports": "results/reports/{shard}.jsonl"}
     if settings.boxes.engine == "table":

@@ -54,7 +54,7 @@ class IlsPlan:
         # of `snakemake predict`
         self.request = read_request(config, runs, vlm_runs)
         # {run: GPUs of asking it}; {run or "training": memory of its engine's model}
-        self.gpus = {name: num_gpus(PACKAGE, run["engine"], settings) for name, run in runs.items()}
+        self.gpus = {name: num_gpus("training", run["engine"], settings) for name, run in runs.items()}
         engines = {"training": settings.training.engine} | {name: run["engine"] for name, run in runs.items()}
         self.model_mb = {name: read_declaration(PACKAGE, engine, "MODEL_MB", 0) for name, engine in engines.items()}
         # jobs that ask the stage paraphrase's language model

@@ -17,11 +17,10 @@ from cxr.semisyn.readers.settings import SEED as READERS_SEED
 from cxr.semisyn.references import TEST, TRAIN, VAL, ReferenceSettings
 from cxr.semisyn.settings import SemisynSettings
 from cxr.semisyn.shared import CHOSEN_CONFIG, DEFAULT_CONFIG, PARTS, SELECTION, images_per_finding
-from cxr.workflow.engine_files import engine_folder_or_inputs, num_gpus, read_declaration, users_files
+from cxr.workflow.engine_files import engine_inputs, num_gpus, read_declaration
 from cxr.workflow.plan_reporting import find_sheets
 from cxr.workflow.settings import Settings
 
-PACKAGE = "cxr.semisyn"
 COHORT = "results/cohort/images.parquet"
 IMAGES = "results/semisyn/dataset/images.parquet"
 MAX_CONFIGS = 8
@@ -166,11 +165,6 @@ def _fitted_reference(system: SemisynSettings) -> str:
     return system.priors.reference if system.priors.source == "fit" else ""
 
 
-def _section_dict(section: Any, engine: str) -> dict:
-    """Return the settings of an engine that has a section, {} for another."""
-    return getattr(section, engine).as_dict() if hasattr(section, engine) else {}
-
-
 class RealismPlan:
     """The feature engines of the stage semisyn_realism that run.
 
@@ -179,8 +173,8 @@ class RealismPlan:
 
     def __init__(self, settings: Settings, shards: Sequence[str]):
         """``shards``: of the cohort. Raises UserError for a missing file, or a selection without a metric."""
-        section, package = settings.semisyn.realism, f"{PACKAGE}.realism"
-        metrics = {name: read_declaration(package, name, "METRICS", {}) for name in section.features}
+        section = settings.semisyn.realism
+        metrics = {name: read_declaration("cxr.semisyn.realism", name, "METRICS", {}) for name in section.features}
         metrics = {name: names for name, names in metrics.items() if section.reference or "similarity" in names}
         available = DETECTOR_METRICS | ({"c2st"} if section.reference else set())
         for names in metrics.values():
@@ -194,11 +188,8 @@ class RealismPlan:
         # {engine: {kind of metric: its name}}
         self.metrics: dict[str, dict[str, str]] = metrics
         # {engine: its input files}
-        self.files = {
-            name: engine_folder_or_inputs(package, name, _section_dict(section, name), f"semisyn.realism.{name}")
-            for name in metrics
-        }
-        self.gpus = {name: num_gpus(package, name, settings) for name in metrics}
+        self.files = {name: engine_inputs("semisyn.realism", name, section.as_dict()) for name in metrics}
+        self.gpus = {name: num_gpus("semisyn.realism", name, settings) for name in metrics}
         # {engine: its settings that are no files}
         self.own = {name: {"sha256": section.clip.sha256} if name == "clip" else {} for name in metrics}
         # {input of the scores: features of the real images}
@@ -222,12 +213,10 @@ class DetectorsPlan:
 
         Raises UserError for a missing file.
         """
-        system, section, package = settings.semisyn, settings.semisyn.detectors, f"{PACKAGE}.detectors"
+        system, section = settings.semisyn, settings.semisyn.detectors
         self.engine = section.engine
-        self.engine_files = users_files(
-            package, self.engine, _section_dict(section, self.engine), f"semisyn.detectors.{self.engine}"
-        )
-        self.gpus = num_gpus(package, self.engine, settings)
+        self.engine_files = engine_inputs("semisyn.detectors", self.engine, section.as_dict())
+        self.gpus = num_gpus("semisyn.detectors", self.engine, settings)
         self.numbers = list(range(options["seeds"]))
         runs = section.runs or _default_runs(system, sizes)
         # references with another role than train
@@ -332,7 +321,7 @@ class EditingPlan:
 
     def __init__(self, settings: Settings):
         """Raises UserError for a missing folder."""
-        system, section, package = settings.semisyn, settings.semisyn.editing, f"{PACKAGE}.editing"
+        system, section = settings.semisyn, settings.semisyn.editing
         duplicates = find_duplicates(system.compared)
         distinct = {name: config for name, config in system.compared.items() if name not in duplicates}
         self._engine_by_config = {name: config.engine for name, config in (section.configs | system.compared).items()}
@@ -345,11 +334,8 @@ class EditingPlan:
         self.compared_configs = list(distinct)
         self.engines = sorted({*self.chosen_engines, *(self._engine_by_config[name] for name in distinct)})
         # {engine: its input files, its GPUs, groups of compared configurations that one job edits}
-        self.files = {
-            name: engine_folder_or_inputs(package, name, _section_dict(section, name), f"semisyn.editing.{name}")
-            for name in self.engines
-        }
-        self.gpus = {name: num_gpus(package, name, settings) for name in self.engines}
+        self.files = {name: engine_inputs("semisyn.editing", name, section.as_dict()) for name in self.engines}
+        self.gpus = {name: num_gpus("semisyn.editing", name, settings) for name in self.engines}
         self.groups = {name: _group_configs(name, distinct) for name in self.engines}
 
     def engines_of(self, config: str) -> list[str]:
@@ -387,7 +373,7 @@ class EditingPlan:
 
 def _group_configs(engine: str, configs: Mapping[str, EditingConfig]) -> list[list[str]]:
     """Return groups of 2 to :data:`MAX_CONFIGS` of an engine's configurations whose shared work is done once."""
-    keys, groups = read_declaration(f"{PACKAGE}.editing", engine, "SHARED_KEYS", ()), {}
+    keys, groups = read_declaration("cxr.semisyn.editing", engine, "SHARED_KEYS", ()), {}
     for name, config in configs.items():
         if config.engine == engine and keys:
             groups.setdefault(tuple(getattr(config, key) for key in keys), []).append(name)
@@ -544,9 +530,7 @@ def _healthy_inputs(settings: Settings) -> tuple[dict[str, str], dict]:
     files = {"chexpert": str(table)} if uses_table else files
     if cohort.source == "mimic" and (metadata := mimic_tables(cohort.root, cohort.tables).get("metadata")):
         files["metadata"] = str(metadata)
-    package, name = f"{PACKAGE}.healthy", section.classifier
-    files |= read_declaration(package, name, "INPUTS", {})
-    files |= users_files(package, name, _section_dict(section, name), f"semisyn.healthy.{name}")
+    files |= engine_inputs("semisyn.healthy", section.classifier, section.as_dict())
     references = {
         name: {"format": reference.format, "path": reference_file(system, name), "image_id": reference.image_id}
         for name, reference in system.references.items()
