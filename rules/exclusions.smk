@@ -1,9 +1,21 @@
 # Exclusions: the images that stopped at a stage, with reasons, joined over its shards or its threshold sets.
+STAGES_BY_SET = ["masks", "dataset"]
+STAGES_BY_SHARD = [
+    "frames", "reports", "organs", "anomaly", "anatomy", "boxes", "semisyn/healthy", "semisyn/placement",
+]  # fmt: skip
 
 
 rule exclusions:
     input:
-        excluded=lambda wildcards: PLAN.exclusions[wildcards.stage]["files"],
+        excluded=lambda wildcards: expand(
+            "results/{stage}/{part}excluded.parquet",
+            stage=wildcards.stage,
+            part=(
+                [f"{name}/" for name in PLAN.build]
+                if wildcards.stage in STAGES_BY_SET
+                else [f"{shard}." for shard in PLAN.shards]
+            ),
+        ),
         images="results/cohort/images.parquet",
     output:
         gathered="results/{stage}/excluded.parquet",
@@ -12,7 +24,7 @@ rule exclusions:
     benchmark:
         "results/benchmarks/{stage}/gather.tsv"
     wildcard_constraints:
-        stage="|".join(PLAN.exclusions),
+        stage="|".join(STAGES_BY_SHARD + STAGES_BY_SET),
     localrule: True
     conda:
         "../envs/gather.yaml"
@@ -22,7 +34,7 @@ rule exclusions:
         runtime=minutes(5),
     params:
         **job("base.ledger.gather_exclusions"),
-        thresholds=lambda wildcards: PLAN.exclusions[wildcards.stage]["thresholds"],
+        thresholds=lambda wildcards: PLAN.build if wildcards.stage in STAGES_BY_SET else [],
     message:
         "Excluded images of the stage {wildcards.stage}, with reasons"
     script:

@@ -44,7 +44,7 @@ rule paraphrase_wordings:
     wildcard_constraints:
         thresholds="|".join(map(re.escape, PLAN.ils.data)),
     conda:
-        f"../../envs/paraphrase-{PLAN.engines['paraphrase']}.yaml"
+        PLAN.environments["paraphrase"]
     threads: 8 if PLAN.gpus["paraphrase"] else 1
     resources:
         gpu=PLAN.gpus["paraphrase"],

@@ -23,7 +23,7 @@ rule training_run:
     wildcard_constraints:
         run="|".join(map(re.escape, PLAN.ils.trained)) or "$^",
     conda:
-        f"../../envs/training-{PLAN.engines['training']}.yaml"
+        PLAN.environments["training"]
     threads: max(8, 4 * PLAN.gpus["training"]) if PLAN.gpus["training"] else 1  # all but one of each process read pairs
     resources:
         gpu=PLAN.gpus["training"],

@@ -17,7 +17,7 @@ rule anatomy_shard:
     group:
         PLAN.groups["anatomy"]
     conda:
-        f"../../envs/anatomy-{PLAN.engines['anatomy']}.yaml"
+        PLAN.environments["anatomy"]
     threads: 2
     resources:
         gpu=PLAN.gpus["anatomy"],

@@ -16,7 +16,7 @@ rule anomaly_shard:
     group:
         PLAN.groups["anomaly"]
     conda:
-        f"../../envs/anomaly-{PLAN.engines['anomaly']}.yaml"
+        PLAN.environments["anomaly"]
     threads: 2
     resources:
         gpu=PLAN.gpus["anomaly"],

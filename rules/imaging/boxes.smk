@@ -15,7 +15,7 @@ rule boxes_shard:
     group:
         PLAN.groups["boxes"]
     conda:
-        f"../../envs/boxes-{PLAN.engines['boxes']}.yaml"
+        PLAN.environments["boxes"]
     threads: 2
     resources:
         gpu=PLAN.gpus["boxes"],

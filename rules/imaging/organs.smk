@@ -15,7 +15,7 @@ rule organs_shard:
     group:
         PLAN.groups["organs"]
     conda:
-        f"../../envs/organs-{PLAN.engines['organs']}.yaml"
+        PLAN.environments["organs"]
     threads: 2
     resources:
         gpu=PLAN.gpus["organs"],

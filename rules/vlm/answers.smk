@@ -157,9 +157,7 @@ rule vlm_answers_image:
 rule vlm_ask:
     input:
         lambda wildcards: wanted(
-            PLAN.vlm_request["image"]
-            and PLAN.vlm_request["questions"]
-            and PLAN.vlm_request["run"]
+            PLAN.vlm_request["image"] and PLAN.vlm_request["questions"] and PLAN.vlm_request["run"]
             # with masks if ROSALIA draws them
             and "results/{system}/{run}/asked/{image}".format(
                 system="radvlm/evaluation" if PLAN.vlm_request["run"] in PLAN.segmentation.image_runs else "vlm",

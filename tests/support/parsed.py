@@ -165,7 +165,7 @@ def _ask_params(rule, plan) -> list[str]:
     """
     firsts = {
         "run": plan.ils.runs, "model": plan.ils.predictions, "reference": plan.reporting.references,
-        "thresholds": plan.sets, "stage": plan.exclusions, "shard": plan.shards,
+        "thresholds": plan.sets, "stage": ["frames"], "shard": plan.shards,
         "study": ["s1"], "persona": plan.settings.paraphrase.personas,
         "mix": plan.radvlm.mixes, "source": plan.medground.sources,
     }  # fmt: skip

@@ -14,7 +14,7 @@ import yaml
 import parsed
 from conftest import MAKEFILE, ROOT, imported
 from cxr.base.engines import engine_names
-from cxr.workflow.code_digest import SCRIPTS, _module_file, imported_names, local_sources
+from cxr.workflow.code_digest import SCRIPTS, imported_names, local_sources, module_file
 from cxr.workflow.engine_files import find_package
 from cxr.workflow.jobs import SCRIPT
 from cxr.workflow.params import ENGINE_STAGES, SAME_TUPLES
@@ -110,7 +110,7 @@ def needed(modules: tuple[str, ...]) -> set[str]:
     """Names of the distributions that a rule's module and its engine import, and the modules that these import."""
     sources = set(local_sources(SCRIPTS / SCRIPT))
     for module in modules:
-        file = _module_file(module, SCRIPTS)
+        file = module_file(module, SCRIPTS)
         assert file, f"no module {module}"
         sources.update(local_sources(file))
     tops = {name.split(".")[0] for source in sources for name in imported_names(source)}
@@ -186,9 +186,9 @@ def test_tests_with_an_environment_of_their_own_can_be_imported_there(name, test
         # what stands in functions is imported later, or never
         for module in imported(ast.parse(waiting.pop().read_text(encoding="utf-8")).body):
             file = (
-                _module_file(module, SCRIPTS)
-                or _module_file(module, ROOT / "tests")
-                or _module_file(module, ROOT / "tests/support")
+                module_file(module, SCRIPTS)
+                or module_file(module, ROOT / "tests")
+                or module_file(module, ROOT / "tests/support")
             )
             if file is None:
                 foreign.add(module.split(".")[0])

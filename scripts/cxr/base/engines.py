@@ -1,19 +1,28 @@
 """Finding engines by name: an engine is a module or package inside its stage's package with a function ``load``.
 
-:mod:`cxr.workflow.engine_files` documents what an engine's module declares for the workflow.
+An installed package can offer one too, by an entry point of :data:`ENGINES`. :mod:`cxr.workflow.engine_files` documents
+what an engine's module declares for the workflow.
 """
 
 import ast
 import importlib
 import pkgutil
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
+from typing import Any, Literal, get_args
 
 from cxr.base.errors import UserError
+from cxr.base.settings import Section, key, redefine
 
 INTERFACE = "engine"
 """The module of a stage's package that defines the engine's interface; it is not an engine itself."""
+ENGINES = "cxr_ils.engines"
+"""Group of the entry points that name the modules of engines: ``"boxes.corner" = "corner_boxes"``."""
+SETTINGS = "cxr_ils.settings"
+"""Group of those that name their settings: ``"boxes.corner" = "corner_boxes.settings:CornerSettings"``, a Section."""
 
 
 def engine_names(package: str) -> tuple[str, ...]:
@@ -25,6 +34,27 @@ def engine_names(package: str) -> tuple[str, ...]:
             if module.name != INTERFACE and "\ndef load(" in source.read_text(encoding="utf-8"):
                 names.append(module.name)
     return tuple(sorted(names))
+
+
+@cache
+def installed_engines(stage: str) -> dict[str, str]:
+    """Return {engine: its module} of the engines that installed packages offer for a stage ("boxes")."""
+    points = {point.name.rpartition("."): point.value for point in entry_points(group=ENGINES)}
+    return {name: module for (of_stage, _, name), module in sorted(points.items()) if of_stage == stage}
+
+
+def with_installed_engines(section: type[Section], stage: str) -> type[Section]:
+    """Return the class of a stage's settings, with the names of its installed engines and their own settings."""
+    fields = section.declared()
+    engines = [name for name in installed_engines(stage) if name not in get_args(fields["engine"][0])]
+    if not engines:
+        return section
+    kinds = {name: entry_points(group=SETTINGS, name=f"{stage}.{name}") for name in engines}
+    own: dict[str, Any] = {name: next(iter(points)).load() for name, points in kinds.items() if points}
+    namespace = {name: key(kind, f"Settings of the engine {name}.") for name, kind in own.items()}
+    namespace["engine"] = redefine(section, "engine", section.__dataclass_fields__["engine"].default)
+    names = Literal[(*get_args(fields["engine"][0]), *engines)]
+    return type(section.__name__, (section,), namespace | {"__annotations__": own | {"engine": names}})
 
 
 @dataclass(frozen=True)
@@ -67,15 +97,15 @@ class Setup:
 
 
 def engine_module(package: str, name: str) -> ModuleType:
-    """Import the engine ``name`` of a stage's package (``"cxr.imaging.organs"``).
+    """Import the engine ``name`` of a stage's package (``"cxr.imaging.organs"``), or of an installed package.
 
     Raises UserError, which names the setting and the available engines.
     """
-    names = engine_names(package)
-    if name not in names:
-        stage = package.rpartition(".")[2]
-        raise UserError(f"{stage}.engine is {name!r}, which does not exist: choose one of {', '.join(names)}")
-    return importlib.import_module(f"{package}.{name}")
+    stage = package.rpartition(".")[2]
+    modules = installed_engines(stage) | {engine: f"{package}.{engine}" for engine in engine_names(package)}
+    if name not in modules:
+        raise UserError(f"{stage}.engine is {name!r}, which does not exist: choose one of {', '.join(sorted(modules))}")
+    return importlib.import_module(modules[name])
 
 
 def read_assignments(source: Path) -> dict[str, ast.expr]:

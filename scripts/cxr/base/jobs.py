@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar, get_type_hints
 
+from cxr.base.engines import with_installed_engines
 from cxr.base.errors import describe, shortage, traceback_of
 from cxr.base.runner import end_with_runner
 from cxr.base.settings import Section
@@ -206,6 +207,8 @@ def settings_arguments(function: Callable, settings: dict) -> dict:
     if "options" not in names:
         return {key: value for key, value in settings.items() if key in names}
     kind = get_type_hints(function)["options"]
+    if issubclass(kind, Section) and "engine" in kind.declared():
+        kind = with_installed_engines(kind, function.__module__.split(".")[-2])
     names -= {field.name for field in dataclasses.fields(kind)}
     values = {key: value for key, value in settings.items() if key not in names}
     options = kind.from_dict(values) if issubclass(kind, Section) else kind(**values)

@@ -11,6 +11,7 @@ fields of a new version change no digest.
 
 import ast
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -21,7 +22,8 @@ from pathlib import Path
 
 import yaml
 
-from cxr.base.engines import read_assignments
+from cxr.base.engines import installed_engines, read_assignments
+from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES, SCRIPTS
 
 VERSION = 1
@@ -132,7 +134,8 @@ _known = DigestCache()
 # The rules' digests share most modules. Reading and parsing them for each rule took most of the workflow's parse time,
 # so every file is read once per process.
 @cache
-def _module_file(name: str, root: Path) -> Path | None:
+def module_file(name: str, root: Path) -> Path | None:
+    """Return the file of a module below ``root``, None if there is none."""
     base = root.joinpath(*name.split("."))
     return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None)
 
@@ -180,7 +183,7 @@ def _local_imports(path: Path, root: Path) -> frozenset[Path]:
     for name in imported_names(path):
         parts = name.split(".")
         if parts[0] in _top_names(root):
-            files |= {_module_file(".".join(parts[: n + 1]), root) for n in range(len(parts))}
+            files |= {module_file(".".join(parts[: n + 1]), root) for n in range(len(parts))}
     return frozenset(files - {None})
 
 
@@ -226,18 +229,45 @@ def _declared(source: Path) -> tuple[str, ...]:
 def code_digest(script: str, *modules: str) -> str:
     """Digest a script of ``scripts/``, the modules that it imports, and the resource files that these declare.
 
-    ``modules`` names modules imported only at run time, such as an engine: ``"cxr.imaging.organs.lite"``.
+    ``modules`` names modules imported only at run time, such as an engine: ``"cxr.imaging.organs.lite"``. Of an engine
+    of an installed package, every file of that package counts.
     """
-    files = digested_files(script, *modules)
-    return combine_digests((file.relative_to(SCRIPTS.parent).as_posix(), _meaning(file)) for file in files)
+    installed = {name: module for name in modules if (module := installed_module(name))}
+    files = digested_files(script, *(name for name in modules if name not in installed))
+    labels = {file.relative_to(SCRIPTS.parent).as_posix(): file for file in files}
+    for module in installed.values():
+        labels |= installed_files(module)
+    return combine_digests((label, _meaning(file)) for label, file in labels.items())
 
 
 def digested_files(script: str, *modules: str) -> set[Path]:
     """Return the files that :func:`code_digest` reads for the same arguments."""
     sources = set(local_sources(SCRIPTS / script))
     for name in modules:
-        file = _module_file(name, SCRIPTS)
+        file = module_file(name, SCRIPTS)
         if file is None:
             raise FileNotFoundError(f"{name} is not a module under scripts/")
         sources.update(local_sources(file))
     return sources.union(*(resource_files(source) for source in sources))
+
+
+def installed_module(name: str) -> str:
+    """Return the module of an engine of an installed package, "" if ``name`` is a module under scripts/."""
+    package, _, engine = name.rpartition(".")
+    is_built_in = module_file(name, SCRIPTS) is not None
+    return "" if is_built_in else installed_engines(package.rpartition(".")[2]).get(engine, "")
+
+
+def packages_folder(module: str) -> Path:
+    """Return the folder that holds an installed module's package; it is not imported: libraries may be missing."""
+    spec = importlib.util.find_spec(module.partition(".")[0])
+    if spec is None or spec.origin is None:
+        raise UserError(f"the entry point of an engine names the module {module}, which is not installed: install it")
+    return Path(spec.origin).parents[1 if spec.submodule_search_locations else 0]
+
+
+def installed_files(module: str) -> dict[str, Path]:
+    """Return {path below the folder of packages: file} of the package of an installed module."""
+    folder, top = packages_folder(module), module.partition(".")[0]
+    files = [*(folder / top).rglob("*"), folder / f"{top}.py"]
+    return {path.relative_to(folder).as_posix(): path for path in files if path.is_file() and path.suffix != ".pyc"}

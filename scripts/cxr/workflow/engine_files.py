@@ -14,14 +14,14 @@ stage: an edit here re-runs nothing by itself.
 """
 
 import ast
-import importlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from cxr.base.engines import read_assignments
-from cxr.base.errors import existing_file, existing_folder
+from cxr.base.engines import installed_engines, read_assignments
+from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.paths import SCRIPTS
+from cxr.workflow.code_digest import installed_module, module_file, packages_folder
 from cxr.workflow.settings import Settings
 
 
@@ -42,10 +42,26 @@ def read_declaration(package: str, name: str, constant: str, default: object) ->
 
 @cache
 def _assigned(package: str, name: str) -> dict[str, ast.expr]:
-    folder = Path(importlib.import_module(package).__path__[0])
-    return read_assignments(
-        next(path for path in (folder / f"{name}.py", folder / name / "__init__.py") if path.is_file())
-    )
+    source = _engine_source(package, name)
+    if source is None:
+        raise UserError(f"there is no module {package}.{name}: correct the entry point of that engine")
+    return read_assignments(source)
+
+
+def _engine_source(package: str, name: str) -> Path | None:
+    if module := installed_module(f"{package}.{name}"):
+        return module_file(module, packages_folder(module))
+    return module_file(f"{package}.{name}", SCRIPTS)
+
+
+def environment_file(stage: str, engine: str) -> str:
+    """Return the conda environment of a stage's engine, relative to a rule file.
+
+    That of an installed engine is the file environment.yaml beside its module.
+    """
+    if engine in installed_engines(stage):
+        return str(_engine_source(find_package(stage), engine).with_name("environment.yaml"))
+    return f"../../envs/{stage}-{engine}.yaml"
 
 
 def num_gpus(stage: str, engine: str, settings: Settings) -> int:

@@ -10,7 +10,7 @@ from cxr.imaging.cohort.check import check_inputs, check_lists, source_files
 from cxr.imaging.cohort.settings import CohortSettings
 from cxr.imaging.weights.catalogue import check_placed, list_placed_files, plan_models, rule_params, select_converted
 from cxr.workflow import params
-from cxr.workflow.engine_files import engine_inputs, num_gpus, users_files
+from cxr.workflow.engine_files import engine_inputs, environment_file, num_gpus, users_files
 from cxr.workflow.models import ModelJobs
 from cxr.workflow.params import ENGINE_STAGES, REQUEST_KEYS
 from cxr.workflow.plan_ils import IlsPlan, run_options
@@ -20,13 +20,6 @@ from cxr.workflow.plan_reporting import ReportingPlan
 from cxr.workflow.plan_semisyn import SemisynPlan
 from cxr.workflow.plan_vlm import VlmPlan, read_request
 from cxr.workflow.settings import Settings, read
-
-STAGES_BY_SHARD = (
-    "frames", "reports", "organs", "anomaly", "anatomy", "boxes", "semisyn/healthy", "semisyn/placement"
-)  # fmt: skip
-"""Stages with one ledger of exclusions per shard, by their folders below ``results``."""
-STAGES_BY_SET = ("masks", "dataset")
-"""Stages with one ledger of exclusions per threshold set."""
 
 
 class WeightsPlan:
@@ -105,8 +98,9 @@ class Plan:
             options["ablation"]["sets"],
             settings.thresholds.build,
         )
-        # {stage: its engine, files that it reads besides the stage's inputs, files that only its own rules read}
+        # {stage: its engine, its environment, files that it reads besides the stage's inputs, files of its own rules}
         self.engines = {stage: options[stage]["engine"] for stage in ENGINE_STAGES}
+        self.environments = {stage: environment_file(stage, engine) for stage, engine in self.engines.items()}
         self.engine_files, self.engine_sources = _engine_files(settings, options, self.engines)
         self.semisyn = SemisynPlan(settings, options, self.shards)
         self.medground = MedgroundPlan(settings, self.shards, list(self.sets))
@@ -134,17 +128,6 @@ class Plan:
         # {stage: GPUs of a job}; {stage: its SLURM group}, where GPU and CPU jobs never share one
         self.gpus = self._stage_gpus()
         self.groups = self._groups()
-        # {stage: its ledgers, and the threshold set of each or []}
-        self.exclusions: dict[str, dict[str, list[str]]] = {
-            stage: {"files": [f"results/{stage}/{shard}.excluded.parquet" for shard in self.shards], "thresholds": []}
-            for stage in STAGES_BY_SHARD
-        } | {
-            stage: {
-                "files": [f"results/{stage}/{name}/excluded.parquet" for name in self.build],
-                "thresholds": self.build,
-            }
-            for stage in STAGES_BY_SET
-        }
 
     def _stage_gpus(self) -> dict[str, int]:
         settings = self.settings
@@ -199,11 +182,7 @@ class Plan:
         return self.shards
 
     def built(self, wildcards: object) -> list[str]:
-        """Return :attr:`build`, as an input function.
-
-        Snakemake then lists the files of all sets and shards only when a job needs them. Every job of a cluster parses
-        the workflow twice, and lists of some hundred files would double the parse time.
-        """
+        """Return :attr:`build`, as an input function: listing the files of all sets at each parse doubles its time."""
         return self.build
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 
 from cxr.base.errors import UserError, existing_file
+from cxr.base.exclusions import STAGES
 from cxr.base.paths import SCRIPTS
 from cxr.reporting.explain.request import read_request as read_explain_request
 from cxr.workflow.settings import Settings
@@ -14,8 +15,6 @@ from cxr.workflow.settings import Settings
 PAGE_TABLES = ("splits", "funnel", "conservation", "counts", "recall")
 EMBEDDED_TRUTH = "results/phantom/truth.h5"
 ENVS = SCRIPTS.parent / "envs"
-DATASET_STAGES = ("cohort", "frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks", "dataset")
-"""Stages whose options decide the content of a dataset."""
 DATASET_ENGINES = ("reports", "organs", "anomaly", "anatomy", "boxes")
 PATH_KEYS = (
     "root", "tables", "manifest", "exclude", "chexstruct", "table", "folder", "server", "mapping_server",
@@ -101,7 +100,7 @@ def release_options(settings: Settings, options: dict[str, dict]) -> dict[str, d
     about = {
         "seed": settings.seed,
         "source": settings.cohort.source,
-        "settings": {stage: without_paths(options[stage]) for stage in DATASET_STAGES},
+        "settings": {stage: without_paths(options[stage]) for stage in STAGES},
         "engines": {stage: options[stage]["engine"] for stage in DATASET_ENGINES},
     }
     return {
@@ -126,7 +125,7 @@ def without_paths(value: object, name: str = "") -> object:
 def read_environments(engines: Mapping[str, str]) -> dict[str, list[str]]:
     """Return {environment: pins of its packages}, from ``envs/``, of the stages that lead to a dataset."""
     pins_by_environment = {}
-    for stage in DATASET_STAGES:
+    for stage in STAGES:
         files = [ENVS / f"{name}.yaml" for name in (f"{stage}-{engines.get(stage)}", stage)]
         if file := next((path for path in files if path.is_file()), None):
             dependencies = yaml.safe_load(file.read_text(encoding="utf-8"))["dependencies"]

@@ -102,14 +102,11 @@ def _healthy_options(section: dict, embedded: bool) -> dict:
 def _prior_options(system: SemisynSettings, plain: dict) -> dict:
     """Return what a fit of the priors depends on; without a fit, nothing."""
     name = _fitted_reference(system)
-    fitted = system.references[name] if name else ReferenceSettings(format="coco")
-    fits_anything = bool(name or system.priors.zones_table)
+    reference = system.references[name].as_dict() if name else {"format": "", "image_id": "", "classes": {}}
     return {
         "reference": name,
-        "format": fitted.format if name else "",
-        "image_id": fitted.image_id if name else "",
-        "classes": fitted.classes,
-        "organ_engine": plain["organs"]["engine"] if fits_anything else "",
+        **{key: reference[key] for key in ("format", "image_id", "classes")},
+        "organ_engine": plain["organs"]["engine"] if name or system.priors.zones_table else "",
     } | ({"min_boxes": system.priors.min_boxes} if name else {})
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from cxr.radvlm.filtered import rules, vllm
 from cxr.radvlm.filtered.engine import Engine, FilterOptions
 
-RESOURCE_FILES = vllm.RESOURCE_FILES
 GPU = vllm.GPU
 EXECUTION = vllm.EXECUTION
 

@@ -8,12 +8,13 @@ Each key has a description, a unit where it has one, a range, and a source: ``pa
 import copy
 from collections.abc import Iterable
 from datetime import date
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from cxr.base.settings import Section, constraint, key, refuse_equal_names
+from cxr.base.engines import with_installed_engines
+from cxr.base.settings import Section, constraint, key, redefine, refuse_equal_names
 from cxr.ils.dataset.settings import DatasetSettings
 from cxr.ils.evaluation.settings import EvaluationSettings
 from cxr.ils.inference.settings import InferenceSettings
@@ -159,6 +160,19 @@ class Settings(Section):
             )
 
 
+@cache
+def settings_class() -> type[Settings]:
+    """Return the class of all settings, with the engines of installed packages."""
+    sections = {
+        stage: with_installed_engines(kind, stage)
+        for stage, (kind, _) in Settings.declared().items()
+        if hasattr(kind, "declared") and "engine" in kind.declared()
+    }
+    sections = {stage: kind for stage, kind in sections.items() if kind is not Settings.declared()[stage][0]}
+    fields = {stage: redefine(Settings, stage, kind) for stage, kind in sections.items()}
+    return type("Settings", (Settings,), fields | {"__annotations__": sections}) if fields else Settings
+
+
 def with_defaults(config: dict) -> dict:
     """Return all settings as a configuration: the defaults, and over them what ``config`` says, key by key."""
     return over(Settings().as_dict(), config)
@@ -183,7 +197,7 @@ def read(config: dict, files: Iterable[str | Path] = ()) -> Settings:
     try:
         settings = _validated(config, texts)
     except ValidationError as error:
-        raise SettingsError(sentence(error, Settings, Settings())) from None
+        raise SettingsError(sentence(error, settings_class(), settings_class()())) from None
     for where, value in switches(config, settings.as_dict()):
         raise SettingsError(switch_sentence(where, value))
     return settings
@@ -191,7 +205,7 @@ def read(config: dict, files: Iterable[str | Path] = ()) -> Settings:
 
 def _validated(config: dict, texts: dict) -> Settings:
     try:
-        return parse_section(Settings, config)
+        return parse_section(settings_class(), config)
     except ValidationError as error:
         meant = [place_of(fault) for fault in error.errors() if _is_text_of(fault)]
         if not meant:
@@ -200,7 +214,7 @@ def _validated(config: dict, texts: dict) -> Settings:
     for *outer, last in meant:
         section = reduce(lambda part, name: part[name], outer, config)
         section[last] = at(texts, (*outer, last)) or str(section[last])
-    return parse_section(Settings, config)
+    return parse_section(settings_class(), config)
 
 
 def _is_text_of(fault: dict) -> bool:
