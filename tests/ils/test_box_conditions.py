@@ -81,7 +81,7 @@ def test_no_printed_number_contradicts_a_verdict(part):
         taus = settings["thresholds"]["edema" if target == "edema" else "general"]
         row = {"box_verdicts": verdicts, "reported": labels, "target": target, "finding": 0, "entity": "thing"}
         image = SimpleNamespace(
-            boxes=[box | {"kept": True, "class_name": "a"} for box in boxes],
+            boxes=[box | {"is_used": True, "class_name": "a"} for box in boxes],
             arrays={"anatomy": masks, "organs": lungs, "anomaly": anomaly},
         )
         (table,) = [block for block in box_blocks(row, image, settings) if isinstance(block, Table)]

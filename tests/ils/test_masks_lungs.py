@@ -107,7 +107,7 @@ def test_places_names_and_grounding_stay_with_the_anatomy(segment):
     row = segment(made).findings[0]
     made["lungs"] = {lung: np.roll(mask, 8, axis=1) for lung, mask in made["lungs"].items()}
     moved = segment(made).findings[0]
-    for name in ("grounded", "named", "area", "share_outside", "box_verdicts"):
+    for name in ("grounded", "locations", "area", "share_outside", "box_verdicts"):
         assert row[name] == moved[name]
     assert row["grounded"] == [R_BASE]
 

@@ -105,10 +105,10 @@ def test_a_lobe_is_named_by_the_zones_that_hold_enough(segment):
     x1, y1, x2, y2 = blob(L_BASE)
     # rows 44 and 45 are mid zone, the rest base: (16 - 2 + 16) and (16 * 12 - 2) of 220 pixels
     made = study("s1", [said(labels=[lobe])], [(x1, y1 - 4, x2, y2)])
-    assert segment(made, name_min_share=0.13).findings[0]["named"] == ["left mid zone lung", L_BASE]
+    assert segment(made, name_min_share=0.13).findings[0]["locations"] == ["left mid zone lung", L_BASE]
     row = segment(made, name_min_share=0.14).findings[0]
-    assert (row["named"], row["grounded"]) == ([L_BASE], [lobe])
-    assert row["named_reported"] == ["left mid zone lung", L_BASE]
+    assert (row["locations"], row["grounded"]) == ([L_BASE], [lobe])
+    assert row["reported_locations"] == ["left mid zone lung", L_BASE]
 
 
 def test_names_are_in_the_order_of_table_9_without_zones_beside_their_lung():
@@ -131,4 +131,4 @@ def test_a_lobe_is_never_named_by_an_ungrounded_label(segment):
     row = result.findings[0]
     assert (result.mask(row) & made["zones"][mid]).sum() == 7 * 8 - 2
     assert row["grounded"] == [lobe]
-    assert row["named"] == ["left upper zone lung"]
+    assert row["locations"] == ["left upper zone lung"]

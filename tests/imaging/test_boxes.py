@@ -19,7 +19,7 @@ from cxr.geometry.affine import fit_affine
 from cxr.geometry.boxes import box_iou
 from cxr.imaging.boxes import lite, table
 from cxr.imaging.boxes.detect_boxes import SCHEMA, run_shard
-from cxr.imaging.boxes.engine import load_engine
+from cxr.imaging.boxes.engine import load_engine, map_class_names
 from cxr.imaging.boxes.settings import BoxesSettings
 from cxr.imaging.phantom.chest import draw_chest
 from cxr.metrics.matching import score_detections
@@ -217,7 +217,7 @@ def test_shard_follows_the_contract(frames, tmp_path):
     for low, high in (("x1", "x2"), ("y1", "y2")):
         assert ((found[low] >= 0) & (found[low] < found[high]) & (found[high] <= 512)).all()
     assert set(found["class_name"]) <= set(BOX_CLASSES)
-    assert (found["kept"] == ~found["class_name"].is_in(EXCLUDED)).all()
+    assert (found["is_used"] == ~found["class_name"].is_in(EXCLUDED)).all()
     for name in ("x1", "y1", "x2", "y2"):
         assert (found[name].round(2) == found[name]).all()
     assert (found["confidence"].round(6) == found["confidence"]).all()
@@ -262,17 +262,17 @@ def test_a_users_file_takes_the_place_of_the_embedded_one(tmp_path):
 @pytest.mark.parametrize(
     ("classes", "renamed", "words"),
     [
-        (("opacity", "nodule"), {}, "has a class 'nodule': say in boxes.class_names"),
+        (("opacity", "nodule"), {}, "has a class 'nodule', which is none of VinBigData's: say in boxes.class_names"),
         (("opacity",), {"mass": "Nodule/Mass"}, "class_names holds 'mass', which mine.onnx does not have"),
     ],
 )
 def test_classes_that_are_not_vinbigdatas_are_asked_for(classes, renamed, words):
     with pytest.raises(UserError, match=re.escape(words)):
-        lite.map_class_names(classes, renamed, "mine.onnx")
+        map_class_names(classes, renamed, "mine.onnx")
 
 
 def test_findings_have_their_vinbigdata_names():
-    assert lite.map_class_names(("opacity", "edema", "effusion", "nodule"), {"nodule": "Nodule/Mass"}, "") == (
+    assert map_class_names(("opacity", "edema", "effusion", "nodule"), {"nodule": "Nodule/Mass"}, "") == (
         "Lung Opacity", "", "Pleural effusion", "Nodule/Mass",
     )  # fmt: skip
 
@@ -315,9 +315,9 @@ def test_excluded_classes_only_mark(frames, tmp_path):
     """Within a class; an excluded one makes no box of another go, so suppression across the classes is off here."""
     every = run(frames, tmp_path, excluded_classes=[], lite={"region_iou": 1.0})
     some = run(frames, tmp_path, excluded_classes=["Lung Opacity"], lite={"region_iou": 1.0})
-    assert every["kept"].all()
-    assert every.drop("kept").equals(some.drop("kept"))
-    assert (some["kept"] == (some["class_name"] != "Lung Opacity")).all()
+    assert every["is_used"].all()
+    assert every.drop("is_used").equals(some.drop("kept"))
+    assert (some["is_used"] == (some["class_name"] != "Lung Opacity")).all()
 
 
 def overlaps(found: pl.DataFrame) -> np.ndarray:
@@ -331,9 +331,9 @@ def overlaps(found: pl.DataFrame) -> np.ndarray:
 
 
 def test_one_region_one_box(frames, tmp_path):
-    one = run(frames, tmp_path, max_boxes=1000).filter("kept")
+    one = run(frames, tmp_path, max_boxes=1000).filter("is_used")
     assert overlaps(one).max() <= 0.5
-    several = run(frames, tmp_path, max_boxes=1000, lite={"region_iou": 1.0}).filter("kept")
+    several = run(frames, tmp_path, max_boxes=1000, lite={"region_iou": 1.0}).filter("is_used")
     assert overlaps(several).max() > 0.5
     # the best box of a picture stays, and nothing is moved
     assert (

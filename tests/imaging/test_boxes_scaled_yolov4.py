@@ -390,7 +390,7 @@ def test_the_stage_writes_its_table_whatever_the_batch(folds, tmp_path):
     assert dict(table.schema) == SCHEMA
     assert sorted(set(table["image_id"])) == [f"i{number}" for number in range(5)]
     assert set(table["class_name"]) <= set(BOX_CLASSES)
-    assert (table["kept"] == (table["class_name"] != "Pneumothorax")).all()
+    assert (table["is_used"] == (table["class_name"] != "Pneumothorax")).all()
     numbers = table.select("x1", "y1", "x2", "y2").to_numpy()
     assert numbers.min() >= 0
     assert numbers.max() <= 512

@@ -281,5 +281,5 @@ def test_the_stage_writes_its_table(made, tmp_path):
     assert dict(table.schema) == SCHEMA
     assert set(table["image_id"]) == {"i0", "i1", "i2"}
     assert set(table["class_name"]) <= set(BOX_CLASSES)
-    assert (table["kept"] == (table["class_name"] != "ILD")).all()
+    assert (table["is_used"] == (table["class_name"] != "ILD")).all()
     assert len(read_table(tmp_path / "8.excluded.parquet")) == 0

@@ -7,7 +7,7 @@ import pytest
 from cxr.base.vocabulary import ANATOMY_LABELS, HEART, LESIONS, LOBES, SIDES, ZONE_LABELS, kinds_under, zones_of
 from cxr.imaging.phantom import plan, prose
 from cxr.imaging.phantom.chest import draw_chest
-from cxr.imaging.phantom.wording import PLACES, WORDING
+from cxr.imaging.phantom.prose import PLACES, WORDING
 from cxr.painting import lesions
 
 LUNG_LESIONS = [lesion for lesion in LESIONS if lesion != "cardiomegaly"]

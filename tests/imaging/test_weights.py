@@ -338,7 +338,7 @@ def test_a_pin_of_the_settings_wins():
 
 
 def test_every_entry_says_how_it_is_had():
-    for artefact, entry in (catalogue.read_entries() | catalogue.read_setting_models()).items():
+    for artefact, entry in (catalogue.read_entries() | catalogue.read_entries(True)).items():
         wanted = {"what", "source", "revision", "files", "size", "licence", "citation", "gated"}
         if "setting" in entry:
             assert wanted | {"setting", "folder"} <= entry.keys() <= wanted | {"setting", "folder", "repository"}
@@ -371,7 +371,7 @@ def test_the_docs_tell_how_each_is_had():
 def test_the_docs_table_says_what_the_entries_of_named_models_say():
     text = (ROOT / "docs/how-to/models.md").read_text(encoding="utf-8")
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    for artefact, entry in catalogue.read_setting_models().items():
+    for artefact, entry in catalogue.read_entries(True).items():
         fetched = f"hf download {entry['repository']}`" if "repository" in entry else f"{entry['folder']}.tar.gz`"
         (row,) = [row for row in rows if len(row) == 5 and fetched in row[2]]
         assert row[3:] == [entry["size"], entry["licence"]], artefact
@@ -385,13 +385,13 @@ DISTILBERT = "radvlm.evaluation.bertscore.model"
 def test_each_named_model_is_of_a_setting_and_of_files_that_its_reader_knows():
     keys = [key for key, *_ in document.reference_rows()]
     chosen = settings.read({}).as_dict()
-    for artefact, entry in catalogue.read_setting_models().items():
+    for artefact, entry in catalogue.read_entries(True).items():
         assert entry["setting"] in keys, artefact
         if "repository" in entry and "<name>" not in entry["setting"]:
             default = reduce(lambda section, key: section[key], entry["setting"].split("."), chosen)
             assert default == entry["repository"]
-    assert set(catalogue.read_setting_models()["radgraph"]["files"]) == set(annotate_radgraph.PLACED)
-    assert not catalogue.read_setting_models().keys() & catalogue.rule_params({}).keys()
+    assert set(catalogue.read_entries(True)["radgraph"]["files"]) == set(annotate_radgraph.PLACED)
+    assert not catalogue.read_entries(True).keys() & catalogue.rule_params({}).keys()
 
 
 def test_a_model_is_its_entrys_by_repository_or_by_the_name_of_its_folder(tmp_path):

@@ -133,7 +133,7 @@ def test_the_numbers_agree_with_every_stored_verdict(workflow_run):
     results, compared = workflow_run / "results", 0
     for shard in ("00", "01", "02"):
         table = read_table(results / f"masks/default/{shard}.findings.parquet")
-        boxes = read_table(results / f"boxes/{shard}.parquet").filter(pl.col("kept"))
+        boxes = read_table(results / f"boxes/{shard}.parquet").filter(pl.col("is_used"))
         with (
             Shard(results / f"anomaly/{shard}.h5") as anomaly,
             Shard(results / f"anatomy/{shard}.h5") as anatomy,

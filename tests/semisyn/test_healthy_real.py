@@ -10,7 +10,7 @@ import pytest
 
 from conftest import ROOT
 from cxr.geometry.affine import fit_affine, to_frame
-from cxr.imaging.boxes.detect_boxes import SCHEMA, detection_rows
+from cxr.imaging.boxes.detect_boxes import SCHEMA
 from cxr.imaging.boxes.engine import load_engine as load_boxes
 from cxr.imaging.boxes.settings import BoxesSettings
 from cxr.imaging.organs.engine import load_engine as load_organs
@@ -61,7 +61,9 @@ def screen(tmp_path_factory):
         image = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
         affine = fit_affine(image.shape, 512, "pad")
         frame = to_frame(image, affine, 512)
-        found = detection_rows("i", detector.detect(frame, "i", affine), set(BOXES.excluded_classes))
+        detections = zip(*detector.detect(frame, "i", affine), strict=True)
+        used = {name: name not in BOXES.excluded_classes for name in detector.class_names}
+        found = [("i", *map(float, box), float(score), name, used[name]) for box, score, name in detections]
         pl.DataFrame(found, schema=SCHEMA, orient="row").write_parquet(folder / "boxes.parquet")
         pl.DataFrame(schema=dict.fromkeys(("image_id", "reason", "detail"), pl.String)).write_parquet(
             folder / "e.parquet"

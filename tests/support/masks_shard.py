@@ -84,12 +84,12 @@ def write_inputs(folder: Path, studies: list[dict]) -> dict[str, str]:
             anatomy.append(row["image_id"], mask=np.stack([zones[label] for label in ANATOMY_LABELS]))
     boxes = [
         {"image_id": row["image_id"], **dict(zip(COLUMNS, map(float, box), strict=False)), "confidence": float(box[4])}
-        | {"class_name": "Lung Opacity", "kept": kept}
+        | {"class_name": "Lung Opacity", "is_used": kept}
         for row in rows
         for box, kept in zip(row["boxes"], row.get("kept", [True] * len(row["boxes"])), strict=True)
     ]
     schema = {"image_id": pl.String, **dict.fromkeys((*COLUMNS, "confidence"), pl.Float64)}
-    write_table(names["boxes"], pl.DataFrame(boxes, schema=schema | {"class_name": pl.String, "kept": pl.Boolean}))
+    write_table(names["boxes"], pl.DataFrame(boxes, schema=schema | {"class_name": pl.String, "is_used": pl.Boolean}))
     write_excluded(names["boxes_excluded"], [])
     cohort = [
         {

@@ -8,7 +8,7 @@ import numpy as np
 
 from cxr.base.vocabulary import LESIONS
 from cxr.imaging.phantom import prose
-from cxr.imaging.phantom.wording import PLACES
+from cxr.imaging.phantom.prose import PLACES
 
 WORDS = (
     "no not without small mild left right bibasilar lower lobe upper mid lung zone apex base bases retrocardiac heart "

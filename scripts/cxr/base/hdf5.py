@@ -83,14 +83,12 @@ def _texts(texts: list[str] | tuple[str, ...]) -> np.ndarray:
 
 
 def _tell(target: h5py.File | h5py.Dataset, name: str, value: object) -> None:
-    """Set an attribute."""
     if isinstance(value, (list, tuple)):
         value = _texts(value)
     target.attrs[name] = _texts([value]).reshape(()) if isinstance(value, str) else value
 
 
 def _plain(value: object) -> object:
-    """Return an attribute as a Python builtin."""
     value = value.item() if isinstance(value, np.generic) else value
     return value.decode() if isinstance(value, bytes) else value
 
@@ -217,7 +215,6 @@ class Shard:
         return row_id in self.row_of
 
     def _open(self) -> None:
-        """Open the file, if need be in the place of other shards'."""
         while True:
             try:
                 self._file = open_hdf5(self.path)

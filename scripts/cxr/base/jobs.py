@@ -216,7 +216,6 @@ def settings_arguments(function: Callable, settings: dict) -> dict:
 
 
 def _execution_settings(config: dict, name: str) -> dict:
-    """Return how the language model of a function's stage is run: the system's settings, else the stage's own."""
     room, stage = name.split(".")[:2]
     section = config.get(room, config)
     return (section.get("llm") or section[stage]["llm"])["execution"]

@@ -174,7 +174,6 @@ def _plain(value: object) -> object:
 
 
 def _parsed(kind: Any, value: Any) -> Any:
-    """Return a plain value as an annotation asks: sections for dicts, tuples for lists."""
     origin, inner = get_origin(kind), get_args(kind)
     if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, Section):
         return kind.from_dict(value)

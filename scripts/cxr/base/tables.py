@@ -50,7 +50,6 @@ def write_rows(path: str | Path, rows: Iterable[dict | tuple], columns: Columns)
 
 
 def _with_digest(table: pl.DataFrame) -> bytes:
-    """Return a Parquet file that holds a digest of itself, computed with zeros in the digest's place."""
     file = io.BytesIO()
     table.write_parquet(file, compression="zstd", statistics=False, metadata={DIGEST: BLANK})
     data = file.getvalue()
@@ -67,7 +66,6 @@ def _check_digest(data: bytes | mmap.mmap) -> None:
 
 
 def _digest(data: bytes | mmap.mmap, start: int) -> bytes:
-    """Return the digest of a Parquet file with zeros in the digest's place, which begins at ``start``."""
     digest = hashlib.blake2b(digest_size=len(BLANK) // 2)
     with memoryview(data) as view:
         digest.update(view[:start])

@@ -101,7 +101,6 @@ class PathFinder:
         return folders
 
     def _alike(self, folder: str, name: str) -> list[str]:
-        """Return the paths in a folder whose names are like ``name``."""
         if folder not in self._names:
             names: dict[str, list[str]] = {}
             try:
@@ -126,7 +125,6 @@ def _plain(text: str) -> str:
 
 
 def _without_scheme(text: str) -> tuple[str, list[str]]:
-    """Return a path without ``file://``, and what was taken away."""
     if not text.lower().startswith("file:"):
         return text, []
     try:

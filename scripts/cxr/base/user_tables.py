@@ -403,7 +403,6 @@ def _check_header(header: list[str], names: Sequence[str]) -> None:
 
 
 def _parquet(path: Path, head: bool):
-    """Return a Parquet table as texts, "" in empty cells."""
     import polars as pl
 
     try:

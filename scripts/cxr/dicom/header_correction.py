@@ -173,7 +173,6 @@ def _correct_rle(dataset: Dataset, frame: bytes, segments: int) -> list[str]:
 
 
 def _count_rle_bytes(segment: bytes) -> int:
-    """Return the number of bytes that a segment decodes to; decoders ignore those beyond the header's size."""
     at = length = 0
     while at < len(segment):
         code = segment[at]

@@ -228,7 +228,6 @@ def _is_machine_fault(error: Exception) -> bool:
 
 
 def _clean_header(header: Dataset) -> Dataset:
-    """Return a copy of a header without pixels and invalid values. Raises NoSegmentation."""
     source, tags = Dataset(), list(header.keys())
     for tag in tags:
         try:

@@ -59,7 +59,6 @@ def union_ious(first: BoxSets, second: BoxSets) -> np.ndarray:
 
 
 def _flatten(sets: BoxSets) -> BoxesByPair:
-    """Return the non-empty boxes of all sets. Raises ValueError for boxes that are not integers."""
     parts = [np.asarray(part).reshape(-1, 4) for part in sets]
     pair = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     boxes = np.concatenate([np.zeros((0, 4), np.int64), *(part for part in parts if len(part))])
@@ -114,7 +113,6 @@ def _overlaps_by_bits(first: BoxesByPair, second: BoxesByPair, pairs: int, buffe
 
 
 def _stable_order(keys: np.ndarray) -> np.ndarray:
-    """Return the stable argsort of non-negative integers, by sorting (key, index) packed in one integer: faster."""
     bits = len(keys).bit_length()
     return np.sort((keys << bits) | np.arange(len(keys))) & ((1 << bits) - 1)
 
@@ -127,7 +125,6 @@ def _prefix_bits(words: int) -> np.ndarray:
 
 
 def _count_bits(bits: np.ndarray, buffers: _Buffers) -> np.ndarray:
-    """Return the number of set bits of each row (N, W), float32 (N,): exact for so few."""
     return np.bitwise_count(bits, out=buffers.counts[: len(bits)]) @ np.ones(buffers.words, np.float32)
 
 

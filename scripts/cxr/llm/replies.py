@@ -76,7 +76,6 @@ def first_sentence(body: str) -> str:
 
 
 def _message(value: object) -> str:
-    """Return the message of a JSON body, under error, message or detail; "" without one."""
     while not isinstance(value, str):
         if isinstance(value, list):
             value = value[0] if value else ""

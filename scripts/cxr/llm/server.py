@@ -126,7 +126,6 @@ def _status(error) -> str:
 
 
 def _user_error(key: str, address: str, error: Exception) -> UserError:
-    """Return the error that says why a server cannot be used, and what to do."""
     import openai
 
     section = key.rpartition(".")[0]

@@ -129,7 +129,6 @@ def parse_grid(text: str, side: int) -> np.ndarray:
 
 
 def _group_files(folder: Path, pattern: str) -> dict[str, list[Path]]:
-    """Return {pair_id: its files in numerical order}."""
     matches = [(match, path) for path in folder.iterdir() if (match := re.fullmatch(pattern, path.name))]
     paths_by_pair: dict[str, list[Path]] = {}
     for match, path in sorted(matches, key=lambda item: (item[0][1], int(item[0][2] or 0), item[1].name)):

@@ -27,7 +27,7 @@ EXCLUDED = {
     "detail": Column(pl.String, "What exactly was wrong, or the line's number."),
 }
 COUNTS = {
-    "of": Column(pl.String, "pairs or lines (of the predictions)."),
+    "unit": Column(pl.String, "pairs or lines (of the predictions)."),
     "what": Column(pl.String, "First what there is, then what it is made of, by reason."),
     "number": Column(pl.Int64, "How many."),
 }

@@ -94,7 +94,6 @@ def _make_rows(run: str, persona: str, pairs: pl.DataFrame, replicates: int, see
 
 
 def _select_pairs(pairs: pl.DataFrame, lesion: str, ratio: Ratio) -> np.ndarray:
-    """Return a mask, bool (N,), of the pairs of a lesion type and measure that have a value both ways."""
     there = pl.col(ratio.above).is_not_null() & pl.col(ratio.above + REWORDED).is_not_null() & ratio.condition
     return pairs.select(counted=there if lesion == TOTAL else there & (pl.col("target") == lesion))[
         "counted"

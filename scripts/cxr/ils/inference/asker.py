@@ -106,7 +106,6 @@ class Asker:
         return [replies[place] for place in range(len(samples))]
 
     def _encoded(self, rows: list[tuple[Sample]]) -> list[tuple[Views, None]]:
-        """Return the views of images."""
         batch = collate([sample for (sample,) in rows], self.tokens.pad, packed=True)
         views = self.model.encode(batch.to(self.device, self.model.dtype))
         return [(Views(views.features[n], views.embeddings[n]), None) for n in batch.image_of.tolist()]

@@ -86,7 +86,6 @@ def split_by_images(images: Iterable[int], count: int) -> Iterator[range]:
 
 
 def _read_samples(pairs: Pairs, rows: range) -> list[tuple[str, Sample | str]]:
-    """Return (pair_id, sample or fault) of some rows."""
     read: list[tuple[str, Sample | str]] = []
     for row in rows:
         pair_id = pairs.lines[row]["pair_id"]

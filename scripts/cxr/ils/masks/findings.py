@@ -104,7 +104,6 @@ def make_finding(index: int, report_tuple: Mapping, rules: Rules) -> Finding:
 
 
 def _target(entity_lesion: str | None, predicted: tuple[str, ...], rules: Rules) -> tuple[str | None, str | None]:
-    """Return (target, None), or (None, reason)."""
     target = entity_lesion
     if len(predicted) == 1 and _lesion(predicted[0]):
         target = _lesion(predicted[0])
@@ -120,7 +119,6 @@ def _hedge(report_tuple: Mapping, entity_lesion: str | None) -> str | None:
 
 
 def _predictions(report_tuple: Mapping) -> tuple[str, ...]:
-    """Return the distinct predicted types in lower case, in their order."""
     predicted = report_tuple.get("predicted_lesion_type")
     candidates = report_tuple.get("candidates") or ()
     type_names = [*([predicted] if isinstance(predicted, str) else predicted or ()), *candidates]

@@ -159,7 +159,7 @@ class ShardCases:
 
 def _boxes_by_image(table: pl.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return {image_id: (boxes (N, 4), confidence (N,))} of the kept boxes, in the order of the table."""
-    kept_rows = table.filter(pl.col("kept")).sort("image_id", maintain_order=True)
+    kept_rows = table.filter(pl.col("is_used")).sort("image_id", maintain_order=True)
     images, first = np.unique(kept_rows["image_id"].to_numpy(), return_index=True)
     boxes = np.split(kept_rows.select(CORNERS).to_numpy(), first[1:])
     confidence = np.split(kept_rows["confidence"].to_numpy(), first[1:])

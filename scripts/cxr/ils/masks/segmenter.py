@@ -315,7 +315,6 @@ class LesionSegmenter:
         return filled
 
     def _pack_frame(self, mask: np.ndarray) -> np.ndarray:
-        """Return a mask of the window as packed bits of the full frame."""
         rows, columns = self.window
         packed = np.zeros((self.shape[0], self.shape[1] // 8), np.uint8)
         packed[rows, columns.start // 8 : columns.stop // 8] = np.packbits(mask, axis=-1)

@@ -77,7 +77,6 @@ def _patterns() -> _Patterns:
 
 
 def _any_of(terms: dict) -> re.Pattern:
-    """Return a pattern that matches any of the terms, longest first, singular or plural."""
     return re.compile(rf"\b({'|'.join(sorted(map(re.escape, terms), key=len, reverse=True))})s?\b")
 
 
@@ -155,5 +154,4 @@ def find_problem(wordings: Sequence[str], task: Task) -> str | None:
 
 
 def _normalise(text: str) -> str:
-    """Return the words of a text in lower case without punctuation, for comparison."""
     return " ".join("".join(letter if letter.isalnum() else " " for letter in text.lower()).split())

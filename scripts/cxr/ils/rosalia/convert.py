@@ -163,7 +163,6 @@ def _match_names(weights: WeightFiles, source: object, prefix: str) -> dict[str,
 
 
 def _model_shapes(config: RosaliaConfig) -> dict[str, tuple[int, ...]]:
-    """Return {name: shape} of a model, without allocating its weights."""
     with torch.device("meta"):
         return {name: tuple(value.shape) for name, value in make_empty(lambda: Rosalia(config)).state_dict().items()}
 
@@ -249,7 +248,6 @@ def to_sam(source: str | Path, target: str | Path) -> None:
 
 
 def _sam_name(name: str) -> str:
-    """Return the name that SAM's own file gives a tensor of our model's SAM."""
     return published_name(name).removeprefix(SAM_PREFIX)
 
 

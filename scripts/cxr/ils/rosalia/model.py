@@ -163,7 +163,6 @@ class Rosalia(nn.Module):
         return {name: shape for name, shape in shapes.items() if not _is_trained(parts[name])}
 
     def _encode_with_cache(self, name: str, encode: Callable, pixels: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """Return an encoder's outputs, from its cache if it has one."""
         feature_cache = self.feature_caches.get(name)
         return encode(pixels) if feature_cache is None else feature_cache.get(batch.views, pixels, encode)
 
@@ -301,7 +300,6 @@ class Rosalia(nn.Module):
         return PromptState(hidden[rows, lengths - 1 - shared], cache, lengths, attention_mask)
 
     def _resize_to_targets(self, low_res: torch.Tensor, sample_of: torch.Tensor, batch: Batch) -> list[torch.Tensor]:
-        """Resize mask logits (M, 1, h, w) to their sample's target frame."""
         image_of, side = batch.image_of.tolist(), self.config.sam.vision_config.image_size
         frames = [
             (tuple(batch.resized[image]), tuple(target)) for image, target in zip(image_of, batch.original, strict=True)

@@ -49,7 +49,6 @@ def chest_tilt(right_lung: np.ndarray, left_lung: np.ndarray) -> float:
 
 
 def _scale_to_unit(values: np.ndarray) -> np.ndarray:
-    """Scale to 0..1; a single value becomes 0."""
     span = float(values.max() - values.min())
     return (values - values.min()) / span if span > 0 else np.zeros_like(values)
 

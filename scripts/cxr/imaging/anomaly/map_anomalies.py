@@ -32,7 +32,6 @@ def needs_anomaly_map(tuples: Iterable[Mapping]) -> bool:
 
 
 def _lesion_types(finding: Mapping) -> set[str]:
-    """Return a tuple's lesion types: stated, predicted and possible."""
     predicted = finding.get("predicted_lesion_type") or ()
     type_names = [finding.get("lesion_type"), *([predicted] if isinstance(predicted, str) else predicted)]
     return {name.strip().lower() for name in [*type_names, *(finding.get("candidates") or ())] if name}

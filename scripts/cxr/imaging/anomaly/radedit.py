@@ -80,7 +80,6 @@ class RadEditor:
         return list(grey.cpu().numpy())
 
     def _masks(self, organs: list[dict[str, np.ndarray]], shape: tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the edit and keep masks on the grid of latents, bool (B, 1, h, w)."""
         regions = [edit_region(masks) for masks in organs]
         kept_regions = [kept_region(region, self.margin) for region in regions]
         edit, keep = (

@@ -12,7 +12,7 @@ from cxr.base.jobs import log
 from cxr.base.ledger import Ledger
 from cxr.base.tables import write_table
 from cxr.base.workers import process_singly_or_batched
-from cxr.imaging.boxes.engine import BoxEngine, Detections, load_engine
+from cxr.imaging.boxes.engine import load_engine
 from cxr.imaging.boxes.settings import BoxesSettings
 
 COLUMNS = {
@@ -23,28 +23,9 @@ COLUMNS = {
     "y2": Column(pl.Float64, "Bottom edge.", "frame pixels"),
     "confidence": Column(pl.Float64, "Confidence of the detector, 0 to 1."),
     "class_name": Column(pl.String, "Class, by its VinBigData name."),
-    "kept": Column(pl.Boolean, "Whether the box is used: its class is not in `boxes.excluded_classes`."),
+    "is_used": Column(pl.Boolean, "Whether the box is used: its class is not in `boxes.excluded_classes`."),
 }
 SCHEMA = schema(COLUMNS)
-
-
-def detection_rows(image_id: str, detections: Detections, excluded_classes: set[str]) -> list[tuple]:
-    """Return the table rows of one image; ``kept`` is false for the excluded classes."""
-    return [
-        (image_id, *map(float, box), float(confidence), name, name not in excluded_classes)
-        for box, confidence, name in zip(*detections, strict=True)
-    ]
-
-
-def warn_of_unknown_images(engine: BoxEngine, image_ids: list[str]) -> None:
-    """Log a warning if an engine that is limited to certain images has none of these."""
-    if engine.image_ids is not None and image_ids and engine.image_ids.isdisjoint(image_ids):
-        log.warning(
-            "boxes: none of the %d images of this shard is among the %d that the table has boxes of: "
-            "its image_id must be that of the cohort",
-            len(image_ids),
-            len(engine.image_ids),
-        )
 
 
 def run_shard(
@@ -65,7 +46,6 @@ def run_shard(
     the engine's other input files; ``compute``: how its net is run. Raises UserError for an unknown engine or class.
     """
     engine = load_engine(options, Setup.of_job(files, compute, options.engine))
-    unused = set(options.excluded_classes)
     ledger, rows = Ledger("boxes"), []
 
     with Shard(frames) as shard:
@@ -79,12 +59,19 @@ def run_shard(
         def work_batch(rows: list[tuple]):
             return [(detections, None) for detections in engine.detect_batch([image for image, _, _ in rows])]
 
-        warn_of_unknown_images(engine, shard.ids)
+        if engine.image_ids is not None and shard.ids and engine.image_ids.isdisjoint(shard.ids):
+            counts = len(shard.ids), len(engine.image_ids)
+            log.warning(
+                "boxes: none of the %d images of this shard is among the %d that the table has boxes of: "
+                "its image_id must be that of the cohort", *counts,
+            )  # fmt: skip
         detected = process_singly_or_batched(
             ledger, shard.ids, read, work, work_batch, engine=engine, threads=threads, compute=compute
         )
         for image_id, detections in detected:
-            rows += detection_rows(image_id, detections, unused)
+            for box, confidence, name in zip(*detections, strict=True):
+                is_used = name not in options.excluded_classes
+                rows.append((image_id, *map(float, box), float(confidence), name, is_used))
         ledger.finish(excluded, shard.ids)
     boxes = pl.DataFrame(rows, schema=SCHEMA, orient="row")
     order = ["image_id", "confidence", "x1", "y1", "x2", "y2", "class_name"]

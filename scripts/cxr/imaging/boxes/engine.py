@@ -1,12 +1,20 @@
 """The interface of detectors, and loading one by its name."""
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from cxr.base.engines import Setup, engine_module
 from cxr.base.errors import UserError
+from cxr.base.vocabulary import BOX_CLASSES
 from cxr.imaging.boxes.settings import BoxesSettings
+
+VINBIGDATA_NAMES = {
+    "atelectasis": "Atelectasis", "cardiomegaly": "Cardiomegaly", "consolidation": "Consolidation", "edema": "",
+    "opacity": "Lung Opacity", "effusion": "Pleural effusion", "pneumothorax": "Pneumothorax",
+}  # fmt: skip
+"""VinBigData's names of the findings that detectors are trained on; it has none for edema, which is excluded."""
 
 
 class Detections(NamedTuple):
@@ -36,6 +44,25 @@ class BoxEngine(Protocol):
         attribute ``batch``, the batch size. It is called from one thread.
         """
         ...
+
+
+def map_class_names(classes: Sequence[str], renamed: Mapping[str, str], path: object) -> tuple[str, ...]:
+    """Return the VinBigData name of each class of a file, "" for an excluded one. Raises UserError for others.
+
+    ``renamed``: the names of the setting ``boxes.class_names``.
+    """
+    if strange := sorted(renamed.keys() - set(classes)):
+        raise UserError(
+            f"boxes.class_names holds {strange[0]!r}, which {path} does not have: its classes are {', '.join(classes)}"
+        )
+    vocabulary_names = tuple((VINBIGDATA_NAMES | dict(renamed)).get(name, name) for name in classes)
+    for name in vocabulary_names:
+        if name and name not in BOX_CLASSES:
+            raise UserError(
+                f"{path} has a class {name!r}, which is none of VinBigData's: say in boxes.class_names what it "
+                f"is called there, or '' to leave it out; the names are {', '.join(BOX_CLASSES)}"
+            )
+    return vocabulary_names
 
 
 def load_engine(options: BoxesSettings, setup: Setup | None = None) -> BoxEngine:

@@ -4,43 +4,19 @@ resources/boxes/CARD.md describes its training and scores, :mod:`cxr.detection.g
 file of that form, such as one of a detector that semisyn_detectors has trained, takes its place.
 """
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
 from cxr.base.engines import Setup
-from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.detection.grid import select_boxes
 from cxr.detection.weights import DetectorWeights
-from cxr.imaging.boxes.engine import Detections
+from cxr.imaging.boxes.engine import Detections, map_class_names
 from cxr.imaging.boxes.settings import BoxesSettings
 
 RESOURCE_FILES = ("boxes/lite.onnx",)
 WEIGHTS = RESOURCES / RESOURCE_FILES[0]
 FILES = ("model",)
-VINBIGDATA_NAMES = {
-    "atelectasis": "Atelectasis", "cardiomegaly": "Cardiomegaly", "consolidation": "Consolidation", "edema": "",
-    "opacity": "Lung Opacity", "effusion": "Pleural effusion", "pneumothorax": "Pneumothorax",
-}  # fmt: skip
-"""VinBigData's names of the findings that detectors are trained on; it has none for edema, which is excluded."""
-
-
-def map_class_names(classes: Sequence[str], renamed: Mapping[str, str], path: object) -> tuple[str, ...]:
-    """Return the VinBigData name of each class of a file, "" for an excluded one. Raises UserError for others."""
-    if strange := sorted(renamed.keys() - set(classes)):
-        raise UserError(
-            f"boxes.class_names holds {strange[0]!r}, which {path} does not have: its classes are {', '.join(classes)}"
-        )
-    vocabulary_names = tuple((VINBIGDATA_NAMES | dict(renamed)).get(name, name) for name in classes)
-    for file_class, name in zip(classes, vocabulary_names, strict=True):
-        if name and name not in BOX_CLASSES:
-            raise UserError(
-                f"{path} has a class {file_class!r}: say in boxes.class_names which of VinBigData's it is, or '' "
-                f"to leave it out; the names are {', '.join(BOX_CLASSES)}"
-            )
-    return vocabulary_names
 
 
 class LiteEngine:

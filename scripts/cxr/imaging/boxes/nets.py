@@ -3,30 +3,16 @@
 import numpy as np
 import torch
 
-from cxr.base.errors import UserError
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.detection.grid import CONFIDENCE_DIGITS, PIXEL_DIGITS
 from cxr.detection.proposals import ScoredBoxes, drop_empty
-from cxr.imaging.boxes.engine import Detections
+from cxr.imaging.boxes.engine import Detections, map_class_names
 from cxr.nets import tensors
 
 
 def class_indices(names: list[str], renamed: dict[str, str], path: str) -> np.ndarray:
-    """Return the index in ``BOX_CLASSES`` of each class of a checkpoint, -1 for one that is renamed to "".
-
-    Raises UserError for a name that is not a VinBigData class, or for a renamed class that the checkpoint lacks.
-    """
-    if strange := sorted(renamed.keys() - set(names)):
-        raise UserError(
-            f"boxes.class_names holds {strange[0]!r}, which {path} does not have: its classes are {', '.join(names)}"
-        )
-    vocabulary_names = [renamed.get(name, name) for name in names]
-    for name in vocabulary_names:
-        if name and name not in BOX_CLASSES:
-            raise UserError(
-                f"{path} has a class {name!r}, which is none of VinBigData's: say in boxes.class_names "
-                f"what it is called there, or '' to leave it out; the names are {', '.join(BOX_CLASSES)}"
-            )
+    """Return the index in ``BOX_CLASSES`` of each class of a checkpoint, -1 for one that is renamed to ""."""
+    vocabulary_names = map_class_names(names, renamed, path)
     return np.array([BOX_CLASSES.index(name) if name else -1 for name in vocabulary_names])
 
 

@@ -32,23 +32,15 @@ def read_boxes(path: str) -> pl.DataFrame:
         table = table.with_columns(pl.col(NUMBERS).str.strip_chars().cast(pl.Float64))
     except pl.exceptions.PolarsError:
         raise UserError(f"boxes.table {path!r} holds text in one of {', '.join(NUMBERS)}: give numbers") from None
-    table = table.with_columns(pl.col("class_name").replace(_match_spellings(table["class_name"])))
-    unknown = sorted(set(table["class_name"].drop_nulls()) - set(BOX_CLASSES))
-    if unknown:
+    # names may differ in case, spaces or underscores
+    class_by_spelling = {fold_name(name): name for name in BOX_CLASSES}
+    names = table["class_name"].drop_nulls().unique().sort().to_list()
+    if unknown := [name for name in names if fold_name(name) not in class_by_spelling]:
         raise UserError(
             f"boxes.table {path!r} holds the class_name {unknown[0]!r}: rename it to one of {', '.join(BOX_CLASSES)}"
         )
-    return table
-
-
-def _match_spellings(names: pl.Series) -> dict[str, str]:
-    """Return {name as written: class} for names that differ only in case, spaces or underscores."""
-    class_by_spelling = {fold_name(name): name for name in BOX_CLASSES}
-    return {
-        name: class_by_spelling[fold_name(name)]
-        for name in names.drop_nulls().unique()
-        if fold_name(name) in class_by_spelling
-    }
+    spellings = {name: class_by_spelling[fold_name(name)] for name in names}
+    return table.with_columns(pl.col("class_name").replace(spellings))
 
 
 def drop_invalid_rows(table: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
@@ -62,10 +54,9 @@ def drop_invalid_rows(table: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]
     }
     dropped = {}
     for reason, fault in faults.items():
-        good = table.filter(~fault)
-        if len(good) < len(table):
-            dropped[reason] = len(table) - len(good)
-        table = good
+        num_rows, table = len(table), table.filter(~fault)
+        if len(table) < num_rows:
+            dropped[reason] = num_rows - len(table)
     return table, dropped
 
 
@@ -79,9 +70,8 @@ class TableEngine:
         table, self.dropped = drop_invalid_rows(read_boxes(options.table))
         if self.dropped:
             counts = ", ".join(f"{count} {reason}" for reason, count in self.dropped.items())
-            log.warning(
-                "%s of boxes.table dropped: %s", count_phrase(sum(self.dropped.values()), "row", "rows"), counts
-            )
+            num_rows = count_phrase(sum(self.dropped.values()), "row", "rows")
+            log.warning("%s of boxes.table dropped: %s", num_rows, counts)
         self.rows = {key[0]: group for key, group in table.partition_by("image_id", as_dict=True).items()}
         self.image_ids = frozenset(self.rows)
 

@@ -89,23 +89,16 @@ class UltralyticsEngine:
     @inference()
     def detect_batch(self, images: list[np.ndarray]) -> list[Detections]:
         """See :class:`cxr.imaging.boxes.engine.BoxEngine`."""
-        batch = proposals.stack_input(
-            [proposals.resize_square(image, self.size) for image in images], self.channels, self.device
-        )
-        side, floor, most = images[0].shape[0], self.options.floor, self.options.max_boxes
-        detections = []
-        for part in proposals.split_batch(batch):
+        squares = [proposals.resize_square(image, self.size) for image in images]
+        side, options, detections = images[0].shape[0], self.options, []
+        for part in proposals.split_batch(proposals.stack_input(squares, self.channels, self.device)):
             for boxes, scores in self._boxes(part):
-                image_proposals = proposals.apply_nms(
-                    proposals.boxes_above(boxes, scores, self.classes, floor), self.options.nms_iou, most
-                )
-                detections.append(
-                    nets.make_detections(proposals.to_frame_pixels(image_proposals, side / self.size, 0, side))
-                )
+                above = proposals.boxes_above(boxes, scores, self.classes, options.floor)
+                thinned = proposals.apply_nms(above, options.nms_iou, options.max_boxes)
+                detections.append(nets.make_detections(proposals.to_frame_pixels(thinned, side / self.size, 0, side)))
         return detections
 
     def _boxes(self, images: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return each image's boxes (N, 4: x1, y1, x2, y2) in pixels and scores (N, C)."""
         raw = self.net(images)[0]
         centre, size, scores = raw.transpose(1, 2).split((2, 2, len(self.classes)), dim=2)
         return list(zip(torch.cat((centre - size / 2, centre + size / 2), dim=2), scores, strict=True))

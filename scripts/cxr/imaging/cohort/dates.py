@@ -59,7 +59,6 @@ def sortable_times(texts: Mapping[int, str], key: str) -> tuple[dict[int, str], 
 
 
 def _padded(texts: Mapping[int, str]) -> dict[int, str]:
-    """Return numbers with leading zeros, so that they sort as texts; other texts as they are."""
     numbers = {line: _NUMBER.fullmatch(text) for line, text in texts.items()}
     if not all(numbers.values()):
         return dict(texts)
@@ -68,7 +67,6 @@ def _padded(texts: Mapping[int, str]) -> dict[int, str]:
 
 
 def _readings(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (format, sortable time) for each format in which a text is a date."""
     if match := _DICOM.fullmatch(text):
         yield from _dates([("YYYYMMDD", *match.group(1, 2, 3))], match)
     elif match := _NUMERIC.fullmatch(text):

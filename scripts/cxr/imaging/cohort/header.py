@@ -1,28 +1,15 @@
 """Reading an image file's header, without its pixels, and checking that it can be a frontal chest X-ray."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from PIL import Image, UnidentifiedImageError
 from pydicom.dataset import Dataset
 
 from cxr.base.regular_files import open_regular
+from cxr.dicom import files
 from cxr.dicom.codestream import read_jpeg
-from cxr.dicom.files import (
-    HEAD_BYTES,
-    HeaderError,
-    Rejected,
-    describe_error,
-    detect_file_kind,
-    get_number,
-    get_text,
-    get_turn,
-    normalize_text,
-    quote_value,
-    read_dicom,
-    rejection_of,
-)
+from cxr.dicom.files import Rejected, describe_error, get_text
 from cxr.dicom.raster import read_exif_turn, read_jpeg_start
 from cxr.geometry.turns import UPRIGHT, Turn
 from cxr.imaging.cohort.view import CODE_FIELDS, FIELDS, OTHER, TEXT_FIELDS, read_view
@@ -32,23 +19,9 @@ MIN_SIDE = 128
 # Only the size is read here; the stage frames has its own limit.
 Image.MAX_IMAGE_PIXELS = None
 
-_TIMES = (
-    ("AcquisitionDate", "AcquisitionTime"),
-    ("ContentDate", "ContentTime"),
-    ("SeriesDate", "SeriesTime"),
-    ("StudyDate", "StudyTime"),
-)
-_TAGS = [
-    *FIELDS,
-    "SOPClassUID",
-    "Modality",
-    "BodyPartExamined",
-    "AnatomicRegionSequence",
-    "Rows",
-    "Columns",
-    "AcquisitionDateTime",
-    *(name for pair in _TIMES for name in pair),
-]
+_TIMES = [(f"{kind}Date", f"{kind}Time") for kind in ("Acquisition", "Content", "Series", "Study")]
+_TAGS = [*FIELDS, "SOPClassUID", "Modality", "BodyPartExamined", "AnatomicRegionSequence", "Rows", "Columns"]
+_TAGS += ["AcquisitionDateTime", *(name for pair in _TIMES for name in pair)]
 _UNKNOWN_PARTS = {
     "", "UNKNOWN", "UNSPECIFIED", "NOT SPECIFIED", "UNDEFINED", "NONE", "NULL", "N A", "NA", "NOT APPLICABLE",
     "NOT AVAILABLE",
@@ -56,11 +29,8 @@ _UNKNOWN_PARTS = {
 """Values of BodyPartExamined that name no body part."""
 _LETTERS_OF_PART = 5
 """Fewest letters of a body part that counts inside a longer word: RIB is in TRIBE, too."""
-_MODALITY_OF_CLASS = {
-    "1.2.840.10008.5.1.4.1.1.1": "CR",
-    "1.2.840.10008.5.1.4.1.1.1.1": "DX",
-    "1.2.840.10008.5.1.4.1.1.1.1.1": "DX",
-}
+_CR = "1.2.840.10008.5.1.4.1.1.1"
+_MODALITY_OF_CLASS = {_CR: "CR", f"{_CR}.1": "DX", f"{_CR}.1.1": "DX"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +60,19 @@ def _acquired(dataset: Dataset) -> str | None:
 
 
 def _dicom_header(path: str, magic: bool) -> Header:
+    reason = "unreadable_header" if magic else "not_dicom"
     try:
-        dataset = read_dicom(path, _TAGS)
-    except HeaderError as error:
-        raise Rejected("unreadable_header" if magic else "not_dicom", str(error)) from None
+        dataset = files.read_dicom(path, _TAGS)
+    except files.HeaderError as error:
+        raise Rejected(reason, str(error)) from None
     except MemoryError as error:
         raise Rejected("unreadable_header", describe_error(error)) from None
     if not any(get_text(dataset, name) for name in ("SOPClassUID", "Modality", "Rows")):
-        raise Rejected("unreadable_header" if magic else "not_dicom", "no SOPClassUID, Modality or Rows")
-    rows, columns = get_number(dataset, "Rows"), get_number(dataset, "Columns")
+        raise Rejected(reason, "no SOPClassUID, Modality or Rows")
+    rows, columns = files.get_number(dataset, "Rows"), files.get_number(dataset, "Columns")
     view, view_field = read_view(dataset)
     if view is None:
-        view_field = describe_unknown_view(dataset)
+        view_field = _describe_unknown_view(dataset)
     return Header(
         size=None if rows is None or columns is None else (int(rows), int(columns)),
         modality=get_text(dataset, "Modality") or _MODALITY_OF_CLASS.get(get_text(dataset, "SOPClassUID"), ""),
@@ -109,7 +80,7 @@ def _dicom_header(path: str, magic: bool) -> Header:
         view=view,
         view_field=view_field,
         acquired=_acquired(dataset),
-        turn=get_turn(dataset),
+        turn=files.get_turn(dataset),
     )
 
 
@@ -126,15 +97,15 @@ def _picture_header(path: str, kind: str) -> Header:
             return Header(size=read_exif_turn(file).shape(size), view_field="a PNG or JPEG file names none")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, MemoryError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise rejection_of(error) from None
+            raise files.rejection_of(error) from None
         raise Rejected("unreadable_header", describe_error(error)) from None
 
 
-def describe_unknown_view(dataset: Dataset) -> str:
+def _describe_unknown_view(dataset: Dataset) -> str:
     """Return a detail for a header whose fields do not reveal the view. It quotes codes, never descriptions."""
-    codes = [f"{name} is {_quote_code(text)}" for name in CODE_FIELDS if (text := get_text(dataset, name))]
-    texts = [name for name in (*TEXT_FIELDS, "PatientOrientation") if get_text(dataset, name)]
-    clauses = [*codes, *([f"{', '.join(texts)}"] if texts else [])]
+    clauses = [f"{name} is {_quote_code(text)}" for name in CODE_FIELDS if (text := get_text(dataset, name))]
+    if texts := [name for name in (*TEXT_FIELDS, "PatientOrientation") if get_text(dataset, name)]:
+        clauses.append(", ".join(texts))
     return f"not understood: {'; '.join(clauses)}" if clauses else "ViewPosition is empty, as are the fields beside it"
 
 
@@ -150,33 +121,27 @@ def read_header(path: str) -> Header:
     """Read the header of a DICOM, PNG or JPEG file, recognized by its first bytes. Raises :class:`Rejected`."""
     try:
         with open_regular(path) as file:
-            head = file.read(HEAD_BYTES)
+            head = file.read(files.HEAD_BYTES)
     except OSError as error:
-        raise rejection_of(error) from None
+        raise files.rejection_of(error) from None
     except ValueError:  # a name that no file can have
         raise Rejected("missing_file") from None
     if not head:
         raise Rejected("empty_file")
-    kind = detect_file_kind(head)
+    kind = files.detect_file_kind(head)
     if kind is None:
         raise Rejected("not_dicom")
     try:
         return _dicom_header(path, head[128:132] == b"DICM") if kind == "dicom" else _picture_header(path, kind)
     except OSError as error:
-        raise rejection_of(error) from None
+        raise files.rejection_of(error) from None
 
 
 _CODE = re.compile(r"[A-Z0-9 _.+\\-]{1,32}")
 
 
 def _quote_code(text: str) -> str:
-    """Return a coded value for a ledger. A damaged value is not shown, because it may hold neighbouring fields."""
-    return quote_value(text).strip("'") if _CODE.fullmatch(text) else "a value that is no code"
-
-
-def _normalize_words(words: Iterable[str]) -> set[str]:
-    """Return words of a setting in the form of a header's texts: ASCII capitals."""
-    return {normalize_text(word) for word in words}
+    return files.quote_value(text).strip("'") if _CODE.fullmatch(text) else "a value that is no code"
 
 
 def check_kind(header: Header, modalities: list[str], body_parts: list[str]) -> None:
@@ -185,11 +150,11 @@ def check_kind(header: Header, modalities: list[str], body_parts: list[str]) -> 
     A body part passes if it or one of its words is listed (CHEST PORTABLE), if a listed word is part of one of its
     words (CHESTABDOMEN), or if the field is empty or says that it is not known.
     """
-    if header.modality is not None and header.modality not in _normalize_words(modalities):
+    if header.modality is not None and header.modality not in map(files.normalize_text, modalities):
         raise Rejected("wrong_modality", _quote_code(header.modality) if header.modality else "no modality")
     words = re.findall(r"[A-Z]+", header.body_part or "")
     phrase = " ".join(words)
-    listed = {" ".join(re.findall(r"[A-Z]+", part)) for part in _normalize_words(body_parts)}
+    listed = {" ".join(re.findall(r"[A-Z]+", files.normalize_text(part))) for part in body_parts}
     parts = [part for part in listed if len(part) >= _LETTERS_OF_PART]
     if phrase in _UNKNOWN_PARTS or {*words, phrase} & listed or any(part in word for part in parts for word in words):
         return

@@ -1,13 +1,13 @@
 """The cohort stage: accepts each input image into a shard, or excludes it with a reason."""
 
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import polars as pl
 
-from cxr.base.columns import Columns, schema
+from cxr.base.columns import Column, Columns, schema
 from cxr.base.errors import UserError, count_phrase
 from cxr.base.jobs import log, progress
 from cxr.base.ledger import Ledger
@@ -15,22 +15,14 @@ from cxr.base.seeds import shard_names, shard_of
 from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import write_table
 from cxr.dicom.files import Rejected, quote_value
+from cxr.imaging.cohort import rows as cohort_rows
 from cxr.imaging.cohort.check import check_inputs
 from cxr.imaging.cohort.header import check_kind, check_size, check_view, read_header
 from cxr.imaging.cohort.manifest import read_manifest
 from cxr.imaging.cohort.mimic import read_mimic
 from cxr.imaging.cohort.openi import read_openi
 from cxr.imaging.cohort.openi_files import reports_folder
-from cxr.imaging.cohort.rows import (
-    IMAGES,
-    SHARD,
-    Row,
-    exclude_failed,
-    exclude_listed,
-    images_columns,
-    in_batches,
-    settle_ids,
-)
+from cxr.imaging.cohort.rows import IMAGES, SHARD, Row, in_batches
 from cxr.imaging.cohort.settings import DEFAULT_SHARDS, CohortSettings
 from cxr.imaging.cohort.split import subject_splits
 
@@ -38,11 +30,6 @@ WAITING = 8
 """Concurrent file operations per thread: on a shared file system each takes milliseconds."""
 HEADER_BYTES = 1 << 16
 """Leading bytes of an image file whose change makes the cohort outdated: they hold its header."""
-
-
-def needs_header(row: Row) -> bool:
-    """Return whether no table holds both the view and the size of an image, so that its file is opened."""
-    return not row.view or row.size is None
 
 
 def complete_row(row: Row, options: CohortSettings) -> None:
@@ -53,7 +40,7 @@ def complete_row(row: Row, options: CohortSettings) -> None:
     view_source = "the table"
     try:
         view = row.view or None
-        if needs_header(row):
+        if row.needs_header:
             header = read_header(row.path)
             check_kind(header, options.modalities, options.body_parts)
             row.size = row.size or header.size
@@ -72,15 +59,13 @@ def complete_row(row: Row, options: CohortSettings) -> None:
 
 def rank_in_study(rows: Iterable[Row], views: list[str]) -> dict[str, int]:
     """Return {image_id: rank in its study}: by the order of ``views`` (unknown last), acquisition, image_id."""
-    studies: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        studies[row.study_id].append(row)
 
     def order(row: Row) -> tuple:
         place = views.index(row.view) if row.view in views else len(views)
         return place, row.acquired is None, row.acquired or "", row.image_id
 
-    return {row.image_id: rank for images in studies.values() for rank, row in enumerate(sorted(images, key=order))}
+    studies = cohort_rows.group_rows(rows, "study_id").values()
+    return {row.image_id: rank for images in studies for rank, row in enumerate(sorted(images, key=order))}
 
 
 def list_rows(options: CohortSettings, pool: ThreadPoolExecutor, *, check_files: bool = True) -> list[Row]:
@@ -94,13 +79,13 @@ def list_rows(options: CohortSettings, pool: ThreadPoolExecutor, *, check_files:
         rows = read_openi(options.root, options.tables, pool)
     else:
         rows = read_manifest(options.manifest, pool, check_files=check_files)
-    settle_ids(rows, options.shared_images)
-    if options.exclude and (unused := exclude_listed(rows, options.exclude)):
+    cohort_rows.settle_ids(rows, options.shared_images)
+    if options.exclude and (unused := cohort_rows.exclude_listed(rows, options.exclude)):
         log.warning(
             "cohort.exclude: %s no image of this cohort", count_phrase(unused, "of its ids names", "of its ids name")
         )
     if options.chexstruct:
-        exclude_failed(rows, options.chexstruct, options.chexstruct_tables)
+        cohort_rows.exclude_failed(rows, options.chexstruct, options.chexstruct_tables)
     return rows
 
 
@@ -112,13 +97,13 @@ def _collect(options: CohortSettings, pool: ThreadPoolExecutor) -> tuple[list[Ro
         states += in_batches(pool, lambda path: state_row(os.path.basename(path), path), reports)
     rows = list_rows(options, pool)
 
-    def note_and_inspect(row: Row) -> None:
-        if needs_header(row):  # the state comes first: a file that changes in between is noticed by the next run
+    def inspect(row: Row) -> None:
+        if row.needs_header:  # the state comes first: a file that changes in between is noticed by the next run
             states.append(state_row(row.image_id, row.path, HEADER_BYTES))
         complete_row(row, options)
 
     open_rows = [row for row in rows if row.reason is None]
-    for _ in progress(in_batches(pool, note_and_inspect, open_rows), len(open_rows), "headers"):
+    for _ in progress(in_batches(pool, inspect, open_rows), len(open_rows), "headers"):
         pass
     missing = {row.path: row.image_id for row in rows if row.reason == "missing_file" and row.path}
     missing |= {row.expected_report: row.study_id for row in rows if row.report_missing and row.expected_report}
@@ -129,13 +114,12 @@ def _collect(options: CohortSettings, pool: ThreadPoolExecutor) -> tuple[list[Ro
 
 
 def _refuse_wrong_paths(rows: list[Row], source: str) -> None:
-    """Raise UserError if all images are missing, because then the folder is wrong."""
     looked_for = [row for row in rows if row.reason not in ("bad_row", "listed", "failed_quality_table")]
     if len(looked_for) > 1 and all(row.reason == "missing_file" for row in looked_for):
-        where = {
-            "manifest": "the paths of cohort.manifest are relative to its folder",
-            "mimic": "cohort.root is the folder that holds files/p10/p10000032/…",
-        }.get(source, "cohort.root is the folder that holds them")
+        where = "the paths of cohort.manifest are relative to its folder"
+        if source != "manifest":
+            content = "files/p10/p10000032/…" if source == "mimic" else "them"
+            where = f"cohort.root is the folder that holds {content}"
         raise UserError(f"none of the {len(looked_for)} images exists: {where}; correct them, or mount their disk")
 
 
@@ -151,14 +135,15 @@ def _table(rows: list[Row], declared: Columns, computed: dict[str, list]) -> pl.
     return pl.DataFrame(values, schema=schema(declared))
 
 
-def _images_table(rows: list[Row], shard: dict[str, str], splits: dict[str, str]) -> pl.DataFrame:
+def _write_images(path: str, rows: list[Row], shard: dict[str, str], splits: dict[str, str]) -> None:
     computed = {"split": [splits.get(row.subject_id) for row in rows]}
     computed |= {"shard": [shard.get(row.subject_id) for row in rows]}
-    # A user's column whose name is already in use is kept under another name.
-    extra = {name: f"manifest_{name}" if name in IMAGES else name for row in rows for name in row.extra}
-    return _table(rows, IMAGES, computed).with_columns(
-        pl.Series(extra[name], [row.extra.get(name) for row in rows], dtype=pl.String) for name in sorted(extra)
-    )
+    table, columns = _table(rows, IMAGES, computed), dict(IMAGES)
+    for name in sorted({name for row in rows for name in row.extra}):
+        column = f"manifest_{name}" if name in IMAGES else name  # a user's column whose name is in use gets another
+        table = table.with_columns(pl.Series(column, [row.extra.get(name) for row in rows], dtype=pl.String))
+        columns[column] = Column(pl.String, "Column of the manifest.")
+    write_table(path, table, columns)
 
 
 def run(
@@ -193,16 +178,12 @@ def run(
     shard = {subject: names[shard_of(subject, num_shards)] for subject in splits}
 
     rank = rank_in_study(accepted, options.views)
-    by_shard: dict[str, list[Row]] = {name: [] for name in names}
-    for row in accepted:
-        by_shard[shard[row.subject_id]].append(row)
+    computed = {"split": [splits[row.subject_id] for row in accepted], "rank": [rank[row.image_id] for row in accepted]}
+    table = _table(accepted, SHARD, computed)
+    shard_of_row = pl.Series([shard[row.subject_id] for row in accepted], dtype=pl.String)
     for name, path in zip(names, [shards] if isinstance(shards, str) else shards, strict=True):
-        accepted_rows = by_shard[name]
-        computed = {"split": [splits[row.subject_id] for row in accepted_rows]}
-        computed |= {"rank": [rank[row.image_id] for row in accepted_rows]}
-        write_table(path, _table(accepted_rows, SHARD, computed), SHARD)
-    table = _images_table(rows, shard, splits)
-    write_table(images, table, images_columns(table))
+        write_table(path, table.filter(shard_of_row == name), SHARD)
+    _write_images(images, rows, shard, splits)
 
     ledger = Ledger("cohort")
     for row in rows:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import defaultdict
 from concurrent.futures import Executor
 from functools import partial
 
@@ -13,7 +14,7 @@ from cxr.base.user_tables import REMEDY, is_no_value, listed_lines, read_sheet
 from cxr.dicom.files import quote_value
 from cxr.imaging.cohort.check import ID_COLUMNS, MANIFEST_COLUMNS, REPORT_COLUMNS
 from cxr.imaging.cohort.dates import sortable_times
-from cxr.imaging.cohort.rows import IDS, Row, in_batches
+from cxr.imaging.cohort.rows import IDS, Row, group_rows, in_batches
 from cxr.imaging.cohort.split import split_name
 from cxr.imaging.cohort.view import parse_view_code
 
@@ -51,8 +52,8 @@ def _row(cells: dict[str, str], line: int) -> Row:
         acquired=values["acquired"].strip() or None,
         extra={name: value for name, value in cells.items() if name and name not in MANIFEST_COLUMNS},
         line=line,
+        view_text=values["view"].strip(),
     )
-    row.view_text = values["view"].strip()
     if fault := _fault({name: written[name] for name in (*ID_COLUMNS, *REPORT_COLUMNS, "acquired")}):
         row.exclude("bad_row", fault)
     if not row.path:
@@ -79,7 +80,7 @@ def read_manifest(manifest: str, pool: Executor, *, check_files: bool = True) ->
         by_name = dict(zip(header, cells, strict=False))
         if len(cells) != len(header):
             # The cells cannot be assigned to columns: even the id may be a patient's text.
-            row = Row(image_id="", study_id="", subject_id="", path="", line=line)
+            row = Row("", "", "", "", line=line)
             row.exclude("bad_row", f"{len(cells)} cells, the header has {len(header)}: {REMEDY}")
             is_prose = any(not cell.strip() or re.search(r"\s", cell.strip()) for cell in cells[: len(IDS)])
             if rows and rows[-1].line and len(cells) < len(header) and (is_prose or len(cells) < len(IDS)):
@@ -94,9 +95,14 @@ def read_manifest(manifest: str, pool: Executor, *, check_files: bool = True) ->
             f"cohort.manifest: no row of {manifest} has a split named train, validate or test "
             f"({strange_splits} have another one): rename them, or drop the column to have the split made by subject"
         )
-    _settle_times(rows)
+    timed = {row.line: row for row in rows if row.acquired}
+    times, lines = sortable_times({line: row.acquired for line, row in timed.items()}, "cohort.manifest: acquired")
+    for line in lines:
+        timed[line].exclude("bad_row", "acquired is no date like those of the other rows: write it as they are")
+    for line, time in times.items():
+        timed[line].acquired = time
     if check_files:
-        _place_files(rows, os.path.dirname(manifest), pool)
+        _place_files(rows, manifest, pool)
     _share_reports(rows)
     _drop_missing_reports(rows)
     return rows
@@ -104,7 +110,7 @@ def read_manifest(manifest: str, pool: Executor, *, check_files: bool = True) ->
 
 def look_for_files(rows: list[Row], manifest: str, pool: Executor) -> None:
     """Put the files of rows whose paths are as the manifest writes them in the place of these paths."""
-    _place_files(rows, os.path.dirname(manifest), pool)
+    _place_files(rows, manifest, pool)
     _drop_missing_reports(rows)
 
 
@@ -114,34 +120,24 @@ def _drop_missing_reports(rows: list[Row]) -> None:
             row.expected_report, row.report_path = row.report_path, None
 
 
-def _settle_times(rows: list[Row]) -> None:
-    """Bring the times of acquisition into one form that sorts; exclude the rows whose time is none."""
-    timed = {row.line: row for row in rows if row.acquired}
-    times, lines = sortable_times({line: row.acquired for line, row in timed.items()}, "cohort.manifest: acquired")
-    for line in lines:
-        timed[line].exclude("bad_row", "acquired is no date like those of the other rows: write it as they are")
-    for line, time in times.items():
-        timed[line].acquired = time
-
-
-def _place_files(rows: list[Row], folder: str, pool: Executor) -> None:
+def _place_files(rows: list[Row], manifest: str, pool: Executor) -> None:
     """Put the files that are found in the place of the manifest's paths, and warn where they are written otherwise."""
-    finder = PathFinder(folder)
+    finder = PathFinder(os.path.dirname(manifest))
     for column, field in (("image_path", "path"), ("report_path", "report_path")):
         rows_with_path = [row for row in rows if getattr(row, field)]
         files = finder.find_all((getattr(row, field) for row in rows_with_path), partial(in_batches, pool))
-        lines: dict[str, list[int]] = {}
+        lines_by_note: dict[str, list[int]] = defaultdict(list)
         for row in rows_with_path:
             file = files[getattr(row, field)]
             setattr(row, field, file.path)
             if file.differences:
                 note = f"differs from its file in {', '.join(file.differences)}, and that file is used"
-                lines.setdefault(note, []).append(row.line)
+                lines_by_note[note].append(row.line)
             elif field == "path":
                 row.path_problem = file.problem
             elif file.problem:
-                lines.setdefault(f"names no file: {file.problem}", []).append(row.line)
-        for note, numbers in lines.items():
+                lines_by_note[f"names no file: {file.problem}"].append(row.line)
+        for note, numbers in lines_by_note.items():
             log.warning("cohort.manifest: %s of %s %s", column, listed_lines(numbers), note)
     reports = list(dict.fromkeys(row.report_path for row in rows if row.report_path))
     exists = dict(zip(reports, in_batches(pool, os.path.isfile, reports), strict=True))
@@ -151,17 +147,10 @@ def _place_files(rows: list[Row], folder: str, pool: Executor) -> None:
 
 def _share_reports(rows: list[Row]) -> None:
     """Assign a study's report to all its images if only some rows name it; warn if the rows name several."""
-    studies: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        if row.reason is None:
-            studies.setdefault((row.subject_id, row.study_id), []).append(row)
     several = 0
-    for images in studies.values():
-        reports = {
-            (row.report_path, row.findings, row.impression, row.report_missing)
-            for row in images
-            if row.report_path or row.findings or row.impression
-        }
+    for images in group_rows((row for row in rows if row.reason is None), "subject_id", "study_id").values():
+        with_report = [row for row in images if row.report_path or row.findings or row.impression]
+        reports = {(row.report_path, row.findings, row.impression, row.report_missing) for row in with_report}
         several += len(reports) > 1
         if len(reports) == 1:
             for row in images:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import Executor
 from pathlib import Path
@@ -39,8 +40,7 @@ def _table(path: Path, kind: str) -> pl.DataFrame:
 def list_names(folder: str) -> set[str]:
     """Return the names in a folder, empty if there is no such folder. Raises OSError if it cannot be read."""
     try:
-        with os.scandir(folder) as entries:
-            return {entry.name for entry in entries}
+        return set(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return set()
 
@@ -71,9 +71,8 @@ def _list_images(patient: str, base: str) -> list[tuple[str, str, str, str]]:
 
 def walk_images(base: str, pool: Executor) -> Iterable[tuple[str, str, str, str]]:
     """Yield (subject_id, study_id, dicom_id, path below ``base``) of every image of the tree, in order of path."""
-    patients = [
-        patient for group in _folders(os.path.join(base, "files"), r"p\d+") for patient in _folders(group, r"p\d+")
-    ]
+    groups = _folders(os.path.join(base, "files"), r"p\d+")
+    patients = [patient for group in groups for patient in _folders(group, r"p\d+")]
     try:
         for images in in_batches(pool, lambda patient: _list_images(patient, base), patients):
             yield from images
@@ -120,15 +119,9 @@ def _with_tables(listed: pl.DataFrame, table_by_kind: dict[str, pl.DataFrame]) -
 
 
 def _row(base: str, cells: dict[str, str]) -> Row:
-    row = Row(
-        image_id=cells["dicom_id"],
-        study_id=cells["study_id"],
-        subject_id=cells["subject_id"],
-        path=os.path.normpath(os.path.join(base, cells["path"])),
-        view=cells["view"],
-        acquired=acquired_at(cells["StudyDate"], cells["StudyTime"]),
-    )
-    sides = (cells["Rows"], cells["Columns"])
+    path, sides = os.path.normpath(os.path.join(base, cells["path"])), (cells["Rows"], cells["Columns"])
+    row = Row(cells["dicom_id"], cells["study_id"], cells["subject_id"], path, view=cells["view"])
+    row.acquired = acquired_at(cells["StudyDate"], cells["StudyTime"])
     if all(side.isdecimal() for side in sides):
         row.size = (int(sides[0]), int(sides[1]))
     split = split_name(cells["split"])
@@ -142,12 +135,12 @@ def _row(base: str, cells: dict[str, str]) -> Row:
 
 def look_for_files(rows: list[Row], pool: Executor) -> None:
     """Exclude rows whose image is missing, and record the reports that exist. Each folder is listed once."""
-    studies: dict[str, list[Row]] = {}
+    studies: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        studies.setdefault(os.path.dirname(row.path), []).append(row)
-    patients: dict[str, list[str]] = {}
+        studies[os.path.dirname(row.path)].append(row)
+    patients: dict[str, list[str]] = defaultdict(list)
     for study in studies:
-        patients.setdefault(os.path.dirname(study), []).append(study)
+        patients[os.path.dirname(study)].append(study)
     for images, (names, why) in zip(studies.values(), in_batches(pool, _try_list_names, list(studies)), strict=True):
         for row in images:
             if why:

@@ -18,18 +18,8 @@ from cxr.base.errors import UserError
 from cxr.base.faults import broken_part
 from cxr.base.jobs import log
 from cxr.base.user_tables import read_frame, require_columns
-from cxr.imaging.cohort.openi_files import (
-    CLUSTERS,
-    ENDINGS,
-    HEADERS,
-    PROJECTIONS,
-    TABLE_COLUMNS,
-    Name,
-    image_files,
-    parse_name,
-    reports_folder,
-    view_tables,
-)  # fmt: skip
+from cxr.imaging.cohort import openi_files
+from cxr.imaging.cohort.openi_files import Name, parse_name
 from cxr.imaging.cohort.rows import Row, in_batches
 from cxr.imaging.cohort.view import OTHER, parse_view_code, parse_view_orientation, parse_view_text
 
@@ -51,7 +41,7 @@ class Tables:
 
 def _cells(path: Path, kind: str) -> Iterable[tuple[str, ...]]:
     """Yield (key, the other cells) of each row that names an image. Raises UserError for another table."""
-    columns = TABLE_COLUMNS[kind]
+    columns = openi_files.TABLE_COLUMNS[kind]
     table = read_frame(path, "cohort.tables", columns, ids=columns[:1], words=columns[:1])
     require_columns(table.columns, columns, path, "cohort.tables", "get it again")
     for image, *cells in table.select(columns).iter_rows():
@@ -69,9 +59,9 @@ def read_tables(paths: dict[str, Path]) -> Tables:
     """Read the available tables (:func:`cxr.imaging.cohort.openi_files.view_tables`). Raises UserError."""
     rows_by_kind = {kind: _cells(path, kind) for kind, path in paths.items()}
     return Tables(
-        projections={key: projection.lower() for key, projection in rows_by_kind.get(PROJECTIONS, ())},
-        headers={key: _header_view(*cells) for key, *cells in rows_by_kind.get(HEADERS, ())},
-        seen={key: SEEN_VIEWS.get(view, "") for key, view in rows_by_kind.get(CLUSTERS, ())},
+        projections={key: projection.lower() for key, projection in rows_by_kind.get(openi_files.PROJECTIONS, ())},
+        headers={key: _header_view(*cells) for key, *cells in rows_by_kind.get(openi_files.HEADERS, ())},
+        seen={key: SEEN_VIEWS.get(view, "") for key, view in rows_by_kind.get(openi_files.CLUSTERS, ())},
     )
 
 
@@ -151,17 +141,15 @@ def read_report(path: str | Path) -> Report:
 
 
 def _files(root: str) -> dict[str, tuple[Name, str]]:
-    """Return {key: (name, path)} of the image files; of several files of one image, the best one."""
     file_by_key: dict[str, tuple[Name, str]] = {}
-    for name, path in image_files(root):
+    for name, path in openi_files.image_files(root):
         previous = file_by_key.get(name.key)
-        if previous is None or ENDINGS.index(name.ending) < ENDINGS.index(previous[0].ending):
+        if previous is None or openi_files.ENDINGS.index(name.ending) < openi_files.ENDINGS.index(previous[0].ending):
             file_by_key[name.key] = (name, os.path.normpath(path))
     return file_by_key
 
 
 def _report_rows(report: Report, files: dict[str, tuple[Name, str]], of_report: dict[str, list[str]]) -> Iterator[Row]:
-    """Yield the rows of a report's images; for an unreadable report, those of the files named after it."""
     ids = [image for image, _ in report.images]
     if report.fault:
         ids = [f"CXR{key}" for key in of_report.get(report.uid.removeprefix("CXR"), [])] or [report.uid]
@@ -177,7 +165,6 @@ def _report_rows(report: Report, files: dict[str, tuple[Name, str]], of_report: 
 
 
 def _unreported_rows(files: dict[str, tuple[Name, str]], rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield a row for each image file that no report names."""
     reported_keys = {name.key for name in (parse_name(row.image_id) for row in rows) if name}
     for key in sorted(files.keys() - reported_keys):
         name, path = files[key]
@@ -191,7 +178,7 @@ def read_openi(root: str, tables: str, pool: Executor) -> list[Row]:
 
     Each report is one subject and one study. Raises UserError if there are no reports or a table cannot be used.
     """
-    paths = sorted(reports_folder(root).glob("*.xml"))
+    paths = sorted(openi_files.reports_folder(root).glob("*.xml"))
     reports = list(in_batches(pool, read_report, [str(path) for path in paths]))
     files = _files(root)
     of_report: dict[str, list[str]] = defaultdict(list)
@@ -201,7 +188,7 @@ def read_openi(root: str, tables: str, pool: Executor) -> list[Row]:
     if not rows:
         raise UserError(f"cohort.root: no report below {root!r} names an image: unpack NLMCXR_reports.tgz again")
     rows += list(_unreported_rows(files, rows))
-    views = settle_views([report.images for report in reports], read_tables(view_tables(root, tables)))
+    views = settle_views([report.images for report in reports], read_tables(openi_files.view_tables(root, tables)))
     for row in rows:
         view = views.get(row.image_id, "")
         row.view = "" if view == UNSETTLED else view

@@ -54,6 +54,11 @@ class Row:
     view_text: str = ""
     path_problem: str = ""
 
+    @property
+    def needs_header(self) -> bool:
+        """Whether no table holds both the view and the size of the image, so that its file is opened."""
+        return not self.view or self.size is None
+
     def exclude(self, reason: str, detail: str = "") -> None:
         """Exclude the image, unless an earlier check has done so."""
         if self.reason is None:
@@ -88,16 +93,13 @@ def settle_ids(rows: list[Row], shared_images: str) -> None:
             row.image_id = row.image_id if not describe_unusable(row.image_id) else f"row-{row.line or number}"
         else:
             usable_rows.append(row)
-    for thing, name, owner in (
-        ("study_id", "study_id", "subject_id"),
-        ("report file", "report_path", "subject_id"),
-    ):
-        _exclude_shared(usable_rows, thing, name, owner)
+    _exclude_shared(usable_rows, "study_id", "study_id", "subject_id")
+    _exclude_shared(usable_rows, "report file", "report_path", "subject_id")
     if shared_images == "exclude":
         _exclude_shared(usable_rows, "image file", "path", "subject_id")
         _exclude_shared(usable_rows, "image file", "path", "study_id")
     else:
-        _warn_of_shared_images(usable_rows)
+        _warn_of_shared_images([row for row in usable_rows if row.reason is None])
     _settle_copies(rows)
     for row in rows:
         if row.line and row.reason in ("bad_row", "duplicate_image"):
@@ -109,51 +111,46 @@ def _lines(rows: list[Row]) -> str:
     return f" ({listed_lines(lines)})" if lines else ""
 
 
+def group_rows(rows: Iterable[Row], *names: str) -> dict[tuple, list[Row]]:
+    """Return {values of some fields: the rows that have them}."""
+    groups: dict[tuple, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[tuple(getattr(row, name) for name in names)].append(row)
+    return groups
+
+
 def _exclude_shared(rows: list[Row], thing: str, name: str, owner: str) -> None:
     """Exclude the rows of a ``thing`` that may belong to one owner only but is assigned to several."""
-    groups: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        if getattr(row, name):
-            groups[getattr(row, name)].append(row)
-    for group in groups.values():
-        owners = len({getattr(row, owner) for row in group})
-        if owners > 1:
+    for group in group_rows((row for row in rows if getattr(row, name)), name).values():
+        if (owners := len({getattr(row, owner) for row in group})) > 1:
             whose = {"subject_id": "subjects", "study_id": "studies"}[owner]
             for row in group:
                 row.exclude("bad_row", f"the {thing} is given to {owners} {whose}{_lines(group)}")
 
 
 def _warn_of_shared_images(rows: list[Row]) -> None:
-    studies: dict[str, set[str]] = defaultdict(set)
-    for row in rows:
-        if row.reason is None:
-            studies[row.path].add(row.study_id)
-    shared = {path for path, study_ids in studies.items() if len(study_ids) > 1}
-    if shared:
-        line_clause = _lines([row for row in rows if row.path in shared and row.reason is None])
+    groups = [group for group in group_rows(rows, "path").values() if len({row.study_id for row in group}) > 1]
+    if groups:
         log.warning(
             "%s given to several studies%s, so that several reports describe one image: correct the "
             "paths, or exclude such rows with cohort.shared_images: exclude",
-            count_phrase(len(shared), "image file is", "image files are"),
-            line_clause,
+            count_phrase(len(groups), "image file is", "image files are"),
+            _lines([row for group in groups for row in group]),
         )
 
 
 def _settle_copies(rows: list[Row]) -> None:
-    same: dict[str, list[Row]] = defaultdict(list)
-    files: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        same[row.image_id].append(row)
-        if row.reason is None:
-            files[row.study_id, row.path].append(row)
+    same = {image_id: group for (image_id,), group in group_rows(rows, "image_id").items()}
+    files = group_rows((row for row in rows if row.reason is None), "study_id", "path")
     for copies in same.values():
         used = [row for row in copies if row.reason is None]
         if len({(row.subject_id, row.study_id, row.report_path, row.findings, row.impression) for row in used}) > 1:
             for row in used:
                 row.exclude("duplicate_image", f"rows of one image_id differ in study or report{_lines(used)}")
     for copies in files.values():
-        for copy in sorted(copies, key=lambda row: row.image_id)[1:]:
-            if copy.image_id != min(row.image_id for row in copies):
+        first_id = min(row.image_id for row in copies)
+        for copy in copies:
+            if copy.image_id != first_id:
                 copy.exclude("duplicate_image", f"of an image file that another row has{_lines(copies)}")
     for image_id, copies in list(same.items()):
         copies.sort(key=lambda row: (row.reason is not None, row.study_id, row.subject_id, row.path, row.view))
@@ -166,39 +163,30 @@ def _settle_copies(rows: list[Row]) -> None:
             copy.image_id = f"{image_id}-{number}"
 
 
-def read_ids(path: str) -> tuple[set[str], set[str]]:
-    """Return (image ids, study ids) named by a list.
-
-    A CSV with a column image_id, dicom_id or image_file names images; otherwise one with study_id names studies.
-    Without such a header, the first cell of each line may be either kind of id and goes into both sets.
-    """
-    names = EXCLUDE_COLUMNS
-    sheet = read_sheet(path, "cohort.exclude", names, ids=names, words=names, headless=True)
-    column = next((name for name in names if name in sheet.header), None)
-    if column is None:
-        ids = {cells[0] for _, cells in sheet.rows} - {""}
-        return ids, ids
-    ids = {cells[sheet.header.index(column)] for _, cells in sheet.checked()} - {""}
-    return (set(), ids) if column == "study_id" else (ids, set())
-
-
 def exclude_listed(rows: list[Row], path: str) -> int:
     """Exclude the rows that a list names; return how many of the list's ids match no row.
 
-    Study ids match with and without MIMIC's leading "s".
+    A CSV with a column image_id, dicom_id or image_file names images; otherwise one with study_id names studies.
+    Without such a header, the first cell of each line may be either kind of id. Study ids match with and without
+    MIMIC's leading "s".
     """
-    images, studies = read_ids(path)
-    used = set()
+    names = EXCLUDE_COLUMNS
+    sheet = read_sheet(path, "cohort.exclude", names, ids=names, words=names, headless=True)
+    column = next((name for name in names if name in sheet.header), "")
+    place = sheet.header.index(column) if column else 0
+    unused = {cells[place] for _, cells in (sheet.checked() if column else sheet.rows)} - {""}
+    ids = frozenset(unused)
     for row in rows:
-        hits = (images & {row.image_id}) | (studies & {row.study_id, f"s{row.study_id}"})
-        if hits:
-            used |= hits
+        row_ids = {row.image_id} if column != "study_id" else set()
+        row_ids |= {row.study_id, f"s{row.study_id}"} if column in ("", "study_id") else set()
+        if hits := ids & row_ids:
+            unused -= hits
             row.exclude("listed")
-    return len((images | studies) - used)
+    return len(unused)
 
 
-def failed_images(folder: str, names: Iterable[str]) -> dict[str, str]:
-    """Return {image id: the first CheXStruct table that fails it} (label other than 1; an empty label passes)."""
+def exclude_failed(rows: list[Row], folder: str, names: Iterable[str]) -> None:
+    """Exclude the images that a CheXStruct table fails (label other than 1); an image that no table lists is kept."""
     failed: dict[str, str] = {}
     for name, path in chexstruct_tables(folder, list(names)).items():
         sheet = read_sheet(path, "cohort.chexstruct", CHEXSTRUCT_COLUMNS, ids=CHEXSTRUCT_IDS, words=CHEXSTRUCT_IDS)
@@ -206,16 +194,9 @@ def failed_images(folder: str, names: Iterable[str]) -> dict[str, str]:
         label = sheet.header.index("label")
         for _, cells in sheet.checked():
             if cells[label].strip().lower() not in ("", "nan", "1", "1.0"):
-                image = cells[place]
-                failed.setdefault(image, name)
                 # The column holds a file name in the generator's tables, the id in the published ones.
-                failed.setdefault(re.sub(r"\.(dcm|jpe?g|png)$", "", image), name)
-    return failed
-
-
-def exclude_failed(rows: list[Row], folder: str, names: Iterable[str]) -> None:
-    """Exclude the images that a CheXStruct table fails; an image that no table lists is kept."""
-    failed = failed_images(folder, names)
+                for image in (cells[place], re.sub(r"\.(dcm|jpe?g|png)$", "", cells[place])):
+                    failed.setdefault(image, name)
     for row in rows:
         if row.image_id in failed:
             row.exclude("failed_quality_table", failed[row.image_id])
@@ -243,12 +224,6 @@ IMAGES: Columns = ID_COLUMNS | {
     "view": Column(pl.String, "View, by its code; null if unknown."),
     "reason": Column(pl.String, "Reason for exclusion; null for an accepted image."),
 }
-
-
-def images_columns(table: pl.DataFrame) -> Columns:
-    """Return the columns of the table of images: :data:`IMAGES`, then those that are the manifest's own."""
-    manifest_schema = {name: kind for name, kind in table.schema.items() if name not in IMAGES}
-    return IMAGES | {name: Column(kind, "Column of the manifest.") for name, kind in manifest_schema.items()}
 
 
 BATCH = 256

@@ -122,7 +122,6 @@ def find_text(grey: np.ndarray) -> list[Piece]:
 
 
 def _box(corners: np.ndarray, height: int, width: int) -> tuple[int, int, int, int]:
-    """Return the box around the corners (4, 2) and a margin, inside the image."""
     low, high = corners.min(axis=0), corners.max(axis=0)
     margin = max(2.0, _MARGIN * float(min(high - low)))
     x1, y1 = np.maximum(np.floor(low - margin), 0).astype(int)

@@ -20,7 +20,6 @@ SPIKE_SHARE, SPIKE_RANGE = 0.001, 0.5
 
 
 def _scaled(values: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Map low..high to 0..255 (uint8), rounding to the nearest, clipping outside."""
     if values.dtype.kind in "iu" and values.dtype.itemsize <= 2:
         limits = np.iinfo(values.dtype)
         grid = np.arange(limits.min, limits.max + 1, dtype=np.float64)

@@ -120,7 +120,6 @@ class Workers:
         return "failed", "undecodable", "the decoder crashed or did not end"
 
     def _see_that_it_works(self, mine: Worker) -> None:
-        """Raise Broken if a worker also crashes on a valid image."""
         with tempfile.NamedTemporaryFile(suffix=".png") as file:
             file.write(cv2.imencode(".png", np.arange(64 * 64, dtype=np.uint16).reshape(64, 64))[1].tobytes())
             file.flush()

@@ -95,7 +95,6 @@ def first_decodable(group: list[Candidate], ask: Callable[[Candidate], tuple]) -
 
 
 def _refuse_missing_disk(missing: int, candidates: int) -> None:
-    """Raise UserError if all images of the shard have disappeared since the cohort was made."""
     if missing == candidates > 1:
         raise UserError(
             f"none of the {missing} images of this shard exists any more: mount their disk, or, if they were deleted, "

@@ -40,7 +40,6 @@ def split_table(*, table: str, cohort: list[str], output: list[str]) -> None:
 
 
 def _append_rows(parts: list[Path], waiting: list[list[list[str | None]]]) -> None:
-    """Append the buffered rows to the files and empty ``waiting``. Files are closed again: there may be thousands."""
     for part, rows in zip(parts, waiting, strict=True):
         if rows:
             text = io.StringIO(newline="")

@@ -1,8 +1,7 @@
 """Generating a realistic synthetic frontal chest X-ray with masks of its organs.
 
-The image is a sum of absorptions (soft tissue, lungs as missing tissue, heart, vessels, bones, abdomen), blurred by
-scatter, with photon noise and a display curve. Everything is drawn at random. All amounts are our choice, set by visual
-comparison with real films.
+The image is a sum of absorptions, drawn at random and blurred by scatter, with photon noise and a display curve. All
+amounts are our choice, set by visual comparison with real films.
 """
 
 from dataclasses import dataclass
@@ -16,22 +15,20 @@ from cxr.painting.lesions import noise
 
 @dataclass
 class Chest:
-    """One synthetic X-ray and its truth."""
+    """One synthetic X-ray and its truth.
+
+    image: float32 (H, W) in 0..1, bright = dense. masks: bool (H, W) per label: right lung, left lung, heart,
+    cardiomediastinum and the other 13 zone labels. midline: column of the patient's midline, pixels. ctr:
+    cardiothoracic ratio, the width of the heart over the outer width of both lungs.
+    """
 
     image: np.ndarray
-    """float32 (H, W) in 0..1, bright = dense."""
     masks: dict[str, np.ndarray]
-    """bool (H, W) per label: right lung, left lung, heart, cardiomediastinum and the other 13 zone labels."""
     midline: float
-    """Column of the patient's midline, in pixels."""
     ctr: float
-    """Cardiothoracic ratio: width of the heart over the outer width of both lungs."""
-    view: str
-    """PA or AP."""
 
 
 def _blur(picture: np.ndarray, sigma: float) -> np.ndarray:
-    """Gaussian blur; wide ones are made on a shrunken copy."""
     shrink = max(1, int(sigma / 4))
     if shrink == 1:
         return cv2.GaussianBlur(picture, (0, 0), max(sigma, 0.3))
@@ -77,31 +74,24 @@ def _ribs(anatomy: Anatomy, view: View, rng: np.random.Generator) -> np.ndarray:
                 if part is front and number > 6:
                     continue
                 points = part * np.array([sign, 1.0])
-                canvas = view.canvas()
-                view.stroke(canvas, points, thick, 1.0)
-                rim = view.canvas()
-                view.stroke(rim, points, thick * 0.55, 1.0)
-                total += strength * (0.75 * level(canvas) - 0.28 * level(rim))
+                total += strength * (0.75 * view.line(points, thick) - 0.28 * view.line(points, thick * 0.55))
     return _blur(total, 0.0028 * view.unit)
 
 
 def _vessels(anatomy: Anatomy, view: View, rng: np.random.Generator) -> np.ndarray:
-    """Arteries and veins that branch outwards from both hila and taper."""
     canvas = view.canvas()
-    segments: list[tuple[float, np.ndarray, float]] = []
+    segments: list[tuple[float, np.ndarray]] = []
 
     def grow(at: np.ndarray, angle: float, width: float, length: float, depth: int, sign: float) -> None:
         bend = float(rng.normal(0, 0.25))
         middle = at + length * 0.5 * np.array([sign * np.cos(angle), np.sin(angle)])
         end = middle + length * 0.5 * np.array([sign * np.cos(angle + bend), np.sin(angle + bend)])
-        segments.append((width, np.array([at, middle, end]), width))
+        segments.append((width, np.array([at, middle, end])))
         if depth == 0:
             return
         for turn in (rng.uniform(0.15, 0.6), -rng.uniform(0.15, 0.6)):
-            shrink = float(rng.uniform(0.6, 0.8))
-            grow(
-                end, angle + bend * 0.5 + float(turn), width * shrink, length * rng.uniform(0.68, 0.9), depth - 1, sign
-            )
+            thinner = width * float(rng.uniform(0.6, 0.8))
+            grow(end, angle + bend * 0.5 + float(turn), thinner, length * rng.uniform(0.68, 0.9), depth - 1, sign)
 
     for sign, side in ((-1.0, "right"), (1.0, "left")):
         hilum = np.array(anatomy.hilum[side])
@@ -109,7 +99,7 @@ def _vessels(anatomy: Anatomy, view: View, rng: np.random.Generator) -> np.ndarr
             width = float(rng.uniform(0.006, 0.0105)) * (1.3 if angle > 0.8 else 1.0)
             at = hilum + rng.normal(0, 0.012, 2)
             grow(at, angle + float(rng.normal(0, 0.1)), width, float(rng.uniform(0.06, 0.10)), 5, sign)
-    for _, points, width in sorted(segments, key=lambda item: item[0]):
+    for width, points in sorted(segments, key=lambda item: item[0]):
         view.stroke(canvas, points, width, 0.25 + min(1.0, width / 0.012) * 0.75)
     hila = view.canvas()
     for centre in anatomy.hilum.values():
@@ -118,9 +108,7 @@ def _vessels(anatomy: Anatomy, view: View, rng: np.random.Generator) -> np.ndarr
 
 
 def _spine(anatomy: Anatomy, view: View, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    column = view.canvas()
-    view.stroke(column, anatomy.spine, 0.072, 1.0)
-    column = _blur(level(column), 0.006 * view.unit)
+    column = _blur(view.line(anatomy.spine, 0.072), 0.006 * view.unit)
     phase, pitch = float(rng.uniform(0, 6.28)), float(rng.uniform(0.046, 0.054))
     discs = 1.0 - 0.22 * np.clip(np.cos(6.2832 * y / pitch + phase), 0.3, 1.0)
     processes = view.canvas()
@@ -130,25 +118,18 @@ def _spine(anatomy: Anatomy, view: View, y: np.ndarray, rng: np.random.Generator
 
 
 def _shoulder_girdle(view: View, rng: np.random.Generator, ap: bool) -> np.ndarray:
-    """Clavicles, scapulae and humeral heads."""
     total = np.zeros(view.shape, np.float32)
     for sign in (-1.0, 1.0):
         inner, outer = 0.155 + float(rng.normal(0, 0.012)), (0.075 if ap else 0.115) + float(rng.normal(0, 0.02))
-        points = curve(
-            [(0.035, inner), (0.10, inner - 0.012), (0.21, outer + 0.02), (0.33, outer - 0.01), (0.45, outer)]
-        )
-        bone, marrow = view.canvas(), view.canvas()
-        view.stroke(bone, points * [sign, 1], 0.027, 1.0)
-        view.stroke(marrow, points * [sign, 1], 0.014, 1.0)
-        total += level(bone) - 0.3 * level(marrow)
+        x_and_y = [(0.035, inner), (0.10, inner - 0.012), (0.21, outer + 0.02), (0.33, outer - 0.01), (0.45, outer)]
+        points = curve(x_and_y)
+        total += view.line(points * [sign, 1], 0.027) - 0.3 * view.line(points * [sign, 1], 0.014)
         shift = -0.06 if ap else 0.03
         blade = np.array(
             [(0.31, 0.17), (0.43, 0.15), (0.46, 0.21), (0.405, 0.33), (0.385, 0.46), (0.365, 0.42), (0.33, 0.27)]
         )
         blade = np.add(curve([*blade, blade[0]]), [shift + float(rng.normal(0, 0.015)), 0]) * [sign, 1]
-        border = view.canvas()
-        view.stroke(border, blade, 0.010, 1.0)
-        total += 0.22 * view.fill(blade) + 0.30 * level(border)
+        total += 0.22 * view.fill(blade) + 0.30 * view.line(blade, 0.010)
         head = view.canvas()
         view.disc(head, (sign * 0.515, 0.175), (0.05, 0.05))
         shaft = view.canvas()
@@ -172,10 +153,8 @@ def _soft_tissue(anatomy: Anatomy, view: View, x: np.ndarray, y: np.ndarray, rng
         size, low = float(rng.uniform(0.11, 0.18)), float(rng.uniform(0.58, 0.68))
         amount = float(rng.uniform(0.07, 0.20))
         for sign in (-1.0, 1.0):
-            r = np.sqrt(
-                ((x - sign * 0.235) / (size * 1.1)) ** 2 + ((y - low) / np.where(y > low, size * 0.85, size * 1.6)) ** 2
-            )
-            total += amount * np.sqrt(np.clip(1 - r, 0, 1))
+            across, along = (x - sign * 0.235) / (size * 1.1), (y - low) / np.where(y > low, size * 0.85, size * 1.6)
+            total += amount * np.sqrt(np.clip(1 - np.sqrt(across**2 + along**2), 0, 1))
     return total * (1 + 0.025 * noise(view.shape, 0.09 * view.unit, rng))
 
 
@@ -192,7 +171,6 @@ def _abdomen(anatomy: Anatomy, view: View, y: np.ndarray, rng: np.random.Generat
 
 
 def _wires(view: View, rng: np.random.Generator) -> np.ndarray:
-    """Monitoring leads and their round pads, as on portable films."""
     wires, pads = view.canvas(), view.canvas()
     for _ in range(int(rng.integers(1, 4))):
         pad = np.array([rng.uniform(-0.35, 0.35), rng.uniform(0.2, 0.75)])
@@ -203,7 +181,6 @@ def _wires(view: View, rng: np.random.Generator) -> np.ndarray:
 
 
 def _marker(image: np.ndarray, rng: np.random.Generator) -> None:
-    """A lead letter in an upper corner: R on the image's left, L on its right."""
     height, width = image.shape
     letter, at = ("R", rng.uniform(0.03, 0.08)) if rng.random() < 0.4 else ("L", rng.uniform(0.86, 0.93))
     size = height / 512 * rng.uniform(0.7, 1.2)
@@ -262,19 +239,15 @@ def draw_chest(
 
     absorption = _soft_tissue(anatomy, view, x, y, rng) + _abdomen(anatomy, view, y, rng) * (1 - 0.9 * lungs)
     aeration = float(rng.uniform(0.50, 0.64) - (0.06 if ap else 0.0))
-    absorption -= (
-        aeration * (0.35 * _blur(lungs, 0.004 * view.unit) + 0.65 * air) * (1 - np.maximum(0.80 * heart, 0.55 * great))
-    )
+    aerated = 0.35 * _blur(lungs, 0.004 * view.unit) + 0.65 * air
+    absorption -= aeration * aerated * (1 - np.maximum(0.80 * heart, 0.55 * great))
     absorption += np.maximum(0.21 * heart, 0.17 * great) + 0.10 * knob.astype(np.float32)
-    trachea = view.canvas()
-    view.stroke(trachea, curve([(0.0, -0.1), (-0.003, 0.15), (-0.008, 0.36)]), 0.030, 1.0)
-    absorption -= 0.12 * _blur(level(trachea), 0.006 * view.unit)
-    absorption += (
-        float(rng.uniform(0.11, 0.19)) * _vessels(anatomy, view, rng) * (0.25 + 0.75 * lungs) * (1 - 0.5 * heart)
-    )
-    absorption += (
-        float(rng.uniform(0.10, 0.17)) * _ribs(anatomy, view, rng) * np.clip(1.25 - 0.8 * great - 0.8 * heart, 0.25, 1)
-    )
+    trachea = view.line(curve([(0.0, -0.1), (-0.003, 0.15), (-0.008, 0.36)]), 0.030)
+    absorption -= 0.12 * _blur(trachea, 0.006 * view.unit)
+    amount = float(rng.uniform(0.11, 0.19))
+    absorption += amount * _vessels(anatomy, view, rng) * (0.25 + 0.75 * lungs) * (1 - 0.5 * heart)
+    amount = float(rng.uniform(0.10, 0.17))
+    absorption += amount * _ribs(anatomy, view, rng) * np.clip(1.25 - 0.8 * great - 0.8 * heart, 0.25, 1)
     absorption += float(rng.uniform(0.10, 0.17)) * _spine(anatomy, view, y, rng)
     absorption += float(rng.uniform(0.10, 0.17)) * _shoulder_girdle(view, rng, ap)
     absorption += 0.012 * noise(shape, 0.02 * view.unit, rng) * lungs
@@ -288,4 +261,4 @@ def draw_chest(
         image[:, :edge] *= 0.05
         image[:, -edge:] *= 0.05
     middle = float(view.pixels(np.array([[0.0, 0.45]]))[0, 0])
-    return Chest(image.astype(np.float32), masks, middle, anatomy.ctr, "AP" if ap else "PA")
+    return Chest(image.astype(np.float32), masks, middle, anatomy.ctr)

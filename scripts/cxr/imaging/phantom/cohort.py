@@ -46,7 +46,6 @@ class PhantomImage:
 
 
 def _shape(rng: np.random.Generator) -> tuple[int, int]:
-    """Draw (rows, columns): 512 to 700 pixels, with a ratio of at most 1.25."""
     short = int(rng.integers(512, 561))
     long = min(700, round(short * float(rng.choice([1.0, 1.0, 1.1, 1.2, 1.25]))))
     return (long, short) if rng.random() < 0.5 else (short, long)

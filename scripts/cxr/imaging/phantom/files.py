@@ -14,21 +14,12 @@ import cv2
 import gdcm
 import numpy as np
 import pydicom
+import yaml
+from pydicom import uid
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.encaps import encapsulate
-from pydicom.uid import (
-    JPEG2000,
-    UID,
-    DeflatedExplicitVRLittleEndian,
-    ExplicitVRLittleEndian,
-    ImplicitVRLittleEndian,
-    JPEG2000Lossless,
-    JPEGBaseline8Bit,
-    JPEGLosslessSV1,
-    JPEGLSLossless,
-    JPEGLSNearLossless,
-    RLELossless,
-)
+
+from cxr.base.paths import RESOURCES
 
 # The encoder logs every tile.
 logging.getLogger("openjpeg.encode").setLevel(logging.WARNING)
@@ -42,7 +33,7 @@ PADDED_ROWS = 6
 class Encoding:
     """How pixels are stored. ``tolerance``: largest difference of a lossy encoding, as a fraction of the range."""
 
-    syntax: UID
+    syntax: str
     bits: int
     mono1: bool = False
     signed: bool = False
@@ -52,33 +43,12 @@ class Encoding:
     tolerance: float = 0.0
 
 
-DICOM_ENCODINGS: dict[str, Encoding] = {
-    "explicit_12": Encoding(ExplicitVRLittleEndian, 12),
-    "implicit_16": Encoding(ImplicitVRLittleEndian, 16),
-    "implicit_10": Encoding(ImplicitVRLittleEndian, 10),
-    "deflated_12_mono1": Encoding(DeflatedExplicitVRLittleEndian, 12, mono1=True),
-    "rle_12": Encoding(RLELossless, 12),
-    "rle_8_mono1": Encoding(RLELossless, 8, mono1=True),
-    "jpeg_baseline_8": Encoding(JPEGBaseline8Bit, 8, tolerance=0.10),
-    "jpeg_lossless_12": Encoding(JPEGLosslessSV1, 12),
-    "signed_12_jpeg_lossless": Encoding(JPEGLosslessSV1, 12, signed=True, intercept=2048.0),
-    "jpegls_12_mono1": Encoding(JPEGLSLossless, 12, mono1=True),
-    "jpegls_near_10": Encoding(JPEGLSNearLossless, 10, tolerance=0.004),
-    "j2k_lossless_16": Encoding(JPEG2000Lossless, 16),
-    "j2k_lossy_12": Encoding(JPEG2000, 12, tolerance=0.10),
-    "signed_16_rescaled": Encoding(ExplicitVRLittleEndian, 16, signed=True, slope=0.5, intercept=-1024.0),
-    "rescaled_16_mono1": Encoding(ExplicitVRLittleEndian, 16, mono1=True, slope=0.25, intercept=100.0),
-    "padded_12": Encoding(ExplicitVRLittleEndian, 12, padded=True),
-}
-PLUGINS = {
-    RLELossless: "pydicom",
-    JPEGLSLossless: "pyjpegls",
-    JPEGLSNearLossless: "pyjpegls",
-    JPEG2000Lossless: "pylibjpeg",
-    JPEG2000: "pylibjpeg",
-}
-"""pydicom's encoder for each transfer syntax, fixed so that other installed packages cannot change the bytes. (GDCM's
-RLE encoder crashes on some sizes.)"""
+RESOURCE_FILES = ("phantom/plan.yaml",)
+_ENCODINGS = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["encodings"]
+DICOM_ENCODINGS = {name: Encoding(**fields) for name, fields in _ENCODINGS.items() if fields}
+PLUGINS = {"RLELossless": "pydicom", "JPEGLS": "pyjpegls", "JPEG2000": "pylibjpeg"}
+"""pydicom's encoder by the start of a transfer syntax, fixed so that other installed packages cannot change the bytes.
+(GDCM's RLE encoder crashes on some sizes.)"""
 FILE_ENCODINGS = {"png_8": ".png", "png_16": ".png", "jpeg_file": ".jpg"}
 """Encodings other than DICOM, and their file extensions."""
 
@@ -103,7 +73,7 @@ def stored_values(image: np.ndarray, encoding: Encoding) -> np.ndarray:
 def _header(image_id: str, study_id: str, subject_id: str, view: str, acquired: str) -> Dataset:
     ds = Dataset()
     ds.file_meta = FileMetaDataset()
-    ds.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    ds.file_meta.TransferSyntaxUID = uid.ExplicitVRLittleEndian
     ds.SOPClassUID = "1.2.840.10008.5.1.4.1.1.1.1"
     ds.SOPInstanceUID = _uid("image", image_id)
     ds.StudyInstanceUID = _uid("study", study_id)
@@ -147,37 +117,33 @@ def _jpeg_lossless(ds: Dataset) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         plain, packed = Path(folder, "plain.dcm"), Path(folder, "packed.dcm")
         ds.save_as(plain, enforce_file_format=True)
-        reader = gdcm.ImageReader()
+        reader, change, writer = gdcm.ImageReader(), gdcm.ImageChangeTransferSyntax(), gdcm.ImageWriter()
         reader.SetFileName(str(plain))
-        change = gdcm.ImageChangeTransferSyntax()
         change.SetTransferSyntax(gdcm.TransferSyntax(gdcm.TransferSyntax.JPEGLosslessProcess14_1))
-        if not reader.Read():
-            raise RuntimeError("gdcm cannot read what pydicom wrote")
+        is_read = reader.Read()
         change.SetInput(reader.GetImage())
-        writer = gdcm.ImageWriter()
+        is_encoded = is_read and change.Change()
         writer.SetFileName(str(packed))
         writer.SetFile(reader.GetFile())
-        if not change.Change():
-            raise RuntimeError("gdcm cannot encode lossless JPEG")
         writer.SetImage(change.GetOutput())
-        if not writer.Write():
-            raise RuntimeError("gdcm cannot write lossless JPEG")
+        if not (is_encoded and writer.Write()):
+            raise RuntimeError("gdcm cannot encode lossless JPEG")
         return pydicom.dcmread(packed).PixelData
 
 
 def _compress(ds: Dataset, values: np.ndarray, encoding: Encoding) -> None:
-    syntax = encoding.syntax
-    if syntax == JPEGBaseline8Bit:
+    name, syntax = encoding.syntax, getattr(uid, encoding.syntax)
+    if name == "JPEGBaseline8Bit":
         done, stream = cv2.imencode(".jpg", values, [cv2.IMWRITE_JPEG_QUALITY, 92])
         if not done:
             raise RuntimeError("OpenCV cannot encode JPEG")
         ds.PixelData = encapsulate([stream.tobytes()])
         ds.LossyImageCompression, ds.LossyImageCompressionMethod = "01", "ISO_10918_1"
-    elif syntax == JPEGLosslessSV1:
+    elif name == "JPEGLosslessSV1":
         ds.PixelData = _jpeg_lossless(ds)
-    elif syntax.is_compressed and syntax != DeflatedExplicitVRLittleEndian:
-        options = {JPEG2000: {"j2k_cr": [10]}, JPEGLSNearLossless: {"jls_error": 2}}.get(syntax, {})
-        ds.compress(syntax, encoding_plugin=PLUGINS[syntax], generate_instance_uid=False, **options)
+    elif plugin := next((PLUGINS[start] for start in PLUGINS if name.startswith(start)), ""):
+        options = {"JPEG2000": {"j2k_cr": [10]}, "JPEGLSNearLossless": {"jls_error": 2}}.get(name, {})
+        ds.compress(syntax, encoding_plugin=plugin, generate_instance_uid=False, **options)
     ds.file_meta.TransferSyntaxUID = syntax
     if syntax.is_encapsulated:
         ds["PixelData"].VR = "OB"
@@ -214,11 +180,9 @@ def write_broken(path: Path, ds: Dataset, fault: str) -> None:
     """
     if fault == "missing":
         return
-    if fault == "empty":
-        path.write_bytes(b"")
-        return
-    if fault == "text":
-        path.write_text("This is a text file whose name ends like that of an image.\n", encoding="utf-8")
+    if fault in ("empty", "text"):
+        text = "This is a text file whose name ends like that of an image.\n" if fault == "text" else ""
+        path.write_text(text, encoding="utf-8")
         return
     if fault == "ct":
         ds.Modality = "CT"

@@ -43,7 +43,6 @@ def _file_name(image: ImagePlan) -> str:
 
 
 def _write_image(folder: Path, plan: StudyPlan, image: ImagePlan, seed: int) -> PhantomImage | None:
-    """Write one file; return the image with its truth unless the file is broken."""
     path = folder / _file_name(image)
     names = {"image_id": image.image_id, "study_id": plan.study_id, "subject_id": plan.subject_id}
     if image.fault in ("missing", "empty", "text"):
@@ -64,7 +63,6 @@ def _write_image(folder: Path, plan: StudyPlan, image: ImagePlan, seed: int) -> 
 
 
 def _write_report(folder: Path, plan: StudyPlan, seed: int) -> tuple[str, Report]:
-    """Write the study's report; return its relative path ("" for none) and its contents."""
     rng = generator(seed, plan.study_id, "report")
     devices = int(rng.choice(3, p=[0.6, 0.3, 0.1]))
     report = write_report(list(plan.findings), rng, layout=plan.layout, devices=devices, view=plan.images[0].view)
@@ -79,7 +77,6 @@ def _write_report(folder: Path, plan: StudyPlan, seed: int) -> tuple[str, Report
 
 
 def _truth(plan: StudyPlan, report: Report, pictures: dict[str, PhantomImage | None]) -> dict:
-    """Return one line of the truth: the study's lesions and the report's statements."""
     first = next((picture for picture in pictures.values() if picture is not None), None)
     reported_findings = [] if plan.report else report.findings
     findings = []

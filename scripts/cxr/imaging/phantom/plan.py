@@ -100,7 +100,6 @@ def _findings(number: int, rng: np.random.Generator) -> tuple[Finding, ...]:
 
 
 def _misread(findings: tuple[Finding, ...], rng: np.random.Generator) -> tuple[tuple[int, str], ...]:
-    """Return the misread findings: one in five of those that can be confused is another lesion."""
     errors = []
     for number, finding in enumerate(findings):
         if finding.target in LOOKALIKES and rng.random() < 0.2:

@@ -8,9 +8,10 @@ import textwrap
 from dataclasses import dataclass, field
 
 import numpy as np
+import yaml
 
+from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LESIONS, kinds_under
-from cxr.imaging.phantom.wording import PLACES, WORDING
 
 LAYOUTS = ("findings", "impression", "last_paragraph")
 """The section with the findings, which is the expected ``section_name``."""
@@ -21,27 +22,42 @@ DENIED = {
 """Probability that a deniable lesion type is denied."""
 
 
+RESOURCE_FILES = ("phantom/wording.yaml",)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A location as radiologists write it, and its zone labels."""
+
+    labels: tuple[str, ...]
+    adjectives: tuple[str, ...]
+    nouns: tuple[str, ...]
+
+
+WORDING: dict = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+"""Sentences and words by kind; the file describes the templates."""
+PLACES = {
+    name: Place(**{kind: tuple(words) for kind, words in entry.items()}) for name, entry in WORDING["places"].items()
+}
+
+
 @dataclass(frozen=True)
 class Finding:
-    """One thing to report. ``target`` is one of the seven lesion types, or ``nodule`` or ``scar``."""
+    """One thing to report. ``target`` is one of the seven lesion types, or ``nodule`` or ``scar``.
+
+    linked: described as an opacity that is, or may be, the target; hard: the wording may be missing from a lexicon.
+    """
 
     target: str
     place: str
     hedge: str = "definite"
     linked: bool = False
-    """Described as an opacity that is, or may be, the target."""
     hard: bool = False
-    """Whether the wording may be missing from a lexicon."""
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The zone labels of the place."""
         return PLACES[self.place].labels
-
-    @property
-    def certainty(self) -> str:
-        """``definitive`` or ``tentative``."""
-        return "definitive" if self.hedge == "definite" else "tentative"
 
 
 @dataclass
@@ -66,30 +82,26 @@ def _sentence(text: str) -> str:
 
 
 def _written(rng: np.random.Generator, kind: str, **words: str) -> str:
-    """Return one sentence of a kind, with the words of its template."""
     return _sentence(_pick(rng, WORDING[kind]).format(**words))
 
 
 def describe(finding: Finding, rng: np.random.Generator) -> str:
     """Return one sentence that states the finding."""
     place = PLACES[finding.place]
-    if finding.target in WORDING["others"]:
-        templates = WORDING["others"][finding.target]
-    elif finding.hard:
-        templates = WORDING["hard"][finding.target]
-    elif finding.linked:
+    if finding.linked and not finding.hard:
         templates = WORDING["linked"][finding.hedge]
     else:
-        templates = WORDING["direct" if finding.hedge == "definite" else finding.hedge][finding.target]
+        kind = "hard" if finding.hard else "direct" if finding.hedge == "definite" else finding.hedge
+        templates = WORDING["others" if finding.target in WORDING["others"] else kind][finding.target]
     adjective = _pick(rng, place.adjectives)
     if finding.target == "effusion":  # a pleural effusion has a side, not a zone
         adjective = "bilateral" if len(place.labels) > 1 else place.labels[0].split()[0]
     size = _pick(rng, WORDING["sizes"].get(finding.target, WORDING["sizes"]["opacity"]))
-    disease = {"edema": "pulmonary edema"}.get(finding.target, finding.target)
-    text = _pick(rng, templates).format(
-        adj=adjective, noun=_pick(rng, place.nouns), size=size, change=_pick(rng, WORDING["changes"]), disease=disease
-    )
-    return _sentence(text)
+    disease = "pulmonary edema" if finding.target == "edema" else finding.target
+    words = {"adj": adjective, "size": size, "disease": disease}
+    template = _pick(rng, templates)  # before the words: the order of the draws is part of the cohort
+    words |= {"noun": _pick(rng, place.nouns), "change": _pick(rng, WORDING["changes"])}
+    return _sentence(template.format(**words))
 
 
 def deniable(targets: set[str], rng: np.random.Generator) -> list[str]:
@@ -113,7 +125,6 @@ def _join(terms: list[str], word: str) -> str:
 
 
 def _denials(targets: set[str], rng: np.random.Generator) -> tuple[list[str], list[str]]:
-    """Return (sentences, lesion types they deny)."""
     denied_lesions = [lesion for lesion in deniable(targets, rng) if rng.random() < DENIED[lesion]]
     waiting = [denied_lesions[i] for i in rng.permutation(len(denied_lesions))]
     sentences = []
@@ -131,7 +142,6 @@ def _denials(targets: set[str], rng: np.random.Generator) -> tuple[list[str], li
 
 
 def _body(findings: list[Finding], devices: int, rng: np.random.Generator) -> tuple[list[str], list[dict], list[str]]:
-    """Return the sentences of the section with the findings, the truth of its findings, and the denied types."""
     targets = {finding.target for finding in findings}
     stated = [(describe(finding, rng), finding) for finding in findings]
     denials, denied = _denials(targets, rng)
@@ -153,14 +163,14 @@ def _body(findings: list[Finding], devices: int, rng: np.random.Generator) -> tu
     if idle and rng.random() < 0.15:
         template = _pick(rng, WORDING["nothing_new"])  # before its word: the order of the draws is part of the cohort
         denials.append(_sentence(template.format(term=WORDING["negatable"][_pick(rng, idle)][0])))
-    parts = [heart, lungs + denials] if rng.random() < 0.4 else [lungs + denials, heart]
-    sentences = [*parts[0], *parts[1], *extras] if rng.random() < 0.6 else [*extras, *parts[0], *parts[1]]
+    organs = heart + lungs + denials if rng.random() < 0.4 else lungs + denials + heart
+    sentences = organs + extras if rng.random() < 0.6 else extras + organs
     truth = [
         {
             "target": finding.target,
             "entity": "opacity" if finding.linked and not finding.hard else finding.target,
             "labels": list(finding.labels),
-            "certainty": finding.certainty,
+            "certainty": "definitive" if finding.hedge == "definite" else "tentative",
             "hedge": finding.hedge,
             "place": finding.place,
             "hard": finding.hard,
@@ -172,7 +182,6 @@ def _body(findings: list[Finding], devices: int, rng: np.random.Generator) -> tu
 
 
 def _summary(findings: list[Finding], rng: np.random.Generator) -> str:
-    """The impression after a findings section: a short summary of the main points."""
     points = [finding for finding in findings if finding.target in LESIONS and not finding.hard]
     if not points:
         return _written(rng, "normal_impressions")
@@ -199,18 +208,15 @@ def write_report(
     sentences, truth, denied = _body(findings, devices, rng)
     body = " ".join(sentences)
     exam = "CHEST (PORTABLE AP)" if view == "AP" else "CHEST (PA AND LAT)"
-    text = " " * 33 + "FINAL REPORT\n"
-    text += _block("EXAMINATION", exam)
+    text = " " * 33 + "FINAL REPORT\n" + _block("EXAMINATION", exam)
     text += _block("INDICATION", f"___-year-old patient with {_pick(rng, WORDING['reasons'])}.")
     if rng.random() < 0.5:
         text += _block("TECHNIQUE", f"{'Portable AP view' if view == 'AP' else 'PA and lateral views'} of the chest.")
-    comparison = _pick(rng, WORDING["other_exams"])
+    text += _block("COMPARISON", _pick(rng, WORDING["other_exams"]))
     if layout == "last_paragraph":
         # Without the two headers, the last section's text after its first blank line holds the findings.
-        text += _block("COMPARISON", comparison)
         text += "".join(f" {line}\n" for line in textwrap.wrap(body, 78))
         return Report(text, layout, truth, denied)
-    text += _block("COMPARISON", comparison)
     if rng.random() < 0.12:
         text += _block("WET READ", "___ ___ 4:12 PM Preliminary: lines and tubes as described below.")
     if layout == "findings":

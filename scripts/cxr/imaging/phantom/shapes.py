@@ -4,12 +4,12 @@ Body coordinates: x to the image's right from the patient's midline, y down from
 the image's nominal width. The patient's right is at negative x. Proportions are our choice and come from no data set.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
 
-from cxr.base.vocabulary import LOBES, SIDES, ZONE_LABELS, ZONE_LEVELS
+from cxr.base.vocabulary import SIDES, ZONE_LABELS, ZONE_LEVELS
 
 ZONE_STEPS = (0.0, 0.17, 0.42, 0.68, 1.0)
 """Ends of the apical, upper, mid and basal zone, as fractions of the lung's height."""
@@ -22,15 +22,8 @@ def curve(points, samples: int = 24) -> np.ndarray:
     t = np.linspace(0, 1, samples, endpoint=False)[:, None]
     pieces = []
     for before, start, end, after in zip(padded, padded[1:], padded[2:], padded[3:], strict=False):
-        pieces.append(
-            0.5
-            * (
-                2 * start
-                + (end - before) * t
-                + (2 * before - 5 * start + 4 * end - after) * t**2
-                + (3 * start - before - 3 * end + after) * t**3
-            )
-        )
+        square, cube = 2 * before - 5 * start + 4 * end - after, 3 * start - before - 3 * end + after
+        pieces.append(0.5 * (2 * start + (end - before) * t + square * t**2 + cube * t**3))
     return np.concatenate([*pieces, points[-1:]])
 
 
@@ -88,6 +81,12 @@ class View:
         pixels = np.round(self.pixels(points) * 16).astype(np.int32)
         cv2.polylines(canvas, [pixels], False, round(255 * value), thickness, cv2.LINE_AA, 4)
 
+    def line(self, points: np.ndarray, width: float) -> np.ndarray:
+        """Return one body curve, float32 (H, W) in 0..1; ``width`` in body units."""
+        canvas = self.canvas()
+        self.stroke(canvas, points, width, 1.0)
+        return level(canvas)
+
 
 @dataclass
 class Anatomy:
@@ -103,7 +102,7 @@ class Anatomy:
     ctr: float
     ap: bool
     female: bool
-    lung_box: dict[str, tuple[float, float]] = field(default_factory=dict)
+    lung_box: dict[str, tuple[float, float]]
     """Top and bottom y of each lung."""
 
 
@@ -130,8 +129,7 @@ def _lung(sign: float, rng: np.random.Generator, volume: float, broad: float, wa
         cardiophrenic, (medial, low - 0.15), (medial, 0.38), (medial + 0.012, 0.25), (0.075, 0.165), (0.103, 0.133),
         apex,
     ])  # fmt: skip
-    outline = np.concatenate([lateral[:-1], diaphragm[:-1], inner[:-1]])
-    return outline * np.array([sign, 1.0])
+    return np.concatenate([lateral[:-1], diaphragm[:-1], inner[:-1]]) * np.array([sign, 1.0])
 
 
 def _heart(left_extent: float, right_extent: float, base: float, top: float, rng: np.random.Generator) -> np.ndarray:
@@ -228,11 +226,9 @@ def organ_masks(anatomy: Anatomy, view: View) -> dict[str, np.ndarray]:
         for zone, first, last in zip(ZONE_LEVELS, ZONE_STEPS, ZONE_STEPS[1:], strict=False):
             masks[f"{side} {zone}"] = lung & (depth >= first) & (depth < last if last < 1 else True)
         lateral = np.abs(x) / 0.4
+        upper = depth < (0.50 + 0.05 * lateral if side == "right" else 0.80 - 0.18 * lateral)
         masks[f"lung lower lobe {side}"] = lung & (depth > 0.36 + 0.22 * lateral)
+        masks[f"lung upper lobe {side}"] = lung & upper
         if side == "right":
-            masks["lung upper lobe right"] = lung & (depth < 0.50 + 0.05 * lateral)
-            masks["lung middle lobe right"] = lung & (depth >= 0.50 + 0.05 * lateral) & (depth < 0.95 - 0.25 * lateral)
-        else:
-            masks["lung upper lobe left"] = lung & (depth < 0.80 - 0.18 * lateral)
-    assert set(LOBES) <= masks.keys()
+            masks["lung middle lobe right"] = lung & ~upper & (depth < 0.95 - 0.25 * lateral)
     return {name: masks[name] for name in ("right lung", "left lung", "heart", "cardiomediastinum", *ZONE_LABELS[2:])}

@@ -25,23 +25,14 @@ PARTS = (r"model(?:-(\d+)-of-(\d+))?\.safetensors", r"pytorch_model(?:-(\d+)-of-
 
 
 @cache
-def _entries() -> dict[str, dict]:
-    return yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-
-
-@cache
-def read_entries() -> dict[str, dict]:
+def read_entries(of_settings: bool = False) -> dict[str, dict]:
     """Return {artefact: entry} of ``resources/weights.yaml`` that rules fetch or convert.
 
-    All callers share it, so it must not be modified.
+    ``of_settings``: of the models that a setting names, which are used where they lie. All callers share it, so it must
+    not be modified.
     """
-    return {artefact: entry for artefact, entry in _entries().items() if "setting" not in entry}
-
-
-@cache
-def read_setting_models() -> dict[str, dict]:
-    """Return {artefact: entry} of the models that a setting names, which are used where they lie; shared likewise."""
-    return {artefact: entry for artefact, entry in _entries().items() if "setting" in entry}
+    entries = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    return {artefact: entry for artefact, entry in entries.items() if ("setting" in entry) == of_settings}
 
 
 def pin_name(artefact: str, entry: dict, file: str) -> str:
@@ -56,27 +47,22 @@ def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict
     """
     entries = read_entries()
     files = {artefact: _files(artefact, entry, folder) for artefact, entry in entries.items()}
-    names = {
-        pin_name(artefact, entries[artefact], file)
+    pin_names = {
+        artefact: {file: pin_name(artefact, entries[artefact], file) for file in artefact_files}
         for artefact, artefact_files in files.items()
-        for file in artefact_files
     }
-    names |= {f"{artefact}/{file}" for artefact, entry in read_setting_models().items() for file in entry["files"]}
+    names = {name for artefact_pins in pin_names.values() for name in artefact_pins.values()}
+    names |= {f"{artefact}/{file}" for artefact, entry in read_entries(True).items() for file in entry["files"]}
     for name in pins:
-        pin_artefact = name.partition("/")[0]
-        if name not in names and not entries.get(pin_artefact, {}).get("folder"):
+        if name not in names and not entries.get(name.partition("/")[0], {}).get("folder"):
             raise UserError(
                 f"weights.sha256 names {name!r}, no file of the weights: choose one of {', '.join(sorted(names))}"
             )
     return {
         artefact: {name: entry[name] for name in PARAMS}
         | {name: entry.get(name) for name in ("repository", "tensors", "values", "parts", "dropped", "float32")}
-        | {
-            "artefact": artefact,
-            "files": {
-                file: pins.get(pin_name(artefact, entry, file), sha256) for file, sha256 in files[artefact].items()
-            },
-        }
+        | {"artefact": artefact}
+        | {"files": {file: pins.get(pin_names[artefact][file], digest) for file, digest in files[artefact].items()}}
         for artefact, entry in entries.items()
     }
 
@@ -91,12 +77,16 @@ def plan_models(used: Mapping[str, tuple[str, str]], pins: Mapping[str, str]) ->
     model_by_name: dict[str, dict] = {}
     for setting, (model, revision) in used.items():
         is_folder = Path(model).is_dir()
-        for artefact, entry in read_setting_models().items():
+        for artefact, entry in read_entries(True).items():
             pattern = re.escape(entry["setting"]).replace("<name>", "[^.]+")
             model_id, entry_id = (Path(model).name, entry["folder"]) if is_folder else (model, entry.get("repository"))
             if model_id != entry_id or not re.fullmatch(pattern, setting):
                 continue
-            files = _copied_files(entry, Path(model)) if is_folder else entry["files"]
+            files = entry["files"]
+            if is_folder:  # its weights may be in other parts than the published
+                parts = _parts(Path(model)) or [file for file in files if Path(file).suffix in SUFFIXES]
+                names = [file for file in files if Path(file).suffix not in SUFFIXES] + parts
+                files = {file: files.get(file) for file in names}
             options = {
                 "artefact": artefact, "source": entry["source"], "repository": None if is_folder else model,
                 "revision": None if is_folder else revision or None, "licence": entry["licence"],
@@ -124,13 +114,9 @@ def _files(artefact: str, entry: dict, folder: str) -> dict[str, str | None]:
     """Return {file: sha256 if known} of an artefact's files; for a checkpoint's folder, the files in it."""
     if "folder" not in entry:
         return entry["files"]
-    sha256_by_file = {
-        file: sha256
-        for folder_entry in read_entries().values()
-        if "folder" in folder_entry
-        for file, sha256 in folder_entry["files"].items()
-    }
-    return {file: sha256_by_file.get(file) for file in _checkpoint(entry, Path(folder))}
+    folder_entries = [entry for entry in read_entries().values() if "folder" in entry]
+    digests = {file: sha256 for folder_entry in folder_entries for file, sha256 in folder_entry["files"].items()}
+    return {file: digests.get(file) for file in _checkpoint(entry, Path(folder))}
 
 
 def _checkpoint(entry: dict, folder: Path) -> list[str]:
@@ -138,28 +124,14 @@ def _checkpoint(entry: dict, folder: Path) -> list[str]:
 
     Missing files are replaced by the names of the published ones.
     """
-    model_folder = entry["folder"]
-    tokenizer_folder = next(
-        (name for name in (model_folder, entry["tokenizer"]) if _existing_files(folder / name, TOKENIZER)),
-        entry["tokenizer"],
-    )
+    model_folder, folders = entry["folder"], (entry["folder"], entry["tokenizer"])
+    tokenizer_folder = next((name for name in folders if _existing_files(folder / name, TOKENIZER)), folders[1])
     tokenizer = _existing_files(folder / tokenizer_folder, TOKENIZER) or [TOKENIZER[0]]
     tokenizer += _existing_files(folder / tokenizer_folder, TOKENIZER_EXTRAS)
-    files = [
-        f"{model_folder}/config.json",
-        *(f"{tokenizer_folder}/{name}" for name in tokenizer),
-    ]
-    weights = _parts(folder / model_folder) or [
-        Path(file).name for file in entry["files"] if Path(file).suffix in SUFFIXES
-    ]
+    published_weights = [Path(file).name for file in entry["files"] if Path(file).suffix in SUFFIXES]
+    weights = _parts(folder / model_folder) or published_weights
+    files = [f"{model_folder}/config.json", *(f"{tokenizer_folder}/{name}" for name in tokenizer)]
     return files + [f"{model_folder}/{name}" for name in weights]
-
-
-def _copied_files(entry: dict, folder: Path) -> dict[str, str | None]:
-    """Return {file: sha256 if known} of a model in a folder, whose weights may be in other parts than the published."""
-    parts = _parts(folder) or [file for file in entry["files"] if Path(file).suffix in SUFFIXES]
-    other_files = [file for file in entry["files"] if Path(file).suffix not in SUFFIXES]
-    return {file: entry["files"].get(file) for file in (*other_files, *parts)}
 
 
 def _existing_files(folder: Path, names: tuple[str, ...]) -> list[str]:
@@ -167,7 +139,6 @@ def _existing_files(folder: Path, names: tuple[str, ...]) -> list[str]:
 
 
 def _parts(folder: Path) -> list[str]:
-    """Return the names of all parts of the weights in a folder, including missing parts; empty if there is none."""
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     for pattern in PARTS:
         for match in filter(None, (re.fullmatch(pattern, name) for name in names)):

@@ -25,22 +25,13 @@ def run(*, weights: str, manifest: str, options: WeightsOptions, attrs: dict) ->
     A pickle instead of a safetensors file is converted. Raises UserError if a file is unavailable or invalid.
     """
     published, used = [], []
+    remedy = f"delete it there and run snakemake weights_{options.artefact} again"
     for name, sha256 in options.files.items():
-        source = fetch(options, name)
-        remedy = f"delete it there and run snakemake weights_{options.artefact} again"
-        manifests.check_published_file(source, f"{options.artefact}/{name}", sha256, remedy)
-        target = Path(weights, name)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        source, target = fetch(options, name), Path(weights, name)
+        convert = shutil.copyfile
         if source.suffix == ".bin":
-            from cxr.imaging.weights import state_dict  # here: the others need no torch
-
-            state_dict.convert_state_dict(source, target)
-        else:
-            shutil.copyfile(source, target)
-        if target.suffix == ".safetensors":
-            manifests.check_safetensors_file(target, source, remedy, options.tensors, options.values)
-        elif target.suffix == ".json":
-            manifests.check_json_file(target, source, remedy)
+            from cxr.imaging.weights.state_dict import convert_state_dict as convert  # the others need no torch
+        manifests.install_file(source, target, convert, options, (f"{options.artefact}/{name}", sha256), remedy)
         published.append(file_facts(str(Path(name).with_name(source.name)), source))
         used.append(file_facts(name, target))
     manifests.write_manifest(manifest, options, attrs, published, used)
@@ -51,30 +42,28 @@ def fetch(options: WeightsOptions, name: str) -> Path:
 
     Raises UserError with a separate message for each cause of failure.
     """
-    page = f"https://huggingface.co/{options.repository}"
-    pickle = PICKLES.get(Path(name).name)
+    repository, page = options.repository, f"https://huggingface.co/{options.repository}"
     try:
-        return Path(hf_hub_download(options.repository, name, revision=options.revision))
+        return Path(hf_hub_download(repository, name, revision=options.revision))
     except errors.RemoteEntryNotFoundError:
-        if pickle:
+        if pickle := PICKLES.get(Path(name).name):
             return fetch(options, str(Path(name).with_name(pickle)))
-        raise UserError(f"{options.repository} has no {name} at revision {options.revision}: look at {page}") from None
+        problem = f"{repository} has no {name} at revision {options.revision}: look at {page}"
     except errors.GatedRepoError:
-        raise UserError(
-            f"{options.repository} is gated: accept its terms at {page}, log in with `hf auth login` or set HF_TOKEN, "
+        problem = (
+            f"{repository} is gated: accept its terms at {page}, log in with `hf auth login` or set HF_TOKEN, "
             "and run snakemake weights again"
-        ) from None
+        )
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
-        raise UserError(
-            f"the hub knows no {options.repository} at revision {options.revision}, or not for you: look at {page} and "
+        problem = (
+            f"the hub knows no {repository} at revision {options.revision}, or not for you: look at {page} and "
             "log in with `hf auth login`"
-        ) from None
+        )
     except errors.LocalEntryNotFoundError:
-        raise UserError(
-            f"{name} of {options.repository} is not in this machine's Hugging Face cache and the hub is out of reach: "
+        problem = (
+            f"{name} of {repository} is not in this machine's Hugging Face cache and the hub is out of reach: "
             "run snakemake weights on a machine with network and the same HF_HOME (docs/how-to/models.md)"
-        ) from None
+        )
     except errors.HfHubHTTPError as error:
-        raise UserError(
-            f"the hub did not give {name} of {options.repository} (answer {error.response.status_code}): try later"
-        ) from None
+        problem = f"the hub did not give {name} of {repository} (answer {error.response.status_code}): try later"
+    raise UserError(problem)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,14 +43,6 @@ def check_published_file(path: Path, pin: str, sha256: str | None, remedy: str) 
         )
 
 
-def check_json_file(path: Path, published_path: Path, remedy: str) -> None:
-    """Check that a file is JSON. Raises UserError, which names the published file ``published_path``."""
-    try:
-        json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise UserError(f"{published_path} is no JSON file: {remedy}") from None
-
-
 def check_safetensors_file(
     path: Path, published_path: Path, remedy: str, tensors: int | None = None, values: int | None = None
 ) -> None:
@@ -63,13 +56,33 @@ def check_safetensors_file(
     except (SafetensorError, OSError) as error:
         refuse_machine_fault(path, error)
         raise UserError(f"{published_path} is damaged or no safetensors file: {remedy}") from None
-    actual_counts = len(shapes), sum(math.prod(shape) for shape in shapes)
-    expected_counts = actual_counts[0] if tensors is None else tensors, actual_counts[1] if values is None else values
-    if actual_counts != expected_counts:
+    num_tensors, num_values = len(shapes), sum(math.prod(shape) for shape in shapes)
+    expected = num_tensors if tensors is None else tensors, num_values if values is None else values
+    if (num_tensors, num_values) != expected:
         raise UserError(
-            f"{published_path} holds {actual_counts[0]} tensors of {actual_counts[1]} values and not "
-            f"{expected_counts[0]} of {expected_counts[1]}, so it is another net: {remedy}"
+            f"{published_path} holds {num_tensors} tensors of {num_values} values and not "
+            f"{expected[0]} of {expected[1]}, so it is another net: {remedy}"
         )
+
+
+def install_file(
+    source: Path, target: Path, convert: Callable, options: "WeightsOptions", pin: tuple[str, str | None], remedy: str
+) -> dict:
+    """Check a published file, make ``target`` with ``convert(source, path)``, check it, and return its facts.
+
+    ``pin``: its name in ``weights.sha256``, and its digest if known. Raises UserError, which names the published file.
+    """
+    check_published_file(source, *pin, remedy)
+    with atomic_file(target) as temporary:
+        facts = convert(source, temporary)
+        if target.suffix == ".safetensors":
+            check_safetensors_file(temporary, source, remedy, options.tensors, options.values)
+        elif target.suffix == ".json":
+            try:
+                json.loads(temporary.read_text(encoding="utf-8"))
+            except ValueError:
+                raise UserError(f"{source} is no JSON file: {remedy}") from None
+    return facts if isinstance(facts, dict) else {}
 
 
 @dataclass(frozen=True)

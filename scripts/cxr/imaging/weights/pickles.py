@@ -1,9 +1,8 @@
 """Reading a PyTorch checkpoint that holds whole modules, without importing or calling anything that it names.
 
-``torch.save(model)`` writes a pickle, and reading a pickle runs any code that it names. Here each class or function in
-a checkpoint becomes a :class:`~cxr.imaging.weights.stubs.Stub`, an object that stores its arguments and does nothing. A
-tensor remains a description until :meth:`Saved.reading` reads its numbers. Both containers of ``torch.save`` are read:
-the archive (since PyTorch 1.6) and the older plain stream. Source: the format as documented in torch.serialization.
+Each class or function in it becomes a :class:`~cxr.imaging.weights.stubs.Stub`, which does nothing, and a tensor a
+description until :meth:`Saved.reading` reads it. Both containers of ``torch.save`` are read: the archive (since PyTorch
+1.6) and the older plain stream. Source: the format as documented in torch.serialization.
 """
 
 import io
@@ -50,12 +49,14 @@ class Saved:
 
         Raises UserError if the module holds none.
         """
+        array_by_name = {}
         try:
-            array_by_name = {
-                f"{path}.{name}".lstrip("."): array
-                for path, inner in named_modules(module)
-                for name, array in _own_arrays(inner)
-            }
+            for path, inner in named_modules(module):
+                passing = inner.state.get("_non_persistent_buffers_set") or ()
+                for kind in ("_parameters", "_buffers"):
+                    for name, array in (inner.state.get(kind) or {}).items():
+                        if isinstance(array, Array) and name not in passing:
+                            array_by_name[f"{path}.{name}".lstrip(".")] = array
         except FAULTS as error:
             refuse(self.path, f"its modules cannot be read ({error})")
         return array_by_name or refuse(self.path, "it holds no network")
@@ -156,13 +157,11 @@ def read_checkpoint(path: str | Path) -> Saved:
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> str:
-    """Return the archive's name of ``<folder>/<name>``, for any folder. Raises KeyError."""
     folder = archive.namelist()[0].partition("/")[0] if archive.namelist() else ""
     return archive.getinfo(f"{folder}/{name}").filename
 
 
 def _stream(file: io.BufferedReader) -> tuple[object, dict[str, int]]:
-    """Return the object of a plain stream and the offsets of its storages."""
     if Unpickler(file).load() != MAGIC:
         raise ValueError("it begins like none")
     _, machine = Unpickler(file).load(), Unpickler(file).load()
@@ -189,10 +188,10 @@ def find_network(saved: Saved) -> Stub:
     Raises UserError if there is none.
     """
     entries = saved.root if isinstance(saved.root, dict) else {}
-    networks = [
-        entries[key] for key in ("ema", "model") if isinstance(entries.get(key), Stub) and entries[key].children
-    ]
-    return unwrap_network(networks[0]) if networks else refuse(saved.path, "it holds no network")
+    for network in (entries.get("ema"), entries.get("model")):
+        if isinstance(network, Stub) and network.children:
+            return unwrap_network(network)
+    refuse(saved.path, "it holds no network")
 
 
 def unwrap_network(module: Stub) -> Stub:
@@ -221,14 +220,6 @@ def named_modules(module: Stub, path: str = "", depth: int = 0) -> Iterator[tupl
     for name, child in module.children.items():
         if isinstance(child, Stub):
             yield from named_modules(child, f"{path}.{name}".lstrip("."), depth + 1)
-
-
-def _own_arrays(module: Stub) -> Iterator[tuple[str, Array]]:
-    passing = module.state.get("_non_persistent_buffers_set") or ()
-    for kind in ("_parameters", "_buffers"):
-        for name, array in (module.state.get(kind) or {}).items():
-            if isinstance(array, Array) and name not in passing:
-                yield name, array
 
 
 def to_json_value(value: object) -> object:

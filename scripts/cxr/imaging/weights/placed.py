@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from cxr.base.atomic import atomic_file, atomic_folder
+from cxr.base.atomic import atomic_folder
 from cxr.imaging.weights import manifest as manifests
 from cxr.imaging.weights.manifest import WeightsOptions
 
@@ -18,8 +18,14 @@ COPIED = (".json", ".model")
 
 def run(*, sources: list[str], weights: list[str], manifest: str, options: WeightsOptions, attrs: dict) -> None:
     """Convert ``sources`` to ``weights``, one to one. Raises UserError for a file that is not the published one."""
-    converted_files = _convert_files(sources, [Path(path) for path in weights], options)
-    manifests.write_manifest(manifest, options, attrs, *converted_files)
+    published, used, facts = [], [], {}
+    for (name, sha256), *paths in zip(options.files.items(), sources, weights, strict=True):
+        source, target = map(Path, paths)
+        convert = shutil.copyfile if source.suffix in COPIED else find_converter(options)
+        facts[name] = manifests.install_file(source, target, convert, options, (name, sha256), REMEDY)
+        published.append(manifests.file_facts(name, source))
+        used.append(manifests.file_facts(target.name, target))
+    manifests.write_manifest(manifest, options, attrs, published, used, facts)
 
 
 def run_folder(*, sources: list[str], weights: str, manifest: str, options: WeightsOptions, attrs: dict) -> None:
@@ -28,9 +34,8 @@ def run_folder(*, sources: list[str], weights: str, manifest: str, options: Weig
     The folder appears only when it is complete. Raises UserError for a file that differs from the published one.
     """
     with atomic_folder(weights) as making:
-        targets = [making / converted_name(Path(source).name) for source in sources]
-        converted_files = _convert_files(sources, targets, options)
-    manifests.write_manifest(manifest, options, attrs, *converted_files)
+        targets = [str(making / converted_name(Path(source).name)) for source in sources]
+        run(sources=sources, weights=targets, manifest=manifest, options=options, attrs=attrs)
 
 
 def converted_name(name: str) -> str:
@@ -45,28 +50,3 @@ def find_converter(options: WeightsOptions) -> Converter:
         how = {"dropped": options.dropped or "", "float32": bool(options.float32)}
         return partial(convert, parts=tuple(options.parts), **how)
     return getattr(importlib.import_module("cxr.imaging.weights.yolo"), f"convert_{options.artefact}")
-
-
-def _convert_files(
-    sources: list[str], targets: list[Path], options: WeightsOptions
-) -> tuple[list[dict], list[dict], dict[str, dict]]:
-    """Check, convert and check again each file; return the facts of the published and converted ones, and the results.
-
-    The results are {name: the converter's result}.
-    """
-    published, used, facts = [], [], {}
-    for (name, sha256), source, target in zip(options.files.items(), map(Path, sources), targets, strict=True):
-        manifests.check_published_file(source, name, sha256, REMEDY)
-        with atomic_file(target) as temporary:
-            if source.suffix in COPIED:
-                shutil.copyfile(source, temporary)
-                facts[name] = {}
-            else:
-                facts[name] = find_converter(options)(source, temporary)
-            if target.suffix == ".safetensors":
-                manifests.check_safetensors_file(temporary, source, REMEDY, options.tensors, options.values)
-            elif target.suffix == ".json":
-                manifests.check_json_file(temporary, source, REMEDY)
-        published.append(manifests.file_facts(name, source))
-        used.append(manifests.file_facts(target.name, target))
-    return published, used, facts

@@ -5,8 +5,8 @@ A checkpoint may hold more than its net: an optimiser, an epoch, the arguments o
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -24,14 +24,12 @@ UNREAD = "torch._utils._rebuild"
 """Prefixes of unsupported kinds of tensors: sparse, quantized, without numbers."""
 
 
-@dataclass(frozen=True)
-class State:
-    """Tensors of a file by name, each read on demand."""
+class State(NamedTuple):
+    """Tensors of a file by name, each read on demand; ``left_out``: names of those that do not belong to the net."""
 
     kinds: tensors.Kinds
     get: Callable[[str], torch.Tensor]
     left_out: list[str]
-    """Names of tensors that do not belong to the net."""
 
 
 @contextmanager
@@ -43,14 +41,16 @@ def open_state(source: Path, parts: tuple[str, ...] = ()) -> Iterator[State]:
 
     Raises UserError with one sentence for a file that is damaged, is malicious, or holds no state dict.
     """
-    if _is_safetensors(source):
+    with open(source, "rb") as file:
+        head = file.read(9)
+    # a safetensors file begins with the length of its header, and the header is JSON
+    if source.suffix == ".safetensors" or (head[8:9] == b"{" and head[:1] != b"\x80"):
         try:
             with safe_open(source, "pt") as file:
-                every = file.keys()
-                kinds = {name: _kind(file.get_slice(name)) for name in every}
+                kinds = {name: _kind(file.get_slice(name)) for name in file.keys()}  # noqa: SIM118 (no mapping)
                 source_names, left_out = _match_names(source, kinds, parts)
-                yield State({name: kinds[source_name] for name, source_name in source_names.items()},
-                            lambda name: file.get_tensor(source_names[name]), left_out)  # fmt: skip
+                net_kinds = {name: kinds[source_name] for name, source_name in source_names.items()}
+                yield State(net_kinds, lambda name: file.get_tensor(source_names[name]), left_out)
         except (SafetensorError, OSError) as error:
             refuse_machine_fault(source, error)
             pickles.refuse(source, f"it is no whole safetensors file ({error})")
@@ -64,13 +64,6 @@ def open_state(source: Path, parts: tuple[str, ...] = ()) -> Iterator[State]:
         array_by_name = {name: arrays[source_name] for name, source_name in source_names.items()}
         kinds = {name: (array.shape, array.storage.dtype) for name, array in array_by_name.items()}
         yield State(kinds, lambda name: tensor(array_by_name[name]), left_out)
-
-
-def _is_safetensors(source: Path) -> bool:
-    """Recognize a safetensors file by its first bytes: the length of the header, and the JSON header."""
-    with open(source, "rb") as file:
-        head = file.read(9)
-    return source.suffix == ".safetensors" or (head[8:9] == b"{" and head[:1] != b"\x80")
 
 
 def _kind(part) -> tuple[tuple[int, ...], torch.dtype]:
@@ -105,15 +98,14 @@ def _match_names(source: Path, source_tensors: dict, parts: tuple[str, ...]) -> 
     left_out = []
     for name in source_tensors:
         words = str(name).split(".")
-        net_words = words[1:] if words[0] == "module" else words
-        if parts:
-            net_words = words
-            while net_words[0] in PREFIXES and net_words[0] not in parts and len(net_words) > 1:
-                net_words = net_words[1:]
-            if net_words[0] not in parts:
-                left_out.append(".".join(net_words))
-                continue
-        short = ".".join(net_words)
+        if not parts and words[0] == "module":
+            words = words[1:]
+        while parts and words[0] in PREFIXES and words[0] not in parts and len(words) > 1:
+            words = words[1:]
+        short = ".".join(words)
+        if parts and words[0] not in parts:
+            left_out.append(short)
+            continue
         if short in source_names:
             raise UserError(f"{source} holds {short} with and without a prefix: it is not the published file")
         source_names[short] = name

@@ -57,9 +57,8 @@ class Stub:
     def children(self) -> dict:
         """The modules inside this one by name; empty for an object that is not a module."""
         modules = self.state.get("_modules")
-        return (
-            {name: child for name, child in modules.items() if child is not None} if isinstance(modules, dict) else {}
-        )
+        items = modules.items() if isinstance(modules, dict) else ()
+        return {name: child for name, child in items if child is not None}
 
 
 class Storage(NamedTuple):

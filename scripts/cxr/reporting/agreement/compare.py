@@ -168,7 +168,7 @@ def run_images(
 
 
 def _read_boxes(path: str) -> dict[str, pl.DataFrame]:
-    table = read_table(path).filter(pl.col("kept"))
+    table = read_table(path).filter(pl.col("is_used"))
     return {key[0]: rows for key, rows in table.partition_by("image_id", as_dict=True).items()}
 
 

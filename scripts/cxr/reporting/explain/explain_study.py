@@ -217,11 +217,11 @@ def map_blocks(image: Image, dpi: int) -> Iterator[Block]:
         lowest_confidence = sorted((row["confidence"] for row in image.boxes), reverse=True)[:MAX_BOXES][-1]
         rows = [
             [str(number), row["class_name"], format_measure(row["confidence"]),
-             " ".join(f"{row[name]:.0f}" for name in CORNERS), "yes" if row["kept"] else "no"]
+             " ".join(f"{row[name]:.0f}" for name in CORNERS), "yes" if row["is_used"] else "no"]
             for number, row in enumerate(image.boxes)
             if row["confidence"] >= lowest_confidence
         ]  # fmt: skip
-        used = sum(row["kept"] for row in image.boxes)
+        used = sum(row["is_used"] for row in image.boxes)
         yield Paragraph(
             f"The detector found {len(image.boxes)} boxes, {used} of them of a used class; the {len(rows)} most "
             "confident:"
@@ -313,7 +313,7 @@ def _result_row(row: dict) -> list[str]:
 
 
 def _draw_result(image: Image, outcome: Outcome) -> drawing.Figure:
-    used_boxes = [(number, row) for number, row in enumerate(image.boxes) if row["kept"]]
+    used_boxes = [(number, row) for number, row in enumerate(image.boxes) if row["is_used"]]
     judged = [row["box_verdicts"] for row in outcome.findings if row["box_verdicts"]]
     best = [min(verdicts, key=int.bit_count) for verdicts in zip(*judged, strict=True)]
     order = sorted(range(len(best)), key=lambda place: (best[place].bit_count(), place))[:MAX_BOXES]
@@ -336,7 +336,7 @@ def box_blocks(row: dict, image: Image, settings: dict) -> Iterator[Block]:
     if not verdicts:
         return
     taus = thresholds_for(row["target"], settings)
-    used_boxes = [(number, box) for number, box in enumerate(image.boxes) if box["kept"]]
+    used_boxes = [(number, box) for number, box in enumerate(image.boxes) if box["is_used"]]
     arrays = (image.arrays[stage] for stage in ("anatomy", "organs", "anomaly"))
     judged = judge_boxes(
         [box for _, box in used_boxes], row["reported"], *arrays, target=row["target"], settings=settings

@@ -69,7 +69,7 @@ def _read_panel(
             anomaly=anomaly.get("anomaly", image_id),
             organs=organs.masks(image_id),
             zones={label: zones[label] for label in ZONE_LABELS},
-            boxes=read_table(boxes).filter((pl.col("image_id") == image_id) & pl.col("kept")).to_dicts(),
+            boxes=read_table(boxes).filter((pl.col("image_id") == image_id) & pl.col("is_used")).to_dicts(),
             findings=rows,
             masks={mask_id: mask_shard.get("mask", mask_id) for mask_id in mask_ids},
             pairs=pairs,

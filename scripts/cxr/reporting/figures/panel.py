@@ -97,7 +97,7 @@ def _draw_text(axes: Axes, story: PanelContent, boxes: list[str]) -> None:
     for finding in story.findings:
         place = ", ".join(finding["reported"]) or "no location"
         finding_text = f"{finding['target'] or finding['entity']} ({finding['certainty']}) in {place}"
-        outcome = finding["reason"] or "grounded: " + ", ".join(finding["grounded"] or finding["named"])
+        outcome = finding["reason"] or "grounded: " + ", ".join(finding["grounded"] or finding["locations"])
         lines += textwrap.wrap(f"- {finding_text}: {outcome}", 62, subsequent_indent="  ")
     lines += ["", "BOXES", *(line for box in boxes for line in textwrap.wrap(box, 62, subsequent_indent="  "))]
     lines += ["", "PAIRS"]

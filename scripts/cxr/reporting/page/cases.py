@@ -148,4 +148,4 @@ def describe_outcome(row: Mapping) -> str:
         return OUTCOMES.get(row["reason"], row["reason"])
     if row["target"] == "cardiomegaly":
         return "the mask is the heart's and needs no boxes"
-    return "mask in " + ", ".join(row["named"] or row["grounded"])
+    return "mask in " + ", ".join(row["locations"] or row["grounded"])

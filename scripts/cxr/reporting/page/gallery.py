@@ -104,7 +104,7 @@ def _draw_case(name: str, row: dict, maps: Sequence[str], boxes: str, masks: str
         anomalous = anomaly.get("anomaly", image_id)
     taus = thresholds_for(lesion, settings)
     place = np.logical_or.reduce([np.zeros(image.shape, bool), *(zones[label] for label in row["reported"])])
-    image_boxes = read_table(boxes).filter((pl.col("image_id") == image_id) & pl.col("kept")).to_dicts()
+    image_boxes = read_table(boxes).filter((pl.col("image_id") == image_id) & pl.col("is_used")).to_dicts()
     shown_boxes = []
     if row["box_verdicts"]:
         judged = judge_boxes(image_boxes, row["reported"], zones, lungs, anomalous, target=lesion, settings=settings)

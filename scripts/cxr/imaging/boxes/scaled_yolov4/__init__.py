@@ -98,22 +98,16 @@ class ScaledYolov4Engine:
         folds = [self._fold(net, classes, batch, images[0].shape[0]) for net, classes in self.folds]
         joined = [ScoredBoxes(*map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*folds, strict=True)]
         most = self.options.max_boxes
-        return [
-            nets.make_detections(proposals.apply_nms(image_proposals, ENSEMBLE_IOU, most)) for image_proposals in joined
-        ]
+        return [nets.make_detections(proposals.apply_nms(boxes, ENSEMBLE_IOU, most)) for boxes in joined]
 
     def _fold(self, net: Network, classes: np.ndarray, batch: torch.Tensor, side: int) -> list[ScoredBoxes]:
-        """Return one fold's boxes for each image of a batch, in frame pixels."""
-        thinned = [
-            proposals.apply_nms(
-                proposals.boxes_above(boxes, scores, classes, self.options.floor), FOLD_IOU, MAX_BOXES_PER_FOLD
-            )
-            for part in proposals.split_batch(batch)
-            for boxes, scores in zip(*net(part), strict=True)
-        ]
-        return [
-            proposals.to_frame_pixels(image_proposals, side / IMAGE_SIZE, BORDER, side) for image_proposals in thinned
-        ]
+        fold_proposals = []
+        for part in proposals.split_batch(batch):
+            for boxes, scores in zip(*net(part), strict=True):
+                above = proposals.boxes_above(boxes, scores, classes, self.options.floor)
+                thinned = proposals.apply_nms(above, FOLD_IOU, MAX_BOXES_PER_FOLD)
+                fold_proposals.append(proposals.to_frame_pixels(thinned, side / IMAGE_SIZE, BORDER, side))
+        return fold_proposals
 
 
 def load(options: BoxesSettings, setup: Setup) -> ScaledYolov4Engine:

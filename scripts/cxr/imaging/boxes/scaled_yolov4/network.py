@@ -167,13 +167,12 @@ class Network(nn.Module):
         built, channels = [], [3]
         for index, (source, number, kind, arguments) in enumerate(plan["backbone"] + plan["head"]):
             # as indices into the list of outputs, whose first is the image
-            source_indices = source if isinstance(source, list) else [source]
-            self.sources.append(
-                [index + 1 + source_index if source_index < 0 else source_index + 1 for source_index in source_indices]
-            )
-            if any(not 0 <= source_index <= index for source_index in self.sources[-1]):
+            source_list = source if isinstance(source, list) else [source]
+            sources = [index + 1 + place if place < 0 else place + 1 for place in source_list]
+            self.sources.append(sources)
+            if any(not 0 <= place <= index for place in sources):
                 raise ValueError(f"layer {index} takes what comes after it")
-            inputs = [channels[source_index] for source_index in self.sources[-1]]
+            inputs = [channels[place] for place in sources]
             layer, outputs = self._layer(plan, kind, inputs, number, arguments, strides)
             built.append(layer)
             channels.append(outputs)
@@ -184,7 +183,6 @@ class Network(nn.Module):
     def _layer(
         self, plan: dict, kind: str, inputs: list[int], number: int, arguments: list, strides: list[float]
     ) -> tuple[nn.Module, int]:
-        """Return a layer and its number of channels."""
         if kind == "Concat":
             return Concat(), sum(inputs)
         if kind == "nn.Upsample":
