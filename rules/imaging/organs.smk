@@ -48,7 +48,7 @@ rule organs_chexmask:
         mem_mb=megabytes(6000),
         runtime=minutes(120),
     params:
-        **job("imaging.organs.chexmask_table.split_table"),
+        **job("imaging.organs.chexmask.split_table"),
     message:
         "Organs: split CheXmask's table by shard"
     script:

@@ -12,7 +12,7 @@ from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import ANATOMY_LABELS, LOBES, LUNGS, ORGAN_LABELS, ZONE_LABELS, zones_of
 from cxr.imaging.anatomy import segment_anatomy, zones
-from cxr.imaging.anatomy.engine import load_engine
+from cxr.imaging.anatomy.segment_anatomy import load_engine
 from cxr.imaging.anatomy.settings import AnatomySettings
 from cxr.imaging.phantom.chest import draw_chest
 from cxr.workflow.code_digest import RESOURCES

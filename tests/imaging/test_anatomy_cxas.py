@@ -20,7 +20,7 @@ from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import ANATOMY_LABELS, ORGAN_LABELS
 from cxr.imaging.anatomy import cxas, segment_anatomy
-from cxr.imaging.anatomy.engine import load_engine
+from cxr.imaging.anatomy.segment_anatomy import load_engine
 from cxr.imaging.anatomy.settings import AnatomySettings, CxasSettings
 from cxr.imaging.weights.catalogue import rule_params
 

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from conftest import SLICE, snakemake, write_settings
+from cxr.annotations import chexmask as published_table
 from cxr.annotations.chexmask import decode_points, decode_runs, read_rows
 from cxr.base import errors, tables
 from cxr.base.engines import Setup
@@ -19,7 +20,7 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.vocabulary import ORGAN_LABELS
 from cxr.geometry.affine import fit_affine, to_frame
-from cxr.imaging.organs import chexmask_table
+from cxr.imaging.organs import chexmask
 from cxr.imaging.organs.engine import load_engine
 from cxr.imaging.organs.outline import fill_outlines
 from cxr.imaging.organs.settings import ChexmaskSettings
@@ -99,7 +100,7 @@ def shards_of(folder: Path, table: str, *shards: list[str]) -> list[str]:
     cohort, output = ([str(folder / f"{kind}{n}.{kind}") for n in range(len(shards))] for kind in ("parquet", "csv.gz"))
     for path, names in zip(cohort, shards, strict=True):
         tables.write_table(path, pl.DataFrame({"image_id": names}, schema={"image_id": pl.String}))
-    chexmask_table.split_table(table=table, cohort=cohort, output=output)
+    chexmask.split_table(table=table, cohort=cohort, output=output)
     return output
 
 
@@ -209,7 +210,7 @@ def test_only_the_rows_asked_for_are_kept_and_of_repeated_ones_the_best(tmp_path
 @pytest.mark.parametrize("held", [0, 100, 2**26])
 def test_each_shard_gets_its_own_rows_whole_and_in_order(tmp_path, good, monkeypatch, held):
     """The result does not depend on the buffer's size; 'a' is repeated, 'e' has no row and 'none' no image."""
-    monkeypatch.setattr(chexmask_table, "MAX_BUFFERED_CHARACTERS", held)
+    monkeypatch.setattr(chexmask, "MAX_BUFFERED_CHARACTERS", held)
     rows = [good | {"dicom_id": name, "Dice RCA (Mean)": dice} for name, dice in zip("cabeda", range(6), strict=True)]
     rows[3] |= {"Landmarks": "", "Height": ""}
     table = write_table(tmp_path / "table.csv.gz", rows)
@@ -221,7 +222,7 @@ def test_each_shard_gets_its_own_rows_whole_and_in_order(tmp_path, good, monkeyp
         assert [row["dicom_id"] + row["Dice RCA (Mean)"] for row in read] == told.split()
         for row in read:
             original = next(old for old in rows if str(old["Dice RCA (Mean)"]) == row["Dice RCA (Mean)"])
-            assert row == {name: str(original[name]) for name in chexmask_table.COLUMNS}
+            assert row == {name: str(original[name]) for name in published_table.COLUMNS}
     first = [Path(path).read_bytes() for path in files]
     assert [Path(path).read_bytes() for path in shards_of(tmp_path, table, ["a", "b", "none"], [], ["d", "c"])] == first
     assert {name: row.dice for name, row in read_rows("key", files[0], ["a", "b", "none"]).items()} == {"a": 5, "b": 2}

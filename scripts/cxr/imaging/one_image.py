@@ -54,8 +54,7 @@ def decode_image_file(path: str, cohort: dict, frames: dict) -> tuple[FramedImag
         check_kind(header, cohort["modalities"], cohort["body_parts"])
         check_view(header.view, header.view_field, cohort["views"], accept_unknown=True)
         decoded = read_image(path, frames)
-        is_dicom = header.modality is not None
-        dataset = read_dicom(Path(path).read_bytes()) if is_dicom else None
+        dataset = read_dicom(Path(path).read_bytes()) if header.modality is not None else None
     except Rejected as rejected:
         detail = f" ({rejected.detail})" if rejected.detail else ""
         raise UserError(f"{path}: {REASONS[rejected.reason]}{detail}: give a frontal chest X-ray") from None

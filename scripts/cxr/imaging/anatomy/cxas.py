@@ -54,11 +54,9 @@ def published_net() -> tuple[torch.nn.Module, list[int]]:
 def keep_channels(net: torch.nn.Module, channels: list[int]) -> None:
     """Reduce the last layer to some channels: at 512 x 512 pixels, all 159 would take 167 MB per image."""
     full_layer = net.head.out.conv
-    reduced_layer = torch.nn.Conv2d(full_layer.in_channels, len(channels), kernel_size=1, device="meta")
-    reduced_layer.load_state_dict(
-        {name: value[channels] for name, value in full_layer.state_dict().items()}, assign=True
-    )
-    net.head.out.conv = reduced_layer
+    net.head.out.conv = torch.nn.Conv2d(full_layer.in_channels, len(channels), kernel_size=1, device="meta")
+    weights = {name: value[channels] for name, value in full_layer.state_dict().items()}
+    net.head.out.conv.load_state_dict(weights, assign=True)
 
 
 def normalised(images: list[np.ndarray]) -> torch.Tensor:
@@ -86,17 +84,13 @@ class CxasAnatomy:
         masks = []
         with inference():
             for first in range(0, len(images), self.batch):
-                data = normalised(images[first : first + self.batch]).to(self._device)
-                masks.extend(_finite(self._net({"data": data}))["segmentation_preds"].cpu().numpy())
+                outputs = self._net({"data": normalised(images[first : first + self.batch]).to(self._device)})
+                values = [value for value in outputs.values() if isinstance(value, torch.Tensor)]
+                # a threshold would turn NaN into an empty mask
+                if any(value.is_floating_point() and not torch.isfinite(value).all() for value in values):
+                    raise ArithmeticError("the net gave a value that is not a number")
+                masks.extend(outputs["segmentation_preds"].cpu().numpy())
         return masks
-
-
-def _finite(outputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return the net's output. Raises ArithmeticError for NaN, which a threshold would turn into an empty mask."""
-    for value in outputs.values():
-        if isinstance(value, torch.Tensor) and value.is_floating_point() and not torch.isfinite(value).all():
-            raise ArithmeticError("the net gave a value that is not a number")
-    return outputs
 
 
 def load(options: AnatomySettings, setup: Setup) -> CxasAnatomy:

@@ -2,17 +2,36 @@
 
 import math
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from cxr.base.edited_images import read_edited_image
-from cxr.base.engines import Setup
+from cxr.base.engines import Setup, engine_module
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
 from cxr.base.ledger import Ledger
 from cxr.base.vocabulary import ANATOMY_LABELS, HEART, LUNGS
 from cxr.base.workers import process_singly_or_batched
-from cxr.imaging.anatomy.engine import load_engine
 from cxr.imaging.anatomy.settings import AnatomySettings
+
+
+class AnatomyEngine(Protocol):
+    """A source of the 15 zone labels and the heart: ``load(options, setup)`` of a module of this package."""
+
+    def segment(self, image: np.ndarray) -> np.ndarray:
+        """Return bool (16, 512, 512) masks, in the order of ``labels.ANATOMY_LABELS``, of an edited frame.
+
+        The mask of a label that is not found is empty. It is called from several threads at once.
+
+        An engine with a large net has ``segment_batch(images)`` instead, with lists as argument and result, and the
+        attribute ``batch``, the batch size. It is called from one thread.
+        """
+        ...
+
+
+def load_engine(name: str, options: AnatomySettings, setup: Setup | None = None) -> AnatomyEngine:
+    """Load an engine. Raises UserError for an unknown name."""
+    return engine_module("cxr.imaging.anatomy", name).load(options, setup or Setup())
 
 
 def outer_edges(masks: dict[str, np.ndarray]) -> dict[str, float | None]:

@@ -30,7 +30,7 @@ MAX_TILT = 15.0
 
 
 def _axis_angle(mask: np.ndarray) -> float | None:
-    """Angle (radians) of a mask's long axis against the vertical, positive if its lower end points to the right."""
+    """Return the angle, radians, of a mask's long axis to the vertical; positive if its lower end is on the right."""
     ys, xs = np.nonzero(mask)
     if xs.size < 3:
         return None
@@ -71,16 +71,10 @@ def _border_depth(ends: tuple[float, float], lateral: np.ndarray) -> np.ndarray:
 def lobe_masks(side: str, depth: np.ndarray, lateral: np.ndarray) -> dict[str, np.ndarray]:
     """Return {lobe: bool (N,)} of one lung's pixels."""
     lower = depth >= _border_depth(LOWER_BEGIN, lateral)
-    if side == "left":
-        upper = depth < _border_depth(LEFT_UPPER_END, lateral)
-        return {"lung lower lobe left": lower | ~upper, "lung upper lobe left": upper}
-    upper = depth < _border_depth(RIGHT_UPPER_END, lateral)
-    middle = ~upper & (depth < _border_depth(MIDDLE_END, lateral))
-    return {
-        "lung lower lobe right": lower | ~(upper | middle),
-        "lung middle lobe right": middle,
-        "lung upper lobe right": upper,
-    }
+    upper = depth < _border_depth(RIGHT_UPPER_END if side == "right" else LEFT_UPPER_END, lateral)
+    middle = ~upper & (depth < _border_depth(MIDDLE_END, lateral)) & (side == "right")
+    masks = {f"lung lower lobe {side}": lower | ~(upper | middle), f"lung upper lobe {side}": upper}
+    return masks | ({"lung middle lobe right": middle} if side == "right" else {})
 
 
 def zone_masks(right_lung: np.ndarray, left_lung: np.ndarray) -> dict[str, np.ndarray]:

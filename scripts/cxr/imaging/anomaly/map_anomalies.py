@@ -25,16 +25,13 @@ MAPPED_LESIONS = frozenset(LUNG_LESIONS)
 
 def needs_anomaly_map(tuples: Iterable[Mapping]) -> bool:
     """Return whether a section's tuples state, surely or not, a finding that needs a mask from the anomaly map."""
-    return any(
-        finding.get("presence") == "positive" and not MAPPED_LESIONS.isdisjoint(_lesion_types(finding))
-        for finding in tuples
-    )
-
-
-def _lesion_types(finding: Mapping) -> set[str]:
-    predicted = finding.get("predicted_lesion_type") or ()
-    type_names = [finding.get("lesion_type"), *([predicted] if isinstance(predicted, str) else predicted)]
-    return {name.strip().lower() for name in [*type_names, *(finding.get("candidates") or ())] if name}
+    for finding in tuples:
+        predicted = finding.get("predicted_lesion_type") or ()
+        type_names = [finding.get("lesion_type"), *([predicted] if isinstance(predicted, str) else predicted)]
+        lesions = {name.strip().lower() for name in [*type_names, *(finding.get("candidates") or ())] if name}
+        if finding.get("presence") == "positive" and not MAPPED_LESIONS.isdisjoint(lesions):
+            return True
+    return False
 
 
 def images_with_findings(cohort: str | Path, reports: str | Path) -> set[str]:
@@ -91,11 +88,10 @@ def run_shard(
         edited = engine.edit_batch([image.copy() for image in images], masks, names)
         return [compose_row(*row) for row in zip(images, masks, edited, strict=True)]
 
-    def unedited_rows(names: set[str]):
+    def unedited_row(name: str):
+        ledger.accept(name)
         nothing = np.zeros((FRAME_SIZE, FRAME_SIZE), np.uint8)
-        for name in sorted(names):
-            ledger.accept(name)
-            yield name, (nothing, nothing, np.uint8(1))
+        return name, (nothing, nothing, np.uint8(1))
 
     empty = dict.fromkeys(UNITS, ((FRAME_SIZE, FRAME_SIZE), np.uint8)) | {UNEDITED: ((), np.uint8)}
     with (
@@ -112,6 +108,7 @@ def run_shard(
         rows = process_singly_or_batched(
             ledger, edited_ids, read, work, work_batch, engine=engine, threads=threads, compute=compute
         )
-        for image_id, values in merge(rows, unedited_rows(set(shard.ids) - needed), key=itemgetter(0)):
+        unedited_rows = map(unedited_row, sorted(set(shard.ids) - needed))
+        for image_id, values in merge(rows, unedited_rows, key=itemgetter(0)):
             writer.append(image_id, **dict(zip(FIELDS, values, strict=True)))
         ledger.finish(excluded, shard.ids)

@@ -49,13 +49,8 @@ class RadEditor:
         self.nets, self.batch = loaded, setup.batch
         self.seed, self.margin = setup.seed, settings.keep_margin
         self.steps = select_steps(loaded.abars, settings.steps, settings.skip_ratio)
-        self.how = Editing(
-            prompt=settings.prompt,
-            invert_prompt=settings.invert_prompt,
-            guidance=settings.guidance,
-            invert_guidance=settings.invert_guidance,
-            published_bugs=settings.published_bugs,
-        )
+        prompts, weights = (settings.prompt, settings.invert_prompt), (settings.guidance, settings.invert_guidance)
+        self.how = Editing(*prompts, *weights, settings.published_bugs)
 
     @inference()
     def edit_batch(
@@ -67,7 +62,13 @@ class RadEditor:
         """
         scaled = torch.from_numpy(np.stack(images)).float()[:, None] / 127.5 - 1
         clean = self.nets.encode(scaled.expand(-1, 3, -1, -1))
-        edit, keep = self._masks(organs, tuple(clean.shape[-2:]))
+        regions = [edit_region(masks) for masks in organs]
+        edit, keep = (
+            torch.from_numpy(np.stack([cell_mask(region, tuple(clean.shape[-2:])) for region in group])[:, None])
+            for group in (regions, [kept_region(region, self.margin) for region in regions])
+        )
+        # a cell that is half inside belongs to the edit
+        edit, keep = edit.to(self.nets.device), (keep & ~edit).to(self.nets.device)
         generators = [torch.Generator().manual_seed(stable_hash(self.seed, "radedit", name)) for name in image_ids]
 
         def draw() -> torch.Tensor:
@@ -78,15 +79,6 @@ class RadEditor:
         edited = edit_latents(clean, edit, keep, self.steps, self.nets.prediction, self.nets.predict, draw, self.how)
         grey = (self.nets.decode(edited).mean(dim=1) + 1) * 127.5
         return list(grey.cpu().numpy())
-
-    def _masks(self, organs: list[dict[str, np.ndarray]], shape: tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor]:
-        regions = [edit_region(masks) for masks in organs]
-        kept_regions = [kept_region(region, self.margin) for region in regions]
-        edit, keep = (
-            np.stack([cell_mask(region, shape) for region in region_group]) for region_group in (regions, kept_regions)
-        )
-        # a cell that is half inside belongs to the edit
-        return tuple(torch.from_numpy(mask[:, None]).to(self.nets.device) for mask in (edit, keep & ~edit))
 
 
 def load(options: AnomalySettings, setup: Setup) -> RadEditor:
@@ -99,7 +91,7 @@ def load(options: AnomalySettings, setup: Setup) -> RadEditor:
         if model_folder
         else folders.make_radedit_layout(setup.files)
     )
-    prompts = {settings.prompt: f"{KEY}.prompt", settings.invert_prompt: f"{KEY}.invert_prompt"} | {"": f"{KEY}.prompt"}
+    prompts = {settings.prompt: f"{KEY}.prompt", settings.invert_prompt: f"{KEY}.invert_prompt", "": f"{KEY}.prompt"}
     runtime = nets.NetOptions.from_settings(settings.dtype, settings.autoencoder, setup.compute)
     loaded = nets.load_nets(layout, prompts, runtime, device)
     return RadEditor(loaded, settings, setup)

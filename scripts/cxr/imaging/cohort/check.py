@@ -20,8 +20,8 @@ TABLE_COLUMNS = {
 """The official tables by the end of their name, and their required columns."""
 TABLE_IDS = ("dicom_id",)
 
-CHEXSTRUCT_NAMES = {"abdominal_xray": ("abdominal_xray", "abdomial_xray")}
-"""File stems of CheXStruct tables that were published under more than one name."""
+CHEXSTRUCT_NAMES = {"abdomial_xray": "abdominal_xray"}
+"""File stems under which CheXStruct tables were published, too, and their names."""
 CHEXSTRUCT_IDS = ("image_id", "image_file", "dicom_id")
 EXCLUDE_COLUMNS = ("image_id", "dicom_id", "image_file", "study_id")
 CHEXSTRUCT_COLUMNS = (*CHEXSTRUCT_IDS, "label")
@@ -38,9 +38,7 @@ def read_columns(path: Path, key: str, names: tuple[str, ...], words: tuple[str,
 def mimic_base(root: str) -> Path:
     """Return the folder that holds ``files/`` (``root`` itself, or its parent if ``root`` is ``files``)."""
     folder = existing_folder("cohort.root", root)
-    if not (folder / "files").is_dir() and folder.name == "files":
-        return folder.parent
-    return folder
+    return folder.parent if folder.name == "files" and not (folder / "files").is_dir() else folder
 
 
 def mimic_tables(root: str, tables: str) -> dict[str, Path]:
@@ -72,16 +70,13 @@ def mimic_tables(root: str, tables: str) -> dict[str, Path]:
 def chexstruct_tables(folder: str, names: list[str]) -> dict[str, Path]:
     """Return the named CheXStruct tables, anywhere under ``folder``. Raises UserError for a missing one."""
     root = existing_folder("cohort.chexstruct", folder)
-    files = {path.stem: path for path in sorted(root.rglob("*.csv"))}
-    path_by_name = {}
+    files = {CHEXSTRUCT_NAMES.get(path.stem, path.stem): path for path in sorted(root.rglob("*.csv"))}
     for name in names:
-        path = next((files[stem] for stem in CHEXSTRUCT_NAMES.get(name, (name,)) if stem in files), None)
-        if path is None:
+        if name not in files:
             raise UserError(
                 f"cohort.chexstruct: {root} holds no {name}.csv: add it or take {name} out of cohort.chexstruct_tables"
             )
-        path_by_name[name] = path
-    return path_by_name
+    return {name: files[name] for name in names}
 
 
 def _check_mimic(options: CohortSettings) -> None:
@@ -114,10 +109,9 @@ def source_files(options: CohortSettings) -> dict[str, str | list[str]]:
     Images and reports are not among them. A tree without tables has none: use ``--forcerun`` there.
     """
     files: dict[str, str | list[str]] = {}
-    if options.source == "mimic":
-        files["tables"] = [str(path) for path in mimic_tables(options.root, options.tables).values()]
-    elif options.source == "openi":
-        files["tables"] = [str(path) for path in view_tables(options.root, options.tables).values()]
+    if options.source in ("mimic", "openi"):
+        list_tables = mimic_tables if options.source == "mimic" else view_tables
+        files["tables"] = [str(path) for path in list_tables(options.root, options.tables).values()]
     else:
         files["manifest"] = options.manifest
     if options.exclude:
@@ -133,12 +127,7 @@ def check_inputs(options: CohortSettings) -> None:
 
     Reads only folders and the first rows of tables.
     """
-    if options.source == "mimic":
-        _check_mimic(options)
-    elif options.source == "openi":
-        check_openi(options)
-    else:
-        _check_manifest(options)
+    {"mimic": _check_mimic, "openi": check_openi}.get(options.source, _check_manifest)(options)
     check_lists(options)
 
 

@@ -9,10 +9,11 @@ say PA ("Xray Chest PA and Lateral"), so a header's PA counts only if the study 
 import os
 import xml.etree.ElementTree as ET
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from cxr.base.errors import UserError
 from cxr.base.faults import broken_part
@@ -30,13 +31,12 @@ SEEN_VIEWS = {"PA": "PA", "L": OTHER}
 """Labels of frontal and lateral views in the table of clusters."""
 
 
-@dataclass(frozen=True)
-class Tables:
+class Tables(NamedTuple):
     """Contents of the tables by image key: ``projections`` frontal or lateral, ``headers`` and ``seen`` a view."""
 
-    projections: dict[str, str] = field(default_factory=dict)
-    headers: dict[str, str] = field(default_factory=dict)
-    seen: dict[str, str] = field(default_factory=dict)
+    projections: Mapping[str, str] = MappingProxyType({})
+    headers: Mapping[str, str] = MappingProxyType({})
+    seen: Mapping[str, str] = MappingProxyType({})
 
 
 def _cells(path: Path, kind: str) -> Iterable[tuple[str, ...]]:
@@ -50,17 +50,17 @@ def _cells(path: Path, kind: str) -> Iterable[tuple[str, ...]]:
             yield name.key, *(cell.strip() for cell in cells)
 
 
-def _header_view(position: str, orientation: str) -> str:
-    rows = orientation.strip("[]'\" ")  # written as a list: ['A', 'F']
-    return parse_view_orientation(rows) or parse_view_code(position) or ""
-
-
 def read_tables(paths: dict[str, Path]) -> Tables:
     """Read the available tables (:func:`cxr.imaging.cohort.openi_files.view_tables`). Raises UserError."""
     rows_by_kind = {kind: _cells(path, kind) for kind, path in paths.items()}
+    headers = {
+        # the orientation is written as a list: ['A', 'F']
+        key: parse_view_orientation(orientation.strip("[]'\" ")) or parse_view_code(position) or ""
+        for key, position, orientation in rows_by_kind.get(openi_files.HEADERS, ())
+    }
     return Tables(
         projections={key: projection.lower() for key, projection in rows_by_kind.get(openi_files.PROJECTIONS, ())},
-        headers={key: _header_view(*cells) for key, *cells in rows_by_kind.get(openi_files.HEADERS, ())},
+        headers=headers,
         seen={key: SEEN_VIEWS.get(view, "") for key, view in rows_by_kind.get(openi_files.CLUSTERS, ())},
     )
 
@@ -68,30 +68,20 @@ def read_tables(paths: dict[str, Path]) -> Tables:
 def _study_views(keys: Sequence[str], tables: Tables) -> dict[str, str]:
     """Return {key: view} of one study by torchxrayvision's tables, "" where they have no entry.
 
-    An image is lateral if a header or the clusters call it so. It is frontal if the clusters call it so. If they call
-    none frontal, the frontal image is the only one that is not lateral, or else those that a header calls PA or AP. In
-    a study with a frontal image, the remaining images are UNSETTLED.
+    An image is lateral if a header or the clusters call it so, frontal if the clusters do. If they call none frontal,
+    it is the only one that is not lateral, or else those that a header calls PA or AP. In a study with a frontal image,
+    the remaining images are UNSETTLED.
     """
     header_views = {key: tables.headers.get(key) or "" for key in keys}
     views = {key: OTHER if header_views[key] == OTHER else tables.seen.get(key) or "" for key in keys}
-    unclassified_keys = [key for key in keys if not views[key]]
     if "PA" not in views.values():
-        listed_keys = [key for key in unclassified_keys if key in tables.headers or key in tables.seen]
-        frontal = (
-            listed_keys if len(listed_keys) == 1 else [key for key in listed_keys if header_views[key] in ("PA", "AP")]
-        )
+        frontal = [key for key in keys if not views[key] and (key in tables.headers or key in tables.seen)]
+        if len(frontal) > 1:
+            frontal = [key for key in frontal if header_views[key] in ("PA", "AP")]
         views |= dict.fromkeys(frontal, "PA")
     if "PA" in views.values():
-        views |= {key: UNSETTLED for key in unclassified_keys if not views[key]}
+        views |= {key: UNSETTLED for key in keys if not views[key]}
     return {key: "AP" if view == "PA" and header_views[key] == "AP" else view for key, view in views.items()}
-
-
-def _projected(projection: str, caption: str, header: str) -> str:
-    if projection == "lateral":
-        return OTHER
-    if projection != "frontal":
-        return ""
-    return "AP" if "AP" in (header, parse_view_text(caption)) else "PA"
 
 
 def settle_views(studies: Iterable[Sequence[tuple[str, str]]], tables: Tables) -> dict[str, str]:
@@ -102,13 +92,14 @@ def settle_views(studies: Iterable[Sequence[tuple[str, str]]], tables: Tables) -
         settled = _study_views(list(keys.values()), tables)
         for image, caption in images:
             key = keys.get(image, "")
-            header = tables.headers.get(key, "")
-            views[image] = _projected(tables.projections.get(key, ""), caption, header) or settled.get(key, "")
+            projection = tables.projections.get(key)
+            views[image] = OTHER if projection == "lateral" else settled.get(key, "")
+            if projection == "frontal":
+                views[image] = "AP" if "AP" in (tables.headers.get(key), parse_view_text(caption)) else "PA"
     return views
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """One XML file: its id (``CXR1``), its texts, and (id, caption) of its images; ``fault`` if it cannot be read."""
 
     uid: str
@@ -149,10 +140,11 @@ def _files(root: str) -> dict[str, tuple[Name, str]]:
     return file_by_key
 
 
-def _report_rows(report: Report, files: dict[str, tuple[Name, str]], of_report: dict[str, list[str]]) -> Iterator[Row]:
+def _report_rows(report: Report, files: dict[str, tuple[Name, str]]) -> Iterator[Row]:
     ids = [image for image, _ in report.images]
-    if report.fault:
-        ids = [f"CXR{key}" for key in of_report.get(report.uid.removeprefix("CXR"), [])] or [report.uid]
+    if report.fault:  # the files named after it stand for its images
+        number = report.uid.removeprefix("CXR")
+        ids = [f"CXR{key}" for key, (name, _) in files.items() if name.report == number] or [report.uid]
     for image in ids:
         name = parse_name(image)
         _, path = files.get(name.key if name else "", (None, ""))
@@ -164,15 +156,6 @@ def _report_rows(report: Report, files: dict[str, tuple[Name, str]], of_report: 
         yield row
 
 
-def _unreported_rows(files: dict[str, tuple[Name, str]], rows: Iterable[Row]) -> Iterator[Row]:
-    reported_keys = {name.key for name in (parse_name(row.image_id) for row in rows) if name}
-    for key in sorted(files.keys() - reported_keys):
-        name, path = files[key]
-        row = Row(f"CXR{key}", f"CXR{name.report}", f"CXR{name.report}", path)
-        row.exclude("bad_row", "no report of the collection names this image")
-        yield row
-
-
 def read_openi(root: str, tables: str, pool: Executor) -> list[Row]:
     """Read the collection: one :class:`Row` per image that a report names, and per image file that no report names.
 
@@ -181,25 +164,23 @@ def read_openi(root: str, tables: str, pool: Executor) -> list[Row]:
     paths = sorted(openi_files.reports_folder(root).glob("*.xml"))
     reports = list(in_batches(pool, read_report, [str(path) for path in paths]))
     files = _files(root)
-    of_report: dict[str, list[str]] = defaultdict(list)
-    for key, (name, _) in files.items():
-        of_report[name.report].append(key)
-    rows = [row for report in reports for row in _report_rows(report, files, of_report)]
+    rows = [row for report in reports for row in _report_rows(report, files)]
     if not rows:
         raise UserError(f"cohort.root: no report below {root!r} names an image: unpack NLMCXR_reports.tgz again")
-    rows += list(_unreported_rows(files, rows))
+    for key in sorted(files.keys() - {name.key for row in rows if (name := parse_name(row.image_id))}):
+        name, path = files[key]
+        rows.append(Row(f"CXR{key}", f"CXR{name.report}", f"CXR{name.report}", path))
+        rows[-1].exclude("bad_row", "no report of the collection names this image")
     views = settle_views([report.images for report in reports], read_tables(openi_files.view_tables(root, tables)))
     for row in rows:
         view = views.get(row.image_id, "")
         row.view = "" if view == UNSETTLED else view
         if view == UNSETTLED:
             row.exclude("unknown_view", "no table settles the view, and another image of the report is frontal")
+    num_empty = sum(not report.images and not report.fault for report in reports)
+    counts = len(reports), num_empty, sum(bool(report.fault) for report in reports), len(rows)
     log.info(
         "openi: %d reports, of which %d name no image and %d cannot be read; %d images, %d of them frontal by a table",
-        len(reports),
-        sum(not report.images and not report.fault for report in reports),
-        sum(bool(report.fault) for report in reports),
-        len(rows),
-        sum(row.view in ("PA", "AP") for row in rows),
+        *(*counts, sum(row.view in ("PA", "AP") for row in rows)),
     )
     return rows

@@ -3,8 +3,8 @@
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from cxr.base.errors import UserError, existing_folder
 from cxr.imaging.cohort.settings import CohortSettings
@@ -24,8 +24,7 @@ NOT_DATA = {"results", "logs"}
 _NAME = re.compile(r"(?:CXR)?(?:\d+_)?((\d+)_IM-[\d-]+)((?:\.dcm)?(?:\.(?:png|jpe?g))?)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(NamedTuple):
     """The parts of an image's name; ``key`` (``1_IM-0001-3001``) is common to XML, PNG, DICOM and tables."""
 
     key: str
@@ -67,12 +66,10 @@ def view_tables(root: str, tables: str) -> dict[str, Path]:
     """
     folders = ([existing_folder("cohort.tables", tables)] if tables else []) + [existing_folder("cohort.root", root)]
     path_by_kind: dict[str, Path] = {}
-    for folder in folders:
-        for kind in TABLE_COLUMNS:
-            paths = [folder / f"{kind}.csv{ending}" for ending in ("", ".gz")]
-            path = next((path for path in paths if path.is_file()), None)
-            if path is not None:
-                path_by_kind.setdefault(kind, path)
+    for kind in TABLE_COLUMNS:
+        paths = [folder / f"{kind}.csv{ending}" for folder in folders for ending in ("", ".gz")]
+        if path := next(filter(Path.is_file, paths), None):
+            path_by_kind[kind] = path
     if not {HEADERS, CLUSTERS} <= path_by_kind.keys():
         path_by_kind = {kind: path for kind, path in path_by_kind.items() if kind == PROJECTIONS}
     if tables and not any(path.parent == folders[0] for path in path_by_kind.values()):

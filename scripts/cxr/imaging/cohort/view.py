@@ -1,7 +1,7 @@
 """Finding the view (PA, AP or other) of an X-ray from a table or from its DICOM header fields."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from pydicom.dataset import Dataset
 
@@ -18,15 +18,11 @@ TEXT_FIELDS = (
 FIELDS = (*CODE_FIELDS, "PatientOrientation", *TEXT_FIELDS)
 """Header fields that may hold the view, the most reliable first."""
 
-_SPELLED_OUT = (
-    (re.compile(r"POSTER(?:O|IOR)[\s_-]*ANTERIOR"), " PA "),
-    (re.compile(r"ANTER(?:O|IOR)[\s_-]*POSTERIOR"), " AP "),
-    (re.compile(r"\bP[.-]A\b"), " PA "),
-    (re.compile(r"\bA[.-]P\b"), " AP "),
-)
-# SNOMED and SRT codes of the projections, DICOM CID 4010.
-_CODES = {"R-10214": "PA", "272479007": "PA", "R-10206": "AP", "399348003": "AP"}
-_FRONTAL = {"PA", "AP"}
+# written out, and as the SNOMED and SRT codes of the projections, DICOM CID 4010
+_SPELLINGS = {
+    "PA": re.compile(r"R-10214|272479007|POSTER(?:O|IOR)[\s_-]*ANTERIOR|\bP[.-]A\b"),
+    "AP": re.compile(r"R-10206|399348003|ANTER(?:O|IOR)[\s_-]*POSTERIOR|\bA[.-]P\b"),
+}
 _OTHER_WORDS = re.compile(r"(?:LAT|LATERAL\w*|OBL|OBLIQUE\w*|DECUB\w*|LORDOTIC|SWIMMERS?|XTABLE|TANGENTIAL|PROFILE?)$")
 # Only where the field holds a code: in free text two letters may be anything ("120 ML").
 _OTHER_CODES = {
@@ -35,13 +31,11 @@ _OTHER_CODES = {
 
 
 def _match_views(text: str, codes: bool) -> set[str]:
-    for code, view in _CODES.items():
-        text = text.replace(code, f" {view} ")
-    for pattern, view in _SPELLED_OUT:
-        text = pattern.sub(view, text)
+    for view, pattern in _SPELLINGS.items():
+        text = pattern.sub(f" {view} ", text)
     words = set(re.findall(r"[A-Z]+", text))
     is_other = any(_OTHER_WORDS.match(word) for word in words) or bool(codes and words & _OTHER_CODES)
-    return (words & _FRONTAL) | ({OTHER} if is_other else set())
+    return (words & {"PA", "AP"}) | ({OTHER} if is_other else set())
 
 
 def parse_view_code(text: str) -> str | None:
@@ -65,13 +59,9 @@ def parse_view_orientation(text: str) -> str | None:
 
 def first_view(fields: Iterable[tuple[str, str]]) -> tuple[str | None, str]:
     """Return (PA, AP, OTHER or None; the field with the view) from (field name, upper-case text) pairs, in order."""
+    readers = dict.fromkeys(CODE_FIELDS, parse_view_code) | {"PatientOrientation": parse_view_orientation}
     for name, text in fields:
-        reader: Callable[[str], str | None] = parse_view_text
-        if name in CODE_FIELDS:
-            reader = parse_view_code
-        elif name == "PatientOrientation":
-            reader = parse_view_orientation
-        if text and (view := reader(text)) is not None:
+        if text and (view := readers.get(name, parse_view_text)(text)) is not None:
             return view, name
     return None, ""
 

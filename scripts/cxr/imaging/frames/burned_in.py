@@ -8,9 +8,9 @@ every radiograph has (L, R, AP, ERECT, PORTABLE) are harmless.
 import logging
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -23,18 +23,12 @@ from cxr.dicom.files import Rejected
 KEEP, BLACK_OUT, EXCLUDE = "keep", "black_out", "exclude"
 REASON = "burned_in_text"
 
-_SIDE = 768
-"""Longest side of the image that the detector sees, in pixels: letters of 0.8 % of it are found."""
-_LEAST_SCORE = 0.6
-"""Confidence of the reader from which a piece of text counts; bones that look like letters are read with less."""
-_LEAST_SIGNS = 3
-"""Letters and digits from which a piece of text may identify a person."""
-_ROUNDS = 4
-"""How often an image is read again before it is given up."""
-_MARGIN = 0.25
-"""How far beyond a piece of text is blacked out, as a fraction of its height."""
-_SIMILAR = 0.75
-"""How similar a word must be to a marker to count as it, since markers are blurred."""
+_SIDE = 768  # longest side of the image that the detector sees, pixels: letters of 0.8 % of it are found
+_LEAST_SCORE = 0.6  # confidence of the reader from which a text counts; bones that look like letters have less
+_LEAST_SIGNS = 3  # letters and digits from which a piece of text may identify a person
+_ROUNDS = 4  # how often an image is read again before it is given up
+_MARGIN = 0.25  # how far beyond a piece of text is blacked out, as a fraction of its height
+_SIMILAR = 0.75  # how similar a word must be to a marker to count as it, since markers are blurred
 _MARKER_WORDS = """
 ap bed bedside bett cart ccu chair chest clinostatismo cm cr dcha decub decubitus dei der derecha destra dir
 down dr droite dx ed ei er erect esq exp expiration gauche grid icu in insp inspiration itu izda izq
@@ -48,8 +42,7 @@ _MARKERS = frozenset(_MARKER_WORDS.split())
 _LONG_MARKERS = sorted(word for word in _MARKERS if len(word) > 3)
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A piece of text: its box (x1, y1, x2, y2) in pixels of the image, what was read, and how sure the reader is."""
 
     box: tuple[int, int, int, int]
@@ -65,22 +58,19 @@ def clean_image(grey: np.ndarray, mode: str) -> tuple[np.ndarray, int]:
     """
     if mode == KEEP:
         return grey, 0
-    pieces = private_text(grey)
-    if pieces and mode == EXCLUDE:
-        raise Rejected(REASON, f"{count_phrase(len(pieces), 'piece', 'pieces')} of text; privacy.burned_in is exclude")
-    number = len(pieces)
-    for _ in range(_ROUNDS):
+    number = 0
+    for _ in range(_ROUNDS + 1):
+        pieces = private_text(grey)
+        number += len(pieces)
         if not pieces:
             return grey, number
+        if mode == EXCLUDE:
+            raise Rejected(REASON, f"{count_phrase(number, 'piece', 'pieces')} of text; privacy.burned_in is exclude")
         grey = grey.copy()
         for piece in pieces:
             x1, y1, x2, y2 = piece.box
             grey[y1:y2, x1:x2] = 0
-        pieces = private_text(grey)
-        number += len(pieces)
-    if pieces:
-        raise Rejected(REASON, f"text is left after {_ROUNDS} rounds of blacking out")
-    return grey, number
+    raise Rejected(REASON, f"text is left after {_ROUNDS} rounds of blacking out")
 
 
 def describe_blackout(pieces: int) -> tuple[str, ...]:
@@ -95,12 +85,9 @@ def private_text(grey: np.ndarray) -> list[Piece]:
 
 def is_private(text: str) -> bool:
     """True if a text has three letters or digits beside the words of markers."""
-    words = re.findall(r"[^\W\d_]+|\d+", text)
-    return sum(len(word) for word in words if not _is_marker(word.lower())) >= _LEAST_SIGNS
-
-
-def _is_marker(word: str) -> bool:
-    return word in _MARKERS or bool(len(word) > 3 and get_close_matches(word, _LONG_MARKERS, 1, _SIMILAR))
+    words = [word for word in re.findall(r"[^\W\d_]+|\d+", text.lower()) if word not in _MARKERS]
+    is_marker = {word: len(word) > 3 and get_close_matches(word, _LONG_MARKERS, 1, _SIMILAR) for word in words}
+    return sum(len(word) for word in words if not is_marker[word]) >= _LEAST_SIGNS
 
 
 def find_text(grey: np.ndarray) -> list[Piece]:
@@ -109,24 +96,17 @@ def find_text(grey: np.ndarray) -> list[Piece]:
     colour = grey if grey.ndim == 3 else cv2.cvtColor(grey, cv2.COLOR_GRAY2BGR)
     height, width = colour.shape[:2]
     scale = min(1.0, _SIDE / max(height, width))
-    small = colour
-    if scale < 1:
-        size = max(1, round(width * scale)), max(1, round(height * scale))
-        small = cv2.resize(colour, size, interpolation=cv2.INTER_AREA)
+    size = max(1, round(width * scale)), max(1, round(height * scale))
+    small = cv2.resize(colour, size, interpolation=cv2.INTER_AREA) if scale < 1 else colour
     pieces = []
     for corners in detect(small):
         corners = corners / np.array([small.shape[1] / width, small.shape[0] / height])
         text, score = max(map(read, _views(colour, corners)), key=lambda result: result[1])
-        pieces.append(Piece(_box(corners, height, width), text, score))
+        low, high = corners.min(axis=0), corners.max(axis=0)
+        margin = max(2.0, _MARGIN * float(min(high - low)))
+        edges = [*np.maximum(np.floor(low - margin), 0), *np.minimum(np.ceil(high + margin), (width, height))]
+        pieces.append(Piece(tuple(map(int, edges)), text, score))
     return pieces
-
-
-def _box(corners: np.ndarray, height: int, width: int) -> tuple[int, int, int, int]:
-    low, high = corners.min(axis=0), corners.max(axis=0)
-    margin = max(2.0, _MARGIN * float(min(high - low)))
-    x1, y1 = np.maximum(np.floor(low - margin), 0).astype(int)
-    x2, y2 = np.minimum(np.ceil(high + margin), (width, height)).astype(int)
-    return int(x1), int(y1), int(x2), int(y2)
 
 
 def _views(colour: np.ndarray, corners: np.ndarray) -> Iterator[np.ndarray]:
@@ -155,9 +135,8 @@ def _readers():
         ) from error
     logging.getLogger("RapidOCR").setLevel(logging.ERROR)
     threads = {f"EngineConfig.onnxruntime.{name}_op_num_threads": 1 for name in ("intra", "inter")}
-    engine = RapidOCR(
-        params=threads | {"Global.log_level": "error", "Det.limit_type": "max", "Det.limit_side_len": _SIDE}
-    )
+    detection = {"Global.log_level": "error", "Det.limit_type": "max", "Det.limit_side_len": _SIDE}
+    engine = RapidOCR(params=threads | detection)
 
     def detect(colour: np.ndarray) -> np.ndarray:
         boxes = engine(colour, use_det=True, use_cls=False, use_rec=False).boxes

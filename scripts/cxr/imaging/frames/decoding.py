@@ -29,14 +29,6 @@ def _scaled(values: np.ndarray, low: float, high: float) -> np.ndarray:
     return np.rint(np.clip(share, 0, 1) * 255).astype(np.uint8)
 
 
-def _range(exposed: np.ndarray, method: str, percentiles: list[float]) -> tuple[float, float]:
-    if method == "percentile":
-        low, high = np.percentile(exposed, percentiles, method="nearest")
-        if low < high:
-            return float(low), float(high)
-    return float(exposed.min()), float(exposed.max())
-
-
 def to_grey(picture: DecodedImage, method: str, percentiles: list[float]) -> np.ndarray:
     """Return the image as uint8 (rows, columns), with white bone and padding 0.
 
@@ -46,17 +38,19 @@ def to_grey(picture: DecodedImage, method: str, percentiles: list[float]) -> np.
     """
     values, valid = picture.values, picture.valid
     exposed = values if valid is None else values[valid]
-    if exposed.min() == exposed.max():
+    low, high = float(exposed.min()), float(exposed.max())
+    if low == high:
         raise Rejected("constant_image")
-    grey = None
     if method == "voi" and picture.voi_note:
         picture.notes.append(picture.voi_note)
     if method == "voi" and picture.voi is not None:
         displayed_values = picture.voi(values)
         if np.ptp(displayed_values if valid is None else displayed_values[valid]) > 0:
-            grey = _scaled(displayed_values, 0.0, 1.0)
-    if grey is None:
-        grey = _scaled(values, *_range(exposed, method, percentiles))
+            values, low, high = displayed_values, 0.0, 1.0
+    if method == "percentile":
+        inner_low, inner_high = map(float, np.percentile(exposed, percentiles, method="nearest"))
+        low, high = (inner_low, inner_high) if inner_low < inner_high else (low, high)
+    grey = _scaled(values, low, high)
     if picture.is_inverted:
         grey = 255 - grey
     return grey if valid is None else np.where(valid, grey, np.uint8(0))

@@ -35,17 +35,16 @@ class Worker:
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
         )
+        cause = None
         try:
             self._send(process, self._options)
-            startup_message = pickle.load(process.stdout)
+            problem = pickle.load(process.stdout)
         except (EOFError, OSError) as error:
+            problem, cause = "the decoder process does not start; its message is above", error
+        if problem:
             process.kill()
             process.wait()
-            raise Broken("frames: the decoder process does not start; its message is above") from error
-        if startup_message != "ready":
-            process.kill()
-            process.wait()
-            raise Broken(f"frames: {startup_message}: run with the environment envs/frames.yaml, or install it")
+            raise Broken(f"frames: {problem}") from cause
         return process
 
     @staticmethod
@@ -91,8 +90,8 @@ class Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for started_worker in self._all:
-            started_worker.close()
+        for worker_of_thread in self._all:
+            worker_of_thread.close()
 
     def ask(self, path: str) -> tuple:
         """Return ``("frame", …)`` or ``(outcome, reason, detail)`` for one file (see ``worker.prepare``).
@@ -116,10 +115,6 @@ class Workers:
             if answer[0] == "machine":
                 raise OSError(*answer[1:])
             return answer
-        self._see_that_it_works(mine)
-        return "failed", "undecodable", "the decoder crashed or did not end"
-
-    def _see_that_it_works(self, mine: Worker) -> None:
         with tempfile.NamedTemporaryFile(suffix=".png") as file:
             file.write(cv2.imencode(".png", np.arange(64 * 64, dtype=np.uint16).reshape(64, 64))[1].tobytes())
             file.flush()
@@ -130,3 +125,4 @@ class Workers:
                     f"frames: the decoder process dies over a sound picture too, on {platform.node()}: its libraries "
                     "or this machine are broken, or frames.max_memory_mb and timeout_s are too small to decode anything"
                 ) from None
+        return "failed", "undecodable", "the decoder crashed or did not end"

@@ -1,12 +1,12 @@
 """The frames stage: decodes the cohort's images of one shard to canonical frames."""
 
 import tempfile
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,8 +24,7 @@ from cxr.imaging.frames.settings import FramesSettings
 T, R = TypeVar("T"), TypeVar("R")
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """An accepted image of the cohort."""
 
     image_id: str
@@ -37,8 +36,8 @@ def group_candidates(cohort: str, per_study: str) -> list[list[Candidate]]:
     """Return groups of candidates, best first, of which one is used: a study's images, or with ``all`` each image."""
     table = read_table(cohort).sort("study_id", "rank", "image_id")
     groups: dict[str, list[Candidate]] = {}
-    for image_id, study_id, path in table.select("image_id", "study_id", "path").iter_rows():
-        groups.setdefault(image_id if per_study == "all" else study_id, []).append(Candidate(image_id, study_id, path))
+    for candidate in map(Candidate._make, table.select(Candidate._fields).iter_rows()):
+        groups.setdefault(candidate.image_id if per_study == "all" else candidate.study_id, []).append(candidate)
     return list(groups.values())
 
 
@@ -79,29 +78,6 @@ class Spool:
         self._file.close()
 
 
-def first_decodable(group: list[Candidate], ask: Callable[[Candidate], tuple]) -> tuple[list[tuple], tuple | None]:
-    """Return ([(candidate, outcome, reason, detail) of those not used], (candidate, *answer of ``ask``) or None).
-
-    ``outcome``: "rejected", or "failed" for an error that points to the machine if it repeats from file to file.
-    """
-    excluded: list[tuple] = []
-    for place, candidate in enumerate(group):
-        answer = ask(candidate)
-        if answer[0] == "frame":
-            excluded += [(later_candidate, "rejected", "not_selected", "") for later_candidate in group[place + 1 :]]
-            return excluded, (candidate, *answer[1:])
-        excluded.append((candidate, *answer))
-    return excluded, None
-
-
-def _refuse_missing_disk(missing: int, candidates: int) -> None:
-    if missing == candidates > 1:
-        raise UserError(
-            f"none of the {missing} images of this shard exists any more: mount their disk, or, if they were deleted, "
-            "remake the cohort (snakemake cohort --forcerun cohort_shards)"
-        )
-
-
 def run_shard(
     *,
     cohort: str,
@@ -117,50 +93,56 @@ def run_shard(
 ) -> None:
     """Write the frames of one shard: per study the first image that can be decoded (or every one), and the ledger.
 
-    ``burned_in``: what becomes of text in the pixels (``privacy.burned_in``);
-    ``corrected``: the table of images that are used although their headers are wrong; ``compute``: the settings'
-    section of that name; ``files_read``: table for the states of the files that were read. Raises Broken if decoding
-    fails for a reason that no file caused.
+    ``burned_in``: what becomes of text in the pixels (``privacy.burned_in``); ``corrected``: the table of images that
+    are used although their headers are wrong; ``compute``: the settings' section of that name; ``files_read``: table
+    for the states of the files that were read. Raises Broken if decoding fails for a reason that no file caused.
     """
     groups = group_candidates(cohort, options.per_study)
     ledger = Ledger("frames")
-    count_by_reason: Counter[str] = Counter()
-    failures = Failures("frames", sum(map(len, groups)), Tolerance.from_settings(compute))
-    narrow, corrections = 0, []
+    num_candidates = sum(map(len, groups))
+    failures = Failures("frames", num_candidates, Tolerance.from_settings(compute))
+    narrow, missing, corrections = 0, 0, []
     spool = Spool(Path(output).parent)
     states: list[tuple] = []
 
-    def ask(candidate: Candidate) -> tuple:
-        # before it is decoded: a file that changes in between is noticed by the next run
-        states.append(state_row(candidate.image_id, candidate.path))
-        return workers.ask(candidate.path)
+    def try_group(group: list[Candidate]) -> list[tuple]:
+        """Return (candidate, *answer of its worker) of a group; the candidates after the first frame are unused."""
+        answers: list[tuple] = []
+        for candidate in group:
+            if answers and answers[-1][1] == "frame":
+                answers += [(unused, "rejected", "not_selected", "") for unused in group[len(answers) :]]
+                break
+            # the state comes first: a file that changes in between is noticed by the next run
+            states.append(state_row(candidate.image_id, candidate.path))
+            answers.append((candidate, *workers.ask(candidate.path)))
+        return sorted(answers, key=lambda answer: answer[1] == "frame")
 
     how = options.as_dict() | {"burned_in": burned_in}
     with Workers(how, options.timeout_s) as workers, ThreadPoolExecutor(max(1, threads)) as pool:
-        results = map_ahead(pool, lambda group: first_decodable(group, ask), groups, 4 * max(1, threads))
-        for unused_candidates, decoded in progress(results, len(groups), "frames"):
-            for candidate, outcome, reason, detail in unused_candidates:
-                failures.note(detail) if outcome == "failed" else failures.passed()
-                ledger.exclude(candidate.image_id, candidate.study_id, reason, detail)
-                count_by_reason[reason] += 1
-            if decoded is not None:
-                failures.passed()
-                candidate, frame, affine, shape, squeezed, notes = decoded
-                ledger.accept(candidate.image_id)
-                spool.put(candidate.image_id, frame, affine, shape)
-                narrow += squeezed
-                names = {"image_id": candidate.image_id, "study_id": candidate.study_id}
+        results = map_ahead(pool, try_group, groups, 4 * max(1, threads))
+        for (image_id, study_id, _), outcome, *answer in chain.from_iterable(progress(results, len(groups), "frames")):
+            failures.note(answer[1]) if outcome == "failed" else failures.passed()
+            if outcome == "frame":
+                frame, affine, shape, is_squeezed, notes = answer
+                ledger.accept(image_id)
+                spool.put(image_id, frame, affine, shape)
+                narrow += is_squeezed
+                names = {"image_id": image_id, "study_id": study_id}
                 corrections += [names | {"correction": note} for note in notes]
-    _refuse_missing_disk(count_by_reason["missing_file"], sum(map(len, groups)))
+            else:
+                ledger.exclude(image_id, study_id, *answer)
+                missing += answer[0] == "missing_file"
+    if missing == num_candidates > 1:
+        raise UserError(
+            f"none of the {missing} images of this shard exists any more: mount their disk, or, if they were deleted, "
+            "remake the cohort (snakemake cohort --forcerun cohort_shards)"
+        )
     if narrow:
+        counts = narrow, len(ledger.accepted), SPIKE_RANGE, SPIKE_SHARE
         log.warning(
             "%d of %d images: over %g of the grey range is held by under %g of the pixels (markers, metal); "
-            "frames.window: percentile gives the chest more of it",
-            narrow,
-            len(ledger.accepted),
-            SPIKE_RANGE,
-            SPIKE_SHARE,
-        )
+            "frames.window: percentile gives the chest more of it", *counts,
+        )  # fmt: skip
     empty = {
         "image": ((FRAME_SIZE, FRAME_SIZE), np.uint8),
         "to_original": ((2, 3), np.float64),

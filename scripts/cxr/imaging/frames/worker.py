@@ -5,7 +5,9 @@
 
 import os
 import pickle
+import resource
 import sys
+from contextlib import suppress
 
 import numpy as np
 
@@ -32,21 +34,7 @@ def prepare(path: str, options: dict) -> tuple[np.ndarray, np.ndarray, tuple[int
         if out_of_memory(error):
             raise Unexpected("undecodable", "more memory than frames.max_memory_mb") from None
         raise
-    narrow = is_narrow(decoded.grey)
-    return *decoded.frame(options["fit"]), decoded.grey.shape, narrow, decoded.notes
-
-
-def _limit_memory(megabytes: int) -> None:
-    try:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
-    except (ImportError, ValueError, OSError):
-        pass  # not every system supports it; the limit on pixels still applies
-
-
-def _undecodable(error: Exception) -> tuple[str, str, str]:
-    return "failed", "undecodable", describe_error(error)
+    return *decoded.frame(options["fit"]), decoded.grey.shape, is_narrow(decoded.grey), decoded.notes
 
 
 def main() -> None:
@@ -54,9 +42,12 @@ def main() -> None:
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     options = pickle.load(requests)
-    _limit_memory(options["max_memory_mb"])
+    limit = options["max_memory_mb"] << 20
+    with suppress(ValueError, OSError):  # not every system supports it; the limit on pixels still applies
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     missing = list_missing_decoders()
-    pickle.dump(f"this Python lacks decoders ({', '.join(missing)})" if missing else "ready", answers)
+    remedy = "run with the environment envs/frames.yaml, or install it"
+    pickle.dump(f"this Python lacks decoders ({', '.join(missing)}): {remedy}" if missing else "", answers)
     answers.flush()
     if missing:
         return
@@ -75,15 +66,12 @@ def main() -> None:
             answer = ("failed", rejected.reason, rejected.detail)
         except Rejected as rejected:
             answer = ("rejected", rejected.reason, rejected.detail)
-        except OSError as error:
-            answer = ("machine", error.errno, error.strerror) if error.errno in MACHINE_ERRORS else _undecodable(error)
         except Exception as error:
-            broken_component = broken_part(error)
-            answer = (
-                ("broken", f"{broken_component} is broken, not an image ({describe(error)})")
-                if broken_component
-                else _undecodable(error)
-            )
+            answer = ("failed", "undecodable", describe_error(error))
+            if isinstance(error, OSError) and error.errno in MACHINE_ERRORS:
+                answer = ("machine", error.errno, error.strerror)
+            elif not isinstance(error, OSError) and (component := broken_part(error)):
+                answer = ("broken", f"{component} is broken, not an image ({describe(error)})")
         pickle.dump(answer, answers, protocol=pickle.HIGHEST_PROTOCOL)
         answers.flush()
 

@@ -4,25 +4,67 @@ The table's layout: :mod:`cxr.annotations.chexmask`. The public code that made t
 rows with this fault the runs were cut off at the wrong border, so the outlines are drawn from the landmarks instead.
 """
 
+import csv
+import gzip
+import io
 import logging
+from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 
-from cxr.annotations.chexmask import DICE, HEIGHT, WIDTH, Row, decode_points, decode_runs, read_rows
+from cxr.annotations import chexmask
+from cxr.annotations.chexmask import DICE, HEIGHT, WIDTH
+from cxr.base.atomic import atomic_file
 from cxr.base.engines import Setup
 from cxr.base.errors import StoreError, UserError
 from cxr.base.hdf5 import FRAME_SIZE
+from cxr.base.tables import read_table
 from cxr.base.vocabulary import ORGAN_LABELS
 from cxr.geometry.affine import to_frame
-from cxr.imaging.organs.chexmask_table import KEY
 from cxr.imaging.organs.engine import NoOrgans
 from cxr.imaging.organs.outline import LANDMARKS, fill_outlines
 from cxr.imaging.organs.settings import OrgansSettings
 
 SOURCES = ("table",)
 INPUTS = {"rows": "results/organs/chexmask/{shard}.csv.gz"}
-"""The shard's rows of the table; a separate rule splits the table once (:mod:`cxr.imaging.organs.chexmask_table`)."""
+"""The shard's rows of the table; a separate rule splits the table once (:func:`split_table`)."""
+KEY = "organs.chexmask.table"
+MAX_BUFFERED_CHARACTERS = 64 * 2**20
+"""Number of characters, over all shards, that are buffered before they are written."""
 log = logging.getLogger("cxr.imaging.organs")
+
+
+def split_table(*, table: str, cohort: list[str], output: list[str]) -> None:
+    """Write each shard's rows of the table as gzipped CSV; ``cohort``: the shards' tables of images.
+
+    ``output``: one path per shard, in the same order. Raises UserError like
+    :func:`cxr.annotations.chexmask.stream_rows`.
+    """
+    shard_of = {name: number for number, path in enumerate(cohort) for name in read_table(path)["image_id"]}
+    with ExitStack() as stack:
+        parts = [stack.enter_context(atomic_file(path)) for path in output]
+        waiting: list[list[list[str | None]]] = [[chexmask.COLUMNS] for _ in parts]
+        num_buffered = num_rows = 0
+        for row in chexmask.stream_rows(KEY, table, list(shard_of)):
+            waiting[shard_of[row[chexmask.IDS]]].append(list(row.values()))
+            num_rows += 1
+            num_buffered += sum(len(value or "") for value in row.values())
+            if num_buffered > MAX_BUFFERED_CHARACTERS:
+                _append_rows(parts, waiting)
+                num_buffered = 0
+        _append_rows(parts, waiting)
+    log.info("chexmask: the table has %d rows of the cohort's %d images", num_rows, len(shard_of))
+
+
+def _append_rows(parts: list[Path], waiting: list[list[list[str | None]]]) -> None:
+    for part, rows in zip(parts, waiting, strict=True):
+        if rows:
+            text = io.StringIO(newline="")
+            csv.writer(text, lineterminator="\n").writerows(rows)
+            with open(part, "ab") as file:
+                file.write(gzip.compress(text.getvalue().encode(), compresslevel=1, mtime=0))
+            rows.clear()
 
 
 class ChexmaskOrgans:
@@ -32,12 +74,12 @@ class ChexmaskOrgans:
 
     def __init__(self, path: str, min_dice: float):
         self._path, self._min_dice = path, min_dice
-        self._rows: dict[str, Row | None] = {}
+        self._rows: dict[str, chexmask.Row | None] = {}
 
     def prepare(self, image_ids: list[str]) -> None:
         """Read the rows of these images. Raises StoreError for a damaged file."""
         try:
-            self._rows = read_rows(KEY, self._path, image_ids)
+            self._rows = chexmask.read_rows(KEY, self._path, image_ids)
         except UserError:
             raise StoreError(f"{self._path} is missing or damaged: delete it and run again") from None
         log.info("chexmask: the table has %d of the %d images", len(self._rows), len(image_ids))
@@ -59,13 +101,12 @@ class ChexmaskOrgans:
         return np.stack([to_frame(mask, to_original, FRAME_SIZE, nearest=True) for mask in masks]).astype(bool)
 
 
-def _decode_masks(row: Row, shape: tuple[int, int]) -> np.ndarray:
-    """Return uint8 (3, rows, columns) in pixels of the original. Raises NoOrgans for a row of another image."""
+def _decode_masks(row: chexmask.Row, shape: tuple[int, int]) -> np.ndarray:
     try:
         if row.shape == shape:
-            return np.stack([decode_runs(text, shape) for text in row.runs])
+            return np.stack([chexmask.decode_runs(text, shape) for text in row.runs])
         if row.shape == shape[::-1]:
-            return fill_outlines(decode_points(row.points, LANDMARKS), shape)
+            return fill_outlines(chexmask.decode_points(row.points, LANDMARKS), shape)
     except ValueError as error:
         raise NoOrgans(f"the row in the CheXmask table is damaged: {error}") from None
     sizes = " x ".join(map(str, row.shape)), " x ".join(map(str, shape))

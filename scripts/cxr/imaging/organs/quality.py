@@ -53,11 +53,6 @@ def border_share(mask: np.ndarray, rectangle: tuple[float, float, float, float],
     return float(touches.mean())
 
 
-def chest_pixels(image: np.ndarray, masks: dict[str, np.ndarray]) -> np.ndarray:
-    """Return the grey values (N,) of the lungs and the heart."""
-    return image[np.logical_or.reduce([masks[name] for name in (*LUNGS, HEART)])]
-
-
 def find_posture_fault(
     image: np.ndarray, to_original: np.ndarray, original_shape: tuple[int, int], options: OrgansSettings
 ) -> tuple[str, str] | None:
@@ -78,21 +73,8 @@ def find_posture_fault(
     return None
 
 
-def _centroid(mask: np.ndarray) -> np.ndarray:
-    return np.array([axis.mean() for axis in np.nonzero(mask)][::-1])
-
-
-def are_side_by_side(masks: dict[str, np.ndarray]) -> bool:
-    """Return whether the right lung is left of the left lung in the image, by more than their vertical distance."""
-    dx, dy = _centroid(masks["left lung"]) - _centroid(masks["right lung"])
-    return bool(dx > abs(dy))
-
-
 def find_fault(
-    image: np.ndarray,
-    masks: dict[str, np.ndarray],
-    to_original: np.ndarray,
-    original_shape: tuple[int, int],
+    image: np.ndarray, masks: dict[str, np.ndarray], to_original: np.ndarray, original_shape: tuple[int, int]
 ) -> tuple[str, str] | None:
     """Return the reason code and a detail if the image cannot be used, else None.
 
@@ -106,13 +88,15 @@ def find_fault(
             return "no_lungs", f"{name} covers {share:.3f} of the image"
     if max(areas) > MAX_LUNG_RATIO * min(areas):
         return "no_lungs", f"one lung is {max(areas) / min(areas):.1f} times the other"
-    if not are_side_by_side(masks):
+    right, left = (np.array([axis.mean() for axis in np.nonzero(masks[name])]) for name in LUNGS)
+    down, across = left - right
+    if across <= abs(down):
         return "no_lungs", "the lungs do not lie side by side"
     for name in LUNGS:
         share = border_share(masks[name], rectangle, BORDER_MARGIN * image.shape[0])
         if share > MAX_BORDER_SHARE:
             return "cut_off", f"{share:.2f} of the outline of the {name} lies at the image's edge"
-    values = chest_pixels(image, masks)
+    values = image[np.logical_or.reduce([masks[name] for name in (*LUNGS, HEART)])]
     if (contrast := float(values.std())) < MIN_CONTRAST:
         return "extreme_contrast", f"standard deviation inside the chest {contrast:.1f}"
     saturated = float(((values == 0) | (values == 255)).mean())

@@ -41,20 +41,18 @@ def run_shard(
 
     def work(*row):
         image, _, to_original, shape = row
-        if wrong := find_posture_fault(image, to_original, shape, options):
-            return None, wrong
+        if posture_fault := find_posture_fault(image, to_original, shape, options):
+            return None, posture_fault
         try:
             return check(row, engine.segment(*row))
         except NoOrgans as reason:
             return check(row, reason)
 
     def work_batch(rows: list[tuple]):
-        wrong = [find_posture_fault(image, to_original, shape, options) for image, _, to_original, shape in rows]
-        upright_rows = [row for row, fault in zip(rows, wrong, strict=True) if not fault]
-        batch_masks = iter(engine.segment_batch(upright_rows) if upright_rows else ())
-        return [
-            (None, fault) if fault else check(row, next(batch_masks)) for row, fault in zip(rows, wrong, strict=True)
-        ]
+        faults = [find_posture_fault(image, to_original, shape, options) for image, _, to_original, shape in rows]
+        upright_rows = [row for row, fault in zip(rows, faults, strict=True) if not fault]
+        masks = iter(engine.segment_batch(upright_rows) if upright_rows else ())
+        return [(None, fault) if fault else check(row, next(masks)) for row, fault in zip(rows, faults, strict=True)]
 
     empty = {"mask": ((len(engine.labels), FRAME_SIZE, FRAME_SIZE), bool)}
     with Shard(frames) as shard, ShardWriter(output, attrs=attrs, labels=engine.labels, empty=empty) as writer:

@@ -22,13 +22,14 @@ EXTENT = (1.0, 1.8)
 
 @dataclass
 class PhantomImage:
-    """One good frontal image and its truth, in its own pixels."""
+    """One good frontal image float32 (H, W) in 0..1, bright = dense, and its truth.
+
+    painted: one bool mask (H, W) per finding in the plan, then per unreported lesion; empty if nothing was painted.
+    """
 
     image: np.ndarray
-    """float32 (H, W) in 0..1, bright = dense."""
     chest: Chest
     painted: list[np.ndarray]
-    """One bool mask (H, W) per finding in the plan, then per unreported lesion; empty if nothing was painted."""
 
     def truth(self, plan: StudyPlan) -> np.ndarray:
         """Return the truth in the canonical frame, bool (24, 512, 512) in the order of ``TRUTH_LABELS``."""
@@ -37,12 +38,8 @@ class PhantomImage:
             if lesion in LESIONS:
                 mask_by_label[lesion] = mask_by_label[lesion] | mask
         affine = fit_affine(self.image.shape, FRAME_SIZE, "pad")
-        return np.stack(
-            [
-                to_frame(mask_by_label[name].astype(np.uint8), affine, FRAME_SIZE, nearest=True) > 0
-                for name in TRUTH_LABELS
-            ]
-        )
+        masks = [mask_by_label[name].astype(np.uint8) for name in TRUTH_LABELS]
+        return np.stack([to_frame(mask, affine, FRAME_SIZE, nearest=True) > 0 for mask in masks])
 
 
 def _shape(rng: np.random.Generator) -> tuple[int, int]:
@@ -83,10 +80,8 @@ def draw_frontal(plan: StudyPlan, image: ImagePlan, seed: int) -> PhantomImage:
             for side, region in enumerate(_regions(finding, chest)):
                 brush = generator(seed, image.image_id, number, side)
                 strength = plan.strength * (0.7 if finding.hedge == "weak" else 1.0)
-                extent = float(brush.uniform(*EXTENT))
-                picture, new = lesions.paint(
-                    picture, plan.painted[number], region, brush, strength, midline=chest.midline, extent=extent
-                )
+                how = {"midline": chest.midline, "extent": float(brush.uniform(*EXTENT))}
+                picture, new = lesions.paint(picture, plan.painted[number], region, brush, strength, **how)
                 mask |= new
         painted.append(mask)
     return PhantomImage(picture, chest, painted)

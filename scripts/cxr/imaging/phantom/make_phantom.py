@@ -44,7 +44,6 @@ def _file_name(image: ImagePlan) -> str:
 
 def _write_image(folder: Path, plan: StudyPlan, image: ImagePlan, seed: int) -> PhantomImage | None:
     path = folder / _file_name(image)
-    names = {"image_id": image.image_id, "study_id": plan.study_id, "subject_id": plan.subject_id}
     if image.fault in ("missing", "empty", "text"):
         files.write_broken(path, files.Dataset(), image.fault)
         return None
@@ -54,6 +53,7 @@ def _write_image(folder: Path, plan: StudyPlan, image: ImagePlan, seed: int) -> 
         return picture
     pixels, view = (draw_lateral(seed, image.image_id), "LL") if picture is None else (picture.image, image.view)
     encoding = "explicit_12" if image.fault else image.encoding
+    names = {"image_id": image.image_id, "study_id": plan.study_id, "subject_id": plan.subject_id}
     ds = files.make_dicom(pixels, encoding, view=view, acquired=plan.acquired, **names)
     if image.fault:
         files.write_broken(path, ds, image.fault)
@@ -77,14 +77,12 @@ def _write_report(folder: Path, plan: StudyPlan, seed: int) -> tuple[str, Report
 
 
 def _truth(plan: StudyPlan, report: Report, pictures: dict[str, PhantomImage | None]) -> dict:
-    first = next((picture for picture in pictures.values() if picture is not None), None)
-    reported_findings = [] if plan.report else report.findings
+    good = [picture for picture in pictures.values() if picture is not None]
     findings = []
-    for number, row in enumerate(reported_findings):
-        areas = [] if first is None else [int(p.painted[number].sum()) for p in pictures.values() if p is not None]
-        painted = bool(areas) and min(areas) > 0
+    for number, row in enumerate([] if plan.report else report.findings):
+        painted = bool(good) and all(picture.painted[number].any() for picture in good)
         findings.append({"finding": number, **row, "painted": painted, "painted_as": plan.painted[number]})
-    visible_lesions = [] if first is None else [plan.painted[i] for i, mask in enumerate(first.painted) if mask.any()]
+    visible_lesions = [plan.painted[i] for i, mask in enumerate(good[0].painted if good else ()) if mask.any()]
     return {
         "study_id": plan.study_id,
         "subject_id": plan.subject_id,
@@ -123,41 +121,27 @@ def run(
     for name in ("images", "reports"):
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).mkdir(parents=True)
-    plans = make_plan(seed, options.subjects, options.studies)
-    plans += healthy_plans(seed, options.healthy)
+    plans = make_plan(seed, options.subjects, options.studies) + healthy_plans(seed, options.healthy)
     cv2.setNumThreads(1)
 
     def make(plan: StudyPlan) -> tuple[list[dict], dict, list[tuple[str, np.ndarray]]]:
         pictures = {image.image_id: _write_image(folder, plan, image, seed) for image in plan.images}
         report_path, report = _write_report(folder, plan, seed)
-        rows = [
-            {
-                "subject_id": plan.subject_id,
-                "study_id": plan.study_id,
-                "image_id": image.image_id,
-                "image_path": _file_name(image),
-                "report_path": report_path,
-                # A DICOM header holds the view; other file formats cannot.
-                "view": image.view if image.encoding in files.FILE_ENCODINGS and not image.fault else "",
-                "split": plan.split,
-                "acquired": plan.acquired,
-            }
-            for image in plan.images
-        ]
+        rows = []
+        for image in plan.images:
+            # A DICOM header holds the view; other file formats cannot.
+            view = image.view if image.encoding in files.FILE_ENCODINGS and not image.fault else ""
+            names = plan.subject_id, plan.study_id, image.image_id
+            values = *names, _file_name(image), report_path, view, plan.split, plan.acquired
+            rows.append(dict(zip(MANIFEST, values, strict=True)))
         masks = [(name, picture.truth(plan)) for name, picture in pictures.items() if picture is not None]
         return rows, _truth(plan, report, pictures), masks
 
     rows: list[dict] = []
     lines: list[dict] = []
-    with (
-        ThreadPoolExecutor(max(1, threads)) as pool,
-        ShardWriter(
-            truth_masks,
-            attrs=attrs | {"frame": "512 x 512, pad"},
-            labels=TRUTH_LABELS,
-            units={"mask": "boolean, packed along x"},
-        ) as writer,
-    ):
+    attrs |= {"frame": "512 x 512, pad"}
+    writing = ShardWriter(truth_masks, attrs=attrs, labels=TRUTH_LABELS, units={"mask": "boolean, packed along x"})
+    with ThreadPoolExecutor(max(1, threads)) as pool, writing as writer:
         for study_rows, line, masks in progress(pool.map(make, plans), len(plans), "studies"):
             rows += study_rows
             lines.append(line)

@@ -46,7 +46,12 @@ class ImagePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyPlan:
-    """One study: the patient, painted and reported findings, and files."""
+    """One study: the patient, painted and reported findings, and files.
+
+    hidden: findings that are reported but not painted (weakly hedged findings are often absent). unreported: lesions
+    that are painted but not reported. misread: (finding, lesion) where the painted lesion differs from the reported
+    finding, because readers err. report: empty for an ordinary report, else one of ``REPORTLESS``.
+    """
 
     study_id: str
     subject_id: str
@@ -54,16 +59,12 @@ class StudyPlan:
     acquired: str
     findings: tuple[Finding, ...] = ()
     hidden: frozenset[int] = frozenset()
-    """Findings that are reported but not painted (weakly hedged findings are often absent)."""
     unreported: tuple[Finding, ...] = ()
-    """Lesions that are painted but not reported."""
     misread: tuple[tuple[int, str], ...] = ()
-    """(finding, lesion): the painted lesion differs from the reported finding, because readers err."""
     strength: float
     layout: str
     images: tuple[ImagePlan, ...]
     report: str = ""
-    """Empty for an ordinary report, else one of ``REPORTLESS``."""
 
     @property
     def painted(self) -> tuple[str, ...]:
@@ -151,12 +152,10 @@ def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
     # Faults that exclude a study are assigned to second studies first, so that few patients are lost.
     order = sorted(generator(seed, "faults").permutation(len(owners)), key=lambda number: number < subjects)
     alone = {int(order[i]): BROKEN_ALONE[i % len(BROKEN_ALONE)] for i in range(len(owners) // 16)}
-    remaining_numbers = [int(i) for i in order if int(i) not in alone]
-    mute = {remaining_numbers[i]: REPORTLESS[i % len(REPORTLESS)] for i in range(len(owners) // 22)}
-    extra = {
-        remaining_numbers[-1 - i]: BROKEN_EXTRA[i % len(BROKEN_EXTRA)]
-        for i in range(max(2, round(len(owners) * 12 / 66)))
-    }
+    intact = [int(i) for i in order if int(i) not in alone]
+    mute = {intact[i]: REPORTLESS[i % len(REPORTLESS)] for i in range(len(owners) // 22)}
+    num_extra = max(2, round(len(owners) * 12 / 66))
+    extra = {intact[-1 - i]: BROKEN_EXTRA[i % len(BROKEN_EXTRA)] for i in range(num_extra)}
     plans: list[StudyPlan] = []
     num_studies_by_subject: dict[str, int] = {}
     recipe = encoding = 0
@@ -167,9 +166,9 @@ def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
         findings = _findings(recipe, rng)
         views = ["AP"] if number in alone else FRONTAL_VIEWS[int(rng.choice(4, p=[0.5, 0.34, 0.08, 0.08]))]
         images = []
-        for index, view in enumerate(views):
+        for index, view in enumerate(views, 1):
             images.append(
-                ImagePlan(f"{study}-{index + 1}", view, ENCODINGS[encoding % len(ENCODINGS)], alone.get(number, ""))
+                ImagePlan(f"{study}-{index}", view, ENCODINGS[encoding % len(ENCODINGS)], alone.get(number, ""))
             )
             encoding += number not in alone
         if number in extra:

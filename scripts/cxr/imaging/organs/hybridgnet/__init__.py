@@ -11,7 +11,7 @@ from cxr.geometry.affine import fit_affine, frame_scales, to_frame
 from cxr.geometry.affine import to_original as from_frame
 from cxr.imaging.organs.engine import NoOrgans
 from cxr.imaging.organs.hybridgnet.net import SIZE, HybridGNet
-from cxr.imaging.organs.outline import OUTLINES, fill_outlines
+from cxr.imaging.organs.outline import LANDMARKS, OUTLINES, fill_outlines
 from cxr.nets.devices import inference, select_device
 from cxr.nets.tensors import load_strict
 
@@ -58,6 +58,8 @@ class HybridGNetOrgans:
 
     def landmarks(self, pictures: list[np.ndarray]) -> np.ndarray:
         """Return float32 (N, 120, 2: x, y) in pixels of N images uint8 (1024, 1024)."""
+        if not pictures:
+            return np.zeros((0, LANDMARKS, 2), np.float32)
         batches = torch.from_numpy(np.stack(pictures)[:, None].astype(np.float32) / 255).split(self.batch or 1)
         with self._turn, inference():
             return np.concatenate([self._net(part.to(self._device)).cpu().numpy() for part in batches]) * SIZE
@@ -66,27 +68,24 @@ class HybridGNetOrgans:
         self, image: np.ndarray, image_id: str, to_original: np.ndarray, original_shape: tuple[int, int]
     ) -> np.ndarray:
         """See :class:`cxr.imaging.organs.engine.OrganEngine`. Raises NoOrgans for a black frame."""
-        (outcome,) = self.segment_batch([(image, image_id, to_original, original_shape)])
-        if isinstance(outcome, NoOrgans):
-            raise outcome
-        return outcome
+        (masks,) = self.segment_batch([(image, image_id, to_original, original_shape)])
+        if isinstance(masks, NoOrgans):
+            raise masks
+        return masks
 
     def segment_batch(self, rows: list[tuple]) -> list[np.ndarray | NoOrgans]:
         """See :class:`cxr.imaging.organs.engine.OrganEngine`; a black frame gets NoOrgans."""
-        squares = [_try_square_input(image, to_original) for image, _, to_original, _ in rows]
-        net_images = [square[0] for square in squares if not isinstance(square, NoOrgans)]
-        points = iter(self.landmarks(net_images) if net_images else ())
-        return [
-            square if isinstance(square, NoOrgans) else _draw_masks(next(points), *square, row)
-            for square, row in zip(squares, rows, strict=True)
-        ]
-
-
-def _try_square_input(image: np.ndarray, to_original: np.ndarray) -> tuple[np.ndarray, np.ndarray] | NoOrgans:
-    try:
-        return make_square_input(image, frame_scales(to_original))
-    except NoOrgans as none:
-        return none
+        results: list = []
+        for image, _, to_original, _ in rows:
+            try:
+                results.append(make_square_input(image, frame_scales(to_original)))
+            except NoOrgans as reason:
+                results.append(reason)
+        places = [place for place, square in enumerate(results) if not isinstance(square, NoOrgans)]
+        for place, points in zip(places, self.landmarks([results[place][0] for place in places]), strict=True):
+            picture, affine = results[place]
+            results[place] = _draw_masks(points, picture, affine, rows[place])
+        return results
 
 
 def _draw_masks(points: np.ndarray, picture: np.ndarray, affine: np.ndarray, row: tuple) -> np.ndarray:
