@@ -39,10 +39,10 @@ GIVEN = {
     "images": "images.parquet", "facts": "facts.parquet", "conflicts": "conflicts.parquet", "texts": "texts.jsonl",
     "phrases": "phrases.jsonl",
 }  # fmt: skip
-PARTS = {"lines_out": "part.jsonl", "index": "index.parquet", "left": "left.tsv"}
+PARTS = {"lines_out": "part.jsonl", "index": "index.parquet", "excluded": "excluded.tsv"}
 FILES = {
     "train": "train.jsonl", "validate": "validate.jsonl", "test": "test.jsonl", "exchanged_out": "exchanged.jsonl",
-    "table1_out": "table1.tsv", "left_out": "conservation.tsv",
+    "table1_out": "table1.tsv", "conservation_out": "conservation.tsv",
 }  # fmt: skip
 WRITTEN = ("train", "validate", "test", "exchanged")
 
@@ -105,7 +105,7 @@ def join(folder: Path) -> None:
     """Run the job that joins the sources."""
     part = {name: str(folder / file) for name, file in PARTS.items()}
     join_parts.run(
-        lines=[part["lines_out"]], indices=[part["index"]], lefts=[part["left"]],
+        lines=[part["lines_out"]], indices=[part["index"]], excluded=[part["excluded"]],
         **{name: str(folder / file) for name, file in FILES.items()},
         options=join_parts.JoinOptions(ROWS, {"own": "own"}, 1),
     )  # fmt: skip

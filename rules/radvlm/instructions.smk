@@ -18,7 +18,7 @@ rule radvlm_instructions_part:
     output:
         lines_out="results/radvlm/instructions/{mix}/parts/{source}.jsonl",
         index="results/radvlm/instructions/{mix}/parts/{source}.index.parquet",
-        left="results/radvlm/instructions/{mix}/parts/{source}.left.tsv",
+        excluded="results/radvlm/instructions/{mix}/parts/{source}.excluded.tsv",
     log:
         "logs/radvlm/instructions/{mix}/{source}.log",
     benchmark:
@@ -53,8 +53,8 @@ rule radvlm_instructions_mix:
             mix=wildcards.mix,
             source=PLAN.radvlm.sources_of(wildcards.mix),
         ),
-        lefts=lambda wildcards: expand(
-            "results/radvlm/instructions/{mix}/parts/{source}.left.tsv",
+        excluded=lambda wildcards: expand(
+            "results/radvlm/instructions/{mix}/parts/{source}.excluded.tsv",
             mix=wildcards.mix,
             source=PLAN.radvlm.sources_of(wildcards.mix),
         ),
@@ -64,7 +64,7 @@ rule radvlm_instructions_mix:
         test="results/radvlm/instructions/{mix}/test.jsonl",
         exchanged_out="results/radvlm/instructions/{mix}/exchanged.jsonl",
         table1_out="results/radvlm/instructions/{mix}/table1.tsv",
-        left_out="results/radvlm/instructions/{mix}/conservation.tsv",
+        conservation_out="results/radvlm/instructions/{mix}/conservation.tsv",
     log:
         "logs/radvlm/instructions/{mix}.log",
     benchmark:

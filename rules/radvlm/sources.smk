@@ -3,7 +3,7 @@
 
 rule radvlm_sources_own:
     input:
-        images="results/cohort/images.parquet",
+        manifest="results/cohort/images.parquet",
         cohort="results/cohort/{shard}.parquet",
         frames="results/frames/{shard}.h5",
         reports="results/reports/{shard}.jsonl",
@@ -13,7 +13,7 @@ rule radvlm_sources_own:
         masks=f"results/masks/{PLAN.radvlm.thresholds}/{{shard}}.h5",
         labels=["results/radvlm/sources/own/{shard}.labels.jsonl"] if PLAN.radvlm.label_files else [],
     output:
-        images_out="results/radvlm/sources/own/{shard}.images.parquet",
+        images="results/radvlm/sources/own/{shard}.images.parquet",
         facts="results/radvlm/sources/own/{shard}.facts.parquet",
         texts="results/radvlm/sources/own/{shard}.texts.jsonl",
         excluded="results/radvlm/sources/own/{shard}.excluded.parquet",
@@ -94,7 +94,7 @@ rule radvlm_sources_labels:
         mem_mb=megabytes(4000),
         runtime=minutes(240),
     params:
-        **job("radvlm.sources.label_reports.run_shard"),
+        **job("radvlm.chexbert.label_shard"),
         **PLAN.radvlm.label_options,
     message:
         "RadVLM: labels of the reports of shard {wildcards.shard}"

@@ -86,7 +86,7 @@ rule radvlm_sources_splits:
         mem_mb=megabytes(4000),
         runtime=minutes(20),
     params:
-        **job("radvlm.splits.run"),
+        **job("radvlm.sources.read_sources.run_splits"),
         families=PLAN.radvlm.families,
     message:
         "RadVLM: subjects in different splits of two sources"

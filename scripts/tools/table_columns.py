@@ -40,7 +40,7 @@ from cxr.radvlm.evaluation import conservation as radvlm_conservation
 from cxr.radvlm.filtered import filter_texts
 from cxr.radvlm.instructions import columns as radvlm_instructions
 from cxr.radvlm.sources import facts as radvlm_sources
-from cxr.radvlm.splits import CONFLICTS
+from cxr.radvlm.sources.read_sources import CONFLICTS
 from cxr.reporting import privacy
 from cxr.reporting.ablation import points
 from cxr.reporting.agreement import compare
@@ -63,6 +63,7 @@ from cxr.semisyn.references import PREDICTIONS
 from cxr.semisyn.selection import select_configs
 from cxr.vlm import columns as vlm
 
+MIX = "results/radvlm/instructions/{mix}"
 TABLES: dict[str, Columns] = {
     "results/phantom/manifest.csv": make_phantom.MANIFEST,
     "results/cohort/{shard}.parquet": cohort.SHARD,
@@ -162,9 +163,9 @@ TABLES: dict[str, Columns] = {
     "results/radvlm/sources/split_conflicts.parquet": CONFLICTS,
     "results/radvlm/filtered/{source}/agreement.tsv": filter_texts.AGREEMENT,
     "results/radvlm/conversations/{source}/outcomes.tsv": converse.OUTCOMES,
-    "results/radvlm/instructions/{mix}/table1.tsv": radvlm_instructions.TABLE1,
-    "results/radvlm/instructions/{mix}/conservation.tsv": radvlm_instructions.OUTCOMES,
-    "results/radvlm/instructions/{mix}/parts/{source}.index.parquet": radvlm_instructions.INDEX,
+    f"{MIX}/table1.tsv": radvlm_instructions.TABLE1,
+    f"{MIX}/conservation.tsv": radvlm_instructions.OUTCOMES,
+    f"{MIX}/parts/{{source}}.index.parquet": radvlm_instructions.INDEX,
     "results/radvlm/evaluation/{run}/scores.tsv": radvlm_scores.SCORES,
     "results/radvlm/evaluation/{run}/samples.parquet": radvlm_scores.SAMPLES,
     "results/radvlm/evaluation/{run}/counts.tsv": radvlm_scores.COUNTS,
@@ -264,7 +265,7 @@ SAME_COLUMNS = {
     "results/radvlm/conversations/{source}/excluded.parquet": "results/<stage>/excluded.parquet",
     "results/radvlm/conversations/{source}/{part}.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/radvlm/conversations/{source}/{part}.outcomes.tsv": "results/radvlm/conversations/{source}/outcomes.tsv",
-    "results/radvlm/instructions/{mix}/parts/{source}.left.tsv": "results/radvlm/instructions/{mix}/conservation.tsv",
+    f"{MIX}/parts/{{source}}.excluded.tsv": f"{MIX}/conservation.tsv",
     "results/<stage>/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/<stage>/{thresholds}/excluded.parquet": "results/<stage>/excluded.parquet",
     "results/<stage>/{thresholds}/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",

@@ -9,12 +9,11 @@ from cxr.radvlm.conversations.check import REASONS, find_fault, gather_evidence
 from radvlm_pictures import FOLDER, PICTURES, facts_of, messages_of
 
 BROKEN = yaml.safe_load((FOLDER / "broken.yaml").read_text(encoding="utf-8"))
-ROUNDS = (5, 10)
 
 
 def found(row: dict):
     name = row["of"]
-    return find_fault(messages_of(row), gather_evidence(facts_of(name)), PICTURES[name]["grounded"], ROUNDS)
+    return find_fault(messages_of(row), gather_evidence(facts_of(name)), PICTURES[name]["grounded"])
 
 
 @pytest.mark.parametrize("name", PICTURES)

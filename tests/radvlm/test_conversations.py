@@ -98,11 +98,10 @@ def test_which_conversations_are_asked_for():
 def test_parts_are_joined_in_the_order_of_images(tmp_path, monkeypatch):
     def files(name: str, images: list, at_once: int) -> dict[str, str]:
         monkeypatch.setattr(converse, "BATCH_SIZE", at_once)
-        work = converse._ConversationWriter(load_engine(replace(OPTIONS, engine="rules", own={}), {}), {"code": "c"})
+        engine = load_engine(replace(OPTIONS, engine="rules", own={}), {})
         paths = {what: str(tmp_path / f"{name}.{what}") for what in ("jsonl", "parquet", "tsv")}
-        converse.write_lines(paths["jsonl"], work.lines(converse.select_requests(images, set(), OPTIONS)), checked=True)
-        converse.write_excluded(paths["parquet"], work.excluded)
-        converse.write_table(paths["tsv"], work.table(), converse.OUTCOMES)
+        out = {"lines": paths["jsonl"], "excluded": paths["parquet"], "outcomes": paths["tsv"]}
+        converse.write_part(converse.select_requests(images, set(), OPTIONS), engine, {"code": "c"}, **out)
         return paths
 
     def joined(name: str, parts: list[dict]) -> Path:
@@ -130,16 +129,15 @@ def test_parts_are_joined_in_the_order_of_images(tmp_path, monkeypatch):
     assert len({line["conversation_id"] for line in lines}) == len(lines) == 6
 
 
-def test_a_conversation_that_gets_lost_stops_the_job(monkeypatch):
-    def work_of(reason: str) -> converse._ConversationWriter:
-        engine = Engine(lambda asked: [ConversationOutcome(reason=reason) for _ in asked], "by hand")
-        work = converse._ConversationWriter(engine, {})
-        assert list(work.lines([ConversationRequest(facts_of("normal"), grounded=False)] * 3)) == []
-        return work
+def test_a_conversation_that_gets_lost_stops_the_job(tmp_path):
+    paths = {name: str(tmp_path / name) for name in ("lines", "excluded")} | {"outcomes": str(tmp_path / "o.tsv")}
 
-    found = work_of("too_few_facts").table()
-    assert found.select("outcome", "conversations").rows() == [("asked", 3), ("too_few_facts", 3)]
-    monkeypatch.setattr(converse._ConversationWriter, "_exclude", lambda self, *of: None)
-    told = r"^radvlm_conversations: standard \w+: 3 in, 0 accounted for \(kept 0\)$"
-    with pytest.raises(AssertionError, match=told):
-        work_of("too_few_facts").table()
+    def write(number: int) -> None:
+        engine = Engine(lambda _: [ConversationOutcome(reason="too_few_facts")] * number, "by hand")
+        converse.write_part([ConversationRequest(facts_of("normal"), grounded=False)] * 3, engine, {}, **paths)
+
+    write(3)
+    table = read_table(paths["outcomes"])
+    assert table.select("outcome", "conversations").rows() == [("asked", 3), ("too_few_facts", 3)]
+    with pytest.raises(ValueError, match="argument 2 is shorter"):
+        write(2)

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -14,16 +14,16 @@ from radvlm_mix import sources
 def converse_part(made: Path, folder: Path, killed: bool = False) -> Path:
     """Make the conversations of a part of the source own; ``killed``: the process ends at its fourth line."""
 
-    def dying(lines: Iterator[dict]) -> Iterator[dict]:
-        for number, line in enumerate(lines):
-            if number == 3:
-                os.kill(os.getpid(), signal.SIGKILL)
-            yield line
+    calls, line_of = count(), converse.line_of
+
+    def dying(*arguments) -> dict:
+        if next(calls) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return line_of(*arguments)
 
     folder.mkdir(exist_ok=True)
     if killed:
-        lines = converse._ConversationWriter.lines
-        converse._ConversationWriter.lines = lambda work, asked: dying(lines(work, asked))
+        converse.line_of = dying
     options = ConversationOptions("rules", 1, 100, "strict", 42)
     converse.run_part(
         images=str(made / "images.parquet"), facts=[str(made / "facts.parquet")], texts=[str(made / "filtered.jsonl")],

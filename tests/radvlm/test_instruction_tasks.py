@@ -436,7 +436,7 @@ def test_a_subject_that_trains_by_its_validation_split_leaves_validate():
         [("ms", "p1", "train", "validate"), ("mimic", "p1", "validate", "validate"),
          ("mimic", "p2", "validate", "validate"), ("padchest", "p1", "validate", "validate"),
          ("mimic", "p3", "train", "train")],
-        schema=["source", "subject_id", "split", "given"], orient="row",
+        schema=["source", "subject_id", "split", "source_split"], orient="row",
     ).with_columns(part=pl.lit(0), row=pl.int_range(pl.len()))  # fmt: skip
     kept, gone = drop_conflicts(index, {"ms": "mimic", "mimic": "mimic", "padchest": "padchest"})
     assert gone.select("source", "subject_id").rows() == [("mimic", "p1")]

@@ -19,7 +19,7 @@ from cxr.radvlm.evaluation.conversations import run_check
 from cxr.radvlm.instructions import draws, join_parts, source_block
 from cxr.radvlm.instructions.wordings import load_spoken_names
 from cxr.radvlm.samples import TASKS
-from cxr.radvlm.splits import CONFLICTS
+from cxr.radvlm.sources.read_sources import CONFLICTS
 from cxr.vlm.answers.engine import AnswersOptions
 from cxr.vlm.conventions import CONVENTIONS, InputSize
 from cxr.vlm.samples import read_samples

@@ -11,7 +11,6 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, write_lines
 from cxr.radvlm import chexbert
 from cxr.radvlm.labels import load_label_names
-from cxr.radvlm.sources import label_reports
 
 TEXTS = [
     "The heart is enlarged. No effusion.", "Lungs are clear.", "A small left opacity, pneumonia cannot be excluded.",
@@ -110,7 +109,7 @@ def test_a_shard_has_a_line_for_each_study_with_a_text(made, tmp_path):
     held, weights, folder = made
     lines = [{"study_id": f"s{at}", "section_text": text} for at, text in enumerate([*TEXTS, " ", TEXTS[0]])]
     write_lines(tmp_path / "reports.jsonl", lines[::-1])
-    label_reports.run_shard(
+    chexbert.label_shard(
         reports=str(tmp_path / "reports.jsonl"), weights=str(weights), labels=str(tmp_path / "labels.jsonl"),
         model=str(folder), revision="",
     )  # fmt: skip

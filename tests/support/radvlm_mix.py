@@ -3,12 +3,12 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from cxr.radvlm import splits
 from cxr.radvlm.filtered import filter_texts
 from cxr.radvlm.filtered.engine import FilterOptions
 from cxr.radvlm.instructions import join_parts, write_part
 from cxr.radvlm.instructions.mix import mix_rows
 from cxr.radvlm.sources.read_own import run_shard, run_tables
+from cxr.radvlm.sources.read_sources import run_splits
 from cxr.radvlm.sources.settings import FactSources
 
 OPTIONS = FactSources()
@@ -20,7 +20,7 @@ def inputs(results, shard: str) -> dict[str, str]:
     found = {stage: str(results / f"{stage}/{shard}.h5") for stage in ("frames", "organs", "anatomy")}
     masks = results / "masks/default"
     return found | {
-        "images": str(results / "cohort/images.parquet"), "cohort": str(results / f"cohort/{shard}.parquet"),
+        "manifest": str(results / "cohort/images.parquet"), "cohort": str(results / f"cohort/{shard}.parquet"),
         "reports": str(results / f"reports/{shard}.jsonl"), "findings": str(masks / f"{shard}.findings.parquet"),
         "masks": str(masks / f"{shard}.h5"),
     }  # fmt: skip
@@ -37,8 +37,8 @@ def read_all(results, folder, options=OPTIONS):
     shards = sorted(path.stem for path in (results / "frames").glob("??.h5"))
     for shard in shards:
         out = {name: str(folder / f"{shard}.{file}") for name, file in NAMES.items()}
-        images_out = str(folder / f"{shard}.images.parquet")
-        run_shard(**inputs(results, shard), images_out=images_out, options=options, smallest=SMALLEST, **out)
+        images = str(folder / f"{shard}.images.parquet")
+        run_shard(**inputs(results, shard), images=images, options=options, smallest=SMALLEST, **out)
     names = NAMES | {"images": "images.parquet"}
     parts = {name: [str(folder / f"{shard}.{file}") for shard in shards] for name, file in names.items()}
     run_tables(**parts, **{f"{name}_out": str(folder / file) for name, file in names.items()})
@@ -49,7 +49,7 @@ def sources(results, folder: Path) -> Path:
     """Write what the stages sources and filtered make of the source own; returns the folder."""
     read_all(results, folder)
     conflicts = str(folder / "conflicts.parquet")
-    splits.run(images=[str(folder / "images.parquet")], conflicts_out=conflicts, families=FAMILIES)
+    run_splits(images=[str(folder / "images.parquet")], conflicts_out=conflicts, families=FAMILIES)
     options = FilterOptions("rules", "drop")
     filter_texts.run(
         texts=[str(folder / "texts.jsonl")], facts=[str(folder / "facts.parquet")],
@@ -81,14 +81,14 @@ def instructions(results, made: Path, folder: Path, mix=None, conversations=(), 
     )  # fmt: skip
     out = {name: str(folder / file) for name, file in FILES.items()}
     join_parts.run(
-        lines=[part["lines_out"]], indices=[part["index"]], lefts=[part["left"]], **out,
+        lines=[part["lines_out"]], indices=[part["index"]], excluded=[part["excluded"]], **out,
         options=join_parts.JoinOptions(list(map(asdict, rows)), FAMILIES, SEED),
     )  # fmt: skip
     return folder
 
 
-PARTS = {"lines_out": "jsonl", "index": "index.parquet", "left": "left.tsv"}
+PARTS = {"lines_out": "jsonl", "index": "index.parquet", "excluded": "excluded.tsv"}
 FILES = {
     "train": "train.jsonl", "validate": "validate.jsonl", "test": "test.jsonl", "exchanged_out": "exchanged.jsonl",
-    "table1_out": "table1.tsv", "left_out": "conservation.tsv",
+    "table1_out": "table1.tsv", "conservation_out": "conservation.tsv",
 }  # fmt: skip

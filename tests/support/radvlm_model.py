@@ -11,7 +11,7 @@ from cxr.radvlm.filtered.engine import FilterOptions
 from cxr.radvlm.filtered.rules import load_sentence_filter
 
 FILTER = FilterOptions("rules", "drop")
-CONVERSE = ConversationOptions("rules", 1, 1, "strict", 42, segment_turns=False)
+CONVERSE = ConversationOptions("rules", 1, 1, "strict", 42)
 NUMBER = r"\d\.\d\d"
 
 

@@ -352,8 +352,8 @@ AGAIN = (
 """Wings whose stages have the system's name before their own (docs/explanation/architecture.md)."""
 BASE = "ils.rosalia.lite."
 """Module of the base of ROSALIA lite, which an edit of the training must not remake."""
-SHARED = ("reporting.review.unit_pages.", "radvlm.splits.", "medground.charts.")
-"""Modules that serve several stages: the pages that experts of every system get, splits of RadVLM's mix, charts."""
+SHARED = ("reporting.review.unit_pages.", "radvlm.chexbert.", "medground.charts.")
+"""Modules that serve several stages: the pages that experts of every system get, the labeller CheXbert, charts."""
 
 
 def test_one_stage_one_name():

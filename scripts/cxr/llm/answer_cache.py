@@ -8,7 +8,7 @@ removed.
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -59,18 +59,6 @@ def cache_replies(generate: Generate, *, folder: Path, digest: str) -> Generate:
         return [reply_by_key[key, attempt] for key in keys]
 
     return cached_generate
-
-
-def make_resumable(generate: Generate, options: ModelOptions, execution: Mapping) -> Generate:
-    """Return ``generate`` with a cache from which an interrupted job resumes.
-
-    execution: the settings section of that name, with ``answers`` (folder of the cache; without it nothing is stored)
-    and ``code`` (digest of the code).
-    """
-    if not execution.get("answers"):
-        return generate
-    digest = answer_digest(options, execution.get("code", ""))
-    return cache_replies(generate, folder=Path(execution["answers"]), digest=digest)
 
 
 def record_replies(generate: Generate, lines: list[dict]) -> Generate:

@@ -1,10 +1,13 @@
 """Connecting to a language model by its transport: on a server, inside the job, or a stand-in for tests."""
 
+from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from pkgutil import resolve_name
 
 from cxr.base.errors import UserError
 from cxr.llm import offline, server
+from cxr.llm.answer_cache import answer_digest, cache_replies
 from cxr.llm.asking import Generate, Question
 from cxr.llm.options import Execution, ModelOptions
 from cxr.llm.replies import Reply
@@ -46,3 +49,16 @@ def connect_lazily(options: ModelOptions, execution: Execution) -> Generate:
         return connected()(questions, attempt)
 
     return generate
+
+
+def connect_resumably(options: ModelOptions, execution: Mapping, key: str, server: str = "server") -> Generate:
+    """Return the function that asks the model, connected at the first question, with a cache to resume from.
+
+    execution: the settings section ``key``, with ``answers`` (folder of the cache; without it nothing is stored) and
+    ``code`` (digest of the code); server: its key for the server's address.
+    """
+    generate = connect_lazily(options, Execution.from_settings(dict(execution), key, server))
+    if not execution.get("answers"):
+        return generate
+    digest = answer_digest(options, execution.get("code", ""))
+    return cache_replies(generate, folder=Path(execution["answers"]), digest=digest)

@@ -7,6 +7,7 @@ import torch
 from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerBase
 
 from cxr.base.errors import refuse_unreadable
+from cxr.base.tables import read_lines, write_lines
 from cxr.nets.hub import find_downloaded_model
 from cxr.nets.tensors import load_strict
 from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN
@@ -73,3 +74,15 @@ def load_labeller(weights: str | Path, model: str, revision: str) -> Labeller:
     net = CheXbert(config)
     load_strict(net, weights)
     return Labeller(net, words)
+
+
+def label_shard(*, reports: str, weights: str, labels: str, model: str, revision: str) -> None:
+    """Write one line (study_id, labels) per study of a shard with a text; equal texts are labelled once.
+
+    ``model``, ``revision``: of the section ``radvlm.chexbert``. Raises UserError for missing weights or weights of
+    another network.
+    """
+    texts = {line["study_id"]: line["section_text"] for line in read_lines(reports) if line["section_text"].strip()}
+    unique_texts = sorted(set(texts.values()))
+    labels_by_text = dict(zip(unique_texts, load_labeller(weights, model, revision)(unique_texts), strict=True))
+    write_lines(labels, [{"study_id": name, "labels": labels_by_text[text]} for name, text in sorted(texts.items())])

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from cxr.language.reports.devices import normalize_words
 from cxr.radvlm import statements
+from cxr.radvlm.conversations.engine import BOX, ROUNDS, parse_boxes, round_box
 from cxr.radvlm.conversations.facts import ImageFacts
 from cxr.radvlm.conversations.wordings import capitalize
 from cxr.radvlm.labels import finding_labels, load_label_names
-from cxr.radvlm.samples import round_coordinate
 from cxr.radvlm.statements import CACHE_SIZE, Statement
 
 USER, ASSISTANT = ROLES = ("user", "assistant")
@@ -27,8 +27,6 @@ MAX_CHARACTERS = 2000
 """Longest question or answer, in characters."""
 STEM_LETTERS = 5
 """Prefix length at which a comparison word matches one of the facts ("change", "changes")."""
-_NUMBER = r"-?\d+(?:\.\d+)?"
-_BOX = re.compile(r"\[\s*" + r"\s*,\s*".join([f"({_NUMBER})"] * 4) + r"\s*\]")
 _BRACKET = re.compile(r"\[(?!SEG\])[^\]]*\]?")
 _YES = re.compile(r"^(?:yes|yeah|yep|correct|indeed|right|positive)\b", re.IGNORECASE)
 _NO = re.compile(r"^(?:no|nope|none|negative|not|neither)\b(?! (?:\w+ )*(?:but|than|more))", re.IGNORECASE)
@@ -82,8 +80,7 @@ def gather_evidence(facts: ImageFacts, parsed: Sequence[Statement] | None = None
         phrase_statements = statements.read_phrase(phrase.text)
         fact_statements += phrase_statements
         keys = frozenset().union(*(statement.keys for statement in phrase_statements if statement.affirmed))
-        written_boxes = frozenset(tuple(map(round_coordinate, box)) for box in phrase.boxes)
-        boxes.append((keys, frozenset(_content_words(phrase.text)), written_boxes))
+        boxes.append((keys, frozenset(_content_words(phrase.text)), frozenset(map(round_box, phrase.boxes))))
     texts = [*sentences, *(phrase.text for phrase in facts.phrases)]
     structures = (structure for text in texts for structure in find_normal_structures(text))
     return Evidence(
@@ -114,38 +111,35 @@ def find_normal_structures(sentence: str) -> tuple[tuple[str, tuple[str, ...], b
     return tuple(normal_structures)
 
 
-def find_fault(
-    messages: Sequence[Mapping[str, str]], evidence: Evidence, grounded: bool, rounds: Sequence[int]
-) -> Fault | None:
+def find_fault(messages: Sequence[Mapping[str, str]], evidence: Evidence, grounded: bool) -> Fault | None:
     """Return the first fault of a conversation, None if it passes.
 
-    messages: [{role, text}], boxes written as ``[x1, y1, x2, y2]`` with two decimals; rounds: minimum and maximum.
+    messages: [{role, text}], boxes written as ``[x1, y1, x2, y2]`` with two decimals.
     """
-    turns, problem = split_rounds(messages, rounds)
+    turns, problem = split_rounds(messages)
     if problem:
         return Fault(BAD_FORM, problem)
     for number, (question, answer) in enumerate(turns, start=1):
-        round_fault = (
-            _box_fault(turns[:number], evidence, grounded)
-            or _statement_fault(question, answer, evidence)
-            or _wording_fault(answer, evidence)
-        )
-        if round_fault:
+        compared, wording_fault = _forbidden_words(answer)
+        if any(not re.search(rf"\b{re.escape(word[:STEM_LETTERS])}", evidence.text) for word in compared):
+            wording_fault = Fault(COMPARISON, "a word of comparison")
+        box_fault = _box_fault(turns[:number], evidence, grounded)
+        if round_fault := box_fault or _statement_fault(question, answer, evidence) or wording_fault:
             return replace(round_fault, detail=f"round {number}: {round_fault.detail}")
     place = statements.load_patterns().patterns["place"]
-    if grounded and not any(place.search(question.lower()) and _BOX.search(answer) for question, answer in turns):
+    if grounded and not any(place.search(question.lower()) and BOX.search(answer) for question, answer in turns):
         return Fault(UNGROUNDED, "no box is asked for and given")
     return None
 
 
-def split_rounds(messages: Sequence[Mapping[str, str]], rounds: Sequence[int]) -> tuple[list[tuple[str, str]], str]:
+def split_rounds(messages: Sequence[Mapping[str, str]]) -> tuple[list[tuple[str, str]], str]:
     """Return the rounds (question, answer) of messages, and a description of a formal error or ""."""
     roles = [message["role"] for message in messages]
     if roles != [ROLES[number % 2] for number in range(len(roles))] or len(roles) % 2:
         return [], "roles do not alternate"
     texts = [message["text"].strip() for message in messages]
     turns = list(zip(texts[::2], texts[1::2], strict=True))
-    if not rounds[0] <= len(turns) <= rounds[1]:
+    if not ROUNDS[0] <= len(turns) <= ROUNDS[1]:
         return [], f"{len(turns)} rounds"
     if not all(texts) or max(map(len, texts)) > MAX_CHARACTERS:
         return [], "an empty or endless text"
@@ -155,11 +149,6 @@ def split_rounds(messages: Sequence[Mapping[str, str]], rounds: Sequence[int]) -
     return turns, ""
 
 
-def parse_boxes(text: str) -> list[tuple[float, ...]]:
-    """Return the boxes in a text, as written."""
-    return [tuple(map(float, hit.groups())) for hit in _BOX.finditer(text)]
-
-
 def _box_fault(turns: Sequence[tuple[str, str]], evidence: Evidence, grounded: bool) -> Fault | None:
     """Return the fault of the boxes in the last turn, None if there is none."""
     answer = turns[-1][1]
@@ -167,12 +156,14 @@ def _box_fault(turns: Sequence[tuple[str, str]], evidence: Evidence, grounded: b
         return None
     if not grounded and _BRACKET.search(answer):
         return Fault(FOREIGN_BOX, "a box in a standard conversation")
-    if _BRACKET.search(_BOX.sub("", answer)):
+    if _BRACKET.search(BOX.sub("", answer)):
         return Fault(FOREIGN_BOX, "brackets that hold no box")
     for part in _sentences(answer):
         if "[" not in part:
             continue
-        finding_keys = _mentioned_findings(part) or _findings_asked_for(turns)
+        # without a finding, the box is of the one asked for, or mentioned last
+        latest_texts = (part, *reversed([text for turn in turns for text in turn][:-1]))
+        finding_keys: frozenset[str] = next(filter(None, map(_mentioned_findings, latest_texts)), frozenset())
         part_words = set(_content_words(part))
         allowed_boxes = (
             boxes
@@ -184,12 +175,6 @@ def _box_fault(turns: Sequence[tuple[str, str]], evidence: Evidence, grounded: b
     return None
 
 
-def _findings_asked_for(turns: Sequence[tuple[str, str]]) -> frozenset[str]:
-    """Return the findings the last question asks for: those it mentions, else those mentioned last."""
-    earlier_texts = [text for turn in turns for text in turn][:-1]
-    return next(filter(None, map(_mentioned_findings, reversed(earlier_texts))), frozenset())
-
-
 def _statement_fault(question: str, answer: str, evidence: Evidence) -> Fault | None:
     defines = statements.load_patterns().patterns["meaning"].search(question.lower()) is not None
     answer_statements: list[Statement] = []
@@ -197,17 +182,18 @@ def _statement_fault(question: str, answer: str, evidence: Evidence) -> Fault | 
         if defines and not part.about_image:
             continue
         answer_statements += part.statements
-        if problem := _normality_problem(part, evidence) or _other_problem(part, evidence):
+        if problem := _part_problem(part, evidence):
             return Fault(UNSUPPORTED, problem)
     if not defines:
         answer_statements += _yes_no_statements(question, answer)
     for statement in answer_statements:
         if problem := support_problem(statement, evidence):
             return Fault(UNSUPPORTED, problem)
-    if _YES.match(answer) and _asks_about_device(question) and not evidence.has_device:
-        return Fault(UNSUPPORTED, AFFIRMS_DEVICE)
-    if _NO.match(answer) and _asks_about_device(question) and evidence.devices:
-        return Fault(UNSUPPORTED, DENIES_DEVICE)
+    says_yes, says_no = _YES.match(answer) and not evidence.has_device, _NO.match(answer) and evidence.devices
+    if says_yes or says_no:
+        text = _plain(question)
+        if "device" in text or load_label_names().words.device.search(text):
+            return Fault(UNSUPPORTED, AFFIRMS_DEVICE if says_yes else DENIES_DEVICE)
     return None
 
 
@@ -227,7 +213,7 @@ class _Part(NamedTuple):
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _parse_answer(answer: str) -> tuple[_Part, ...]:
-    return tuple(_parse_sentence(_BOX.sub("", text)) for text in _sentences(answer))
+    return tuple(_parse_sentence(BOX.sub("", text)) for text in _sentences(answer))
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -262,7 +248,7 @@ def support_problem(statement: Statement, evidence: Evidence) -> str | None:
     if not statement.sides <= sides:
         return "tells a side that no fact tells"
     for side in statement.sides if zones else ():
-        side_zones = _zones_on_side(statement.zones, side)
+        side_zones = {zone for zone in statement.zones if zone.startswith(side)}
         if side_zones and not side_zones & zones:
             return "tells a zone that no fact tells"
     return None
@@ -281,10 +267,6 @@ def _denial_problem(statement: Statement, same: Sequence[Statement], evidence: E
     return None
 
 
-def _zones_on_side(zones: frozenset[str], side: str) -> frozenset[str]:
-    return frozenset(zone for zone in zones if zone.startswith(side))
-
-
 @lru_cache(maxsize=CACHE_SIZE)
 def _sentences(answer: str) -> tuple[str, ...]:
     return tuple(statements.split_sentences(answer)) or (answer,)
@@ -301,54 +283,38 @@ def _parse_statements(part: str) -> tuple[Statement, ...]:
 @lru_cache(maxsize=CACHE_SIZE)
 def _mentioned_findings(text: str) -> frozenset[str]:
     """Return the keys of all findings that a text mentions."""
-    parts = [_BOX.sub("", part) for part in _sentences(text)]
+    parts = [BOX.sub("", part) for part in _sentences(text)]
     keys = frozenset().union(*(statement.keys for part in parts for statement in statements.read_sentence(part)))
     return keys or (_HEART if re.search(r"\bheart\b", text.lower()) else keys)
 
 
 def _yes_no_statements(question: str, answer: str) -> list[Statement]:
     """Return the statements that "yes" or "no" makes about the findings of a question."""
-    if _YES.match(answer):
-        answer_keys = {
-            key for part in _sentences(answer) for statement in _parse_statements(part) for key in statement.keys
-        }
-        return [
-            replace(statement, affirmed=True, hedge=0)
-            for statement in _question_statements(question)
-            if not statement.keys & answer_keys
-        ]
-    if _ALONE.match(answer):
-        denial = {"affirmed": False, "limits": (), "denies": True}
-        return [replace(statement, **denial) for statement in _question_statements(question)]
-    return []
+    says_yes = _YES.match(answer)
+    if not says_yes and not _ALONE.match(answer):
+        return []
+    parsed = (statement for part in _sentences(question) for statement in statements.read_sentence(part))
+    asked_statements = [statement for statement in parsed if not statement.explains]
+    if not says_yes:
+        return [replace(statement, affirmed=False, limits=(), denies=True) for statement in asked_statements]
+    answer_statements = [statement for part in _sentences(answer) for statement in _parse_statements(part)]
+    keys = frozenset().union(*(statement.keys for statement in answer_statements))
+    return [replace(statement, affirmed=True, hedge=0) for statement in asked_statements if not statement.keys & keys]
 
 
-def _question_statements(question: str) -> list[Statement]:
-    parts = _sentences(question)
-    return [statement for part in parts for statement in statements.read_sentence(part) if not statement.explains]
-
-
-def _normality_problem(part: _Part, evidence: Evidence) -> str | None:
+def _part_problem(part: _Part, evidence: Evidence) -> str | None:
+    """Return what is wrong about the normal structures, the devices, the view or the sex in a sentence."""
     for structure, sides, apart in part.normal:
         if apart or all((structure, side) in evidence.normal for side in sides):
             continue
         for fact in evidence.affirmed:
-            concerned = {"lungs": _is_lung_finding(fact), "heart": bool(fact.keys & _HEART), "all": True}[structure]
+            entity = statements.load_lexicon().entities.get(fact.entity)
+            is_lung = fact.lesion in _LUNG or (fact.lesion is None and entity is not None and entity.category == "lung")
+            concerned = {"lungs": is_lung, "heart": bool(fact.keys & _HEART), "all": True}[structure]
             if concerned and (not fact.sides or fact.sides & set(sides)):
                 return "calls normal what a fact does not"
-        findings = evidence.labels - {load_label_names().no_finding, load_label_names().device}
-        if structure == "all" and findings:
+        if structure == "all" and evidence.labels - {load_label_names().no_finding, load_label_names().device}:
             return "calls normal what a fact does not"
-    return None
-
-
-def _is_lung_finding(fact: Statement) -> bool:
-    entity = statements.load_lexicon().entities.get(fact.entity)
-    return fact.lesion in _LUNG or (fact.lesion is None and entity is not None and entity.category == "lung")
-
-
-def _other_problem(part: _Part, evidence: Evidence) -> str | None:
-    """Return what is wrong about the devices, the view or the sex in a sentence."""
     if part.no_devices and evidence.has_device:
         return DENIES_DEVICE
     if part.devices and not part.no_devices:
@@ -366,19 +332,6 @@ def _devices_in(text: str) -> frozenset[str]:
     device_words = load_label_names().words
     undenied_text = device_words.denied.sub("", normalize_words(text))
     return frozenset(hit.group().removesuffix("s") for hit in device_words.device.finditer(undenied_text))
-
-
-@lru_cache(maxsize=CACHE_SIZE)
-def _asks_about_device(question: str) -> bool:
-    text = _plain(question)
-    return "device" in text or load_label_names().words.device.search(text) is not None
-
-
-def _wording_fault(answer: str, evidence: Evidence) -> Fault | None:
-    compared, problem = _forbidden_words(answer)
-    if any(not re.search(rf"\b{re.escape(word[:STEM_LETTERS])}", evidence.text) for word in compared):
-        return Fault(COMPARISON, "a word of comparison")
-    return problem
 
 
 @lru_cache(maxsize=CACHE_SIZE)

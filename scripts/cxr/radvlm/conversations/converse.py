@@ -19,13 +19,12 @@ from cxr.radvlm.conversations.engine import (
     GROUNDED,
     STANDARD,
     ConversationOptions,
-    ConversationOutcome,
     ConversationRequest,
     Engine,
     line_of,
     load_engine,
 )
-from cxr.radvlm.conversations.facts import ImageFacts, SourceTables, gather_facts, index_masks
+from cxr.radvlm.conversations.facts import ID_COLUMNS, ImageFacts, SourceTables, gather_facts, index_masks
 from cxr.radvlm.statements import read_digests, split_batches
 
 RESOURCE_FILES = ("radvlm/statements.yaml", "radvlm/labels.yaml", "lexicon")
@@ -65,10 +64,45 @@ def run_part(
     # the model's answers are kept, so that an interrupted job can resume
     answers = str(Path(lines).parent / "answers" / part)
     engine = load_engine(options, dict(execution) | {"replies": replies, "answers": answers, "code": code})
-    writer = _ConversationWriter(engine, read_digests(code, statements=RESOURCE_FILES[0]))
-    write_lines(lines, writer.lines(read_requests(**tables, part=part, options=options)), checked=True)
-    write_excluded(excluded, sorted(writer.excluded, key=lambda row: (row["image_id"], row["detail"])))
-    table = writer.table()
+    requests = read_requests(**tables, part=part, options=options)
+    digests = read_digests(code, statements=RESOURCE_FILES[0])
+    write_part(requests, engine, digests, lines=lines, excluded=excluded, outcomes=outcomes)
+
+
+def write_part(
+    requests: Iterable[ConversationRequest], engine: Engine, digests: dict, *, lines: str, excluded: str, outcomes: str
+) -> None:
+    """Write the conversations that an engine makes of requests. Raises AssertionError if one of them is lost."""
+    excluded_rows: list[dict] = []
+    num_requested: Counter[tuple[str, str]] = Counter()
+    num_by_outcome: Counter[tuple[str, str, str]] = Counter()
+
+    def conversation_lines() -> Iterator[dict]:
+        for batch in split_batches(requests, BATCH_SIZE):
+            num_requested.update((request.kind, request.facts.split) for request in batch)
+            for request, outcome in zip(batch, engine.converse(batch), strict=True):
+                facts, kind = request.facts, request.kind
+                num_by_outcome[kind, facts.split, KEPT if outcome.conversation else outcome.reason] += 1
+                if outcome.conversation:
+                    name = f"c{stable_hash(facts.source, facts.image_id, kind, request.number):016x}"
+                    columns = {"conversation_id": name} | {key: getattr(facts, key) for key in ID_COLUMNS}
+                    columns |= {"grounded": request.grounded, "number": request.number}
+                    yield line_of(columns, outcome.conversation, engine.made_by, digests)
+                else:
+                    row = {"image_id": facts.image_id, "study_id": facts.study_id, "stage": STAGE}
+                    detail = ": ".join(filter(None, (kind, outcome.detail)))
+                    excluded_rows.append(row | {"reason": outcome.reason, "detail": detail})
+
+    write_lines(lines, conversation_lines(), checked=True)
+    write_excluded(excluded, sorted(excluded_rows, key=lambda row: (row["image_id"], row["detail"])))
+    rows = []
+    for group, number in sorted(num_requested.items()):
+        parts = {KEPT: num_by_outcome[*group, KEPT]} | {
+            outcome: count for (*names, outcome), count in sorted(num_by_outcome.items()) if tuple(names) == group
+        }
+        counts = counted_rows(STAGE, " ".join(group), number, parts)
+        rows += [(engine.made_by, *group, ASKED if name == ALL else name, count) for _, name, count in counts]
+    table = pl.DataFrame(rows, schema=schema(OUTCOMES), orient="row")
     write_table(outcomes, table, OUTCOMES)
     totals = table.group_by("outcome").agg(pl.col("conversations").sum()).sort("outcome")
     log.info("%s: %s", STAGE, ", ".join(f"{name} {number}" for name, number in totals.iter_rows()))
@@ -147,47 +181,3 @@ def select_requests(
                 yield ConversationRequest(facts, grounded=False, number=number)
             if GROUNDED in options.kinds and facts.phrases:
                 yield ConversationRequest(facts, grounded=True, number=number)
-
-
-class _ConversationWriter:
-    """Runs an engine on requests, yields lines, and counts outcomes."""
-
-    def __init__(self, engine: Engine, digests: dict):
-        self.engine, self.digests = engine, digests
-        self.excluded: list[dict] = []
-        self.num_requested: Counter[tuple[str, str]] = Counter()
-        self.num_by_outcome: Counter[tuple[str, str, str]] = Counter()
-
-    def lines(self, requests: Iterable[ConversationRequest]) -> Iterator[dict]:
-        """Yield one line per accepted conversation."""
-        for batch in split_batches(requests, BATCH_SIZE):
-            self.num_requested.update((request.kind, request.facts.split) for request in batch)
-            for request, outcome in zip(batch, self.engine.converse(batch), strict=True):
-                if outcome.conversation is None:
-                    self._exclude(request, outcome)
-                    continue
-                facts, kind = request.facts, request.kind
-                name = f"c{stable_hash(facts.source, facts.image_id, kind, request.number):016x}"
-                columns = {"conversation_id": name} | facts.id_columns()
-                columns |= {"grounded": request.grounded, "number": request.number}
-                self.num_by_outcome[kind, facts.split, KEPT] += 1
-                yield line_of(columns, outcome.conversation, self.engine.made_by, self.digests)
-
-    def _exclude(self, request: ConversationRequest, outcome: ConversationOutcome) -> None:
-        facts, detail = request.facts, ": ".join(filter(None, (request.kind, outcome.detail)))
-        row = {"image_id": facts.image_id, "study_id": facts.study_id, "stage": STAGE}
-        self.excluded.append(row | {"reason": outcome.reason, "detail": detail})
-        self.num_by_outcome[request.kind, facts.split, outcome.reason] += 1
-
-    def table(self) -> pl.DataFrame:
-        """Return the table of outcomes. Raises AssertionError if they do not add up to the requests."""
-        rows = []
-        for group, number in sorted(self.num_requested.items()):
-            parts = {KEPT: self.num_by_outcome[*group, KEPT]} | {
-                outcome: count
-                for (*kind_and_split, outcome), count in sorted(self.num_by_outcome.items())
-                if tuple(kind_and_split) == group and outcome != KEPT
-            }
-            counts = counted_rows(STAGE, " ".join(group), number, parts)
-            rows += [(self.engine.made_by, *group, ASKED if name == ALL else name, count) for _, name, count in counts]
-        return pl.DataFrame(rows, schema=schema(OUTCOMES), orient="row")

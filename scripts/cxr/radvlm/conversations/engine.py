@@ -46,9 +46,13 @@ def line_of(columns: Mapping, conversation: Conversation, engine: str, digests: 
 
 
 _NUMBER = r"-?\d+(?:\.\d+)?"
-_BOX_TEXT = r"\[\s*" + r"\s*,\s*".join([f"({_NUMBER})"] * 4) + r"\s*\]"
-_BOX = re.compile(_BOX_TEXT)
-_BOX_LIST = re.compile(rf"{_BOX_TEXT}(?:(?:,| and|, and) {_BOX_TEXT})*".replace(f"({_NUMBER})", _NUMBER))
+BOX = re.compile(r"\[\s*" + r"\s*,\s*".join([f"({_NUMBER})"] * 4) + r"\s*\]")
+"""A box as it is written."""
+_BOX_LIST = re.compile(rf"{BOX.pattern}(?:(?:,| and|, and) {BOX.pattern})*".replace(f"({_NUMBER})", _NUMBER))
+ROUNDS = (5, 10)
+"""Minimum and maximum of rounds (paper)."""
+RETRIES = 4
+"""Attempts of the engine rules after a conversation that fails the check."""
 
 
 def to_messages(conversation: Conversation) -> list[dict[str, str]]:
@@ -72,7 +76,7 @@ def replace_boxes_by_slots(
     names: dict[tuple[Box, ...], str] = {}
 
     def slotted(hit: re.Match) -> str:
-        written_boxes = [tuple(map(float, corners)) for corners in _BOX.findall(hit.group())]
+        written_boxes = parse_boxes(hit.group())
         if not all(box in exact for box in written_boxes):
             return hit.group()
         boxes = tuple(exact[box] for box in written_boxes)
@@ -82,24 +86,22 @@ def replace_boxes_by_slots(
     return slotted_texts, {name: boxes for boxes, name in names.items()}
 
 
+def parse_boxes(text: str) -> list[tuple[float, ...]]:
+    """Return the boxes in a text, as written."""
+    return [tuple(map(float, corners)) for corners in BOX.findall(text)]
+
+
 def round_box(box: Box) -> tuple[float, ...]:
     """Return a box as it is written, with two decimals."""
     return tuple(map(round_coordinate, box))
-
-
-ROUNDS = (5, 10)
-"""Minimum and maximum of rounds (paper)."""
-RETRIES = 4
-"""Attempts of the engine rules after a conversation that fails the check."""
 
 
 @dataclass(frozen=True)
 class ConversationOptions:
     """Settings of the stage; own: settings of the language model (empty for ``rules``).
 
-    rounds: minimum and maximum; per_image: conversations of each kind per image; most: maximum of standard ones in
-    train; check: ``strict`` or ``json``; segment_turns: ask for masks that the ILS dataset has; retries: attempts after
-    a failed check; kinds: kinds of the source.
+    per_image: conversations of each kind per image; most: maximum of standard ones in train; check: ``strict`` or
+    ``json``; kinds: kinds of the source.
     """
 
     engine: str
@@ -107,9 +109,6 @@ class ConversationOptions:
     most: int
     check: str
     seed: int
-    segment_turns: bool = True
-    rounds: tuple[int, int] = ROUNDS
-    retries: int = RETRIES
     kinds: Sequence[str] = (STANDARD, GROUNDED)
     own: Mapping = field(default_factory=dict)
 

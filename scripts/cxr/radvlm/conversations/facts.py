@@ -13,6 +13,8 @@ from cxr.radvlm.samples import sort_by_area, survive_rounding, unit_boxes
 
 LABEL, PHRASE = "label", "phrase"
 """Kinds of facts used in conversations."""
+ID_COLUMNS = ("source", "image_id", "study_id", "subject_id", "split")
+"""Columns of an image's row that its facts and conversations have too."""
 EXTRA = "extra"
 """Reader of extra boxes, which no conversation uses."""
 
@@ -48,10 +50,6 @@ class ImageFacts:
     masks: Mapping[str, str] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
 
-    def id_columns(self) -> dict[str, str]:
-        """Return the ids and split of the image, for an output line."""
-        return {name: getattr(self, name) for name in ("source", "image_id", "study_id", "subject_id", "split")}
-
 
 @dataclass(frozen=True)
 class SourceTables:
@@ -78,7 +76,7 @@ def gather_facts(tables: SourceTables, splits: Sequence[str]) -> Iterator[ImageF
         line = texts.get(image_id)
         stated = labels.get(image_id, {})
         yield ImageFacts(
-            *(row[name] for name in ("source", "image_id", "study_id", "subject_id", "split")),
+            *(row[name] for name in ID_COLUMNS),
             view=row["view"] or None,
             sex=row["sex"],
             sentences={part["from"]: part["text"] for part in (line["sentences"] if line else ()) if part["text"]},

@@ -10,14 +10,7 @@ from random import Random
 from typing import NamedTuple
 
 from cxr.radvlm.conversations.engine import ConversationRequest, Turn
-from cxr.radvlm.conversations.facts import ImageFacts
-from cxr.radvlm.conversations.topics import (
-    ENLARGED_HEART,
-    Subjects,
-    Topic,
-    lower_first,
-    with_article,
-)
+from cxr.radvlm.conversations.topics import ENLARGED_HEART, Subjects, Topic, lower_first, with_article
 from cxr.radvlm.conversations.wordings import Wordings, agree_with_plural, capitalize, use_plural_pronouns
 from cxr.radvlm.labels import load_label_names
 from cxr.radvlm.samples import box_slot, join_in_words
@@ -29,31 +22,22 @@ SIDED_FINDINGS = ("pneumothorax", "pleural thickening", "scar", "nodule", "granu
 """Findings, besides the lesion types, whose other side may be asked about."""
 MAX_LISTED = 3
 """Most findings that an answer lists."""
-
-
-class Offer(NamedTuple):
-    """A question with its answer, not yet filled in; act and wording as in :class:`Turn`."""
-
-    question: Callable[[], str]
-    answer: Callable[[], str]
-    act: str
-    wording: str
-
-    def to_turn(self) -> Turn:
-        """Fill in question and answer."""
-        return Turn(self.question(), self.answer(), self.act, self.wording)
+HEART_MENTIONS = (("heart", MENTIONED), (ENLARGED_HEART, MENTIONED))
 
 
 class Move(NamedTuple):
-    """A question and its answer that may come next.
+    """A question and its answer that may come next, not yet filled in; act and wording as in :class:`Turn`.
 
     weight: relative probability of being drawn; mentions: the (topic or subject, aspect) pairs that it covers; topic:
     number of the topic under discussion afterwards; refers: it refers to an earlier answer; denies: its answer denies a
     finding; box, mask: number of the topic whose boxes or mask it gives; facts: fact ids.
     """
 
-    offer: Offer
-    weight: float
+    question: Callable[[], str]
+    answer: Callable[[], str]
+    act: str
+    wording: str
+    weight: float = 1.0
     mentions: tuple[tuple[object, str], ...] = ()
     topic: int | None = None
     refers: bool = False
@@ -65,45 +49,31 @@ class Move(NamedTuple):
 
 @dataclass
 class DialogueState:
-    """What a conversation has covered: (topic or subject, aspect) pairs, the current topic, and the turns."""
+    """The moves of a conversation with their turns, and the (topic or subject, aspect) pairs that it has covered."""
 
-    mentioned: set = field(default_factory=set)
-    topic: int | None = None
+    moves: list[Move] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
-    _wordings: set[str] = field(default_factory=set)
+    mentioned: set = field(default_factory=set)
 
     def add(self, move: Move) -> None:
-        self.turns.append(move.offer.to_turn())
+        self.moves.append(move)
+        self.turns.append(Turn(move.question(), move.answer(), move.act, move.wording))
         self.mentioned.update(move.mentions)
-        self._wordings.add(move.offer.wording)
-        self.topic = move.topic
 
-    def was_asked(self, offer: Offer) -> bool:
+    def was_asked(self, move: Move) -> bool:
         """True if the same question was asked before in the same wording."""
-        return offer.wording in self._wordings and offer.question() in (turn.question for turn in self.turns)
+        same_wording = [turn for turn in self.turns if turn.wording == move.wording]
+        return bool(same_wording) and move.question() in (turn.question for turn in self.turns)
 
 
 class MoveGenerator:
     """Generates the moves about one image, in one register."""
 
-    def __init__(
-        self, request: ConversationRequest, subjects: Subjects, words: Wordings, register: str, rng: Random,
-        segments: bool,
-    ):  # fmt: skip
-        """``segments``: ask for masks."""
+    def __init__(self, request: ConversationRequest, subjects: Subjects, words: Wordings, register: str, rng: Random):
         self.facts, self.grounded = request.facts, request.grounded
-        self.subjects, self.words, self.register, self.rng, self.segments = subjects, words, register, rng, segments
+        self.subjects, self.words, self.register, self.rng = subjects, words, register, rng
         nouns = [topic.noun for topic in subjects.topics]
         self.is_unique = [nouns.count(noun) == 1 for noun in nouns]
-        self.denials = [
-            _Subject(
-                "absent", None,
-                {"finding": denial.noun, "a_finding": denial.noun if denial.is_mass else with_article(denial.noun)},
-                1.4, ((denial.noun, MENTIONED),), True, denial.facts,
-            )
-            for denial in subjects.denials
-        ]  # fmt: skip
-        self.general_subjects = list(_general_subjects(subjects, request.facts))
         self.name_slots = [self._fill_names(*numbered_topic) for numbered_topic in enumerate(subjects.topics)]
 
     def opening(self) -> Move:
@@ -112,34 +82,26 @@ class MoveGenerator:
         if not topics:
             return self._nothing_found()
         topic_numbers = list(range(min(len(topics), self.rng.choice((1, 2, 2, 3)))))
-        case = "found" if len(topic_numbers) == 1 else "several"
-        texts, mentions = self._describe_topics(topic_numbers, full=0.4)
-        turn = self._offer_findings(topic_numbers, "overview", case, texts)
-        topic = topic_numbers[-1] if len(topic_numbers) == 1 else None
-        return Move(turn, 1.0, mentions, topic, facts=self._facts_of(topic_numbers))
+        return self._list_findings("overview", "found" if len(topic_numbers) == 1 else "several", topic_numbers, 0.4)
 
     def _nothing_found(self) -> Move:
-        """Return an opening without findings: the lungs' or another organ's sentence, or the first neutral one."""
-        organs = sorted(self.subjects.organs.items(), key=lambda item: item[0] != "lungs")
-        absent = load_label_names().no_finding in self.facts.present and not self.subjects.has_unnamed
-        case = "nothing" if absent else "quiet"
-        for organ, (text, facts) in organs[:1]:
-            if text:
-                slots = {"sentence": text, "sentence_low": lower_first(text)}
-                return Move(self._make_offer("overview", case, slots), 1.0, ((organ, MENTIONED),), facts=facts)
-        return self._quiet(case)
+        """Return an opening without findings: the lungs' or another organ's sentence, or the first neutral one.
 
-    def _quiet(self, case: str) -> Move:
-        """Return an opening with the first sentence that affirms nothing; its denials count as mentioned."""
-        affirmed = {fact for topic in self.subjects.topics for fact in topic.facts}
+        Denials of the neutral sentence count as mentioned.
+        """
+        subjects = self.subjects
+        absent = load_label_names().no_finding in self.facts.present and not subjects.has_unnamed
+        case = "nothing" if absent else "quiet"
+        organs = sorted(subjects.organs.items(), key=lambda item: item[0] != "lungs")
+        for organ, (text, facts) in organs[:1]:
+            return self._move("overview", case, _sentence_slots(text), mentions=((organ, MENTIONED),), facts=facts)
         text_by_id = {f"{self.facts.study_id}#{number}": text for number, text in self.facts.sentences.items()}
-        name, text = next((item for item in text_by_id.items() if item[0] not in affirmed), ("", ""))
-        denials = [denial for denial in self.subjects.denials if name in denial.facts]
+        name, text = next(iter(text_by_id.items()), ("", ""))
+        denials = [denial for denial in subjects.denials if name in denial.facts]
         mentions = tuple((denial.noun, MENTIONED) for denial in denials)
-        if name in self.subjects.heart_facts:
-            mentions = (*mentions, ("heart", MENTIONED), (ENLARGED_HEART, MENTIONED))
-        turn = self._make_offer("overview", case, {"sentence": text, "sentence_low": lower_first(text)})
-        return Move(turn, 1.0, mentions, denies=bool(denials), facts=(name,) if name else ())
+        mentions += HEART_MENTIONS if name in subjects.heart_facts else ()
+        fields = {"denies": bool(denials), "facts": (name,) if name else ()}
+        return self._move("overview", case, _sentence_slots(text), mentions=mentions, **fields)
 
     def candidates(self, state: DialogueState, last: bool) -> Iterator[Move]:
         """Yield the moves that may come next; the ``last`` one may be a summary."""
@@ -152,9 +114,7 @@ class MoveGenerator:
                 yield self._introduce(at, topic)
         if state.turns:
             yield from self._denials(state)
-            for subject in self.general_subjects:
-                if state.mentioned.isdisjoint(subject.mentions):
-                    yield self._subject_move(subject)
+            yield from self._general_subjects(state)
             yield from self._terms(state)
             yield from self._anything_else(state)
 
@@ -162,8 +122,8 @@ class MoveGenerator:
     def _introduce(self, at: int, topic: Topic) -> Move:
         full = self.rng.random() < 0.4
         slots = self.name_slots[at] | {"np": topic.describe(size=full, place=full, sure=True)}
-        turn = self._make_offer("present", topic.hedge, slots, topic=topic)
-        return Move(turn, 1.2, _mentioned_aspects(at, full, False), at, facts=topic.facts)
+        mentions = _mentioned_aspects(at, full, False)
+        return self._move("present", topic.hedge, slots, 1.2, mentions, about=topic, topic=at, facts=topic.facts)
 
     def _fill_names(self, at: int, topic: Topic) -> dict[str, str]:
         the = topic.describe(size=False, place=not self.is_unique[at], article="the")
@@ -172,22 +132,27 @@ class MoveGenerator:
         return {"finding": single, "a_finding": single if topic.is_mass else with_article(single), "the_finding": the}
 
     def _follow_ups(self, at: int, topic: Topic, state: DialogueState) -> Iterator[Move]:
-        last, covered_aspects = state.topic == at, {aspect for subject, aspect in state.mentioned if subject == at}
+        last = state.moves[-1].topic == at
+        covered_aspects = {aspect for subject, aspect in state.mentioned if subject == at}
         weight = 3.0 if last else 0.7
 
-        def follow(act: str, case, aspect: str, slots: dict, weight: float = weight, **move_fields) -> Move:
+        def follow(act: str, case, aspect: str, slots: dict, weight: float = weight, **fields) -> Move:
             pronoun_act = f"{act}_it"
             pronoun = last and not topic.is_plural and pronoun_act in self.words.questions and self.rng.random() < 0.7
-            turn = self._make_offer(act, case, self.name_slots[at] | slots, pronoun_act if pronoun else act, topic)
+            fields |= {"topic": at, "refers": pronoun or act == "side", "facts": topic.facts}
+            question_act = pronoun_act if pronoun else act
             mentions = ((at, aspect), (at, PLACE)) if aspect == BOX else ((at, aspect),)
-            return Move(turn, weight, mentions, at, refers=pronoun or act == "side", facts=topic.facts, **move_fields)
+            slots = self.name_slots[at] | slots
+            return self._move(act, case, slots, weight, mentions, about=topic, question_act=question_act, **fields)
 
         if self.grounded and topic.boxes:
             if BOX not in covered_aspects:
                 name = topic.noun if self.is_unique[at] else f"{topic.noun} {at + 1}"
                 slots = {"place": topic.place, "box": box_slot(name)}
-                box_move = follow("box", None, BOX, slots, 4.0, box=at)
-                yield self._with_box_answer(topic, box_move, PLACE in covered_aspects, slots)
+                move = follow("box", None, BOX, slots, 4.0, box=at)
+                answer_act = "box" if topic.place and PLACE not in covered_aspects else "box_only"
+                answer = self.words.answer(answer_act, None, self.rng, slots)
+                yield move._replace(answer=(lambda: use_plural_pronouns(answer())) if topic.is_plural else answer)
         elif topic.place and PLACE not in covered_aspects:
             yield follow("where", None, PLACE, {"place": topic.place})
         if topic.size and SIZE not in covered_aspects:
@@ -196,98 +161,102 @@ class MoveGenerator:
             yield follow("sure", topic.hedge, SURE, {}, weight * (1.0 if topic.hedge else 0.4))
         if topic.cause and CAUSE not in covered_aspects:
             yield follow("cause", topic.cause_hedge, CAUSE, {"cause": topic.cause})
-        if last and PLACE in covered_aspects and SIDE not in covered_aspects and self._is_one_sided(at, topic):
+        is_sided = topic.statement.lesion or topic.statement.entity in SIDED_FINDINGS
+        is_one_sided = is_sided and len(topic.sides) == 1 and self.is_unique[at]
+        if last and PLACE in covered_aspects and SIDE not in covered_aspects and is_one_sided:
             (side,) = topic.sides
             yield follow("side", "one_side", SIDE, {"side": side, "other_side": "left" if side == "right" else "right"})
-        if topic.mask_id and self.segments and MASK not in covered_aspects:
-            yield follow(
-                "segment", None, MASK, {"the_np": topic.describe(size=False, article="the")}, weight * 0.6, mask=at
-            )
+        if topic.mask_id and MASK not in covered_aspects:
+            slots = {"the_np": topic.describe(size=False, article="the")}
+            yield follow("segment", None, MASK, slots, weight * 0.6, mask=at)
         if covered_aspects == {MENTIONED} and len(topic.sentence.split()) > 5:
             yield follow("describe", None, QUOTED, {"sentence": topic.sentence})
 
-    def _with_box_answer(self, topic: Topic, move: Move, placed: bool, slots: dict) -> Move:
-        """Return a move whose answer gives boxes, and the place unless it was mentioned."""
-        answer = self.words.answer("box" if topic.place and not placed else "box_only", None, self.rng, slots)
-        boxed_answer = (lambda: use_plural_pronouns(answer())) if topic.is_plural else answer
-        return move._replace(offer=move.offer._replace(answer=boxed_answer))
-
-    def _is_one_sided(self, at: int, topic: Topic) -> bool:
-        """True if a finding is on one side only and the other side may be asked about."""
-        sided = bool(topic.statement.lesion) or topic.statement.entity in SIDED_FINDINGS
-        return sided and len(topic.sides) == 1 and self.is_unique[at]
-
     # ---- what is denied, organs, devices, the view, terms --------------------------------------------------------
     def _denials(self, state: DialogueState) -> Iterator[Move]:
-        open_denials = [denial for denial in self.denials if denial.mentions[0] not in state.mentioned]
-        self.rng.shuffle(open_denials)
-        for denial in open_denials[:2]:
-            yield self._subject_move(denial)
-        if len(open_denials) > 2:
-            first, _, third = open_denials[:3]
-            turn = self._make_offer(
-                "neither", None, {"finding": first.slots["finding"], "other": third.slots["finding"]}
-            )
-            yield Move(turn, 1.4, first.mentions + third.mentions, None, denies=True, facts=first.facts + third.facts)
+        denials = [denial for denial in self.subjects.denials if (denial.noun, MENTIONED) not in state.mentioned]
+        self.rng.shuffle(denials)
+        for denial in denials[:2]:
+            a_finding = denial.noun if denial.is_mass else with_article(denial.noun)
+            slots, fields = {"finding": denial.noun, "a_finding": a_finding}, {"denies": True, "facts": denial.facts}
+            yield self._move("absent", None, slots, 1.4, ((denial.noun, MENTIONED),), **fields)
+        if len(denials) > 2:
+            first, _, third = denials[:3]
+            mentions = ((first.noun, MENTIONED), (third.noun, MENTIONED))
+            slots, fields = {"finding": first.noun, "other": third.noun}, {"facts": first.facts + third.facts}
+            yield self._move("neither", None, slots, 1.4, mentions, denies=True, **fields)
 
-    def _subject_move(self, subject: "_Subject") -> Move:
-        turn = self._make_offer(subject.act, subject.case, subject.slots)
-        return Move(turn, subject.weight, subject.mentions, None, denies=subject.denies, facts=subject.facts)
+    def _general_subjects(self, state: DialogueState) -> Iterator[Move]:
+        """Yield moves about the heart, the organs, the devices and the view."""
+        subjects, facts, mentioned = self.subjects, self.facts, state.mentioned
+        if subjects.heart and mentioned.isdisjoint(HEART_MENTIONS):
+            yield self._move("heart", subjects.heart, {}, 1.0, HEART_MENTIONS, facts=subjects.heart_facts)
+        for organ, (text, ids) in subjects.organs.items():
+            if (organ, MENTIONED) not in mentioned:
+                slots = {"organ": organ, "sentence": text}
+                yield self._move("organ", None, slots, 0.9, ((organ, MENTIONED),), facts=ids)
+        device_label, device_mentions = load_label_names().device, (("devices", MENTIONED),)
+        if subjects.devices and mentioned.isdisjoint(device_mentions):
+            slots = _sentence_slots(" ".join(sentence for sentence, _ in subjects.devices[:2]))
+            ids = tuple(fact_id for _, sentence_ids in subjects.devices for fact_id in sentence_ids)
+            yield self._move("devices", "some", slots, 1.2, device_mentions, facts=ids)
+        elif device_label in facts.absent and mentioned.isdisjoint(device_mentions):
+            ids = (facts.ids[device_label],) if device_label in facts.ids else ()
+            yield self._move("devices", "none", {}, 0.6, device_mentions, denies=True, facts=ids)
+        if facts.view in ("PA", "AP") and ("view", MENTIONED) not in mentioned:
+            slots = {"view": facts.view, "a_view": f"{'an' if facts.view == 'AP' else 'a'} {facts.view}"}
+            yield self._move("view", None, slots, 0.35, (("view", MENTIONED),))
 
     def _terms(self, state: DialogueState) -> Iterator[Move]:
         if ("term", MENTIONED) in state.mentioned:
             return
+        weight = {"clinician": 0.15, "student": 1.0, "terse": 0.4}[self.register]
         for term, definition in self.words.terms_in(turn.answer for turn in state.turns[-2:]):
-            turn = self._make_offer("term", None, {"term": f"“{term}”", "definition": definition})
-            weight = {"clinician": 0.15, "student": 1.0, "terse": 0.4}[self.register]
-            yield Move(turn, weight, (("term", term), ("term", MENTIONED)), state.topic, refers=True)
+            slots, mentions = {"term": f"“{term}”", "definition": definition}, (("term", term), ("term", MENTIONED))
+            yield self._move("term", None, slots, weight, mentions, topic=state.moves[-1].topic, refers=True)
 
     def _anything_else(self, state: DialogueState) -> Iterator[Move]:
         if len(state.turns) < 2 or ("else", MENTIONED) in state.mentioned:
             return
-        topics = self.subjects.topics
-        topic_numbers = [at for at in range(len(topics)) if (at, MENTIONED) not in state.mentioned][:MAX_LISTED]
+        topics = range(len(self.subjects.topics))
+        topic_numbers = [at for at in topics if (at, MENTIONED) not in state.mentioned][:MAX_LISTED]
         if topic_numbers:
-            texts, mentions = self._describe_topics(topic_numbers, full=0.6)
-            turn = self._offer_findings(topic_numbers, "else", "more", texts)
-            topic, facts = topic_numbers[0] if len(topic_numbers) == 1 else None, self._facts_of(topic_numbers)
-            yield Move(turn, 1.5, (*mentions, ("else", MENTIONED)), topic, refers=True, facts=facts)
+            move = self._list_findings("else", "more", topic_numbers, 0.6)
+            yield move._replace(weight=1.5, mentions=(*move.mentions, ("else", MENTIONED)), refers=True)
             return
         has_open_device = self.subjects.devices and ("devices", MENTIONED) not in state.mentioned
         if len(state.turns) >= 4 and not self.subjects.has_unnamed and not has_open_device:
-            yield Move(self._make_offer("else", "nothing", {}), 0.8, (("else", MENTIONED),), None, refers=True)
+            yield self._move("else", "nothing", {}, 0.8, (("else", MENTIONED),), refers=True)
 
     def _summary(self, state: DialogueState) -> Iterator[Move]:
         topics = self.subjects.topics
         topic_numbers = [at for at in range(len(topics)) if (at, MENTIONED) in state.mentioned][:MAX_LISTED]
         if len(topic_numbers) > 1:
-            texts = [topics[at].describe(place=False) for at in topic_numbers]
-            offer = self._make_offer("summary", "found", {"list": join_in_words(texts)})
-            yield Move(offer, 2.5, (), None, refers=True, facts=self._facts_of(topic_numbers))
+            slots = {"list": join_in_words([topics[at].describe(place=False) for at in topic_numbers])}
+            yield self._move("summary", "found", slots, 2.5, refers=True, facts=self._facts_of(topic_numbers))
 
     # ---- words ----------------------------------------------------------------------------------------------------
     def _facts_of(self, topic_numbers: list[int]) -> tuple[str, ...]:
         return tuple(fact_id for number in topic_numbers for fact_id in self.subjects.topics[number].facts)
 
-    def _describe_topics(self, topic_numbers: list[int], full: float) -> tuple[list[str], tuple]:
-        """Return the descriptions of topics, long or short, and the aspects that they mention."""
+    def _list_findings(self, act: str, case: str, topic_numbers: list[int], full: float) -> Move:
+        """Return a move that lists findings, one by one if any of them has a place.
+
+        ``full``: probability that a finding is described with size and place.
+        """
+        topics = [self.subjects.topics[number] for number in topic_numbers]
         texts, mentions = [], []
-        for number in topic_numbers:
-            topic = self.subjects.topics[number]
-            long, cause = self.rng.random() < full, self.rng.random() < 0.5 and len(topic_numbers) == 1
+        for number, topic in zip(topic_numbers, topics, strict=True):
+            long, cause = self.rng.random() < full, self.rng.random() < 0.5 and len(topics) == 1
             texts.append(topic.describe(size=long, place=long, cause=cause))
             mentions += _mentioned_aspects(number, long, cause and bool(topic.cause))
-        return texts, tuple(mentions)
-
-    def _offer_findings(self, topic_numbers: list[int], act: str, case: str, texts: list[str]) -> Offer:
-        """Return an offer that lists findings; one by one if any of them has a place."""
-        placed = any(self.subjects.topics[number].has_place for number in topic_numbers)
-        parts = [texts[:1], *([text] for text in texts[1:])] if placed else [texts]
-        first = self._make_offer(act, case, {"list": join_in_words(parts[0])})
-        further_answers = [self.words.answer("also", None, self.rng, {"np": text}) for (text,) in parts[1:]]
-        plural_texts = [
-            text for number, text in zip(topic_numbers, texts, strict=True) if self.subjects.topics[number].is_plural
-        ]
+        is_placed = any(topic.has_place for topic in topics)
+        slots = {"list": join_in_words(texts[:1] if is_placed else texts)}
+        fields = {"topic": topic_numbers[0] if len(topics) == 1 else None, "facts": self._facts_of(topic_numbers)}
+        first = self._move(act, case, slots, mentions=tuple(mentions), **fields)
+        further_texts = texts[1:] if is_placed else []
+        further_answers = [self.words.answer("also", None, self.rng, {"np": text}) for text in further_texts]
+        plural_texts = [text for topic, text in zip(topics, texts, strict=True) if topic.is_plural]
 
         def answer() -> str:
             full_answer = " ".join((first.answer(), *(further_answer() for further_answer in further_answers)))
@@ -297,53 +266,28 @@ class MoveGenerator:
 
         return first._replace(answer=answer)
 
-    def _make_offer(self, act: str, case, slots: dict, question_act: str = "", topic: Topic | None = None) -> Offer:
+    def _move(
+        self, act: str, case, slots: dict, weight: float = 1.0, mentions: tuple = (), *, question_act: str = "",
+        about: Topic | None = None, **fields,
+    ) -> Move:  # fmt: skip
+        """Return a move with drawn wordings. ``about``: the finding that it is about; ``fields``: further fields."""
         question, wording = self.words.question(question_act or act, self.register, self.rng, slots)
         if act == BOX:  # the caller draws the answer
             answer: Callable[[], str] = str
         else:
             answer = self.words.answer(*((case, None) if act == SIDE else (act, case)), self.rng, slots)
-        if topic is not None and topic.is_plural:
+        if about is not None and about.is_plural:
             base_question, finding = question, slots["the_finding"]
             question = lambda: capitalize(agree_with_plural(base_question(), finding))  # noqa: E731
             if act != "describe":
-                base_answer, noun = answer, slots.get("np", topic.noun)
+                base_answer, noun = answer, slots.get("np", about.noun)
                 answer = lambda: use_plural_pronouns(agree_with_plural(base_answer(), noun))  # noqa: E731
-        return Offer(question, answer, question_act or act, wording)
+        return Move(question, answer, question_act or act, wording, weight, mentions, **fields)
 
 
 def _mentioned_aspects(at: int, full: bool, cause: bool) -> tuple[tuple[int, str], ...]:
     return tuple((at, aspect) for aspect in (MENTIONED, *((PLACE, SIZE) if full else ()), *((CAUSE,) if cause else ())))
 
 
-class _Subject(NamedTuple):
-    """A subject that may be asked about at any time: act, case and slots of its wording, and fields of its move."""
-
-    act: str
-    case: str | None
-    slots: dict[str, str]
-    weight: float
-    mentions: tuple[tuple[str, str], ...]
-    denies: bool = False
-    facts: tuple[str, ...] = ()
-
-
-def _general_subjects(subjects: Subjects, facts: ImageFacts) -> Iterator[_Subject]:
-    """Yield the heart, the organs, the devices and the view."""
-    if subjects.heart:
-        mentions = (("heart", MENTIONED), (ENLARGED_HEART, MENTIONED))
-        yield _Subject("heart", subjects.heart, {}, 1.0, mentions, facts=subjects.heart_facts)
-    for organ, (text, ids) in subjects.organs.items():
-        yield _Subject("organ", None, {"organ": organ, "sentence": text}, 0.9, ((organ, MENTIONED),), facts=ids)
-    device_label, device_tells = load_label_names().device, (("devices", MENTIONED),)
-    if subjects.devices:
-        text = " ".join(sentence for sentence, _ in subjects.devices[:2])
-        slots = {"sentence": text, "sentence_low": lower_first(text)}
-        ids = tuple(fact_id for _, sentence_ids in subjects.devices for fact_id in sentence_ids)
-        yield _Subject("devices", "some", slots, 1.2, device_tells, facts=ids)
-    elif device_label in facts.absent:
-        ids = (facts.ids[device_label],) if device_label in facts.ids else ()
-        yield _Subject("devices", "none", {}, 0.6, device_tells, denies=True, facts=ids)
-    if facts.view in ("PA", "AP"):
-        slots = {"view": facts.view, "a_view": f"{'an' if facts.view == 'AP' else 'a'} {facts.view}"}
-        yield _Subject("view", None, slots, 0.35, (("view", MENTIONED),))
+def _sentence_slots(text: str) -> dict[str, str]:
+    return {"sentence": text, "sentence_low": lower_first(text)}

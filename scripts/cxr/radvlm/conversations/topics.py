@@ -117,79 +117,69 @@ def collect_subjects(facts: ImageFacts, parsed: Sequence[Statement], words: Word
     denials = _denials(facts, numbered, affirmed, words)
     stating = {statement.sentence for statement in numbered}
     affirming = {statement.sentence for statement in numbered if statement.affirmed}
-    devices = tuple(
-        (text, (f"{facts.study_id}#{number}",))
-        for number, text in facts.sentences.items()
-        if number not in affirming and _read_content(text).device
-    )
-    device_texts = {text for text, _ in devices}
+    ids_by_number = {number: (f"{facts.study_id}#{number}",) for number in facts.sentences}
+    devices: dict[str, tuple[str, ...]] = {}
+    for number, text in reversed(facts.sentences.items()):
+        if number not in affirming and _read_content(text).device:
+            devices[text] = ids_by_number[number]
     organs: dict[str, tuple[str, tuple[str, ...]]] = {}
     for number, text in facts.sentences.items():
-        organ = "" if number in stating or text in device_texts else _read_content(text).organ
+        organ = "" if number in stating or text in devices else _read_content(text).organ
         if organ:
-            organs.setdefault(organ, (text, (f"{facts.study_id}#{number}",)))
-    unique_devices = tuple({text: (text, ids) for text, ids in reversed(devices)}.values())[::-1]
-    has_unnamed = any(
-        statement.affirmed and not statement.explains and statement.entity not in words.nouns for statement in numbered
+            organs.setdefault(organ, (text, ids_by_number[number]))
+    has_unnamed = any(_is_topic(statement) and statement.entity not in words.nouns for statement in numbered)
+    return Subjects(
+        topics, denials, organs, tuple(devices.items())[::-1], *_heart(facts, affirmed, denials), has_unnamed
     )
-    return Subjects(topics, denials, organs, unique_devices, *_heart(facts, affirmed, denials), has_unnamed)
 
 
 def _topics(facts: ImageFacts, parsed: Sequence[Statement], words: Wordings) -> tuple[Topic, ...]:
-    """Return a topic per finding affirmed by a phrase (with its boxes) or a sentence."""
-    topic_by_key: dict[tuple, Topic] = {}
-    by_text = {normalize_words(text): number for number, text in facts.sentences.items()} if facts.phrases else {}
-    for phrase in facts.phrases:
-        number = by_text.get(normalize_words(phrase.text))
-        sentence_statements = statements.read_phrase(phrase.text)
-        if number:
-            sentence_statements = [statement for statement in parsed if statement.sentence == number]
-        affirmed = [statement for statement in sentence_statements if statement.affirmed and not statement.explains]
-        for statement in affirmed[:1]:
-            ids = phrase.facts + ((f"{facts.study_id}#{number}",) if number else ())
-            topic = _topic(statement, sentence_statements, phrase.text, ids, facts, words)
-            if topic is not None:
-                topic_by_key.setdefault(_key(statement), replace(topic, boxes=phrase.boxes))
+    """Return a topic per finding affirmed by a phrase (with its boxes) or a sentence.
+
+    Findings that would be described like an earlier one are left out.
+    """
+    by_sentence: dict[int, list[Statement]] = {}
     for statement in parsed:
-        if statement.affirmed and not statement.explains:
-            number = statement.sentence
-            sentence_statements = [candidate for candidate in parsed if candidate.sentence == number]
-            ids = (f"{facts.study_id}#{number}",)
-            topic = _topic(statement, sentence_statements, facts.sentences[number], ids, facts, words)
-            if topic is not None:
-                topic_by_key.setdefault(_key(statement), topic)
-    return _distinct_topics(list(topic_by_key.values()))
-
-
-def _key(statement: Statement) -> tuple:
-    return statement.lesion or statement.entity, tuple(sorted(statement.sides)), tuple(sorted(statement.zones))
-
-
-def _distinct_topics(topics: list[Topic]) -> tuple[Topic, ...]:
-    """Return the topics without those that would be described like an earlier one."""
-    distinct_topics: list[Topic] = []
-    for topic in topics:
+        by_sentence.setdefault(statement.sentence, []).append(statement)
+    numbers = {normalize_words(text): number for number, text in facts.sentences.items()} if facts.phrases else {}
+    mentions: list[tuple] = []
+    for phrase in facts.phrases:
+        number = numbers.get(normalize_words(phrase.text))
+        same_sentence = by_sentence.get(number, []) if number else statements.read_phrase(phrase.text)
+        ids = phrase.facts + ((f"{facts.study_id}#{number}",) if number else ())
+        main_statement = next((statement for statement in same_sentence if _is_topic(statement)), None)
+        mentions += [(main_statement, same_sentence, phrase.text, ids, phrase.boxes)] if main_statement else []
+    for statement in filter(_is_topic, parsed):
+        number = statement.sentence
+        ids = (f"{facts.study_id}#{number}",)
+        mentions.append((statement, by_sentence[number], facts.sentences[number], ids, ()))
+    topic_by_key: dict[tuple, Topic] = {}
+    for statement, same_sentence, text, ids, boxes in mentions:
+        topic = _topic(statement, same_sentence, text, facts, words)
+        key = statement.lesion or statement.entity, tuple(sorted(statement.sides)), tuple(sorted(statement.zones))
+        if topic is not None:
+            topic_by_key.setdefault(key, replace(topic, boxes=boxes, facts=topic.facts + ids))
+    topics: list[Topic] = []
+    for topic in topic_by_key.values():
         same = [
-            earlier
-            for earlier in distinct_topics
+            earlier for earlier in topics
             if earlier.noun == topic.noun or earlier.statement.keys & topic.statement.keys
-        ]
+        ]  # fmt: skip
         if all(earlier.place and topic.place and earlier.place != topic.place for earlier in same):
-            distinct_topics.append(topic)
-    return tuple(distinct_topics)
+            topics.append(topic)
+    return tuple(topics)
+
+
+def _is_topic(statement: Statement) -> bool:
+    return statement.affirmed and not statement.explains
 
 
 def _topic(
-    statement: Statement,
-    sentence_statements: Sequence[Statement],
-    text: str,
-    ids: tuple[str, ...],
-    facts: ImageFacts,
-    words: Wordings,
+    statement: Statement, same_sentence: Sequence[Statement], text: str, facts: ImageFacts, words: Wordings
 ) -> Topic | None:
-    """Return the topic of a statement, None if it has no noun.
+    """Return the topic of a statement with the fact of its label, None if it has no noun.
 
-    ``sentence_statements``: all statements of its sentence; ``ids``: supporting facts besides its label.
+    ``same_sentence``: all statements of its sentence.
     """
     noun = words.nouns.get(statement.entity)
     if noun is None:
@@ -198,12 +188,8 @@ def _topic(
     place = _place(statement, words)
     side = next(iter(statement.sides)) if len(statement.sides) == 1 else "bilateral" if statement.sides else ""
     adjective = side if place in (f"on the {side}", "on both sides") and statement.entity != "fracture" else ""
-    candidates = [
-        candidate
-        for candidate in sentence_statements
-        if candidate.explains == statement.entity and candidate.span == statement.span
-    ]
-    cause = candidates[0] if candidates else None
+    candidates = (candidate for candidate in same_sentence if candidate.explains == statement.entity)
+    cause = next((candidate for candidate in candidates if candidate.span == statement.span), None)
     cause_noun = words.nouns.get(cause.entity) if cause is not None else None
     cause_text = "" if cause_noun is None else cause_noun.singular
     if cause_noun is not None and cause_noun.plural:
@@ -213,7 +199,7 @@ def _topic(
         statement, noun.plural if many else noun.singular, many, not noun.plural, _size(statement, text, words), place,
         adjective, cause_text, cause.hedge if cause is not None else 0, text,
         mask_id=facts.masks.get(statement.lesion or "", facts.masks.get(cause.lesion or "", "") if cause else ""),
-        facts=((facts.ids[label],) if label in facts.ids else ()) + ids,
+        facts=(facts.ids[label],) if label in facts.ids else (),
     )  # fmt: skip
 
 

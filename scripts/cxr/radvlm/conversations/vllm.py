@@ -14,17 +14,18 @@ from cxr.base.jobs import log
 from cxr.base.resources import load_resource
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import write_lines
-from cxr.llm.answer_cache import make_resumable, record_replies, replay_replies
+from cxr.llm.answer_cache import record_replies, replay_replies
 from cxr.llm.asking import Answer, Generate, Question, ask_each
-from cxr.llm.client import connect_lazily
+from cxr.llm.client import connect_resumably
 from cxr.llm.guards import INJECTION, addresses_the_model, fill_slots, neutralize
 from cxr.llm.messages import fill_prompt
-from cxr.llm.options import Execution, ModelOptions
+from cxr.llm.options import ModelOptions
 from cxr.llm.replies import object_schema, text_schema
 from cxr.radvlm.conversations import check
-from cxr.radvlm.conversations.check import ASSISTANT, USER, Evidence
+from cxr.radvlm.conversations.check import ROLES, Evidence
 from cxr.radvlm.conversations.converse import BATCH_SIZE, read_requests
 from cxr.radvlm.conversations.engine import (
+    ROUNDS,
     Conversation,
     ConversationOptions,
     ConversationOutcome,
@@ -58,21 +59,11 @@ def load(options: ConversationOptions, execution: Mapping) -> Engine:
     """Return the engine. Its model answers in this job, or has answered in another job, whose files it reads.
 
     ``execution``: how a model is run, and besides either ``replies``, the answer files of the other job, or ``answers``
-    and ``code`` (:func:`build_model`).
+    and ``code`` (:func:`connect_resumably`).
     """
     if execution.get("replies"):
         return build_engine(options, replay_replies(execution["replies"], ASKING_RULE))
-    return build_engine(options, build_model(options, execution))
-
-
-def build_model(options: ConversationOptions, execution: Mapping) -> Generate:
-    """Return the function that asks the model. It is loaded at the first question that no earlier job asked.
-
-    That question raises UserError if it cannot be reached. ``execution``: see
-    :func:`cxr.llm.answer_cache.make_resumable`.
-    """
-    model = ModelOptions(**options.own)
-    return make_resumable(connect_lazily(model, Execution.from_settings(dict(execution), EXECUTION)), model, execution)
+    return build_engine(options, connect_resumably(ModelOptions(**options.own), execution, EXECUTION))
 
 
 def build_engine(options: ConversationOptions, generate: Generate) -> Engine:
@@ -80,31 +71,25 @@ def build_engine(options: ConversationOptions, generate: Generate) -> Engine:
     model = ModelOptions(**options.own)
 
     def converse(requests: Sequence[ConversationRequest]) -> list[ConversationOutcome]:
-        evidence_list = [check.gather_evidence(request.facts) for request in requests]
-        pairs = enumerate(zip(requests, evidence_list, strict=True))
-        questions = {number: _question_or_problem(request, evidence, options) for number, (request, evidence) in pairs}
+        questions: dict[int, Question | Answer] = {}
+        for number, request in enumerate(requests):
+            texts = [*request.facts.sentences.values(), *(phrase.text for phrase in request.facts.phrases)]
+            if not texts:
+                questions[number] = Answer(problem=TOO_FEW)
+            elif addresses_the_model("\n".join(texts), FIELDS):
+                questions[number] = Answer(problem=INJECTION)
+            else:
+                questions[number] = build_question(request, check.gather_evidence(request.facts), options)
         answers = ask_each(questions, generate, model.limits)
         return [_build_outcome(request, answers[number]) for number, request in enumerate(requests)]
 
     return Engine(converse, model.name)
 
 
-def _question_or_problem(
-    request: ConversationRequest, evidence: Evidence, options: ConversationOptions
-) -> Question | Answer:
-    facts = request.facts
-    if not facts.sentences and not facts.phrases:
-        return Answer(problem=TOO_FEW)
-    texts = [*facts.sentences.values(), *(phrase.text for phrase in facts.phrases)]
-    if addresses_the_model("\n".join(texts), FIELDS):
-        return Answer(problem=INJECTION)
-    return build_question(request, evidence, options)
-
-
 def build_question(request: ConversationRequest, evidence: Evidence, options: ConversationOptions) -> Question:
     """Return the prompt for a conversation, checked against ``evidence``."""
     prompt = _load_prompts()[request.kind]
-    least, most = options.rounds
+    least, most = ROUNDS
     system = fill_slots(prompt["system"], least=str(least), most=str(most))
     messages = fill_prompt(prompt | {"system": system}, facts=describe_facts(request.facts, request.grounded))
     item = object_schema(question=text_schema(QUESTION), answer=text_schema(ANSWER))
@@ -116,7 +101,9 @@ def build_question(request: ConversationRequest, evidence: Evidence, options: Co
         return Question(messages, schema, seed=seed)
 
     def contradiction(answer: Mapping) -> str | None:
-        fault = check.find_fault(_messages(answer), evidence, request.grounded, options.rounds)
+        turns = ((turn["question"], turn["answer"]) for turn in answer["rounds"])
+        messages = [{"role": role, "text": text} for turn in turns for role, text in zip(ROLES, turn, strict=True)]
+        fault = check.find_fault(messages, evidence, request.grounded)
         return None if fault is None else f"{fault.reason}: {fault.detail}"
 
     return Question(messages, schema, contradiction, seed=seed)
@@ -131,14 +118,6 @@ def describe_facts(facts: ImageFacts, grounded: bool) -> str:
     for phrase in facts.phrases if grounded else ():
         lines.append(f"- box of “{neutralize(phrase.text)}”: {format_boxes(phrase.boxes)}")
     return "\n".join(lines)
-
-
-def _messages(answer: Mapping) -> list[dict[str, str]]:
-    return [
-        {"role": role, "text": turn[name]}
-        for turn in answer["rounds"]
-        for role, name in ((USER, "question"), (ASSISTANT, "answer"))
-    ]
 
 
 def _build_outcome(request: ConversationRequest, answer: Answer) -> ConversationOutcome:
@@ -177,15 +156,16 @@ def run(
     """
     del files  # the works name them
     folder = Path(replies[0]).parents[1] / "answers" / "-".join(dict.fromkeys(work["part"] for work in options.works))
-    generate = build_model(options, dict(execution) | {"answers": str(folder), "code": code})
+    resumable_execution = dict(execution) | {"answers": str(folder), "code": code}
+    generate = connect_resumably(ModelOptions(**options.own), resumable_execution, EXECUTION)
     for work, output in zip(options.works, replies, strict=True):
         log.info("radvlm_conversations: asking the model about %s, %s", work["source"], work["part"])
         source_options = replace(options, kinds=work["kinds"])
         requests = read_requests(**work["files"], part=work["part"], options=source_options)
-        write_lines(output, _conversation_lines(requests, source_options, generate), checked=True)
+        write_lines(output, _reply_lines(requests, source_options, generate), checked=True)
 
 
-def _conversation_lines(
+def _reply_lines(
     requests: Iterable[ConversationRequest], options: ConversationOptions, generate: Generate
 ) -> Iterator[dict]:
     lines: list[dict] = []

@@ -13,11 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from cxr.base.errors import UserError
-from cxr.llm.answer_cache import make_resumable
 from cxr.llm.asking import Answer, Question, ask_each
-from cxr.llm.client import connect_lazily
+from cxr.llm.client import connect_resumably
 from cxr.llm.guards import INJECTION, addresses_the_model, fill_slots, neutralize
-from cxr.llm.options import Execution, ModelOptions
+from cxr.llm.options import ModelOptions
 
 METRIC = "green"
 PAIRS = True
@@ -41,8 +40,7 @@ def load(
     model = ModelOptions(**settings["llm"])
     # the model's context is short: a bound of one token a byte would refuse common reports
     limits = replace(model.limits, context=settings["prompt_bytes"] + model.max_tokens)
-    execution_options = Execution.from_settings(dict(execution), EXECUTION, "green_server")
-    generate = make_resumable(connect_lazily(model, execution_options), model, execution)
+    generate = connect_resumably(model, execution, EXECUTION, "green_server")
 
     def annotate(pairs: Sequence[tuple[str, str]]) -> list[dict]:
         answer_by_pair = ask_each({pair: _question_or_problem(prompt, *pair) for pair in pairs}, generate, limits)

@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from cxr.base.resources import load_resource
-from cxr.llm.answer_cache import make_resumable
 from cxr.llm.asking import Answer, Question, ask_each
-from cxr.llm.client import connect_lazily
+from cxr.llm.client import connect_resumably
 from cxr.llm.guards import INJECTION, addresses_the_model, neutralize
 from cxr.llm.keys import texts_key
 from cxr.llm.messages import fill_prompt
-from cxr.llm.options import Execution, ModelOptions
+from cxr.llm.options import ModelOptions
 from cxr.llm.replies import object_schema
 from cxr.radvlm.evaluation.judge import MAX_SCORE, UNSCORED, Item, Judge, Judgement, JudgeOptions
 
@@ -31,13 +30,13 @@ _load_prompt = cache(lambda: load_resource(RESOURCE_FILES[0]))
 def load(options: JudgeOptions, execution: Mapping) -> Judge:
     """Return the judge. The model is loaded at the first question, which raises UserError if it cannot be reached."""
     model = ModelOptions(**options.own)
-    generate = make_resumable(
-        connect_lazily(model, Execution.from_settings(dict(execution), EXECUTION, "judge_server")), model, execution
-    )
+    generate = connect_resumably(model, execution, EXECUTION, "judge_server")
 
     def judge(items: Sequence[Item]) -> list[Judgement]:
-        keys = [texts_key(_texts(item)) for item in items]
-        questions = {key: _question_or_problem(item) for key, item in zip(keys, items, strict=True)}
+        keys, questions = [texts_key(_texts(item)) for item in items], {}
+        for key, item in zip(keys, items, strict=True):
+            is_injection = addresses_the_model("\n".join(_texts(item)), FIELDS)
+            questions[key] = Answer(problem=INJECTION) if is_injection else build_question(item)
         answers = ask_each(questions, generate, model.limits)
         return [_build_judgement(answers[key]) for key in keys]
 
@@ -48,12 +47,6 @@ def _texts(item: Item) -> list[str]:
     """Return all texts of a conversation that the prompt contains."""
     rounds = ((qa_round.question, qa_round.expected, qa_round.generated) for qa_round in item.rounds)
     return [*(text for texts in rounds for text in texts), *item.facts]
-
-
-def _question_or_problem(item: Item) -> Question | Answer:
-    if addresses_the_model("\n".join(_texts(item)), FIELDS):
-        return Answer(problem=INJECTION)
-    return build_question(item)
 
 
 def build_question(item: Item) -> Question:

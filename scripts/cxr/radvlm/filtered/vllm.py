@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from cxr.base.resources import load_resource
-from cxr.llm.answer_cache import make_resumable
 from cxr.llm.asking import Answer, Question, ask_each
-from cxr.llm.client import connect_lazily
+from cxr.llm.client import connect_resumably
 from cxr.llm.guards import INJECTION, addresses_the_model, neutralize
 from cxr.llm.keys import texts_key
 from cxr.llm.messages import fill_prompt
-from cxr.llm.options import Execution, ModelOptions
+from cxr.llm.options import ModelOptions
 from cxr.llm.replies import object_schema
 from cxr.radvlm.filtered.engine import DROPPED, KEPT, REWRITTEN, Engine, FilteredText, FilterOptions, Sentence
 from cxr.radvlm.filtered.rules import SentenceFilter, load_sentence_filter
@@ -33,25 +32,23 @@ _load_prompt = cache(lambda: load_resource(RESOURCE_FILES[0]))
 def load(options: FilterOptions, execution: Mapping) -> Engine:
     """Return the engine. The model is loaded at the first question, which raises UserError if it cannot be reached."""
     model = ModelOptions(**options.own)
-    generate = make_resumable(
-        connect_lazily(model, Execution.from_settings(dict(execution), EXECUTION)), model, execution
-    )
+    generate = connect_resumably(model, execution, EXECUTION)
     rules = load_sentence_filter(options)
 
     def filtered(sections: Sequence[Sequence[str]]) -> list[FilteredText]:
-        questions = {texts_key(list(section)): _question_or_problem(section, rules) for section in sections}
+        questions: dict[str, Question | Answer] = {}
+        for section in sections:
+            if not section:
+                question: Question | Answer = Answer(value={"sentences": []})
+            elif addresses_the_model("\n".join(section), FIELDS):
+                question = Answer(problem=INJECTION)
+            else:
+                question = build_question(section, rules)
+            questions[texts_key(list(section))] = question
         answers = ask_each(questions, generate, model.limits)
         return [_build_result(section, answers[texts_key(list(section))]) for section in sections]
 
     return Engine(filtered, model.name)
-
-
-def _question_or_problem(sentences: Sequence[str], rules: SentenceFilter) -> Question | Answer:
-    if not sentences:
-        return Answer(value={"sentences": []})
-    if addresses_the_model("\n".join(sentences), FIELDS):
-        return Answer(problem=INJECTION)
-    return build_question(sentences, rules)
 
 
 def build_question(sentences: Sequence[str], rules: SentenceFilter) -> Question:
@@ -87,12 +84,11 @@ def find_contradiction(answer: Sequence[Mapping], sentences: Sequence[str], rule
 def _build_result(sentences: Sequence[str], answer: Answer) -> FilteredText:
     if answer.value is None:
         return FilteredText(problem=answer.problem or "no answer")
-    pairs = zip(sentences, answer.value["sentences"], strict=True)
-    return FilteredText(tuple(_build_sentence(sentence, item["text"]) for sentence, item in pairs))
-
-
-def _build_sentence(sentence: str, text: str | None) -> Sentence:
-    text = " ".join(text.split()) if text else None
-    if text == " ".join(sentence.split()):
-        return Sentence(sentence, KEPT)
-    return Sentence(text, REWRITTEN if text else DROPPED, (MODEL,))
+    filtered_sentences = []
+    for sentence, item in zip(sentences, answer.value["sentences"], strict=True):
+        text = " ".join(item["text"].split()) if item["text"] else None
+        if text == " ".join(sentence.split()):
+            filtered_sentences.append(Sentence(sentence, KEPT))
+        else:
+            filtered_sentences.append(Sentence(text, REWRITTEN if text else DROPPED, (MODEL,)))
+    return FilteredText(tuple(filtered_sentences))

@@ -9,7 +9,7 @@ INDEX: Columns = {
     "task": Column(pl.String, "Its task."),
     "source": Column(pl.String, "Its source."),
     "split": Column(pl.String, "Split of the mix."),
-    "given": Column(pl.String, "Split that its source gives the image."),
+    "source_split": Column(pl.String, "Split that its source gives the image."),
     "subject_id": Column(pl.String, "Patient."),
     "image_id": Column(pl.String, "Image."),
     "view": Column(pl.String, "Its view; null if unknown."),

@@ -14,8 +14,14 @@ from cxr.radvlm.instructions.tasks import ABSENT, PRESENT, UNITS_BY_TASK, TaskOp
 
 ABSENCES_PER_SAMPLE = 1.0
 """Questions about absent findings per sample of abnormality_grounding."""
-UNIT_SCHEMA = {"task": pl.String, "image_id": pl.String, "given": pl.String, "split": pl.String, "name": pl.String}
-"""A unit that a task could use. given: split of the source; split: split of the mix."""
+UNIT_SCHEMA = {
+    "task": pl.String,
+    "image_id": pl.String,
+    "source_split": pl.String,
+    "split": pl.String,
+    "name": pl.String,
+}
+"""A unit that a task could use. source_split: split of the source; split: split of the mix."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ def draw_samples(blocks: Blocks, rows: Sequence[MixRow], settings: TaskOptions) 
     absences = select_absences(pl.concat(pool), present, ABSENCES_PER_SAMPLE)
     splits = pl.col("split").replace(dict.fromkeys(absent.splits, TRAIN))
     absence_units = absences.select(
-        pl.lit(ABSENT).alias("task"), "image_id", pl.col("split").alias("given"), splits, "name"
+        pl.lit(ABSENT).alias("task"), "image_id", pl.col("split").alias("source_split"), splits, "name"
     )
     return SampleDraws(kept_images | dict(_images_within_limits(absent, absence_units, settings.seed)), absences)
 

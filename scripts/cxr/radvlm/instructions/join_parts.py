@@ -50,7 +50,7 @@ def drop_conflicts(index: pl.DataFrame, families: Mapping[str, str]) -> tuple[pl
     This happens if a mix trains on a source's validation split. Subjects are compared within a family of sources.
     """
     index = index.with_columns(family=pl.col("source").replace_strict(families, default=pl.col("source")))
-    trained = index.filter((pl.col("split") == TRAIN) & (pl.col("given") != TRAIN))
+    trained = index.filter((pl.col("split") == TRAIN) & (pl.col("source_split") != TRAIN))
     training_subjects = trained.select("family", "subject_id").unique()
     conflicts = index.filter(split=VALIDATE).join(training_subjects, on=["family", "subject_id"], how="semi")
     places = conflicts.select("part", "row")
@@ -72,10 +72,10 @@ def sort_split(index: pl.DataFrame, split: str, seed: int) -> pl.DataFrame:
 
 
 def run(
-    *, lines: Sequence[str], indices: Sequence[str], lefts: Sequence[str], train: str, validate: str, test: str,
-    exchanged_out: str, table1_out: str, left_out: str, options: JoinOptions,
+    *, lines: Sequence[str], indices: Sequence[str], excluded: Sequence[str], train: str, validate: str, test: str,
+    exchanged_out: str, table1_out: str, conservation_out: str, options: JoinOptions,
 ) -> None:  # fmt: skip
-    """Write the files of a mix. ``lines``, ``indices``, ``lefts``: files of its sources, in the same order.
+    """Write the files of a mix. ``lines``, ``indices``, ``excluded``: files of its sources, in the same order.
 
     Raises AssertionError if Table 1 or the sources' lines do not match the written lines.
     """
@@ -99,7 +99,7 @@ def run(
     rows = count_lines(source_lines.num_lines, removed_index.height, table, written, num_unpaired)
     write_table(table1_out, table, TABLE1)
     count_table = pl.DataFrame([("", *row) for row in rows], schema=schema(OUTCOMES), orient="row")
-    write_table(left_out, pl.concat([*map(read_table, lefts), count_table]), OUTCOMES)
+    write_table(conservation_out, pl.concat([*map(read_table, excluded), count_table]), OUTCOMES)
 
 
 def count_lines(

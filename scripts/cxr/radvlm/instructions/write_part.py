@@ -108,7 +108,7 @@ class SampleWriter:
 
 def run(
     *, images: str, facts: str, texts: str, phrases: str, conflicts: str, frames: Sequence[str], lines_out: str,
-    index: str, left: str, options: PartOptions, conversations: Sequence[str] = (), pairs: Sequence[str] = (),
+    index: str, excluded: str, options: PartOptions, conversations: Sequence[str] = (), pairs: Sequence[str] = (),
     masks: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Write the lines of a source, their index, and the outcomes of its records.
@@ -138,5 +138,5 @@ def run(
         sample_lines = (sample_line(sample) for inputs in blocks.each() for sample in writer.records(inputs))
         write_lines(lines_out, sample_lines)
         write_table(index, pl.concat(writer.index), INDEX)
-        write_table(left, outcomes.outcome_table(blocks, writer.num_by_outcome, reason_by_image), OUTCOMES)
+        write_table(excluded, outcomes.outcome_table(blocks, writer.num_by_outcome, reason_by_image), OUTCOMES)
         log.info("%s: %d lines of %d tasks", options.source, sum(map(len, writer.index)), len(rows))

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,23 +22,11 @@ from cxr.dicom.files import Rejected, quote_value
 from cxr.geometry.affine import boxes_to_upright
 from cxr.geometry.fusion import fuse_groups, fusion_order
 from cxr.geometry.turns import UPRIGHT, Turn
-from cxr.imaging.cohort.header import Header, read_header
+from cxr.imaging.cohort.header import read_header
 from cxr.imaging.cohort.split import split_name, subject_splits
 from cxr.radvlm.labels import ABSENT, PRESENT
-from cxr.radvlm.sources.facts import (
-    BOX,
-    FUSED,
-    IMAGES,
-    LABEL,
-    LABELS,
-    UNNAMED_BOX,
-    ReadOptions,
-    SourceRecords,
-    add_boxes,
-    box_facts,
-    clean_boxes,
-    complete_facts,
-)
+from cxr.radvlm.sources import facts as source_facts
+from cxr.radvlm.sources.facts import BOX, FUSED, IMAGES, LABELS, ReadOptions, SourceRecords
 
 VINDR_TABLES = {"train": ("annotations/annotations_train.csv", "annotations_train.csv", "train.csv"),
          "test": ("annotations/annotations_test.csv", "annotations_test.csv")}  # fmt: skip
@@ -63,12 +51,20 @@ ENDINGS = (
 
 @dataclass(frozen=True)
 class SourceImage:
-    """An image of a source; regions: its named boxes with their readers; paths: candidate paths of its file."""
+    """An image of a source; regions: its named boxes with their readers; folders: where its file may be."""
 
-    image_id: str
+    name: str
     split: str
     regions: list[Annotation]
-    paths: Sequence[Path]
+    folders: Sequence[Path]
+
+    def find_file(self) -> Path | None:
+        """Return the file whose name is the image's, as it is, with system separators, or in NFC or NFD; else None."""
+        system_name = self.name.replace("\\", "/")
+        forms = (unicodedata.normalize(form, system_name) for form in ("NFC", "NFD"))
+        names = dict.fromkeys([self.name, system_name, *forms])
+        paths = (folder / f"{name}{ending}" for folder in self.folders for name in names for ending in ENDINGS)
+        return next((path for path in paths if path.is_file()), None)
 
 
 def read_vindr(options: ReadOptions) -> SourceRecords:
@@ -166,23 +162,12 @@ def _find_tables(folder: Path, names_by_split: Mapping[str, Sequence[str]]) -> I
 
 
 def _group_by_image(
-    regions: Iterable[Annotation], image_names: Iterable[str], split_of, folders: Sequence[Path]
+    regions: Iterable[Annotation], image_names: Iterable[str], split_of: Callable[[str], str], folders: Sequence[Path]
 ) -> list[SourceImage]:
-    regions_by_image: dict[str, list[Annotation]] = {image: [] for image in sorted(image_names)}
+    regions_by_image: dict[str, list[Annotation]] = {image: [] for image in image_names}
     for region in regions:
         regions_by_image.setdefault(region.image, []).append(region)
-    return [
-        SourceImage(image, split_of(image), image_regions, list(_candidate_paths(image, folders)))
-        for image, image_regions in sorted(regions_by_image.items())
-    ]
-
-
-def _candidate_paths(image: str, folders: Sequence[Path]) -> Iterator[Path]:
-    """Yield the possible paths of an image: its name as it is, with system separators, and in NFC and NFD."""
-    system_name = image.replace("\\", "/")
-    forms = (unicodedata.normalize(form, system_name) for form in ("NFC", "NFD"))
-    names = dict.fromkeys([image, system_name, *forms])
-    return (folder / f"{name}{ending}" for folder in folders for name in names for ending in ENDINGS)
+    return [SourceImage(name, split_of(name), boxes, folders) for name, boxes in sorted(regions_by_image.items())]
 
 
 def _add_images(records: SourceRecords, options: ReadOptions, images: Sequence[SourceImage]) -> None:
@@ -191,74 +176,57 @@ def _add_images(records: SourceRecords, options: ReadOptions, images: Sequence[S
     readers: list[tuple[str, str, str, np.ndarray]] = []
     several = any(region.reader for image in images for region in image.regions)
     records.num_rows[IMAGES] += len(images)
+    records.counts["images in tables"] += len(images)
     for image in images:
-        records.counts["images in tables"] += 1
         records.counts["table rows"] += len(image.regions)
-        image_id = image_name("{stem}", image.image_id)
+        image_id = image_name("{stem}", image.name)
         try:
-            path, header = _read_image_header(image)
+            path, stored, turn = _find_image(image, image_id in sizes)
         except Rejected as rejected:
-            _exclude_image(records, rejected.reason, image_id, image.regions, rejected.detail)
+            records.num_excluded[IMAGES, rejected.reason] += 1
+            record_kind, num_rows = (BOX, len(image.regions)) if image.regions else ("", 1)
+            records.exclude(rejected.reason, image_id, detail=rejected.detail, record_kind=record_kind, rows=num_rows)
             continue
-        stored, turn = header.size, header.turn
-        size = turn.shape(stored)
-        annotated_sizes = {region.size for region in image.regions if region.size}
-        reason = "duplicate_image" if image_id in sizes else "shape_mismatch" if annotated_sizes - {stored} else ""
-        if reason:
-            _exclude_image(records, reason, image_id, image.regions)
-            continue
-        sizes[image_id] = size
-        regions = [_to_upright(region, turn, stored) for region in image.regions if region.label.strip()]
-        num_unnamed = len(image.regions) - len(regions)
-        records.exclude("unknown_label", image_id, detail=UNNAMED_BOX, record_kind=BOX, rows=num_unnamed)
-        subject = subject_of(image.image_id, options)
+        sizes[image_id] = size = turn.shape(stored)
+        named_regions = [region for region in image.regions if region.label.strip()]
+        num_unnamed = len(image.regions) - len(named_regions)
+        detail = source_facts.UNNAMED_BOX
+        records.exclude("unknown_label", image_id, detail=detail, record_kind=BOX, rows=num_unnamed)
         records.images.append({
-            "image_id": image_id, "study_id": image_id, "subject_id": subject, "split": image.split, "view": None,
-            "sex": None, "rows": size[0], "columns": size[1], "path": str(path), "frames": options.name,
+            "image_id": image_id, "study_id": image_id, "subject_id": subject_of(image.name, options),
+            "split": image.split, "view": None, "sex": None, "rows": size[0], "columns": size[1], "path": str(path),
+            "frames": options.name,
         })  # fmt: skip
-        if several and image.split in FUSED_SPLITS:
-            readers += _add_reader_boxes(records, image_id, regions, size)
-        else:
-            boxes_by_name: dict[str, list] = {}
-            for region in regions:
-                boxes_by_name.setdefault(region.label, []).append(region_box(region) or (np.nan,) * 4)
-            for name, boxes in sorted(boxes_by_name.items()):
-                add_boxes(records, image_id, BOX, name, np.array(boxes, np.float64), size)
-    records.num_kept.update({IMAGES: len(records.images), BOX: len(records.facts)})
+        is_fused = several and image.split in FUSED_SPLITS
+        boxes_by_name: dict[str, list] = {}
+        for region in named_regions:
+            box = np.array(region_box(_to_upright(region, turn, stored)) or (np.nan,) * 4, np.float64)
+            if is_fused:
+                fields = {"detail": region.label, "reader": region.reader or "reader"}
+                for tidy_box in records.add_boxes(image_id, BOX, region.label, box[None], size, **fields):
+                    readers.append((image_id, region.label, fields["reader"], tidy_box))
+            else:
+                boxes_by_name.setdefault(region.label, []).append(box)
+        for name, boxes in sorted(boxes_by_name.items()):
+            records.add_boxes(image_id, BOX, name, np.array(boxes), size)
     for image_id, name, box in fuse_readers(readers, sizes, FUSION_IOU, FUSION_DECIMALS):
-        records.num_kept[FUSED] += add_boxes(
-            records, image_id, BOX, name, box[None], sizes[image_id], record_kind=FUSED
-        )
+        records.add_boxes(image_id, BOX, name, box[None], sizes[image_id], record_kind=FUSED)
         records.num_rows[FUSED] += 1
     records.counts["fused boxes"] += records.num_rows[FUSED]
 
 
-def _exclude_image(
-    records: SourceRecords, reason: str, image_id: str, regions: Sequence[Annotation], detail: str = ""
-) -> None:
-    """Exclude an image: one row per box, or one row if it has none."""
-    records.num_excluded[IMAGES, reason] += 1
-    if regions:
-        records.exclude(reason, image_id, detail=detail, record_kind=BOX, rows=len(regions))
-    else:
-        records.exclude(reason, image_id, detail=detail)
-
-
-def _add_reader_boxes(records: SourceRecords, image_id: str, regions: Sequence[Annotation], size: tuple) -> list[tuple]:
-    """Add each reader's boxes to the facts and return those that can be fused."""
-    reader_boxes = []
-    for region in regions:
-        box = np.array([region_box(region) or (np.nan,) * 4], np.float64)
-        tidy = clean_boxes(box, np.array([size], np.float64))
-        records.counts["boxes with swapped corners"] += tidy.swapped
-        records.counts["boxes clipped"] += tidy.clipped
-        if not tidy.area[0]:
-            records.exclude("no_area", image_id, detail=region.label, record_kind=BOX)
-            continue
-        reader = region.reader or "reader"
-        records.facts += box_facts(image_id, BOX, region.label, tidy.boxes, reader=reader)
-        reader_boxes.append((image_id, region.label, reader, tidy.boxes[0]))
-    return reader_boxes
+def _find_image(image: SourceImage, is_duplicate: bool) -> tuple[Path, tuple[int, int], Turn]:
+    """Return the path, stored size and turn of an image. Raises Rejected if it cannot be used."""
+    if (path := image.find_file()) is None:
+        raise Rejected("missing_file")
+    header = read_header(str(path))
+    if header.size is None:
+        raise Rejected("undecodable", "the header tells no size")
+    if is_duplicate:
+        raise Rejected("duplicate_image")
+    if {region.size for region in image.regions if region.size} - {header.size}:
+        raise Rejected("shape_mismatch")
+    return path, header.size, header.turn
 
 
 def _to_upright(region: Annotation, turn: Turn, stored: tuple[int, int]) -> Annotation:
@@ -267,17 +235,6 @@ def _to_upright(region: Annotation, turn: Turn, stored: tuple[int, int]) -> Anno
         return region
     (upright,) = boxes_to_upright(np.array(box, np.float64), turn, stored).tolist()
     return replace(region, box=tuple(upright), drawn=None, size=turn.shape(stored))
-
-
-def _read_image_header(image: SourceImage) -> tuple[Path, Header]:
-    """Return the path and header of an image. Raises Rejected if it is missing, unreadable or has no size."""
-    path = next((path for path in image.paths if path.is_file()), None)
-    if path is None:
-        raise Rejected("missing_file")
-    header = read_header(str(path))
-    if header.size is None:
-        raise Rejected("undecodable", "the header tells no size")
-    return path, header
 
 
 def add_image_labels(records: SourceRecords, key: str, split: str, path: Path) -> None:
@@ -291,9 +248,8 @@ def add_image_labels(records: SourceRecords, key: str, split: str, path: Path) -
     names = table["image_id"].map_elements(lambda name: image_name("{stem}", name), pl.String)
     reader = pl.when(pl.col("rad_id") == "").then(pl.lit(CONSENSUS)).otherwise(pl.col("rad_id"))
     table = table.with_columns(image_id=names, reader=reader).drop("rad_id")
-    image_ids = [image["image_id"] for image in records.images if image["split"] == split]
     is_first = pl.struct("image_id", "reader").is_first_distinct()
-    has_image = pl.col("image_id").is_in(image_ids)
+    has_image = pl.col("image_id").is_in([image["image_id"] for image in records.images if image["split"] == split])
     records.counts["rows of image labels"] += table.height
     records.num_rows[LABELS] += table.height
     excluded = {
@@ -303,22 +259,14 @@ def add_image_labels(records: SourceRecords, key: str, split: str, path: Path) -
     for reason, (rows, meaning) in excluded.items():
         for image_id in rows["image_id"]:
             records.exclude(reason, image_id or None, detail=f"{path.name}: {meaning}", record_kind=LABELS)
-    _count_unknown_labels(records, labels, table)
-    used = table.filter(has_image & is_first)
-    records.num_kept[LABELS] += used.height
-    records.tables.append(_label_facts(used, labels))
-
-
-def _count_unknown_labels(records: SourceRecords, labels: list[str], table: pl.DataFrame) -> None:
     _count_unknown(records, {name: table.height for name in labels if name not in KNOWN}, "labels")
     cells = table.select((~pl.col(name).is_in([*CELLS, ""])).sum() for name in labels).row(0, named=True)
     records.count_unknown_cells({name: number for name, number in cells.items() if number})
-
-
-def _label_facts(table: pl.DataFrame, labels: list[str]) -> pl.DataFrame:
+    used = table.filter(has_image & is_first)
+    records.num_kept[LABELS] += used.height
     values = pl.col(labels).replace_strict(CELLS, default=None, return_dtype=pl.String)
-    facts = table.with_columns(values).unpivot(
+    facts = used.with_columns(values).unpivot(
         labels, index=["image_id", "reader"], variable_name="name", value_name="stated"
     )
-    facts = facts.drop_nulls("stated").with_columns(pl.lit(LABEL).alias("kind"), value=pl.col("stated"))
-    return complete_facts(facts)
+    facts = facts.drop_nulls("stated").with_columns(kind=pl.lit(source_facts.LABEL), value="stated")
+    records.tables.append(source_facts.complete_facts(facts))

@@ -10,15 +10,11 @@ from cxr.base.errors import UserError
 from cxr.imaging.cohort.split import split_name
 from cxr.radvlm.sources.facts import (
     IMAGES,
-    TEXTS,
     ReadOptions,
     SourceRecords,
-    count_labels,
     label_table_facts,
     replace_control_characters,
 )
-
-COPIED_COLUMNS = ("image_id", "study_id", "subject_id", "split", "view", "sex")
 
 
 def read_chexpert(options: ReadOptions) -> SourceRecords:
@@ -32,10 +28,8 @@ def read_chexpert(options: ReadOptions) -> SourceRecords:
     records, table = SourceRecords(), pl.concat(parts)
     records.count_unknown_cells(unknown)
     records.counts["table rows"] = records.num_rows[IMAGES] = table.height
-    frontal_rows = _frontal_rows(records, table)
-    records.images += [_image_row(row, options) for row in frontal_rows.iter_rows(named=True)]
+    frontal_rows = _add_frontal_images(records, table, options)
     records.tables.append(label_table_facts(frontal_rows, LABELS, options.uncertain))
-    records.num_kept[IMAGES] = records.tables[0]["image_id"].n_unique()
     return records
 
 
@@ -51,38 +45,17 @@ def read_chexpert_plus(options: ReadOptions) -> SourceRecords:
     table = table.with_columns(pl.col("split").replace_strict(splits, return_dtype=pl.String))
     for row in table.filter(pl.col("split").is_null()).iter_rows(named=True):
         records.exclude("no_split", row["image_id"], row["study_id"], record_kind=IMAGES)
-    frontal_rows = _frontal_rows(records, table.drop_nulls("split"))
-    records.images += [_image_row(row, options) for row in frontal_rows.iter_rows(named=True)]
+    frontal_rows = _add_frontal_images(records, table.drop_nulls("split"), options)
     file = options.folder / chexpert_plus.LABEL_FILE
     if file.is_file():
-        all_labels = chexpert_plus.read_labels(options.key, file)
-        labels = all_labels.unique("path", keep="first", maintain_order=True)
-        joined = frontal_rows.join(labels.with_columns(known=pl.lit(True)), on="path", how="left")
-        count_labels(records, all_labels, "path", joined)
-        for row in joined.filter(pl.col("known").is_null()).iter_rows(named=True):
-            records.exclude("no_labels", row["image_id"], row["study_id"])
-        records.tables.append(label_table_facts(joined.drop_nulls("known"), LABELS, options.uncertain))
-    for (study_id,), rows in frontal_rows.group_by("study_id", maintain_order=True):
-        _add_text(records, options, study_id, rows)
-    records.num_rows[TEXTS] = frontal_rows["study_id"].n_unique()
-    records.num_kept.update({IMAGES: len(records.images), TEXTS: len(records.texts)})
+        records.add_label_table(frontal_rows, chexpert_plus.read_labels(options.key, file), "path", options)
+    for _, rows in frontal_rows.group_by("study_id", maintain_order=True):
+        study_rows = rows.to_dicts()
+        row = next((row for row in study_rows if row["findings"] or row["impression"]), study_rows[0])
+        section = "findings" if row["findings"] else "impression"
+        text = to_sentence_case(replace_control_characters(row[section] or ""))
+        records.add_text(options, row, [study_row["image_id"] for study_row in study_rows], section, text)
     return records
-
-
-def _add_text(records: SourceRecords, options: ReadOptions, study_id: str, rows: pl.DataFrame) -> None:
-    report = next((row for row in rows.iter_rows(named=True) if row["findings"] or row["impression"]), None)
-    if report is None:
-        records.exclude("empty_report", rows["image_id"][0], study_id, record_kind=TEXTS)
-        return
-    section = "findings" if report["findings"] else "impression"
-    if len(report[section]) > options.max_characters:
-        records.exclude(
-            "too_long", rows["image_id"][0], study_id, f"{len(report[section])} characters", record_kind=TEXTS
-        )
-        return
-    ids = {"source": options.name, "study_id": study_id, "subject_id": report["subject_id"], "split": report["split"]}
-    text = to_sentence_case(replace_control_characters(report[section]))
-    records.texts.append(ids | {"image_ids": rows["image_id"].sort().to_list(), "section": section, "text": text})
 
 
 def to_sentence_case(text: str) -> str:
@@ -97,26 +70,18 @@ def to_sentence_case(text: str) -> str:
     return "".join(cased_letters)
 
 
-def _frontal_rows(records: SourceRecords, table: pl.DataFrame) -> pl.DataFrame:
-    """Return the frontal rows, each image once; exclude the others with a reason."""
+def _add_frontal_images(records: SourceRecords, table: pl.DataFrame, options: ReadOptions) -> pl.DataFrame:
+    """Add the frontal images and return their rows, each image once; exclude the others with a reason."""
     identified_rows = table.filter(pl.col("image_id").is_not_null())
     num_unidentified, detail = table.height - identified_rows.height, "the path is not patient, study and file"
     records.exclude("bad_row", detail=detail, record_kind=IMAGES, rows=num_unidentified)
-    for row in identified_rows.filter(~pl.col("frontal")).select("image_id", "study_id").iter_rows():
-        records.exclude("not_frontal", *row, record_kind=IMAGES)
-    frontal = identified_rows.filter(pl.col("frontal"))
-    unique_rows = frontal.unique("image_id", keep="first", maintain_order=True)
-    duplicates = frontal.select("image_id", "study_id").with_row_index().filter(~pl.col("image_id").is_first_distinct())
-    for row in duplicates.drop("index").iter_rows():
-        records.exclude("duplicate_image", *row, record_kind=IMAGES)
-    return unique_rows
-
-
-def _image_row(row: dict, options: ReadOptions) -> dict:
-    path = str(options.pictures / row["path"])
-    return {name: row[name] for name in COPIED_COLUMNS} | {
-        "rows": None,
-        "columns": None,
-        "path": path,
-        "frames": options.name,
-    }
+    is_repeated = pl.col("frontal") & ~pl.struct("image_id", "frontal").is_first_distinct()
+    for reason, condition in (("not_frontal", ~pl.col("frontal")), ("duplicate_image", is_repeated)):
+        for row in identified_rows.filter(condition).select("image_id", "study_id").iter_rows():
+            records.exclude(reason, *row, record_kind=IMAGES)
+    frontal_rows = identified_rows.filter("frontal").unique("image_id", keep="first", maintain_order=True)
+    for row in frontal_rows.iter_rows(named=True):
+        fields = {name: row[name] for name in ("image_id", "study_id", "subject_id", "split", "view", "sex")}
+        path = str(options.pictures / row["path"])
+        records.images.append(fields | {"rows": None, "columns": None, "path": path, "frames": options.name})
+    return frontal_rows

@@ -1,4 +1,4 @@
-"""Records that every reader of a source fills: images, facts, texts, exclusions and counts; and its options."""
+"""Records that every reader of a source fills: images, facts, texts, exclusions and counts; its options; its files."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from cxr.annotations import label_tables
 from cxr.base.columns import Column, Columns, schema
-from cxr.base.conservation import CountRow, counted_rows
+from cxr.base.conservation import ALL, CONSERVED, CountRow, counted_rows
 from cxr.base.seeds import stable_hash
+from cxr.base.tables import write_excluded, write_lines, write_table
 from cxr.geometry.boxes import CORNERS
 from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, load_label_names, resolve_uncertain
 
@@ -87,8 +89,8 @@ KEPT = "kept"
 IMAGES, LABELS, TEXTS, FUSED = "images", "labels", "texts", "fused boxes"
 """Kinds of counted records besides facts: images, rows of label tables, texts, fused boxes."""
 UNNAMED_BOX = "a box without a name"
-EMPTY_COLUMNS = dict.fromkeys(("value", "stated", "group", "reader", *CORNERS))
-"""Optional columns of a fact, all empty."""
+OUTPUTS = ("images", "facts", "texts", "excluded", "counts", "conservation")
+"""Files of a source."""
 
 
 @dataclass
@@ -96,7 +98,8 @@ class SourceRecords:
     """Records read from a source: rows of images and facts (without ids), text lines, excluded rows and counts.
 
     tables: more facts as tables, for sources with millions of them; num_rows: {record kind: rows of the source};
-    num_kept: {record kind: rows in the results}; num_excluded: {(record kind, reason): rows excluded}.
+    num_kept: {record kind: rows in the results}, without images and texts; num_excluded: {(record kind, reason): rows
+    excluded}.
     """
 
     images: list[dict] = field(default_factory=list)
@@ -125,9 +128,9 @@ class SourceRecords:
 
     def conservation_rows(self, source: str) -> list[CountRow]:
         """Return the conservation rows of all kinds. Raises AssertionError if a row is unaccounted for."""
-        conserved_rows = []
-        for record_kind in sorted({*self.num_rows, *self.num_kept, *(kind for kind, _ in self.num_excluded)}):
-            parts = {KEPT: self.num_kept[record_kind]}
+        conserved_rows, num_kept = [], self.num_kept + Counter({IMAGES: len(self.images), TEXTS: len(self.texts)})
+        for record_kind in sorted({*self.num_rows, *num_kept, *(kind for kind, _ in self.num_excluded)}):
+            parts = {KEPT: num_kept[record_kind]}
             parts |= {
                 reason: number for (kind, reason), number in sorted(self.num_excluded.items()) if kind == record_kind
             }
@@ -139,30 +142,80 @@ class SourceRecords:
         for label, number in sorted(cells.items()):
             self.counts[f"unknown_label: cells of {label}"] += number
 
+    def add_text(self, options: ReadOptions, row: Mapping, image_ids: Sequence[str], section: str, text: str) -> None:
+        """Add the text of a study; exclude it if it is empty or too long. ``row``: of one of its images."""
+        self.num_rows[TEXTS] += 1
+        if not text:
+            self.exclude("empty_report", image_ids[0], row["study_id"], record_kind=TEXTS)
+        elif len(text) > options.max_characters:
+            self.exclude("too_long", image_ids[0], row["study_id"], f"{len(text)} characters", record_kind=TEXTS)
+        else:
+            self.texts.append(text_line(options.name, row, image_ids, section, text))
+
+    def add_boxes(
+        self, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple, *, record_kind: str | None = None,
+        detail: str = "", **columns: object,
+    ) -> np.ndarray:  # fmt: skip
+        """Add the boxes (N, 4) of one name, in original pixels, and return them tidied, without those excluded.
+
+        Boxes without an area are excluded. ``record_kind``: kind as which boxes are counted (default: ``kind``, "" if
+        they are not); ``shape``: (rows, columns) of the image, None if unknown; ``columns``: further ones of the facts.
+        """
+        cleaned = clean_boxes(boxes, np.tile([np.nan if side is None else side for side in shape], (len(boxes), 1)))
+        for count_name, number in (("boxes with swapped corners", cleaned.swapped), ("boxes clipped", cleaned.clipped)):
+            self.counts[count_name] += number
+        record_kind = kind if record_kind is None else record_kind
+        num_flat = int((~cleaned.area).sum())
+        self.exclude("no_area", image_id, detail=detail or kind, record_kind=record_kind, rows=num_flat)
+        boxes_with_area = cleaned.boxes[cleaned.area]
+        self.facts += box_facts(image_id, kind, name, boxes_with_area, **columns)
+        if record_kind:
+            self.num_kept[record_kind] += len(boxes_with_area)
+        return boxes_with_area
+
+    def add_label_table(self, images: pl.DataFrame, labels: pl.DataFrame, key: str, options: ReadOptions) -> None:
+        """Add the labels of images, a table with image_id, study_id and ``key``; ``labels``: table with the same key.
+
+        Rows without a used image and repeated rows are counted, not used; images without labels are excluded.
+        """
+        unique_labels = labels.unique(key, keep="first", maintain_order=True).with_columns(known=pl.lit(True))
+        joined = images.join(unique_labels, on=key, how="left", maintain_order="left")
+        for image_id, study_id in joined.filter(pl.col("known").is_null()).select("image_id", "study_id").iter_rows():
+            self.exclude("no_labels", image_id, study_id)
+        used_keys = joined.drop_nulls("known")[key].unique()
+        is_first, has_image = labels[key].is_first_distinct(), labels[key].is_in(used_keys.implode()).fill_null(False)
+        self.num_rows[LABELS] += labels.height
+        self.num_kept[LABELS] += len(used_keys)
+        self.num_excluded[LABELS, "no_image"] += int((is_first & ~has_image).sum())
+        self.num_excluded[LABELS, "bad_row"] += int((~is_first).sum())
+        self.tables.append(label_table_facts(joined.drop_nulls("known"), label_tables.LABELS, options.uncertain))
+
+
+def text_line(source: str, row: Mapping, image_ids: Sequence[str], section: str, text: str) -> dict:
+    """Return the line of a study's text. ``row``: of one of its images."""
+    ids = {"source": source} | {name: row[name] for name in ("study_id", "subject_id", "split")}
+    return ids | {"image_ids": sorted(image_ids), "section": section, "text": text}
+
 
 def replace_control_characters(text: str) -> str:
     """Replace control characters other than line breaks and tabs by blanks."""
     return "".join(letter if letter.isprintable() or letter in "\n\t" else " " for letter in text)
 
 
-def fact_row(image_id: str, kind: str, name: str, **more: object) -> dict:
-    """Return a fact row without its id; columns missing from ``more`` are null."""
-    return {"image_id": image_id, "kind": kind, "name": name} | EMPTY_COLUMNS | more
-
-
-def box_facts(image_id: str, kind: str, name: str, boxes: np.ndarray, **more: object) -> list[dict]:
+def box_facts(image_id: str, kind: str, name: str, boxes: np.ndarray, **columns: object) -> list[dict]:
     """Return one fact per box (N, 4) of a name; they form one group."""
-    group = f"g{stable_hash(image_id, kind, name, *more.values()):016x}"
-    return [
-        fact_row(image_id, kind, name, group=group, **more, **dict(zip(CORNERS, map(float, box), strict=True)))
-        for box in boxes
-    ]
+    group = f"g{stable_hash(image_id, kind, name, *columns.values()):016x}"
+    shared_columns = {"image_id": image_id, "kind": kind, "name": name, "group": group} | columns
+    return [shared_columns | dict(zip(CORNERS, map(float, box), strict=True)) for box in boxes]
 
 
 def image_label_facts(image_id: str, stated: dict[str, str], uncertain: str) -> list[dict]:
     """Return one fact per label of an image; see :func:`resolve_uncertain` for ``uncertain``."""
     values = resolve_uncertain(stated, uncertain)
-    return [fact_row(image_id, LABEL, name, value=values[name], stated=value) for name, value in stated.items()]
+    return [
+        {"image_id": image_id, "kind": LABEL, "name": name, "value": values[name], "stated": value}
+        for name, value in stated.items()
+    ]
 
 
 @dataclass(frozen=True)
@@ -195,25 +248,6 @@ def clean_boxes(boxes: np.ndarray, shapes: np.ndarray) -> CleanBoxes:
     sides = cut[:, 2:] - cut[:, :2]
     area = finite & (sides > 0).all(axis=1)
     return CleanBoxes(cut, area, swapped, int(((cut != sorted_).any(axis=1) & area).sum()))
-
-
-def add_boxes(
-    records: SourceRecords, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple, *,
-    record_kind: str | None = None, **more: object,
-) -> int:  # fmt: skip
-    """Add the boxes (N, 4) of one name, in original pixels, and return how many were added.
-
-    Boxes without an area are excluded and counted as ``record_kind`` (default: ``kind``). ``shape``: (rows, columns) of
-    the image, None if unknown.
-    """
-    size = [np.nan if side is None else side for side in shape]
-    cleaned = clean_boxes(boxes, np.tile(size, (len(boxes), 1)))
-    for count_name, number in (("boxes with swapped corners", cleaned.swapped), ("boxes clipped", cleaned.clipped)):
-        records.counts[count_name] += number
-    record_kind = kind if record_kind is None else record_kind
-    records.exclude("no_area", image_id, detail=kind, record_kind=record_kind, rows=int((~cleaned.area).sum()))
-    records.facts += box_facts(image_id, kind, name, cleaned.boxes[cleaned.area], **more)
-    return int(cleaned.area.sum())
 
 
 def label_table_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str) -> pl.DataFrame:
@@ -252,20 +286,6 @@ def complete_facts(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def count_labels(records: SourceRecords, table: pl.DataFrame, key: str, joined: pl.DataFrame) -> None:
-    """Count the rows of a label table as used, without a used image, or repeated.
-
-    ``joined``: the images, with ``known`` set where they have labels.
-    """
-    used = joined.drop_nulls("known")[key].unique()
-    is_first = table[key].is_first_distinct()
-    has_image = table[key].is_in(used.implode()).fill_null(False)
-    records.num_rows[LABELS] += table.height
-    records.num_kept[LABELS] += len(used)
-    records.num_excluded[LABELS, "no_image"] += int((is_first & ~has_image).sum())
-    records.num_excluded[LABELS, "bad_row"] += int((~is_first).sum())
-
-
 def facts_table(source: str, rows: Iterable[dict], tables: Sequence[pl.DataFrame] = ()) -> pl.DataFrame:
     """Return the facts with their ids, sorted by image, kind, name and id; repeated rows get distinct ids."""
     first = pl.DataFrame(list(rows), schema={name: kind for name, kind in FACTS_SCHEMA.items() if name != "fact_id"})
@@ -280,3 +300,33 @@ def facts_table(source: str, rows: Iterable[dict], tables: Sequence[pl.DataFrame
         ids.append(f"f{stable_hash(source, *id_parts, *([num_repeats] if num_repeats else [])):016x}")
     table = table.with_columns(fact_id=pl.Series(ids, dtype=pl.String)).select(list(FACTS_SCHEMA))
     return table.sort("image_id", "kind", "name", "fact_id")
+
+
+def write_source(records: SourceRecords, source: str, outputs: Mapping[str, str]) -> None:
+    """Write the records of a source. ``outputs``: a path for each name of OUTPUTS.
+
+    Raises AssertionError if a row is unaccounted for or counted twice.
+    """
+    table = facts_table(source, records.facts, records.tables)
+    all_counts = Counter(records.counts)
+    all_counts.update(f"facts: {kind}" for kind in table["kind"])
+    all_counts.update(f"left out: {row['reason']}" for row in records.excluded)
+    all_counts["texts"] = len(records.texts)
+    image_rows = [{"source": source} | row for row in records.images]
+    image_table = pl.DataFrame(image_rows, schema=IMAGES_SCHEMA).sort("image_id")
+    write_table(outputs["images"], image_table, IMAGE_COLUMNS)
+    write_table(outputs["facts"], table, FACT_COLUMNS)
+    write_lines(outputs["texts"], sorted(records.texts, key=lambda line: line["study_id"]), checked=True)
+    write_excluded(outputs["excluded"], records.excluded)
+    count_table = pl.DataFrame(sorted(all_counts.items()), schema=schema(COUNT_COLUMNS), orient="row")
+    write_table(outputs["counts"], count_table, COUNT_COLUMNS)
+    write_table(outputs["conservation"], conservation_table(records.conservation_rows(source)), CONSERVED)
+
+
+def conservation_table(rows: Iterable[CountRow]) -> pl.DataFrame:
+    """Return a :data:`CONSERVED` table with equal (kind, outcome) rows added up; all and kept come first."""
+    total: Counter = Counter()
+    for record_kind, outcome, number in rows:
+        total[record_kind, outcome] += number
+    sorted_totals = sorted(total.items(), key=lambda row: (row[0][0], row[0][1] != ALL, row[0][1] != KEPT, row[0][1]))
+    return pl.DataFrame([(*key, number) for key, number in sorted_totals], schema=schema(CONSERVED), orient="row")

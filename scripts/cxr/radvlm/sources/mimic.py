@@ -2,7 +2,6 @@
 
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import polars as pl
 
@@ -11,11 +10,9 @@ from cxr.base.errors import UserError
 from cxr.imaging.cohort.mimic import read_mimic as read_tree
 from cxr.imaging.cohort.rows import Row
 from cxr.language.reports import reading
-from cxr.radvlm.sources.facts import IMAGES, TEXTS, ReadOptions, SourceRecords, count_labels, label_table_facts
+from cxr.radvlm.sources.facts import IMAGES, TEXTS, ReadOptions, SourceRecords, text_line
 
 LABEL_TABLE = "*-chexpert.csv"
-ID_COLUMNS = ("dicom_id",)
-"""Id column of Chest ImaGenome's image lists."""
 FRONTAL = ("PA", "AP")
 NUM_THREADS = 16
 """Threads that read files."""
@@ -39,33 +36,30 @@ def read_mimic(options: ReadOptions) -> SourceRecords:
     with ThreadPoolExecutor(NUM_THREADS) as pool:
         rows = _read_rows(options, pool)
         records.counts["table rows"] = records.num_rows[IMAGES] = len(rows)
-        frontal_rows = [row for row in rows if _is_used(row, records)]
         studies: dict[str, list[Row]] = {}
-        for row in frontal_rows:
-            studies.setdefault(row.study_id, []).append(row)
-            records.images.append(_image_row(row, options.name))
+        for row in rows:
+            if _is_used(row, records):
+                studies.setdefault(row.study_id, []).append(row)
+                records.images.append(_image_row(row, options.name))
         section_options = _SectionOptions(options.max_characters, options.section_overrides)
-        texts = pool.map(
+        sections = pool.map(
             lambda study_rows: reading.read_section(
                 {name: getattr(study_rows[0], name) for name in ("study_id", "report_path", "report_missing")},
                 section_options,
             ),
             studies.values(),
         )
-        for (study_id, study_rows), section in zip(studies.items(), texts, strict=True):
-            _add_text(records, options.name, study_id, study_rows, section)
+        for (study_id, study_rows), section in zip(studies.items(), sections, strict=True):
+            image_ids = sorted(row.image_id for row in study_rows)
+            if isinstance(section, reading.Section):
+                row = _image_row(study_rows[0], options.name)
+                records.texts.append(text_line(options.name, row, image_ids, section.name, section.text))
+            else:
+                records.exclude(section[0], image_ids[0], study_id, section[1], record_kind=TEXTS)
     records.num_rows[TEXTS] = len(studies)
-    records.num_kept.update({IMAGES: len(records.images), TEXTS: len(records.texts)})
-    table = pl.DataFrame(
-        [(row.image_id, row.study_id) for row in frontal_rows],
-        schema={"image_id": pl.String, "study_id": pl.String}, orient="row",
-    )  # fmt: skip
-    all_labels, labels = labels, labels.unique("study_id", keep="first", maintain_order=True)
-    joined = table.join(labels.with_columns(known=pl.lit(True)), on="study_id", how="left", maintain_order="left")
-    count_labels(records, all_labels, "study_id", joined)
-    for image_id, study_id in joined.filter(pl.col("known").is_null()).select("image_id", "study_id").iter_rows():
-        records.exclude("no_labels", image_id, study_id)
-    records.tables.append(label_table_facts(joined.drop_nulls("known"), LABELS, options.uncertain))
+    id_schema = {"image_id": pl.String, "study_id": pl.String}
+    id_rows = [{name: row[name] for name in id_schema} for row in records.images]
+    records.add_label_table(pl.DataFrame(id_rows, schema=id_schema), labels, "study_id", options)
     return records
 
 
@@ -103,29 +97,5 @@ def _is_used(row: Row, records: SourceRecords) -> bool:
 
 def _image_row(row: Row, name: str) -> dict:
     rows, columns = row.size or (None, None)
-    return {
-        "image_id": row.image_id, "study_id": row.study_id, "subject_id": row.subject_id, "split": row.split,
-        "view": row.view, "sex": None, "rows": rows, "columns": columns, "path": row.path, "frames": name,
-    }  # fmt: skip
-
-
-def _add_text(records: SourceRecords, name: str, study_id: str, rows: list[Row], section) -> None:
-    images = sorted(row.image_id for row in rows)
-    if not isinstance(section, reading.Section):
-        records.exclude(section[0], images[0], study_id, section[1], record_kind=TEXTS)
-        return
-    fields = {"source": name, "study_id": study_id, "subject_id": rows[0].subject_id, "split": rows[0].split}
-    records.texts.append(fields | {"image_ids": images, "section": section.name, "text": section.text})
-
-
-def read_published_splits(folder: Path, key: str) -> dict[str, str]:
-    """Return {image: split} of Chest ImaGenome's split files. Raises UserError for a missing file or column."""
-    split_by_image = {}
-    for split, name in (("train", "train"), ("validate", "valid"), ("test", "test")):
-        path = folder / "silver_dataset" / "splits" / f"{name}.csv"
-        if not path.is_file():
-            raise UserError(f"{key}: {folder} lacks silver_dataset/splits/{name}.csv, which split: published needs")
-        split_by_image |= dict.fromkeys(
-            read_columns(key, path, "Chest ImaGenome", ID_COLUMNS, ids=ID_COLUMNS)["dicom_id"], split
-        )
-    return split_by_image
+    fields = {name: getattr(row, name) for name in ("image_id", "study_id", "subject_id", "split", "view", "path")}
+    return fields | {"sex": None, "rows": rows, "columns": columns, "frames": name}

@@ -1,18 +1,27 @@
-"""Read one external source: images, facts, texts, exclusions and counts, and a cohort for its frames."""
+"""Read one external source, with a cohort for its frames; and find subjects in different splits of several sources."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 import polars as pl
 
-from cxr.base.columns import schema
+from cxr.base.columns import Column, Columns, schema
 from cxr.base.jobs import log
 from cxr.base.seeds import shard_of
-from cxr.base.tables import write_table
+from cxr.base.tables import read_table, write_table
 from cxr.imaging.cohort import rows as cohort
-from cxr.radvlm.sources.facts import ReadOptions, SourceRecords
-from cxr.radvlm.sources.read_own import write_source
+from cxr.radvlm.sources.facts import ReadOptions, SourceRecords, write_source
 from cxr.radvlm.sources.settings import FORMATS
+
+SPLIT_PRIORITY = ("test", "validate", "train")
+"""Splits of a subject that occurs in several, the one it belongs to first."""
+CONFLICTS: Columns = {
+    "source": Column(pl.String, "Source."),
+    "image_id": Column(pl.String, "Image that leaves the mix: split_conflict."),
+    "study_id": Column(pl.String, "Its study."),
+    "split": Column(pl.String, "Split that its source gives it."),
+    "subject_split": Column(pl.String, "Split that its subject is kept in."),
+}
 
 
 def read_source(options: ReadOptions, mimic: str = "") -> SourceRecords:
@@ -33,7 +42,7 @@ def run(
     """
     del tables
     records = read_source(options, mimic)
-    write_source(records, options.name, **outputs)
+    write_source(records, options.name, outputs)
     source_images = [row for row in records.images if row["frames"] == options.name]
     for number, path in enumerate(shards):
         shard_rows = [row for row in source_images if shard_of(row["subject_id"], len(shards)) == number]
@@ -43,12 +52,33 @@ def run(
 
 def cohort_table(rows: Sequence[dict]) -> pl.DataFrame:
     """Return a cohort shard of a source's images; each is its own study, so that every image gets a frame."""
-    names = schema(cohort.SHARD)
-    none = dict.fromkeys(("report_path", "findings", "impression", "acquired"))
     cohort_rows = [
         {name: row[name] for name in ("image_id", "subject_id", "split", "path")}
         | {"study_id": row["image_id"], "view": row["view"] or "", "rank": 0, "report_missing": False}
-        | none
         for row in sorted(rows, key=lambda row: row["image_id"])
     ]
-    return pl.DataFrame(cohort_rows, schema=names)
+    return pl.DataFrame(cohort_rows, schema=schema(cohort.SHARD))
+
+
+def find_conflicts(images: Sequence[pl.DataFrame], family: Mapping[str, str]) -> pl.DataFrame:
+    """Return the images (CONFLICTS) whose subject belongs to another split.
+
+    ``images``: image tables of the sources; ``family``: {source: family of sources that share subjects}. A subject in
+    several splits of a family belongs to test, else to validate, so that no evaluated subject was used for training.
+    """
+    table = pl.concat([table.select("source", "image_id", "study_id", "subject_id", "split") for table in images])
+    rank = pl.col("split").replace_strict(SPLIT_PRIORITY, range(len(SPLIT_PRIORITY)), return_dtype=pl.Int64)
+    subject = pl.struct(pl.col("source").replace_strict(dict(family)), "subject_id")
+    first = pl.col("first").replace_strict(range(len(SPLIT_PRIORITY)), SPLIT_PRIORITY, return_dtype=pl.String)
+    table = table.with_columns(first=rank.min().over(subject)).with_columns(subject_split=first)
+    return table.filter(pl.col("split") != pl.col("subject_split")).select(list(CONFLICTS)).sort("source", "image_id")
+
+
+def run_splits(*, images: Sequence[str], conflicts_out: str, families: Mapping[str, str]) -> None:
+    """Write the images excluded from the mix. ``images``: image tables; ``families``: {source: family}."""
+    conflict_table = find_conflicts(list(map(read_table, images)), families)
+    write_table(conflicts_out, conflict_table, CONFLICTS)
+    if conflict_table.height:
+        rows = conflict_table["source"].value_counts().sort("source").rows()
+        summary = ", ".join(f"{source}: {number}" for source, number in rows)
+        log.warning("images excluded because a related source has their subject in another split: %s", summary)
