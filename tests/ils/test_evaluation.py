@@ -60,12 +60,12 @@ def test_means_are_the_originals_to_the_digit(metric):
     intersection, union = overlaps(metric, foreground=True).T
     iou, positive = metrics.lisa_iou(intersection, union), metric["gt"].any(axis=(1, 2))
     ours = {
-        "giou_all": metrics.mean_or_none(iou),
-        "giou_pos": metrics.mean_or_none(iou[positive]),
-        "n_acc": metrics.mean_or_none(iou[~positive]),
-        "ciou_all": metrics.cumulative_iou(intersection, union),
-        "ciou_pos": metrics.cumulative_iou(intersection[positive], union[positive]),
-    }
+        name: metrics.PAIR_METRICS[column].score(iou[pairs], intersection[pairs], union[pairs])
+        for name, column, pairs in (
+            ("giou_all", "giou", positive | True), ("giou_pos", "giou", positive), ("n_acc", "n_acc", ~positive),
+            ("ciou_all", "ciou", positive | True), ("ciou_pos", "ciou", positive),
+        )
+    }  # fmt: skip
     for name, value in ours.items():
         # the original sums in single precision, one after the other: its last digit
         assert abs(value - float(metric[name])) <= np.spacing(metric[name]), name
@@ -336,7 +336,7 @@ def test_the_comparison_holds_every_run_and_the_papers_models(tmp_path):
     assert ours.group_by("run", maintain_order=True).len().rows() == [("mine", 8), ("BiomedParse", 8)]
     printed = {row["run"]: row for row in table.filter(pl.col("source") == "paper").iter_rows(named=True)}
     assert list(printed) == list(PAPER.models)
-    assert [printed["Text4Seg"][measure] for measure in summary.MEASURES] == [6.1, 10.3, 20.6]
+    assert [printed["Text4Seg"][measure] for measure in metrics.PAIR_METRICS] == [6.1, 10.3, 20.6]
     assert printed["ROSALIA"]["text_authors"] == 94.4
     mine = ours.filter((pl.col("run") == "mine") & (pl.col("lesion") == "total")).row(0, named=True)
     # of six bare [SEG] two are right: the basic positive's and cardiomegaly's
@@ -354,7 +354,7 @@ def test_the_bars_are_the_scores_and_the_diamonds_the_papers(tmp_path):
     masks = {f"p{n}": np.ones((SIZE, SIZE), bool) for n in range(6)}
     table = score(tmp_path, own(range(6)), masks, replicates=20)["scores_table"]
     figure = charts.draw_mask_scores({"one": table, "two": table})
-    for axes, measure in zip(figure.axes, summary.MEASURES, strict=True):
+    for axes, measure in zip(figure.axes, metrics.PAIR_METRICS, strict=True):
         known = [row for row in table.iter_rows(named=True) if row[measure] is not None]
         assert sorted(bar.get_height() for bar in axes.patches) == sorted(2 * [row[measure] for row in known])
         # a whisker is a line of its container, a diamond a line of its own
@@ -370,7 +370,7 @@ def test_the_bars_are_the_scores_and_the_diamonds_the_papers(tmp_path):
 
 def test_the_papers_values_are_those_of_the_specification(shared):
     theirs = yaml.safe_load((shared / "spec" / "ils_tables.yaml").read_text(encoding="utf-8"))
-    named = dict(zip(summary.MEASURES, range(3), strict=True))
+    named = dict(zip(metrics.PAIR_METRICS, range(3), strict=True))
     table4 = {name: row for name, row in theirs["table4_baselines"].items() if isinstance(row, list) and len(row) == 3}
     table4.pop("medical_domain", None)
     variants = theirs["table4_baselines"]["variants"]

@@ -19,7 +19,7 @@ from cxr.ils.training import trained_parts
 from cxr.ils.training.fit import score_pairs
 from cxr.ils.training.settings import LoraSettings
 from cxr.ils.training.trained_parts import add_adapters, merge_adapters, select_trained
-from cxr.metrics.masks import cumulative_iou, lisa_iou, mean_or_none, overlap_packed
+from cxr.metrics.masks import PAIR_METRICS, lisa_iou, overlap_packed
 from cxr.nets.fitting.plain import Runner
 from cxr.segmentation.published import make_sam_vit_h_config
 from training_runs import NAMED, SIZES, options
@@ -194,9 +194,11 @@ def expected(masks: list[np.ndarray], references: list[np.ndarray]) -> tuple:
     ]
     both, either = np.array([overlap_packed(*each) for each in packed]).T
     positive = np.array([reference.any() for reference in references])
-    ious = lisa_iou(both, either)
-    ciou = cumulative_iou(both[positive], either[positive])
-    return mean_or_none(ious[positive]), ciou, mean_or_none(ious[~positive])
+    columns = (lisa_iou(both, either), both, either)
+    polarity = {"positive": positive, "negative": ~positive}
+    return tuple(
+        metric.score(*(column[polarity[metric.polarity]] for column in columns)) for metric in PAIR_METRICS.values()
+    )
 
 
 @pytest.mark.parametrize("size", [1, 3, 64])

@@ -49,7 +49,7 @@ def test_two_empty_masks_have_no_overlap_unless_told():
 
 
 HOMES = {
-    "iou": "metrics/masks.py", "lisa_iou": "metrics/masks.py", "cumulative_iou": "metrics/masks.py",
+    "iou": "metrics/masks.py", "lisa_iou": "metrics/masks.py", "giou": "metrics/masks.py", "ciou": "metrics/masks.py",
     "box_iou": "geometry/boxes.py", "union_iou": "geometry/unions.py",
     "dice": "metrics/masks.py",
 }  # fmt: skip

@@ -3,12 +3,13 @@
 All are computed from two pixel counts, the intersection I and the union U (:func:`overlap`).
 
 * :func:`iou` is I / U and :func:`dice` is 2 I / (I + U); the caller chooses the value for two empty masks.
-* :func:`lisa_iou` is I / (U + 1e-5) in float32, and 1 where both masks are empty. gIoU is its :func:`mean_or_none` over
-  positives. N-Acc is its mean over negatives, which is the fraction of negatives without a predicted pixel. cIoU
-  (:func:`cumulative_iou`) is the positives' summed I over their summed U + 1e-10.
+* :func:`lisa_iou` is I / (U + 1e-5) in float32, and 1 where both masks are empty.
+* :data:`PAIR_METRICS` score many pairs. The tables, page and charts of the ILS evaluation have each of them.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -53,13 +54,65 @@ def lisa_iou(intersection: np.ndarray, union: np.ndarray) -> np.ndarray:
     return intersection / (union + IOU_EPSILON) + (union == 0).astype(np.float32)
 
 
-def mean_or_none(values: np.ndarray) -> float | None:
-    """Return the mean of values (gIoU, N-Acc or an accuracy); None without values."""
-    return float(np.mean(values, dtype=np.float64)) if len(values) else None
+@dataclass(frozen=True)
+class PairMetric:
+    """A metric of many pairs: the sum of their numerators over the sum of their denominators.
+
+    ``column``: its name in tables; ``title``: in page and charts; ``polarity``: the pairs that count; ``better``: which
+    values are; ``limits``: of the value in per cent; ``terms``: maps LISA's IoU, intersection and union of the pairs,
+    (N,) each, to numerators and denominators; ``epsilon``: added to the sum of the denominators.
+    """
+
+    column: str
+    title: str
+    polarity: Literal["positive", "negative"]
+    better: Literal["higher", "lower"]
+    limits: tuple[float, float]
+    epsilon: float
+    terms: Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+    def score(self, iou: np.ndarray, intersection: np.ndarray, union: np.ndarray) -> float | None:
+        """Return the fraction of the pairs (N,), all of which count; None without pairs."""
+        numerator, denominator = (np.sum(part, dtype=np.float64) for part in self.terms(iou, intersection, union))
+        return float(numerator / (denominator + self.epsilon)) if len(union) else None
+
+
+PAIR_METRICS: dict[str, PairMetric] = {}
+"""{column: metric}, in the order of tables, page and charts."""
+
+
+def pair_metric(
+    title: str, polarity: Literal["positive", "negative"], *, better: Literal["higher", "lower"] = "higher",
+    limits: tuple[float, float] = (0, 100), epsilon: float = 0.0,
+) -> Callable:  # fmt: skip
+    """Return a decorator that adds a function, the metric's ``terms``, to :data:`PAIR_METRICS` under its name."""
+
+    def register(terms: Callable) -> Callable:
+        column = terms.__name__
+        PAIR_METRICS[column] = PairMetric(column, title, polarity, better, limits, epsilon, terms)
+        return terms
+
+    return register
+
+
+@pair_metric("gIoU", "positive")
+def giou(iou: np.ndarray, _intersection: np.ndarray, _union: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean IoU."""
+    return iou, np.ones(len(iou))
+
+
+@pair_metric("cIoU", "positive", epsilon=CIOU_EPSILON)
+def ciou(_iou: np.ndarray, intersection: np.ndarray, union: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Summed intersection over summed union (plus LISA's epsilon)."""
+    return intersection, union
+
+
+@pair_metric("N-Acc", "negative")
+def n_acc(iou: np.ndarray, _intersection: np.ndarray, _union: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Fraction of negatives without a predicted pixel, because their IoU is 1, and else 0."""
+    return iou, np.ones(len(iou))
 
 
 def cumulative_iou(intersection: np.ndarray, union: np.ndarray) -> float | None:
     """Return the cIoU of pairs; None without pairs."""
-    if not len(union):
-        return None
-    return float(np.sum(intersection, dtype=np.float64) / (np.sum(union, dtype=np.float64) + CIOU_EPSILON))
+    return PAIR_METRICS["ciou"].score(np.zeros(0), intersection, union)

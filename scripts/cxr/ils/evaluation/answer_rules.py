@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from cxr.ils.templates import BASIC, GLOBAL, INFERENCE
 
 RULES = ("strict", "strict_lesion", "authors", "authors_certainty", "authors_side")
+SHOWN_RULES = ("strict", "authors")
+"""Rules whose accuracy stands beside the masks' scores."""
 NOT_EXTRACTED = "not extracted"
 
 _CERTAINTY = re.compile(r"is highly suggestive of|possibly reflects")

@@ -8,24 +8,26 @@ from matplotlib.figure import Figure
 
 from cxr.ils import templates
 from cxr.ils.evaluation.summary import GROUPS, OVERALL, TOTAL
+from cxr.metrics.masks import PAIR_METRICS
 from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, YELLOW
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW, GREY)
 HATCHES = ("", "//", "..", "xx")
 """One hatch per cycle of the colours."""
-TITLES = {"giou": "gIoU, positives", "ciou": "cIoU, positives", "n_acc": "N-Acc, negatives"}
 PAPER_LABEL = "paper (ROSALIA, or the model of that name)"
 PLACES = (TOTAL, *(group for group in GROUPS if group != TOTAL))
 Cell = Mapping[str, float | None]
 
 
 def draw_mask_scores(scores: Mapping[str, pl.DataFrame]) -> Figure:
-    """Draw gIoU, cIoU and N-Acc per lesion type, from {run name: table of scores}."""
-    figure = Figure(figsize=(max(10, 2 + 2.2 * len(scores)), 9), layout="constrained")
+    """Draw each metric of masks per lesion type, from {run name: table of scores}."""
+    figure = Figure(figsize=(max(10, 2 + 2.2 * len(scores)), 3 * len(PAIR_METRICS)), layout="constrained")
     rows = {run: {row["lesion"]: row for row in table.iter_rows(named=True)} for run, table in scores.items()}
-    for axes, (measure, title) in zip(figure.subplots(len(TITLES), 1, sharex=True), TITLES.items(), strict=True):
-        _draw_bars(axes, {run: [of_run[place] for place in PLACES] for run, of_run in rows.items()}, measure)
-        axes.set_title(title, loc="left")
+    panels = figure.subplots(len(PAIR_METRICS), 1, sharex=True)
+    for axes, metric in zip(panels, PAIR_METRICS.values(), strict=True):
+        cells = {run: [of_run[place] for place in PLACES] for run, of_run in rows.items()}
+        _draw_bars(axes, cells, metric.column, metric.limits)
+        axes.set_title(f"{metric.title}, {metric.polarity}s", loc="left")
         axes.set_xticks(range(len(PLACES)), PLACES)
     _add_legend(figure)
     return figure
@@ -50,7 +52,9 @@ def draw_text_scores(tables: Mapping[str, pl.DataFrame]) -> Figure:
     return figure
 
 
-def _draw_bars(axes: Axes, cells: Mapping[str, Sequence[Cell]], measure: str) -> None:
+def _draw_bars(
+    axes: Axes, cells: Mapping[str, Sequence[Cell]], measure: str, limits: tuple[float, float] = (0, 100)
+) -> None:
     """Draw one bar per run and group, its interval as a whisker, the paper's value as a diamond."""
     width = 0.8 / max(1, len(cells))
     for number, (run, row) in enumerate(cells.items()):
@@ -67,7 +71,7 @@ def _draw_bars(axes: Axes, cells: Mapping[str, Sequence[Cell]], measure: str) ->
                 label = None
             if paper is not None:
                 axes.plot(x, paper, "D", color="black", markeredgecolor="white", markersize=6, label=PAPER_LABEL)
-    axes.set_ylim(0, 100)
+    axes.set_ylim(*limits)
     axes.set_ylabel("%")
     axes.spines[["top", "right"]].set_visible(False)
 

@@ -14,6 +14,7 @@ from cxr.base.tables import read_lines, write_table
 from cxr.base.user_tables import read_text
 from cxr.ils.evaluation import charts, scoring, summary
 from cxr.ils.evaluation.adapters import choose_adapter, convert_outputs
+from cxr.ils.evaluation.answer_rules import SHOWN_RULES
 from cxr.ils.evaluation.predictions import PredictionLines, Predictions
 from cxr.ils.evaluation.settings import OutputFormat, ScoringSettings
 from cxr.ils.evaluation.summary import TOTAL
@@ -36,14 +37,11 @@ COMPARISON = {
     "run": Column(pl.String, "Run, with its persona if it was asked in one's wordings; the paper's model."),
     "lesion": Column(pl.String, "Lesion type, or `total`, as of the paper's models."),
     **summary.COUNT_COLUMNS,
+    **{name: column for name, column in summary.MASK_COLUMNS.items() if not name.endswith("_paper")},
     **{
-        name: column
-        for measure in summary.MEASURES
-        for name, column in summary.make_measure_columns(measure).items()
-        if not name.endswith("_paper")
+        f"text_{rule}": Column(pl.Float64, f"Accuracy of the answers by the rule `{rule}`.", "%")
+        for rule in reversed(SHOWN_RULES)
     },
-    "text_authors": Column(pl.Float64, "Accuracy of the answers by the rule `authors`.", "%"),
-    "text_strict": Column(pl.Float64, "Accuracy of the answers by the rule `strict`.", "%"),
 }
 
 
@@ -176,7 +174,7 @@ def make_comparison(
     scores: dict[str, pl.DataFrame], texts: dict[str, pl.DataFrame], printed: summary.PaperScores
 ) -> pl.DataFrame:
     """Return one row per run and lesion type with all scores, then the totals of the paper's models."""
-    columns = [name for measure in summary.MEASURES for name in (measure, f"{measure}_low", f"{measure}_high")]
+    columns = [name for name in summary.MASK_COLUMNS if not name.endswith("_paper")]
     tables = []
     for run, table in scores.items():
         answers = {
@@ -185,7 +183,7 @@ def make_comparison(
         }
         ours = table.select(pl.lit("ours").alias("source"), pl.lit(run).alias("run"), "lesion", "positives",
                             "negatives", "failed", *(pl.col(name).cast(pl.Float64) for name in columns))  # fmt: skip
-        for rule in ("authors", "strict"):
+        for rule in reversed(SHOWN_RULES):
             accuracies = [answers.get((rule, lesion)) for lesion in ours["lesion"]]
             ours = ours.with_columns(pl.Series(f"text_{rule}", accuracies, dtype=pl.Float64))
         tables.append(ours)

@@ -1,22 +1,23 @@
 """Compare scores of the same pairs in plain and other wordings, by run, persona, lesion type and measure."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, schema
 from cxr.base.tables import read_table, write_table
+from cxr.ils.evaluation.answer_rules import SHOWN_RULES
 from cxr.ils.evaluation.summary import COVERAGE, DIGITS, GROUPS, TOTAL, index_subjects
 from cxr.metrics.intervals import difference_intervals, sums_by_subject
+from cxr.metrics.masks import PAIR_METRICS
 
 ALL_PERSONAS = "all personas"
 COLUMNS = {
     "run": Column(pl.String, "Run."),
     "persona": Column(pl.String, "Persona, or `all personas`."),
     "lesion": Column(pl.String, "Lesion type, or `total`."),
-    "measure": Column(pl.String, "giou, ciou, n_acc, text_strict or text_authors."),
+    "measure": Column(pl.String, "Metric of masks, or `text_` and the rule by which answers are right."),
     "pairs": Column(pl.Int64, "Pairs that count both ways."),
     "plain": Column(pl.Float64, "Score of the plain instructions.", "%"),
     "reworded": Column(pl.Float64, "Score of the persona's wordings.", "%"),
@@ -24,26 +25,8 @@ COLUMNS = {
     "change_low": Column(pl.Float64, "Lower end of its 95 % interval.", "percentage points"),
     "change_high": Column(pl.Float64, "Upper end.", "percentage points"),
 }
-TEXT_RULES = ("strict", "authors")
-
-
-class Ratio(NamedTuple):
-    """A measure: the sum of column ``above`` over that of ``below`` ("" for the number of pairs), for some pairs."""
-
-    measure: str
-    above: str
-    below: str
-    condition: pl.Expr
-
-
-POSITIVE = pl.col("polarity") == "positive"
-RATIOS = (
-    Ratio("giou", "iou", "", POSITIVE),
-    Ratio("ciou", "intersection", "union", POSITIVE),
-    Ratio("n_acc", "iou", "", ~POSITIVE),
-    *(Ratio(f"text_{rule}", rule, "", POSITIVE | ~POSITIVE) for rule in TEXT_RULES),
-)
-CELLS = [(lesion, ratio) for lesion in GROUPS for ratio in RATIOS]
+MEASURES = (*PAIR_METRICS, *(f"text_{rule}" for rule in SHOWN_RULES))
+CELLS = [(lesion, measure) for lesion in GROUPS for measure in MEASURES]
 PLAIN, REWORDED = "", "_reworded"
 """Suffixes of the joined columns of pairs asked both ways."""
 
@@ -80,33 +63,45 @@ def compare_wordings(
 
 
 def _make_rows(run: str, persona: str, pairs: pl.DataFrame, replicates: int, seed: int) -> list[tuple]:
-    cell_masks = [_select_pairs(pairs, lesion, ratio) for lesion, ratio in CELLS]
-    before, after = (_sum_columns(pairs, cell_masks, side) for side in (PLAIN, REWORDED))
+    cell_masks = [_select_pairs(pairs, lesion, measure) for lesion, measure in CELLS]
+    before, after = (_sum_terms(pairs, cell_masks, side) for side in (PLAIN, REWORDED))
     number, subjects = index_subjects(pairs)
     per_patient = [tuple(sums_by_subject(number, subjects, part) for part in sums) for sums in (after, before)]
     low, high = difference_intervals(*per_patient, replicates=replicates, level=COVERAGE, seed=seed)
     rows = []
-    for at, (lesion, ratio) in enumerate(CELLS):
+    for at, (lesion, measure) in enumerate(CELLS):
         plain, reworded = (_percentage(above[:, at].sum(), below[:, at].sum()) for above, below in (before, after))
         percentages = (plain, reworded, reworded - plain, 100 * low[at], 100 * high[at])
-        rows.append((run, persona, lesion, ratio.measure, int(cell_masks[at].sum()), *map(_round, percentages)))
+        rows.append((run, persona, lesion, measure, int(cell_masks[at].sum()), *map(_round, percentages)))
     return rows
 
 
-def _select_pairs(pairs: pl.DataFrame, lesion: str, ratio: Ratio) -> np.ndarray:
-    there = pl.col(ratio.above).is_not_null() & pl.col(ratio.above + REWORDED).is_not_null() & ratio.condition
-    return pairs.select(counted=there if lesion == TOTAL else there & (pl.col("target") == lesion))[
-        "counted"
-    ].to_numpy()
+def _select_pairs(pairs: pl.DataFrame, lesion: str, measure: str) -> np.ndarray:
+    """Return a mask, bool (N,), of the pairs of a lesion type and measure that have a value both ways."""
+    metric = PAIR_METRICS.get(measure)
+    column = "iou" if metric else measure.removeprefix("text_")
+    is_counted = pl.col(column).is_not_null() & pl.col(column + REWORDED).is_not_null()
+    if metric:
+        is_counted &= pl.col("polarity") == metric.polarity
+    if lesion != TOTAL:
+        is_counted &= pl.col("target") == lesion
+    return pairs.select(is_counted=is_counted)["is_counted"].to_numpy()
 
 
-def _sum_columns(pairs: pl.DataFrame, cell_masks: list[np.ndarray], side: str) -> tuple[np.ndarray, np.ndarray]:
+def _sum_terms(pairs: pl.DataFrame, cell_masks: list[np.ndarray], side: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the numerators and denominators of K cells, float64 (N, K), 0 for pairs outside the cell."""
-    columns = {name: pairs[name + side].cast(pl.Float64).fill_null(0).to_numpy() for name in
-               {name for ratio in RATIOS for name in ratio[1:3] if name}}  # fmt: skip
-    above = [columns[ratio.above] * mask for (_, ratio), mask in zip(CELLS, cell_masks, strict=True)]
-    below = [columns.get(ratio.below, 1.0) * mask for (_, ratio), mask in zip(CELLS, cell_masks, strict=True)]
-    return np.column_stack(above), np.column_stack(below)
+
+    def column(name: str) -> np.ndarray:
+        return pairs[name + side].cast(pl.Float64).fill_null(0).to_numpy()
+
+    overlaps = [column(name) for name in ("iou", "intersection", "union")]
+    terms = {name: metric.terms(*overlaps) for name, metric in PAIR_METRICS.items()}
+    terms |= {f"text_{rule}": (column(rule), np.ones(len(pairs))) for rule in SHOWN_RULES}
+    above, below = (
+        np.column_stack([terms[measure][part] * mask for (_, measure), mask in zip(CELLS, cell_masks, strict=True)])
+        for part in (0, 1)
+    )
+    return above, below
 
 
 def _percentage(above: float, below: float) -> float:

@@ -1,6 +1,7 @@
 """Compute scores with intervals next to the paper's, for masks (Tables 4, 5) and texts (Tables 6, 14)."""
 
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,9 @@ from cxr.base.vocabulary import LESIONS
 from cxr.ils import templates
 from cxr.ils.evaluation import answer_rules
 from cxr.ils.evaluation.predictions import FAILURES
-from cxr.metrics import masks
 from cxr.metrics.intervals import ratio_intervals, sums_by_subject
+from cxr.metrics.masks import PAIR_METRICS
 
-MEASURES = ("giou", "ciou", "n_acc")
 ROSALIA = "ROSALIA"
 
 
@@ -34,7 +34,7 @@ class PaperScores:
         """Return the values of ``model``: all for ROSALIA, only the totals for another model."""
         if model == ROSALIA:
             return self
-        none = dict.fromkeys(MEASURES)
+        none = dict.fromkeys(PAIR_METRICS)
         lesions = dict.fromkeys(self.lesions, none) | {"total": self.models.get(model, none)}
         text = {group: dict.fromkeys(row) for group, row in self.text.items()}
         return PaperScores(self.models, lesions, text, {})
@@ -45,7 +45,7 @@ def read_paper_scores(path: str | Path) -> PaperScores:
     data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))["evaluation"]
 
     def label_columns(rows: dict, columns: list[str]) -> dict:
-        return {name: dict(zip(columns, row, strict=True)) for name, row in rows.items()}
+        return {name: dict(zip_longest(columns, row)) for name, row in rows.items()}
 
     notes = {(note["table"], *note["cell"]): note["note"] for note in data["notes"]}
     text = label_columns(data["text"], data["text_columns"])
@@ -61,14 +61,12 @@ COVERAGE = 0.95
 """Coverage of the intervals."""
 DIGITS = 2
 """Decimals of the percentages in the tables."""
-MEASURE_NAMES = {"giou": "gIoU", "ciou": "cIoU", "n_acc": "N-Acc", "accuracy": "Accuracy"}
 
 
-def make_measure_columns(measure: str) -> Columns:
+def make_measure_columns(measure: str, title: str) -> Columns:
     """Return the columns of a measure: its value, the ends of its interval, and the paper's value."""
-    word = MEASURE_NAMES[measure]
     return {
-        measure: Column(pl.Float64, f"{word}; null of nothing.", "%"),
+        measure: Column(pl.Float64, f"{title}; null of nothing.", "%"),
         f"{measure}_low": Column(pl.Float64, "Lower end of its 95 % interval.", "%"),
         f"{measure}_high": Column(pl.Float64, "Upper end.", "%"),
         f"{measure}_paper": Column(pl.Float64, "The paper's value; null where it prints none.", "%"),
@@ -80,11 +78,14 @@ COUNT_COLUMNS: Columns = {
     "negatives": Column(pl.Int64, "Negative pairs that are scored."),
     "failed": Column(pl.Int64, "Pairs whose prediction cannot be used."),
 }
+MASK_COLUMNS: Columns = {}
+for _metric in PAIR_METRICS.values():
+    MASK_COLUMNS |= make_measure_columns(_metric.column, f"{_metric.title}, {_metric.better} is better")
 SCORES: Columns = {
     "lesion": Column(pl.String, "Lesion type, or `total`."),
     **COUNT_COLUMNS,
     "reviewed": Column(pl.Int64, "Pairs left out because experts rejected them (`evaluation.reviewed`)."),
-    **{name: column for measure in MEASURES for name, column in make_measure_columns(measure).items()},
+    **MASK_COLUMNS,
     "note": Column(pl.String, "What the paper prints otherwise elsewhere."),
 }
 TEXTS: Columns = {
@@ -92,7 +93,7 @@ TEXTS: Columns = {
     "group": Column(pl.String, "positive, negative, a lesion type or `total`."),
     "type": Column(pl.String, "Type of instruction, or `overall`."),
     "pairs": Column(pl.Int64, "Pairs that are scored."),
-    **make_measure_columns("accuracy"),
+    **make_measure_columns("accuracy", "Accuracy"),
 }
 
 
@@ -103,42 +104,40 @@ def index_subjects(pairs: pl.DataFrame) -> tuple[np.ndarray, int]:
 
 
 def make_score_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: float) -> pl.DataFrame:
-    """Return a row per lesion type and the total: gIoU, cIoU, N-Acc in per cent with interval and the paper's value.
+    """Return a row per lesion type and the total: each metric in per cent with its interval and the paper's value.
 
     ``resampling``: replicates and seed of :func:`cxr.metrics.intervals.ratio_intervals`.
     """
     scored = pairs.filter(pl.col("iou").is_not_null())
     iou, intersection, union = (scored[name].to_numpy().astype(np.float64) for name in ("iou", "intersection", "union"))
-    positive = (scored["polarity"] == "positive").to_numpy()
     members = {group: _group_members(scored, group) for group in GROUPS}
+    counts = {
+        (group, polarity): members[group] & (scored["polarity"] == polarity).to_numpy()
+        for group in GROUPS
+        for polarity in ("positive", "negative")
+    }
     ratios, values = [], []
     for group in GROUPS:
-        group_positives, group_negatives = members[group] & positive, members[group] & ~positive
-        ratios += [
-            (iou * group_positives, group_positives),
-            (intersection * group_positives, union * group_positives),
-            (iou * group_negatives, group_negatives),
-        ]
-        values += [
-            masks.mean_or_none(iou[group_positives]),
-            masks.cumulative_iou(intersection[group_positives], union[group_positives]),
-            masks.mean_or_none(iou[group_negatives]),
-        ]
+        for metric in PAIR_METRICS.values():
+            is_counted = counts[group, metric.polarity]
+            above, below = metric.terms(iou, intersection, union)
+            ratios.append((above * is_counted, below * is_counted))
+            values.append(metric.score(iou[is_counted], intersection[is_counted], union[is_counted]))
     low, high = _bootstrap_intervals(scored, ratios, resampling)
+    cells = iter(zip(values, low, high, strict=True))
     rows = []
-    for place, group in enumerate(GROUPS):
+    for group in GROUPS:
         of_group = pairs.filter(_group_filter(group))
         row: dict[str, object] = {
             "lesion": group,
-            "positives": int((members[group] & positive).sum()),
-            "negatives": int((members[group] & ~positive).sum()),
+            "positives": int(counts[group, "positive"].sum()),
+            "negatives": int(counts[group, "negative"].sum()),
             "failed": int(of_group["reason"].is_in(FAILURES).sum()),
             "reviewed": int((of_group["reason"] == "reviewed").sum()),
         }
-        for offset, measure in enumerate(MEASURES):
-            at = 3 * place + offset
-            row |= _make_cell(measure, values[at], low[at], high[at], paper.lesions[group][measure])
-        notes = (paper.notes.get(("lesions", group, measure), "") for measure in MEASURES)
+        for column in PAIR_METRICS:
+            row |= _make_cell(column, *next(cells), paper.lesions[group].get(column))
+        notes = (paper.notes.get(("lesions", group, column), "") for column in PAIR_METRICS)
         rows.append(row | {"note": "; ".join(filter(None, notes))})
     return pl.DataFrame(rows, schema=schema(SCORES))
 
@@ -203,4 +202,5 @@ def _make_cell(
 ) -> dict[str, float | None]:
     percents = [None if number is None or number != number else round(100 * number, DIGITS) for number in
                 (value, low, high)]  # fmt: skip
-    return dict(zip(make_measure_columns(measure), (*percents, paper), strict=True))
+    names = (f"{measure}{end}" for end in ("", "_low", "_high", "_paper"))
+    return dict(zip(names, (*percents, paper), strict=True))

@@ -8,6 +8,7 @@ import polars as pl
 from cxr.base.atomic import atomic_file
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import LESIONS, SPLITS
+from cxr.metrics.masks import PAIR_METRICS
 from cxr.plotting.encoding import image_file_url
 from cxr.plotting.palette import DROPPED, KEPT, LESION_COLOURS
 from cxr.plotting.plots import BLUE, GREY, ORANGE
@@ -137,7 +138,7 @@ def _evaluation_section(extras: Collection[str], test: Sequence[str]) -> dict | 
     if f"{EVALUATION}comparison.tsv" not in extras:
         return None
     rows = sections.evaluation_rows(read_table(f"{EVALUATION}comparison.tsv"))
-    names = ("gIoU", "cIoU", "N-Acc", "answers right (strict)")
+    names = [metric.title for metric in PAIR_METRICS.values()] + ["answers right (strict)"]
     ours = "; ".join(
         f"{row['who']}: " + ", ".join(f"{name} {text}" for name, (text, _) in zip(names, row["cells"], strict=False))
         for row in rows
@@ -159,7 +160,10 @@ def _evaluation_section(extras: Collection[str], test: Sequence[str]) -> dict | 
     figures = [*_figures(extras, captions, f" In total, {ours}."), *_figures(extras, trainings, "")]
     changes = f"{EVALUATION}paraphrases.tsv"
     wording = sections.wording_rows(read_table(changes)) if changes in extras else []
-    return {"rows": rows, "figures": figures, "stale": stale, "wording": wording}
+    return {
+        "titles": sections.SCORE_TITLES.values(), "metrics": sections.describe_mask_metrics(), "rows": rows,
+        "figures": figures, "stale": stale, "wording": wording,
+    }  # fmt: skip
 
 
 def _semisyn_section(extras: Collection[str]) -> dict | None:

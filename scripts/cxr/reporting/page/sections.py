@@ -7,12 +7,16 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LESIONS, LUNG_LESIONS
+from cxr.ils.evaluation.answer_rules import SHOWN_RULES
+from cxr.metrics.masks import PAIR_METRICS
 
 RESOURCE_FILES = ("page",)
 
 KINDS = ("basic", "global", "lesion_inference")
 POLARITIES = ("positive", "negative")
-MEASURES = ("giou", "ciou", "n_acc", "text_strict", "text_authors")
+SCORE_TITLES = {metric.column: metric.title for metric in PAIR_METRICS.values()}
+SCORE_TITLES |= {f"text_{rule}": f"text, {rule}" for rule in SHOWN_RULES}
+"""{column of the evaluation's tables: its heading}."""
 RECALL_COLUMNS = ("average", *LUNG_LESIONS)
 NONE = "–"
 SYNTHETIC_MARK = " (synthetic)"
@@ -191,11 +195,11 @@ def truth_rows(table: pl.DataFrame, name: str) -> list[dict]:
 
 
 def evaluation_rows(table: pl.DataFrame) -> list[dict]:
-    """Return the totals of each run and of the paper's models: who, source, and gIoU, cIoU, N-Acc, text accuracy."""
+    """Return the totals of each run and of the paper's models: who, source, and their scores."""
     rows = []
     for row in table.filter(pl.col("lesion") == "total").iter_rows(named=True):
         cells = []
-        for name in MEASURES:
+        for name in SCORE_TITLES:
             low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
             interval = f"{format_number(low, 1)}–{format_number(high, 1)}" if low is not None else ""
             cells.append((format_number(row[name], 1), interval))
@@ -203,14 +207,23 @@ def evaluation_rows(table: pl.DataFrame) -> list[dict]:
     return rows
 
 
+def describe_mask_metrics() -> str:
+    """Return the titles of the metrics of masks with the pairs that count: "gIoU, cIoU over positive pairs, …"."""
+    parts = []
+    for polarity in POLARITIES:
+        titles = [metric.title for metric in PAIR_METRICS.values() if metric.polarity == polarity]
+        parts.append(f"{', '.join(titles)} over {polarity} pairs")
+    return ", ".join(parts)
+
+
 def wording_rows(table: pl.DataFrame) -> list[dict]:
-    """Return the total change by each persona's wordings: who, and points of gIoU, cIoU, N-Acc, text accuracy."""
+    """Return the total change by each persona's wordings: who, and the points of each score."""
     rows = []
     totals = table.filter(pl.col("lesion") == "total")
     for (run, persona), part in totals.group_by("run", "persona", maintain_order=True):
         row_by_measure = {row["measure"]: row for row in part.iter_rows(named=True)}
         cells = []
-        for name in MEASURES:
+        for name in SCORE_TITLES:
             change, *ends = (row_by_measure[name][column] for column in ("change", "change_low", "change_high"))
             interval = " to ".join(map(_format_difference, ends)) if ends[0] not in (None, "") else ""
             cells.append((_format_difference(change), interval))
