@@ -207,9 +207,10 @@ def settings_arguments(function: Callable, settings: dict) -> dict:
     if "options" not in names:
         return {key: value for key, value in settings.items() if key in names}
     kind = get_type_hints(function)["options"]
-    if issubclass(kind, Section) and "engine" in kind.declared():
+    fields = {field.name for field in dataclasses.fields(kind)}
+    if issubclass(kind, Section) and "engine" in fields:
         kind = with_installed_engines(kind, function.__module__.split(".")[-2])
-    names -= {field.name for field in dataclasses.fields(kind)}
+    names -= fields
     values = {key: value for key, value in settings.items() if key not in names}
     options = kind.from_dict(values) if issubclass(kind, Section) else kind(**values)
     return {key: value for key, value in settings.items() if key in names} | {"options": options}

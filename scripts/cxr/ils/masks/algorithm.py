@@ -77,11 +77,6 @@ def count_pixels_in_boxes(binary: np.ndarray, corner_indexes: np.ndarray) -> np.
     return corner_sums[0] - corner_sums[1] - corner_sums[2] + corner_sums[3]
 
 
-def compute_box_areas(boxes: np.ndarray) -> np.ndarray:
-    """Return the area of each box in pixels, int64 (N,)."""
-    return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-
-
 def compute_box_iou(area: np.ndarray, shared: np.ndarray, mask_area: int) -> Ratio:
     """Return the IoU of boxes with a mask; 0 for an empty mask.
 

@@ -34,24 +34,20 @@ def find_reported_and_blocked(finding: Finding, zones: Zones, rules: Rules) -> t
 
 def compute_location_evidence(
     outcomes: Sequence[Outcome],
-    blocking_findings: Iterable[Finding],
+    blocking: Iterable[Finding],
     related: Sequence[str],
     zones: Zones,
     rules: Rules,
 ) -> dict:
     """Return the location columns of the studies table for one image (:data:`columns.STUDIES`).
 
-    ``outcomes``: the positive findings of the used section; ``blocking_findings``: those of the other section, which
+    ``outcomes``: the positive findings of the used section; ``blocking``: those of the other section, which
     only block; ``related``: lesion types with a related term in the report.
     """
-    reported: set[str] = set()
-    blocked: set[str] = set()
-    occupied: set[str] = set()
+    reported, blocked, occupied = set(), set(), set()
     standing: dict[str, set[str]] = {}
-    for finding, mask in [
-        *((outcome.finding, outcome.mask) for outcome in outcomes),
-        *((blocking_finding, None) for blocking_finding in blocking_findings),
-    ]:
+    masks = [(outcome.finding, outcome.mask) for outcome in outcomes]
+    for finding, mask in [*masks, *((finding, None) for finding in blocking)]:
         meets, blocks = find_reported_and_blocked(finding, zones, rules)
         holds = zones.find_overlapping(mask) if mask is not None and not finding.heart else frozenset()
         reported |= meets
@@ -62,35 +58,21 @@ def compute_location_evidence(
             standing.setdefault(kind, set()).update(places)
     possible = zones.visible if rules.blocking == STRICT else frozenset(VALID_LOCATIONS)
     empty = possible - reported - blocked - occupied
-    return {
-        "reported": in_table_order(reported),
-        "blocked": in_table_order(blocked),
-        "occupied": in_table_order(occupied),
-        "empty": in_table_order(empty),
-        "standing": [
-            {"lesion": lesion, "locations": in_table_order(standing[lesion])}
-            for lesion in LESIONS
-            if lesion in standing
-        ],
+    lesion_blocked = []
+    for lesion in LESIONS:
+        kinds = (lesion, *kinds_under(lesion)) if rules.kinds == STRICT else (lesion,)
+        stands = [kind for kind in kinds if kind in standing]
+        locations = in_table_order(place for kind in stands for place in standing[kind])
+        is_blocked = bool(stands) or any(kind in related for kind in kinds)
+        is_blocked = is_blocked or (lesion == OPACITY and len(empty) < len(VALID_LOCATIONS))
+        row = {"lesion": lesion, "locations": locations, "anywhere": bool(stands), "global_blocked": is_blocked}
+        lesion_blocked.append(row)
+    places = {"reported": reported, "blocked": blocked, "occupied": occupied, "empty": empty}
+    located = [(lesion, in_table_order(standing[lesion])) for lesion in LESIONS if lesion in standing]
+    return {name: in_table_order(locations) for name, locations in places.items()} | {
+        "standing": [{"lesion": lesion, "locations": locations} for lesion, locations in located],
         "related": list(related),
-        "lesion_blocked": [
-            _lesion_blocked(lesion, standing, related, len(empty) == len(VALID_LOCATIONS), rules) for lesion in LESIONS
-        ],
-    }
-
-
-def _lesion_blocked(
-    lesion: str, standing: dict[str, set[str]], related: Sequence[str], all_empty: bool, rules: Rules
-) -> dict:
-    kinds = (lesion, *kinds_under(lesion)) if rules.kinds == STRICT else (lesion,)
-    stands = [kind for kind in kinds if kind in standing]
-    return {
-        "lesion": lesion,
-        "locations": in_table_order(place for kind in stands for place in standing[kind]),
-        "anywhere": bool(stands),
-        "global_blocked": bool(stands)
-        or any(kind in related for kind in kinds)
-        or (lesion == OPACITY and not all_empty),
+        "lesion_blocked": lesion_blocked,
     }
 
 
@@ -100,13 +82,11 @@ def compute_cardiothoracic_ratio(heart: np.ndarray, lungs: np.ndarray, to_origin
     ``heart`` and ``lungs``: uint8 packed (H, W / 8) of the frame; ``to_original``: its affine (2, 3). None without
     heart or lungs.
     """
-    widths = [_mask_width(mask, to_original) for mask in (heart, lungs)]
+    widths = []
+    for packed in (heart, lungs):
+        columns = np.flatnonzero(np.unpackbits(np.bitwise_or.reduce(view_as_words(packed), axis=0).view(np.uint8)))
+        if not len(columns):
+            return None
+        edges = points_to_original(np.array([[columns[0], 0.0], [columns[-1] + 1.0, 0.0]]), to_original)
+        widths.append(float(np.abs(edges[1] - edges[0]).sum()))
     return widths[0] / widths[1] if all(widths) else None
-
-
-def _mask_width(packed: np.ndarray, to_original: np.ndarray) -> float:
-    columns = np.flatnonzero(np.unpackbits(np.bitwise_or.reduce(view_as_words(packed), axis=0).view(np.uint8)))
-    if not len(columns):
-        return 0.0
-    edges = points_to_original(np.array([[columns[0], 0.0], [columns[-1] + 1.0, 0.0]]), to_original)
-    return float(np.abs(edges[1] - edges[0]).sum())

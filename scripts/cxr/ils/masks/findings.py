@@ -47,11 +47,8 @@ class Finding:
 
 def read_positive_findings(tuples: Iterable[Mapping], rules: Rules) -> list[Finding]:
     """Return the positive findings of a section, each with the index of its tuple."""
-    return [
-        make_finding(index, report_tuple, rules)
-        for index, report_tuple in enumerate(tuples)
-        if report_tuple.get("presence") == "positive"
-    ]
+    positive = [(index, entry) for index, entry in enumerate(tuples) if entry.get("presence") == "positive"]
+    return [make_finding(index, report_tuple, rules) for index, report_tuple in positive]
 
 
 def make_finding(index: int, report_tuple: Mapping, rules: Rules) -> Finding:
@@ -62,11 +59,18 @@ def make_finding(index: int, report_tuple: Mapping, rules: Rules) -> Finding:
     several types, or by another disease (infection, scar), keeps its own type.
     """
     entity_lesion = _lesion(report_tuple.get("lesion_type"))
-    predicted = _predictions(report_tuple)
+    type_names = report_tuple.get("predicted_lesion_type") or ()
+    type_names = [
+        *([type_names] if isinstance(type_names, str) else type_names),
+        *(report_tuple.get("candidates") or ()),
+    ]
+    predicted = tuple(dict.fromkeys(name.strip().lower() for name in type_names if name and name.strip()))
     several = len(predicted) > 1
     candidates = tuple(name for name in map(_lesion, predicted) if name) if several else ()
     certainty = report_tuple.get("certainty") or "tentative"
-    hedge = _hedge(report_tuple, entity_lesion)
+    # the weaker grade of the statement and of its explanation
+    grades = [report_tuple.get("hedge"), report_tuple.get("predicted_hedge") if entity_lesion != CARDIOMEGALY else None]
+    hedge = max((grade for grade in grades if grade in HEDGES), key=HEDGES.index, default=None)
     target, reason = _target(entity_lesion, predicted, rules)
     if target and entity_lesion and report_tuple.get("related") == entity_lesion:
         target, reason = None, "related_term"
@@ -81,6 +85,8 @@ def make_finding(index: int, report_tuple: Mapping, rules: Rules) -> Finding:
     heart = CARDIOMEGALY in (entity_lesion, target)
     labels = set() if heart else set(report_tuple.get("labels") or ())
     reported = tuple(label for label in ZONE_LABELS if label in labels)
+    can_block = rules.blocking == STRICT and not heart
+    is_basal = target == EFFUSION and not any("apical" in label for label in reported)
     return Finding(
         index=index,
         entity=report_tuple.get("entity") or "",
@@ -93,12 +99,8 @@ def make_finding(index: int, report_tuple: Mapping, rules: Rules) -> Finding:
         kinds=frozenset(kind for kind in kinds if kind),
         several=several,
         candidates=candidates,
-        blocks=frozenset()
-        if heart or rules.blocking != STRICT
-        else find_blocked_locations(report_tuple, reported, entity_lesion or target),
-        basal=target == EFFUSION
-        and not _NOT_BASAL.search(_text(report_tuple))
-        and not any("apical" in x for x in reported),
+        blocks=find_blocked_locations(report_tuple, reported, entity_lesion or target) if can_block else frozenset(),
+        basal=is_basal and not _NOT_BASAL.search(_text(report_tuple)),
         reason=reason,
     )
 
@@ -110,19 +112,6 @@ def _target(entity_lesion: str | None, predicted: tuple[str, ...], rules: Rules)
     elif rules.predicted_other == STRICT and any(word in name for name in predicted for word in NO_LESION):
         return None, "predicted_other"
     return target, None if target else "no_lesion"
-
-
-def _hedge(report_tuple: Mapping, entity_lesion: str | None) -> str | None:
-    """Return the weaker grade of the finding's statement and of its explanation."""
-    grades = [report_tuple.get("hedge"), report_tuple.get("predicted_hedge") if entity_lesion != CARDIOMEGALY else None]
-    return max((grade for grade in grades if grade in HEDGES), key=HEDGES.index, default=None)
-
-
-def _predictions(report_tuple: Mapping) -> tuple[str, ...]:
-    predicted = report_tuple.get("predicted_lesion_type")
-    candidates = report_tuple.get("candidates") or ()
-    type_names = [*([predicted] if isinstance(predicted, str) else predicted or ()), *candidates]
-    return tuple(dict.fromkeys(name.strip().lower() for name in type_names if name and name.strip()))
 
 
 def _lesion(name: str | None) -> str | None:
@@ -168,11 +157,10 @@ def find_related_lesions(line: Mapping) -> list[str]:
         if report_tuple.get("presence") == "positive":
             neighbour = report_tuple.get("related") or ()
             related_entries += [neighbour] if isinstance(neighbour, str) else list(neighbour)
-    lesion_names = {name if isinstance(name, str) else _lesion_of_entry(name) for name in related_entries}
+    lesion_names = set()
+    for entry in related_entries:
+        if isinstance(entry, str):
+            lesion_names.add(entry)
+        elif entry.get("presence") in (None, "positive"):
+            lesion_names.add(entry.get("lesion") or entry.get("lesion_type"))
     return [lesion for lesion in LESIONS if lesion in lesion_names]
-
-
-def _lesion_of_entry(entry: Mapping) -> str | None:
-    if entry.get("presence") not in (None, "positive"):
-        return None
-    return entry.get("lesion") or entry.get("lesion_type")

@@ -1,6 +1,6 @@
 """Read the images of a shard one by one, with the results of the earlier stages."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -22,21 +22,13 @@ from cxr.ils.masks.zones import Zones
 class Case:
     """One image of a study with its report. Pixels are read on first use."""
 
-    def __init__(
-        self,
-        row: dict,
-        line: dict,
-        boxes: tuple[np.ndarray, np.ndarray],
-        shards: Mapping[str, Shard],
-        labels: Mapping[str, list[str]],
-        rules: Rules,
-        smallest_level: int,
-    ):
+    def __init__(self, row: dict, population: "ShardCases"):
+        """``row``: of the cohort's table."""
         self.image_id, self.study_id = row["image_id"], row["study_id"]
+        self.rules, self._population, self._shards = population.rules, population, population.shards
         self.names = {name: row[name] for name in ("study_id", "image_id", "subject_id", "split")}
-        self.names |= {"unedited": is_unedited(shards["anomaly"], self.image_id)}
-        self.rules, self._smallest_level = rules, smallest_level
-        self._line, self._boxes, self._shards, self._labels = line, boxes, shards, labels
+        self.names |= {"unedited": is_unedited(self._shards["anomaly"], self.image_id)}
+        self._line = population.lines[self.study_id]
 
     @cached_property
     def findings(self) -> list[Finding]:
@@ -64,7 +56,7 @@ class Case:
         return self._read_zones("organs")
 
     def _read_zones(self, stage: str) -> Zones:
-        return Zones(self._shards[stage].stored("mask", self.image_id), self._labels[stage])
+        return Zones(self._shards[stage].stored("mask", self.image_id), self._population.labels[stage])
 
     @property
     def heart(self) -> np.ndarray:
@@ -74,7 +66,7 @@ class Case:
     @cached_property
     def segmenter(self) -> LesionSegmenter:
         """The segmenter with the maps and boxes of the image."""
-        boxes, confidence = self._boxes
+        boxes, confidence = self._population.boxes_by_image.get(self.image_id, (np.zeros((0, 4)), np.zeros(0)))
         return LesionSegmenter(
             anomaly=self._shards["anomaly"].get("anomaly", self.image_id),
             image=lambda: self._shards["frames"].get("image", self.image_id),
@@ -83,7 +75,7 @@ class Case:
             boxes=boxes,
             confidence=confidence,
             rules=self.rules,
-            smallest_level=self._smallest_level,
+            smallest_level=self._population.smallest_level,
         )
 
     @property
@@ -122,18 +114,15 @@ class ShardCases:
     def __enter__(self) -> "ShardCases":
         self._stack = ExitStack()
         with self._stack:
-            self._shards = {name: self._stack.enter_context(Shard(path)) for name, path in self._paths.items()}
-            self._labels = {stage: self._shards[stage].labels() for stage in ("organs", "anatomy")}
+            self.shards = {name: self._stack.enter_context(Shard(path)) for name, path in self._paths.items()}
+            self.labels = {stage: self.shards[stage].labels() for stage in ("organs", "anatomy")}
             excluded = set(read_table(self._boxes_excluded)["image_id"])
-            self._lines = {line["study_id"]: line for line in read_lines(self._reports)}
-            present = set(self._shards["anatomy"].ids) - excluded
+            self.lines = {line["study_id"]: line for line in read_lines(self._reports)}
+            present = set(self.shards["anatomy"].ids) - excluded
             rows = read_table(self._cohort).select("image_id", "study_id", "subject_id", "split")
-            self.rows = [
-                row
-                for row in rows.sort("study_id", "image_id").to_dicts()
-                if row["image_id"] in present and row["study_id"] in self._lines
-            ]
-            self._found = _boxes_by_image(read_table(self._boxes))
+            rows = rows.filter(pl.col("image_id").is_in(present) & pl.col("study_id").is_in(self.lines.keys()))
+            self.rows = rows.sort("study_id", "image_id").to_dicts()
+            self.boxes_by_image = _boxes_by_image(read_table(self._boxes))
             self._stack = self._stack.pop_all()
         return self
 
@@ -146,15 +135,10 @@ class ShardCases:
     @property
     def frame(self) -> tuple[int, ...]:
         """Rows and columns of a frame."""
-        return self._shards["anatomy"].shape()[-2:]
+        return self.shards["anatomy"].shape()[-2:]
 
     def __iter__(self) -> Iterator[Case]:
-        nothing = np.zeros((0, 4)), np.zeros(0)
-        for row in self.rows:
-            boxes = self._found.get(row["image_id"], nothing)
-            yield Case(
-                row, self._lines[row["study_id"]], boxes, self._shards, self._labels, self.rules, self.smallest_level
-            )
+        return (Case(row, self) for row in self.rows)
 
 
 def _boxes_by_image(table: pl.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:

@@ -3,18 +3,11 @@
 Every image of :class:`cxr.ils.masks.inputs.ShardCases` is accepted: a study without a positive finding still gets
 negatives in the dataset stage.
 
-Fields read from a report line: ``study_id``, ``subject_id``, ``tuples``, ``other_tuples`` (of the unused section; they
-only block), ``related`` (lesion types with a related term). Fields read from a tuple: ``entity``,
-``sentence_index``, ``presence``, ``certainty``, ``hedge``, ``location``, ``category``, ``labels``, ``lesion_type``,
-``predicted_lesion_type``, and optionally ``candidates`` (several lesion types), ``block`` (valid locations) and
-``related``.
-
 ``output`` (HDF5, key ``mask_id``): ``mask`` packed (512, 512), the distinct masks of the findings and units tables,
-image by image in the order of those tables.
-
-Three tables (:mod:`cxr.ils.masks.columns`), sorted by study, image and number: ``findings``, one row per positive tuple
-of the used section, whether or not of the seven types; ``units``, the positive instructions without their text, of
-which those with a null ``dropped`` make a pair; ``studies``, one row per image.
+image by image in the order of those tables. Three tables (:mod:`cxr.ils.masks.columns`), sorted by study, image and
+number: ``findings``, one row per positive tuple of the used section, whether or not of the seven types; ``units``, the
+positive instructions without their text, of which those with a null ``dropped`` make a pair; ``studies``, one row per
+image.
 """
 
 from collections.abc import Callable, Iterable
@@ -69,13 +62,12 @@ class MaskWriter:
 def make_finding_rows(case: Case, outcomes: list[Outcome], masks: MaskWriter) -> list[dict]:
     """Return the rows of the findings table for one image."""
     rows = []
-    for current_outcome in outcomes:
-        finding = current_outcome.finding
-        shared = [
-            other_outcome.finding.index
-            for other_outcome in outcomes
-            if other_outcome is not current_outcome and _masks_overlap(current_outcome, other_outcome)
-        ]
+    lesions = [outcome for outcome in outcomes if outcome.mask is not None and not outcome.finding.heart]
+    for outcome in outcomes:
+        finding = outcome.finding
+        is_lesion = outcome.mask is not None and not finding.heart
+        lesions_beside = [lesion for lesion in lesions if is_lesion and lesion is not outcome]
+        shared = [lesion.finding.index for lesion in lesions_beside if (lesion.mask & outcome.mask).any()]
         rows.append(
             case.names
             | {
@@ -87,27 +79,19 @@ def make_finding_rows(case: Case, outcomes: list[Outcome], masks: MaskWriter) ->
                 "certainty": finding.certainty,
                 "hedge": finding.hedge,
                 "reported": list(finding.reported),
-                "grounded": list(current_outcome.grounded),
-                "locations": list(current_outcome.locations),
-                "reported_locations": list(current_outcome.reported_locations),
-                "mask_id": masks.add(case.study_id, current_outcome.mask),
-                "area": current_outcome.area,
-                "productive_boxes": current_outcome.num_productive_boxes,
-                "reason": current_outcome.reason,
-                "share_outside": current_outcome.num_pixels_outside / current_outcome.area
-                if current_outcome.area and not finding.heart
-                else None,
+                "grounded": list(outcome.grounded),
+                "locations": list(outcome.locations),
+                "reported_locations": list(outcome.reported_locations),
+                "mask_id": masks.add(case.study_id, outcome.mask),
+                "area": outcome.area,
+                "productive_boxes": outcome.num_productive_boxes,
+                "reason": outcome.reason,
+                "share_outside": outcome.num_pixels_outside / outcome.area if is_lesion else None,
                 "shared_with": shared,
-                "box_verdicts": current_outcome.verdicts.tolist(),
+                "box_verdicts": outcome.verdicts.tolist(),
             }
         )
     return rows
-
-
-def _masks_overlap(first: Outcome, second: Outcome) -> bool:
-    if first.mask is None or second.mask is None or first.finding.heart or second.finding.heart:
-        return False
-    return bool((first.mask & second.mask).any())
 
 
 def make_unit_rows(case: Case, units: Iterable[Unit], masks: MaskWriter) -> list[dict]:
@@ -169,12 +153,9 @@ def run_shard(
             ratio = compute_cardiothoracic_ratio(case.heart, case.lungs, case.to_original)
             tables["studies"].append(case.names | {"ctr": ratio} | row)
             ledger.accept(case.image_id)
-    for path, rows, declared in (
-        (findings, tables["findings"], columns.FINDINGS),
-        (units, tables["units"], columns.UNITS),
-        (studies, tables["studies"], columns.STUDIES),
-    ):
-        write_table(path, pl.DataFrame(rows, schema=schema(declared)), declared)
+    declared = {findings: columns.FINDINGS, units: columns.UNITS, studies: columns.STUDIES}
+    for (path, table_columns), rows in zip(declared.items(), tables.values(), strict=True):
+        write_table(path, pl.DataFrame(rows, schema=schema(table_columns)), table_columns)
     ledger.finish(excluded, (row["image_id"] for row in population.rows))
 
 

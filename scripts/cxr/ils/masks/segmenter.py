@@ -124,7 +124,7 @@ class LesionSegmenter:
         self._image = image
         self.confidence = np.asarray(confidence, np.float64)
         frame_boxes = clip_boxes(boxes, *self.shape)
-        self.area = algorithm.compute_box_areas(frame_boxes)
+        self.area = (frame_boxes[:, 2] - frame_boxes[:, 0]) * (frame_boxes[:, 3] - frame_boxes[:, 1])
         corner = np.array([columns.start, rows.start] * 2)
         height, width = self.anomaly.shape
         self.boxes = np.clip(frame_boxes - corner, 0, [width, height, width, height])
@@ -178,13 +178,14 @@ class LesionSegmenter:
             verdict("anatomy", labels, taus.anatomy, lambda: is_at_least(*self.zone_overlap(labels), taus.anatomy))
             | verdict("conf", None, taus.conf, lambda: self.confidence >= taus.conf)
             | verdict("signal", taus.level, taus.signal, lambda: is_at_least(*self.signal(taus.level), taus.signal))
-            | verdict("size", None, taus.size, lambda: self._lung_sized(taus.size))
+            | verdict("size", None, taus.size, lambda: self._reaches_a_lung(taus.size))
             | verdict("zero_area", None, None, lambda: self.area > 0)
         )
 
-    def _verdict(
-        self, condition: str, operand: object, threshold: object, holds: Callable[[], np.ndarray]
-    ) -> np.ndarray:
+    def _reaches_a_lung(self, share: Fraction) -> np.ndarray:
+        return np.logical_or(*(is_at_least(*overlap, share) for overlap in self.lung_overlaps))
+
+    def _verdict(self, condition: str, operand: object, threshold: object, holds: Callable) -> np.ndarray:
         key = condition, operand, threshold
         if key not in self._verdicts:
             self._verdicts[key] = algorithm.flag_failures(condition, holds())
@@ -199,19 +200,13 @@ class LesionSegmenter:
         """Return the value of c3 for every box: the fraction of its pixels that are anomalous at a grey level."""
         return Ratio(self.level(level).signal, self.area)
 
-    def _lung_sized(self, share: Fraction) -> np.ndarray:
-        return np.logical_or(*(is_at_least(*overlap, share) for overlap in self.lung_overlaps))
-
     @cached_property
     def lung_overlaps(self) -> list[Ratio]:
         """Both values of c4 for every box: its IoU with each lung; c4 compares the larger."""
         masks = [self.lung(label) for label in LUNGS]
-        return [
-            algorithm.compute_box_iou(
-                self.area, algorithm.count_pixels_in_boxes(mask, self.corners), cv2.countNonZero(mask)
-            )
-            for mask in masks
-        ]
+        shared = [algorithm.count_pixels_in_boxes(mask, self.corners) for mask in masks]
+        areas = [cv2.countNonZero(mask) for mask in masks]
+        return [algorithm.compute_box_iou(self.area, *pair) for pair in zip(shared, areas, strict=True)]
 
     def decide(self, labels: tuple[str, ...], taus: Thresholds, *, fill: bool) -> Decision:
         """Return what a finding's lesion depends on; arguments as in :meth:`segment`."""
@@ -260,12 +255,14 @@ class LesionSegmenter:
         repeats until nothing changes; it terminates because the set of boxes only shrinks.
         """
         touched = {box: level.find_components_at(box) for box in passing}
-        shapes: dict[int, Region | None] = {
-            label: level.grow(label) for component_labels in touched.values() for label in component_labels
-        }
+        components = [label for component_labels in touched.values() for label in component_labels]
+        shapes: dict[int, Region | None] = {label: level.grow(label) for label in components}
         productive = frozenset(box for box in passing if touched[box])
         opened = None
-        while (sides := self._open_sides(labels, productive)) != opened:
+        while True:
+            sides = frozenset(side_of(label) for label in labels if self._meets_productive_box(label, productive))
+            if sides == opened:
+                break
             opened = sides
             closed, open_ = self._find_closed_and_open(sides)
             shapes = {
@@ -275,19 +272,12 @@ class LesionSegmenter:
             productive = frozenset(box for box in productive if any(shapes[label] for label in touched[box]))
         return [shape for shape in shapes.values() if shape is not None], productive
 
-    def _open_sides(self, labels: tuple[str, ...], productive: frozenset[int]) -> frozenset[str]:
-        return frozenset(side_of(label) for label in labels if self._meets_productive_box(label, productive))
-
     @cached_method
     def _find_closed_and_open(self, open_sides: frozenset[str]) -> tuple[np.ndarray, np.ndarray]:
-        nothing = np.zeros(self.anomaly.shape, np.uint8)
-        open_ = closed = nothing
+        lungs = {True: np.zeros(self.anomaly.shape, np.uint8), False: np.zeros(self.anomaly.shape, np.uint8)}
         for side, lung in zip(SIDES, LUNGS, strict=True):
-            if side in open_sides:
-                open_ = open_ | self.lung(lung)
-            else:
-                closed = closed | self.lung(lung)
-        return closed & (1 - open_), open_
+            lungs[side in open_sides] |= self.lung(lung)
+        return lungs[False] & (1 - lungs[True]), lungs[True]
 
     def _meets_productive_box(self, label: str, productive: frozenset[int]) -> bool:
         shared = self.union((label,))[2]

@@ -3,7 +3,7 @@
 Under a rule set to ``strict``, pairs that contradict the report are dropped, although the paper's wording allows them.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -83,16 +83,8 @@ def make_basic_unit(outcome: Outcome, outcomes: Sequence[Outcome], region: Regio
     unit is dropped, because no answer would be right.
     """
     finding = outcome.finding
-    unit = Unit(
-        kind="basic",
-        target=finding.target,
-        word=finding.word,
-        certainty=finding.certainty,
-        sentence_index=finding.sentence_index,
-        location=outcome.locations,
-        members=(outcome,),
-        mask=outcome.mask,
-    )
+    names = finding.target, finding.word, finding.certainty, finding.sentence_index
+    unit = Unit("basic", *names, outcome.locations, (outcome,), mask=outcome.mask)
     if rules.joint_location != STRICT:
         return unit
     words = list_kinds(finding.word, rules)
@@ -123,21 +115,14 @@ def merge_same_texts(units: Sequence[Unit]) -> list[Unit]:
     by_text: dict[tuple, list[Unit]] = {}
     for unit in units:
         by_text.setdefault((unit.word, unit.location), []).append(unit)
-    return [_merge_units(same) for same in by_text.values()]
-
-
-def _merge_units(units: Sequence[Unit]) -> Unit:
-    members = tuple(outcome for unit in units for outcome in unit.members)
-    joins = tuple(
-        outcome for unit in units for outcome in unit.joins if all(outcome is not member for member in members)
-    )
-    return replace(
-        units[0],
-        members=members,
-        joins=tuple({id(outcome): outcome for outcome in joins}.values()),
-        mask=unite_masks([unit.mask for unit in units]),
-        dropped=next((unit.dropped for unit in units if unit.dropped), None),
-    )
+    merged_units = []
+    for same in by_text.values():
+        members = {id(outcome): outcome for unit in same for outcome in unit.members}
+        joins = {id(outcome): outcome for unit in same for outcome in unit.joins if id(outcome) not in members}
+        mask, dropped = unite_masks([unit.mask for unit in same]), next((u.dropped for u in same if u.dropped), None)
+        both = {"members": tuple(members.values()), "joins": tuple(joins.values())}
+        merged_units.append(replace(same[0], **both, mask=mask, dropped=dropped))
+    return merged_units
 
 
 def mark_twins(basics: Sequence[Unit], rules: Rules) -> list[Unit]:
@@ -178,36 +163,23 @@ def make_global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> 
     it must be fully grounded and definitive. Cardiomegaly: the heart, unless weakly hedged.
     """
     if lesion == CARDIOMEGALY:
-        members = [
-            outcome
-            for outcome in outcomes
-            if outcome.finding.heart and outcome.mask is not None and outcome.finding.hedge != "weak"
-        ]
+        hearts = [outcome for outcome in outcomes if outcome.finding.heart and outcome.mask is not None]
+        members = [outcome for outcome in hearts if outcome.finding.hedge != "weak"]
         location: tuple[str, ...] = (HEART,)
     else:
         kinds = list_kinds(lesion, rules)
         members = [outcome for outcome in outcomes if outcome.finding.kinds & kinds] if rules.kinds == STRICT else []
         members = members or [outcome for outcome in outcomes if outcome.finding.target == lesion]
-        if not all(_wholly_grounded(outcome, kinds) for outcome in members):
-            return None
+        for outcome in members:
+            finding = outcome.finding
+            # One of several candidates is tentative, even if the finding that it explains is certain.
+            is_sure = finding.definitive and finding.target in kinds
+            if not (is_sure and outcome.locations and outcome.grounded == finding.reported):
+                return None
         location = tuple(merge_locations(place for outcome in members for place in outcome.locations))
     if not any(outcome.finding.target == lesion for outcome in members):
         return None
-    definitive = all(outcome.finding.definitive for outcome in members)
-    return Unit(
-        kind="global",
-        target=lesion,
-        word=lesion,
-        certainty="definitive" if definitive else "tentative",
-        sentence_index=members[0].finding.sentence_index,
-        location=location,
-        members=tuple(members),
-        mask=unite_masks([outcome.mask for outcome in members]),
-    )
-
-
-def _wholly_grounded(outcome: Outcome, kinds: Collection[str]) -> bool:
-    finding = outcome.finding
-    # One of several candidates is tentative, even if the finding that it explains is certain.
-    sure = finding.definitive and finding.target in kinds
-    return sure and bool(outcome.locations) and outcome.grounded == finding.reported
+    certainty = "definitive" if all(outcome.finding.definitive for outcome in members) else "tentative"
+    mask = unite_masks([outcome.mask for outcome in members])
+    first_sentence = members[0].finding.sentence_index
+    return Unit("global", lesion, lesion, certainty, first_sentence, location, tuple(members), mask=mask)
