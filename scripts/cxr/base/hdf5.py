@@ -1,6 +1,4 @@
-"""Shards in HDF5: written atomically, one chunk per image, readable without this project.
-
-Ten lines suffice without this module::
+"""Shards in HDF5: written atomically, one chunk per image, readable without this project in a few lines::
 
     import h5py, hdf5plugin, numpy as np
     with h5py.File("results/organs/00.h5", locking=False) as f:
@@ -82,7 +80,7 @@ def _texts(texts: list[str] | tuple[str, ...]) -> np.ndarray:
     return np.array(coded, dtype=h5py.string_dtype("utf-8", max([1, *map(len, coded)])))
 
 
-def _tell(target: h5py.File | h5py.Dataset, name: str, value: object) -> None:
+def _set_attribute(target: h5py.File | h5py.Dataset, name: str, value: object) -> None:
     if isinstance(value, (list, tuple)):
         value = _texts(value)
     target.attrs[name] = _texts([value]).reshape(()) if isinstance(value, str) else value
@@ -138,22 +136,15 @@ class ShardWriter:
             shape, dtype = (*shape[:-1], shape[-1] // 8), np.dtype(np.uint8)
         big = int(np.prod(shape)) * dtype.itemsize >= 1024
         codec = MASK if packed else PICTURE if name in self.pictures else MAP
-        data = self._file.create_dataset(
-            name,
-            shape=(0, *shape),
-            maxshape=(None, *shape),
-            chunks=(1 if big else 256, *shape),
-            dtype=dtype,
-            fletcher32=True,
-            track_times=False,
-            **(codec if big else {}),
-        )
+        how = {"dtype": dtype, "fletcher32": True, "track_times": False, "chunks": (1 if big else 256, *shape)}
+        how |= dict(codec) if big else {}
+        data = self._file.create_dataset(name, shape=(0, *shape), maxshape=(None, *shape), **how)
         data.attrs["packed"] = packed
         self._fields[name] = data, packed
         if packed and self.labels is not None:
-            _tell(data, "labels", self.labels)
+            _set_attribute(data, "labels", self.labels)
         if name in self.units:
-            _tell(data, "units", self.units[name])
+            _set_attribute(data, "units", self.units[name])
 
     def append(self, row_id: str, **arrays: np.ndarray) -> None:
         """Add one row: ``append("img1", mask=bool_array, image=uint8_array)``."""
@@ -184,7 +175,7 @@ class ShardWriter:
             self.key, data=_texts(self._ids), maxshape=(None,), chunks=(256,), fletcher32=True, track_times=False
         )
         for name, value in ({"frame": FRAME} | self.attrs).items():
-            _tell(self._file, name, json.dumps(value, sort_keys=True) if isinstance(value, dict) else value)
+            _set_attribute(self._file, name, json.dumps(value, sort_keys=True) if isinstance(value, dict) else value)
 
 
 class Shard:

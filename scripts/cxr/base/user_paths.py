@@ -46,12 +46,8 @@ class PathFinder:
         for text, file in files.items():
             spellings.setdefault(file.path, set()).add(_folded_but("case", _plain(text)))
         problem = "a file exists that differs only in case, but another row of the table means it"
-        return {
-            text: UserPath(self._below(text), problem=problem)
-            if "case" in file.differences and len(spellings[file.path]) > 1
-            else file
-            for text, file in files.items()
-        }
+        shared = [text for text, file in files.items() if "case" in file.differences and len(spellings[file.path]) > 1]
+        return files | {text: UserPath(self._below(text), problem=problem) for text in shared}
 
     def find(self, text: str) -> UserPath:
         """Return the file that a table's cell names.
@@ -74,12 +70,8 @@ class PathFinder:
             differences += _differences(self._below(plain), paths[0])
             return UserPath(paths[0], tuple(dict.fromkeys(differences)))
         if paths:
-            all_differences = sorted(
-                {difference for path in paths for difference in _differences(self._below(plain), path)}
-            )
-            return UserPath(
-                written, problem=f"{len(paths)} files exist that differ only in {', '.join(all_differences)}"
-            )
+            names = sorted({name for path in paths for name in _differences(self._below(plain), path)})
+            return UserPath(written, problem=f"{len(paths)} files exist that differ only in {', '.join(names)}")
         has_folder = os.path.isdir(os.path.dirname(self._below(plain)) or ".")
         return UserPath(written, problem="" if has_folder else "its folder does not exist")
 
@@ -90,15 +82,13 @@ class PathFinder:
         """Return the existing paths whose every part is that of ``path``, or is like it where there is no such part."""
         if os.path.lexists(path):
             return [path]
-        parts = path.split(os.sep)
-        folders = [os.sep if path.startswith(os.sep) else ""]
-        for part in filter(None, parts):
-            paths = []
+        paths = [os.sep if path.startswith(os.sep) else ""]
+        for part in filter(None, path.split(os.sep)):
+            folders, paths = paths, []
             for folder in folders:
                 exact = os.path.join(folder, part)
                 paths += [exact] if os.path.lexists(exact) else self._alike(folder, part)
-            folders = paths
-        return folders
+        return paths
 
     def _alike(self, folder: str, name: str) -> list[str]:
         if folder not in self._names:

@@ -66,8 +66,8 @@ class Sheet:
         places = [(place, name) for place, name in enumerate(self.header) if name in self.ids]
         for line, cells in self.rows:
             if len(cells) != len(self.header):
-                fault = f"{len(cells)} cells, the header {len(self.header)}: {REMEDY}"
-                raise UserError(f"{self.key}: {self.path}, line {line} has {fault}")
+                counts = f"{len(cells)} cells, the header {len(self.header)}"
+                raise UserError(f"{self.key}: {self.path}, line {line} has {counts}: {REMEDY}")
             for place, name in places:
                 if fault := id_fault(cells[place]):
                     raise UserError(f"{self.key}: {self.path}, line {line}: {name} {fault}")
@@ -87,12 +87,10 @@ def require_columns(
     header: Sequence[str], columns: Sequence[str], path: str | Path, key: str, remedy: str = ""
 ) -> None:
     """Raise UserError if a table's header lacks one of the columns. ``remedy``: in place of adding it."""
-    missing = [name for name in columns if name not in header]
-    if missing:
-        several = len(missing) > 1
-        columns_missing = f"the column{'s' if several else ''} {', '.join(missing)}"
-        addition = f"add {'them' if several else 'it'} (it has {', '.join(filter(None, header))})"
-        raise UserError(f"{key}: {path} lacks {columns_missing}: {remedy or addition}")
+    if missing := [name for name in columns if name not in header]:
+        noun, pronoun = ("columns", "them") if len(missing) > 1 else ("column", "it")
+        remedy = remedy or f"add {pronoun} (it has {', '.join(filter(None, header))})"
+        raise UserError(f"{key}: {path} lacks the {noun} {', '.join(missing)}: {remedy}")
 
 
 REMEDY = 'put a cell that holds the delimiter into quotation marks ("…")'
@@ -135,14 +133,11 @@ def read_sheet(
         data = _bytes(path, HEAD_BYTES if head else -1)
         if data.startswith(_PARQUET):
             table = _parquet(path, head)
-            header, rows = (
-                table.columns,
-                ((line, list(row)) for line, row in enumerate(table.iter_rows(), 2) if any(row)),
-            )
+            header = table.columns
+            rows = ((line, list(row)) for line, row in enumerate(table.iter_rows(), 2) if any(row))
         else:
-            header, rows = _text_rows(
-                _decoded(data, path, head and len(data) >= HEAD_BYTES), path, names, words, single_lines
-            )
+            text = _decoded(data, path, head and len(data) >= HEAD_BYTES)
+            header, rows = _text_rows(text, path, names, words, single_lines)
         header = _renamed(header, names)
         if headless and not set(header) & set(names):
             rows = chain([(1, header)], rows) if any(header) else rows
@@ -212,7 +207,7 @@ def _decoded(data: bytes, path: Path, partial: bool) -> str:
     if partial:
         text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
     if control := _CONTROL.search(text):
-        line = _line_of(text, control.start())
+        line = _line_after(text[: control.start()].encode())
         raise Fault(f", line {line} holds the control character {ord(control.group()):#04x}: save it as UTF-8 CSV text")
     if text.lstrip()[:1] in ("<", "{"):
         raise Fault(" is HTML, XML or JSON, not CSV: export the table as CSV (UTF-8)")
@@ -229,27 +224,19 @@ def read_text(path: str | Path, key: str) -> str:
 
 def _text_of(data: bytes, path: Path, partial: bool) -> str:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return _strict(data[: len(data) // 2 * 2], "utf-16", partial)
+        try:
+            return data[: len(data) // 2 * 2].decode("utf-16", "ignore" if partial else "strict")
+        except UnicodeDecodeError:
+            raise Fault(" is damaged UTF-16 text: save it as UTF-8 CSV") from None
     if b"\0" in data[:4096]:
         raise Fault(" is not text: save it as UTF-8 text")
-    return _utf8(data, path, partial)
-
-
-def _strict(data: bytes, encoding: str, partial: bool) -> str:
-    try:
-        return data.decode(encoding, "ignore" if partial else "strict")
-    except UnicodeDecodeError:
-        raise Fault(" is damaged UTF-16 text: save it as UTF-8 CSV") from None
-
-
-def _utf8(data: bytes, path: Path, partial: bool) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         if partial and error.end >= len(data) - 3:  # the end of the part that was read cuts a letter in two
             return data[: error.start].decode("utf-8-sig")
         before = data[: error.start]
-        line = before.count(b"\n") + before.count(b"\r") - before.count(b"\r\n") + 1
+        line = _line_after(before)
         if not before.isascii():  # UTF-8 so far
             raise Fault(f", line {line} is not UTF-8 although others are: save the table as UTF-8 CSV") from None
     try:
@@ -261,9 +248,8 @@ def _utf8(data: bytes, path: Path, partial: bool) -> str:
     return text
 
 
-def _line_of(text: str, place: int) -> int:
-    before = text[:place]
-    return before.count("\n") + before.count("\r") - before.count("\r\n") + 1
+def _line_after(before: bytes) -> int:
+    return before.count(b"\n") + before.count(b"\r") - before.count(b"\r\n") + 1
 
 
 # ---------------------------------------------------------------------------------------------- text to rows
@@ -295,12 +281,8 @@ def _delimiter(first: str, path: Path, names: Sequence[str]) -> str:
 
     def worth(mark: str) -> tuple:
         cells = next(csv.reader([first], delimiter=mark, skipinitialspace=True), [])
-        return (
-            len(headings & {fold_name(cell) for cell in cells}),
-            mark == usual and len(cells) > 1,
-            len(cells),
-            mark == usual,
-        )
+        num_known, is_usual = len(headings & {fold_name(cell) for cell in cells}), mark == usual
+        return num_known, is_usual and len(cells) > 1, len(cells), is_usual
 
     return max(DELIMITERS, key=worth)
 
@@ -320,44 +302,30 @@ def _rows(
         except StopIteration:
             return
         except csv.Error as error:
-            raise _quote_fault(str(error), line, reader.line_num + skipped) from None
+            last = reader.line_num + skipped
+            where = f"line {line}" if last == line else f"the row that begins in line {line}, at line {last}"
+            fault = f", line {line} cannot be read as CSV ({error}): correct the line"
+            if "end of data" in str(error):
+                fault = _STRAY_MARK.format(line, "never ends")
+            elif "expected after" in str(error):
+                fault = f', {where}: text follows the quotation mark (") that ends a cell, or an extra mark opened it: '
+                fault += _REMOVE_MARK
+            raise Fault(fault) from None
         if not any(cell.strip() for cell in cells):
             continue
         if header and reader.line_num + skipped > line:
             _check_swallowed(cells, line, mark, len(header), word_places, line_places)
-        if header:
-            while len(cells) > len(header) and not cells[-1].strip():
-                cells.pop()
-        else:
-            while len(cells) > 1 and not cells[-1].strip():
-                cells.pop()
+        while len(cells) > (len(header) or 1) and not cells[-1].strip():
+            cells.pop()
+        if not header:
             header = cells
             word_places, line_places = (
                 [place for place, cell in enumerate(header) if fold_name(cell) in set(map(fold_name, columns))]
                 for columns in (words, single_lines)
             )
-        yield line, [_unguarded(cell) for cell in cells]
-
-
-def _unguarded(cell: str) -> str:
-    """Return the text of a cell that was saved as the formula ="…", as spreadsheets do to keep leading zeros."""
-    formula = _GUARD.fullmatch(cell.strip()) if cell.lstrip().startswith("=") else None
-    return formula.group(1) if formula else cell
-
-
-def _quote_fault(error: str, first: int, last: int) -> Fault:
-    if "end of data" in error:
-        return Fault(
-            f', line {first}: a quotation mark (") opens a cell of this row that never ends: remove it, or write it '
-            "twice inside a cell in quotation marks"
-        )
-    if "expected after" in error:
-        where = f"line {first}" if last == first else f"the row that begins in line {first}, at line {last}"
-        return Fault(
-            f', {where}: text follows the quotation mark (") that ends a cell, or an extra mark opened it: remove it, '
-            "or write it twice inside a cell in quotation marks"
-        )
-    return Fault(f", line {first} cannot be read as CSV ({error}): correct the line")
+        # spreadsheets save a cell as the formula ="…" to keep leading zeros
+        formulas = [_GUARD.fullmatch(cell.strip()) if cell.lstrip().startswith("=") else None for cell in cells]
+        yield line, [formula[1] if formula else cell for cell, formula in zip(cells, formulas, strict=True)]
 
 
 def _check_swallowed(
@@ -365,7 +333,7 @@ def _check_swallowed(
 ) -> None:
     """Raise Fault if a multi-line cell holds what looks like rows of the table: a stray quotation mark joined them."""
     if any("\n" in cells[place] or "\r" in cells[place] for place in line_places if place < len(cells)):
-        raise Fault(_STRAY_MARK.format(line))
+        raise Fault(_STRAY_MARK.format(line, _CONTINUES))
     for place, cell in enumerate(cells):
         lines = list(io.StringIO(cell, newline=""))[1:]
         for text in lines:
@@ -375,13 +343,12 @@ def _check_swallowed(
                 continue
             words = [parts[word_place] for word_place in word_places if word_place < len(parts)]
             if len(words) == len(word_places) and all(word and not re.search(r"\s", word) for word in words):
-                raise Fault(_STRAY_MARK.format(line))
+                raise Fault(_STRAY_MARK.format(line, _CONTINUES))
 
 
-_STRAY_MARK = (
-    ', line {}: a quotation mark (") opens a cell of this row that continues over the rows below it: remove it, or '
-    "write it twice inside a cell in quotation marks"
-)
+_REMOVE_MARK = "remove it, or write it twice inside a cell in quotation marks"
+_STRAY_MARK = f', line {{}}: a quotation mark (") opens a cell of this row that {{}}: {_REMOVE_MARK}'
+_CONTINUES = "continues over the rows below it"
 
 
 def _renamed(header: list[str], names: Sequence[str]) -> list[str]:
@@ -410,9 +377,8 @@ def _parquet(path: Path, head: bool):
         integral = [name for name, kind in table.schema.items() if kind.is_float() and _integral(table[name])]
         table = table.with_columns(pl.col(integral).cast(pl.Int64)).select(pl.all().cast(pl.String).fill_null(""))
     except pl.exceptions.PolarsError:
-        raise Fault(
-            " is a damaged Parquet file, or has a column that is not text, number or date: write it again"
-        ) from None
+        problem = "is a damaged Parquet file, or has a column that is not text, number or date"
+        raise Fault(f" {problem}: write it again") from None
     return table.rename(str.strip)
 
 
@@ -449,11 +415,6 @@ def read_frame(path: str | Path, key: str, names: Sequence[str], *, ids: Sequenc
     while batch := [cells for _, cells in islice(rows, _BATCH)]:
         parts.append(pl.DataFrame(batch, schema=schema, orient="row"))
     return pl.concat(parts)
-
-
-def _count_bytes(path: Path, mark: bytes) -> int:
-    with open(path, "rb") as file:
-        return sum(part.count(mark) for part in iter(lambda: file.read(_BIG), b""))
 
 
 def scan_frame(path: str | Path, key: str, columns: Sequence[str], remedy: str):
@@ -502,6 +463,8 @@ def _plain(path: Path, names: Sequence[str]):
         table = pl.read_csv(path, separator=mark, quote_char=None, infer_schema=False, empty_string_is_null=False)
         table.columns = header
         # polars refuses a row with more cells, but pads one with fewer
-        return table if _count_bytes(path, mark.encode()) == (len(header) - 1) * (len(table) + 1) else None
+        with open(path, "rb") as file:
+            num_marks = sum(part.count(mark.encode()) for part in iter(lambda: file.read(_BIG), b""))
+        return table if num_marks == (len(header) - 1) * (len(table) + 1) else None
     except (OSError, ValueError, pl.exceptions.PolarsError):
         return None  # the strict reader reports what is wrong, and where

@@ -42,7 +42,9 @@ def correct_encoded_header(dataset: Dataset, frame: bytes) -> list[str]:
     """
     codestream = read_codestream(frame)
     if codestream is not None:
-        notes = _correct_syntax(dataset, _find_fitting_syntaxes(codestream))
+        is_deep = codestream.marker in (0xC0, 0xC1, 0xC2) and codestream.precision != 8
+        fitting = (uid.JPEGExtended12Bit,) if is_deep else _SYNTAXES_OF_MARKER.get(codestream.marker, ())
+        notes = _correct_syntax(dataset, fitting)
         notes += _correct_size(dataset, codestream)
         notes += _correct_samples(dataset, codestream.components, "RGB" if codestream.is_rgb else "YBR_FULL")
         return notes + _correct_bits(dataset, codestream.precision)
@@ -89,12 +91,6 @@ def correct_native_header(dataset: Dataset) -> list[str]:
     return notes
 
 
-def _find_fitting_syntaxes(codestream: Codestream) -> tuple[uid.UID, ...]:
-    if codestream.marker in (0xC0, 0xC1, 0xC2) and codestream.precision != 8:
-        return (uid.JPEGExtended12Bit,)
-    return _SYNTAXES_OF_MARKER.get(codestream.marker, ())
-
-
 def _correct_syntax(dataset: Dataset, fitting: tuple[uid.UID, ...]) -> list[str]:
     """Set the first of the transfer syntaxes that fit the data, unless the header has one of them."""
     syntax = dataset.file_meta.TransferSyntaxUID
@@ -119,10 +115,8 @@ def _correct_size(dataset: Dataset, codestream: Codestream) -> list[str]:
 
 def _correct_samples(dataset: Dataset, components: int, colours: str) -> list[str]:
     """Set the samples per pixel, and the photometric interpretation if it contradicts them."""
-    header_samples, photometric = (
-        _get_integer(dataset, "SamplesPerPixel", 1),
-        get_text(dataset, "PhotometricInterpretation"),
-    )
+    header_samples = _get_integer(dataset, "SamplesPerPixel", 1)
+    photometric = get_text(dataset, "PhotometricInterpretation")
     if components == header_samples and (photometric in _GREY) is (components == 1):
         return []
     sentence = f"codestream has {components} component{'s' if components > 1 else ''}, header says {header_samples}"
@@ -199,7 +193,9 @@ def keep_used_bits(
     differs = by_header != values
     if not (differs if padding is None else differs & ~padding).any():
         return values, []
-    if _has_embedded_overlay(dataset):
+    groups = {tag.group for tag in list(dataset.keys()) if 0x6000 <= tag.group <= 0x601E}
+    # a group 60xx without overlay data: bits of the pixel data are an overlay
+    if any((group, 0x0102) in dataset and (group, 0x3000) not in dataset for group in groups):
         return by_header, []
     candidates = [by_header, values]
     if codestream is not None and codestream.precision < size:
@@ -207,14 +203,20 @@ def keep_used_bits(
         by_codestream = _keep_lowest_bits(values, codestream.precision)
         candidates = [by_codestream] if values.dtype.kind == "u" else [by_header, by_codestream, values]
     # values cut off far below their highest bit look like noise, whose small range counts as smooth
-    best = min([candidate for candidate in candidates if not _is_noise(candidate)] or candidates, key=measure_roughness)
+    smooth = [
+        candidate
+        for candidate in candidates
+        if measure_roughness(candidate) <= 2 * _NOISE_DIFFERENCE * candidate.size * np.ptp(candidate.astype(np.int64))
+    ]
+    best = min(smooth or candidates, key=measure_roughness)
     if best is by_header:
         if len(candidates) == 2 and _is_doubtful(by_header, values):
             raise Rejected("undecodable", f"values above BitsStored {stored}")
         return best, []
     if codestream is not None and best.dtype.kind == "u":
         return best, [f"codestream has {codestream.precision} bits per sample, header says {stored}"]
-    return best, [f"values need {_count_needed_bits(best)} bits, header says BitsStored {stored}"]
+    num_bits = max(int(best.max()), -int(best.min()) - 1).bit_length() + (best.dtype.kind == "i")
+    return best, [f"values need {num_bits} bits, header says BitsStored {stored}"]
 
 
 def _is_doubtful(masked: np.ndarray, values: np.ndarray) -> bool:
@@ -223,13 +225,8 @@ def _is_doubtful(masked: np.ndarray, values: np.ndarray) -> bool:
     Noise and signs make an image much rougher; an overlay does, too, or it changes between few neighbours.
     """
     changes = np.mean([np.mean(np.diff(values - masked, axis=axis) != 0) for axis in (0, 1)])
-    return (
-        measure_roughness(masked) > _MAX_ROUGHNESS_RATIO * measure_roughness(values) and changes > _MAX_OVERLAY_CHANGES
-    )
-
-
-def _is_noise(values: np.ndarray) -> bool:
-    return bool(measure_roughness(values) > 2 * _NOISE_DIFFERENCE * values.size * np.ptp(values.astype(np.int64)))
+    is_rough = measure_roughness(masked) > _MAX_ROUGHNESS_RATIO * measure_roughness(values)
+    return is_rough and changes > _MAX_OVERLAY_CHANGES
 
 
 def _keep_lowest_bits(values: np.ndarray, bits: int) -> np.ndarray:
@@ -242,18 +239,6 @@ def measure_roughness(values: np.ndarray) -> float:
     """Return the sum of the absolute differences between neighbours; cutting off high bits increases it."""
     wide = values.astype(np.int64)
     return float(sum(np.abs(np.diff(wide, axis=axis)).sum(dtype=np.float64) for axis in (0, 1)))
-
-
-def _count_needed_bits(values: np.ndarray) -> int:
-    largest = max(int(values.max()), -int(values.min()) - 1)
-    return largest.bit_length() + (values.dtype.kind == "i")
-
-
-def _has_embedded_overlay(dataset: Dataset) -> bool:
-    """True if bits of the pixel data are an overlay: the header has a group 60xx without overlay data."""
-    tags = list(dataset.keys())
-    groups = {tag.group for tag in tags if 0x6000 <= tag.group <= 0x601E}
-    return any((group, 0x0102) in dataset and (group, 0x3000) not in dataset for group in groups)
 
 
 def _get_integer(dataset: Dataset, name: str, default: int) -> int:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 import cv2
 import numpy as np
@@ -12,28 +13,11 @@ from pydicom.pixels import apply_color_lut, get_decoder, pixel_array
 
 from cxr.base.errors import out_of_memory
 from cxr.base.faults import broken_part
+from cxr.dicom import files
+from cxr.dicom import header_correction as correction
 from cxr.dicom.codestream import Codestream, is_complete_jpeg, is_complete_jpeg_2000
-from cxr.dicom.files import (
-    HeaderError,
-    Rejected,
-    describe_error,
-    get_number,
-    get_text,
-    get_turn,
-    quote_value,
-    read_dicom,
-)
-from cxr.dicom.header_correction import (
-    JPEG_2000,
-    JPEG_LOSSLESS,
-    JPEG_LOSSY,
-    JPEG_LS,
-    correct_encoded_header,
-    correct_native_header,
-    keep_used_bits,
-    measure_roughness,
-    read_codestream,
-)
+from cxr.dicom.files import HeaderError, Rejected, describe_error, get_number, get_text, get_turn, read_dicom
+from cxr.dicom.header_correction import JPEG_2000, JPEG_LOSSLESS, JPEG_LOSSY, JPEG_LS
 from cxr.dicom.image import DecodedImage, check_area, compute_luma
 from cxr.dicom.lookup import LookupTable, UnusableTable, read_lookup_table
 from cxr.geometry.turns import UPRIGHT
@@ -93,9 +77,9 @@ def _read_encoded_frame(dataset: Dataset) -> bytes | None:
 
 def _check_complete(frame: bytes, syntax: uid.UID) -> None:
     """Raise :class:`Rejected` for a truncated codestream; pydicom checks the length of native and RLE data."""
-    if syntax in JPEG_2000 and not is_complete_jpeg_2000(frame):
-        raise Rejected("undecodable", "truncated pixel data")
-    if syntax in (*JPEG_LOSSY, *JPEG_LOSSLESS, *JPEG_LS) and not is_complete_jpeg(frame):
+    is_complete = dict.fromkeys(JPEG_2000, is_complete_jpeg_2000)
+    is_complete |= dict.fromkeys((*JPEG_LOSSY, *JPEG_LOSSLESS, *JPEG_LS), is_complete_jpeg)
+    if syntax in is_complete and not is_complete[syntax](frame):
         raise Rejected("undecodable", "truncated pixel data")
 
 
@@ -136,17 +120,14 @@ def _decode_stored(path: str, dataset: Dataset) -> np.ndarray:
     """Return stored values (rows, columns) or colours (rows, columns, 3), unused bits included."""
     syntax = dataset.file_meta.TransferSyntaxUID
     failure = "no decoder for its transfer syntax"
-    for decoder in _DECODERS.get(syntax, ("",)):
-        try:
-            return pixel_array(dataset, index=0, decoding_plugin=decoder, correct_unused_bits=False)
-        except Exception as error:  # each decoder fails in its own way on damaged pixels
-            if out_of_memory(error) or broken_part(error):
-                raise
-            failure = describe_error(error)
+    decode_with = partial(pixel_array, dataset, index=0, correct_unused_bits=False)
+    decoders = [partial(decode_with, decoding_plugin=name) for name in _DECODERS.get(syntax, ("",))]
     if syntax == uid.JPEGExtended12Bit:
+        decoders.append(partial(_decode_with_gdcm, path, dataset))
+    for decode in decoders:
         try:
-            return _decode_with_gdcm(path, dataset)
-        except Exception as error:  # as above
+            return decode()
+        except Exception as error:  # each decoder fails in its own way on damaged pixels
             if out_of_memory(error) or broken_part(error):
                 raise
             failure = describe_error(error)
@@ -159,7 +140,7 @@ def _decode_used_bits(path: str, dataset: Dataset, frame: bytes | None, notes: l
     high_bit, stored = get_number(dataset, "HighBit"), get_number(dataset, "BitsStored")
     if high_bit is not None and stored is not None and stored <= high_bit < (get_number(dataset, "BitsAllocated") or 0):
         dataset.BitsStored = int(high_bit) + 1
-    codestream = read_codestream(frame) if frame is not None else None
+    codestream = correction.read_codestream(frame) if frame is not None else None
     if codestream is None:
         values = _decode_stored(path, dataset)
     elif codestream.is_signed is None:
@@ -167,7 +148,7 @@ def _decode_used_bits(path: str, dataset: Dataset, frame: bytes | None, notes: l
     else:
         values = _decode_with_smoother_sign(path, dataset, codestream, notes)
     valid = _find_valid_pixels(dataset, values)
-    values, bits_notes = keep_used_bits(dataset, values, None if valid is None else ~valid, codestream)
+    values, bits_notes = correction.keep_used_bits(dataset, values, None if valid is None else ~valid, codestream)
     notes += bits_notes
     return values
 
@@ -192,7 +173,7 @@ def _decode_with_smoother_sign(path: str, dataset: Dataset, codestream: Codestre
         return values
     dataset.PixelRepresentation = int(bool(codestream.is_signed))
     as_encoded = _decode_stored(path, dataset)
-    if measure_roughness(as_encoded) < measure_roughness(values):
+    if correction.measure_roughness(as_encoded) < correction.measure_roughness(values):
         words = ("unsigned", "signed")
         notes.append(f"codestream is {words[bool(codestream.is_signed)]}, header says {words[is_signed]}")
         return as_encoded
@@ -277,8 +258,10 @@ def decode_dicom(path: str, data: bytes, max_pixels: int) -> DecodedImage:
     _set_syntax(dataset)
     is_inverted = _is_inverted(dataset)
     frame = _read_encoded_frame(dataset)
-    notes = correct_native_header(dataset) if frame is None else correct_encoded_header(dataset, frame)
-    if frame is not None:
+    if frame is None:
+        notes = correction.correct_native_header(dataset)
+    else:
+        notes = correction.correct_encoded_header(dataset, frame)
         _check_complete(frame, dataset.file_meta.TransferSyntaxUID)
     stored = _decode_used_bits(path, dataset, frame, notes)
     if get_text(dataset, "PhotometricInterpretation") == "PALETTE COLOR":
@@ -290,22 +273,17 @@ def decode_dicom(path: str, data: bytes, max_pixels: int) -> DecodedImage:
         notes.append("header says that text is burned in")
     turn = get_turn(dataset)
     if turn != UPRIGHT:
-        notes.append(f"turned upright by its PatientOrientation {quote_value(get_text(dataset, 'PatientOrientation'))}")
+        orientation = files.quote_value(get_text(dataset, "PatientOrientation"))
+        notes.append(f"turned upright by its PatientOrientation {orientation}")
     if stored.ndim == 3 and stored.shape[2] >= 3:
-        return DecodedImage(
-            compute_luma(stored[..., :3], cv2.COLOR_RGB2GRAY), is_inverted=is_inverted, turn=turn, notes=notes
-        )
+        luma = compute_luma(stored[..., :3], cv2.COLOR_RGB2GRAY)
+        return DecodedImage(luma, is_inverted=is_inverted, turn=turn, notes=notes)
     if stored.ndim != 2 or stored.size == 0:
         raise Rejected("undecodable", f"an array of {stored.ndim} dimensions")
     voi, voi_note = _make_voi_function(dataset, stored.dtype.kind == "i")
+    values, valid = _apply_modality(dataset, stored, notes), _find_valid_pixels(dataset, stored)
     return DecodedImage(
-        values=_apply_modality(dataset, stored, notes),
-        valid=_find_valid_pixels(dataset, stored),
-        is_inverted=is_inverted,
-        voi=voi,
-        voi_note=voi_note,
-        turn=turn,
-        notes=notes,
+        values, valid=valid, is_inverted=is_inverted, voi=voi, voi_note=voi_note, turn=turn, notes=notes
     )
 
 

@@ -132,21 +132,14 @@ def build_segmentation(
     rows, columns = nonempty_segments[0].mask.shape
     if (int(source.Rows), int(source.Columns)) != (rows, columns):
         raise NoSegmentation(f"the header says {source.Rows} x {source.Columns}, the image is {rows} x {columns}")
-    packed = [np.packbits(segment.mask).tobytes().hex() for segment in nonempty_segments]
-    seeds = [
-        str(source.SOPInstanceUID),
-        version,
-        model,
-        created_at.isoformat(),
-        *(s.instruction for s in nonempty_segments),
-        *packed,
-    ]
+    seeds = [str(source.SOPInstanceUID), version, model, created_at.isoformat()]
+    seeds += [segment.instruction for segment in nonempty_segments]
+    seeds += [np.packbits(segment.mask).tobytes().hex() for segment in nonempty_segments]
+    numbered = enumerate(nonempty_segments, 1)
     arguments = {
         "pixel_array": np.stack([segment.mask for segment in nonempty_segments], axis=-1)[None].astype(np.uint8),
         "segmentation_type": highdicom.seg.SegmentationTypeValues.BINARY,
-        "segment_descriptions": [
-            _describe_segment(at, segment, version, model, seeds) for at, segment in enumerate(nonempty_segments, 1)
-        ],
+        "segment_descriptions": [_describe_segment(at, segment, version, model, seeds) for at, segment in numbered],
         "series_instance_uid": _make_uid("series", seeds),
         "series_number": SERIES_NUMBER,
         "sop_instance_uid": _make_uid("instance", seeds),
@@ -159,7 +152,11 @@ def build_segmentation(
         "omit_empty_frames": False,
     }
     dataset = _build_without_odd_elements(source, arguments)
-    _set_dates(dataset, created_at)
+    day, clock = created_at.strftime("%Y%m%d"), created_at.strftime("%H%M%S")
+    dataset.InstanceCreationDate = dataset.ContentDate = day
+    dataset.InstanceCreationTime = dataset.ContentTime = clock
+    for equipment in dataset.get("ContributingEquipmentSequence", ()):
+        equipment.ContributionDateTime = day + clock
     organisation = _make_uid("dimensions", seeds)
     dataset.DimensionOrganizationSequence[0].DimensionOrganizationUID = organisation
     for index in dataset.DimensionIndexSequence:
@@ -183,9 +180,8 @@ def save_segmentation(
     Raises only errors of the machine and of broken libraries: an invalid header must not lose the answers.
     """
     try:
-        dataset = build_segmentation(
-            header, segments, version=version, model=model, created_at=created_at, device=device
-        )
+        names = {"version": version, "model": model, "device": device}
+        dataset = build_segmentation(header, segments, created_at=created_at, **names)
         with atomic_file(path) as temporary:
             dataset.save_as(temporary)
     except NoSegmentation as reason:
@@ -204,23 +200,24 @@ def _build_without_odd_elements(source: Dataset, arguments: dict) -> Dataset:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some quote the patient's name
-        try:
-            return highdicom.seg.Segmentation([source], **arguments)
-        except Exception as error:
-            if _is_machine_fault(error):
-                raise
         minimal_source = Dataset()
         for name in (*REQUIRED_ELEMENTS, "PatientID", "Modality", "SpecificCharacterSet"):
             minimal_source[name] = source[name]
-        for name in EMPTY_ALLOWED_ELEMENTS:
-            if name not in minimal_source:
-                setattr(minimal_source, name, "")
-        try:
-            return highdicom.seg.Segmentation([minimal_source], **arguments)
-        except Exception as error:
-            if _is_machine_fault(error):
-                raise
-            raise NoSegmentation(describe_error(error)) from None
+        _fill_empty(minimal_source)
+        for candidate in (source, minimal_source):
+            try:
+                return highdicom.seg.Segmentation([candidate], **arguments)
+            except Exception as error:
+                if _is_machine_fault(error):
+                    raise
+                failure = describe_error(error)
+    raise NoSegmentation(failure)
+
+
+def _fill_empty(header: Dataset) -> None:
+    for name in EMPTY_ALLOWED_ELEMENTS:
+        if name not in header:
+            setattr(header, name, "")
 
 
 def _is_machine_fault(error: Exception) -> bool:
@@ -242,9 +239,7 @@ def _clean_header(header: Dataset) -> Dataset:
     # A projection has no position in patient space; if a header claims one, highdicom would require all its elements.
     if "FrameOfReferenceUID" in source:
         del source.FrameOfReferenceUID
-    for name in EMPTY_ALLOWED_ELEMENTS:
-        if name not in source:
-            setattr(source, name, "")
+    _fill_empty(source)
     if not source.get("Modality"):
         source.Modality = "OT"  # highdicom requires one; the segmentation's own modality is SEG
     source.SpecificCharacterSet = CHARACTER_SET  # texts are decoded already, and highdicom does not know all sets
@@ -284,11 +279,3 @@ def _describe_segment(
 
 def _make_uid(kind: str, seeds: list[str]) -> UID:
     return generate_uid(entropy_srcs=[kind, *seeds])
-
-
-def _set_dates(dataset: Dataset, created_at: datetime) -> None:
-    day, clock = created_at.strftime("%Y%m%d"), created_at.strftime("%H%M%S")
-    dataset.InstanceCreationDate = dataset.ContentDate = day
-    dataset.InstanceCreationTime = dataset.ContentTime = clock
-    for equipment in dataset.get("ContributingEquipmentSequence", ()):
-        equipment.ContributionDateTime = day + clock

@@ -40,21 +40,24 @@ def cache_replies(generate: Generate, *, folder: Path, digest: str) -> Generate:
     The cache key is everything that is sent (:func:`question_key`). New replies are written after each call.
     ``digest``: of :func:`answer_digest`. Raises StoreError for a damaged file.
     """
-    reply_by_key = {(line["question"], line["attempt"]): _reply_of(line) for line in _read_lines(folder, digest)}
+    warning = f"{folder} holds answers of another model, prompt or code: asking again"
+    prepare_folder(folder, digest, pattern=PATTERN, warning=warning)
+    stored_lines = [line for path in sorted(folder.glob(PATTERN)) for line in read_lines(path)]
+    reply_by_key = {(line["question"], line["attempt"]): _reply_of(line) for line in stored_lines}
     if reply_by_key:
         log.info("%s holds %d answers of an earlier job", folder, len(reply_by_key))
 
     def cached_generate(questions: list[Question], attempt: int) -> list[Reply]:
         keys = [question_key(question) for question in questions]
-        new = {
-            key: question for key, question in zip(keys, questions, strict=True) if (key, attempt) not in reply_by_key
-        }
+        pairs = zip(keys, questions, strict=True)
+        new = {key: question for key, question in pairs if (key, attempt) not in reply_by_key}
         for part in split_into_parts(list(new), MAX_LINES):
             replies = dict(zip(part, generate([new[key] for key in part], attempt), strict=True))
             # a reply without an answer may be a temporary fault of the server: the next job asks again
             lines = [_line(key, attempt, reply) for key, reply in replies.items() if isinstance(reply, str)]
             if lines:
-                write_lines(folder / f"answers-{_next_number(folder):06d}.jsonl", lines, checked=True)
+                numbers = [int(path.stem.partition("-")[2]) for path in folder.glob(PATTERN)]
+                write_lines(folder / f"answers-{1 + max(numbers, default=-1):06d}.jsonl", lines, checked=True)
             reply_by_key.update({(key, attempt): reply for key, reply in replies.items()})
         return [reply_by_key[key, attempt] for key in keys]
 
@@ -108,24 +111,11 @@ def _reply_of(line: dict) -> Reply:
 
 def question_key(question: Question) -> str:
     """Return a digest of everything that is sent for a question: roles, texts, images, seed and schema."""
-    parts = [
-        part.digest() if isinstance(part, PromptImage) else f"text {part}" for part in content_parts(question.messages)
-    ]
+    contents = content_parts(question.messages)
+    parts = [part.digest() if isinstance(part, PromptImage) else f"text {part}" for part in contents]
     sent_content = [[message["role"] for message in question.messages], parts, question.schema, question.seed]
     # keys are not sorted: a constrained answer is written in the schema's order
     return hashlib.blake2b(json.dumps(sent_content).encode(), digest_size=16).hexdigest()
-
-
-def _read_lines(folder: Path, digest: str) -> Iterator[dict]:
-    """Yield the lines of a folder, which is emptied first if its answers have another digest."""
-    warning = f"{folder} holds answers of another model, prompt or code: asking again"
-    prepare_folder(folder, digest, pattern=PATTERN, warning=warning)
-    for path in sorted(folder.glob(PATTERN)):
-        yield from read_lines(path)
-
-
-def _next_number(folder: Path) -> int:
-    return 1 + max((int(path.stem.partition("-")[2]) for path in folder.glob(PATTERN)), default=-1)
 
 
 def split_into_parts(names: list[str], part_size: int) -> Iterator[list[str]]:

@@ -70,11 +70,10 @@ def ask(questions: list[Question], generate: Generate, limits: Limits, tolerance
     Raises Broken if there are at least ``tolerance.in_row`` answers and none is usable: no text causes that.
     """
     room = limits.context - limits.max_tokens
-    answers = [
-        Answer(problem=None if _max_tokens(question.messages, limits) <= room else TOO_LONG) for question in questions
-    ]
+    fits = [_max_tokens(question.messages, limits) <= room for question in questions]
+    answers = [Answer(problem=None if is_short else TOO_LONG) for is_short in fits]
     for attempt in range(limits.retries + 1):
-        open_numbers = [number for number, answer in enumerate(answers) if _is_open(answer)]
+        open_numbers = [number for number, answer in enumerate(answers) if fits[number] and answer.value is None]
         if not open_numbers:
             break
         if attempt:
@@ -99,13 +98,8 @@ def ask_each(
     An :class:`Answer` among ``questions`` is returned unchanged: its text must not be sent, or nothing is to be asked.
     """
     question_by_name = {name: question for name, question in questions.items() if isinstance(question, Question)}
-    answer_by_name = dict(
-        zip(question_by_name, ask(list(question_by_name.values()), generate, limits, tolerance), strict=True)
-    )
-    return {
-        name: answer_by_name[name] if isinstance(question, Question) else question
-        for name, question in questions.items()
-    }
+    answers = ask(list(question_by_name.values()), generate, limits, tolerance)
+    return dict(questions) | dict(zip(question_by_name, answers, strict=True))
 
 
 def _max_tokens(messages: Messages, limits: Limits) -> int:
@@ -122,10 +116,6 @@ def _max_tokens(messages: Messages, limits: Limits) -> int:
     return texts + margin_a_message * len(messages) + pictures * limits.picture_tokens
 
 
-def _is_open(answer: Answer) -> bool:
-    return answer.value is None and (answer.attempts > 0 or answer.problem is None)
-
-
 def _check_reply(reply: Reply, question: Question, attempts: int) -> Answer:
     if isinstance(reply, NoAnswer):
         return Answer(problem=f"no answer: {reply.reason}", attempts=attempts)
@@ -134,21 +124,16 @@ def _check_reply(reply: Reply, question: Question, attempts: int) -> Answer:
         problem = question.contradiction(text)
         return Answer(None if problem else text, problem, reply if problem else "", attempts)
     try:
-        value = _parse_json(reply)
+        try:
+            value = json.loads(reply)
+        except ValueError:  # closed reasoning and one fence around the answer are ignored
+            answer = without_reasoning(reply)
+            fence_match = _FENCE.fullmatch(answer)
+            value = json.loads(fence_match[1] if fence_match else answer)
     except (ValueError, RecursionError):
         return Answer(problem="not JSON", raw=reply, attempts=attempts)
     problem = find_violation(value, question.schema) or question.contradiction(value)
     return Answer(None if problem else value, problem, reply if problem else "", attempts)
-
-
-def _parse_json(reply: str) -> object:
-    """Return the JSON value of a reply, ignoring closed reasoning and one fence around it. Raises ValueError."""
-    try:
-        return json.loads(reply)
-    except ValueError:
-        answer = without_reasoning(reply)
-        fence_match = _FENCE.fullmatch(answer)
-        return json.loads(fence_match[1] if fence_match else answer)
 
 
 def find_violation(answer: object, schema: dict) -> str | None:

@@ -79,9 +79,5 @@ class Execution:
     def from_settings(cls, settings: dict, key: str, own_server: str = "server") -> "Execution":
         """Return the execution from the settings section ``key``; the address in ``own_server`` takes precedence."""
         name = own_server if settings.get(own_server) else "server"
-        field_names = {field.name for field in fields(cls)} & settings.keys()
-        field_values = {field: settings[field] for field in field_names} | {
-            "server": settings[name],
-            "server_key": f"{key}.{name}",
-        }
-        return cls(**field_values)
+        names = {field.name for field in fields(cls)} & settings.keys() - {"server"}
+        return cls(**{field: settings[field] for field in names}, server=settings[name], server_key=f"{key}.{name}")

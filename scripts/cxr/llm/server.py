@@ -20,16 +20,12 @@ REFUSED_STATUSES = (400, 413, 422)
 """Statuses that concern one question: malformed, too long, or an unsupported schema."""
 CUT_REPLY_ERRORS = {"RemoteProtocolError", "ReadError", "DecodingError"}
 """Error classes of the HTTP library for a truncated or undecodable reply."""
-PRIVATE_NETWORKS = tuple(
-    map(
-        ip_network,
-        (
-            "127.0.0.0/8", "0.0.0.0/32", "::1/128", "::/128",  # this machine
-            "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7",  # RFC 1918, RFC 4193
-            "100.64.0.0/10", "169.254.0.0/16", "fe80::/10",  # RFC 6598, RFC 3927, RFC 4291
-        ),
-    )
-)  # fmt: skip
+_NETWORKS = (
+    "127.0.0.0/8 0.0.0.0/32 ::1/128 ::/128 "  # this machine
+    "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 "  # RFC 1918, RFC 4193
+    "100.64.0.0/10 169.254.0.0/16 fe80::/10"  # RFC 6598, RFC 3927, RFC 4291
+)
+PRIVATE_NETWORKS = tuple(map(ip_network, _NETWORKS.split()))
 """Networks that routers do not forward to the Internet."""
 
 
@@ -43,15 +39,16 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
     key, address = execution.server_key, execution.server
     for name in ("httpx", "httpx2"):
         logging.getLogger(name).setLevel(logging.WARNING)  # otherwise one line per request
+    http_client = None
     if not execution.remote_ok:
         refuse_remote(key, address, execution.remote_key)
-    client = openai.OpenAI(
-        base_url=address,
-        api_key=os.environ.get("OPENAI_API_KEY") or "none",
-        timeout=execution.timeout_s,
-        max_retries=5,
-        http_client=None if execution.remote_ok else _direct_client(),
-    )
+        # nothing is sent elsewhere: no proxy from the environment, no redirects; the context honours SSL_CERT_FILE,
+        # which a client without its environment ignores
+        context = ssl.create_default_context()
+        http_client = openai.DefaultHttpxClient(trust_env=False, follow_redirects=False, verify=context)
+    api_key = os.environ.get("OPENAI_API_KEY") or "none"
+    limits = {"timeout": execution.timeout_s, "max_retries": 5}
+    client = openai.OpenAI(base_url=address, api_key=api_key, http_client=http_client, **limits)
     _check_model(client, options, key, address)
 
     def ask_one(question: Question, attempt: int) -> Reply:
@@ -90,14 +87,6 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
     return generate
 
 
-def _direct_client():
-    """Return an HTTP client that sends nothing elsewhere: no proxy from the environment, no redirects."""
-    import openai
-
-    # the context honours SSL_CERT_FILE, which a client without its environment ignores
-    return openai.DefaultHttpxClient(trust_env=False, follow_redirects=False, verify=ssl.create_default_context())
-
-
 def _check_model(client, options: ModelOptions, key: str, address: str) -> None:
     import openai
 
@@ -129,23 +118,20 @@ def _user_error(key: str, address: str, error: Exception) -> UserError:
     import openai
 
     section = key.rpartition(".")[0]
-    if isinstance(error, openai.APIStatusError):
-        status = _status(error)
-        if error.status_code in (401, 403):
-            return UserError(f"{key}: {address} refuses the key in OPENAI_API_KEY ({status}): export the right one")
-        if error.status_code == 404:
-            return UserError(
-                f"{key}: {address} does not know the requested path ({status}): correct the address, which usually "
-                "ends in /v1"
-            )
-        if error.status_code == 429:
-            return UserError(f"{key}: {address} has too many requests ({status}): lower {section}.requests, or wait")
-        if error.status_code >= 500:
-            return UserError(f"{key}: {address} fails ({status}): see its log, then rerun")
-        return UserError(f"{key}: {address} answers with status {status}: correct the address")
+    problem = f"does not answer ({type(error).__name__}): start it, or correct the address"
     if isinstance(error, openai.APITimeoutError):
-        return UserError(f"{key}: {address} does not answer in time: lower {section}.requests, or see its log")
-    return UserError(f"{key}: {address} does not answer ({type(error).__name__}): start it, or correct the address")
+        problem = f"does not answer in time: lower {section}.requests, or see its log"
+    elif isinstance(error, openai.APIStatusError):
+        status, code = _status(error), error.status_code
+        path_problem = f"does not know the requested path ({status}): correct the address, which usually ends in /v1"
+        key_problem = f"refuses the key in OPENAI_API_KEY ({status}): export the right one"
+        problem = {
+            401: key_problem, 403: key_problem, 404: path_problem,
+            429: f"has too many requests ({status}): lower {section}.requests, or wait",
+        }.get(code, f"answers with status {status}: correct the address")  # fmt: skip
+        if code >= 500:
+            problem = f"fails ({status}): see its log, then rerun"
+    return UserError(f"{key}: {address} {problem}")
 
 
 def refuse_remote(key: str, address: str, allow: str) -> None:

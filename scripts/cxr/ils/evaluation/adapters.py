@@ -74,7 +74,17 @@ def choose_adapter(name: str, path: str, grid: int) -> Adapter:
     if name == "everything":  # a baseline that ignores the image
         return lambda pair_id: Output(np.ones((8, 8), bool))
     if name == "text4seg":
-        return _make_text_adapter(Path(path), grid)
+        texts = _read_texts(Path(path))
+
+        def read_text(pair_id: str) -> Output:
+            if len(texts.get(pair_id, ())) != 1:
+                raise MaskFault("duplicate" if pair_id in texts else "no_prediction")
+            try:
+                return Output(parse_grid(texts[pair_id][0], grid))
+            except ValueError:  # without a grid the mask is empty, as in its code
+                return Output(None, note="undecodable_text")
+
+        return read_text
     masks, answers = (_group_files(Path(path), pattern) for pattern in (MASK_FILES[name].pattern, r"(.+)()\.txt"))
 
     def read(pair_id: str) -> Output:
@@ -84,21 +94,6 @@ def choose_adapter(name: str, path: str, grid: int) -> Adapter:
         answer = answer_files[0].read_text(encoding="utf-8", errors="replace").strip() if answer_files else None
         pair_masks = [MASK_FILES[name].read(mask_path) for mask_path in masks.get(pair_id, [])]
         return Output(unite_masks([mask for mask in pair_masks if mask is not None]), answer)
-
-    return read
-
-
-def _make_text_adapter(lines: Path, grid: int) -> Adapter:
-    """Read Text4Seg's raw texts, JSON Lines of pair_id and text; without a grid the mask is empty, as in its code."""
-    texts = _read_texts(lines)
-
-    def read(pair_id: str) -> Output:
-        if len(texts.get(pair_id, ())) != 1:
-            raise MaskFault("duplicate" if pair_id in texts else "no_prediction")
-        try:
-            return Output(parse_grid(texts[pair_id][0], grid))
-        except ValueError:
-            return Output(None, note="undecodable_text")
 
     return read
 

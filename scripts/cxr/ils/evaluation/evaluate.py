@@ -93,11 +93,9 @@ def run_scores(
         twice = count_phrase(len(dataset) - len(pair_ids), "pair_id comes", "pair_ids come")
         raise UserError(f"{lines}: {twice} twice: regenerate the dataset")
     rejected = read_reviewed(reviewed) if reviewed else set()
-    if rejected - pair_ids:
-        strange = count_phrase(
-            len(rejected - pair_ids), f"of {len(rejected)} reviewed pairs is", f"of {len(rejected)} reviewed pairs are"
-        )
-        log.warning("%s not of this split", strange)
+    if strange := rejected - pair_ids:
+        total = f"of {len(rejected)} reviewed pairs"
+        log.warning("%s not of this split", count_phrase(len(strange), f"{total} is", f"{total} are"))
     with (
         scoring.References(index, masks, options.size) as references,
         Predictions(predictions, prediction_masks, pair_ids, options.size, reworded) as prediction_reader,
@@ -108,7 +106,10 @@ def run_scores(
     write_table(pairs, rows, scoring.COLUMNS)
     write_table(scores_table, summary.make_score_table(rows, printed, **resampling), summary.SCORES)
     write_table(text_table, summary.make_text_table(rows, printed, **resampling), summary.TEXTS)
-    write_table(excluded, make_excluded_rows(rows, prediction_reader.lines), EXCLUDED)
+    unscored = rows.filter(pl.col("reason") != "").select("pair_id", "reason", "detail")
+    stray = [("", reason, f"line {number}") for reason, number in prediction_reader.lines.stray]
+    unscored = pl.concat([unscored, pl.DataFrame(stray, schema=unscored.schema, orient="row")])
+    write_table(excluded, unscored, EXCLUDED)
     write_table(counts_table, count_pairs_and_lines(rows, prediction_reader.lines), COUNTS)
 
 
@@ -148,13 +149,6 @@ def read_reviewed(path: str) -> set[str]:
     return {clean_id(line.partition("#")[0]) for line in lines} - {""}
 
 
-def make_excluded_rows(rows: pl.DataFrame, lines: PredictionLines) -> pl.DataFrame:
-    """Return (pair_id, reason, detail) of every pair with a reason, then of every line without a pair."""
-    of_pairs = rows.filter(pl.col("reason") != "").select("pair_id", "reason", "detail")
-    stray = [("", reason, f"line {number}") for reason, number in lines.stray]
-    return pl.concat([of_pairs, pl.DataFrame(stray, schema=of_pairs.schema, orient="row")])
-
-
 def count_pairs_and_lines(rows: pl.DataFrame, lines: PredictionLines) -> pl.DataFrame:
     """Return the table ``COUNTS``. Raises AssertionError if a pair or line is not accounted for."""
     reasons = Counter(rows["reason"])
@@ -177,9 +171,9 @@ def make_comparison(
     columns = [name for name in summary.MASK_COLUMNS if not name.endswith("_paper")]
     tables = []
     for run, table in scores.items():
+        overall = texts[run].filter(pl.col("type") == summary.OVERALL)
         answers = {
-            (row["rule"], row["group"]): row["accuracy"]
-            for row in texts[run].filter(pl.col("type") == summary.OVERALL).iter_rows(named=True)
+            (rule, group): accuracy for rule, group, accuracy in overall.select("rule", "group", "accuracy").rows()
         }
         ours = table.select(pl.lit("ours").alias("source"), pl.lit(run).alias("run"), "lesion", "positives",
                             "negatives", "failed", *(pl.col(name).cast(pl.Float64) for name in columns))  # fmt: skip

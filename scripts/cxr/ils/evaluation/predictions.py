@@ -124,31 +124,26 @@ def read_predictions(path: str | Path, pair_ids: Mapping[str, object] | set[str]
             if not raw.strip():
                 continue
             lines.num_lines += 1
-            entry = _parse_entry(raw)
-            if entry is None:
+            try:
+                entry = json.loads(raw)
+            except ValueError:
+                entry = None
+            if not isinstance(entry, dict) or not isinstance(entry.get("pair_id"), str):
                 lines.stray.append(("bad_line", number))
-            elif entry["pair_id"] not in pair_ids:
+                continue
+            pair_id = clean_id(entry["pair_id"])
+            if pair_id not in pair_ids:
                 lines.stray.append(("unknown_pair", number))
-            elif entry["pair_id"] in lines.entry_by_pair:
-                lines.repeated_pairs.add(entry["pair_id"])
+            elif pair_id in lines.entry_by_pair:
+                lines.repeated_pairs.add(pair_id)
                 lines.stray.append(("duplicate", number))
             else:
-                lines.entry_by_pair[entry["pair_id"]] = entry
+                lines.entry_by_pair[pair_id] = entry | {"pair_id": pair_id}
     if pair_ids and not lines.entry_by_pair:
         raise UserError(
             f"{path}: none of its {lines.num_lines} lines names a pair of this split: give predictions of this dataset"
         )
     return lines
-
-
-def _parse_entry(raw: bytes) -> dict | None:
-    try:
-        entry = json.loads(raw)
-    except ValueError:
-        return None
-    if not isinstance(entry, dict) or not isinstance(entry.get("pair_id"), str):
-        return None
-    return entry | {"pair_id": clean_id(entry["pair_id"])}
 
 
 @dataclass(frozen=True)
@@ -240,9 +235,7 @@ class Predictions:
             if not error.damaged:  # the machine failed, not the prediction
                 raise
             raise MaskFault("damaged_mask", f"row {row!r}"[:200]) from None
-        if packed.shape == (self.size, self.size // 8):
-            return packed
-        return fit_mask(unpack(packed), self.size)
+        return packed if packed.shape == (self.size, self.size // 8) else fit_mask(unpack(packed), self.size)
 
     def _picture(self, name: object) -> np.ndarray:
         if not isinstance(name, str):

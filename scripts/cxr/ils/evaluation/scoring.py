@@ -91,7 +91,12 @@ def _score_rows(
         if prediction.reason in ("reviewed", NOT_ASKED):
             yield (*pair_columns, None, None, None, *[None] * len(answer_rules.RULES), prediction.reason, "")
             continue
-        areas = _measure_overlap(prediction, references.get(line))
+        reference = references.get(line)
+        if prediction.mask is None:  # an IoU of 0 for a negative, too: a failure does not count as "no lesion"
+            areas = 0, overlap_packed(reference, reference).union, 0.0
+        else:
+            intersection, union = overlap_packed(prediction.mask, reference)
+            areas = intersection, union, float(lisa_iou(intersection, union))
         if not has_answers:
             judged = dict.fromkeys(answer_rules.RULES)
         elif prediction.answer is None or prediction.reason == "duplicate":
@@ -100,12 +105,3 @@ def _score_rows(
             judged = answer_rules.judge_answer(line["type"], line["answer"], prediction.answer)
         judgements = (judged[rule] for rule in answer_rules.RULES)
         yield (*pair_columns, *areas, *judgements, prediction.reason, prediction.detail)
-
-
-def _measure_overlap(prediction: Prediction, reference: np.ndarray) -> tuple[int, int, float]:
-    """Return intersection, union and IoU. A failed prediction counts as a mask without overlap."""
-    if prediction.mask is not None:
-        intersection, union = overlap_packed(prediction.mask, reference)
-        return intersection, union, float(lisa_iou(intersection, union))
-    # also 0 for a negative: a failure does not count as "no lesion"
-    return 0, overlap_packed(reference, reference).union, 0.0

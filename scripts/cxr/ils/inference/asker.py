@@ -67,10 +67,8 @@ class Asker:
 
     def pair_options(self) -> PairOptions:
         """Return how pairs are prepared for this model."""
-        options = self.options
-        return PairOptions.for_model(
-            self.model.config, options, target=options.size, answers=False, equalise=options.equalise
-        )
+        how = {"target": self.options.size, "answers": False, "equalise": self.options.equalise}
+        return PairOptions.for_model(self.model.config, self.options, **how)
 
     def ask(
         self, samples: Sequence[Sample], keep: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.float
@@ -115,18 +113,14 @@ class Asker:
     ) -> list[tuple[Reply, None]]:
         samples = [sample for _, sample, _ in rows]
         unique_views = list({sample.view: views for _, sample, views in rows}.values())  # in the order of collate
-        views = Views(
-            torch.stack([view.features for view in unique_views]),
-            torch.stack([view.embeddings for view in unique_views]),
-        )
+        views = Views(*map(torch.stack, zip(*[(view.features, view.embeddings) for view in unique_views], strict=True)))
         batch = collate(samples, self.tokens.pad, packed=True)
         # pixels are not needed once the views are known
         batch = replace(batch, images=batch.images[:0], clip=batch.clip[:0], content_shapes=None)
         batch = batch.to(self.device, self.model.dtype)
         if not self.options.text:
-            return [
-                (Reply(mask_values=keep(logits).cpu().numpy()), None) for logits in self.model.segment(batch, views)
-            ]
+            masks = [keep(logits).cpu().numpy() for logits in self.model.segment(batch, views)]
+            return [(Reply(mask_values=mask_values), None) for mask_values in masks]
         generated = self.model.generate(batch, self.options.max_new_tokens, views)
         replies = []
         for ids, masks in zip(generated.ids, generated.masks, strict=True):

@@ -75,17 +75,15 @@ def run_panels(
             if shard is None:  # its pairs have no predictions either
                 continue
             image = shard.get("image", image_id)
-            sheet = [
-                _make_row(
-                    row,
-                    entry_by_pair.get(row["pair_id"], {}),
-                    mask_shards,
-                    shard_by_mask,
-                    prediction_shard,
-                    image.shape,
-                )
-                for row in rows
-            ]
+            sheet = []
+            for pair in rows:
+                name, predicted, entry = pair["mask_id"], None, entry_by_pair.get(pair["pair_id"], {})
+                reference = mask_shards[shard_by_mask[name]].get("mask", name) if pair["seg"] else None
+                if entry.get("mask") is not None:
+                    large = prediction_shard.get("mask", entry["mask"]).astype(np.uint8)
+                    predicted = cv2.resize(large, image.shape[::-1], interpolation=cv2.INTER_NEAREST) > 0
+                words = entry.get("answer") or entry.get("detail") or entry.get("note") or "(no answer was asked for)"
+                sheet.append(Row(pair["instruction"], pair["answer"], words, reference, predicted))
             save_jpeg(draw_panel(image_id, image, sheet), folder / f"{image_id}.jpg", dpi, quality)
 
 
@@ -112,23 +110,6 @@ def choose_pairs(lines: str, studies: int, seed: int) -> dict[str, list[dict]]:
         if line["image_id"] in pairs:
             pairs[line["image_id"]].append({name: line[name] for name in FIELDS})
     return {image_id: sorted(rows, key=lambda row: not row["seg"])[:MAX_ROWS] for image_id, rows in pairs.items()}
-
-
-def _make_row(
-    pair: dict,
-    entry: dict,
-    mask_shards: dict[str, Shard],
-    shard_by_mask: dict[str, str],
-    prediction_shard: Shard,
-    shape: tuple[int, int],
-) -> Row:
-    reference = mask_shards[shard_by_mask[pair["mask_id"]]].get("mask", pair["mask_id"]) if pair["seg"] else None
-    predicted = None
-    if entry.get("mask") is not None:
-        large = prediction_shard.get("mask", entry["mask"]).astype(np.uint8)
-        predicted = cv2.resize(large, shape[::-1], interpolation=cv2.INTER_NEAREST) > 0
-    words = entry.get("answer") or entry.get("detail") or entry.get("note") or "(no answer was asked for)"
-    return Row(pair["instruction"], pair["answer"], words, reference, predicted)
 
 
 def draw_panel(title: str, image: np.ndarray, rows: list[Row]) -> Figure:

@@ -46,22 +46,18 @@ def ask_about_image(asker: Asker, picture: FramedImage, instructions: Sequence[s
         raise UserError("instruction is empty: give one, such as 'Segment the effusion.'")
     options = asker.pair_options()
     pixels = prepare_pixels(equalise(picture.frame) if options.equalise else picture.frame, options)
-    samples = [
-        make_sample(
-            asker.tokens, options, pixels, text.strip(), None, None, options.equalise, pair_id=text, image_id="picture"
-        )
-        for text in instructions
-    ]
-    replies = asker.ask(samples)
+    about = {"image_id": "picture", "equalised": options.equalise, "answer": None, "mask": None}
+    texts = [text.strip() for text in instructions]
+    samples = [make_sample(asker.tokens, options, pixels, text, pair_id=text, **about) for text in texts]
     findings = []
-    for text, reply in zip(instructions, replies, strict=True):
+    for text, reply in zip(texts, asker.ask(samples), strict=True):
         if reply.fault:
             why = describe(reply.error) if reply.error else reply.fault
             raise UserError(f"the model failed on {text!r} ({why}): reword the instruction, or take another image")
         mask = np.zeros(picture.grey.shape, bool)
         if reply.mask_values is not None:
             mask = project_mask(reply.mask_values, picture)
-        findings.append(Finding(text.strip(), reply.answer, mask, NOTES.get(reply.note, "")))
+        findings.append(Finding(text, reply.answer, mask, NOTES.get(reply.note, "")))
     return findings
 
 
@@ -84,12 +80,11 @@ def write_findings(
     rows, number = [], 0
     for place, finding in enumerate(findings, 1):
         mask_name, overlay_name = f"{place}_mask.png", f"{place}_overlay.png"
-        _save_mask(finding.mask, folder / mask_name)
-        answer_text = finding.answer if finding.answer is not None else "(no answer was asked for)"
-        upright_mask = picture.upright(finding.mask)
-        figure = draw_overlay(
-            picture.upright(picture.grey), upright_mask, finding.instruction, answer_text, picture.sides
-        )
+        with atomic_file(folder / mask_name) as temporary:
+            temporary.write_bytes(cv2.imencode(".png", finding.mask.astype(np.uint8) * 255)[1].tobytes())
+        texts = finding.instruction, finding.answer if finding.answer is not None else "(no answer was asked for)"
+        grey, mask = picture.upright(picture.grey), picture.upright(finding.mask)
+        figure = draw_overlay(grey, mask, *texts, picture.sides)
         save_png(figure, folder / overlay_name, DPI)
         number += bool(finding.mask.any())
         rows.append(
@@ -112,12 +107,6 @@ def write_findings(
     with atomic_file(folder / ANSWERS) as temporary:
         temporary.write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return about
-
-
-def _save_mask(mask: np.ndarray, path: Path) -> None:
-    encoded = cv2.imencode(".png", mask.astype(np.uint8) * 255)[1]
-    with atomic_file(path) as temporary:
-        temporary.write_bytes(encoded.tobytes())
 
 
 def run(

@@ -67,9 +67,9 @@ def compute_location_evidence(
         is_blocked = is_blocked or (lesion == OPACITY and len(empty) < len(VALID_LOCATIONS))
         row = {"lesion": lesion, "locations": locations, "anywhere": bool(stands), "global_blocked": is_blocked}
         lesion_blocked.append(row)
-    places = {"reported": reported, "blocked": blocked, "occupied": occupied, "empty": empty}
+    location_sets = {"reported": reported, "blocked": blocked, "occupied": occupied, "empty": empty}
     located = [(lesion, in_table_order(standing[lesion])) for lesion in LESIONS if lesion in standing]
-    return {name: in_table_order(locations) for name, locations in places.items()} | {
+    return {name: in_table_order(locations) for name, locations in location_sets.items()} | {
         "standing": [{"lesion": lesion, "locations": locations} for lesion, locations in located],
         "related": list(related),
         "lesion_blocked": lesion_blocked,

@@ -99,7 +99,10 @@ def parse_wording(text: str) -> Instruction:
     if words.strange.search(text):
         raise UnusableWording("a character that no instruction holds")
     remaining_text = " ".join(text.lower().split())
-    lesion = _single_lesion({words.lesions[term] for term in words.lesion.findall(remaining_text)})
+    lesions = {words.lesions[term] for term in words.lesion.findall(remaining_text)}
+    if len(lesions) != 1:
+        raise UnusableWording("names more than one lesion type" if lesions else "names no lesion type")
+    (lesion,) = lesions
     remaining_text = words.lesion.sub(" ~ ", remaining_text)
     locations = [location for term in words.place.findall(remaining_text) for location in words.places[term]]
     remaining_text = words.place.sub(" ~ ", remaining_text)
@@ -107,22 +110,13 @@ def parse_wording(text: str) -> Instruction:
         raise UnusableWording("a word that changes the meaning")
     if not words.asks.search(remaining_text):
         raise UnusableWording("asks for no mask")
-    typed = words.types.search(remaining_text) is not None
-    return Instruction(_instruction_type(lesion, bool(locations), typed), lesion, tuple(in_table_order(set(locations))))
-
-
-def _single_lesion(lesions: set[str]) -> str:
-    if len(lesions) != 1:
-        raise UnusableWording("names more than one lesion type" if lesions else "names no lesion type")
-    return lesions.pop()
-
-
-def _instruction_type(lesion: str, placed: bool, typed: bool) -> str:
-    if placed and lesion == CARDIOMEGALY:
+    asks_for_type = words.types.search(remaining_text) is not None
+    if locations and lesion == CARDIOMEGALY:
         raise UnusableWording("names a place of the heart")
-    if typed and not (placed and lesion == OPACITY):
+    if asks_for_type and not (locations and lesion == OPACITY):
         raise UnusableWording("asks for the type of a lesion without one")
-    return INFERENCE if typed else BASIC if placed else GLOBAL
+    instruction_type = INFERENCE if asks_for_type else BASIC if locations else GLOBAL
+    return Instruction(instruction_type, lesion, tuple(in_table_order(set(locations))))
 
 
 def find_meaning_problem(text: str, meant: Instruction) -> str | None:
@@ -131,14 +125,11 @@ def find_meaning_problem(text: str, meant: Instruction) -> str | None:
         parsed_wording = parse_wording(text)
     except UnusableWording as reason:
         return str(reason)
-    for problem, field_name in (
-        ("another lesion type", "word"),
-        ("another type of instruction", "type"),
-        ("other places", "location"),
-    ):
-        if getattr(parsed_wording, field_name) != getattr(meant, field_name):
-            return problem
-    return None
+    if parsed_wording.word != meant.word:
+        return "another lesion type"
+    if parsed_wording.type != meant.type:
+        return "another type of instruction"
+    return "other places" if parsed_wording.location != meant.location else None
 
 
 def find_problem(wordings: Sequence[str], task: Task) -> str | None:

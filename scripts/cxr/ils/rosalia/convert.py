@@ -65,11 +65,8 @@ def read_llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
             f"{Path(folder) / CONFIG} states {published_config['vocab_size']} tokens, but the weights beside it have "
             f"{vocabulary}: download both again"
         )
-    llama_settings = {
-        name: published_config[name]
-        for name in (*required_names, *optional_names)
-        if published_config.get(name) is not None
-    }
+    names = [name for name in (*required_names, *optional_names) if published_config.get(name) is not None]
+    llama_settings = {name: published_config[name] for name in names}
     rope = {"rope_type": "default", "rope_theta": float(published_config.get("rope_theta") or 10000.0)}
     try:
         return LlamaConfig(**llama_settings, rope_parameters=rope, tie_word_embeddings=False)
@@ -126,22 +123,17 @@ def to_ours(
             vision_feature_layer=_read_published_config(source).get(CLIP_LAYER, -2),
             vision_feature_select_strategy="default",
         )
-        sam_shapes = {
-            ours.removeprefix("sam."): weights.shapes[theirs]
-            for ours, theirs in file_name_by_ours.items()
-            if ours.startswith("sam.")
-        }
+        sam_names = {ours: theirs for ours, theirs in file_name_by_ours.items() if ours.startswith("sam.")}
+        sam_shapes = {ours.removeprefix("sam."): weights.shapes[theirs] for ours, theirs in sam_names.items()}
         config = RosaliaConfig(llava, sam or infer_sam_config(sam_shapes), seg_id)
         expected_shapes = _model_shapes(config)
         with WeightFiles(*([] if any("vision_tower" in name for name in file_name_by_ours) else [clip])) as tower:
             tensor_sources = {name: (weights, theirs) for name, theirs in file_name_by_ours.items()}
             tensor_sources |= {name: (tower, theirs) for name, theirs in _match_names(tower, clip, CLIP_PREFIX).items()}
-            actual_shapes = {
-                published_name(name): file.shapes[theirs] for name, (file, theirs) in tensor_sources.items()
-            }
-            if fault := describe_misfit(
-                {published_name(name): shape for name, shape in expected_shapes.items()}, actual_shapes
-            ):
+            file_shapes = {name: file.shapes[theirs] for name, (file, theirs) in tensor_sources.items()}
+            actual = {published_name(name): shape for name, shape in file_shapes.items()}
+            expected = {published_name(name): shape for name, shape in expected_shapes.items()}
+            if fault := describe_misfit(expected, actual):
                 raise UserError(f"{source} holds the weights of another model, for {fault}: get the published one")
             kinds = {name: (shape, dtype) for name, shape in expected_shapes.items()}
             write_shards(target, kinds, lambda name: tensor_sources[name][0].get(tensor_sources[name][1]), shard_bytes)
@@ -183,22 +175,23 @@ def to_published(
     """
     config = read_config(source)
     rope = config.llava.text_config
-    published_config, shapes = (
-        make_published_config(config) if base is None else _read_published_config(base),
-        _model_shapes(config),
-    )
+    published_config = make_published_config(config) if base is None else _read_published_config(base)
+    shapes = _model_shapes(config)
     names = {published_name(name): name for name in shapes if with_clip or ".vision_tower." not in name}
     with WeightFiles(source) as weights:
         if fault := describe_misfit(shapes, weights.shapes):
             raise UserError(f"{source} holds the weights of another model, for {fault}: make it again")
         kinds = {theirs: (weights.shapes[ours], dtype) for theirs, ours in names.items()}
         # transformers 4.31 stores this table among the weights
-        angles = _inverse_frequencies(rope)
+        places = torch.arange(0, rope.head_dim, 2, dtype=torch.int64).float()
+        angles = 1.0 / (rope.rope_parameters["rope_theta"] ** (places / rope.head_dim))
         tables = {f"model.layers.{n}.self_attn.rotary_emb.inv_freq" for n in range(rope.num_hidden_layers)}
         kinds |= dict.fromkeys(tables, (tuple(angles.shape), torch.float32))
-        write_shards(
-            target, kinds, lambda name: angles.clone() if name in tables else weights.get(names[name]), shard_bytes
-        )
+
+        def read(name: str) -> torch.Tensor:
+            return angles.clone() if name in tables else weights.get(names[name])
+
+        write_shards(target, kinds, read, shard_bytes)
     write_json(Path(target) / CONFIG, published_config | {"vocab_size": rope.vocab_size})
 
 
@@ -211,25 +204,11 @@ def make_published_config(config: RosaliaConfig) -> dict:
         "pad_token_id", "hidden_act", "initializer_range",
     )  # fmt: skip
     published_config = {name: getattr(text, name) for name in names}
-    published_config |= {
-        "model_type": "llava",
-        "rope_theta": text.rope_parameters["rope_theta"],
-        "tie_word_embeddings": False,
-    }
-    published_config |= {
-        "mm_hidden_size": vision.hidden_size,
-        "mm_use_im_start_end": True,
-        "mm_vision_select_feature": "patch",
-    }
-    return published_config | {
-        CLIP_LAYER: config.llava.vision_feature_layer,
-        "out_dim": config.sam.prompt_encoder_config.hidden_size,
-    }
-
-
-def _inverse_frequencies(config: LlamaConfig) -> torch.Tensor:
-    places = torch.arange(0, config.head_dim, 2, dtype=torch.int64).float()
-    return 1.0 / (config.rope_parameters["rope_theta"] ** (places / config.head_dim))
+    theta, width = text.rope_parameters["rope_theta"], config.sam.prompt_encoder_config.hidden_size
+    published_config |= {"model_type": "llava", "rope_theta": theta, "tie_word_embeddings": False}
+    published_config |= {"mm_hidden_size": vision.hidden_size, "mm_use_im_start_end": True}
+    published_config |= {"mm_vision_select_feature": "patch", CLIP_LAYER: config.llava.vision_feature_layer}
+    return published_config | {"out_dim": width}
 
 
 def to_sam(source: str | Path, target: str | Path) -> None:

@@ -241,12 +241,8 @@ class Rosalia(nn.Module):
             self.llava.model.language_model, self.llava.lm_head, self._embed_tokens, prompted, self.config.eos_id,
             max_new_tokens, every or default_check_interval(self.device),
         )  # fmt: skip
-        seg_positions = [
-            (row, step)
-            for row, answer_ids in enumerate(ids)
-            for step, token_id in enumerate(answer_ids)
-            if token_id == self.config.seg_id
-        ]
+        steps_of_rows = [[step for step, token in enumerate(row) if token == self.config.seg_id] for row in ids]
+        seg_positions = [(row, step) for row, steps in enumerate(steps_of_rows) for step in steps]
         sample_of, steps = torch.tensor(seg_positions, dtype=torch.long, device=states.device).reshape(-1, 2).T
         seg = self.project(states[sample_of, steps])
         low_res, _ = decode_masks(self.sam, seg, views.embeddings[batch.image_of[sample_of]])
@@ -286,13 +282,9 @@ class Rosalia(nn.Module):
         first = first.scatter_reduce(0, group, torch.arange(len(group), device=group.device), "amin")
         model(inputs_embeds=words[first, :shared], past_key_values=cache, use_cache=True)
         cache.end_prefixes(group)
-        hidden = model(
-            inputs_embeds=words[:, shared:],
-            attention_mask=batch.attention,
-            position_ids=torch.arange(shared, words.shape[1], device=words.device)[None],
-            past_key_values=cache,
-            use_cache=True,
-        ).last_hidden_state
+        how = {"attention_mask": batch.attention, "past_key_values": cache, "use_cache": True}
+        positions = torch.arange(shared, words.shape[1], device=words.device)[None]
+        hidden = model(inputs_embeds=words[:, shared:], position_ids=positions, **how).last_hidden_state
         attention_mask = None
         if room and not bool(batch.attention.all()):
             attention_mask = words.new_zeros(len(words), 1, 1, words.shape[1] + room)
@@ -301,9 +293,8 @@ class Rosalia(nn.Module):
 
     def _resize_to_targets(self, low_res: torch.Tensor, sample_of: torch.Tensor, batch: Batch) -> list[torch.Tensor]:
         image_of, side = batch.image_of.tolist(), self.config.sam.vision_config.image_size
-        frames = [
-            (tuple(batch.resized[image]), tuple(target)) for image, target in zip(image_of, batch.original, strict=True)
-        ]
+        pairs = zip(image_of, batch.original, strict=True)
+        frames = [(tuple(batch.resized[image]), tuple(target)) for image, target in pairs]
         return resize_to_frames(low_res, sample_of.tolist(), frames, side)
 
 

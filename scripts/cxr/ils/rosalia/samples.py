@@ -27,14 +27,8 @@ from cxr.ils.rosalia.sampler import Draw, PairSampler
 from cxr.ils.rosalia.sources import ImageSource, PairLines, PersonaWording, RandomWording, ShardFrames, ShardMasks
 from cxr.ils.rosalia.tokens import IGNORED, Tokens
 from cxr.ils.settings import PromptSettings
-from cxr.segmentation.images import (
-    equalise,
-    make_clip_input,
-    make_mask_target,
-    make_sam_levels,
-    normalise_levels,
-    pad_to_square,
-)
+from cxr.segmentation import images
+from cxr.segmentation.images import equalise, make_mask_target, normalise_levels, pad_to_square
 
 
 @dataclass(frozen=True)
@@ -57,17 +51,10 @@ class PairOptions:
     ) -> "PairOptions":
         """Return the options for a model of these sizes; ``target``: by default SAM's side."""
         vision, side = config.llava.vision_config, config.sam.vision_config.image_size
-        return cls(
-            conversation=wording.conversation,
-            max_length=wording.max_length,
-            features=(vision.image_size // vision.patch_size) ** 2,
-            sam_side=side,
-            clip_side=vision.image_size,
-            target=side if target is None else target,
-            fit=wording.fit,
-            answers=answers,
-            equalise=equalise,
-        )
+        sizes = {"features": (vision.image_size // vision.patch_size) ** 2, "sam_side": side}
+        sizes |= {"clip_side": vision.image_size, "target": side if target is None else target}
+        texts = {"conversation": wording.conversation, "max_length": wording.max_length, "fit": wording.fit}
+        return cls(**sizes, **texts, answers=answers, equalise=equalise)
 
 
 @dataclass(frozen=True)
@@ -149,8 +136,8 @@ class Pixels(NamedTuple):
 
 def prepare_pixels(image: np.ndarray, options: PairOptions) -> Pixels:
     """Return the inputs made from a grey image, uint8 (H, W)."""
-    levels, content_shape = make_sam_levels(image, options.sam_side, options.fit)
-    return Pixels(levels, content_shape, make_clip_input(image, options.clip_side, options.fit))
+    levels, content_shape = images.make_sam_levels(image, options.sam_side, options.fit)
+    return Pixels(levels, content_shape, images.make_clip_input(image, options.clip_side, options.fit))
 
 
 def make_sample(
@@ -166,20 +153,9 @@ def make_sample(
     image_id: str,
 ) -> Sample:
     """Return the sample of an instruction on an image; ``answer``: None to ask the model."""
-    ids, labels = tokens.encode(instruction, answer, options.conversation, options.features, options.max_length)
-    return Sample(
-        pair_id=pair_id,
-        image_id=image_id,
-        equalised=equalised,
-        input_ids=ids,
-        labels=labels,
-        levels=pixels.levels,
-        content_shape=pixels.content_shape,
-        clip=pixels.clip,
-        mask=mask,
-        resized=pixels.content_shape if options.fit == "published" else (options.sam_side, options.sam_side),
-        original=(options.target, options.target),
-    )
+    texts = tokens.encode(instruction, answer, options.conversation, options.features, options.max_length)
+    resized = pixels.content_shape if options.fit == "published" else (options.sam_side, options.sam_side)
+    return Sample(pair_id, image_id, equalised, *texts, *pixels, mask, resized, (options.target, options.target))
 
 
 NO_FRAME = "no_frame"
@@ -211,11 +187,10 @@ class Pairs(Dataset):
         self.pictures = ShardFrames(frames or []) if pictures is None else pictures
         self.masks = ShardMasks(index, masks) if masks else None
         self._last: tuple[tuple[str, bool], Pixels] | None = None
-        self._check()
+        if self.masks is not None:
+            self._refuse_missing()
 
-    def _check(self) -> None:
-        if self.masks is None:
-            return
+    def _refuse_missing(self) -> None:
         missing = {number for number, name in enumerate(self.lines.images) if name not in self.pictures}
         for row in np.flatnonzero(self.lines.positive):
             line = self.lines[row]
@@ -255,14 +230,11 @@ class Pairs(Dataset):
                 raise UserError(NO_FRAME)
             image = self.pictures.get(image_id)
             levels = equalise(image) if equalised else image
-            levels = pad_to_square(levels) if self._centres(image.shape) else levels
+            mask_shape = self.masks.shape if self.masks is not None else None
+            if self.options.fit == "pad" and mask_shape is not None and len(set(mask_shape)) == 1:
+                levels = pad_to_square(levels)  # as its masks are, which are square
             self._last = key, prepare_pixels(levels, self.options)
         return self._last[1]
-
-    def _centres(self, shape: tuple[int, int]) -> bool:
-        """Return whether an image of ``shape`` must be padded to a centred square, as its masks are."""
-        square = self.masks is not None and self.masks.shape is not None and len(set(self.masks.shape)) == 1
-        return square and shape[0] != shape[1] and self.options.fit == "pad"
 
     def _mask(self, line: dict) -> np.ndarray | None:
         if self.masks is None:
@@ -315,18 +287,12 @@ def make_loader(pairs: Pairs, batches: PairSampler | list[list[int]], workers: i
     """
     # workers are forks, in which OpenCV would wait forever for threads of the parent process
     cv2.setNumThreads(1)
-    return DataLoader(
-        pairs,
-        batch_sampler=batches,
-        num_workers=workers,
-        collate_fn=partial(collate, pad_id=pairs.tokens.pad, packed=True),
-        pin_memory=pin,
-        worker_init_fn=_ignore_sigterm,
-    )
+    how = {"collate_fn": partial(collate, pad_id=pairs.tokens.pad, packed=True), "pin_memory": pin}
+    return DataLoader(pairs, batch_sampler=batches, num_workers=workers, worker_init_fn=_ignore_sigterm, **how)
 
 
 def _ignore_sigterm(_: int) -> None:
-    """Make a loader process ignore SIGTERM, which SLURM sends to all processes, until the checkpoint is written."""
+    # SLURM sends SIGTERM to all processes: a loader goes on until the checkpoint is written
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 

@@ -106,10 +106,8 @@ class Tokens:
         ids = {token: tokenizer.convert_tokens_to_ids(token) for token in (SEG, IMAGE)}
         for token, text in ((SEG, SEG), (SEG, f"ASSISTANT: {SEG}"), (IMAGE, IMAGE)):
             token_ids = tokenizer(text, add_special_tokens=False).input_ids
-            alone = text == token
-            if ids[token] in (None, tokenizer.unk_token_id) or (
-                token_ids != [ids[token]] if alone else token_ids.count(ids[token]) != 1
-            ):
+            is_one_id = token_ids == [ids[token]] if text == token else token_ids.count(ids[token]) == 1
+            if ids[token] in (None, tokenizer.unk_token_id) or not is_one_id:
                 raise UserError(
                     f"{where} turns {text!r} into the ids {token_ids}, where {token} must be one id of its own: "
                     "prepare the tokenizer of LISA-7B-v1 or of its Llama again"
@@ -142,10 +140,8 @@ class Tokens:
             for token in _RESERVED:
                 if token in text and token not in allowed:
                     raise UserError(f"the {name} {text!r} holds {token!r}, a token of the model's own: leave it out")
-        prompt_ids = self._ids(write_prompt(instruction, None, conversation))
-        if answer is None:
-            ids = prompt_ids
-        else:
+        ids = prompt_ids = self._ids(write_prompt(instruction, None, conversation))
+        if answer is not None:
             ids = self._ids(write_prompt(instruction, answer, conversation))[: max(0, max_length - features + 1)]
             if len(ids) <= len(prompt_ids):
                 raise UserError(
