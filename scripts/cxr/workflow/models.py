@@ -4,7 +4,6 @@ A model is a name on the Hugging Face hub, or a folder that must exist before an
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +22,19 @@ def model_options(key: str, llm: Mapping, seed: int) -> dict:
     return {name: llm[name] for name in ANSWER_KEYS} | {"key": key, "seed": seed}
 
 
-@dataclass(frozen=True)
 class ModelJobs:
     """The jobs that ask a language model.
 
     A job that loads the model does so once, for all files; the clients of a server are one job for each.
     """
 
-    loads_model: bool
-    gpus: int  # of a job that loads the model, else 0
-    wildcards: Mapping[str, Sequence[str]]  # {wildcard: its values in one job}, "{wildcard}" for those of the rule
-
-    @classmethod
-    def of_section(cls, llm: Any, values: Mapping[str, Sequence[str]], *, is_asked: bool = True) -> "ModelJobs":
-        """Return the jobs of a section's model. ``values``: {wildcard: all its values}; ``is_asked``: of the model."""
-        loads_model = is_asked and llm.transport == "offline"
-        wildcards = values if loads_model and all(values.values()) else {name: [f"{{{name}}}"] for name in values}
-        return cls(loads_model, llm.execution.gpus if loads_model else 0, wildcards)
+    def __init__(self, llm: Any, values: Mapping[str, Sequence[str]], *, is_asked: bool = True):
+        """``llm``: the model's section; ``values``: {wildcard: all its values}; ``is_asked``: of the model."""
+        self.loads_model = is_asked and llm.transport == "offline"
+        self.gpus = llm.execution.gpus if self.loads_model else 0
+        # {wildcard: its values in one job}, "{wildcard}" for those of the rule
+        is_one_job = self.loads_model and all(values.values())
+        self.wildcards = values if is_one_job else {name: [f"{{{name}}}"] for name in values}
 
     def name(self, pattern: str) -> str:
         """Return a job's name in its log's path: the parts of ``pattern`` with wildcards of the rule, else "all"."""

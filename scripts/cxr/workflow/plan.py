@@ -25,24 +25,17 @@ from cxr.workflow.settings import Settings, read
 class WeightsPlan:
     """What the rules that fetch published weights take from the settings."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        engine_files: Mapping[str, dict],
-        runs: Mapping[str, dict],
-        starts: Mapping,
-        vlm: VlmPlan,
-    ):
-        """``engine_files``: inputs of engines; ``runs``, ``starts``: of ILS. Raises UserError."""
+    def __init__(self, settings: Settings, engine_files: Mapping[str, dict], ils: IlsPlan, vlm: VlmPlan):
+        """``engine_files``: inputs of engines. Raises UserError for a model that no rule can fetch."""
         folder, pins = settings.weights.folder, settings.weights.sha256
         heads = {f"vlm.tuning.runs.{name}": dict(enumerate(vlm.runs[name]["sam"])) for name in vlm.with_head}
         inputs = {stage: files for stage, files in engine_files.items() if stage != "training"}
         # artefacts that engines and runs read
-        self.needed = select_converted(inputs | starts | heads)
+        self.needed = select_converted(inputs | ils.starts | heads)
         user_by_artefact = {
-            Path(starts[name]["lisa"]).name: f"training.runs.{name}"
-            for name in runs
-            if runs[name]["weights"] and "lisa" in starts[name]
+            Path(files["lisa"]).name: f"training.runs.{name}"
+            for name, files in ils.starts.items()
+            if ils.runs[name]["weights"] and "lisa" in files
         }
         is_classifier = settings.semisyn.healthy.classifier == "xrv"
         user_by_artefact |= {
@@ -93,15 +86,20 @@ class Plan:
         # {name: files that the cohort is read from}
         self.cohort_files = source_files(cohort)
         # shards of the cohort; {threshold set: its thresholds}; threshold sets that are built
-        self.shards, self.sets, self.build = (
-            shard_names(cohort.shards),
-            options["ablation"]["sets"],
-            settings.thresholds.build,
-        )
+        self.shards, self.sets = shard_names(cohort.shards), options["ablation"]["sets"]
+        self.build = settings.thresholds.build
         # {stage: its engine, its environment, files that it reads besides the stage's inputs, files of its own rules}
         self.engines = {stage: options[stage]["engine"] for stage in ENGINE_STAGES}
         self.environments = {stage: environment_file(stage, engine) for stage, engine in self.engines.items()}
-        self.engine_files, self.engine_sources = _engine_files(settings, options, self.engines)
+        self.engine_files = {stage: engine_inputs(stage, name, options[stage]) for stage, name in self.engines.items()}
+        if settings.anomaly.images == "with_findings":
+            self.engine_files["anomaly"] |= {"cohort": "results/cohort/{shard}.parquet"}
+            self.engine_files["anomaly"] |= {"reports": "results/reports/{shard}.jsonl"}
+        if settings.boxes.engine == "table":
+            self.engine_files["boxes"] = {"table": str(existing_file("boxes.table", settings.boxes.table))}
+        self.engine_sources = {
+            stage: users_files(stage, name, options[stage], "SOURCES") for stage, name in self.engines.items()
+        }
         self.semisyn = SemisynPlan(settings, options, self.shards)
         self.medground = MedgroundPlan(settings, self.shards, list(self.sets))
         self.radvlm = RadvlmPlan(settings, self.shards)
@@ -115,7 +113,7 @@ class Plan:
         net_files = self.engine_files | {"semisyn_healthy": self.semisyn.healthy_files}
         net_files |= {"radvlm_sources": self.radvlm.label_files} | self.semisyn.realism.files
         net_files |= {name: annotator.files for name, annotator in self.evaluation.annotators.items()}
-        self.weights = WeightsPlan(settings, net_files, self.ils.runs, self.ils.starts, self.vlm)
+        self.weights = WeightsPlan(settings, net_files, self.ils, self.vlm)
         params.check_files(settings, self.ils.request["image"])
         # vision-language runs whose answers to MedGround's zero-shot sources are scored
         uses = {source["use"] for source in self.medground.sources.values()}
@@ -124,7 +122,7 @@ class Plan:
         self.vlm_request = read_request(config, self.vlm)
         self.reporting = ReportingPlan(settings, config, self.ils.runs, self.ils.evaluated)
         # jobs in which a language model reads reports
-        self.structuring = ModelJobs.of_section(settings.reports.llm, {"shard": self.shards})
+        self.structuring = ModelJobs(settings.reports.llm, {"shard": self.shards})
         # {stage: GPUs of a job}; {stage: its SLURM group}, where GPU and CPU jobs never share one
         self.gpus = self._stage_gpus()
         self.groups = self._groups()
@@ -184,17 +182,3 @@ class Plan:
     def built(self, wildcards: object) -> list[str]:
         """Return :attr:`build`, as an input function: listing the files of all sets at each parse doubles its time."""
         return self.build
-
-
-def _engine_files(settings: Settings, options: dict, engines: dict[str, str]) -> tuple[dict, dict]:
-    """Return the files that the chosen engines read besides their stages' inputs, and those of the engines' own rules.
-
-    Both are {stage: {name: path}}. Raises UserError for a user's file that is missing.
-    """
-    files = {stage: engine_inputs(stage, engine, options[stage]) for stage, engine in engines.items()}
-    sources = {stage: users_files(stage, engine, options[stage], "SOURCES") for stage, engine in engines.items()}
-    if settings.anomaly.images == "with_findings":
-        files["anomaly"] |= {"cohort": "results/cohort/{shard}.parquet", "reports": "results/reports/{shard}.jsonl"}
-    if settings.boxes.engine == "table":
-        files["boxes"] = {"table": str(existing_file("boxes.table", settings.boxes.table))}
-    return files, sources

@@ -69,8 +69,8 @@ class MedgroundPlan:
         }
         values = {"source": self.queried, "shard": self.shards}
         self.model_jobs = {
-            "queries": ModelJobs.of_section(section.llm, values, is_asked=bool(self.ways["queries"])),
-            "verification": ModelJobs.of_section(section.llm, {"asked": self.ways["verification"]} | values),
+            "queries": ModelJobs(section.llm, values, is_asked=bool(self.ways["queries"])),
+            "verification": ModelJobs(section.llm, {"asked": self.ways["verification"]} | values),
         }
         # {source: results of ILS that its anatomy comes from}
         self.film_files = {

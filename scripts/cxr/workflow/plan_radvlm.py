@@ -60,7 +60,7 @@ class ConversationsPlan:
         self.options = {part: _conversation_options(settings, part) for part in PARTS}
         is_same_model = self.options["train"]["own"] == self.options["test"]["own"]
         values = {"source": list(self.kinds), "part": list(PARTS) if is_same_model else ["{part}"]}
-        self.jobs = ModelJobs.of_section(settings.radvlm.llm, values, is_asked=section.engine != RULES)
+        self.jobs = ModelJobs(settings.radvlm.llm, values, is_asked=section.engine != RULES)
         # lines of ILS's dataset, whose masks are requested in turns
         self.pairs = [f"results/dataset/{settings.thresholds.build[0]}/{split}.jsonl" for split in SPLITS]
 
@@ -140,7 +140,7 @@ class RadvlmPlan:
         asks_filter = filtered.engine not in WITHOUT_MODEL
         self.filter_options = filtered.as_dict() | {"own": _shared_model(settings) if asks_filter else {}}
         filtered_sources = {"source": self.sources if len(self.sources) > 1 else []}
-        self.filter_jobs = ModelJobs.of_section(settings.radvlm.llm, filtered_sources, is_asked=asks_filter)
+        self.filter_jobs = ModelJobs(settings.radvlm.llm, filtered_sources, is_asked=asks_filter)
         # that all external sources share
         self.reading_options = {
             "uncertain": section["uncertain"], "split": section["split"],
@@ -292,7 +292,7 @@ class AnnotatorPlan:
         ]
         # ending of its environment's name; GPUs of a language model that the job loads
         self.environment, asks_model = read_constant("ENVIRONMENT", name), read_constant("LLM", False)
-        self.gpus = ModelJobs.of_section(settings.radvlm.llm, {}, is_asked=asks_model).gpus
+        self.gpus = ModelJobs(settings.radvlm.llm, {}, is_asked=asks_model).gpus
         engine = f"{name} {model.rstrip('/').rpartition('/')[2]} {section.get('revision', '')}".strip()
         if asks_model:
             llm = model_options(key, settings.radvlm.llm.as_dict() | section | GREEN_LIMITS, settings.seed)
@@ -343,7 +343,7 @@ class EvaluationPlan:
         changes = {"model": llm.model, "revision": llm.revision} if llm.model else {}
         # options of the judge's language model, {} without one; its GPUs if the job loads it
         self.judge_model = _shared_model(settings, **changes) if asks_judge else {}
-        self.judge_gpus = ModelJobs.of_section(settings.radvlm.llm, {}, is_asked=asks_judge).gpus
+        self.judge_gpus = ModelJobs(settings.radvlm.llm, {}, is_asked=asks_judge).gpus
         self.annotators = {name: AnnotatorPlan(name, settings) for name in section.annotators}
         sources = settings.radvlm.sources.use
         # whose original reports are compared with

@@ -233,7 +233,8 @@ class DetectorsPlan:
         self.annotations = {name: reference_file(system, name) for name in used}
         self.image_sources = {name: _image_source(name, used[name]) for name in used if used[name].images}
         self._cohort = [f"results/frames/{shard}.h5" for shard in shards]
-        self.frames = {name: [_frames_file(name)] if name in self.image_sources else self._cohort for name in used}
+        self._own_frames = {name: f"results/semisyn/references/{name}/frames.h5" for name in self.image_sources}
+        self.frames = {name: [self._own_frames[name]] if name in self._own_frames else self._cohort for name in used}
         patients = [COHORT, *_patient_tables(used)]
         # {run: its options, input files of its trainings}
         self.runs = {name: self._run_options(run, options, sizes) for name, run in runs.items()}
@@ -256,7 +257,7 @@ class DetectorsPlan:
         files: dict = {"patients": patients, "references": [self.annotations[name] for name in run.real]}
         if self._validated:
             files["validation"] = [self.annotations[name] for name in self._validated]
-        files |= {f"frames_{name}": _frames_file(name) for name in names if name in self.image_sources}
+        files |= {f"frames_{name}": self._own_frames[name] for name in names if name in self._own_frames}
         if "unedited" in run.extra or any(name not in self.image_sources for name in names):
             files["frames"] = self._cohort
         if run.uses_synthetic:
@@ -293,10 +294,6 @@ def _default_runs(system: SemisynSettings, sizes: Sequence[int | str]) -> dict[s
         | synthetic_alone
         | {name: DetectorRun(real=real, extra=[name]) for name in ("unedited", "shuffled")}
     )
-
-
-def _frames_file(reference: str) -> str:
-    return f"results/semisyn/references/{reference}/frames.h5"
 
 
 def _image_source(name: str, reference: ReferenceSettings) -> str:

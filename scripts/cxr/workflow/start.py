@@ -7,17 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cxr.base.errors import UserError
+from cxr.workflow import snakemake_compat as compat
 from cxr.workflow.folder import refuse_orphans, refuse_unwritable
 from cxr.workflow.freshness import PLAN_TARGET, refuse_unrecorded
 from cxr.workflow.plan import Plan
-from cxr.workflow.snakemake_compat import (
-    Planned,
-    is_touch_run,
-    planned_jobs,
-    print_message,
-    submits_to_slurm,
-    unrecorded_outputs,
-)
 
 if TYPE_CHECKING:
     from cxr.workflow.forecast.forecast import Forecast
@@ -29,31 +22,31 @@ def start_run(plan: Plan, workflow) -> None:
     It is called when the jobs are known: by a run before its first job, by a dry run before it lists them.
     """
     try:
-        if is_touch_run(workflow):
+        if compat.is_touch_run(workflow):
             return
-        planned = planned_jobs(workflow.dag)
+        planned = compat.planned_jobs(workflow.dag)
         if any(job.rule == PLAN_TARGET for job in planned):
-            print(describe_plan(plan, planned, unrecorded_outputs(workflow.dag)), flush=True)
+            print(describe_plan(plan, planned, compat.unrecorded_outputs(workflow.dag)), flush=True)
             sys.exit(0)
         refuse_unwritable(Path.cwd())
-        refuse_orphans(Path.cwd(), submits=submits_to_slurm(workflow))
+        refuse_orphans(Path.cwd(), submits=compat.submits_to_slurm(workflow))
         if any(job.output for job in planned):
             forecast = _forecast(plan, planned)
-            print_message(forecast.text())
+            compat.print_message(forecast.text())
             if forecast.refusals:
                 raise UserError(forecast.refusals[0])
     except UserError as error:
         sys.exit(f"cxr-ils: {error}")
 
 
-def _forecast(plan: Plan, planned: Sequence[Planned]) -> "Forecast":
+def _forecast(plan: Plan, planned: Sequence[compat.Planned]) -> "Forecast":
     # imported here: every job of a cluster parses the workflow, and none needs what a forecast needs
     from cxr.workflow.forecast.forecast import make_forecast
 
     return make_forecast(plan, planned)
 
 
-def describe_plan(plan: Plan, planned: Sequence[Planned], unrecorded: list[str]) -> str:
+def describe_plan(plan: Plan, planned: Sequence[compat.Planned], unrecorded: list[str]) -> str:
     """Return the plan of all systems, with what would be refused; ``unrecorded``: results that have no record."""
     if not any(job.output for job in planned):
         return "Nothing is to be done: all four systems are finished."

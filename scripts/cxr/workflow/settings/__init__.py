@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from cxr.base.engines import with_installed_engines
+from cxr.base.engines import installed_engines, with_installed_engines
 from cxr.base.settings import Section, constraint, key, redefine, refuse_equal_names
 from cxr.ils.dataset.settings import DatasetSettings
 from cxr.ils.evaluation.settings import EvaluationSettings
@@ -166,9 +166,8 @@ def settings_class() -> type[Settings]:
     sections = {
         stage: with_installed_engines(kind, stage)
         for stage, (kind, _) in Settings.declared().items()
-        if hasattr(kind, "declared") and "engine" in kind.declared()
+        if installed_engines(stage) and "engine" in kind.declared()
     }
-    sections = {stage: kind for stage, kind in sections.items() if kind is not Settings.declared()[stage][0]}
     fields = {stage: redefine(Settings, stage, kind) for stage, kind in sections.items()}
     return type("Settings", (Settings,), fields | {"__annotations__": sections}) if fields else Settings
 
