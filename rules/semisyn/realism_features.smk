@@ -61,7 +61,7 @@ for engine in PLAN.semisyn.realism.files:
             runtime=minutes(240),
         params:
             **job("semisyn.realism.features.run_shard", f"semisyn.realism.{engine}"),
-            options={"extractor": engine, "engine_settings": PLAN.semisyn.realism.own[engine]},
+            options={"extractor": engine, "engine_settings": PLAN.semisyn.realism.engine_settings[engine]},
         message:
             "Features of the edited images of shard {wildcards.shard}, configuration {wildcards.config}"
         script:
@@ -89,7 +89,7 @@ for engine in PLAN.semisyn.realism.files:
             runtime=minutes(240),
         params:
             **job("semisyn.realism.features.run_reference", f"semisyn.realism.{engine}"),
-            options={"extractor": engine, "engine_settings": PLAN.semisyn.realism.own[engine]},
+            options={"extractor": engine, "engine_settings": PLAN.semisyn.realism.engine_settings[engine]},
         message:
             "Features of the real images of shard {wildcards.shard}"
         script:

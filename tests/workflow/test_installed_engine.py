@@ -11,6 +11,9 @@ import pytest
 
 from boxes_frames import write_frames
 from conftest import ROOT, write_settings
+from cxr.base.engines import with_installed_engines
+from cxr.base.errors import UserError
+from cxr.imaging.boxes.settings import BoxesSettings
 
 ENGINE = '''"""The engine corner: one box in the upper left corner of each image."""
 
@@ -109,6 +112,11 @@ def test_a_job_runs_the_engine_of_an_installed_package(package, tmp_path):
     with open(package / "corner_boxes/settings.py", "a") as file:
         file.write("LARGEST = 512\n")
     assert run(package, tmp_path, "-c", JOB, settings).stdout.split()[0] != code
+
+
+def test_an_environment_without_the_package_is_one_sentence():
+    with pytest.raises(UserError, match=r"boxes\.engine is 'corner', which this environment lacks"):
+        with_installed_engines(BoxesSettings, "boxes", "corner")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, Literal, get_args
 
 from cxr.base.errors import UserError
-from cxr.base.settings import Section, key, redefine
+from cxr.base.settings import Section, key, type_hints
 
 INTERFACE = "engine"
 """The module of a stage's package that defines the engine's interface; it is not an engine itself."""
@@ -43,18 +43,23 @@ def installed_engines(stage: str) -> dict[str, str]:
     return {name: module for (of_stage, _, name), module in sorted(points.items()) if of_stage == stage}
 
 
-def with_installed_engines(section: type[Section], stage: str) -> type[Section]:
-    """Return the class of a stage's settings, with the names of its installed engines and their own settings."""
-    fields = section.declared()
-    engines = [name for name in installed_engines(stage) if name not in get_args(fields["engine"][0])]
+def with_installed_engines(section: type[Section], stage: str, engine: str = "") -> type[Section]:
+    """Return the class of a stage's settings, with the names of its installed engines and their own settings.
+
+    Raises UserError if ``engine`` is of a package that is not installed here.
+    """
+    built_in = get_args(type_hints(section)["engine"])
+    engines = [name for name in installed_engines(stage) if name not in built_in]
+    if engine and built_in and engine not in (*built_in, *engines):
+        raise UserError(f"{stage}.engine is {engine!r}, which this environment lacks: install its package here too")
     if not engines:
         return section
     kinds = {name: entry_points(group=SETTINGS, name=f"{stage}.{name}") for name in engines}
-    own: dict[str, Any] = {name: next(iter(points)).load() for name, points in kinds.items() if points}
-    namespace = {name: key(kind, f"Settings of the engine {name}.") for name, kind in own.items()}
-    namespace["engine"] = redefine(section, "engine", section.__dataclass_fields__["engine"].default)
-    names = Literal[(*get_args(fields["engine"][0]), *engines)]
-    return type(section.__name__, (section,), namespace | {"__annotations__": own | {"engine": names}})
+    sections: dict[str, Any] = {name: next(iter(points)).load() for name, points in kinds.items() if points}
+    namespace = {name: key(kind, f"Settings of the engine {name}.") for name, kind in sections.items()}
+    namespace["engine"] = key(section.__dataclass_fields__["engine"].default, "Name of the engine.")
+    annotations = sections | {"engine": Literal[(*built_in, *engines)]}
+    return type(section.__name__, (section,), namespace | {"__annotations__": annotations})
 
 
 @dataclass(frozen=True)

@@ -209,7 +209,8 @@ def settings_arguments(function: Callable, settings: dict) -> dict:
     kind = get_type_hints(function)["options"]
     fields = {field.name for field in dataclasses.fields(kind)}
     if issubclass(kind, Section) and "engine" in fields:
-        kind = with_installed_engines(kind, function.__module__.split(".")[-2])
+        stage = function.__module__.rpartition(".")[0].rpartition(".")[2]
+        kind = with_installed_engines(kind, stage, settings.get("engine", ""))
     names -= fields
     values = {key: value for key, value in settings.items() if key not in names}
     options = kind.from_dict(values) if issubclass(kind, Section) else kind(**values)

@@ -78,7 +78,7 @@ def engine_inputs(stage: str, engine: str, section: Mapping) -> dict[str, str]:
         read_declaration(find_package(stage), engine, name, default)
         for name, default in (("INPUTS", {}), ("INSTEAD", ""))
     )
-    path = _own_settings(section, engine).get(folder)
+    path = _engine_settings(section, engine).get(folder)
     if folder and (path or not inputs):
         return {"folder": str(existing_folder(f"{stage}.{engine}.{folder}", path))}
     return inputs | users_files(stage, engine, section)
@@ -89,12 +89,12 @@ def users_files(stage: str, engine: str, section: Mapping, constant: str = "FILE
 
     ``section``: as of :func:`engine_inputs`. Raises UserError for a missing file.
     """
-    own = _own_settings(section, engine)
-    names = [name for name in read_declaration(find_package(stage), engine, constant, ()) if own.get(name)]
-    return {name: str(existing_file(f"{stage}.{engine}.{name}", own[name])) for name in names}
+    values = _engine_settings(section, engine)
+    names = [name for name in read_declaration(find_package(stage), engine, constant, ()) if values.get(name)]
+    return {name: str(existing_file(f"{stage}.{engine}.{name}", values[name])) for name in names}
 
 
-def _own_settings(section: Mapping, engine: str) -> Mapping:
+def _engine_settings(section: Mapping, engine: str) -> Mapping:
     """Return the engine's settings in its stage's; ``boxes.table`` is a path, the engine table has none."""
-    own = section.get(engine)
-    return own if isinstance(own, Mapping) else {}
+    values = section.get(engine)
+    return values if isinstance(values, Mapping) else {}

@@ -188,7 +188,7 @@ class RealismPlan:
         self.files = {name: engine_inputs("semisyn.realism", name, section.as_dict()) for name in metrics}
         self.gpus = {name: num_gpus("semisyn.realism", name, settings) for name in metrics}
         # {engine: its settings that are no files}
-        self.own = {name: {"sha256": section.clip.sha256} if name == "clip" else {} for name in metrics}
+        self.engine_settings = {name: {"sha256": section.clip.sha256} if name == "clip" else {} for name in metrics}
         # {input of the scores: features of the real images}
         self.real = {
             f"real_{name}": [f"results/semisyn/realism/{shard}.{name}.features.h5" for shard in shards]
