@@ -164,7 +164,7 @@ def test_a_checkpoint_of_another_training_is_not_gone_on_with(tmp_path, given, m
 
 def test_killed_while_results_are_written(tmp_path, given, whole, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr("cxr.ils.training.train.write_table", lambda *_: (_ for _ in ()).throw(Killed))
+        patched.setattr("cxr.ils.training.train.write_rows", lambda *_: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             train(tmp_path, given)
     assert written(train(tmp_path, given)) == written(whole)

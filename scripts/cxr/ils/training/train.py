@@ -8,14 +8,12 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-import polars as pl
 import torch
 
 from cxr.base.atomic import atomic_folder
-from cxr.base.columns import schema
 from cxr.base.engines import Setup, engine_module
 from cxr.base.seeds import stable_hash
-from cxr.base.tables import write_table
+from cxr.base.tables import write_rows
 from cxr.ils.rosalia.config import read_config
 from cxr.ils.rosalia.model import Rosalia, sam_batch
 from cxr.ils.rosalia.samples import PairOptions, Pairs
@@ -162,8 +160,8 @@ def _write_outputs(job: TrainingJob, course: Progress, model: Rosalia, adapters,
     with atomic_folder(job.outputs["model"]) as making:
         model.save_pretrained(making)  # one tensor at a time
         tokens.save(making)
-    write_table(job.outputs["updates"], pl.DataFrame(course.updates, schema=schema(UPDATES)), UPDATES)
-    write_table(job.outputs["epochs"], pl.DataFrame(course.epochs, schema=schema(EPOCHS)), EPOCHS)
+    write_rows(job.outputs["updates"], course.updates, UPDATES)
+    write_rows(job.outputs["epochs"], course.epochs, EPOCHS)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +26,7 @@ from cxr.vlm.tokens import ReservedTokenError, Tokens
 log = logging.getLogger("cxr")
 PART_SIZE = 256
 """Samples per part file; a killed job loses at most one part."""
+NO_IMAGES = EncodedImages({}, (), ())
 
 
 def run_answers(
@@ -55,7 +55,11 @@ def run_answers(
     base = base_folder(base, options.model, options.revision)
     samples = read_samples(lines)
     folder = Path(answers).with_suffix(".parts")
-    prepare_folder(folder, _digest(lines, run, base, options, attrs))
+    digest = hashlib.sha256(json.dumps([asdict(options), attrs.get("code_digest", "")], sort_keys=True).encode())
+    digest.update(Path(lines).read_bytes())
+    for source in filter(None, (run, base)):
+        digest.update(describe_files(source, times=True))
+    prepare_folder(folder, digest.hexdigest())
     setup = Setup.of_job({}, compute)
     asker = drawer = None
     paths = []
@@ -88,14 +92,6 @@ def image_options(run: str) -> tuple[int, dict]:
     """Return the longest image side of a run (0: unlimited) and how it decodes originals ({}: it uses frames)."""
     facts = read_run(run) if run else {"side": 0}
     return facts["side"], facts.get("original", {})
-
-
-def _digest(lines: str, run: str, base: str, options: AnswersOptions, attrs: dict) -> str:
-    digest = hashlib.sha256(json.dumps([asdict(options), attrs.get("code_digest", "")], sort_keys=True).encode())
-    digest.update(Path(lines).read_bytes())
-    for path in filter(None, (run, base)):
-        digest.update(describe_files(path, times=True))
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -151,90 +147,63 @@ class Asker:
         order = sorted(samples, key=cost)
         return [order[first : first + size] for first in range(0, len(order), size)]
 
-    def _conversed(self, samples: Sequence[Sample], store: ImageStore) -> list[tuple[list[ModelAnswer], Sequence[int]]]:
-        """Return for each sample the answers to its turns and the size of its image as the model sees it."""
-        answers_by_sample: list[list[ModelAnswer]] = [[] for _ in samples]
-        sizes: list[Sequence[int]] = [[0, 0] for _ in samples]
-        sample_pictures = [
-            None if self.collator is None else _SampleImage(sample, store, self.collator) for sample in samples
-        ]
-        for turn in range(max(len(sample.turns) for sample in samples)):
-            request_by_index: dict[int, TurnRequest] = {}
-            for at, sample in enumerate(samples):
-                if len(sample.turns) <= turn:
-                    sample_pictures[at] = None  # frees its memory
-                    continue
-                prompt = self._prompt(sample, sample_pictures[at], answers_by_sample[at])
-                if isinstance(prompt, ModelAnswer):
-                    answers_by_sample[at].append(prompt)
-                else:
-                    sizes[at], request_by_index[at] = self._seen(prompt, sample, store), prompt
-            answers = self.engine.answer(list(request_by_index.values())) if request_by_index else []
-            for at, answer in zip(request_by_index, answers, strict=True):
-                answers_by_sample[at].append(answer)
-        return list(zip(answers_by_sample, sizes, strict=True))
-
     @property
     def convention(self) -> str:
         """Name of the convention of the answers' boxes."""
         return self.collator.convention.name if self.collator else self.options.convention
 
-    def _seen(self, prompt: TurnRequest, sample: Sample, store: ImageStore) -> list[int]:
-        """Return width and height of the image as the model sees it; for external answers, the image's own size."""
-        if prompt.encoded.pictures.sizes:
-            first = prompt.encoded.pictures.sizes[0]
-            return [first.width, first.height]
-        height, width = store.size(sample)
-        return [width, height]
+    def _conversed(self, samples: Sequence[Sample], store: ImageStore) -> list[tuple[list[ModelAnswer], Sequence[int]]]:
+        """Return for each sample the answers to its turns and the size of its image as the model sees it."""
+        conversations: list[list[ModelAnswer]] = [[] for _ in samples]
+        sizes: list[Sequence[int]] = [[0, 0] for _ in samples]
+        images: dict[int, tuple[np.ndarray, EncodedImages]] = {}
+        for turn in range(max(len(sample.turns) for sample in samples)):
+            requests: dict[int, TurnRequest] = {}
+            for at, sample in enumerate(samples):
+                if len(sample.turns) <= turn:
+                    images.pop(at, None)  # frees its memory
+                    continue
+                if self.collator and turn == 0:
+                    picture = store.get(sample)
+                    images[at] = picture, self.collator.family.pictures([picture])
+                request = self._request(sample, conversations[at], *images.get(at, (None, NO_IMAGES)))
+                if isinstance(request, ModelAnswer):
+                    conversations[at].append(request)
+                    continue
+                requests[at] = request
+                seen = request.encoded.pictures.sizes
+                sizes[at] = [seen[0].width, seen[0].height] if seen else list(store.size(sample)[::-1])
+            answers = self.engine.answer(list(requests.values())) if requests else []
+            for at, answer in zip(requests, answers, strict=True):
+                conversations[at].append(answer)
+        return list(zip(conversations, sizes, strict=True))
 
-    def _prompt(
-        self, sample: Sample, sample_picture: "_SampleImage | None", earlier_answers: Sequence[ModelAnswer]
+    def _request(
+        self,
+        sample: Sample,
+        earlier_answers: Sequence[ModelAnswer],
+        picture: np.ndarray | None,
+        pictures: EncodedImages,
     ) -> TurnRequest | ModelAnswer:
-        """Return the request for the next turn, or a failed answer."""
-        if sample_picture is None:
-            return TurnRequest(
-                Encoded(sample.sample_id, [], [], EncodedImages({}, (), ())), [], None, len(earlier_answers)
-            )
+        """Return the request for the next turn, or a failed answer; external answers need no prompt."""
+        turn, collator = len(earlier_answers), self.collator
+        if collator is None:
+            return TurnRequest(Encoded(sample.sample_id, [], [], pictures), [], None, turn)
         if any(answer.failure for answer in earlier_answers):
             return ModelAnswer("", 0, "", "turn_before")
-        collator, pictures = sample_picture.collator, sample_picture.pictures
         try:
             earlier_texts = [answer.text for answer in earlier_answers]
             if self.options.history == "expected":
-                earlier_texts = [
-                    sample.answer(turn, collator.convention, pictures.sizes[0]) for turn in range(len(earlier_answers))
-                ]
+                earlier_texts = [sample.answer(at, collator.convention, pictures.sizes[0]) for at in range(turn)]
             encoded = collator.ask(sample, pictures, earlier_texts)
         except ReservedTokenError:
             return ModelAnswer("", 0, "", "reserved")
         if len(encoded.ids) > self.options.max_length:
             return ModelAnswer("", 0, "", "too_long")
-        return TurnRequest(
-            encoded,
-            _collapse_image_tokens(encoded.ids, collator.tokens.picture),
-            sample_picture.picture,
-            len(earlier_answers),
-        )
-
-
-class _SampleImage:
-    """The image of a sample, read and encoded once for all its turns."""
-
-    def __init__(self, sample: Sample, store: ImageStore, collator: Collator):
-        self.sample, self.store, self.collator = sample, store, collator
-
-    @cached_property
-    def picture(self) -> np.ndarray:
-        return self.store.get(self.sample)
-
-    @cached_property
-    def pictures(self) -> EncodedImages:
-        return self.collator.family.pictures([self.picture])
-
-
-def _collapse_image_tokens(ids: Sequence[int], picture: int) -> list[int]:
-    """Return the ids with a single image token: vLLM expands it itself."""
-    return [token for at, token in enumerate(ids) if token != picture or not at or ids[at - 1] != picture]
+        # vLLM itself repeats an image's token
+        image_token, ids = collator.tokens.picture, encoded.ids
+        short = [token for at, token in enumerate(ids) if token != image_token or not at or ids[at - 1] != image_token]
+        return TurnRequest(encoded, short, picture, turn)
 
 
 def load_collator(run: str | Path, base: str, convention: str = "") -> Collator:

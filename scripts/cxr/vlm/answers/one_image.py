@@ -4,7 +4,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from pydicom.dataset import Dataset
@@ -68,10 +70,9 @@ class Reply:
         return np.logical_or.reduce([mask.pixels for mask in self.masks]) if self.masks else None
 
 
-@dataclass(frozen=True)
-class MaskSource:
-    """Origin of masks, for a DICOM segmentation. header: of the image file; model: name; version: of the code;
-    created_at: time of creation; device: name of the model family.
+class MaskSource(NamedTuple):
+    """Origin of masks, for a DICOM segmentation: the image file's header, names of the model and of its family, the
+    code's version, and the time.
     """
 
     header: Dataset
@@ -123,21 +124,19 @@ def ask(
     questions = [turn.question for sample in samples for turn in sample.turns]
     replies: list[Reply] = []
     for question, model_reply in zip(questions, asker.replies(samples, store), strict=True):
-        line = model_reply.line()
-        reading = read_boxes(line["text"], find_convention(line["convention"]), InputSize(*line["seen"]))
-        failure = line["failure"] and FAILURE_MESSAGES.get(line["failure"], line["failure"])
-        earlier_texts = (
-            [] if model_reply.turn == 0 else [text for reply in replies for text in (reply.question, reply.answer)]
-        )
+        answer, picture = model_reply.answer, store.picture
+        reading = read_boxes(answer.text, find_convention(model_reply.convention), InputSize(*model_reply.seen))
         masks = ()
-        if drawer and model_reply.answer.marks:
-            picture = store.picture
-            mask_logits = drawer.logits("picture", picture.frame, model_reply.answer.marks)
-            names = name_masks(question, line["text"], earlier_texts)
+        if drawer and answer.marks:
+            earlier_replies = replies if model_reply.turn else []
+            earlier_texts = [text for reply in earlier_replies for text in (reply.question, reply.answer)]
+            names = name_masks(question, answer.text, earlier_texts)
+            mask_logits = drawer.logits("picture", picture.frame, answer.marks)
             masks = tuple(
                 Mask(name, project_mask(logits, picture)) for name, logits in zip(names, mask_logits, strict=True)
             )
-        replies.append(Reply(question, line["text"], line["stop"], failure, reading, masks))
+        failure = FAILURE_MESSAGES.get(answer.failure, answer.failure)
+        replies.append(Reply(question, answer.text, answer.stop, failure, reading, masks))
     return replies
 
 
@@ -148,109 +147,62 @@ def name_masks(question: str, answer: str, earlier_texts: Sequence[str] = ()) ->
     ``earlier_texts`` from the last to the first. If none names a lesion type, the description is the question.
     """
     *parts, last_text = answer.split(MARK)
-    mask_names = []
-    for number in range(len(parts)):
-        texts = [
-            *reversed(parts[: number + 1]),
-            *([last_text] if len(parts) == 1 else []),
-            question,
-            *reversed(earlier_texts),
-        ]
-        mask_names.append(next((text.strip() for text in texts if find_lesion(text)), question))
-    return mask_names
+    later_texts = [*([last_text] if len(parts) == 1 else []), question, *reversed(earlier_texts)]
+    texts_by_mask = ([*reversed(parts[: number + 1]), *later_texts] for number in range(len(parts)))
+    return [next((text.strip() for text in texts if find_lesion(text)), question) for texts in texts_by_mask]
 
 
 def write_results(
-    folder: Path,
-    picture: FramedImage,
-    replies: Sequence[Reply],
-    model: str,
-    quality: int,
-    segmentation_source: MaskSource | None = None,
-) -> dict:
+    folder: Path, picture: FramedImage, replies: Sequence[Reply], model: str, quality: int,
+    source: MaskSource | None = None,
+) -> dict:  # fmt: skip
     """Write ``answers.json``, the page, and for each turn ``<n>_overlay.png`` and ``<n>_mask_<k>.png`` (255: mask).
 
-    ``segmentation_source``: if given (a DICOM image whose answers have masks), ``segmentation.dcm`` is written too,
-    with a segment for each non-empty mask. Returns the content of answers.json.
+    ``source``: if given (a DICOM image whose answers have masks), ``segmentation.dcm`` is written too, with a segment
+    for each non-empty mask. Returns the content of answers.json.
     """
-    rows, number = [], 0
+    notes = [f"the image: {note}" for note in picture.notes] + [MIRRORED] * (picture.sides != SIDES)
+    has_segmentation = False
+    if source:
+        segments = [Segment(mask.description, mask.pixels) for reply in replies for mask in reply.masks]
+        reason = save_segmentation(folder / SEG, segments=segments, **source._asdict())
+        has_segmentation = not reason
+        notes += [f"no DICOM segmentation: {reason}"] if reason else []
+    rows, turns, segment_numbers = [], [], count(1)
     upright = picture.upright(picture.grey)
-    upright_masks = [None if reply.mask is None else picture.upright(reply.mask) for reply in replies]
-    for place, (reply, upright_mask) in enumerate(zip(replies, upright_masks, strict=True), 1):
-        name = f"{place}_overlay.png"
-        figure = draw_overlay(
-            upright, upright_mask, reply.question, reply.failure or reply.answer, picture.sides, reply.reading.boxes
-        )
-        save_png(figure, folder / name, DPI)
+    for place, reply in enumerate(replies, 1):
+        mask = None if reply.mask is None else picture.upright(reply.mask)
+        boxes, text = reply.reading.boxes, reply.failure or reply.answer
+        overlay = f"{place}_overlay.png"
+        save_png(draw_overlay(upright, mask, reply.question, text, picture.sides, boxes), folder / overlay, DPI)
+        turns.append(replay.Turn(reply.question, reply.answer, reply.failure, boxes.tolist(), mask=mask))
         masks = []
-        for count, reply_mask in enumerate(reply.masks, 1):
-            path, has_pixels = f"{place}_mask_{count}.png", bool(reply_mask.pixels.any())
+        for number, each in enumerate(reply.masks, 1):
+            path, num_pixels = f"{place}_mask_{number}.png", int(each.pixels.sum())
             with atomic_file(folder / path) as temporary:
-                temporary.write_bytes(encode_image(".png", reply_mask.pixels.astype(np.uint8) * 255))
-            number += has_pixels
+                temporary.write_bytes(encode_image(".png", each.pixels.astype(np.uint8) * 255))
+            segment = next(segment_numbers) if num_pixels and has_segmentation else None
             masks.append({
-                "shows": reply_mask.description, "said": reply_mask.comment, "file": path,
-                "pixels": int(reply_mask.pixels.sum()),
-                "segment": number if has_pixels and segmentation_source else None,
+                "shows": each.description, "said": each.comment, "file": path, "pixels": num_pixels, "segment": segment,
             })  # fmt: skip
         rows.append({
             "question": reply.question, "answer": reply.answer, "failure": reply.failure, "stop": reply.stop,
-            "boxes": np.round(reply.reading.boxes, 4).tolist(), "notes": list(reply.reading.notes), "masks": masks,
-            "overlay": name,
+            "boxes": np.round(boxes, 4).tolist(), "notes": list(reply.reading.notes), "masks": masks,
+            "overlay": overlay,
         })  # fmt: skip
     about = {"model": model, "rows": picture.grey.shape[0], "columns": picture.grey.shape[1], "turns": rows}
-    notes = [f"the image: {note}" for note in picture.notes]
-    about |= {"segmentation": None, "notes": [*notes, MIRRORED] if picture.sides != SIDES else notes}
-    if segmentation_source:
-        _write_segmentation(folder, [mask for reply in replies for mask in reply.masks], segmentation_source, about)
+    about |= {"segmentation": SEG if has_segmentation else None, "notes": notes}
     with atomic_file(folder / ANSWERS) as temporary:
         temporary.write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    replay_turns = [
-        replay.Turn(reply.question, reply.answer, reply.failure, reply.reading.boxes.tolist(), mask=mask)
-        for reply, mask in zip(replies, upright_masks, strict=True)
-    ]
-    replay_conversation = replay.Conversation(
-        "Conversation", "; ".join(about["notes"]), upright, replay_turns, picture.sides
-    )
-    replay.write_replay(folder / PAGE, f"Answers of {model}", [replay_conversation], quality)
+    conversation = replay.Conversation("Conversation", "; ".join(notes), upright, turns, picture.sides)
+    replay.write_replay(folder / PAGE, f"Answers of {model}", [conversation], quality)
     return about
 
 
-def _write_segmentation(folder: Path, masks: Sequence[Mask], segmentation_source: MaskSource, about: dict) -> None:
-    """Write the DICOM segmentation, or record in ``about`` why there is none."""
-    segments = [Segment(mask.description, mask.pixels) for mask in masks]
-    reason = save_segmentation(
-        folder / SEG,
-        segmentation_source.header,
-        segments,
-        version=segmentation_source.version,
-        model=segmentation_source.model,
-        created_at=segmentation_source.created_at,
-        device=segmentation_source.device,
-    )
-    if reason:
-        about["notes"].append(f"no DICOM segmentation: {reason}")
-        for mask in (mask for row in about["turns"] for mask in row["masks"]):
-            mask["segment"] = None
-        return
-    about["segmentation"] = SEG
-
-
 def run_image(
-    *,
-    run: str,
-    base: str | list[str],
-    image: str,
-    output: str,
-    questions: Sequence[str],
-    referring: bool,
-    asking: dict,
-    cohort: dict,
-    frames: dict,
-    quality: int,
-    compute: dict,
-    code: str,
-) -> dict:
+    *, run: str, base: str | list[str], image: str, output: str, questions: Sequence[str], referring: bool,
+    asking: dict, cohort: dict, frames: dict, quality: int, compute: dict, code: str,
+) -> dict:  # fmt: skip
     """Ask a run about the image in a file; write the folder ``output`` and return its answers.json.
 
     ``asking``: fields of AnswersOptions; ``cohort``, ``frames``: options of those stages; ``quality``: of the page's
@@ -265,8 +217,8 @@ def run_image(
     drawer = MaskPredictor.load(run, options, setup) if has_segmenter(run) else None
     side, decoding = image_options(run)
     replies = ask(asker, samples, SingleImageStore(picture, side, bool(decoding)), drawer)
-    segmentation_source = None
+    source = None
     if header is not None and any(reply.masks for reply in replies):
-        segmentation_source = MaskSource(header, name, code, segmentation_time(), facts["family"])
+        source = MaskSource(header, name, code, segmentation_time(), facts["family"])
     with atomic_folder(output) as folder:
-        return write_results(Path(folder), picture, replies, name, quality, segmentation_source)
+        return write_results(Path(folder), picture, replies, name, quality, source)

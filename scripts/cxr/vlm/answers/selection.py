@@ -4,11 +4,8 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-import polars as pl
-
-from cxr.base.columns import schema
 from cxr.base.seeds import stable_hash
-from cxr.base.tables import read_lines, write_lines, write_table
+from cxr.base.tables import read_lines, write_lines, write_rows
 from cxr.vlm.columns import SELECTED
 from cxr.vlm.samples import parse_sample
 
@@ -50,5 +47,5 @@ def run(*, lines: str, selection: str, counts: str, most: int, among: str | list
 
     write_lines(selection, selected_lines())
     rows = [(*key, number, selected_counts[key]) for key, number in sorted(total_counts.items())]
-    write_table(counts, pl.DataFrame(rows, schema=schema(SELECTED), orient="row"), SELECTED)
+    write_rows(counts, rows, SELECTED)
     log.info("%d of %d samples are asked", selected_counts.total(), total_counts.total())

@@ -8,16 +8,14 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
-import polars as pl
 import torch
 
 from cxr.base.atomic import atomic_folder
-from cxr.base.columns import schema
 from cxr.base.conservation import CONSERVED
 from cxr.base.engines import engine_module
 from cxr.base.errors import UserError, refuse_empty
 from cxr.base.seeds import make_rng, stable_hash
-from cxr.base.tables import write_table
+from cxr.base.tables import write_rows
 from cxr.nets.devices import select_device
 from cxr.nets.fitting.launch import TrainingJob, run_worker
 from cxr.nets.fitting.loop import make_runner
@@ -260,7 +258,7 @@ def _tune(job: TrainingJob, should_stop: Callable[[], bool]) -> None:
                 ("left_out", excluded_rows, EXCLUDED),
                 ("conservation", counts, CONSERVED),
             ):
-                write_table(job.outputs[name], pl.DataFrame(rows, schema=schema(columns), orient="row"), columns)
+                write_rows(job.outputs[name], rows, columns)
     runner.wait()  # a rank that ends early would close the others' connections
 
 

@@ -5,14 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 
 from cxr.base.atomic import atomic_folder
-from cxr.base.columns import schema
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.seeds import make_rng
-from cxr.base.tables import write_table
+from cxr.base.tables import write_rows
 from cxr.vlm import conventions
 from cxr.vlm.answers.ask import Asker
 from cxr.vlm.answers.engine import AnswersOptions
@@ -64,7 +62,7 @@ def run_untrained(
                 for name, iou in scores.items()
             ]
         write_run(temporary_dir, convention=convention, **facts)
-    write_table(probed, pl.DataFrame(rows, schema=schema(PROBES)), PROBES)
+    write_rows(probed, rows, PROBES)
 
 
 def select_queries(samples: list[Sample], most: int, seed: int) -> list[Sample]:
