@@ -79,12 +79,7 @@ class Transformers:
     """
 
     def __init__(
-        self,
-        loaded: Loaded,
-        collator: Collator,
-        options: AnswersOptions,
-        setup: Setup,
-        reuses_kv_cache: bool = False,
+        self, loaded: Loaded, collator: Collator, options: AnswersOptions, setup: Setup, reuses_kv_cache: bool = False
     ):
         self.loaded, self.collator, self.options = loaded, collator, options
         self.at_once, self.reuses_kv_cache = setup.batch, reuses_kv_cache
