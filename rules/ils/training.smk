@@ -179,7 +179,7 @@ rule training_sam:
         mem_mb=megabytes(8000),
         runtime=minutes(20),
     params:
-        **job("ils.training.rosalia.run_sam"),
+        **job("ils.rosalia.convert.to_sam"),
     message:
         "SAM of the model {wildcards.run} in its own layout"
     script:

@@ -10,11 +10,12 @@ from safetensors.torch import load_file, save_file
 
 from cxr.base.errors import UserError
 from cxr.ils.rosalia import convert
+from cxr.ils.rosalia.convert import to_sam
 from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import collate
 from cxr.ils.rosalia.tokens import Tokens
-from cxr.ils.training.rosalia import run_published, run_sam
+from cxr.ils.training.rosalia import run_published
 from rosalia_pairs import OPTIONS, pairs, tokens, write
 from tiny_rosalia import SIZES
 
@@ -74,7 +75,7 @@ def test_the_layout_is_the_published_one(trained, tmp_path):
 
 
 def test_a_training_may_begin_from_the_sam_of_another(trained, tmp_path):
-    run_sam(model=trained, sam=tmp_path / "sam.safetensors")
+    to_sam(model=trained, sam=tmp_path / "sam.safetensors")
     model, other = Rosalia.from_pretrained(trained), make_lite(SIZES, tokens(), 4)
     assert not torch.equal(other.sam.vision_encoder.pos_embed, model.sam.vision_encoder.pos_embed)
     convert.reset_mask_branch(other, tmp_path / "sam.safetensors", 1)

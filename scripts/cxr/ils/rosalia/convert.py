@@ -211,19 +211,19 @@ def make_published_config(config: RosaliaConfig) -> dict:
     return published_config | {"out_dim": width}
 
 
-def to_sam(source: str | Path, target: str | Path) -> None:
-    """Write our model's SAM to the safetensors file ``target``, with the names and type (float32) of SAM's own file.
+def to_sam(model: str | Path, sam: str | Path) -> None:
+    """Write SAM of the folder ``model`` to the file ``sam``, safetensors, with the names and type (float32) of SAM's own.
 
     :func:`reset_mask_branch` and SAM's published code read it. Raises UserError for a model that is missing, damaged or
     of another shape than its config.json says.
     """
-    shapes = _model_shapes(read_config(source))
+    shapes = _model_shapes(read_config(model))
     names = {_sam_name(name): name for name in shapes if name.startswith("sam.")}
-    with WeightFiles(source) as weights:
+    with WeightFiles(model) as weights:
         if fault := describe_misfit(shapes, weights.shapes):
-            raise UserError(f"{source} holds the weights of another model, for {fault}: make it again")
+            raise UserError(f"{model} holds the weights of another model, for {fault}: make it again")
         kinds = {theirs: (shapes[ours], torch.float32) for theirs, ours in sorted(names.items())}
-        write_weight_file(target, kinds, lambda name: weights.get(names[name]))
+        write_weight_file(sam, kinds, lambda name: weights.get(names[name]))
 
 
 def _sam_name(name: str) -> str:

@@ -5,17 +5,16 @@ LISA's and SAM's published checkpoints.
 """
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
 from transformers import CLIPVisionConfig
 
 from cxr.base.atomic import atomic_folder
-from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
-from cxr.ils.rosalia.convert import reset_mask_branch, to_ours, to_published, to_sam
+from cxr.ils.rosalia.convert import reset_mask_branch, to_ours, to_published
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens
 from cxr.ils.training.settings import TrainingOptions
@@ -44,21 +43,17 @@ def convert_checkpoint(folder: Path, lisa: str | Path, clip: str | Path) -> None
     tokens.save(folder)
 
 
-def load(options: TrainingOptions, setup: Setup) -> Callable[[Path, Iterable[str]], None]:
-    """Return a function that writes the model to start from, and LISA's tokenizer, into a folder.
+def load(options: TrainingOptions, files: Mapping, folder: Path, texts: Iterable[str]) -> None:
+    """Write the model to start from, and LISA's tokenizer, into a folder; ``files``: those of :data:`INPUTS`.
 
     With ``init`` ``paper_code`` the mask branch of LISA's published weights is reset.
     """
-
-    def make(folder: Path, texts: Iterable[str]) -> None:
-        del texts
-        convert_checkpoint(folder, setup.files["lisa"], setup.files["clip"])
-        if options.rosalia.init == "paper_code":
-            model = Rosalia.from_pretrained(folder, torch.bfloat16)
-            reset_mask_branch(model, setup.files["sam"], stable_hash("project", options.seed) % 2**63)
-            model.save_pretrained(folder)
-
-    return make
+    del texts
+    convert_checkpoint(folder, files["lisa"], files["clip"])
+    if options.rosalia.init == "paper_code":
+        model = Rosalia.from_pretrained(folder, torch.bfloat16)
+        reset_mask_branch(model, files["sam"], stable_hash("project", options.seed) % 2**63)
+        model.save_pretrained(folder)
 
 
 def run_untrained(*, model: str, lisa: str, clip: str) -> None:
@@ -87,11 +82,3 @@ def run_published(*, model: str | Path, published: str | Path, base: str | Path 
             raise UserError(f"{words} holds no tokenizer ({', '.join(TOKENIZER[:3])}): make or get it again")
         for path in tokenizer_paths:
             shutil.copyfile(path, making / path.name)
-
-
-def run_sam(*, model: str | Path, sam: str | Path) -> None:
-    """Write SAM of the folder ``model`` to the safetensors file ``sam``, with the names of sam_vit_h_4b8939.pth.
-
-    Raises UserError for a missing or damaged model.
-    """
-    to_sam(model, sam)

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -11,7 +10,7 @@ from pathlib import Path
 import torch
 
 from cxr.base.atomic import atomic_folder
-from cxr.base.engines import Setup, engine_module
+from cxr.base.engines import engine_module
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import write_rows
 from cxr.ils.rosalia.config import read_config
@@ -118,9 +117,7 @@ def _open_feature_caches(
     """Return the caches of frozen encoders' outputs for the images of both splits; {} if both are trained."""
     shapes, key = model.frozen_encoder_shapes(), "compute.keep_features"
     if not shapes or (recipe.runner == "plain" and recipe.dtype != "float32"):
-        reason = (
-            "mixed precision does not encode an image the same way twice" if shapes else "both encoders are trained"
-        )
+        reason = "mixed precision encodes an image differently each time" if shapes else "both encoders are trained"
         log.info("%s: nothing is kept, because %s", key, reason)
         return {}
     views = {(name, equalised) for name in pairs.lines.images for equalised in (False, True)}
@@ -137,18 +134,14 @@ def _make_start_model(job: TrainingJob, options: TrainingOptions) -> None:
     folder = Path(job.folder, "start")
     if folder.is_dir():
         return
-    lines = PairLines(job.inputs["train"])
     wording = _read_wording(job)
     texts = (
         write_prompt(text, line["answer"], options.conversation)
-        for line in lines
+        for line in PairLines(job.inputs["train"])
         for text in (wording.texts(line["instruction"]) if wording else [line["instruction"]])
     )
-    making = folder.with_name("start.part")
-    shutil.rmtree(making, ignore_errors=True)
-    engine = engine_module("cxr.ils.training", options.engine)
-    engine.load(options, Setup.of_job(job.inputs, job.compute))(making, texts)
-    making.rename(folder)
+    with atomic_folder(folder) as making:
+        engine_module("cxr.ils.training", options.engine).load(options, job.inputs, making, texts)
 
 
 def _write_outputs(job: TrainingJob, course: Progress, model: Rosalia, adapters, tokens: Tokens, trained: dict) -> None:
