@@ -17,16 +17,10 @@ class _DenseLayer(nn.Sequential):
 
     def __init__(self, channels: int):
         wide = BOTTLENECK * GROWTH
-        super().__init__(
-            OrderedDict(
-                norm1=nn.BatchNorm2d(channels),
-                relu1=nn.ReLU(),
-                conv1=nn.Conv2d(channels, wide, 1, bias=False),
-                norm2=nn.BatchNorm2d(wide),
-                relu2=nn.ReLU(),
-                conv2=nn.Conv2d(wide, GROWTH, 3, padding=1, bias=False),
-            )
-        )
+        first = {"norm1": nn.BatchNorm2d(channels), "relu1": nn.ReLU()}
+        first |= {"conv1": nn.Conv2d(channels, wide, 1, bias=False)}
+        second = {"norm2": nn.BatchNorm2d(wide), "relu2": nn.ReLU()}
+        super().__init__(OrderedDict(first | second | {"conv2": nn.Conv2d(wide, GROWTH, 3, padding=1, bias=False)}))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cat([x, super().forward(x)], dim=1)
@@ -44,14 +38,14 @@ class DenseNet121(nn.Module):
             pool0=nn.MaxPool2d(3, stride=2, padding=1),
         )
         channels = STEM
-        for number, layers in enumerate(BLOCKS, 1):
-            block_layers = OrderedDict(
-                (f"denselayer{layer + 1}", _DenseLayer(channels + layer * GROWTH)) for layer in range(layers)
-            )
-            parts[f"denseblock{number}"] = nn.Sequential(block_layers)
-            channels += layers * GROWTH
+        for number, size in enumerate(BLOCKS, 1):
+            block = {f"denselayer{at + 1}": _DenseLayer(channels + at * GROWTH) for at in range(size)}
+            parts[f"denseblock{number}"] = nn.Sequential(OrderedDict(block))
+            channels += size * GROWTH
             if number < len(BLOCKS):
-                parts[f"transition{number}"] = _transition_block(channels)
+                layers = {"norm": nn.BatchNorm2d(channels), "relu": nn.ReLU()}
+                layers |= {"conv": nn.Conv2d(channels, channels // 2, 1, bias=False), "pool": nn.AvgPool2d(2, stride=2)}
+                parts[f"transition{number}"] = nn.Sequential(OrderedDict(layers))
                 channels //= 2
         parts["norm5"] = nn.BatchNorm2d(channels)
         self.features = nn.Sequential(parts)
@@ -64,18 +58,6 @@ class DenseNet121(nn.Module):
     def pool_features(self, x: torch.Tensor) -> torch.Tensor:
         """Return the features before the classifier, (B, 1024)."""
         return torch.relu(self.features(x)).mean(dim=(2, 3))
-
-
-def _transition_block(channels: int) -> nn.Sequential:
-    half = channels // 2
-    return nn.Sequential(
-        OrderedDict(
-            norm=nn.BatchNorm2d(channels),
-            relu=nn.ReLU(),
-            conv=nn.Conv2d(channels, half, 1, bias=False),
-            pool=nn.AvgPool2d(2, stride=2),
-        )
-    )
 
 
 def prepare_frame(frame: np.ndarray) -> torch.Tensor:

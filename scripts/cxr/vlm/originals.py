@@ -48,32 +48,26 @@ class Originals:
         """Raise UserError if files have been removed since their frames were made."""
         missing = [image for image, path in self.paths.items() if not _is_regular_file(path)]
         if missing:
-            raise UserError(
-                f"{len(missing)} of {len(self.paths)} original images no longer exist, such as "
-                f"{min(missing)[1]!r}: {REMEDY}"
-            )
+            numbers = f"{len(missing)} of {len(self.paths)} original images"
+            raise UserError(f"{numbers} no longer exist, such as {min(missing)[1]!r}: {REMEDY}")
 
     def __call__(self, sample: Sample, shape: tuple[int, int]) -> np.ndarray:
         """Return a sample's image, uint8 (rows, columns), whose ``shape`` is stored with its frame.
 
         Raises UserError for a file that cannot be decoded, StoreError for another shape.
         """
-        return check_frame_shape(self._decoded(sample), sample.image_id, shape)
-
-    def _decoded(self, sample: Sample) -> np.ndarray:
         try:
             with silence_output():
-                return read_grey(self.paths[sample.source, sample.image_id], self.how)
-        except Rejected as rejected:
-            reason = rejected.reason
+                picture = read_grey(self.paths[sample.source, sample.image_id], self.how)
         except Exception as error:  # a damaged file makes the decoders fail in many ways
             if broken_part(error) or getattr(error, "errno", None) in MACHINE_ERRORS or out_of_memory(error):
                 raise
-            reason = describe_error(error)
-        raise UserError(
-            f"the original of the image {sample.image_id!r} can no longer be decoded ({reason}), but its frame could: "
-            f"{REMEDY}"
-        )
+            reason = error.reason if isinstance(error, Rejected) else describe_error(error)
+            raise UserError(
+                f"the original of the image {sample.image_id!r} can no longer be decoded ({reason}), but its frame "
+                f"could: {REMEDY}"
+            ) from None
+        return check_frame_shape(picture, sample.image_id, shape)
 
 
 def _is_regular_file(path: str) -> bool:

@@ -126,12 +126,15 @@ class ImageStore:
     def __enter__(self) -> "ImageStore":
         self._stack = ExitStack()
         self._of: dict[Path, dict[str, tuple[Shard, str]]] = {}
-        self._windows: dict[tuple[str, str], tuple[slice, slice]] = {}
+        self._windows: dict[tuple[Path, str], tuple[slice, slice]] = {}
         for path in self.shards:
             shard = self._stack.enter_context(Shard(path))
+            name = next(filter(shard.has, FIELDS), None)
+            if name is None and shard.ids:
+                raise UserError(f"{path} has no image field ({', '.join(FIELDS)}): give shards of images")
             shard_by_image = self._of.setdefault(path.parent, {})
             for image_id in shard.ids:
-                shard_by_image.setdefault(image_id, (shard, _image_field(shard)))
+                shard_by_image.setdefault(image_id, (shard, name))
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -164,10 +167,10 @@ class ImageStore:
         rows, columns = shard.shape(name)[:2]
         if name != FRAME_FIELD or not shard.has(AFFINE):
             return slice(0, rows), slice(0, columns)
-        key = (shard.path.as_posix(), sample.image_id)
+        key = (shard.path, sample.image_id)
         if key not in self._windows:
-            original = self._original_shape(sample)
-            self._windows[key] = covered_window(shard.get(AFFINE, sample.image_id), original, (rows, columns))
+            affine, original = shard.get(AFFINE, sample.image_id), self._original_shape(sample)
+            self._windows[key] = covered_window(affine, original, (rows, columns))
         return self._windows[key]
 
     def _original_shape(self, sample: Sample) -> tuple[int, int]:
@@ -230,16 +233,6 @@ def fit_size(shape: Sequence[int], side: int) -> tuple[int, int]:
     height, width = shape[:2]
     scale = min(1.0, side / max(height, width)) if side else 1.0
     return max(1, round(height * scale)), max(1, round(width * scale))
-
-
-def _image_field(shard: Shard) -> str:
-    for name in FIELDS:
-        try:
-            shard.shape(name)
-        except KeyError:
-            continue
-        return name
-    raise UserError(f"{shard.path} has no image field ({', '.join(FIELDS)}): give shards of images")
 
 
 def all_texts(samples: Iterable[Sample], convention: Convention) -> Iterator[str]:

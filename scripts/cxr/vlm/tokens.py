@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -68,33 +69,24 @@ class Tokens:
         return self.tokenizer(text, add_special_tokens=False).input_ids if text else []
 
     def encode_text(self, text: str) -> list[int]:
-        """Return the ids of a question or an answer. Raises Reserved if it holds a token of the frame."""
+        """Return the ids of a question or an answer. Raises ReservedTokenError if it holds a token of the frame."""
         for mark in self.frame.reserved:
             if mark in text:
                 raise ReservedTokenError(f"the text holds {mark!r}, a token of the model's own: leave it out")
         return self.encode_piece(text)
 
-    def _encode_question(self, question: str) -> list[int]:
-        """Return the ids of a question. Raises ReservedTokenError if the model gives masks and it contains [SEG]."""
+    def turn_prompt(self, question: str, count: int, first: bool = True) -> list[int]:
+        """Return the ids of a turn up to its answer; ``count``: number of image tokens, which the first turn has.
+
+        Raises ReservedTokenError like :meth:`encode_text`, and for [SEG] in a question if the model gives masks.
+        """
         if self.seg is not None and SEG in question:
             raise ReservedTokenError(f"the text holds {SEG!r}, a token of the model's own: leave it out")
-        return self.encode_text(question)
-
-    def turn_prompt(self, question: str, count: int, first: bool = True) -> list[int]:
-        """Return the ids of a turn up to its answer; ``count``: number of image tokens, which the first turn has."""
-        frame = self.frame
-        picture_ids = (
-            [*self.encode_piece(frame.opening), *[self.picture] * count, *self.encode_piece(frame.closing)]
-            if first
-            else []
-        )
-        return [
-            *(self.encode_piece(frame.start) if first else self.encode_piece(frame.between)),
-            *self.encode_piece(frame.user),
-            *picture_ids,
-            *self._encode_question(question),
-            *self.encode_piece(frame.assistant),
-        ]
+        frame, encode = self.frame, self.encode_piece
+        ids = [*encode(frame.start if first else frame.between), *encode(frame.user)]
+        if first:
+            ids += [*encode(frame.opening), *[self.picture] * count, *encode(frame.closing)]
+        return [*ids, *self.encode_text(question), *encode(frame.assistant)]
 
     def conversation(self, turns: Iterable[tuple[str, str]], count: int) -> tuple[list[int], list[int]]:
         """Return (ids, labels) of turns (question, answer); the loss covers answers and their end tokens.
@@ -104,10 +96,8 @@ class Tokens:
         ids: list[int] = []
         labels: list[int] = []
         for number, (question, answer) in enumerate(turns):
-            prompt_ids, answer_ids = (
-                self.turn_prompt(question, count, first=not number),
-                [*self.encode_text(answer), self.end],
-            )
+            prompt_ids = self.turn_prompt(question, count, first=not number)
+            answer_ids = [*self.encode_text(answer), self.end]
             ids += [*prompt_ids, *answer_ids]
             labels += [*[IGNORED] * len(prompt_ids), *answer_ids]
         return ids, labels
@@ -118,14 +108,9 @@ class Tokens:
         This is the loss of the authors' code: whole assistant messages with the role's name, but only the marks of
         system and user messages.
         """
-        marks = {
-            token
-            for mark in special_tokens(self.frame)
-            if mark != self.frame.picture
-            for token in self.encode_piece(mark)
-        }
-        marks |= set(self.encode_piece("\n"))
-        marked_labels = [token if token in marks else label for token, label in zip(ids, labels, strict=True)]
+        marks = {mark for mark in special_tokens(self.frame) if mark != self.frame.picture} | {"\n"}
+        mark_ids = {token for mark in marks for token in self.encode_piece(mark)}
+        marked_labels = [token if token in mark_ids else label for token, label in zip(ids, labels, strict=True)]
         length = len(self.encode_piece(self.frame.assistant))
         for at in range(1, len(labels)):
             if labels[at] != IGNORED and labels[at - 1] == IGNORED:
@@ -134,11 +119,8 @@ class Tokens:
 
     def text(self, ids: Iterable[int]) -> str:
         """Return the text of an answer's ids, without the end and what follows it."""
-        answer_ids = list(ids)
-        answer_ids = answer_ids[: answer_ids.index(self.end)] if self.end in answer_ids else answer_ids
-        return self.tokenizer.decode(
-            [token for token in answer_ids if token != self.pad], clean_up_tokenization_spaces=False
-        )
+        answer_ids = [token for token in takewhile(lambda token: token != self.end, ids) if token != self.pad]
+        return self.tokenizer.decode(answer_ids, clean_up_tokenization_spaces=False)
 
 
 def small_tokenizer(texts: Iterable[str], frame: ChatTemplate) -> PreTrainedTokenizerFast:
@@ -157,12 +139,8 @@ def small_tokenizer(texts: Iterable[str], frame: ChatTemplate) -> PreTrainedToke
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(_PIECE), "isolated")
     tokenizer.decoder = decoders.Fuse()
     tokenizer.add_special_tokens([AddedToken(mark, normalized=False, special=True) for mark in marks])
-    token_by_role = {
-        "image_token": frame.picture,
-        "boi_token": frame.opening.strip(),
-        "eoi_token": frame.closing.strip(),
-    }
-    token_by_role = {role: mark for role, mark in token_by_role.items() if mark}
+    roles = {"image_token": frame.picture, "boi_token": frame.opening, "eoi_token": frame.closing}
+    token_by_role = {role: mark.strip() for role, mark in roles.items() if mark.strip()}
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token=PAD, unk_token=UNKNOWN, eos_token=frame.end,
         extra_special_tokens=token_by_role | {"video_token": VIDEO}, clean_up_tokenization_spaces=False,

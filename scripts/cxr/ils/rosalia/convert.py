@@ -212,7 +212,7 @@ def make_published_config(config: RosaliaConfig) -> dict:
 
 
 def to_sam(model: str | Path, sam: str | Path) -> None:
-    """Write SAM of the folder ``model`` to the file ``sam``, safetensors, with the names and type (float32) of SAM's own.
+    """Write SAM of the folder ``model`` to the file ``sam``, safetensors, with names and type (float32) of SAM's own.
 
     :func:`reset_mask_branch` and SAM's published code read it. Raises UserError for a model that is missing, damaged or
     of another shape than its config.json says.

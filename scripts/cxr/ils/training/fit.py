@@ -96,10 +96,16 @@ class Fit(TrainingLoop):
         self.log = Progress()
         runner = self.runner
         self.draws = PairSampler(
-            pairs.lines.positive, batch=recipe.micro_batch, seed=self.seed, balance=recipe.balance,
-            equalise=recipe.equalise, where=str(pairs.lines.path), reword=pairs.wording is not None, rank=runner.rank,
+            pairs.lines.positive,
+            batch=recipe.micro_batch,
+            seed=self.seed,
+            balance=recipe.balance,
+            equalise=recipe.equalise,
+            where=str(pairs.lines.path),
+            reword=pairs.wording is not None,
+            rank=runner.rank,
             world=runner.ranks,
-        )  # fmt: skip
+        )
         # of this rank; the last step of an epoch may have fewer micro-batches
         self.micro_batches, self.per_update = self.draws.count_batches(), recipe.micro_batches_per_step(runner.ranks)
         self.per_epoch = math.ceil(self.micro_batches / self.per_update)

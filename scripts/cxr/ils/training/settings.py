@@ -66,10 +66,19 @@ class Recipe(SharedBatch, Section):
 
 
 class LiteRecipe(
-    Recipe, lora=lambda: LoraSettings(rank=0), trained=lambda: list(get_args(Part)), epochs=10, batch=16,
-    micro_batch=16, learning_rate=2e-4, warmup=10, balance="all", keep="mean", dtype="float32",
+    Recipe,
+    lora=lambda: LoraSettings(rank=0),
+    trained=lambda: list(get_args(Part)),
+    epochs=10,
+    batch=16,
+    micro_batch=16,
+    learning_rate=2e-4,
+    warmup=10,
+    balance="all",
+    keep="mean",
+    dtype="float32",
     gradient_checkpointing=False,
-):  # fmt: skip
+):
     """The engine lite: a small model of the same classes, trained on a CPU."""
 
     init: Literal["base", "random"] = key(

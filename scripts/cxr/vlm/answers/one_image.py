@@ -153,9 +153,13 @@ def name_masks(question: str, answer: str, earlier_texts: Sequence[str] = ()) ->
 
 
 def write_results(
-    folder: Path, picture: FramedImage, replies: Sequence[Reply], model: str, quality: int,
+    folder: Path,
+    picture: FramedImage,
+    replies: Sequence[Reply],
+    model: str,
+    quality: int,
     source: MaskSource | None = None,
-) -> dict:  # fmt: skip
+) -> dict:
     """Write ``answers.json``, the page, and for each turn ``<n>_overlay.png`` and ``<n>_mask_<k>.png`` (255: mask).
 
     ``source``: if given (a DICOM image whose answers have masks), ``segmentation.dcm`` is written too, with a segment
@@ -200,9 +204,20 @@ def write_results(
 
 
 def run_image(
-    *, run: str, base: str | list[str], image: str, output: str, questions: Sequence[str], referring: bool,
-    asking: dict, cohort: dict, frames: dict, quality: int, compute: dict, code: str,
-) -> dict:  # fmt: skip
+    *,
+    run: str,
+    base: str | list[str],
+    image: str,
+    output: str,
+    questions: Sequence[str],
+    referring: bool,
+    asking: dict,
+    cohort: dict,
+    frames: dict,
+    quality: int,
+    compute: dict,
+    code: str,
+) -> dict:
     """Ask a run about the image in a file; write the folder ``output`` and return its answers.json.
 
     ``asking``: fields of AnswersOptions; ``cohort``, ``frames``: options of those stages; ``quality``: of the page's

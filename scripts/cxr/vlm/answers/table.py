@@ -87,9 +87,17 @@ def load(run: Path, base: str, options: AnswersOptions, setup: Setup) -> Table:
 
 
 def run_external(
-    *, lines: str, pictures: list[str], base: str, answers: str, unused: str, options: AnswersOptions, attrs: dict,
-    compute: dict, folders: Mapping[str, str] | None = None,
-) -> None:  # fmt: skip
+    *,
+    lines: str,
+    pictures: list[str],
+    base: str,
+    answers: str,
+    unused: str,
+    options: AnswersOptions,
+    attrs: dict,
+    compute: dict,
+    folders: Mapping[str, str] | None = None,
+) -> None:
     """Write the answers in the file ``base`` to the samples ``lines``, and the table ``unused`` of its other lines.
 
     Raises UserError for a file that is not text.

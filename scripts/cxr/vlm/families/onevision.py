@@ -15,22 +15,13 @@ from transformers.models.llava_onevision.image_processing_pil_llava_onevision im
 
 from cxr.base.errors import UserError
 from cxr.vlm.conventions import InputSize
-from cxr.vlm.families.engine import ChatTemplate, EncodedImages
+from cxr.vlm.families import _qwen
+from cxr.vlm.families.engine import EncodedImages
 
 MODEL_TYPE = "llava_onevision"
 CONVENTION = "unit"
 SYSTEM = "You are a helpful assistant."
-TEMPLATE = ChatTemplate(
-    start=f"<|im_start|>system\n{SYSTEM}<|im_end|>\n",
-    user="<|im_start|>user\n",
-    opening="",
-    picture="<image>",
-    closing="\n",
-    assistant="<|im_end|>\n<|im_start|>assistant\n",
-    end="<|im_end|>",
-    between="\n",
-    system=SYSTEM,
-)
+TEMPLATE = replace(_qwen.TEMPLATE, opening="", picture="<image>", closing="\n", system=SYSTEM)
 PREFIXES = {
     "vision": ("model.vision_tower.",),
     "projector": ("model.multi_modal_projector.", "model.image_newline"),
