@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from conversions import converter
-from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.ils.rosalia.convert import CLIP_PREFIX, SAM_PREFIX
 from cxr.ils.rosalia.lite import make_lite
@@ -71,7 +70,7 @@ def files(tmp_path, monkeypatch) -> dict[str, str]:
 
 def start(files: dict[str, str], folder: Path, init: str) -> dict[str, torch.Tensor]:
     made = options(init)
-    rosalia.load(made, Setup(files=files))(folder, [])
+    rosalia.load(made, files, folder, [])
     assert Tokens.load(folder).seg == Rosalia.from_pretrained(folder).config.seg_id
     return Rosalia.from_pretrained(folder).state_dict()
 

@@ -30,19 +30,17 @@ class LiteWeights(NamedTuple):
 
 def list_lite_weights(engines: Mapping[str, str]) -> list[LiteWeights]:
     """List the repository's own weights that a run with these engines ({stage: engine}) reads."""
-    used = {
-        file: [stage for stage in stages if engines.get(stage) == "lite"] for file, stages in STAGES_BY_FILE.items()
-    }
-    weights = [
-        _describe_weights(file, stages, f"{Path(file).parent}/CARD.md") for file, stages in used.items() if stages
+    rows = [
+        (file, [stage for stage in stages if engines.get(stage) == "lite"], f"{Path(file).parent}/CARD.md")
+        for file, stages in STAGES_BY_FILE.items()
     ]
     if "organs" in engines:  # every engine reads the net that determines the orientation
-        weights.append(_describe_weights("organs/upright.onnx", ["organs"], "organs/UPRIGHT.md"))
-    return weights
-
-
-def _describe_weights(file: str, used_by: list[str], card: str) -> LiteWeights:
-    return LiteWeights(RESOURCES / file, used_by, read_licence(RESOURCES / card), RESOURCES / card)
+        rows.append(("organs/upright.onnx", ["organs"], "organs/UPRIGHT.md"))
+    return [
+        LiteWeights(RESOURCES / file, stages, read_licence(RESOURCES / card), RESOURCES / card)
+        for file, stages, card in rows
+        if stages
+    ]
 
 
 def read_licence(card: Path) -> str:

@@ -77,17 +77,15 @@ class SegBatch:
 
 def join_segs(segs_by_row: Mapping[int, tuple[list[int], MaskTargets]]) -> SegBatch:
     """Return the [SEG] of a batch. ``segs_by_row``: {row: (positions in its ids, targets)}."""
-    levels_by_view = {aims.view: aims.levels for _, aims in reversed(segs_by_row.values())}
-    views = list(dict.fromkeys(aims.view for _, aims in segs_by_row.values()))
+    targets = [aims for _, aims in segs_by_row.values()]
+    levels_by_view = {aims.view: aims.levels for aims in reversed(targets)}
+    views = list(dict.fromkeys(aims.view for aims in targets))
     marks = [(row, place, views.index(aims.view)) for row, (places, aims) in segs_by_row.items() for place in places]
     rows, places, image_of = torch.tensor(marks, dtype=torch.long).reshape(-1, 3).unbind(1)
-    levels = (
-        torch.stack([levels_by_view[view] for view in views]) if views else torch.zeros((0, 1, 1), dtype=torch.uint8)
-    )
-    masks = [aims.masks for _, aims in segs_by_row.values()]
-    return SegBatch(
-        rows, places, image_of, views, levels, torch.cat(masks) if masks else torch.zeros((0, 1, 1), dtype=torch.uint8)
-    )
+    nothing = torch.zeros((0, 1, 1), dtype=torch.uint8)
+    levels = torch.stack([levels_by_view[view] for view in views]) if views else nothing
+    masks = torch.cat([aims.masks for aims in targets]) if targets else nothing
+    return SegBatch(rows, places, image_of, views, levels, masks)
 
 
 def mask_targets(sample: Sample, pictures: ImageStore, masks: MaskStore, side: int) -> MaskTargets | None:

@@ -25,25 +25,19 @@ ADAPTER = "lora_"
 """Part of the names that peft gives an adapter's tensors."""
 
 
-def list_adapted_layers(llava: nn.Module) -> list[str]:
-    """Return the names of all linear layers of the language model and its head, which get adapters."""
-    return [
-        name
-        for name, module in llava.named_modules()
-        if isinstance(module, nn.Linear) and (name.startswith(f"{LANGUAGE_MODEL}.") or name == HEAD)
-    ]
-
-
 def add_adapters(model: Rosalia, options: LoraSettings) -> LoraModel | None:
-    """Insert adapters into the language model, in place. Untrained, they change no output (B = 0)."""
+    """Insert adapters into all linear layers of the language model and its head, in place.
+
+    Untrained, they change no output (B = 0).
+    """
     if not options.rank:
         return None
-    config = LoraConfig(
-        r=options.rank,
-        lora_alpha=options.alpha,
-        lora_dropout=options.dropout,
-        target_modules=list_adapted_layers(model.llava),
-    )
+    layers = [
+        name
+        for name, module in model.llava.named_modules()
+        if isinstance(module, nn.Linear) and (name.startswith(f"{LANGUAGE_MODEL}.") or name == HEAD)
+    ]
+    config = LoraConfig(r=options.rank, lora_alpha=options.alpha, lora_dropout=options.dropout, target_modules=layers)
     return LoraModel(model.llava, config, "default")
 
 

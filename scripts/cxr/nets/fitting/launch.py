@@ -79,20 +79,16 @@ class TrainingJob:
 
         The worker calls :func:`run_worker`. Raises UserError if the processes cannot share the recipe's batch.
         """
-        if recipe.runner != "deepspeed":
-            self.run_here(train)
-        else:
+        if recipe.runner == "deepspeed":
             num_requested = self.compute.get("asked", self.compute["gpus"])
             processes = max(1, count_gpus(self.compute["device"], num_requested))
             shared = recipe.shared(processes)
             shared.micro_batches_per_step(processes)  # raises before any process starts
-            if shared.micro_batch != recipe.micro_batch:
-                log.info(
-                    "micro-batches of %d: %d GPUs share a batch of %d", shared.micro_batch, processes, shared.batch
-                )
-            path = Path(self.folder, "job.json")
-            path.write_text(json.dumps(asdict(self)), encoding="utf-8")
-            launch(worker, path, processes, self.compute["time_to_stop"])
+            if (size := shared.micro_batch) != recipe.micro_batch:
+                log.info("micro-batches of %d: %d GPUs share a batch of %d", size, processes, shared.batch)
+            self._launch(worker, processes)
+        else:
+            self.run_here(train)
         shutil.rmtree(self.folder)
 
     def run_here(self, train: Train) -> None:
@@ -100,48 +96,41 @@ class TrainingJob:
         with catch_warning_signals() as should_stop:
             train(self, should_stop)
 
+    def _launch(self, worker: str, processes: int) -> None:
+        """Run the module ``worker`` in ``processes`` processes, and copy their output into the log.
+
+        Raises UserError if a process reports one (:func:`run_process`) or no longer answers, and RuntimeError if it
+        ends otherwise.
+        """
+        path, fault = Path(self.folder, "job.json"), Path(self.folder, FAULT_FILE)
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        fault.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+        command += [f"--shutdown-timeout={self.compute['time_to_stop']}", "-m", worker, str(path)]
+        paths = os.pathsep.join(filter(None, (str(SCRIPTS), os.environ.get("PYTHONPATH"))))
+        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+        environment = os.environ | {"PYTHONPATH": paths}
+        with subprocess.Popen(command, env=environment, preexec_fn=_end_with_parent, **output) as launched:
+            silence = ""
+            with catch_warning_signals(launched.terminate):  # the launcher passes the signal on
+                for line in launched.stdout or ():
+                    silence = silence or (line.strip() if SILENCE_PATTERN.search(line) else "")
+                    if not fault.is_file():  # after a fault, the launcher only reports at length that a process ended
+                        log.info("%s", line.rstrip())
+        if fault.is_file():
+            raise UserError(fault.read_text(encoding="utf-8"))
+        if launched.returncode and silence:
+            raise UserError(
+                f"training: one of its {processes} processes no longer answers ({silence[:200]}): its GPU or its "
+                "connection hangs; run it again, if possible on another node: it resumes from its last checkpoint"
+            )
+        if launched.returncode:
+            raise RuntimeError(f"a process of the training ended with code {launched.returncode}")
+
 
 def run_worker(train: Train) -> None:
     """Run ``train`` in one process of a training, whose job's file is the first argument of the command line."""
     run_process(Path(sys.argv[1]), lambda text: TrainingJob(**json.loads(text)).run_here(train))
-
-
-def launch(worker: str, job: Path, processes: int, time_to_stop: int) -> None:
-    """Run the module ``worker`` with the file ``job`` in ``processes`` processes, and copy their output into the log.
-
-    Raises UserError if a process reports one (:func:`run_process`) or no longer answers, and RuntimeError if it ends
-    otherwise.
-    """
-    fault = job.with_name(FAULT_FILE)
-    fault.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    command += [f"--shutdown-timeout={time_to_stop}"]
-    command += ["-m", worker, str(job)]
-    paths = os.pathsep.join(filter(None, (str(SCRIPTS), os.environ.get("PYTHONPATH"))))
-    with subprocess.Popen(
-        command,
-        env=os.environ | {"PYTHONPATH": paths},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        preexec_fn=_end_with_parent,
-    ) as launched:
-        silence = ""
-        with catch_warning_signals(launched.terminate):  # the launcher passes the signal on
-            for line in launched.stdout or ():
-                silence = silence or (line.strip() if SILENCE_PATTERN.search(line) else "")
-                if not fault.is_file():  # after a fault, the launcher only reports at length that a process ended
-                    log.info("%s", line.rstrip())
-    if fault.is_file():
-        raise UserError(fault.read_text(encoding="utf-8"))
-    if launched.returncode and silence:
-        raise UserError(
-            f"training: one of its {processes} processes no longer answers ({silence[:200]}): its GPU or its "
-            "connection hangs; run it again, if possible on another node: it resumes from its last checkpoint"
-        )
-    if launched.returncode:
-        raise RuntimeError(f"a process of the training ended with code {launched.returncode}")
 
 
 def _end_with_parent() -> None:

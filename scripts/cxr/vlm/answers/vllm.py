@@ -48,12 +48,6 @@ class Vllm:
         return answers
 
 
-def _max_positions(folder: str) -> int:
-    """Return the maximum length in a model's configuration, tokens: vLLM refuses more."""
-    text = AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config()
-    return getattr(text, "max_position_embeddings", None) or sys.maxsize
-
-
 def load(run: Path, base: str, options: AnswersOptions, setup: Setup) -> Vllm:
     """Return the engine for a run."""
     # the imports below read these
@@ -68,28 +62,29 @@ def load(run: Path, base: str, options: AnswersOptions, setup: Setup) -> Vllm:
 def _check_supported(name: str, family: Family, folder: Path, adapted: bool) -> None:
     """Raise UserError for a model that vLLM does not support, or whose image tiling it would change."""
     module = engine_module("cxr.vlm.families", name)
-    supported_tiles = getattr(module, "VLLM_TILES", "")
+    tiles, reason = getattr(module, "VLLM_TILES", ""), ""
     if not getattr(module, "VLLM", True):
         reason = f"which does not support {name} here"
     elif adapted and not getattr(module, "VLLM_ADAPTERS", True):
         reason = f"which does not support adapters of {name}"
-    elif supported_tiles and family.tiles != supported_tiles:
-        reason = f"which uses {supported_tiles} for every model, but {folder} has {family.tiles}"
-    else:
-        return
-    raise UserError(f"vlm.answers.engine is 'vllm', {reason}: set it to transformers")
+    elif tiles and family.tiles != tiles:
+        reason = f"which uses {tiles} for every model, but {folder} has {family.tiles}"
+    if reason:
+        raise UserError(f"vlm.answers.engine is 'vllm', {reason}: set it to transformers")
 
 
 def _load_model(folder: str, family: Family, adapted: Path, options: AnswersOptions, setup: Setup) -> Vllm:
     from vllm import LLM
     from vllm.lora.request import LoRARequest
 
+    text_config = AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config()
+    max_positions = getattr(text_config, "max_position_embeddings", None) or sys.maxsize
     rank = json.loads((adapted / ADAPTER).read_text(encoding="utf-8"))["r"] if adapted.is_dir() else 0
     model = LLM(
         model=folder,
         seed=options.seed,
         dtype=options.dtype,
-        max_model_len=min(options.max_length + options.max_new_tokens, _max_positions(folder)),
+        max_model_len=min(options.max_length + options.max_new_tokens, max_positions),  # vLLM refuses more
         tensor_parallel_size=max(1, setup.asked or 0),
         gpu_memory_utilization=0.9,
         enforce_eager=not setup.asked,  # compiling for the CPU takes longer than it saves

@@ -1,7 +1,8 @@
 """The interface of a model family: what differs between architectures in chat, images and names of parts.
 
 A family is a module of this package. Required: ``MODEL_TYPE`` (of its configuration), ``CONVENTION``, ``TEMPLATE``,
-``load(folder)`` and ``tiny``. Optional:
+``load(folder)`` and ``tiny(vocabulary, ids, side)``, which returns a configuration of a few hundred thousand parameters
+and an image processor (ids: {token name: id}). Optional:
 
 * ``init_weights(model)``: initialises a part that the library leaves zero;
 * ``published_name(name)``: a tensor's name in the published checkpoints, if it differs from the library's;
@@ -21,7 +22,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from transformers import AutoConfig, PretrainedConfig
+from transformers import AutoConfig
 
 from cxr.base.engines import engine_module
 from cxr.base.errors import UserError, refuse_unreadable
@@ -96,20 +97,10 @@ class Family(Protocol):
         ...
 
 
-class Tiny(Protocol):
-    """``tiny(vocabulary, ids, side)`` of a family's module, for tests and the engine tiny: returns a configuration of a
-    few hundred thousand parameters and an image processor. ids: {token name: id}.
-    """
-
-    def __call__(self, vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[PretrainedConfig, object]: ...
-
-
 def part_of(family: Family, name: str) -> str:
     """Return the part of a tensor, by its name; "" for none."""
-    matches = [
-        (len(prefix), part) for part, prefixes in family.prefixes.items() for prefix in prefixes if prefix in name
-    ]
-    return max(matches)[1] if matches else ""
+    prefixes = [(len(prefix), part) for part, each in family.prefixes.items() for prefix in each if prefix in name]
+    return max(prefixes, default=(0, ""))[1]
 
 
 def load_family(name: str, folder: str | Path) -> Family:
@@ -120,8 +111,6 @@ def load_family(name: str, folder: str | Path) -> Family:
     module = engine_module("cxr.vlm.families", name)
     with refuse_unreadable(folder, f"{folder} holds no model", f"give the folder of a {name} model"):
         kind = AutoConfig.from_pretrained(folder, local_files_only=True).model_type
-    if kind != module.MODEL_TYPE:
-        raise UserError(
-            f"{folder} holds a model of type {kind}, not {module.MODEL_TYPE}: change the engine or the model"
-        )
+    if kind != (model_type := module.MODEL_TYPE):
+        raise UserError(f"{folder} holds a model of type {kind}, not {model_type}: change the engine or the model")
     return module.load(Path(folder))

@@ -20,25 +20,17 @@ SEGMENTER = "segmenter."
 """Prefix of a segmenter's tensors; without the dot, the name of its learning rate."""
 
 
-def adapter_layers(model: nn.Module, family: Family, target: str) -> list[str]:
-    """Return the names of the linear layers that get an adapter: of the language model, or of all parts.
-
-    The head gets none, because it may share its weights with the embedding.
-    """
-    parts = (LANGUAGE,) if target == LANGUAGE else PARTS
-    return [
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and part_of(family, f"{name}.") in parts and not name.endswith(HEAD)
-    ]
-
-
 def add_adapters(model: nn.Module, family: Family, lora: VlmLora, token: int | None = None) -> PeftModel:
     """Return the model with adapters, which have no effect before training (B = 0).
 
     ``token``: a new token whose rows of embedding and head are trained too.
     """
-    names = adapter_layers(model, family, lora.target)
+    parts = (LANGUAGE,) if lora.target == LANGUAGE else PARTS
+    names = [  # not the head, because it may share its weights with the embedding
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and part_of(family, f"{name}.") in parts and not name.endswith(HEAD)
+    ]
     config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=names)
     if token is not None:
         tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
