@@ -104,14 +104,10 @@ def assign_targets(boxes: list[list[tuple]], labelled_classes: list[list[int]], 
     return {"truth": truth, "positive": positive, "weight": weight}
 
 
-def _split_corners(boxes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return boxes[..., 0], boxes[..., 1], boxes[..., 2], boxes[..., 3]
-
-
 def paired_overlap(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     """Return IoU and generalised IoU of paired boxes (..., 4)."""
-    ax1, ay1, ax2, ay2 = _split_corners(first)
-    bx1, by1, bx2, by2 = _split_corners(second)
+    ax1, ay1, ax2, ay2 = first.unbind(-1)
+    bx1, by1, bx2, by2 = second.unbind(-1)
     shared = (ax2.minimum(bx2) - ax1.maximum(bx1)).clamp(0) * (ay2.minimum(by2) - ay1.maximum(by1)).clamp(0)
     union = (ax2 - ax1) * (ay2 - ay1) + (bx2 - bx1) * (by2 - by1) - shared
     hull = (ax2.maximum(bx2) - ax1.minimum(bx1)) * (ay2.maximum(by2) - ay1.minimum(by1))

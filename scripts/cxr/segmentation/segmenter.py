@@ -6,7 +6,8 @@ from pathlib import Path
 import torch
 from transformers import SamConfig
 
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.errors import UserError, refuse_unreadable
+from cxr.nets.tensors import tensor_kinds
 from cxr.nets.weight_files import WeightFiles, fill_module, write_json, write_weight_file
 from cxr.segmentation.head import build_projection, build_sam, decode_masks, forget_dtypes, make_empty
 from cxr.segmentation.images import normalise_levels
@@ -63,22 +64,18 @@ class Segmenter(torch.nn.Module):
         sizes = self.config.to_dict()
         sizes.pop("transformers_version", None)
         write_json(folder / CONFIG_FILE, {"kind": KIND, "hidden": self.hidden, "sam": sizes})
-        tensors = self.state_dict()
-        kinds = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
-        write_weight_file(folder / WEIGHTS_FILE, kinds, tensors.__getitem__)
+        weights = self.state_dict()
+        write_weight_file(folder / WEIGHTS_FILE, tensor_kinds(weights), weights.__getitem__)
 
     @classmethod
     def load(cls, folder: str | Path, dtype: torch.dtype = torch.float32) -> "Segmenter":
         """Read what :meth:`save` wrote. Raises UserError for a damaged folder, or one that lacks a tensor."""
         path = Path(folder, CONFIG_FILE)
-        try:
+        with refuse_unreadable(path, f"{path} is missing or damaged", "tune its run again", KeyError, TypeError):
             config = json.loads(path.read_text(encoding="utf-8"))
             if config["kind"] != KIND:
                 raise UserError(f"{path} is not the config of a segmenter: tune its run again")
             segmenter = make_empty_segmenter(SamConfig(**config["sam"]), int(config["hidden"]), dtype)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            refuse_machine_fault(path, error)
-            raise UserError(f"{path} is missing or damaged ({type(error).__name__}): tune its run again") from None
         with WeightFiles(Path(folder, WEIGHTS_FILE)) as weights:
             fill_module(segmenter, weights, str(folder))
         return segmenter.eval()

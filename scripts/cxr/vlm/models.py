@@ -80,20 +80,15 @@ def make_tiny(name: str, folder: str | Path, texts: Iterable[str], side: int, se
     module = _family_module(name)
     frame = module.TEMPLATE
     tokenizer = small_tokenizer(texts, frame)
-    id_by_mark = {mark: tokenizer.convert_tokens_to_ids(mark) for mark in [*special_tokens(frame), VIDEO]}
-    roles = {role: getattr(frame, role).strip() for role in ("opening", "picture", "closing", "end")}
-    marks = {role: id_by_mark[mark] for role, mark in roles.items() if mark}
-    ids = marks | {
-        "pad": tokenizer.pad_token_id,
-        "video": id_by_mark[VIDEO],
-        "start": id_by_mark[special_tokens(frame)[0]],
-    }
+    marks = {role: getattr(frame, role).strip() for role in ("opening", "picture", "closing", "end")}
+    marks |= {"video": VIDEO, "start": special_tokens(frame)[0]}
+    ids = {role: tokenizer.convert_tokens_to_ids(mark) for role, mark in marks.items() if mark}
+    ids["pad"] = tokenizer.pad_token_id
     config, processor = module.tiny(len(tokenizer), ids, side)
-    before = torch.random.get_rng_state()
-    torch.manual_seed(seed)
-    model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32)
-    getattr(module, "init_weights", lambda model: None)(model)
-    torch.random.set_rng_state(before)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32)
+        getattr(module, "init_weights", lambda model: None)(model)
     model.generation_config.eos_token_id = ids["end"]
     model.generation_config.pad_token_id = ids["pad"]
     Path(folder).mkdir(parents=True, exist_ok=True)
@@ -189,19 +184,18 @@ def load_run(folder: str | Path, base: str | Path = "", dtype: torch.dtype = tor
 
     Raises UserError for an incomplete run.
     """
-    facts = read_run(folder)
-    adapted = Path(folder, ADAPTERS).is_dir()
+    facts, adapters = read_run(folder), Path(folder, ADAPTERS)
     with run_model(folder, base) as model:
         loaded = load_model(facts["family"], model, dtype)
     loaded = add_seg_token(loaded, 0) if has_segmenter(folder) else loaded
     loaded = replace(loaded, tokens=loaded.tokens.with_system(facts.get("system_prompt", "")))
-    if not adapted:
+    if not adapters.is_dir():
         return loaded
     from peft import PeftModel
 
     with refuse_unreadable(folder, f"{folder} holds no adapter that fits its model", "tune it again", *WEIGHT_ERRORS):
-        model = PeftModel.from_pretrained(loaded.model, str(Path(folder, ADAPTERS)), is_trainable=False)
-    return Loaded(model.eval(), loaded.family, loaded.tokens)
+        adapted_model = PeftModel.from_pretrained(loaded.model, str(adapters), is_trainable=False)
+    return replace(loaded, model=adapted_model.eval())
 
 
 def has_segmenter(folder: str | Path) -> bool:

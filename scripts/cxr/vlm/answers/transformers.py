@@ -28,10 +28,6 @@ class ConversationCache:
     cache: Cache | None
     places: list[list[int | None]]
 
-    def contains(self, names: Sequence[str]) -> bool:
-        """True if all these conversations are cached."""
-        return set(names) <= set(self.names)
-
     def resume(self, names: Sequence[str], prompts: Sequence[Sequence[int]], pad: int) -> dict:
         """Restrict the cache to the conversations ``names``, in order, and return the unread ends of their prompts:
         model inputs (N, L), one position per cached key, then the tokens to read, padded on the left; positions that
@@ -90,7 +86,9 @@ class Transformers:
     def answer(self, requests: Sequence[TurnRequest]) -> list[ModelAnswer]:
         """Return the answers, in order. A later turn continues from the cache of the previous call."""
         tokens = self.loaded.tokens
-        inputs = self._unread_prompts(requests) if self._continues(requests) else self._whole_prompts(requests)
+        names = {request.encoded.sample_id for request in requests}
+        is_cached = self.cache and names <= set(self.cache.names) and all(request.turn for request in requests)
+        inputs = self._unread_prompts(requests) if is_cached else self._whole_prompts(requests)
         with inference(), hidden_states(self.loaded.model) as states:
             generation = self.loaded.model.generate(
                 **inputs, max_new_tokens=self.options.max_new_tokens, do_sample=False, num_beams=1, use_cache=True,
@@ -111,10 +109,6 @@ class Transformers:
                 ModelAnswer(tokens.text(answer_ids), len(answer_ids), "end" if ended else "length", "", tuple(marks))
             )
         return decoded_answers
-
-    def _continues(self, requests: Sequence[TurnRequest]) -> bool:
-        names = [request.encoded.sample_id for request in requests]
-        return self.cache is not None and all(request.turn for request in requests) and self.cache.contains(names)
 
     def _whole_prompts(self, requests: Sequence[TurnRequest]) -> dict:
         """Return the inputs of whole prompts, with images."""
