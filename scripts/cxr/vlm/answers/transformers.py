@@ -28,6 +28,10 @@ class ConversationCache:
     cache: Cache | None
     places: list[list[int | None]]
 
+    def contains(self, names: Sequence[str]) -> bool:
+        """True if all these conversations are cached."""
+        return set(names) <= set(self.names)
+
     def resume(self, names: Sequence[str], prompts: Sequence[Sequence[int]], pad: int) -> dict:
         """Restrict the cache to the conversations ``names``, in order, and return the unread ends of their prompts:
         model inputs (N, L), one position per cached key, then the tokens to read, padded on the left; positions that
@@ -86,8 +90,8 @@ class Transformers:
     def answer(self, requests: Sequence[TurnRequest]) -> list[ModelAnswer]:
         """Return the answers, in order. A later turn continues from the cache of the previous call."""
         tokens = self.loaded.tokens
-        names = {request.encoded.sample_id for request in requests}
-        is_cached = self.cache and names <= set(self.cache.names) and all(request.turn for request in requests)
+        names = [request.encoded.sample_id for request in requests]
+        is_cached = self.cache and self.cache.contains(names) and all(request.turn for request in requests)
         inputs = self._unread_prompts(requests) if is_cached else self._whole_prompts(requests)
         with inference(), hidden_states(self.loaded.model) as states:
             generation = self.loaded.model.generate(
