@@ -31,7 +31,6 @@ from cxr.semisyn.editing import edit_images  # noqa: E402
 from cxr.semisyn.editing.configs import EditingConfig  # noqa: E402
 from cxr.semisyn.editing.engine import Job  # noqa: E402
 from cxr.semisyn.editing.outcome import soft_mask  # noqa: E402
-from cxr.semisyn.editing.settings import EditingSettings  # noqa: E402
 from cxr.workflow.params import stage_options  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402
 
@@ -60,7 +59,7 @@ def evaluations(number: int, negative: str) -> tuple[int, int, bool]:
     from tiny_diffusion import write_radedit
 
     with tempfile.TemporaryDirectory() as folder:
-        own = EditingSettings().radedit.as_dict() | {"steps": STEPS, "dtype": "float32"}
+        own = {"steps": STEPS, "dtype": "float32", "autoencoder": "float32"}
         texts = frozenset({"edema", "heart", *NEGATIVES})
         editor = radedit.load(None, Setup(own, write_radedit(Path(folder)), "cpu", 8), texts)
     rows: list[int] = []

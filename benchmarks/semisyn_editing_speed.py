@@ -41,8 +41,8 @@ def editor(given: argparse.Namespace, folder: Path, device: torch.device) -> rad
     torch.manual_seed(0)
     write = tiny_diffusion.write_radedit
     files = write(folder) if given.tiny else engines_nets.write_radedit(folder, {}, frame().image)
-    own = EditingSettings().radedit.as_dict()
-    own |= {"dtype": "float32" if device.type == "cpu" else own["dtype"]}
+    settings = EditingSettings()
+    own = {"dtype": "float32" if device.type == "cpu" else settings.dtype, "autoencoder": settings.autoencoder}
     texts = frozenset({"edema", "heart", ""})
     return radedit.load(None, Setup(own, files, given.device, given.batch), texts)
 

@@ -14,11 +14,11 @@ rule reports_structured:
         f"results/benchmarks/reports/structured/{PLAN.structuring.name('{shard}')}.tsv"
     conda:
         "../../envs/reports-vllm.yaml"
-    threads: 8 if PLAN.settings.reports.llm.transport == "offline" else 1  # a server's client needs almost no CPU
+    threads: 8 if PLAN.settings.llm.transport == "offline" else 1  # a server's client needs almost no CPU
     resources:
         gpu=PLAN.gpus["reports"],
         nodes=1,  # otherwise SLURM may take GPUs of two nodes
-        mem_mb=megabytes(64000 if PLAN.settings.reports.llm.transport == "offline" else 4000),
+        mem_mb=megabytes(64000 if PLAN.settings.llm.transport == "offline" else 4000),
         runtime=minutes(720),
     params:
         **job("language.reports.llm.structure_shards.run"),

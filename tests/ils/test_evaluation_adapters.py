@@ -14,7 +14,7 @@ from cxr.ils.evaluation import summary
 from cxr.ils.evaluation.adapters import ADAPTERS, choose_adapter, parse_grid
 from cxr.ils.evaluation.evaluate import run_predictions, run_scores
 from cxr.ils.evaluation.predictions import MaskFault
-from cxr.ils.evaluation.settings import OutputFormat, ScoringSettings
+from cxr.ils.evaluation.settings import OutputFormat, ScoringOptions
 from cxr.workflow.code_digest import RESOURCES
 from evaluation_cases import LINES, MASKS, SIZE, box, dataset, outputs
 
@@ -39,7 +39,7 @@ def evaluate(tmp_path, adapter, source, grid=24):
     run_predictions(
         lines=data["lines"], source=str(source), **made, options=options, size=SIZE, attrs={"stage": "test"}
     )
-    scoring = ScoringSettings(size=SIZE, replicates=0)
+    scoring = ScoringOptions(size=SIZE, replicates=0)
     run_scores(**data, **made, **outputs(tmp_path), options=scoring, seed=0, model="LISA-7B")
     return read_table(tmp_path / "pairs.parquet"), list(read_lines(made["predictions"]))
 

@@ -19,7 +19,8 @@ SETTINGS = SLICE | {
     "dataset": {"mimic_ils": "release", "mimic_ils_images": "images"},
     "training": {"lite": RECIPE, "runs": {"default": {}, "release": {"thresholds": "mimic_ils"}}},
     "inference": {"max_new_tokens": 4, "size": 256},
-    "evaluation": {"replicates": 100, "size": 256, "predictions": {"everything": {"adapter": "everything"}}},
+    "replicates": 100,
+    "evaluation": {"size": 256, "predictions": {"everything": {"adapter": "everything"}}},
 }
 
 

@@ -23,7 +23,8 @@ RUNS = {"default": {}, "reworded": {"paraphrases": True}}
 ASKED = SLICE | {
     "training": {"lite": RECIPE, "runs": RUNS},
     "inference": {"paraphrases": True, "max_new_tokens": 24, "size": 128},
-    "evaluation": {"size": 128, "replicates": 100},
+    "evaluation": {"size": 128},
+    "replicates": 100,
 }
 
 
@@ -141,19 +142,20 @@ def test_what_runs_again(evaluated, dry_run):
 def test_a_served_model_words_the_cohort_and_how_it_is_run_re_runs_nothing(workflow_run, tmp_path, dry_run):
     run = tmp_path / "run"
     shutil.copytree(workflow_run, run, symlinks=True)
-    llm = {"transport": "server", "model": language_model.MODEL, "revision": ""}
+    model = {"model": language_model.MODEL, "revision": ""}
+    paraphrase = {"paraphrase": {"engine": "vllm", "llm": model}}
     with language_model.serving() as (url, seen):
-        write_settings(run, SLICE | {"paraphrase": {"engine": "vllm", "llm": llm | {"execution": {"server": url}}}})
+        write_settings(run, SLICE | paraphrase | {"llm": {"transport": "server", "server": url}})
         snakemake(run, "paraphrase")
     lines = list(read_lines(run / "results/paraphrase/default/wordings.jsonl"))
     assert len(seen) == len(lines)  # each distinct instruction once for each persona
     assert {line["made_by"] for line in lines} == {language_model.MODEL}
     assert all(len(line["wordings"]) == 3 for line in lines)
-    execution = {"server": "http://elsewhere/v1", "requests": 2}
-    write_settings(run, SLICE | {"paraphrase": {"engine": "vllm", "llm": llm | {"execution": execution}}})
+    elsewhere = {"llm": {"transport": "server", "server": "http://elsewhere/v1", "requests": 2}}
+    write_settings(run, SLICE | paraphrase | elsewhere)
     assert dry_run(run, "paraphrase") == {}
-    changed = llm | {"temperature": 0.4, "execution": execution}
-    write_settings(run, SLICE | {"paraphrase": {"engine": "vllm", "llm": changed}})
+    warmer = {"paraphrase": {"engine": "vllm", "llm": model | {"temperature": 0.4}}}
+    write_settings(run, SLICE | warmer | elsewhere)
     assert dry_run(run, "paraphrase") == {"paraphrase_wordings": 1, "paraphrase": 1}
 
 
@@ -169,7 +171,7 @@ def test_a_bare_run_words_nothing(workflow_run, dry_run):
         ({"personas": ["layperson", "layperson"]}, "paraphrase: personas names one twice: name each once"),
         ({"personas": []}, "paraphrase.personas"),
         ({"personas": ["poet"]}, "paraphrase.personas"),
-        ({"engine": "vllm", "llm": {"max_tokens": 99999}}, "paraphrase.llm: max_tokens is 99999, which fills context"),
+        ({"engine": "vllm", "llm": {"max_tokens": 99999}}, "paraphrase.llm.max_tokens is 99999, which fills"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(given, words, tmp_path):

@@ -30,7 +30,8 @@ from fake_hub import serve
 RUNS = {"rosalia7b": {"weights": "rosalia", "trained": False}, "lisa7b": {"weights": "lisa", "trained": False}}
 CHOSEN = {
     "training": {"runs": RUNS, "rosalia": {"dtype": "float32"}}, "inference": {"max_new_tokens": 6, "size": 128},
-    "evaluation": {"replicates": 100, "size": 128},
+    "evaluation": {"size": 128},
+    "replicates": 100,
 }  # fmt: skip
 
 

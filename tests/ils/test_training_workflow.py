@@ -79,7 +79,7 @@ def test_a_training_is_run_again_for_its_own_settings_alone(trained, dry_run):
         "compute": {"checkpoint_every": 7, "batches": {"sam": 2}, "gpus": 3},
         "training": {"lite": RECIPE, "rosalia": {"learning_rate": 1e-4}},
         "inference": {"text": False},
-        "evaluation": {"replicates": 100},
+        "replicates": 100,
     }
     write_settings(trained, SLICE | others)
     assert dry_run(trained, "training") == {}

@@ -27,7 +27,7 @@ from cxr.imaging.weights.catalogue import rule_params
 installed = pytest.mark.skipif(
     importlib.util.find_spec("cxas") is None, reason="cxas is not installed here: `make test-cxas` installs and runs it"
 )
-OPTIONS = AnatomySettings(engine="cxas", min_labels=16)
+OPTIONS = AnatomySettings(engine="cxas")
 CHANNELS = (135, 136, 144, 141, 142, 143, 148, 145, 146, 147, 149, 150, 151, 152, 153, 121)
 """Indices of the 16 labels in the package's list of classes, in their order."""
 HOOK = """

@@ -242,13 +242,13 @@ def test_images_that_a_quality_table_fails(tmp_path, xray):
     write_csv(folder / "global/abdomial_xray.csv", ("ratio", "label", "image_file"), [("1", "-1.0", "c-0-i.dcm")])
     write_csv(folder / "global/window.csv", ids, [("a-0-i", "PA", "1.0"), ("d-0-i", "PA", "")])
     manifest = manifest_of(tmp_path, {"a": 1, "b": 1, "c": 1, "d": 1}, xray)
-    names = ["mask_number", "abdominal_xray", "window"]
-    result = run_cohort(tmp_path, manifest=manifest, chexstruct=str(folder), chexstruct_tables=names)
+    result = run_cohort(tmp_path, manifest=manifest, chexstruct=str(folder))
     result.check_conserved(4)
     assert result.reasons == {"b-0-i": "failed_quality_table", "c-0-i": "failed_quality_table"}
     assert result.details == {"b-0-i": "mask_number", "c-0-i": "abdominal_xray"}
-    with pytest.raises(UserError, match=r"holds no inclusion\.csv: add it or take inclusion out"):
-        check_inputs(options(manifest=manifest, chexstruct=str(folder)))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"holds no mask_number, abdominal_xray, window, inclusion\.csv: add one"):
+        check_inputs(options(manifest=manifest, chexstruct=str(tmp_path / "empty")))
     assert len(source_files(options(manifest=manifest))) == 1
 
 

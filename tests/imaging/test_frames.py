@@ -175,7 +175,8 @@ def test_a_decoder_that_does_not_end_is_stopped(tmp_path, mixed, monkeypatch):
         "sys.addaudithook(hook)\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    _, reasons, _ = run_frames(tmp_path, [("a", "s0", slow, 0), ("b", "s0", mixed[0][2], 1)], timeout_s=3)
+    monkeypatch.setattr("cxr.imaging.frames.make_frames.TIMEOUT_S", 3)
+    _, reasons, _ = run_frames(tmp_path, [("a", "s0", slow, 0), ("b", "s0", mixed[0][2], 1)])
     assert reasons == {"a": "undecodable"}
 
 
@@ -234,15 +235,16 @@ def test_rejected_files_in_a_row_are_rows(tmp_path, mixed):
     assert run_frames(tmp_path, candidates, compute=compute)[1] == {f"i{number}": "undecodable" for number in range(9)}
 
 
-def test_a_picture_that_needs_too_much_memory_is_one_row(tmp_path):
+def test_a_picture_that_needs_too_much_memory_is_one_row(tmp_path, monkeypatch):
     values = np.zeros((7000, 9000), np.uint16)
     values[0, 0] = 1
     path = write(tmp_path, encoded(dataset(values, 16), uid.DeflatedExplicitVRLittleEndian))
     assert os.path.getsize(path) < 1_000_000
-    _, reasons, _ = run_frames(tmp_path, [("a", "s", path, 0)], max_memory_mb=600)
-    assert reasons == {"a": "undecodable"}
     _, reasons, _ = run_frames(tmp_path, [("a", "s", path, 0)])
     assert reasons == {}
+    monkeypatch.setattr("cxr.imaging.frames.make_frames.MAX_MEMORY_MB", 600)
+    _, reasons, _ = run_frames(tmp_path, [("a", "s", path, 0)])
+    assert reasons == {"a": "undecodable"}
 
 
 def test_a_worker_that_cannot_start_is_our_fault_not_the_images(tmp_path, mixed, monkeypatch):

@@ -69,7 +69,7 @@ def test_lists_and_tables_name_images_in_any_form(tmp_path):
     exclude = write_csv(tmp_path / "x.csv", ("image_id",), [(ACCENTED,)])
     headless = write_csv(tmp_path / "y.csv", ("b\u200b",), [("\ufeff",)])
     write_csv(tmp_path / "q/mask_number.csv", ("image_id", "label"), [("c\u00a0", "0")])
-    tables = {"chexstruct": str(tmp_path / "q"), "chexstruct_tables": ["mask_number"]}
+    tables = {"chexstruct": str(tmp_path / "q")}
     assert run(tmp_path, rows, exclude=exclude, **tables).reasons == {ACCENTED: "listed", "c": "failed_quality_table"}
     assert run(tmp_path, rows, exclude=headless).reasons == {"b": "listed"}
 

@@ -315,7 +315,7 @@ def films(tmp_path_factory) -> Films:
     chests = []
     for row in embedded_cohort(base, 12):
         try:
-            grey = to_grey(decode_file(str(base / "results/phantom" / row["image_path"]), 10**8), "minmax", [0.5, 99.5])
+            grey = to_grey(decode_file(str(base / "results/phantom" / row["image_path"])), "minmax", [0.5, 99.5])
         except Rejected:
             continue
         chests.append(cv2.resize(grey, None, fx=2, fy=2, interpolation=cv2.INTER_CUBIC))

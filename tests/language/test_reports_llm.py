@@ -28,6 +28,7 @@ from cxr.llm.client import connect
 from cxr.llm.guards import INJECTION
 from cxr.llm.keys import texts_key
 from cxr.llm.options import Execution, ModelOptions
+from cxr.llm.settings import LlmSettings
 from cxr.nets.hub import find_downloaded_model
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
@@ -495,15 +496,13 @@ def test_a_server_that_is_not_there_or_lacks_the_model_is_one_sentence():
 
 
 def test_an_address_carries_its_key():
-    """The mapping's own server takes precedence over the shared one; the message names the server in use."""
-    given = {name: getattr(EXECUTION, name) for name in ("gpus", "gpu_memory", "requests", "timeout_s")}
-    given |= {"server": "http://one/v1", "mapping_server": ""}
-    key = "reports.llm.execution"
-    shared = Execution.from_settings(given, key, "mapping_server")
-    assert (shared.server, shared.server_key) == ("http://one/v1", f"{key}.server")
-    own_server = Execution.from_settings(given | {"mapping_server": "http://two/v1"}, key, "mapping_server")
-    assert (own_server.server, own_server.server_key) == ("http://two/v1", f"{key}.mapping_server")
-    assert Execution.from_settings(given | {"mapping_server": "http://two/v1"}, key) == shared
+    """A model's own server takes precedence over the shared one; the message names the key in use."""
+    llm = LlmSettings(server="http://one/v1", servers={"b": "http://two/v1"}).as_dict()
+    addresses = [Execution.from_settings(llm, model) for model in ("a", "b")]
+    assert [(address.server, address.server_key) for address in addresses] == [
+        ("http://one/v1", "llm.server"),
+        ("http://two/v1", "llm.servers"),
+    ]
 
 
 @pytest.mark.parametrize("key", ["reports.llm.structuring", "paraphrase.llm"])

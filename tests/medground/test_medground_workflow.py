@@ -58,7 +58,8 @@ def given(tmp_path_factory) -> dict:
     tuning = {"tiny": {"updates": 4, "batch": 4, "micro_batch": 4}}
     answers = {"sets": {"medground_test": "medground:dataset/test"}, "max_new_tokens": 24}
     return {
-        "medground": {"sources": sources, "dataset": {"export": FORMATS}, "scoring": {"replicates": 100}},
+        "replicates": 100,
+        "medground": {"sources": sources, "dataset": {"export": FORMATS}},
         "vlm": {"tuning": tuning, "answers": answers},
     }
 

@@ -18,9 +18,9 @@ from cxr.geometry.unions import union_iou
 from cxr.medground.scoring import columns
 from cxr.medground.scoring.compare import run_comparison
 from cxr.medground.scoring.score_run import both_correct, matched_iou, mean_with_interval, run_scores
-from cxr.medground.scoring.settings import ScoringSettings
+from cxr.medground.scoring.settings import ScoringOptions
 
-OPTIONS, SEED = ScoringSettings(replicates=200), 7
+OPTIONS, SEED = ScoringOptions(replicates=200), 7
 PAPER = yaml.safe_load((ROOT / "resources/medground/paper_tables.yaml").read_text(encoding="utf-8"))
 box = st.tuples(*[st.integers(0, 990)] * 2, *[st.integers(1, 400)] * 2).map(
     lambda b: (b[0], b[1], min(1000, b[0] + b[2]), min(1000, b[1] + b[3]))

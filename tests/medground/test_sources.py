@@ -306,7 +306,7 @@ def test_a_dicom_picture_is_shown_by_its_percentiles_with_white_bone(made, kind)
     assert (seen == (255 - wanted if kind == "MONOCHROME1" else wanted)[..., None]).all()
 
 
-def test_a_damaged_dicom_file_has_its_reason_and_prints_nothing(made, capfd):
+def test_a_damaged_dicom_file_has_its_reason_and_prints_nothing(made, capfd, monkeypatch):
     data = encoded(dataset(np.arange(64 * 96, dtype=np.uint16).reshape(64, 96), PatientName="Nobody^Known"))
     films = {"cut": data[: len(data) // 2], "empty": data[:700], "large": data}
     rows = [ROW | {"image_path": name, "subject_id": name} for name in films]
@@ -315,7 +315,8 @@ def test_a_damaged_dicom_file_has_its_reason_and_prints_nothing(made, capfd):
     found = reasons(made, manifest(made, rows[:2]))
     assert set(found) == {"cut", "empty"}
     assert set(found.values()) <= {"undecodable", "no_pixels"}
-    assert reasons(made, manifest(made, rows[2:]), max_pixels=1000) == {"large": "undecodable"}
+    monkeypatch.setattr("cxr.dicom.image.MAX_PIXELS", 1000)
+    assert reasons(made, manifest(made, rows[2:])) == {"large": "undecodable"}
     assert "Nobody" not in "".join(capfd.readouterr())
     assert "Nobody" not in str(read_table(made / "sources/excluded.parquet").to_dicts())
 

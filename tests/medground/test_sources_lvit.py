@@ -31,7 +31,7 @@ from medground_data import (
 )
 
 INFECTED = {"infected": {"one": "infected area", "many": "infected areas"}}
-PLAIN = {"mask_threshold": 0, "most_foreground": 0.8, "resize_masks": "none", "max_pixels": 1 << 26}
+PLAIN = {"mask_threshold": 0, "most_foreground": 0.8, "resize_masks": "none"}
 
 
 def keys(folder: Path, **more) -> dict:

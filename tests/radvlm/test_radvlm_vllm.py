@@ -140,14 +140,14 @@ class Connected:
 def connected(folder):
     """The model, loaded once. The client of a server is that of the reports, which `make vllm` tries too."""
     options = ModelOptions(**model(folder, "radvlm.filtered.llm"))
-    return Connected(options, Execution.from_settings(EXECUTION, "radvlm.filtered.llm.execution"))
+    return Connected(options, Execution.from_settings(EXECUTION, options.model))
 
 
 @pytest.fixture
 def loaded(connected, monkeypatch):
     """The three engines ask the one model."""
     for engine in (filtered, conversations, judge_vllm):
-        monkeypatch.setattr(engine, "connect_lazily", connected)
+        monkeypatch.setattr(engine, "connect_resumably", connected)
     connected.attempts.clear()
     return connected
 

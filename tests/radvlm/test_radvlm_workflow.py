@@ -86,13 +86,14 @@ def given(place) -> dict:
     }  # fmt: skip
     masks = {"engine": "onevision_tiny", "lines": "radvlm:all", "segmentation": "head"}
     return SLICE | {
+        "replicates": 100,
         "cohort": {"shards": 3},
         "training": {"runs": {"base": {"weights": "lite", "trained": False}}},
         "radvlm": {
             "sources": {"use": ["own", *held], "list": held},
             "instructions": {"mixes": {"all": {"preset": "own", "tasks": tasks}}},
             "evaluation": {
-                "replicates": 100, "predictions": {"other": other}, "runs": ["radvlm", "masks"],
+                "predictions": {"other": other}, "runs": ["radvlm", "masks"],
                 "segmenter": "rosalia:base", "annotators": ["chexbert"],
                 "report_metrics": ["rouge_l", "findings_f1", "chexbert_f1"],
             },

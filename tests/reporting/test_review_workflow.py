@@ -73,9 +73,7 @@ def test_the_round_trip_to_the_evaluation(workflow_run, tmp_path):
 
     # what the merge wrote is what the evaluation takes
     others = {"reviewed": "results/review/default/left_out.txt", "predictions": {"all": {"adapter": "everything"}}}
-    write_settings(
-        run, settings | {"review": review | {"sheets": ["filled"]}, "evaluation": others | {"replicates": 0}}
-    )
+    write_settings(run, settings | {"review": review | {"sheets": ["filled"]}, "evaluation": others, "replicates": 0})
     done = snakemake(run, "results/evaluation/all/scores.tsv")
     assert "review" not in {word.rstrip(":") for word in done.stderr.split() if word.startswith("review_")}
     scored = read_table(run / "results/evaluation/all/pairs.parquet")

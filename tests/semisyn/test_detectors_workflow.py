@@ -45,14 +45,15 @@ def settings(folder: Path) -> dict:
             for name, role in (("learnt", "train"), ("tested", "test"))}  # fmt: skip
     runs = {"real": {"real": ["learnt"]}, "real+7": {"real": ["learnt"], "synthetic": 7}}
     runs |= {"shuffled": {"extra": ["shuffled"]}}
-    lite = {"size": 64, "checkpoint_every": 5}
+    lite = {"size": 64}
     return {
+        "replicates": 100,
+        "compute": {"checkpoint_every": 5},
         "phantom": {"subjects": 6, "studies": 9, "healthy": 4},
         "semisyn": {
             "dataset": {"per_finding": 2, "sizes": [7]}, "placement": {"most_per_image": 20},
             "references": told,
             "detectors": {"runs": runs, "seeds": 2, "updates": 60, "lite": lite},
-            "detection": {"replicates": 100},
         },
     }  # fmt: skip
 

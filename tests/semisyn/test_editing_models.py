@@ -28,7 +28,7 @@ from tiny_diffusion import pipeline, write_radedit
 
 WORDS = frozenset({"edema", "heart", "no acute process", ""})
 ENGINE_SETTINGS = {
-    name: getattr(EditingSettings(), name).as_dict() | {"steps": 6, "dtype": "float32", "autoencoder": "float32"}
+    name: EditingSettings().as_dict().get(name, {}) | {"steps": 6, "dtype": "float32", "autoencoder": "float32"}
     for name in ("radedit", "diffusion")
 }
 BOXES = np.array([[100.0, 120, 260, 300]])

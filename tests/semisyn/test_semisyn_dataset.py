@@ -373,7 +373,7 @@ def test_visible_boxes_and_other_conventions(made, tmp_path):
 
 
 def test_original_pixels_keep_their_detail_and_take_the_change(made, tmp_path):
-    frames = {"max_pixels": 10**8, "window": "minmax", "percentiles": [0.5, 99.5], "burned_in": "keep"}
+    frames = {"window": "minmax", "percentiles": [0.5, 99.5], "burned_in": "keep"}
     folder = exported(made, tmp_path, format="yolo", pixels="original", frames=frames)
     job = next(one for one in jobs() if one.name == "atelectasis-000002")
     (path,) = folder.glob(f"images/*/{job.name}.png")

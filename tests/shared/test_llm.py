@@ -7,7 +7,7 @@ import json
 import re
 import socket
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -389,7 +389,7 @@ def test_pictures_count_as_tokens_and_no_more_come_than_the_options_say():
 
 
 def test_a_model_is_reached_for_when_it_is_first_asked():
-    asked = connect_lazily(replace(MODEL, model="test_llm:nothing"), EXECUTION)
+    asked = connect_lazily(replace(MODEL, model="test_llm:nothing"), asdict(EXECUTION))
     assert ask_each({"order": Answer(problem=guards.INJECTION)}, asked, MODEL.limits)
     with pytest.raises(UserError):
         ask([question()], asked, MODEL.limits)
@@ -413,10 +413,10 @@ def test_a_bounded_text_is_neither_empty_nor_longer():
 
 
 def test_no_stages_settings_are_named_in_the_room():
-    """Messages name the caller's key: no text of the package contains a section of the settings."""
+    """Messages name the caller's key: no text of the package contains a section of another stage's settings."""
     from cxr.workflow.settings import Settings
 
-    sections = tuple(f"{name}." for name in Settings.declared())
+    sections = tuple(f"{name}." for name in Settings.declared() if name != "llm")
     files = sorted((ROOT / "scripts/cxr/llm").glob("*.py"))
     assert len(files) > 5
     for file in files:

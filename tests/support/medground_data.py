@@ -117,7 +117,7 @@ def source_keys(**keys: object) -> dict:
 
 def sources_options(keys: dict, name: str = "given", **more: object) -> dict:
     """Return the arguments of the stage for one source that come from the settings."""
-    others = {"name": name, "source": keys, "seed": 2026, "max_pixels": 1 << 26}
+    others = {"name": name, "source": keys, "seed": 2026}
     changed = {field: value for field, value in more.items() if hasattr(SETTINGS.sources, field)}
     own = {field: value for field, value in more.items() if field not in changed}
     return {"options": replace(SETTINGS.sources, **changed)} | others | own

@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from cxr.base.tables import read_lines, read_table
-from cxr.llm.settings import Execution
+from cxr.llm.settings import LlmSettings
 from cxr.medground.queries import ask_model, make_queries
 from cxr.medground.queries.ask_model import QuestionOptions
 from cxr.medground.verification import ask_judge, verify
@@ -54,7 +54,7 @@ def well(messages: list[dict], schema: dict) -> str:
 
 
 def _options(kind: type, section, own: dict) -> object:
-    llm = {"temperature": 0.0} | SETTINGS.llm.as_dict() | section.llm.as_dict()
+    llm = LlmSettings().as_dict() | {"temperature": 0.0} | SETTINGS.llm.as_dict() | section.llm.as_dict()
     known = {field.name for field in fields(kind)}
     shared = section.as_dict()
     given = {name: value for name, value in (shared | llm | own).items() if name in known}
@@ -77,7 +77,7 @@ def judge_options(**own: object) -> JudgeOptions:
 
 def execution(address: str, **own: object) -> dict:
     """Return the section of the settings on how a model is run."""
-    return Execution().as_dict() | {"server": address, "requests": 1, "timeout_s": 20} | own
+    return LlmSettings().as_dict() | {"server": address, "requests": 1, "timeout_s": 20} | own
 
 
 def files_of(folder: Path) -> dict[str, str]:

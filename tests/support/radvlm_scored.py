@@ -8,9 +8,9 @@ from cxr.base.tables import write_lines
 from cxr.radvlm.evaluation.conversations import run_judge
 from cxr.radvlm.evaluation.judge import JudgeOptions
 from cxr.radvlm.evaluation.score_run import run_scores
-from cxr.radvlm.evaluation.settings import Evaluation
+from cxr.radvlm.evaluation.settings import ScoreOptions
 
-OPTIONS = Evaluation(replicates=50)
+OPTIONS = ScoreOptions(replicates=50)
 JUDGED = JudgeOptions("facts", {})
 HEART, LUNG = [0.3, 0.4, 0.7, 0.9], [0.1, 0.1, 0.45, 0.9]
 FINDINGS = ("Pleural Effusion", "Cardiomegaly", "Pneumothorax", "Consolidation")

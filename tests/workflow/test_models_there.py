@@ -19,11 +19,8 @@ LANGUAGE = {
     "medground.queries.llm.model": {"medground": {"queries": {"engine": "vllm", "llm": {"model": GONE}}}},
     "medground.verification.llm.model": {"medground": {"verification": {"judge": "vllm", "llm": {"model": GONE}}}},
     "radvlm.llm.model": {"radvlm": {"filtered": {"engine": "both"}, "llm": {"model": GONE}}},
-    "radvlm.conversations.llm.train_model": {
-        "radvlm": {"conversations": {"engine": "vllm", "llm": {"train_model": GONE}}}
-    },
-    "radvlm.conversations.llm.test_model": {
-        "radvlm": {"conversations": {"engine": "vllm", "llm": {"test_model": GONE}}}
+    "radvlm.conversations.test_llm.model": {
+        "radvlm": {"conversations": {"engine": "vllm", "test_llm": {"model": GONE}}}
     },
     "radvlm.evaluation.llm.model": {"radvlm": {"evaluation": {"judge": "vllm", "llm": {"model": GONE}}}},
     "radvlm.evaluation.green.model": {
@@ -59,12 +56,10 @@ def _here(tmp_path, monkeypatch) -> None:
     Path("models").mkdir()
 
 
-def test_a_conversation_without_a_model_of_its_own_names_the_shared_model():
-    told = {"llm": {"model": GONE}, "conversations": {"engine": "vllm", "llm": {"train_model": "a/b"}}}
+def test_conversations_of_train_use_the_shared_model():
+    radvlm = {"llm": {"model": GONE}, "conversations": {"engine": "vllm", "test_llm": {"model": "a/b"}}}
     with pytest.raises(UserError, match=r"^radvlm\.llm\.model: there is no folder"):
-        params.check_files(read({"radvlm": told}), "")
-    told["conversations"]["llm"]["test_model"] = "a/c"
-    params.check_files(read({"radvlm": told}), "")
+        params.check_files(read({"radvlm": radvlm}), "")
 
 
 @pytest.mark.parametrize(("key", "config"), [*LANGUAGE.items(), *OTHERS.items()])
@@ -78,13 +73,7 @@ def test_a_path_without_a_folder_is_one_sentence(key, config):
 
 @pytest.mark.parametrize("config", LANGUAGE.values(), ids=LANGUAGE)
 def test_the_model_of_a_server_is_not_looked_for(config):
-    (system,) = config
-    if system in ("medground", "radvlm"):  # whose stages share one section
-        llm = config[system].get("llm", {}) | {"transport": "server"}
-        config = {system: config[system] | {"llm": llm}}
-    else:
-        config = changed(config, "llm", transport="server")
-    params.check_files(read(config), "")
+    params.check_files(read(config | {"llm": {"transport": "server"}}), "")
 
 
 @pytest.mark.parametrize("key", [*LANGUAGE, *OTHERS])
@@ -93,12 +82,6 @@ def test_the_model_of_an_engine_that_is_not_chosen_is_not_looked_for(key):
     for choice in ("engine", "judge", "annotators", "labels", "runs"):
         config = without(config, choice)
     params.check_files(read(config), "")
-
-
-def changed(config: dict, name: str, **keys: object) -> dict:
-    """Return settings whose section ``name`` has further keys."""
-    told = {one: changed(value, name, **keys) if isinstance(value, dict) else value for one, value in config.items()}
-    return {one: value | keys if one == name else value for one, value in told.items()}
 
 
 def without(config: dict, name: str) -> dict:

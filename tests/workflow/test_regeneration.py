@@ -301,7 +301,7 @@ ELSEWHERE = (
     "semisyn.realism.reference", "semisyn.realism.features", "semisyn.realism.clip", "semisyn.prompts.reference",
     "semisyn.readers.reference", "semisyn.readers.experts", "semisyn.selection.configs", "semisyn.selection.search",
     "semisyn.selection.parts", "semisyn.editing.configs", "semisyn.editing.choice",
-    "semisyn.editing.grid", "semisyn.editing.radedit", "semisyn.editing.diffusion", "semisyn.editing.dtype",
+    "semisyn.editing.grid", "semisyn.editing.diffusion", "semisyn.editing.dtype",
     "semisyn.editing.autoencoder", "semisyn.priors.source",
     "semisyn.detection.predictions",
 )  # fmt: skip
@@ -317,7 +317,7 @@ def held(run: str, key: str) -> bool:
 
 
 @pytest.mark.parametrize(("name", "runs", "least"), [("manifest", ("embedded", "manifest"), 100),
-                                                     ("realism", ("semisyn", "realism"), 26),
+                                                     ("realism", ("semisyn", "realism"), 24),
                                                      ("semisyn", ("semisyn",), 2),
                                                      ("detectors", ("detectors",), 1)])  # fmt: skip
 def test_every_key_belongs_to_its_row(name, runs, least, finished, monkeypatch):
@@ -528,8 +528,8 @@ def test_new_studies_run_just_the_shards_they_fall_in(workflow_run, planner, tmp
 
 @pytest.mark.parametrize(("transport", "gpus", "mb"), [("offline", {"1"}, "64000"), ("server", {"0"}, "4000")])
 def test_a_net_asks_for_one_gpu_and_a_training_for_all(planner, finished, tmp_path, transport, gpus, mb):
-    model = {"llm": {"transport": transport, "execution": {"server": "http://gpu07:8000/v1"}}}
-    settings = write_settings(tmp_path, merged(RUNS["paper"], {"compute": {"gpus": 2}, "reports": model})) / "mine.yaml"
+    llm = {"transport": transport, "server": "http://gpu07:8000/v1"}
+    settings = write_settings(tmp_path, merged(RUNS["paper"], {"compute": {"gpus": 2}, "llm": llm})) / "mine.yaml"
     jobs = planner.jobs(finished("paper").directory, settings, "--forceall", "--", *ASKED)
     asked = {job.rule: job.resources["gpu"] for job in jobs if job.resources.get("gpu", "0") != "0"}
     reports = [job.resources for job in jobs if job.rule in ("reports_structured", "reports_mapping")]

@@ -47,18 +47,17 @@ def refused(changes: dict) -> str:
             "release.date: '2026-02-30' is not a calendar date: give one such as 2026-01-31.",
         ),
         (
-            {"evaluation.replicates": 1},
-            "evaluation.replicates: 1 replicates give no interval: give 100 or more, or 0 for none.",
+            {"replicates": 1},
+            "replicates: 1 replicates give no interval: give 100 or more, or 0 for none.",
         ),
         (
-            {"reports.llm.execution.server": "localhost:8000"},
-            "reports.llm.execution.server: 'localhost:8000' is not the address of a server: give one such "
-            "as http://localhost:8000/v1.",
+            {"llm.server": "localhost:8000"},
+            "llm.server: 'localhost:8000' is not the address of a server: give one such as http://localhost:8000/v1.",
         ),
         (
-            {"reports.llm.execution.mapping_server": "http://host:port/v1"},
-            "reports.llm.execution.mapping_server: 'http://host:port/v1' is not the address of a server: give one such "
-            "as http://localhost:8000/v1.",
+            {"llm.servers.google/medgemma": "http://host:port/v1"},
+            "llm.servers.google/medgemma: 'http://host:port/v1' is not the address of a server: give one such as "
+            "http://localhost:8000/v1.",
         ),
         (
             {"medground.queries.engine": "vllm"},

@@ -166,7 +166,7 @@ def run_job(snakemake) -> None:
     The function receives the rule's inputs and outputs. It also receives those of the following that its signature
     names: each param by its name; the param ``options`` (:func:`settings_arguments`); ``attrs``, which every result
     carries (rule, code digest, settings); ``threads``; ``code``, the digest; each wildcard by its name; ``compute``
-    (:func:`compute_settings`); ``execution``, how the stage's language model is run.
+    (:func:`compute_settings`); ``execution``, the settings' section ``llm``.
 
     The settings come as one param, ``options``. Snakemake compares only the set of a rule's values, not their names: it
     would miss a value that moves from one key to another, or that another key also has.
@@ -192,7 +192,7 @@ def run_job(snakemake) -> None:
     arguments |= {"attrs": {"stage": snakemake.rule, "code_digest": code, "settings": settings}}
     arguments |= settings_arguments(function, settings)
     if "execution" in parameters:
-        arguments["execution"] = _execution_settings(snakemake.config, name)
+        arguments["execution"] = snakemake.config["llm"]
     files = dict(snakemake.input.items()) | dict(snakemake.output.items())
     function(**{key: arguments[key] for key in arguments if key in parameters} | files)
 
@@ -217,16 +217,10 @@ def settings_arguments(function: Callable, settings: dict) -> dict:
     return {key: value for key, value in settings.items() if key in names} | {"options": options}
 
 
-def _execution_settings(config: dict, name: str) -> dict:
-    room, stage = name.split(".")[:2]
-    section = config.get(room, config)
-    return (section.get("llm") or section[stage]["llm"])["execution"]
-
-
 def compute_settings(snakemake) -> dict:
     """Return the settings' section ``compute``, with the number of GPUs that the job requested as ``asked``.
 
-    It is not a param, so a change of how a net is run re-runs nothing. The same holds for ``execution``, how a stage's
-    language model is run.
+    It is not a param, so a change of how a net is run re-runs nothing. The same holds for ``execution``, how language
+    models are run.
     """
     return snakemake.config["compute"] | {"asked": snakemake.resources.get("gpu", 0)}

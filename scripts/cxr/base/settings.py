@@ -105,7 +105,7 @@ def key(default: Any, description: str, *, source: str = OURS, unit: str = "", *
 
 
 def redefine(section: type["Section"], name: str, default: Any, source: str = OURS) -> Any:
-    """Declare a setting of a subclass of ``section`` as there, but with another default."""
+    """Declare a setting as in ``section``, but with another default and its source."""
     keywords = {"default_factory": default} if callable(default) else {"default": default}
     return dataclasses.field(**keywords, metadata={"key": section.declared()[name][1]._replace(source=source)})
 

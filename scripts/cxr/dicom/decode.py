@@ -6,7 +6,7 @@ import numpy as np
 
 from cxr.base.regular_files import open_regular
 from cxr.dicom.files import HEAD_BYTES, Rejected, detect_file_kind, rejection_of
-from cxr.dicom.image import DecodedImage
+from cxr.dicom.image import MAX_PIXELS, DecodedImage
 from cxr.dicom.pixels import decode_dicom
 from cxr.dicom.raster import decode_jpeg, decode_png
 
@@ -14,7 +14,7 @@ _PIXEL_BYTES, _HEADER_BYTES = 24, 1 << 26
 """Largest number of bytes of a pixel (three samples of 64 bits), and of everything but the pixels in a file."""
 
 
-def decode_file(path: str, max_pixels: int) -> DecodedImage:
+def decode_file(path: str) -> DecodedImage:
     """Decode a DICOM, PNG or JPEG file, recognized by its first bytes.
 
     Raises :class:`Rejected` with one of the reasons missing_file, unreadable_file, empty_file, not_dicom, no_pixels,
@@ -23,8 +23,8 @@ def decode_file(path: str, max_pixels: int) -> DecodedImage:
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
-            if size > _HEADER_BYTES + _PIXEL_BYTES * max_pixels:
-                raise Rejected("undecodable", f"the file has {size} bytes, more than frames.max_pixels pixels need")
+            if size > _HEADER_BYTES + _PIXEL_BYTES * MAX_PIXELS:
+                raise Rejected("undecodable", f"the file has {size} bytes, more than {MAX_PIXELS} pixels need")
             data = file.read()
     except OSError as error:
         raise rejection_of(error) from None
@@ -33,10 +33,7 @@ def decode_file(path: str, max_pixels: int) -> DecodedImage:
     kind = detect_file_kind(data[:HEAD_BYTES])
     if kind is None:
         raise Rejected("not_dicom")
-    if kind == "dicom":
-        picture = decode_dicom(path, data, max_pixels)
-    else:
-        picture = (decode_png if kind == "png" else decode_jpeg)(data, max_pixels)
+    picture = decode_dicom(path, data) if kind == "dicom" else (decode_png if kind == "png" else decode_jpeg)(data)
     if picture.values.dtype.kind == "f":
         finite = np.isfinite(picture.values)
         if not finite.all():

@@ -9,6 +9,9 @@ import numpy as np
 from cxr.dicom.files import Rejected
 from cxr.geometry.turns import UPRIGHT, Turn
 
+MAX_PIXELS = 100_000_000
+"""Number of pixels above which an image is refused before decoding; detectors have up to 20 million."""
+
 
 @dataclass(slots=True)
 class DecodedImage:
@@ -37,9 +40,9 @@ def compute_luma(colour: np.ndarray, order: int) -> np.ndarray:
     return cv2.cvtColor(np.ascontiguousarray(colour), order)
 
 
-def check_area(rows: int, columns: int, max_pixels: int) -> None:
-    """Raise :class:`Rejected` for an image with no pixels or more than ``max_pixels``."""
+def check_area(rows: int, columns: int) -> None:
+    """Raise :class:`Rejected` for an image with no pixels or more than :data:`MAX_PIXELS`."""
     if rows < 1 or columns < 1:
         raise Rejected("undecodable", f"{rows} x {columns} pixels")
-    if rows * columns > max_pixels:
-        raise Rejected("undecodable", f"{rows} x {columns} pixels, more than frames.max_pixels")
+    if rows * columns > MAX_PIXELS:
+        raise Rejected("undecodable", f"{rows} x {columns} pixels, more than {MAX_PIXELS}")

@@ -241,20 +241,20 @@ def _make_voi_function(dataset: Dataset, is_signed: bool) -> tuple[Callable[[np.
     return make_window_function(center, width, get_text(dataset, "VOILUTFunction")), note
 
 
-def _check_header(data: bytes, dataset: Dataset, max_pixels: int) -> None:
+def _check_header(data: bytes, dataset: Dataset) -> None:
     if not any(dataset.get(name) for name in _PIXEL_FIELDS):
         # pydicom drops an element that the end of the file truncates.
         cut = any(tag in data for tag in _PIXEL_TAGS) and not any(name in dataset for name in _PIXEL_FIELDS)
         raise Rejected("undecodable", "truncated pixel data") if cut else Rejected("no_pixels")
     if (get_number(dataset, "NumberOfFrames") or 1) > 1:
         raise Rejected("multi_frame", f"{get_number(dataset, 'NumberOfFrames'):.0f} frames")
-    check_area(int(get_number(dataset, "Rows") or 0), int(get_number(dataset, "Columns") or 0), max_pixels)
+    check_area(int(get_number(dataset, "Rows") or 0), int(get_number(dataset, "Columns") or 0))
 
 
-def decode_dicom(path: str, data: bytes, max_pixels: int) -> DecodedImage:
+def decode_dicom(path: str, data: bytes) -> DecodedImage:
     """Decode the single frame of a DICOM file; ``data``: the file's bytes. Raises :class:`Rejected`."""
     dataset = _read_dataset(data)
-    _check_header(data, dataset, max_pixels)
+    _check_header(data, dataset)
     _set_syntax(dataset)
     is_inverted = _is_inverted(dataset)
     frame = _read_encoded_frame(dataset)

@@ -105,9 +105,9 @@ def _turn_upright(picture: DecodedImage, data: bytes) -> DecodedImage:
     return picture
 
 
-def decode_png(data: bytes, max_pixels: int) -> DecodedImage:
+def decode_png(data: bytes) -> DecodedImage:
     """Decode a PNG of any bit depth and turn it upright by its EXIF orientation; transparent pixels are padding."""
-    check_area(*read_png_size(data), max_pixels)
+    check_area(*read_png_size(data))
     image = _decode_pixels(data, cv2.IMREAD_UNCHANGED)
     if image.ndim == 2:
         return _turn_upright(DecodedImage(image), data)
@@ -118,12 +118,12 @@ def decode_png(data: bytes, max_pixels: int) -> DecodedImage:
     return _turn_upright(DecodedImage(compute_luma(image[..., :3], cv2.COLOR_BGR2GRAY), valid), data)
 
 
-def decode_jpeg(data: bytes, max_pixels: int) -> DecodedImage:
+def decode_jpeg(data: bytes) -> DecodedImage:
     """Decode a JPEG to its brightness and turn it upright by its EXIF orientation."""
     codestream = read_jpeg(data)
     if codestream is None:
         raise Rejected("undecodable", "no JPEG frame header")
     if not is_complete_jpeg(data):
         raise Rejected("undecodable", "truncated JPEG")
-    check_area(codestream.rows, codestream.columns, max_pixels)
+    check_area(codestream.rows, codestream.columns)
     return _turn_upright(DecodedImage(_decode_pixels(data, cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION)), data)

@@ -32,12 +32,10 @@ class ReportLogic(Section):
     )
     predicted_other: Logic = key(
         "strict",
-        "strict: a finding explained by something other than a lesion (nipple shadow, overlap) makes no pair and only "
-        "blocks negatives.",
+        "strict: a finding explained by something other than a lesion (nipple shadow, overlap) makes no pair, and"
+        " only blocks negatives.",
     )
-    blocking: Logic = key(
-        "strict", "strict: positive findings without labels block every location where they could be."
-    )
+    blocking: Logic = key("strict", "strict: positive findings without labels block every place where they could be.")
     kinds: Logic = key(
         "strict", "strict: opacity includes consolidation, which includes pneumonia, atelectasis and edema."
     )
@@ -60,6 +58,6 @@ class PromptSettings(Section):
     )
     fit: Literal["pad", "stretch", "published"] = key(
         "pad",
-        "How a non-square image gets into the model's square. pad: padded; stretch: stretched; published: as in the "
-        "published code, references padded, predictions cropped and stretched.",
+        "How an image becomes square. pad; stretch; published: references are padded, predictions cropped and "
+        "stretched, as in the published code.",
     )

@@ -41,9 +41,12 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
     return TRANSPORTS[options.transport](options, execution)
 
 
-def connect_lazily(options: ModelOptions, execution: Execution) -> Generate:
-    """Return the function that asks the model and connects at the first question: an unused model is never loaded."""
-    connected = cache(lambda: connect(options, execution))
+def connect_lazily(options: ModelOptions, settings: Mapping) -> Generate:
+    """Return the function that asks the model and connects at the first question: an unused model is never loaded.
+
+    ``settings``: those of :class:`~cxr.llm.options.Execution`, of the section ``llm``.
+    """
+    connected = cache(lambda: connect(options, Execution.from_settings(settings, options.model)))
 
     def generate(questions: list[Question], attempt: int) -> list[Reply]:
         return connected()(questions, attempt)
@@ -51,13 +54,13 @@ def connect_lazily(options: ModelOptions, execution: Execution) -> Generate:
     return generate
 
 
-def connect_resumably(options: ModelOptions, execution: Mapping, key: str, server: str = "server") -> Generate:
+def connect_resumably(options: ModelOptions, execution: Mapping) -> Generate:
     """Return the function that asks the model, connected at the first question, with a cache to resume from.
 
-    execution: the settings section ``key``, with ``answers`` (folder of the cache; without it nothing is stored) and
-    ``code`` (digest of the code); server: its key for the server's address.
+    execution: as of :func:`connect_lazily`, with ``answers`` (folder of the cache; without it nothing is stored) and
+    ``code`` (digest of the code).
     """
-    generate = connect_lazily(options, Execution.from_settings(dict(execution), key, server))
+    generate = connect_lazily(options, execution)
     if not execution.get("answers"):
         return generate
     digest = answer_digest(options, execution.get("code", ""))

@@ -1,5 +1,6 @@
 """Options of a language model: those that an answer depends on, and how the model runs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -56,7 +57,7 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class Execution:
-    """How a model runs (the settings sections ``execution``); no answer depends on it.
+    """How a model runs (settings of the section ``llm``); no answer depends on it.
 
     server_key: setting of the server's address, for messages; remote_ok: patients' texts and images may be sent to a
     server outside this machine and its private network.
@@ -65,8 +66,8 @@ class Execution:
     gpus: int
     gpu_memory: float
     server: str
-    server_key: str
     requests: int
+    server_key: str = "llm.server"
     timeout_s: int = TIMEOUT_S
     remote_ok: bool = False
 
@@ -76,8 +77,9 @@ class Execution:
         return f"{self.server_key.rpartition('.')[0]}.remote_ok"
 
     @classmethod
-    def from_settings(cls, settings: dict, key: str, own_server: str = "server") -> "Execution":
-        """Return the execution from the settings section ``key``; the address in ``own_server`` takes precedence."""
-        name = own_server if settings.get(own_server) else "server"
-        names = {field.name for field in fields(cls)} & settings.keys() - {"server"}
-        return cls(**{field: settings[field] for field in names}, server=settings[name], server_key=f"{key}.{name}")
+    def from_settings(cls, settings: Mapping, model: str) -> "Execution":
+        """Return how ``model`` runs; its address in ``servers`` takes precedence."""
+        address = settings.get("servers", {}).get(model)
+        server = {"server": address, "server_key": "llm.servers"} if address else {}
+        names = [field.name for field in fields(cls) if field.name in settings]
+        return cls(**{name: settings[name] for name in names} | server)

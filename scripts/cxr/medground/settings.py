@@ -22,7 +22,7 @@ class MedgroundSettings(Section):
     scoring: ScoringSettings = key(ScoringSettings, "Scores of models.")
     audit: str = key(
         "",
-        "Experts' votes on the test split: audit.parquet of an earlier review of queries. No query depends on it.",
+        "Experts' votes on the test split: audit.parquet of an earlier review. No query depends on it.",
     )
 
     @constraint

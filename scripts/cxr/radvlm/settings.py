@@ -1,7 +1,7 @@
 """Settings of RadVLM: one module for each stage that has settings."""
 
-from cxr.base.settings import AUTHORS, Address, Section, key
-from cxr.llm.settings import Asking, Execution, LanguageModel, context, max_tokens, model, revision
+from cxr.base.settings import AUTHORS, Section, key, redefine
+from cxr.llm.settings import LanguageModel
 from cxr.radvlm.conversations.settings import Conversations
 from cxr.radvlm.evaluation.settings import Evaluation
 from cxr.radvlm.filtered.settings import FilteredTexts
@@ -20,21 +20,10 @@ class Chexbert(Section):
     revision: str = key("", "Revision on the hub; empty: the downloaded one.")
 
 
-class RadvlmExecution(Execution):
-    """How the language models are run. No answer depends on it, so a change re-runs nothing."""
-
-    judge_server: Address = key("", "Address of the server of the judge; empty for the same server.")
-    green_server: Address = key("", "Address of the server of the annotator green; empty for the same server.")
-
-
-class RadvlmModel(Asking, LanguageModel):
+class RadvlmModel(LanguageModel):
     """The language model of the engines vllm and both; the paper used GPT-4o-mini, and GPT-4o to judge and for test."""
 
-    model: str = model("mistralai/Mistral-Small-3.1-24B-Instruct-2503")
-    revision: str = revision("68faf511d618ef198fef186659617cfd2eb8e33a")
-    context: int = context()
-    max_tokens: int = max_tokens(2048, AUTHORS)
-    execution: RadvlmExecution = key(RadvlmExecution, "How the language models are run.")
+    max_tokens: int = redefine(LanguageModel, "max_tokens", 2048, source=AUTHORS)
 
 
 class Radvlm(Section):

@@ -20,8 +20,8 @@ class PageSettings(Section):
 
     gallery: int = key(
         3,
-        "Number of findings per lesion type that the page shows with their boxes; twice as many images are shown with "
-        "the masks of every built threshold set.",
+        "Number of findings per lesion type shown with their boxes; twice as many images are shown with the masks"
+        " of every built threshold set.",
         ge=0,
         le=50,
     )
@@ -32,19 +32,19 @@ class PrivacySettings(Section):
 
     texts: Literal["scrub", "keep"] = key(
         "scrub",
-        "Report texts. scrub: names, addresses, dates, telephone and record numbers become surrogates of the same "
-        "form, signatures and markup are removed; keep: as they are, for texts that their publisher has de-identified.",
+        "Report texts. scrub: names, addresses, dates, telephone and record numbers become surrogates of the same"
+        " form, signatures and markup are removed; keep: unchanged, for texts that are de-identified already.",
     )
     burned_in: Literal["black_out", "exclude", "keep"] = key(
         "black_out",
-        "Text that is burned into images, found by reading them (0.6 s an image on one core). black_out: its boxes "
-        "become black, until no text is left; exclude: such images are excluded; keep: images are not read. Markers "
-        "(L, AP, ERECT) stay. The embedded cohort is not read.",
+        "Text in the pixels of images. black_out: it becomes black; exclude: the image is excluded; keep: images "
+        "are not searched (searching takes 0.6 s an image and core). Markers (L, AP, ERECT) stay; the embedded "
+        "cohort is not searched.",
     )
     least_subjects: int = key(
         5,
-        "Where report_text is withheld (release.withhold), pages and tables list an unknown word only if reports of "
-        "this many subjects have it.",
+        "Number of subjects whose reports must have an unknown word before pages and tables list it, where "
+        "release.withhold names report_text.",
         unit="subjects",
         ge=1,
     )

@@ -59,8 +59,9 @@ class ReferenceSettings(Section):
     )
     images: str = key(
         "",
-        "Its images outside the cohort, for detectors and fitted priors: a folder, or a CSV with image_id, image_path "
-        "and optionally subject_id, view and position (hearts are measured on PA images of erect or unknown position).",
+        "Its images outside the cohort, for detectors and fitted priors: a folder, or a CSV with image_id, "
+        "image_path and optionally subject_id, view and position (hearts are measured on PA images of erect or "
+        "unknown position).",
     )
 
 

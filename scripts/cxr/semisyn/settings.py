@@ -25,12 +25,12 @@ class SemisynSettings(Section):
 
     findings: list[FindingName] = key(
         lambda: list(FINDINGS),
-        "Findings to edit into images, in the order of their classes: of the seven, and of findings_file.",
+        "Findings to edit into images, in the order of their classes: of the seven and of findings_file.",
         source=PAPER,
         min_length=1,
     )
     findings_file: str = key(
-        "", "YAML file with findings of your own: priors, zones, prompts, painter (docs/systems/semisyn.md)."
+        "", "YAML file with your own findings: priors, zones, prompts, painter (docs/systems/semisyn.md)."
     )
     healthy: HealthySettings = key(HealthySettings, "The healthy pool.")
     priors: PriorsSettings = key(PriorsSettings, "Position and size of each finding.", source=PAPER)
@@ -41,7 +41,7 @@ class SemisynSettings(Section):
     selection: SelectionSettings = key(SelectionSettings, "One configuration for each finding.")
     dataset: DatasetSettings = key(DatasetSettings, "Sizes and formats.")
     references: dict[ReferenceName, ReferenceSettings] = key(
-        dict, "Files of experts' boxes by name, for fitting priors, and for training and scoring detectors."
+        dict, "Files of experts' boxes by name, for fitting priors, training and scoring detectors."
     )
     detectors: DetectorsSettings = key(DetectorsSettings, "Detectors trained with and without synthetic images.")
     detection: DetectionSettings = key(DetectionSettings, "Scores of detectors against experts' boxes.")

@@ -5,21 +5,20 @@ A model is a name on the Hugging Face hub, or a folder that must exist before an
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from cxr.base.errors import existing_folder
+from cxr.llm.settings import LlmSettings
 from cxr.workflow.settings import Settings
 
 RULES = "rules"
 ANSWER_KEYS = ("transport", "model", "revision", "context", "max_tokens", "temperature")
 """Keys that a language model's answer depends on."""
-PART_MODELS = ("train_model", "test_model")
-"""Settings of the models that make RadVLM's conversations of a part."""
 
 
-def model_options(key: str, llm: Mapping, seed: int) -> dict:
-    """Return the settings of the section ``key`` that a language model's answer depends on, without its execution."""
-    return {name: llm[name] for name in ANSWER_KEYS} | {"key": key, "seed": seed}
+def model_options(settings: Settings, key: str, model: Mapping) -> dict:
+    """Return what an answer depends on. ``model``: settings of the section ``key``, before those of ``llm``."""
+    values = settings.llm.as_dict() | model
+    return {name: values[name] for name in ANSWER_KEYS} | {"key": key, "seed": settings.seed}
 
 
 class ModelJobs:
@@ -28,10 +27,10 @@ class ModelJobs:
     A job that loads the model does so once, for all files; the clients of a server are one job for each.
     """
 
-    def __init__(self, llm: Any, values: Mapping[str, Sequence[str]], *, is_asked: bool = True):
-        """``llm``: the model's section; ``values``: {wildcard: all its values}; ``is_asked``: of the model."""
+    def __init__(self, llm: LlmSettings, values: Mapping[str, Sequence[str]], *, is_asked: bool = True):
+        """``values``: {wildcard: all its values}; ``is_asked``: whether the model is used."""
         self.loads_model = is_asked and llm.transport == "offline"
-        self.gpus = llm.execution.gpus if self.loads_model else 0
+        self.gpus = llm.gpus if self.loads_model else 0
         # {wildcard: its values in one job}, "{wildcard}" for those of the rule
         is_one_job = self.loads_model and all(values.values())
         self.wildcards = values if is_one_job else {name: [f"{{{name}}}"] for name in values}
@@ -66,9 +65,8 @@ def is_path(model: str) -> bool:
 
 def _loaded_models(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield (key, model) of the models that jobs load."""
-    for section, is_used, models in _language_models(settings):
-        if is_used and section.transport == "offline":
-            yield from models.items()
+    if settings.llm.transport == "offline":
+        yield from _language_models(settings)
     tuning = settings.vlm.tuning
     for name, run in tuning.runs.items():
         key = "onevision" if run.model == tuning.onevision.model else f"runs.{name}"
@@ -83,20 +81,22 @@ def _loaded_models(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "radvlm.evaluation.radgraph.encoder", radvlm.evaluation.radgraph.encoder
 
 
-def _language_models(settings: Settings) -> Iterator[tuple[Any, bool, dict[str, str]]]:
-    """Yield (section, whether it is used, {key: model}) of each section of a language model."""
-    reports, paraphrase, medground, radvlm = settings.reports, settings.paraphrase, settings.medground, settings.radvlm
-    parts = {f"reports.llm.{name}.model": getattr(reports.llm, name).model for name in ("structuring", "mapping")}
-    yield reports.llm, reports.engine != RULES, parts
-    yield paraphrase.llm, paraphrase.engine != RULES, {"paraphrase.llm.model": paraphrase.llm.model}
-    for name, choice in (("queries", medground.queries.engine), ("verification", medground.verification.judge)):
-        yield medground.llm, choice == "vllm", {f"medground.{name}.llm.model": getattr(medground, name).llm.model}
-    shared, conversations, evaluation = radvlm.llm, radvlm.conversations, radvlm.evaluation
-    shared_model = {"radvlm.llm.model": shared.model}
-    part_models = {f"radvlm.conversations.llm.{name}": getattr(conversations.llm, name) for name in PART_MODELS}
-    is_filtering = radvlm.filtered.engine in ("vllm", "both")
-    yield shared, is_filtering or (conversations.engine != RULES and not all(part_models.values())), shared_model
-    yield shared, conversations.engine != RULES, {key: model for key, model in part_models.items() if model}
-    judge_model = {"radvlm.evaluation.llm.model": evaluation.llm.model} if evaluation.llm.model else shared_model
-    yield shared, evaluation.judge == "vllm", judge_model
-    yield shared, "green" in evaluation.annotators, {"radvlm.evaluation.green.model": evaluation.green.model}
+def _language_models(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield (key, model) of the language models that are asked."""
+    reports, medground, radvlm = settings.reports, settings.medground, settings.radvlm
+    conversations, evaluation = radvlm.conversations, radvlm.evaluation
+    converses, has_judge = conversations.engine != RULES, evaluation.judge == "vllm"
+    asks_shared = radvlm.filtered.engine in ("vllm", "both") or converses or (has_judge and not evaluation.llm.model)
+    for key, model, is_used in (
+        ("reports.llm.structuring.model", reports.llm.structuring.model, reports.engine != RULES),
+        ("reports.llm.mapping.model", reports.llm.mapping.model, reports.engine != RULES),
+        ("paraphrase.llm.model", settings.paraphrase.llm.model, settings.paraphrase.engine != RULES),
+        ("medground.queries.llm.model", medground.queries.llm.model, medground.queries.engine == "vllm"),
+        ("medground.verification.llm.model", medground.verification.llm.model, medground.verification.judge == "vllm"),
+        ("radvlm.llm.model", radvlm.llm.model, asks_shared),
+        ("radvlm.conversations.test_llm.model", conversations.test_llm.model, converses),
+        ("radvlm.evaluation.llm.model", evaluation.llm.model, has_judge),
+        ("radvlm.evaluation.green.model", evaluation.green.model, "green" in evaluation.annotators),
+    ):
+        if is_used and model:
+            yield key, model

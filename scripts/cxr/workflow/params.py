@@ -8,7 +8,7 @@ from cxr.base.errors import existing_file, existing_folder
 from cxr.base.secrets import read_secret
 from cxr.base.settings import Section
 from cxr.ils.dataset.settings import PairSettings
-from cxr.ils.evaluation.settings import FILE_ADAPTERS, ScoringSettings
+from cxr.ils.evaluation.settings import FILE_ADAPTERS
 from cxr.ils.inference.settings import AnswerSettings
 from cxr.ils.settings import PromptSettings, ReportLogic
 from cxr.imaging.cohort.settings import DEFAULT_SHARDS, EMBEDDED_SHARDS
@@ -20,7 +20,7 @@ from cxr.workflow.settings import Settings
 
 READING_KEYS = ("sections", "section_overrides", "scrub", "max_characters")
 """Options of the stage ``reports`` that decide which text every engine reads."""
-DECODING_KEYS = ("max_pixels", "window", "percentiles", "burned_in")
+DECODING_KEYS = ("window", "percentiles", "burned_in")
 """Options of the stage ``frames`` that say how an image file is decoded."""
 ENGINE_STAGES = ("reports", "organs", "anomaly", "anatomy", "boxes", "paraphrase", "training")
 """The stages with a choice of engines."""
@@ -34,7 +34,7 @@ EMBEDDED_MANIFEST = "results/phantom/manifest.csv"
 def stage_options(settings: Settings) -> dict[str, dict]:
     """Return {stage: options}: the params of the stage's rule, the fields of its options' class."""
     plain = settings.as_dict()
-    options = _image_options(settings, plain) | _report_options(plain) | _ils_options(settings, plain)
+    options = _image_options(settings, plain) | _report_options(settings, plain) | _ils_options(settings, plain)
     options |= _page_options(settings, plain) | _review_options(plain) | semisyn_options(settings.semisyn, plain)
     return options | release_options(settings, options)
 
@@ -63,14 +63,14 @@ def _image_options(settings: Settings, plain: dict) -> dict[str, dict]:
     }
 
 
-def _report_options(plain: dict) -> dict[str, dict]:
-    seed, reports = plain["seed"], plain["reports"].copy()
+def _report_options(settings: Settings, plain: dict) -> dict[str, dict]:
+    reports = plain["reports"].copy()
     llm = reports.pop("llm")
     reports["engine"] = SAME_TUPLES.get(reports["engine"], reports["engine"])
     if reports["sections"] == "auto":
         reports["sections"] = "mimic" if plain["cohort"]["source"] == "mimic" else "tolerant"
     reports["scrub"] = plain["privacy"]["texts"] == "scrub"
-    structuring = model_options("reports.llm.structuring", llm | llm["structuring"], seed)
+    structuring = model_options(settings, "reports.llm.structuring", llm["structuring"])
     return {
         "reports": reports,
         "reports_read": {
@@ -79,7 +79,7 @@ def _report_options(plain: dict) -> dict[str, dict]:
             "least_subjects": plain["privacy"]["least_subjects"],
         },
         "structuring": structuring | _pick(reports, READING_KEYS),
-        "mapping": model_options("reports.llm.mapping", llm | llm["mapping"], seed),
+        "mapping": model_options(settings, "reports.llm.mapping", llm["mapping"]),
     }
 
 
@@ -87,7 +87,7 @@ def _ils_options(settings: Settings, plain: dict) -> dict[str, dict]:
     seed, dataset, training = plain["seed"], plain["dataset"], plain["training"]
     paraphrase = plain["paraphrase"].copy()
     llm = paraphrase.pop("llm")
-    paraphraser = model_options("paraphrase.llm", llm, seed) if paraphrase["engine"] == "vllm" else {}
+    paraphraser = model_options(settings, "paraphrase.llm", llm) if paraphrase["engine"] == "vllm" else {}
     recipe = engine_options(settings.training)
     del recipe["runs"]
     # a model is asked in the number type of its training; split and persona are wildcards
@@ -102,7 +102,7 @@ def _ils_options(settings: Settings, plain: dict) -> dict[str, dict]:
         "inference": _pick(training, PromptSettings.declared())
         | _pick(plain["inference"], AnswerSettings.declared())
         | asking,
-        "evaluation": _pick(plain["evaluation"], ScoringSettings.declared()) | {"seed": seed},
+        "evaluation": {"size": plain["evaluation"]["size"], "replicates": plain["replicates"], "seed": seed},
     }
 
 

@@ -56,12 +56,13 @@ def _used_models(settings: Settings) -> dict[str, tuple[str, str]]:
     """Return {setting: (model, revision)} of the models of runs and annotators, without those behind a server."""
     runs = {f"vlm.tuning.runs.{name}": run for name, run in settings.vlm.tuning.runs.items()}
     evaluation = settings.radvlm.evaluation
+    annotators = [name for name in evaluation.annotators if name != "green" or settings.llm.transport == "offline"]
     # not every annotator has a section of the evaluation
-    sections = {f"radvlm.evaluation.{name}": getattr(evaluation, name, None) for name in evaluation.annotators}
+    sections = {f"radvlm.evaluation.{name}": getattr(evaluation, name, None) for name in annotators}
     return {
         f"{key}.model": (section.model, getattr(section, "revision", ""))
         for key, section in (runs | sections).items()
-        if section and getattr(section, "transport", "") != "server"
+        if section
     }
 
 
@@ -122,7 +123,7 @@ class Plan:
         self.vlm_request = read_request(config, self.vlm)
         self.reporting = ReportingPlan(settings, config, self.ils.runs, self.ils.evaluated)
         # jobs in which a language model reads reports
-        self.structuring = ModelJobs(settings.reports.llm, {"shard": self.shards})
+        self.structuring = ModelJobs(settings.llm, {"shard": self.shards})
         # {stage: GPUs of a job}; {stage: its SLURM group}, where GPU and CPU jobs never share one
         self.gpus = self._stage_gpus()
         self.groups = self._groups()

@@ -59,7 +59,7 @@ class IlsPlan:
         self.model_mb = {name: read_declaration(PACKAGE, engine, "MODEL_MB", 0) for name, engine in engines.items()}
         # jobs that ask the stage paraphrase's language model
         asks_model = settings.paraphrase.engine == "vllm"
-        self.paraphrasing = ModelJobs(settings.paraphrase.llm, {}, is_asked=asks_model)
+        self.paraphrasing = ModelJobs(settings.llm, {}, is_asked=asks_model)
         # threshold sets in the layout of the authors' release
         self.layouts = settings.thresholds.build if settings.dataset.mimic_ils_layout else []
 

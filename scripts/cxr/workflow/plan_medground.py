@@ -69,8 +69,8 @@ class MedgroundPlan:
         }
         values = {"source": self.queried, "shard": self.shards}
         self.model_jobs = {
-            "queries": ModelJobs(section.llm, values, is_asked=bool(self.ways["queries"])),
-            "verification": ModelJobs(section.llm, {"asked": self.ways["verification"]} | values),
+            "queries": ModelJobs(settings.llm, values, is_asked=bool(self.ways["queries"])),
+            "verification": ModelJobs(settings.llm, {"asked": self.ways["verification"]} | values),
         }
         # {source: results of ILS that its anatomy comes from}
         self.film_files = {
@@ -132,8 +132,7 @@ def _stage_options(settings: Settings, sources: Mapping[str, dict], stated: Sequ
     return {
         "sources": section.sources.as_dict(without=("sets", "shards"))
         | seed
-        | {"max_pixels": settings.frames.max_pixels, "burned_in": settings.privacy.burned_in}
-        | {"scrub": settings.privacy.texts == "scrub"},
+        | {"burned_in": settings.privacy.burned_in, "scrub": settings.privacy.texts == "scrub"},
         "regions": section.regions.as_dict() | seed,
         "queries": section.queries.as_dict(without=("selection", "table", "llm")) | seed,
         "verification": section.verification.as_dict(without=("mode", "same_model", "llm")),
@@ -142,7 +141,7 @@ def _stage_options(settings: Settings, sources: Mapping[str, dict], stated: Sequ
         | seed,
         "entities": dataset["scispacy"],
         "export": {name: dataset[name] for name in EXPORT_KEYS},
-        "scoring": section.scoring.as_dict() | seed,
+        "scoring": section.scoring.as_dict() | {"replicates": settings.replicates} | seed,
         "queries_told": _model_options(settings, "queries", num_images=2)
         | {name: queries[name] for name in QUESTION_KEYS}
         | {"form": section.queries.llm.form},
@@ -166,7 +165,7 @@ def _model_options(settings: Settings, stage: str, num_images: int) -> dict:
     """Return the options of a stage's language model; ``num_images``: of a question."""
     llm = {"temperature": 0.0} | settings.medground.llm.as_dict() | getattr(settings.medground, stage).llm.as_dict()
     images = {"pictures": num_images, "picture_tokens": llm["picture_tokens"]}
-    return model_options(f"medground.{stage}.llm", llm, settings.seed) | images
+    return model_options(settings, f"medground.{stage}.llm", llm) | images
 
 
 def _list_entity_files(dataset) -> list[str]:

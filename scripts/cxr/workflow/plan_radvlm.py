@@ -35,7 +35,7 @@ GREEN_LIMITS = {"context": 4096, "max_tokens": 1024, "temperature": 0.0}
 TEST_SET, EXCHANGED_SET, ILS_SET = "radvlm_test", "radvlm_exchanged", "radvlm_ils"
 """Sets of vlm.answers: test lines of a mix, the same about other images, and all pairs that ILS's evaluation scores."""
 FACTS, CHEXBERT = "facts", "chexbert"
-SCORE_KEYS = ("label_match", "report_metrics", "reference", "failed", "replicates")
+SCORE_KEYS = ("label_match", "report_metrics", "reference", "failed")
 """Keys that the scores depend on."""
 ROSALIA, RADVLM = "rosalia:", "radvlm"
 TOOL, HEAD = "tool", "head"
@@ -60,7 +60,7 @@ class ConversationsPlan:
         self.options = {part: _conversation_options(settings, part) for part in PARTS}
         is_same_model = self.options["train"]["own"] == self.options["test"]["own"]
         values = {"source": list(self.kinds), "part": list(PARTS) if is_same_model else ["{part}"]}
-        self.jobs = ModelJobs(settings.radvlm.llm, values, is_asked=section.engine != RULES)
+        self.jobs = ModelJobs(settings.llm, values, is_asked=section.engine != RULES)
         # lines of ILS's dataset, whose masks are requested in turns
         self.pairs = [f"results/dataset/{settings.thresholds.build[0]}/{split}.jsonl" for split in SPLITS]
 
@@ -100,11 +100,10 @@ class ConversationsPlan:
 def _conversation_options(settings: Settings, part: str) -> dict:
     """Return the options of a part; ``own``: those of its language model, if it has one."""
     section = settings.radvlm.conversations
-    model, revision = getattr(section.llm, f"{part}_model"), getattr(section.llm, f"{part}_revision")
-    changes = {"model": model, "revision": revision} if model else {}
+    changes = section.test_llm.as_dict() if part == "test" and section.test_llm.model else {}
     asks_model = section.engine != RULES
     model_options = _shared_model(settings, temperature=CONVERSATION_TEMPERATURE, **changes) if asks_model else {}
-    return section.as_dict(without=("llm",)) | {"seed": settings.seed, "own": model_options}
+    return section.as_dict(without=("test_llm",)) | {"seed": settings.seed, "own": model_options}
 
 
 class RadvlmPlan:
@@ -140,7 +139,7 @@ class RadvlmPlan:
         asks_filter = filtered.engine not in WITHOUT_MODEL
         self.filter_options = filtered.as_dict() | {"own": _shared_model(settings) if asks_filter else {}}
         filtered_sources = {"source": self.sources if len(self.sources) > 1 else []}
-        self.filter_jobs = ModelJobs(settings.radvlm.llm, filtered_sources, is_asked=asks_filter)
+        self.filter_jobs = ModelJobs(settings.llm, filtered_sources, is_asked=asks_filter)
         # that all external sources share
         self.reading_options = {
             "uncertain": section["uncertain"], "split": section["split"],
@@ -233,7 +232,7 @@ class RadvlmPlan:
 
 def _shared_model(settings: Settings, **changes: object) -> dict:
     """Return the options of the language model of all stages, with ``changes``."""
-    return model_options("radvlm.llm", settings.radvlm.llm.as_dict() | changes, settings.seed)
+    return model_options(settings, "radvlm.llm", settings.radvlm.llm.as_dict() | changes)
 
 
 def _read_mixes(mixes: Mapping[str, Mapping], formats: Mapping[str, str]) -> dict[str, list[MixRow]]:
@@ -292,10 +291,10 @@ class AnnotatorPlan:
         ]
         # ending of its environment's name; GPUs of a language model that the job loads
         self.environment, asks_model = read_constant("ENVIRONMENT", name), read_constant("LLM", False)
-        self.gpus = ModelJobs(settings.radvlm.llm, {}, is_asked=asks_model).gpus
+        self.gpus = ModelJobs(settings.llm, {}, is_asked=asks_model).gpus
         engine = f"{name} {model.rstrip('/').rpartition('/')[2]} {section.get('revision', '')}".strip()
         if asks_model:
-            llm = model_options(key, settings.radvlm.llm.as_dict() | section | GREEN_LIMITS, settings.seed)
+            llm = model_options(settings, key, section | GREEN_LIMITS)
             section = {"llm": llm, "prompt_bytes": section["prompt_bytes"]}
         self.options = {"annotator": name, "own": section, "engine": engine, "reference": plain["reference"]}
 
@@ -309,7 +308,7 @@ class EvaluationPlan:
         Raises UserError for an unknown run or a missing file.
         """
         self.section = section = settings.radvlm.evaluation
-        self.seed = settings.seed
+        self.seed, self.replicates = settings.seed, settings.replicates
         mixes = settings.radvlm.instructions.mixes
         # of vlm.tuning that are scored
         self.runs = section.runs if TEST_SET in vlm.sets else []
@@ -339,11 +338,10 @@ class EvaluationPlan:
         evaluated = {Path(self.all_lines).parent.name, *(vlm.runs[name]["mix"] for name in self.runs)}
         # that are tested or tuned on
         self.mixes = [mix for mix in mixes if mix in evaluated]
-        asks_judge, llm = section.judge != FACTS, section.llm
-        changes = {"model": llm.model, "revision": llm.revision} if llm.model else {}
+        asks_judge, changes = section.judge != FACTS, section.llm.as_dict() if section.llm.model else {}
         # options of the judge's language model, {} without one; its GPUs if the job loads it
         self.judge_model = _shared_model(settings, **changes) if asks_judge else {}
-        self.judge_gpus = ModelJobs(settings.radvlm.llm, {}, is_asked=asks_judge).gpus
+        self.judge_gpus = ModelJobs(settings.llm, {}, is_asked=asks_judge).gpus
         self.annotators = {name: AnnotatorPlan(name, settings) for name in section.annotators}
         sources = settings.radvlm.sources.use
         # whose original reports are compared with
@@ -379,7 +377,8 @@ class EvaluationPlan:
         if name in self.section.predictions and not self.section.beyond:
             tasks = load_adapters()[self.section.predictions[name].adapter].tasks
         keys = self.section.as_dict()
-        return {key: keys[key] for key in SCORE_KEYS} | {"seed": self.seed, "tasks": list(tasks)}
+        options = {"replicates": self.replicates, "seed": self.seed, "tasks": list(tasks)}
+        return {key: keys[key] for key in SCORE_KEYS} | options
 
 
 class SegmentationPlan:

@@ -17,9 +17,15 @@ EMBEDDED_TRUTH = "results/phantom/truth.h5"
 ENVS = SCRIPTS.parent / "envs"
 DATASET_ENGINES = ("reports", "organs", "anomaly", "anatomy", "boxes")
 PATH_KEYS = (
-    "root", "tables", "manifest", "exclude", "chexstruct", "table", "folder", "server", "mapping_server",
-    "green_server",
-)  # fmt: skip
+    "root",
+    "tables",
+    "manifest",
+    "exclude",
+    "chexstruct",
+    "table",
+    "folder",
+    "server",
+)
 """Keys that name a user's file, folder or address."""
 PATH_PATTERN = re.compile(r"^(?:[/~\\.]|[A-Za-z]:[\\/]|\w+://)|@")
 """Texts that look like a path or address under any other key."""

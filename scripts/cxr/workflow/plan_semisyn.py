@@ -66,12 +66,13 @@ def semisyn_options(system: SemisynSettings, plain: dict) -> dict[str, dict]:
         | seed
         | {name: editing[name] for name in ("max_leak", "choice")}
         | {"configs": configs, "parts": selection["parts"]}
-        | {"own": {name: editing[name] | {"dtype": editing["dtype"], "autoencoder": editing["autoencoder"]}
+        | {"own": {name: editing.get(name, {}) | {"dtype": editing["dtype"], "autoencoder": editing["autoencoder"]}
                    for name in EDITING_ENGINES}},
         "semisyn_measures": {"classes": realism["classes"]},
         "semisyn_realism": findings
         | seed
-        | {name: realism[name] for name in ("classes", "replicates", "reference")}
+        | {"replicates": plain["replicates"]}
+        | {name: realism[name] for name in ("classes", "reference")}
         | {"detector": plain["boxes"]["engine"], "classifier": sections["healthy"]["classifier"]},
         "semisyn_realism_reference": findings | {"reference": reference_of("realism")},
         "semisyn_selection": dpi
@@ -79,13 +80,15 @@ def semisyn_options(system: SemisynSettings, plain: dict) -> dict[str, dict]:
         | {"configs": {name: configs[name] for name in system.compared}, "same_as": find_duplicates(system.compared)},
         "semisyn_dataset": findings | seed,
         "semisyn_detectors": findings | seed | _detector_options(sections, embedded),
-        "semisyn_detection": findings | seed | {name: detection[name] for name in ("against", "replicates")},
+        "semisyn_detection": findings
+        | seed
+        | {"against": detection["against"], "replicates": plain["replicates"]},
         "semisyn_detection_charts": dpi | {"against": detection["against"]},
         "semisyn_readers": findings | {"images": readers["images"], "reference": reference_of("readers")},
         "semisyn_readers_pages": {"experts": readers["experts"], "form": "readers", "seed": READERS_SEED}
         | {"fewer": "lower semisyn.readers.images", "synthetic": embedded},
         "semisyn_readers_answers": {"form": "readers", "setting": "semisyn.readers.sheets"},
-        "semisyn_readers_tables": {"replicates": readers["replicates"], "readers": len(readers["experts"])},
+        "semisyn_readers_tables": {"replicates": plain["replicates"], "readers": len(readers["experts"])},
     }  # fmt: skip
 
 

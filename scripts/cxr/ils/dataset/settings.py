@@ -16,8 +16,8 @@ class PairSettings(ReportLogic):
     )
     unknown_words_max: Share = key(
         0.05,
-        "Fraction of unknown words, among the distinct words of sentences with possible findings, above which lesion "
-        "types that a section does not mention give no negatives (engine rules).",
+        "Fraction of unknown words, among the distinct words of sentences with possible findings, above which "
+        "lesion types that a section does not mention give no negatives (engine rules).",
     )
     global_share: dict[Literal[LUNG_LESIONS], Share] = key(
         lambda: {lesion.name: lesion.global_share for lesion in LESION_TYPES if lesion.global_share is not None},
@@ -33,7 +33,7 @@ class PairSettings(ReportLogic):
 class DatasetSettings(PairSettings):
     """Instruction-answer pairs."""
 
-    mimic_ils_layout: bool = key(False, "Also write the layout of the authors' release (JSON and PNG masks).")
+    mimic_ils_layout: bool = key(False, "Whether to write the layout of the authors' release too (JSON and PNG masks).")
     mimic_ils: str = key(
         "",
         "Folder of the authors' release, or of a dataset in its layout, which becomes the threshold set `mimic_ils`.",

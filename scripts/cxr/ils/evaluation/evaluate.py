@@ -16,7 +16,7 @@ from cxr.ils.evaluation import charts, scoring, summary
 from cxr.ils.evaluation.adapters import choose_adapter, convert_outputs
 from cxr.ils.evaluation.answer_rules import SHOWN_RULES
 from cxr.ils.evaluation.predictions import PredictionLines, Predictions
-from cxr.ils.evaluation.settings import OutputFormat, ScoringSettings
+from cxr.ils.evaluation.settings import OutputFormat, ScoringOptions
 from cxr.ils.evaluation.summary import TOTAL
 from cxr.plotting.plots import save_png
 
@@ -72,7 +72,7 @@ def run_scores(
     text_table: str,
     excluded: str,
     counts_table: str,
-    options: ScoringSettings,
+    options: ScoringOptions,
     seed: int,
     model: str,
     reworded: bool = False,

@@ -1,8 +1,9 @@
 """Settings of the evaluation stage."""
 
+from dataclasses import dataclass
 from typing import Literal
 
-from cxr.base.settings import AUTHORS, PAPER, Replicates, Section, constraint, key
+from cxr.base.settings import AUTHORS, PAPER, Section, constraint, key
 from cxr.ils.settings import RunName
 
 FILE_ADAPTERS = ("jsonl", "text4seg")
@@ -14,9 +15,7 @@ class OutputFormat(Section):
 
     adapter: Literal[
         "jsonl", "png", "lisa", "text4seg", "text4seg_sam", "pixellm", "biomedparse", "reclmis", "imisnet", "everything"
-    ] = key(
-        "jsonl", "Format of the predictions (docs/systems/evaluation.md); everything: the whole image, as a baseline."
-    )
+    ] = key("jsonl", "Format of the predictions (docs/systems/evaluation.md); everything: the whole image.")
     grid: int = key(24, "Side of Text4Seg's grid of text: 24 for its p24, 16 for p16.", unit="cells", ge=4, le=128)
 
 
@@ -27,19 +26,13 @@ class PredictionSettings(OutputFormat):
     test: str = key("default", "Threshold set for whose split the predictions were made.")
 
 
-class ScoringSettings(Section):
-    """How a run is scored."""
+class EvaluationSettings(Section):
+    """Scores of ROSALIA and of other models (Tables 4, 5, 6, 14)."""
 
-    replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for no intervals, else 100 or more.")
     size: int = key(
         1024, "Side of the square in which masks are compared.", unit="pixels", source=AUTHORS, ge=64, le=4096,
         multiple_of=8,
     )  # fmt: skip
-
-
-class EvaluationSettings(ScoringSettings):
-    """Scores of ROSALIA and of other models (Tables 4, 5, 6, 14)."""
-
     reviewed: str = key("", "Text file of the ids of pairs that reviewers rejected; they are excluded.", source=PAPER)
     predictions: dict[RunName, PredictionSettings] = key(dict, "Predictions of other models, by name.")
 
@@ -52,3 +45,11 @@ class EvaluationSettings(ScoringSettings):
                 raise ValueError(
                     f"predictions.{name}.path is {prediction.path!r}, but everything reads none: leave it out"
                 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringOptions:
+    """What a run's scores depend on."""
+
+    size: int
+    replicates: int

@@ -11,7 +11,9 @@ class AnswerSettings(Section):
 
     text: bool = key(True, "Whether to generate the text of answers; masks alone are much faster.")
     max_new_tokens: int = key(512, "Maximum length of an answer.", unit="tokens", source=AUTHORS, ge=1, le=4096)
-    equalise: bool = key(True, "Equalise the histogram of every image, as in the authors' evaluation.", source=AUTHORS)
+    equalise: bool = key(
+        True, "Whether to equalise the histogram of images, as in the authors' evaluation.", source=AUTHORS
+    )
     size: int = key(1024, "Side of the masks.", unit="pixels", source=AUTHORS, ge=64, le=4096, multiple_of=8)
 
 
@@ -20,7 +22,7 @@ class InferenceSettings(AnswerSettings):
 
     split: Literal["train", "validate", "test"] = key("test", "Split whose instructions the model answers.")
     paraphrases: bool = key(
-        False, "Also ask each instruction in one wording of each persona (C.3), to compare the scores."
+        False, "Whether to ask each instruction in one wording of each persona too (C.3), to compare the scores."
     )
 
 

@@ -2,29 +2,25 @@
 
 from typing import Literal
 
-from cxr.base.settings import PAPER, Section, constraint, key
-from cxr.llm.settings import Asking, Execution, LanguageModel, context, max_tokens, model, revision
+from cxr.base.settings import PAPER, Section, constraint, key, redefine
+from cxr.llm.settings import LanguageModel
 
 Persona = Literal["medical_expert", "layperson", "ai_developer"]
 RULES_WORDINGS = 3
 """Wordings of a persona in resources/paraphrase/wordings.yaml."""
 
 
-class ParaphraseLlm(Asking, LanguageModel):
+class ParaphraseLlm(LanguageModel):
     """The language model of the engine vllm; the paper does not name the one it used."""
 
-    model: str = model("mistralai/Mistral-Small-3.1-24B-Instruct-2503")
-    revision: str = revision("68faf511d618ef198fef186659617cfd2eb8e33a")
-    context: int = context()
-    max_tokens: int = max_tokens(1024)
-    execution: Execution = key(Execution, "How the model is run.")
+    max_tokens: int = redefine(LanguageModel, "max_tokens", 1024)
 
 
 class WordingSettings(Section):
     """Which wordings are made."""
 
     engine: Literal["rules", "vllm"] = key(
-        "rules", "rules: fixed wordings, no download; vllm: a language model, whose every answer is parsed and checked."
+        "rules", "rules: fixed wordings, no download; vllm: a language model, whose answers are parsed and checked."
     )
     personas: list[Persona] = key(
         lambda: ["medical_expert", "layperson", "ai_developer"],

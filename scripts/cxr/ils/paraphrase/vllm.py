@@ -17,12 +17,11 @@ from cxr.ils.paraphrase.wording_checks import find_problem, list_lesion_names, l
 from cxr.llm.asking import Answer, Question, ask
 from cxr.llm.client import connect_lazily
 from cxr.llm.messages import fill_prompt
-from cxr.llm.options import Execution, ModelOptions
+from cxr.llm.options import ModelOptions
 from cxr.llm.replies import object_schema, text_schema
 
 RESOURCE_FILES = ("paraphrase/prompt.yaml",)
 GPU = True
-EXECUTION = "paraphrase.llm.execution"
 MAX_LETTERS = 400
 """Maximum length of a wording in the answer's schema, which stops a model that does not end."""
 
@@ -35,7 +34,7 @@ def _read_prompt() -> dict:
 def load(options: ParaphraseOptions, execution: dict) -> Engine:
     """Return the engine. The first request loads the model and raises UserError if it cannot be reached."""
     model = ModelOptions(**options.language_model)
-    generate = connect_lazily(model, Execution.from_settings(execution, EXECUTION))
+    generate = connect_lazily(model, execution)
 
     def reword(tasks: Sequence[Task], persona: str) -> list[Rewording]:
         questions = [make_question(task, persona, options.per_persona) for task in tasks]

@@ -52,17 +52,21 @@ class Recipe(SharedBatch, Section):
     )
     balance: Literal["expectation", "exact", "all"] = key(
         "expectation",
-        "Positives to negatives 1:1 over an epoch (expectation) or batch (exact), or all.",
+        "expectation: positives to negatives 1:1 over an epoch; exact: 1:1 in every batch; all: every pair once.",
         source=AUTHORS,
     )
     keep: Literal["giou", "mean"] = key(
-        "giou", "Score of the best epoch: gIoU of positives, or its mean with N-Acc.", source=AUTHORS
+        "giou",
+        "Validation score of the best epoch. giou: gIoU of positives; mean: its mean with N-Acc.",
+        source=AUTHORS,
     )
     runner: Literal["plain", "deepspeed"] = key(
         "deepspeed", "deepspeed: ZeRO-2, one process per GPU (compute.gpus); plain: one process.", source=AUTHORS
     )
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the weights.", source=AUTHORS)
-    gradient_checkpointing: bool = key(True, "Recompute activations to save memory.", source=AUTHORS)
+    gradient_checkpointing: bool = key(
+        True, "Whether to recompute activations, which saves memory and takes longer.", source=AUTHORS
+    )
 
 
 class LiteRecipe(
@@ -117,7 +121,9 @@ class TrainingRun(Section):
     lines: str = key("", "JSONL to train on instead of that dataset's train.jsonl (paraphrased instructions).")
     test: str = key("", "Threshold set whose test split the model is scored on; empty: the one of its training.")
     paraphrases: bool = key(
-        False, "Also train on the paraphrases (C.3): each text is drawn from it and its paraphrases.", source=PAPER
+        False,
+        "Whether to train on the paraphrases too (C.3): each text is drawn from it and its paraphrases.",
+        source=PAPER,
     )
     weights: Literal["", "lisa", "rosalia", "lite"] = key(
         "", "Model to use or to start from: rosalia (the paper's), lisa, lite (untrained); empty: the engine's start."

@@ -14,6 +14,11 @@ from cxr.base.vocabulary import ANATOMY_LABELS, HEART, LUNGS
 from cxr.base.workers import process_singly_or_batched
 from cxr.imaging.anatomy.settings import AnatomySettings
 
+MIN_LABELS = 14
+"""Masks that must be non-empty, of 16 (D.1 checks their number and prints no limit)."""
+MAX_DISAGREEMENT = 0.05
+"""Largest distance between the edges of organs and anatomy, in frame widths (D.2 prints no limit)."""
+
 
 class AnatomyEngine(Protocol):
     """A source of the 15 zone labels and the heart: ``load(options, setup)`` of a module of this package."""
@@ -71,10 +76,10 @@ def find_fault(anatomy: np.ndarray, organs: dict[str, np.ndarray], options: Anat
     those of the paper: D.1 (number of extracted masks) and D.2 (agreement of the two models).
     """
     num_nonempty = int(anatomy.any(axis=(1, 2)).sum())
-    if num_nonempty < options.min_labels:
+    if num_nonempty < MIN_LABELS:
         return "missing_anatomy", f"{num_nonempty} of {len(ANATOMY_LABELS)} masks are not empty"
     distance, edge = disagreement(organs, dict(zip(ANATOMY_LABELS, anatomy, strict=True)))
-    if distance > options.disagreement:
+    if distance > MAX_DISAGREEMENT:
         return "organ_disagreement", f"{edge} differs by {distance:.3f} of the width"
     return None
 

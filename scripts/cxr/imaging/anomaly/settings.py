@@ -9,9 +9,7 @@ from cxr.diffusion.settings import Autoencoder, autoencoder
 class RadeditSettings(Section):
     """The engine radedit: edit-friendly DDPM inversion inside the edit region."""
 
-    model: str = key(
-        "", "Folder of another model in Stable Diffusion's layout (RoentGen, or your own); empty: RadEdit."
-    )
+    model: str = key("", "Folder of another model in Stable Diffusion's layout, such as RoentGen; empty: RadEdit.")
     prompt: str = key("No acute cardiopulmonary process", "Prompt that describes the edited image.", source=PAPER)
     invert_prompt: str = key("", "Prompt that describes the image before the edit; empty: no prompt.", source=AUTHORS)
     steps: int = key(200, "Diffusion steps of the whole schedule.", source=AUTHORS, ge=2, le=1000)
@@ -21,13 +19,12 @@ class RadeditSettings(Section):
     )
     skip_ratio: Share = key(
         0.3,
-        "Fraction of the steps, noisiest first, that are skipped; a larger one keeps more of the image.",
+        "Fraction of the steps, noisiest first, that are skipped; a higher one keeps more of the image.",
         source=AUTHORS,
     )
     keep_margin: int = key(
         0,
-        "Width of a band around the edit region in which the latent may follow the edit; beyond it the latent"
-        " is the original's.",
+        "Width of a band around the edit region that the edit may change; beyond it the latent is the original's.",
         unit="pixels",
         ge=0,
         le=1024,
@@ -36,8 +33,8 @@ class RadeditSettings(Section):
     autoencoder: Autoencoder = autoencoder()
     published_bugs: bool = key(
         False,
-        "Reproduce three faults of the published code: the pasted latent is one step too noisy, pasting covers "
-        "everything outside the edit region, and the last step has no correction.",
+        "Whether to reproduce three faults of the published code: a pasted latent one step too noisy, pasting "
+        "outside the whole edit region, no correction in the last step.",
     )
 
 
@@ -46,13 +43,13 @@ class AnomalySettings(Section):
 
     engine: Literal["lite", "radedit"] = key(
         "lite",
-        "lite: a small network trained to remove lesions, on the CPU; radedit: the paper's diffusion editor, "
-        "or any model in the layout of Stable Diffusion.",
+        "lite: a small network trained to remove lesions, on the CPU; radedit: the paper's diffusion editor, or "
+        "another in Stable Diffusion's layout.",
     )
     images: Literal["all", "with_findings"] = key(
         "all",
-        "Which images are edited. with_findings: only those whose report states a finding that needs a mask from the "
-        "anomaly map; the others keep the original image, and their zones come from it.",
+        "Images that are edited. all: every one; with_findings: those whose report states a finding that needs a "
+        "mask from the anomaly map; others keep the original image, also for their zones.",
         source=PAPER,
     )
     radedit: RadeditSettings = key(RadeditSettings, "Settings of the engine radedit.")

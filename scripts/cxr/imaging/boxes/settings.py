@@ -11,13 +11,13 @@ class LiteSettings(Section):
 
     region_iou: Share = key(
         0.5,
-        "Overlap (IoU) above which the weaker of two boxes of different classes is dropped, so that a region has one "
-        "box; 1: none. Excluded classes do not take part. Algorithm 1 does not compare classes.",
+        "IoU above which the weaker of two boxes of different classes is dropped, so that a region has one box; "
+        "1: none. Excluded classes do not count. Algorithm 1 compares no classes.",
     )
     model: str = key(
         "",
         "ONNX file of another detector of this kind, such as one of semisyn_detectors "
-        "(scripts/tools/detector_onnx.py); without: the embedded one.",
+        "(scripts/tools/detector_onnx.py); empty: the embedded one.",
     )
 
 
@@ -34,8 +34,8 @@ class BoxesSettings(Section):
 
     engine: Literal["lite", "table", "ultralytics", "scaled_yolov4"] = key(
         "lite",
-        "lite: a small detector on the CPU; table: boxes from elsewhere (boxes.table); ultralytics: any YOLO "
-        "checkpoint; scaled_yolov4: the public five-fold ensemble for VinBigData.",
+        "lite: a small detector on the CPU; table: boxes from a file; ultralytics: any YOLO checkpoint; "
+        "scaled_yolov4: the public five-fold ensemble for VinBigData.",
     )
     lite: LiteSettings = key(LiteSettings, "Settings of the engine lite.")
     ultralytics: UltralyticsSettings = key(UltralyticsSettings, "Settings of the engine ultralytics.")
@@ -45,8 +45,8 @@ class BoxesSettings(Section):
     )
     class_names: dict[str, str] = key(
         dict,
-        "{class of the detector's file: VinBigData name} for classes with other names (engines lite and ultralytics); "
-        "'' leaves a class out.",
+        "{class of the detector's file: VinBigData name} for classes with other names (engines lite, "
+        "ultralytics); '' drops a class.",
     )
     floor: Share = key(0.001, "Smallest confidence kept; must not exceed the smallest tau_conf in use.")
     nms_iou: Share = key(0.5, "IoU above which the weaker of two boxes of one class is dropped.")

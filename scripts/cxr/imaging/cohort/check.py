@@ -20,6 +20,8 @@ TABLE_COLUMNS = {
 """The official tables by the end of their name, and their required columns."""
 TABLE_IDS = ("dicom_id",)
 
+CHEXSTRUCT_TABLES = ("mask_number", "abdominal_xray", "window", "inclusion")
+"""CheXStruct tables that an image must pass; the paper names the first, and full visibility (D.1)."""
 CHEXSTRUCT_NAMES = {"abdomial_xray": "abdominal_xray"}
 """File stems under which CheXStruct tables were published, too, and their names."""
 CHEXSTRUCT_IDS = ("image_id", "image_file", "dicom_id")
@@ -67,16 +69,13 @@ def mimic_tables(root: str, tables: str) -> dict[str, Path]:
     return path_by_kind
 
 
-def chexstruct_tables(folder: str, names: list[str]) -> dict[str, Path]:
-    """Return the named CheXStruct tables, anywhere under ``folder``. Raises UserError for a missing one."""
+def chexstruct_tables(folder: str) -> dict[str, Path]:
+    """Return the tables of :data:`CHEXSTRUCT_TABLES` anywhere under ``folder``. Raises UserError without one."""
     root = existing_folder("cohort.chexstruct", folder)
     files = {CHEXSTRUCT_NAMES.get(path.stem, path.stem): path for path in sorted(root.rglob("*.csv"))}
-    for name in names:
-        if name not in files:
-            raise UserError(
-                f"cohort.chexstruct: {root} holds no {name}.csv: add it or take {name} out of cohort.chexstruct_tables"
-            )
-    return {name: files[name] for name in names}
+    if not files.keys() & set(CHEXSTRUCT_TABLES):
+        raise UserError(f"cohort.chexstruct: {root} holds no {', '.join(CHEXSTRUCT_TABLES)}.csv: add one")
+    return {name: files[name] for name in CHEXSTRUCT_TABLES if name in files}
 
 
 def _check_mimic(options: CohortSettings) -> None:
@@ -117,8 +116,7 @@ def source_files(options: CohortSettings) -> dict[str, str | list[str]]:
     if options.exclude:
         files["exclude"] = options.exclude
     if options.chexstruct:
-        tables = chexstruct_tables(options.chexstruct, options.chexstruct_tables)
-        files["chexstruct"] = [str(path) for path in tables.values()]
+        files["chexstruct"] = [str(path) for path in chexstruct_tables(options.chexstruct).values()]
     return files
 
 
@@ -137,7 +135,7 @@ def check_lists(options: CohortSettings) -> None:
         path = existing_file("cohort.exclude", options.exclude)
         read_sheet(path, "cohort.exclude", EXCLUDE_COLUMNS, words=EXCLUDE_COLUMNS, head=True, headless=True)
     if options.chexstruct:
-        for path in chexstruct_tables(options.chexstruct, options.chexstruct_tables).values():
+        for path in chexstruct_tables(options.chexstruct).values():
             header = read_columns(path, "cohort.chexstruct", CHEXSTRUCT_COLUMNS, CHEXSTRUCT_IDS)
             require_columns(header, ("label",), path, "cohort.chexstruct")
             if not set(CHEXSTRUCT_IDS) & set(header):

@@ -85,7 +85,7 @@ def list_rows(options: CohortSettings, pool: ThreadPoolExecutor, *, check_files:
             "cohort.exclude: %s no image of this cohort", count_phrase(unused, "of its ids names", "of its ids name")
         )
     if options.chexstruct:
-        cohort_rows.exclude_failed(rows, options.chexstruct, options.chexstruct_tables)
+        cohort_rows.exclude_failed(rows, options.chexstruct)
     return rows
 
 

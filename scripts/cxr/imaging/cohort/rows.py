@@ -185,10 +185,10 @@ def exclude_listed(rows: list[Row], path: str) -> int:
     return len(unused)
 
 
-def exclude_failed(rows: list[Row], folder: str, names: Iterable[str]) -> None:
+def exclude_failed(rows: list[Row], folder: str) -> None:
     """Exclude the images that a CheXStruct table fails (label other than 1); an image that no table lists is kept."""
     failed: dict[str, str] = {}
-    for name, path in chexstruct_tables(folder, list(names)).items():
+    for name, path in chexstruct_tables(folder).items():
         sheet = read_sheet(path, "cohort.chexstruct", CHEXSTRUCT_COLUMNS, ids=CHEXSTRUCT_IDS, words=CHEXSTRUCT_IDS)
         place = next(sheet.header.index(column) for column in CHEXSTRUCT_IDS if column in sheet.header)
         label = sheet.header.index("label")

@@ -19,18 +19,18 @@ class CohortSettings(Section):
 
     source: Literal["embedded", "manifest", "mimic", "openi"] = key(
         "embedded",
-        "embedded: the synthetic cohort made by the project; manifest: a CSV file; mimic: a MIMIC-CXR tree; openi: the "
+        "embedded: the project's synthetic cohort; manifest: a CSV file; mimic: a MIMIC-CXR tree; openi: the "
         "Indiana University collection (docs/getting-started/openi.md).",
     )
     root: str = key(
         "",
-        "Folder of the MIMIC-CXR tree, the one that holds files/ (source mimic), or of the unpacked archives of Open-i "
+        "Folder of the MIMIC-CXR tree that holds files/ (source mimic), or of the unpacked archives of Open-i "
         "(source openi).",
     )
     tables: str = key(
         "",
-        "Folder of the official *-record-list, *-metadata and *-split tables (source mimic), or of the tables that "
-        "tell which images are frontal (source openi). Tables that it lacks are looked for in root.",
+        "Folder of the *-record-list, *-metadata and *-split tables (source mimic), or of the tables of frontal "
+        "images (source openi). Missing tables are looked for in root.",
     )
     manifest: str = key(
         "",
@@ -51,32 +51,31 @@ class CohortSettings(Section):
     )
     shared_images: Literal["accept", "exclude"] = key(
         "accept",
-        "Image files that several studies name. accept: kept, with a warning (for example a placeholder for studies "
-        "that have only a report); exclude: all their rows are excluded, because the right study is unknown.",
+        "Image files that several studies name. accept: kept, with a warning; exclude: excluded, because the "
+        "right study is unknown.",
     )
     modalities: list[Code] = key(
         lambda: ["CR", "DX", "RG"], "DICOM modalities that are radiographs; others are excluded as wrong_modality."
     )
     body_parts: list[Code] = key(
         lambda: list(BODY_PARTS),
-        "Accepted words in BodyPartExamined; one of five or more letters may be part of a word (PORTABLECHEST). An "
-        "empty or unknown body part is accepted, others are excluded as wrong_body_part.",
+        "Accepted words in BodyPartExamined; those of five or more letters also as part of a word "
+        "(PORTABLECHEST). Empty or unknown ones are accepted, others excluded as wrong_body_part.",
     )
     exclude: str = key(
-        "", "Text or CSV file of image or study ids to exclude (the authors exclude those of MS-CXR).", source=AUTHORS
+        "", "Text or CSV file of image or study ids to exclude (the authors: those of MS-CXR).", source=AUTHORS
     )
     chexstruct: str = key(
-        "", "Folder of CheXStruct quality tables; images that fail one are excluded (paper D.1).", source=PAPER
-    )
-    chexstruct_tables: list[Literal["mask_number", "abdominal_xray", "window", "inclusion"]] = key(
-        lambda: ["mask_number", "abdominal_xray", "window", "inclusion"],
-        "CheXStruct tables that an image must pass (the paper names the first kind and full visibility).",
+        "",
+        "Folder of CheXStruct quality tables (mask_number, abdominal_xray, window, inclusion); images that fail "
+        "one of those in it are excluded (D.1).",
+        source=PAPER,
     )
     split: dict[Literal[SPLITS], Percent] = key(
         dict,
-        "Percentages of subjects in the splits train, validate and test, where the table gives no split. {}: 80, 10 "
-        "and 10 below 2,000 subjects, else 98, 1 and 1. A split gets at least one subject if there are enough. With "
-        "three numbers, a cohort that grows past 2,000 subjects keeps its splits.",
+        "Percentages of subjects in train, validate and test, where the table gives no split; every split gets a "
+        "subject if possible. {}: 80, 10, 10 below 2,000 subjects, else 98, 1, 1; a cohort that may grow past "
+        "2,000 needs numbers to keep its splits.",
         unit="%",
     )
 

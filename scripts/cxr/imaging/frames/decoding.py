@@ -92,10 +92,10 @@ class GreyImage:
 def read_image(path: str, options: Mapping) -> GreyImage:
     """Decode a DICOM, PNG or JPEG file; text that is burned in is blacked out.
 
-    ``options``: the settings max_pixels, window, percentiles and burned_in of the frames stage. Raises
+    ``options``: the settings window, percentiles and burned_in of the frames stage. Raises
     :class:`Rejected` for a file that cannot be decoded, OSError if the machine cannot read it.
     """
-    picture = decode_file(path, options["max_pixels"])
+    picture = decode_file(path)
     grey, pieces = clean_image(to_grey(picture, options["window"], options["percentiles"]), options["burned_in"])
     return GreyImage(grey, picture.turn, (*picture.notes, *describe_blackout(pieces)))
 

@@ -123,6 +123,6 @@ class Workers:
             except Crashed:
                 raise Broken(
                     f"frames: the decoder process dies over a sound picture too, on {platform.node()}: its libraries "
-                    "or this machine are broken, or frames.max_memory_mb and timeout_s are too small to decode anything"
+                    "or this machine are broken, or it has less memory than a decoder needs"
                 ) from None
         return "failed", "undecodable", "the decoder crashed or did not end"

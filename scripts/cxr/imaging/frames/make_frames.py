@@ -22,6 +22,10 @@ from cxr.imaging.frames.isolate import Workers
 from cxr.imaging.frames.settings import FramesSettings
 
 T, R = TypeVar("T"), TypeVar("R")
+MAX_MEMORY_MB = 4096
+"""Memory of one decoding process, MB; an image that needs more is undecodable."""
+TIMEOUT_S = 300
+"""Time for decoding one image, seconds; one that takes longer is undecodable."""
 
 
 class Candidate(NamedTuple):
@@ -117,8 +121,8 @@ def run_shard(
             answers.append((candidate, *workers.ask(candidate.path)))
         return sorted(answers, key=lambda answer: answer[1] == "frame")
 
-    how = options.as_dict() | {"burned_in": burned_in}
-    with Workers(how, options.timeout_s) as workers, ThreadPoolExecutor(max(1, threads)) as pool:
+    how = options.as_dict() | {"burned_in": burned_in, "max_memory_mb": MAX_MEMORY_MB}
+    with Workers(how, TIMEOUT_S) as workers, ThreadPoolExecutor(max(1, threads)) as pool:
         results = map_ahead(pool, try_group, groups, 4 * max(1, threads))
         for (image_id, study_id, _), outcome, *answer in chain.from_iterable(progress(results, len(groups), "frames")):
             failures.note(answer[1]) if outcome == "failed" else failures.passed()

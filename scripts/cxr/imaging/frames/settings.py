@@ -13,16 +13,9 @@ class FramesSettings(Section):
     )
     fit: Literal["pad", "stretch", "crop"] = key("pad", "How an image that is not square is fitted to the frame.")
     window: Literal["minmax", "voi", "percentile"] = key(
-        "minmax", "Grey range: all pixels, the header's VOI window, or the percentiles below."
+        "minmax", "Grey range: all pixels, the header's VOI window, or the percentiles."
     )
     percentiles: tuple[Percent, Percent] = key((0.5, 99.5), "Range kept by window: percentile.", unit="%")
-    max_pixels: int = key(100_000_000, "Larger images are refused before decoding.", unit="pixels", ge=1)
-    max_memory_mb: int = key(
-        4096, "Memory limit of one decoding process; an image that needs more is undecodable.", unit="MB", ge=1024
-    )
-    timeout_s: int = key(
-        300, "Time limit of decoding one image; an image that takes longer is undecodable.", unit="s", ge=10
-    )
 
     @constraint
     def _percentiles_rise(self) -> None:

@@ -32,7 +32,7 @@ def prepare(path: str, options: dict) -> tuple[np.ndarray, np.ndarray, tuple[int
         decoded = read_image(path, options)
     except Exception as error:
         if out_of_memory(error):
-            raise Unexpected("undecodable", "more memory than frames.max_memory_mb") from None
+            raise Unexpected("undecodable", f"more memory than {options['max_memory_mb']} MB") from None
         raise
     return *decoded.frame(options["fit"]), decoded.grey.shape, is_narrow(decoded.grey), decoded.notes
 

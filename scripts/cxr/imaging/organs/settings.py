@@ -17,8 +17,8 @@ class LiteSettings(Section):
 
     behind_heart: bool = key(
         True,
-        "Whether a lung mask holds the lung behind heart and mediastinum, as radiologists outlined it; false: it ends "
-        "at the mask cardiomediastinum, as in sets of visible lungs.",
+        "Whether lung masks include the lung behind heart and mediastinum, as radiologists outlined it; false: "
+        "visible lungs only.",
     )
 
 
@@ -27,8 +27,8 @@ class OrgansSettings(Section):
 
     engine: Literal["lite", "hybridgnet", "chexmask"] = key(
         "lite",
-        "lite: a small U-Net on the CPU; hybridgnet: the paper's net with the CheXmask weights; chexmask: the masks of "
-        "the CheXmask database.",
+        "lite: a small U-Net on the CPU; hybridgnet: the paper's net with the CheXmask weights; chexmask: the "
+        "CheXmask database's masks.",
     )
     lite: LiteSettings = key(LiteSettings, "Settings of the engine lite.")
     chexmask: ChexmaskSettings = key(ChexmaskSettings, "Settings of the engine chexmask.")
@@ -38,5 +38,5 @@ class OrgansSettings(Section):
     min_upright: Share = key(
         0.2,
         "Probability of an upright, positive frontal chest X-ray, mirrored or not, below which the image is "
-        "excluded as not_a_radiograph (turned, upside down, inverted, noise, a photograph); 0: never.",
+        "excluded as not_a_radiograph; 0: never.",
     )

@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -185,4 +186,6 @@ def as_dict(finding: Finding) -> dict:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(json.dumps(line_schema(), indent=1) + "\n", encoding="utf-8")
+    text = json.dumps(line_schema(), indent=1)
+    lines = re.sub(r"[\[{][^\[\]{}]*[\]}]", lambda match: " ".join(match[0].split()), text)  # a list is one line
+    Path(sys.argv[1]).write_text(f"{lines}\n", encoding="utf-8")

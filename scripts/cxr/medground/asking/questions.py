@@ -24,7 +24,7 @@ from cxr.llm.asking import Answer, Question, ask_each
 from cxr.llm.client import connect_lazily
 from cxr.llm.guards import fill_slots, neutralize
 from cxr.llm.images import PromptImage
-from cxr.llm.options import Execution, ModelOptions
+from cxr.llm.options import ModelOptions
 from cxr.medground.logic.atoms import DOMAINS_WITHOUT_APPEARANCE
 from cxr.medground.logic.facts import Facts, read_images, read_regions
 from cxr.medground.logic.scene import parse_class_words
@@ -33,7 +33,6 @@ from cxr.plotting.numbered_boxes import draw_numbered_boxes
 log = logging.getLogger("cxr")
 RESOURCE_FILES = ("medground/prompts.yaml",)
 PROMPTS = RESOURCES / RESOURCE_FILES[0]
-EXECUTION = "medground.llm.execution"
 IMAGES_PER_BATCH = 64
 """Images asked about at a time, all of them in memory."""
 ANSWERS_FOLDER, ALL = "answers", "all"
@@ -145,12 +144,12 @@ class ModelSession:
     """A job's language model, which is loaded at the first question that is not in the cache of answers.
 
     The cache is a folder ``answers``: beside the output of a single shard, or above the folders of several shards.
-    ``server``: setting of the model's address in ``execution``; ``code``: digest of the code; ``prompts``: a user's
+    ``code``: digest of the code; ``prompts``: a user's
     file of wordings, or none. Raises UserError if the model cannot be reached.
     """
 
     def __init__(
-        self, options: AskingOptions, execution: dict, server: str, outputs: Sequence[str], code: str,
+        self, options: AskingOptions, execution: dict, outputs: Sequence[str], code: str,
         compute: dict | None, prompts: Sequence[str],
     ):  # fmt: skip
         self.options, self.prompts, self.tolerance = options, Prompts.read(*prompts), Tolerance.from_settings(compute)
@@ -158,7 +157,7 @@ class ModelSession:
         shared, alone = first.parents[1] / ANSWERS_FOLDER / ALL, first.parent / ANSWERS_FOLDER / first.stem
         model = ModelOptions(**{field.name: getattr(options, field.name) for field in fields(ModelOptions)})
         self.generate = cache_replies(
-            connect_lazily(options, Execution.from_settings(execution, EXECUTION, server)),
+            connect_lazily(options, execution),
             folder=shared if len(options.of) > 1 else alone, digest=answer_digest(model, code),
         )  # fmt: skip
 

@@ -18,8 +18,8 @@ class ScispacySettings(Section):
     pipeline: str = key("", "Folder of a saved spaCy pipeline that finds entities: `config.cfg` and weights.")
     linker: str = key(
         "",
-        "Folder with the four files of a scispaCy linker and its knowledge base (`*.jsonl`), which contain a pickle "
-        "that may run any code; empty: only the pipeline's own.",
+        "Folder with the four files of a scispaCy linker and its knowledge base (`*.jsonl`); they include a "
+        "pickle, which may run any code. Empty: the pipeline's own.",
     )
 
 
@@ -35,27 +35,25 @@ class DatasetSettings(Section):
 
     entities: Literal["lexicon", "scispacy"] = key(
         "lexicon",
-        "Engine that counts the clinical concepts of `language.tsv`. lexicon: words of classes, attributes, places and "
-        "findings; scispacy: a spaCy pipeline.",
+        "Engine that counts clinical concepts (`language.tsv`). lexicon: words of classes, attributes, places and"
+        " findings; scispacy: a spaCy pipeline.",
     )
     scispacy: ScispacySettings = key(ScispacySettings, "The pipeline of the engine scispacy.")
     tokenizer: str = key(
         "",
-        "Folder of a model whose tokenizer counts the tokens of queries (tokens.tsv); empty: no token counts.",
+        "Folder of a model whose tokenizer counts the tokens of queries (tokens.tsv); empty: no counts.",
     )
     export: list[Literal["messages", "sharegpt", "swift", "coco", "refcoco", "hf"]] = key(
         lambda: ["messages"],
-        "Formats of the exports. messages: OpenAI's roles; sharegpt: LLaVA's; swift: ms-swift's, with its own boxes; "
-        "coco, refcoco: boxes and expressions; hf: Parquet with a card.",
+        "Formats of the exports. messages: OpenAI's roles; sharegpt: LLaVA's; swift: ms-swift's, with its own "
+        "boxes; coco, refcoco: boxes and expressions; hf: Parquet with a card.",
     )
     coordinates: Literal["grid1000", "pixels_original", "pixels_resized"] = key(
         "grid1000",
-        "Coordinates in the texts of messages and sharegpt. grid1000: 0 to 1000; pixels_original: pixels of the "
-        "source's image; pixels_resized: pixels after a processor of the Qwen family.",
+        "Coordinates in messages and sharegpt. grid1000: 0 to 1000; pixels_original: the source's; "
+        "pixels_resized: those after a processor of the Qwen family.",
     )
     resized: ProcessorSettings = key(ProcessorSettings, "The processor of pixels_resized.")
     withhold: list[Literal["pixels"]] = key(list, "What the exports exclude: pixels.")
     allow_nd: bool = key(False, "Whether exports with pixels include sources whose licence forbids derivatives (ND).")
-    audited: bool = key(
-        False, "Whether the exports' test split has only queries that experts accepted (medground.audit)."
-    )
+    audited: bool = key(False, "Whether the exports' test split has only queries that experts accepted.")

@@ -175,7 +175,7 @@ def run(
     their order; prompts: a user's file of wordings, or nothing. Raises UserError if the model cannot be reached, Broken
     if none of its answers can be used.
     """
-    session = ModelSession(options, execution, "server", answers, code, compute, prompts)
+    session = ModelSession(options, execution, answers, code, compute, prompts)
 
     def build(source: str, image: Mapping, rows: list[dict], facts: Facts, picture: np.ndarray) -> dict:
         return {image["image_id"]: build_request(source, image, rows, facts, picture, options, session.prompts)}

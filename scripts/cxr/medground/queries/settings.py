@@ -18,13 +18,13 @@ class QueriesSettings(Section):
     )
     selection: Literal["ours", "model"] = key(
         "ours",
-        "ours: decidable targets are sampled, and the language model words them; model: it chooses the targets, as in "
-        "the paper (engine vllm).",
+        "ours: the language model words decidable targets that were sampled; model: it selects the targets "
+        "(paper; engine vllm).",
     )
     llm: GeneratorSettings = key(GeneratorSettings, "The language model of the engine vllm.")
     table: str = key(
         "",
-        "The texts of the engine table: JSON Lines with image_id, query, and regions or boxes (grid of 1000); or a "
+        "Texts of the engine table: JSON Lines with image_id, query, and regions or boxes (grid of 1000); or a "
         "folder with a file {image_id}.txt of `Question:` and `Answer:` lines for each image.",
     )
     per_image: int = key(
@@ -32,8 +32,8 @@ class QueriesSettings(Section):
     )
     fragile: Share = key(
         0.25,
-        "Largest fraction of an image's queries that may become undecidable when outlines are shifted by "
-        "`medground.regions.outline_px`. Queries whose answer changes are never used.",
+        "Largest fraction of an image's queries that may become undecidable when outlines shift by "
+        "`medground.regions.outline_px`; queries whose answer changes are never used.",
     )
     families: list[Family] = key(
         lambda: ["class", "size", "shape", "position", "zone", "ordinal", "relation", "number", "appearance"],

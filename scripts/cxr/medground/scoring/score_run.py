@@ -16,7 +16,7 @@ from cxr.geometry.boxes import box_iou
 from cxr.geometry.unions import union_ious
 from cxr.medground.logic.facts import GRID_CORNERS, keep_audited
 from cxr.medground.scoring.columns import BLIND, QUERIES, SCORES, SENSITIVITY
-from cxr.medground.scoring.settings import ScoringSettings
+from cxr.medground.scoring.settings import ScoringOptions
 from cxr.metrics.intervals import ratio_intervals, sums_by_subject
 from cxr.vlm.conventions import GRID
 from cxr.vlm.reading import read_answer
@@ -131,7 +131,7 @@ def _read_answer_line(line: Mapping | None) -> dict:
     }  # fmt: skip
 
 
-def scores(table: pl.DataFrame, options: ScoringSettings, seed: int) -> Iterator[dict]:
+def scores(table: pl.DataFrame, options: ScoringOptions, seed: int) -> Iterator[dict]:
     """Yield a row of :data:`SCORES` for each source and part that has a query, and for all sources."""
     columns = ["iou", "acc", "matched", "paper", "unreadable", *BLIND]
     table = table.with_columns(
@@ -171,7 +171,7 @@ def _nulls(values: np.ndarray) -> list[float | None]:
 
 
 def sensitivity(
-    pairs: Sequence[Mapping], table: pl.DataFrame, truth: Mapping[str, np.ndarray], options: ScoringSettings, seed: int
+    pairs: Sequence[Mapping], table: pl.DataFrame, truth: Mapping[str, np.ndarray], options: ScoringOptions, seed: int
 ) -> Iterator[dict]:
     """Yield a row of :data:`SENSITIVITY` for each source, kind of pair and threshold that has a pair.
 
@@ -228,7 +228,7 @@ def run_scores(
     queries: str,
     scored: str,
     pairs_scored: str,
-    options: ScoringSettings,
+    options: ScoringOptions,
     seed: int,
     audit: Sequence[str] = (),
     sampled: Sequence[str] = (),

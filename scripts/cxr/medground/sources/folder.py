@@ -109,7 +109,7 @@ def read_folder(options: Mapping, manifest: Mapping[str, list[Row]]) -> Iterator
 
 def _image(image_id: str, rows: list[Row], options: Mapping) -> Image:
     first = rows[0]
-    picture = read_image(first.file("image_path"), options["max_pixels"])
+    picture = read_image(first.file("image_path"))
     masks, instances, boxes = {}, None, None
     default = next(iter(options["classes"]))
     if options["kind"] == "boxes":
@@ -118,7 +118,7 @@ def _image(image_id: str, rows: list[Row], options: Mapping) -> Image:
         for row in rows:
             path, shape, label = row.file("mask_path"), picture.shape[:2], row["class"] or default
             if options["mask_kind"] == "instances":
-                values = match_image_size(read_mask(path, options["max_pixels"]), shape, options["resize_masks"])
+                values = match_image_size(read_mask(path), shape, options["resize_masks"])
                 instances, masks[label] = instance_numbers(values), values > 0
             else:
                 masks |= read_class_masks(path, shape, label, options)

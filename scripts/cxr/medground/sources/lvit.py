@@ -95,7 +95,7 @@ def _resolve_image(stem: str, images: Mapping[str, Path]) -> str:
 def _image(image_id: str, split: str, picture: Path | None, mask: Path | None, text: str, options: Mapping) -> Image:
     if picture is None or mask is None:
         raise Refused("missing_file", "the picture" if picture is None else "the mask")
-    pixels = read_image(picture, options["max_pixels"])
+    pixels = read_image(picture)
     masks = read_class_masks(mask, pixels.shape[:2], next(iter(options["classes"])), options)
     refuse_uniform(masks)
     return Image(

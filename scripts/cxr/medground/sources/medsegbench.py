@@ -33,8 +33,8 @@ def check_digest(path: Path, expected: Mapping[int, str]) -> None:
         digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     if digest not in expected.values():
         raise UserError(
-            f"{path.name} has the MD5 {digest}, which is not the published one: download it again, or set "
-            "medground.sources.md5 to skip"
+            f"{path.name} has the MD5 {digest}, which is not the published one: download it again, or give "
+            "its images as a source of kind folder"
         )
 
 

@@ -21,6 +21,7 @@ from cxr.dicom.files import (
     read_dicom,
     silence_output,
 )
+from cxr.dicom.image import MAX_PIXELS
 from cxr.dicom.pixels import list_missing_decoders
 from cxr.imaging.frames.decoding import to_grey
 from cxr.medground.sources.image import PERCENTILES, Refused, to_grey8
@@ -65,15 +66,14 @@ def _squeeze_array(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def read_mask(path: Path, max_pixels: int) -> np.ndarray:
+def read_mask(path: Path) -> np.ndarray:
     """Return the values (H, W) of a mask; 0 is background.
 
     A palette gives its indices, a DICOM file its stored values, a colour image with varying transparency its visible
-    pixels. ``max_pixels``: larger DICOM masks are not decoded. Raises Refused for several pages or frames, or for
-    several colours without a palette.
+    pixels. Raises Refused for several pages or frames, or for several colours without a palette.
     """
     if is_dicom(path):
-        return _plane_from_colours(read_dicom_values(path, max_pixels))
+        return _plane_from_colours(read_dicom_values(path))
     if path.suffix.lower() != ".npy" and path.is_file():
         indices = _palette_indices(path)
         if indices is not None:
@@ -200,7 +200,7 @@ def read_class_masks(path: Path, shape: tuple[int, int], label: str, options: Ma
 
     ``options``: settings of the sources and of this source. Raises Refused for a mask that does not fit them.
     """
-    values = match_image_size(read_mask(path, options["max_pixels"]), shape, options["resize_masks"])
+    values = match_image_size(read_mask(path), shape, options["resize_masks"])
     if options["mask_values"]:
         return masks_by_value(values, options["mask_values"])
     return {label: binary_mask(values, options["mask_threshold"], options["most_foreground"])}
@@ -222,17 +222,16 @@ def is_dicom(path: Path) -> bool:
         return detect_file_kind(file.read(HEAD_BYTES)) == "dicom"
 
 
-def read_dicom_grey(path: Path, max_pixels: int) -> np.ndarray:
+def read_dicom_grey(path: Path) -> np.ndarray:
     """Return a DICOM image uint8 (H, W), bones white, padding 0, scaled like other images of more than 8 bits.
 
-    ``max_pixels``: larger images are not decoded. Raises Refused with a reason of the stage frames, UserError if
-    decoders are not installed.
+    Raises Refused with a reason of the stage frames, UserError if decoders are not installed.
     """
     if missing := list_missing_decoders():
         raise UserError(f"{path.name} is DICOM, and this Python lacks decoders ({', '.join(missing)}): install them")
     try:
         with silence_output():
-            return to_grey(decode_file(str(path), max_pixels), "percentile", list(PERCENTILES))
+            return to_grey(decode_file(str(path)), "percentile", list(PERCENTILES))
     except Rejected as rejected:
         raise Refused(rejected.reason, rejected.detail) from None
     except Exception as error:  # decoders raise what their parts raise
@@ -246,7 +245,7 @@ def _undecodable(error: Exception) -> Refused:
     return Refused("undecodable", describe_error(error))
 
 
-def read_dicom_values(path: Path, max_pixels: int) -> np.ndarray:
+def read_dicom_values(path: Path) -> np.ndarray:
     """Return the stored values (H, W) or (H, W, 3) of a DICOM mask; high values are white.
 
     Raises Refused for several frames, or if it cannot be decoded.
@@ -257,8 +256,8 @@ def read_dicom_values(path: Path, max_pixels: int) -> np.ndarray:
             frames = int(get_number(dataset, "NumberOfFrames") or 1)
             if frames > 1:
                 raise Refused("multi_frame", f"the mask has {frames} frames: give each class its own file")
-            if int(dataset.Rows) * int(dataset.Columns) > max_pixels:
-                raise Refused("undecodable", f"more than {max_pixels} pixels")
+            if int(dataset.Rows) * int(dataset.Columns) > MAX_PIXELS:
+                raise Refused("undecodable", f"more than {MAX_PIXELS} pixels")
             values = pixel_array(dataset, index=0)
     except Refused:
         raise
@@ -269,10 +268,7 @@ def read_dicom_values(path: Path, max_pixels: int) -> np.ndarray:
     return values
 
 
-def read_image(path: Path, max_pixels: int) -> np.ndarray:
-    """Return an image uint8 (H, W, 3) from a DICOM file, or from one that :func:`read_array` reads. Raises Refused.
-
-    ``max_pixels``: larger DICOM images are not decoded.
-    """
-    values = read_dicom_grey(path, max_pixels) if is_dicom(path) else to_grey8(read_array(path))
+def read_image(path: Path) -> np.ndarray:
+    """Return an image uint8 (H, W, 3) from a DICOM file, or from one that :func:`read_array` reads. Raises Refused."""
+    values = read_dicom_grey(path) if is_dicom(path) else to_grey8(read_array(path))
     return np.ascontiguousarray(values[..., :3] if values.ndim == 3 else np.repeat(values[..., None], 3, axis=2))

@@ -237,22 +237,20 @@ def _find_duplicates(images: Iterable[tuple[str, str, str]]) -> dict[str, str]:
 
 def run(
     *, shards: Sequence[str], images: str, excluded: str, options: SourcesSettings, name: str, source: dict,
-    max_pixels: int, attrs: dict, seed: int = 0, burned_in: str = KEEP, scrub: bool = False, **inputs: object,
+    attrs: dict, seed: int = 0, burned_in: str = KEEP, scrub: bool = False, **inputs: object,
 ) -> None:  # fmt: skip
     """Write the shards, the table of images and the excluded images of one source, or of one shard of it.
 
-    ``source``: its settings; ``max_pixels``: larger DICOM images are not decoded; ``burned_in``, ``scrub``: whether
-    burned-in text and identifiers in descriptions are removed. Raises UserError for a wrong manifest, StoreError for a
-    damaged input.
+    ``source``: its settings; ``burned_in``, ``scrub``: whether burned-in text and identifiers in descriptions are
+    removed. Raises UserError for a wrong manifest, StoreError for a damaged input.
     """
     kind, parts = source["kind"], take_shard_files(inputs)
     mask_names = ("mask_threshold", "most_foreground", "resize_masks")
-    source = source | {key: getattr(options, key) for key in mask_names} | {"max_pixels": max_pixels}
+    source = source | {key: getattr(options, key) for key in mask_names}
     if kind == "medsegbench":
         flag, side = parse_flag(source["npz"])
         source |= read_flag_facts(flag) | {"side": side, "tile": None}
-        if options.md5 == "check":
-            check_digest(Path(source["npz"]), source["md5"])
+        check_digest(Path(source["npz"]), source["md5"])
     if kind in REQUIRED:
         inputs = {"manifest": read_manifest(name, kind, Path(str(inputs["manifest"])))}
 

@@ -19,8 +19,8 @@ class ClassSettings(Section):
     ask: bool = key(True, "Whether a query may ask for it.")
     opaque: bool = key(
         True,
-        "Whether it is brighter than healthy lung on a radiograph, so that the anomaly map can show it; false for "
-        "organs and for dark findings such as pneumothorax.",
+        "Whether it is brighter than healthy lung, and so in the anomaly map; false for organs and for dark "
+        "findings such as pneumothorax.",
     )
     inside: bool = key(
         True,
@@ -33,10 +33,10 @@ class SourceSet(Section):
 
     kind: Literal["ils", "cells", "folder", "boxes", "medsegbench", "lvit"] = key(
         "folder",
-        "ils: lesion masks of ILS; cells: synthetic microscopy; folder: a CSV manifest of images, DICOM too, and masks "
-        "(image_path, mask_path, split; optional image_id, subject_id, class, domain, description, licence); boxes: "
-        "one with x, y, w, h, class in place of mask_path; medsegbench: one of its published npz files; lvit: a folder "
-        "in LViT's layout, with a description of each image.",
+        "ils: lesion masks of ILS; cells: synthetic microscopy; folder: a CSV manifest of images and masks, also "
+        "DICOM (image_path, mask_path, split; optional image_id, subject_id, class, domain, description, "
+        "licence); boxes: the same with x, y, w, h, class in place of mask_path; medsegbench: one of its npz "
+        "files; lvit: a folder in LViT's layout.",
     )
     manifest: str = key("", "The CSV manifest (kinds folder and boxes).")
     npz: str = key("", "The file, named as published, such as fhpsaop_256.npz (kind medsegbench).")
@@ -44,14 +44,14 @@ class SourceSet(Section):
     use: Literal["dataset", "zero_shot"] = key("dataset", "zero_shot: its queries are only in zero_shot.jsonl.")
     queries: Literal["engine", "statements"] = key(
         "engine",
-        "engine: those of medground.queries; statements: the sentence of each image's description, whose answer is the "
-        "regions on the sides that it names (kind lvit or folder, use zero_shot).",
+        "engine: those of medground.queries; statements: the sentence of each image's description, whose answer "
+        "is the regions on the sides in it (kind lvit or folder, use zero_shot).",
         source=PAPER,
     )
     anatomy: str = key(
         "",
-        "Folder of ILS results (`results` or another) for the same radiographs, for the patient's zones (kind "
-        "folder, boxes or lvit, domain cxr); images are matched by file or id. Empty: no zones.",
+        "Folder of ILS results (`results` or another) of the same radiographs, for the patient's zones (kind "
+        "folder, boxes or lvit, domain cxr), matched by file or id. Empty: no zones.",
     )
     anomaly: Literal["none", "results"] = key(
         "none",
@@ -62,7 +62,7 @@ class SourceSet(Section):
     modality: str = key("", "Modality in words.")
     licence: str = key("", "Licence of images and masks, if the manifest has no column licence.")
     orientation: Literal["radiological", "unknown"] = key(
-        "radiological", "radiological: the image's left is the patient's right (cxr, ct); unknown: no sides in queries."
+        "radiological", "radiological: the image's left is the patient's right; unknown: queries name no sides."
     )
     mask_kind: Literal["semantic", "instances"] = key("semantic", "instances: each value of a mask is one region.")
     mask_values: dict[str, str] = key(dict, "Class of each value of a mask; empty: any foreground is the row's class.")
@@ -103,8 +103,8 @@ class SourcesSettings(Section):
 
     sets: dict[str, SourceSet] = key(
         dict,
-        "Sources by name; the name is the wildcard {source}. Empty: `ils`, the lesion masks of the cohort; for the "
-        "embedded cohort also `cells`, synthetic microscopy.",
+        "Sources by name; the name is the wildcard {source}. Empty: `ils`, the lesion masks of the cohort, and "
+        "for the embedded cohort `cells`, synthetic microscopy.",
     )
     size: int = key(512, "Side of frames, a multiple of 8; cells: 256; tiles: their own.", unit="px", ge=64, le=2048)
     shards: int | None = key(
@@ -114,19 +114,18 @@ class SourcesSettings(Section):
         le=1024,
     )
     mask_threshold: float = key(
-        0, "Value above which a pixel is foreground; 0: masks must be binary. Ignored for masks of 0 and 1.", ge=0
+        0, "Value above which a pixel is foreground; 0: masks must be binary. Unused for masks of 0 and 1.", ge=0
     )
     most_foreground: Share = key(
         0.8,
-        "Largest fraction of an image that a binary mask may cover; above it, or if it covers most of the image and "
-        "its edges, the image is excluded as inverted_mask. 1: never.",
+        "Largest fraction of an image that a binary mask may cover; above it, or if it covers most of the image "
+        "and its edges, the image is excluded as inverted_mask. 1: never.",
     )
     resize_masks: Literal["none", "nearest"] = key(
         "none",
-        "nearest: a mask of another size than its image, but of the same aspect ratio within 1 %, is resized by "
-        "nearest neighbour; none: the image is excluded as shape_mismatch.",
+        "A mask of another size than its image. nearest: it is resized by nearest neighbour, if the aspect ratios"
+        " differ by at most 1 %; none: the image is excluded as shape_mismatch.",
     )
-    md5: Literal["check", "skip"] = key("check", "check: a MedSegBench file that is not the published one is refused.")
     cells: int = key(48, "Number of synthetic images.", ge=1, le=100_000)
 
     def in_use(self, cohort_source: str) -> dict[str, SourceSet]:

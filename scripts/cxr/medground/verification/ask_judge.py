@@ -154,7 +154,7 @@ def run(
     each of ``options.ways`` and shard, in this order; prompts: a user's file of wordings, none or one. Raises
     UserError if the model cannot be reached, Broken if none of its answers can be used.
     """
-    session = ModelSession(options, execution, "judge_server", answers, code, compute, prompts)
+    session = ModelSession(options, execution, answers, code, compute, prompts)
     shards, outputs = list_shards(options, sources, images, regions), iter(answers)
     for way in options.ways:
         for (source, files), path in zip(shards, queries, strict=True):

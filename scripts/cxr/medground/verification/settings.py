@@ -17,7 +17,7 @@ class VerificationSettings(Section):
     mode: Literal["confirm", "select", "both"] = key(
         "both",
         "Questions to the judge vllm. confirm: it sees the answer and decides whether the query is grounded and "
-        "unambiguous, as in the paper; select: it sees the numbered candidates and selects the answer.",
+        "unambiguous (paper); select: it selects the answer from numbered candidates.",
     )
     same_model: bool = key(False, "Whether the judge may be the model that wrote the queries.")
     llm: ImageModelSettings = key(ImageModelSettings, "The language model of the judge vllm.")

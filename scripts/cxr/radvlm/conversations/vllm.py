@@ -40,7 +40,6 @@ from cxr.radvlm.statements import split_batches
 
 RESOURCE_FILES = ("radvlm/conversation_prompts.yaml", "radvlm/statements.yaml", "lexicon")
 GPU = True
-EXECUTION = "radvlm.llm.execution"
 FIELDS = ("rounds", "question", "answer")
 ASKING_RULE = "radvlm_conversations_told"
 """Rule whose job asks the model for all parts."""
@@ -63,7 +62,7 @@ def load(options: ConversationOptions, execution: Mapping) -> Engine:
     """
     if execution.get("replies"):
         return build_engine(options, replay_replies(execution["replies"], ASKING_RULE))
-    return build_engine(options, connect_resumably(ModelOptions(**options.own), execution, EXECUTION))
+    return build_engine(options, connect_resumably(ModelOptions(**options.own), execution))
 
 
 def build_engine(options: ConversationOptions, generate: Generate) -> Engine:
@@ -157,7 +156,7 @@ def run(
     del files  # the works name them
     folder = Path(replies[0]).parents[1] / "answers" / "-".join(dict.fromkeys(work["part"] for work in options.works))
     resumable_execution = dict(execution) | {"answers": str(folder), "code": code}
-    generate = connect_resumably(ModelOptions(**options.own), resumable_execution, EXECUTION)
+    generate = connect_resumably(ModelOptions(**options.own), resumable_execution)
     for work, output in zip(options.works, replies, strict=True):
         log.info("radvlm_conversations: asking the model about %s, %s", work["source"], work["part"])
         source_options = replace(options, kinds=work["kinds"])

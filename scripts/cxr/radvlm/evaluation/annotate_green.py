@@ -25,7 +25,6 @@ FILES = ("prompt",)
 LLM = True
 ENVIRONMENT = "vllm"
 KEY = "radvlm.evaluation.green"
-EXECUTION = "radvlm.llm.execution"
 SLOTS = ("{reference}", "{answer}")
 
 
@@ -40,7 +39,7 @@ def load(
     model = ModelOptions(**settings["llm"])
     # the model's context is short: a bound of one token a byte would refuse common reports
     limits = replace(model.limits, context=settings["prompt_bytes"] + model.max_tokens)
-    generate = connect_resumably(model, execution, EXECUTION, "green_server")
+    generate = connect_resumably(model, execution)
 
     def annotate(pairs: Sequence[tuple[str, str]]) -> list[dict]:
         answer_by_pair = ask_each({pair: _question_or_problem(prompt, *pair) for pair in pairs}, generate, limits)

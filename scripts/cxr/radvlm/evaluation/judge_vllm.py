@@ -19,7 +19,6 @@ from cxr.radvlm.evaluation.judge import MAX_SCORE, UNSCORED, Item, Judge, Judgem
 
 RESOURCE_FILES = ("radvlm/judge_prompt.yaml",)
 GPU = True
-EXECUTION = "radvlm.llm.execution"
 FIELDS = ("rounds", "correctness", "completeness", "relevance", "note", "overall")
 MAX_NOTE_CHARACTERS = 200
 
@@ -30,7 +29,7 @@ _load_prompt = cache(lambda: load_resource(RESOURCE_FILES[0]))
 def load(options: JudgeOptions, execution: Mapping) -> Judge:
     """Return the judge. The model is loaded at the first question, which raises UserError if it cannot be reached."""
     model = ModelOptions(**options.own)
-    generate = connect_resumably(model, execution, EXECUTION, "judge_server")
+    generate = connect_resumably(model, execution)
 
     def judge(items: Sequence[Item]) -> list[Judgement]:
         keys, questions = [texts_key(_texts(item)) for item in items], {}

@@ -20,7 +20,7 @@ from cxr.radvlm.evaluation.conversations import BLIND, EXCHANGED, TEST
 from cxr.radvlm.evaluation.grounding import compute_mean_boxes
 from cxr.radvlm.evaluation.measures import ALL, Measure, Score, score_differences, score_measures
 from cxr.radvlm.evaluation.reports import ANNOTATION_METRICS, FILTERED, ORIGINAL, read_notes
-from cxr.radvlm.evaluation.settings import Evaluation
+from cxr.radvlm.evaluation.settings import ScoreOptions
 from cxr.radvlm.evaluation.tasks import ScoringTools, coco_scores, measure_task
 from cxr.radvlm.samples import write_slots
 
@@ -180,7 +180,7 @@ def _sample_values(measure: Measure) -> list[float | None]:
 
 
 def run_scores(
-    *, lines: str, train: str, answers: str, judged: str, samples: str, scored: str, counts: str, options: Evaluation,
+    *, lines: str, train: str, answers: str, judged: str, samples: str, scored: str, counts: str, options: ScoreOptions,
     seed: int, tasks: Sequence[str] = (), exchanged_lines: Sequence[str] = (), exchanged_answers: Sequence[str] = (),
     texts: Sequence[str] = (), annotations: Sequence[str] = (), draw: Sequence[str] = (),
     exchanged_draw: Sequence[str] = (),

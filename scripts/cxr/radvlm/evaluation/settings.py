@@ -2,8 +2,17 @@
 
 from typing import Annotated, Literal
 
-from cxr.base.settings import AUTHORS, PAPER, Limits, Replicates, Section, constraint, key, refuse_equal_names
-from cxr.llm.settings import model, revision
+from cxr.base.settings import (
+    AUTHORS,
+    PAPER,
+    Limits,
+    Section,
+    constraint,
+    key,
+    redefine,
+    refuse_equal_names,
+)
+from cxr.llm.settings import LanguageModel, ModelOverride
 
 ModelName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 Segmenter = Annotated[str, Limits(pattern=r"^(none|rosalia:[A-Za-z0-9][A-Za-z0-9_.-]*)$")]
@@ -27,7 +36,7 @@ class Bertscore(Section):
 class Radgraph(Section):
     """RadGraph-XL, whose archive a user extracts."""
 
-    model: str = key("", "Folder of the extracted archive radgraph-xl.tar.gz: config.json, weights.th, vocabulary/.")
+    model: str = key("", "Folder of the extracted archive radgraph-xl.tar.gz.")
     encoder: str = key("", "Folder or Hugging Face id of its BERT encoder; empty: the id in its config.json.")
 
 
@@ -37,23 +46,16 @@ class Green(Section):
     prompt: str = key(
         "", "Text file that you provide with its prompt, which contains `{reference}` and `{answer}` once each."
     )
-    model: str = model("StanfordAIMI/GREEN-radllama2-7b", AUTHORS)
+    model: str = redefine(LanguageModel, "model", "StanfordAIMI/GREEN-radllama2-7b", source=AUTHORS)
     revision: str = key("", "Revision on the hub; empty: the downloaded one.")
     prompt_bytes: int = key(
         6000,
-        "Maximum length of the prompt with both reports, in UTF-8; longer ones fail. With the answer it must fit into "
-        "the model's context of 4,096 tokens.",
+        "Maximum length of the prompt with both reports, in UTF-8; longer ones fail. With the answer it must fit "
+        "into 4,096 tokens.",
         unit="bytes",
         ge=256,
         le=10_000_000,
     )
-
-
-class JudgeModel(Section):
-    """The model of the judge vllm; the paper used GPT-4o."""
-
-    model: str = key("", "Hugging Face id or folder of the model; empty: that of radvlm.llm.")
-    revision: str = revision("")
 
 
 class OtherModel(Section):
@@ -76,7 +78,7 @@ class Evaluation(Section):
     )
     predictions: dict[ModelName, OtherModel] = key(dict, "External models, by name.")
     beyond: bool = key(
-        False, "Whether external models are also scored on tasks that they were not made for, with a mark."
+        False, "Whether external models are also scored, with a mark, on tasks that they were not made for."
     )
     label_match: Literal["asserted", "substring"] = key(
         "asserted",
@@ -85,8 +87,8 @@ class Evaluation(Section):
     )
     report_metrics: list[Metric] = key(
         lambda: ["rouge_l", "bleu", "findings_f1"],
-        "Metrics of reports. bertscore, radgraph_f1, green and chexbert_f1 need annotations, else their cells are "
-        "empty.",
+        "Metrics of reports. bertscore, radgraph_f1, green and chexbert_f1 need annotations; else their cells are"
+        " empty.",
         min_length=1,
     )
     annotators: list[Literal["bertscore", "chexbert", "green", "radgraph"]] = key(
@@ -96,26 +98,24 @@ class Evaluation(Section):
     green: Green = key(Green, "The annotator green.")
     radgraph: Radgraph = key(Radgraph, "The annotator radgraph.")
     annotations: dict[ModelName, str] = key(
-        dict, "{run or external model: file of external annotations of its reports and of the references}."
+        dict, "{run or external model: file of external annotations of its reports and their references}."
     )
     reference: Literal["filtered", "original", "both"] = key(
         "filtered", "References of reports. filtered: single-image text; original: report section; both.", source=PAPER
     )
     judge: Literal["facts", "vllm"] = key(
-        "facts", "Judge of conversations. facts: compares findings, places and boxes; vllm: a language model."
+        "facts", "Judge of conversations. facts: compares findings, places, boxes; vllm: a language model."
     )
-    llm: JudgeModel = key(JudgeModel, "The language model of the judge vllm.")
+    llm: ModelOverride = key(ModelOverride, "The language model of the judge vllm; the paper used GPT-4o.")
     segmenter: Segmenter = key(
         "none",
-        "Masks for the answers of runs without a segmentation head. rosalia:<run>: ROSALIA of that run of "
-        "training.runs; the answers stay unchanged.",
+        "Masks for the answers of runs without a segmentation head. rosalia:<run>: by ROSALIA of that run of "
+        "training.runs.",
     )
     failed: Literal["wrong", "leave_out"] = key(
         "wrong",
-        "Treatment of failed samples. wrong: they count as wrong; leave_out: they are excluded, as in the published "
-        "code.",
+        "Failed samples. wrong: they count as wrong; leave_out: they are excluded (published code).",
     )
-    replicates: Replicates = key(1000, "Bootstrap replicates by patient; 0: no intervals.")
 
     @constraint
     def _names_are_apart(self) -> None:
@@ -140,3 +140,9 @@ class Evaluation(Section):
         for name, prediction in self.predictions.items():
             if not prediction.path:
                 raise ValueError(f"predictions.{name}.path is empty: give the file of the model's outputs")
+
+
+class ScoreOptions(Evaluation):
+    """What the scores of a model depend on."""
+
+    replicates: int = 1000

@@ -12,7 +12,7 @@ from cxr.radvlm.evaluation.classification import LabelReader
 from cxr.radvlm.evaluation.conversations import BLIND, TASKS, TEST
 from cxr.radvlm.evaluation.grounding import MeanBoxes
 from cxr.radvlm.evaluation.measures import ALL, HIT_IOU, MAP, Measure, ratio
-from cxr.radvlm.evaluation.settings import Evaluation
+from cxr.radvlm.evaluation.settings import ScoreOptions
 from cxr.radvlm.samples import slot_names
 
 GROUNDING_TASKS = ("anatomical_grounding", "abnormality_grounding", "phrase_grounding", "ils_grounding")
@@ -31,7 +31,7 @@ class ScoringTools:
     judged: {(answers, sample): score, None: unscored}; notes: report annotations.
     """
 
-    options: Evaluation
+    options: ScoreOptions
     labels: LabelReader
     wording_by_class: Mapping[str, str]
     mean_boxes: MeanBoxes

@@ -7,7 +7,6 @@ from cxr.radvlm.filtered import rules, vllm
 from cxr.radvlm.filtered.engine import Engine, FilterOptions
 
 GPU = vllm.GPU
-EXECUTION = vllm.EXECUTION
 
 
 def load(options: FilterOptions, execution: Mapping) -> Engine:

@@ -10,8 +10,8 @@ class FilteredTexts(Section):
 
     engine: Literal["rules", "vllm", "both", "none"] = key(
         "rules",
-        "rules: patterns, no download; vllm: a language model, checked by the rules; both: vllm, compared with the "
-        "rules in an agreement table; none: texts stay unchanged, for an ablation.",
+        "rules: patterns, no download; vllm: a language model, checked by the rules; both: vllm, with a table of "
+        "its agreement with the rules; none: unchanged texts, for an ablation.",
     )
     phrases: bool = key(True, "Whether phrases with boxes are filtered too; false: as in the paper.")
     resolved: Literal["drop", "state_absence"] = key(

@@ -20,7 +20,6 @@ from cxr.radvlm.filtered.rules import SentenceFilter, load_sentence_filter
 
 RESOURCE_FILES = ("radvlm/filter_prompt.yaml", "radvlm/filter.yaml", "lexicon")
 GPU = True
-EXECUTION = "radvlm.llm.execution"
 FIELDS = ("sentences", "index", "text")
 MODEL = "model"
 """Reason of every sentence that a language model changed."""
@@ -32,7 +31,7 @@ _load_prompt = cache(lambda: load_resource(RESOURCE_FILES[0]))
 def load(options: FilterOptions, execution: Mapping) -> Engine:
     """Return the engine. The model is loaded at the first question, which raises UserError if it cannot be reached."""
     model = ModelOptions(**options.own)
-    generate = connect_resumably(model, execution, EXECUTION)
+    generate = connect_resumably(model, execution)
     rules = load_sentence_filter(options)
 
     def filtered(sections: Sequence[Sequence[str]]) -> list[FilteredText]:

@@ -16,7 +16,7 @@ class Asked(Section):
     """A task of a source in a mix."""
 
     repeat: int = key(
-        1, "Passes over the samples, each with new wordings; 0: the task is not used for the source.", ge=0, le=1000
+        1, "Passes over the samples, each with new wordings; 0: the source is not used for the task.", ge=0, le=1000
     )
     most: int | None = key(
         None, "Maximum of pairs in train, images selected by hash; 0: all; empty: as in the preset.", ge=0
@@ -28,14 +28,14 @@ class Mix(Section):
 
     preset: Literal["own", "paper", "code", "paper_plus_ils"] = key(
         "own",
-        "own: every task from the cohort; paper, code: the published mixes, from the sources in use; paper_plus_ils: "
-        "paper and the ILS dataset of the cohort.",
+        "own: every task from the cohort; paper, code: the published mixes, from the sources in use; "
+        "paper_plus_ils: paper, and ILS of the cohort.",
     )
     tasks: dict[Task, dict[str, Asked]] = key(dict, "{task: {source: repeat, most}} that override the preset.")
     thresholds: str = key(
         "",
-        "Threshold set of the ILS pairs and masks, or `mimic_ils` for those of the authors' release whose images are "
-        "in the cohort; empty: the first of `thresholds.build`.",
+        "Threshold set of the ILS pairs and masks; `mimic_ils`: those of the authors' release whose images are in"
+        " the cohort; empty: the first of `thresholds.build`.",
     )
 
 

@@ -40,7 +40,7 @@ class FactSource(Section):
     path: str = key("", "Folder of the source as published; for nih, rsna and coco the file of boxes.")
     pictures: str = key(
         "",
-        "Folder of its images, for mimic that of `files/` with the reports; empty: `path`. For ms_cxr and imagenome: "
+        "Folder of its images (mimic: of `files/` with the reports); empty: `path`. For ms_cxr and imagenome: "
         "name of a source of format mimic.",
     )
     subject: str = key(
@@ -59,14 +59,14 @@ class FactSources(Section):
     )
     labels: Literal["rules", "table", "chexbert"] = key(
         "rules",
-        "Origin of the 14 labels of own. rules: the findings of its reports; table: columns of the manifest that are "
-        "named like the labels; chexbert: the model CheXbert, from the report section in use.",
+        "Origin of the 14 labels of own. rules: the findings of its reports; table: columns of the manifest with "
+        "the labels' names; chexbert: the model CheXbert, from the report section in use.",
     )
     weak_hedges: Literal["absent", "present"] = key("absent", "Value of weakly hedged findings in the labels of own.")
     split: Literal["mimic", "published"] = key(
         "mimic",
-        "Split of Chest ImaGenome. mimic: that of MIMIC-CXR; published: its own, whose test images are "
-        "in MIMIC-CXR's train.",
+        "Split of Chest ImaGenome. mimic: that of MIMIC-CXR; published: its own, whose test images MIMIC-CXR has "
+        "in train.",
     )
 
     @constraint

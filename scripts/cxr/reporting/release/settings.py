@@ -40,12 +40,12 @@ class PackageSettings(Section):
     url: str = key("", "Address of the dataset; empty: not stated.")
     withhold: Annotated[list[Literal[WITHHELD]], Check(_all_or_nothing, before=True)] = key(
         lambda: ["pixels", "report_text"],
-        "Data excluded from the release: pixels (images), report_text (section_content), ids (replaced by keyed "
-        "digests; no DICOM segmentations). true: all three; false or []: none. The default suits MIMIC-CXR "
+        "What the release leaves out: pixels, report_text, ids (replaced by keyed digests; no DICOM "
+        "segmentations). true: all three; false or []: nothing. The default suits MIMIC-CXR "
         "(docs/how-to/load.md).",
     )
     coco_pixels: Literal["frame", "original"] = key(
-        "frame", "Pixel grid of COCO's masks: the frame's, as everywhere except in DICOM, or the image's own."
+        "frame", "Pixel grid of COCO's masks: the frame's, or the image's own as in DICOM."
     )
 
     def kinds(self) -> list[str]:
@@ -56,18 +56,16 @@ class PackageSettings(Section):
 class ReleaseSettings(PackageSettings):
     """A dataset version as a package (`snakemake release`, docs/how-to/load.md)."""
 
-    salt: str = key(
-        "", "File of the secret key for the digests of ids, 16 bytes or more; required if ids are withheld."
-    )
+    salt: str = key("", "File of the secret key for digests of ids, 16 bytes or more; required if ids are withheld.")
     test: str = key(
         "",
-        "JSONL of the test pairs to keep, such as the filtered split of `review_merge`; {thresholds} stands for the "
-        "set's name. Empty: all.",
+        "JSONL of the test pairs to keep, such as the filtered split of `review_merge`; {thresholds} stands for "
+        "the set. Empty: all.",
     )
     mixes: list[str] = key(
         list,
-        "Mixes of radvlm.instructions that are packaged too, each as `results/release/instructions/{mix}`; with "
-        "report_text withheld, the tasks that quote reports are excluded.",
+        "Mixes of radvlm.instructions that are packaged too, as `results/release/instructions/{mix}`; with "
+        "report_text withheld, without the tasks that quote reports.",
     )
 
     @constraint

@@ -13,7 +13,7 @@ class ReviewSettings(Section):
         "What experts judge. pairs: masks of ILS; queries: those of MedGround's test split, all by every expert.",
     )
     rule: Literal["all", "majority"] = key(
-        "all", "Who must find a query good: all experts, or more than half of them. Pairs need all.", source=PAPER
+        "all", "Experts who must find a query good: all, or more than half. Pairs need all.", source=PAPER
     )
 
     experts: list[Expert] = key(

@@ -22,8 +22,8 @@ class DatasetSettings(Section):
     )
     sizes: Literal["auto"] | list[Annotated[int, Limits(gt=0)]] = key(
         "auto",
-        "Sizes to export, in images of all findings together, each a subset of the next; auto: fifth, half and all of "
-        "the images, the paper's 7,000, 17,500 and 35,000.",
+        "Sizes to export, in images of all findings, each a subset of the next; auto: fifth, half and all (paper:"
+        " 7,000, 17,500 and 35,000).",
         source=PAPER,
     )
     boxes: Literal["conditioning", "visible"] = key(
@@ -34,8 +34,8 @@ class DatasetSettings(Section):
     )
     target: Literal["source", "vindr", "mimic"] = key(
         "source",
-        "Convention of the boxes: that of the priors (source), or the mean height-to-width ratio of the readers of "
-        "VinDr-CXR (vindr) or MS-CXR (mimic).",
+        "Convention of the boxes. source: that of the priors; vindr, mimic: the mean height-to-width ratio of the"
+        " readers of VinDr-CXR or MS-CXR.",
     )
     pixels: Literal["frame", "original"] = key(
         "frame",
@@ -43,7 +43,7 @@ class DatasetSettings(Section):
     )
     withhold: bool = key(
         False,
-        "Whether the exports omit what release.withhold names (pixels, ids), so that they can be shared.",
+        "Whether the exports leave out what release.withhold names (pixels, ids).",
     )
 
     @constraint

@@ -46,7 +46,7 @@ class LiteOptions:
     clip: float = 5.0
     memory: float = 0.98
     bfloat16: bool = True
-    checkpoint_every: int
+    checkpoint_every: int = 100
 
 
 def grid_of(classes: Sequence[str], size: int) -> Grid:
@@ -158,4 +158,4 @@ def read_detector(path: Path) -> Detector:
 
 def load(setup: Setup) -> LiteEngine:
     """Load the engine."""
-    return LiteEngine(setup.own)
+    return LiteEngine({"checkpoint_every": setup.compute.get("checkpoint_every", 100)} | setup.own)

@@ -19,13 +19,13 @@ class DetectorRun(Section):
     real_share: Share = key(1.0, "Fraction of the references' patients, drawn by the seed, for learning curves.")
     synthetic: Annotated[int, Limits(ge=0)] | Part = key(
         0,
-        "Number of synthetic images of all findings together, or fifth, half or all of the dataset.",
+        "Number of synthetic images of all findings, or fifth, half or all of the dataset.",
         unit="images",
     )
     extra: list[Literal["unedited", "shuffled"]] = key(
         list,
-        "Additional controls: healthy sources of synthetic images without boxes (unedited), or synthetic images with "
-        "the boxes of others of the same finding (shuffled).",
+        "Controls. unedited: healthy sources of synthetic images, without boxes; shuffled: synthetic images with "
+        "the boxes of others of the same finding.",
     )
     shares: dict[Pool, tuple[Weight, Weight]] = key(
         dict,
@@ -58,18 +58,17 @@ class LiteSettings(Section):
 
     size: int = key(256, "Side of the net's square input, a multiple of 32.", unit="px", ge=64, le=2048, multiple_of=32)
     batch: int = key(8, "Images per step.", ge=1, le=1024)
-    checkpoint_every: int = key(100, "Steps between two checkpoints of a training.", ge=1, le=100_000)
 
 
 class UltralyticsSettings(Section):
     """The engine ultralytics (AGPL, an environment of its own): YOLO and RT-DETR."""
 
     plan: Annotated[str, Limits(pattern=r"^(yolo|rtdetr)[A-Za-z0-9._-]*\.yaml$")] = key(
-        "yolo11n.yaml", "Model configuration of the package, such as yolo11n.yaml, yolov8n.yaml or rtdetr-l.yaml."
+        "yolo11n.yaml", "Model configuration of the package, such as yolo11n.yaml or rtdetr-l.yaml."
     )
     checkpoint: str = key(
         "",
-        "Initial checkpoint of the same plan, such as one trained on COCO; empty: random weights.",
+        "Initial checkpoint of the same plan; empty: random weights.",
     )
     image_size: int = key(640, "Side of the net's input, a multiple of 32.", unit="px", ge=64, le=4096, multiple_of=32)
     batch: int = key(16, "Images per step.", ge=1, le=1024)
@@ -83,8 +82,8 @@ class DetectorsSettings(Section):
     )
     runs: dict[RunName, DetectorRun] = key(
         dict,
-        "Runs by name; empty: with references of the role train real, real+SIZE for each size of the dataset, "
-        "synthetic and the controls unedited and shuffled, else synthetic and shuffled.",
+        "Runs by name. Empty: with references of the role train real, real+SIZE for each size of the dataset, "
+        "synthetic, unedited and shuffled; else synthetic and shuffled.",
         source=PAPER,
     )
     seeds: int | None = key(
@@ -92,8 +91,8 @@ class DetectorsSettings(Section):
     )
     budget: Literal["updates", "epochs"] = key(
         "updates",
-        "Equal budget of all runs: the same number of steps (updates), or of uses of each image (epochs, probably "
-        "the paper's), so that a run with more images makes more steps.",
+        "What is equal in all runs. updates: the number of steps; epochs: the uses of each image (probably the "
+        "paper's), so that a run with more images makes more steps.",
     )
     updates: int | None = key(
         None,
@@ -103,8 +102,7 @@ class DetectorsSettings(Section):
     )
     epochs: int = key(
         100,
-        "Uses of each image (budget epochs); also the largest number of epochs in the schedule of the engine "
-        "ultralytics.",
+        "Uses of each image (budget epochs), and maximum number of epochs in the schedule of ultralytics.",
         ge=1,
         le=100_000,
     )

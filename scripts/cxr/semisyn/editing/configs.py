@@ -44,7 +44,7 @@ GUIDANCE = {"radedit": [0.0, 12.0, 15.0, 19.0], "diffusion": [0.0, 6.0, 7.5, 10.
 class EditingConfig(Section):
     """One way to edit. The engine lite uses only ``engine`` and ``prompt``."""
 
-    engine: Literal["lite", "radedit", "diffusion"] = key("lite", "Engine.")
+    engine: Literal["lite", "radedit", "diffusion"] = key("lite", "Engine that edits.")
     blending: Literal["before", "after", "guidance"] = key(
         "after",
         "Engine diffusion: blend the source in before or after a step, or mask the guidance; radedit always masks it.",
@@ -54,8 +54,8 @@ class EditingConfig(Section):
     negative: str = key("", "Negative prompt; empty: none.", source=PAPER)
     blur: Literal[tuple(BLURS)] = key(
         "none",
-        "Soft mask: a Gaussian (gauss) or generalised Gaussian (ggauss) of the box, by its sharpness r (its standard "
-        "deviation is half the box's side over r) or its exponent b; none: the box.",
+        "Soft mask: a Gaussian (gauss) of the box with half its side over r as standard deviation, or a "
+        "generalised Gaussian (ggauss) with exponent b; none: the box.",
         source=PAPER,
     )
     extent: Share = key(1.0, "Fraction of the steps, noisiest first, in which the mask applies.", source=PAPER)

@@ -18,6 +18,8 @@ INPUTS = {
     "biovil_t": "results/weights/biovil_t",
 }
 GPU = True
+STEPS, GUIDANCE = 200, 7.5
+"""Steps of the model, and guidance weight of a prompt (the authors' code)."""
 INVERT_GUIDANCE = 3.5
 """Guidance weight of a negative prompt in the inversion (the authors' code)."""
 SHARED_KEYS = ("extent", "steps", "strength", "negative")
@@ -51,4 +53,4 @@ def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -
     device = select_device(setup.device, setup.asked)
     texts = dict.fromkeys(sorted(prompts | {""}), "the prompts of semisyn")
     loaded = nets.load_nets(folders.make_radedit_layout(setup.files), texts, nets.NetOptions.from_setup(setup), device)
-    return RadEditor(loaded, setup.own, setup.batch)
+    return RadEditor(loaded, {"steps": STEPS, "guidance": GUIDANCE} | setup.own, setup.batch)

@@ -8,13 +8,6 @@ from cxr.semisyn.editing.configs import PIPELINES, ConfigName, EditingConfig, Ed
 from cxr.semisyn.shared import CHOSEN_CONFIG, SELECTION
 
 
-class RadEditSettings(Section):
-    """The engine radedit: RadEdit, with the weights of the anomaly stage's engine radedit."""
-
-    steps: int = key(200, "Steps of the model.", source=AUTHORS, ge=1, le=1000)
-    guidance: float = key(7.5, "Weight of the prompt.", source=AUTHORS, ge=0, le=100)
-
-
 class DiffusionSettings(Section):
     """The engine diffusion: RoentGen, or any other model in Stable Diffusion's layout."""
 
@@ -34,13 +27,12 @@ class EditingSettings(Section):
     grid: EditingGrid = key(EditingGrid, "More configurations: the points of a search.", source=PAPER)
     choice: dict[str, str] | Literal["selection"] = key(
         dict,
-        "Configuration of each finding, {finding: name}, lite by default; selection: the choice of the stage "
+        "Configuration of each finding, {finding: name}, else lite; selection: the choice of the stage "
         "semisyn_selection.",
     )
     max_leak: Share = key(0.5, "Fraction of the squared change outside the boxes above which a job is excluded.")
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Nets.", source=AUTHORS)
     autoencoder: Autoencoder = autoencoder()
-    radedit: RadEditSettings = key(RadEditSettings, "Settings of the engine radedit.", source=AUTHORS)
     diffusion: DiffusionSettings = key(DiffusionSettings, "Settings of the engine diffusion.", source=AUTHORS)
 
     @constraint

@@ -13,7 +13,7 @@ class LiteSettings(Section):
 
     opacity: Share = key(
         0.9,
-        "Probability that at least one box Lung Opacity or Consolidation is right (1 minus the product of 1 minus each "
+        "Probability that a box Lung Opacity or Consolidation is right (1 minus the product of 1 minus each "
         "confidence) from which an image is positive.",
     )
     others: Share = key(
@@ -53,24 +53,24 @@ class HealthySettings(Section):
     )
     labels: Literal["auto", "chexpert", "reports"] = key(
         "auto",
-        "Source of the labels: No Finding and Support Devices of a table (chexpert, authors), or the reports stage "
-        "(reports); auto: the table if it is given or in cohort.tables.",
+        "Source of No Finding and Support Devices. chexpert: a table (authors); reports: the reports stage; auto:"
+        " the table, if there is one.",
     )
     chexpert: str = key(
         "",
-        "CSV with study_id, image_id or CheXpert's Path, and the columns No Finding and Support Devices (1, 0, -1 or "
-        "empty); empty: *-chexpert.csv in cohort.tables.",
+        "CSV with study_id, image_id or CheXpert's Path, and No Finding and Support Devices (1, 0, -1 or empty); "
+        "empty: *-chexpert.csv in cohort.tables.",
     )
     devices: Literal["auto", "not_positive", "negative", "any"] = key(
         "auto",
-        "Label Support Devices of a healthy image: not_positive, negative (the paper's wording) or any; auto: "
-        "not_positive, or any for the embedded cohort, whose devices are in reports only.",
+        "Accepted label Support Devices: not_positive, negative (the paper's wording) or any; auto: not_positive,"
+        " or any for the embedded cohort, whose devices are in reports only.",
         source=AUTHORS,
     )
     classifier: Literal["lite", "table", "xrv"] = key(
         "lite",
-        "lite: the boxes stage and the cardiothoracic ratio; table: scores from a file; xrv: the DenseNet-121 of "
-        "torchxrayvision (weights placed by hand).",
+        "lite: the boxes stage and the cardiothoracic ratio; table: scores from a file; xrv: torchxrayvision's "
+        "DenseNet-121.",
     )
     threshold: Share = key(0.5, "Score from which the classifiers table and xrv call a finding positive.")
     lite: LiteSettings = key(LiteSettings, "Settings of the classifier lite.")

@@ -10,14 +10,14 @@ class PriorsSettings(Section):
 
     source: Literal["paper", "fit"] = key(
         "paper",
-        "Priors of Table 10 (paper), or fitted to the boxes of a reference if it has enough (fit).",
+        "paper: Table 10; fit: fitted to the boxes of a reference, if it has enough.",
         source=PAPER,
     )
     reference: str = key("", "Reference in semisyn.references to whose boxes the priors are fitted.")
     zones_table: str = key(
         "",
-        "Chest ImaGenome's gold_bbox_coordinate_annotations_1000images.csv: the positions of zones that prompts name "
-        "are fitted to it. Empty: the authors' numbers.",
+        "Chest ImaGenome's gold_bbox_coordinate_annotations_1000images.csv, to which the positions of zones in "
+        "prompts are fitted; empty: the authors' numbers.",
     )
     min_boxes: int = key(20, "Fewest boxes of a fit; a finding with fewer keeps its prior.", ge=3)
 

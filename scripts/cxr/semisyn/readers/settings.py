@@ -1,6 +1,6 @@
 """Settings of the stage semisyn_readers."""
 
-from cxr.base.settings import PAPER, Expert, Replicates, Section, constraint, key, refuse_equal_names
+from cxr.base.settings import PAPER, Expert, Section, constraint, key, refuse_equal_names
 
 SEED = 2026
 """Seed of the selection of images, of each reader's order and of the bootstrap."""
@@ -18,7 +18,6 @@ class ReadersSettings(Section):
     images: int = key(10, "Images per finding and source (real or edited).", unit="images", source=PAPER, ge=1, le=1000)
     reference: str = key("", "Reference in semisyn.references whose images in the cohort are the real ones.")
     sheets: list[str] = key(list, "The readers' completed sheets (CSV), or folders of them.")
-    replicates: Replicates = key(1000, "Bootstrap replicates, by image, for intervals; 0 for none, else 100 or more.")
 
     @constraint
     def _readers_are_distinct(self) -> None:

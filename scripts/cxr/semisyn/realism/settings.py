@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from cxr.base.settings import PAPER, Replicates, Section, constraint, key
+from cxr.base.settings import PAPER, Section, constraint, key
 from cxr.base.vocabulary import BOX_CLASSES
 
 CLASSES = {
@@ -30,9 +30,6 @@ class RealismSettings(Section):
     classes: dict[str, Literal[BOX_CLASSES]] = key(
         lambda: dict(CLASSES), "Detector class of each finding; findings without one get no AUROC and AP.", source=PAPER
     )
-    replicates: Replicates = key(
-        1000, "Bootstrap replicates, by source patient, for intervals; 0 for none, else 100 or more."
-    )
     reference: str = key(
         "",
         "Reference in semisyn.references with whose images in the cohort edited ones are compared; empty: no c2st and "
@@ -40,8 +37,8 @@ class RealismSettings(Section):
     )
     features: list[Literal[EXTRACTORS]] = key(
         lambda: ["lite"],
-        "Feature engines: FID and KID (inception), the same distances with torchxrayvision's DenseNet-121 (xrv) or the "
-        "embedded detector (lite), and the CLIP score (clip).",
+        "Feature engines. inception: FID and KID; xrv, lite: the same distances with torchxrayvision's "
+        "DenseNet-121 or the embedded detector; clip: the CLIP score.",
     )
     clip: ClipSettings = key(ClipSettings, "Settings of the engine clip.")
 

@@ -27,8 +27,8 @@ class SelectionSettings(Section):
     )
     search: Literal["sequential", "figures", "product"] = key(
         "sequential",
-        "Points of semisyn.editing.grid: one axis varied at a time (sequential), every pipeline with every soft mask "
-        "and extent (figures), or all combinations (product).",
+        "Points of semisyn.editing.grid. sequential: one axis varied at a time; figures: every pipeline with "
+        "every soft mask and extent; product: all combinations.",
     )
     metrics: list[Literal[METRICS]] = key(
         lambda: ["auroc", "ap1070", "c2st", "kid", "kid_xrv"],

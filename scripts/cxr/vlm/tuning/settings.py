@@ -71,10 +71,12 @@ class Recipe(SharedBatch, Section):
         4, "Maximum samples per forward pass on one GPU.", unit="samples", source=PAPER, ge=1, le=4096
     )
     learning_rate: float = key(2e-4, "Highest learning rate.", source=PAPER, gt=0, le=1)
-    warmup_ratio: Share = key(0.1, "Fraction of the steps in which it rises.", source=PAPER)
-    drop_last: bool = key(False, "Drop an epoch's incomplete batch, unless it is the only one (RadVLM's code).")
+    warmup_ratio: Share = key(0.1, "Fraction of the steps in which the rate rises.", source=PAPER)
+    drop_last: bool = key(False, "Whether to drop an epoch's incomplete batch, unless it is alone (RadVLM's code).")
     loss_on: Literal["answers", "published"] = key(
-        "answers", "Tokens in the loss; published: also marks between turns (RadVLM's code).", source=PAPER
+        "answers",
+        "Tokens in the loss. answers: those of answers; published: also marks between turns (RadVLM's code).",
+        source=PAPER,
     )
     max_length: int = key(
         2048, "Maximum tokens of a sample with its image; longer ones are excluded.", source=PAPER, ge=16, le=1_000_000

@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from cxr.base.engines import installed_engines, with_installed_engines
-from cxr.base.settings import Section, constraint, key, redefine, refuse_equal_names
+from cxr.base.settings import Replicates, Section, constraint, key, redefine, refuse_equal_names
 from cxr.ils.dataset.settings import DatasetSettings
 from cxr.ils.evaluation.settings import EvaluationSettings
 from cxr.ils.inference.settings import InferenceSettings
@@ -30,6 +30,7 @@ from cxr.imaging.organs.settings import OrgansSettings
 from cxr.imaging.phantom.settings import PhantomSettings
 from cxr.imaging.weights.settings import WeightsSettings
 from cxr.language.reports.settings import ReportsSettings
+from cxr.llm.settings import LlmSettings
 from cxr.medground.settings import MedgroundSettings
 from cxr.nets.microbatch import fit_micro_batch
 from cxr.nets.settings import ComputeSettings
@@ -55,6 +56,9 @@ class Settings(Section):
     """All settings of cxr-ils."""
 
     seed: int = key(2026, "Seed of every random choice.", ge=0)
+    replicates: Replicates = key(
+        1000, "Bootstrap replicates of every interval, drawn by patient; 0: no intervals, else 100 or more."
+    )
     cohort: CohortSettings = key(CohortSettings, "Which images and reports go in.")
     phantom: PhantomSettings = key(PhantomSettings, "The embedded cohort.")
     privacy: PrivacySettings = key(PrivacySettings, "What identifies a person is removed from texts and images.")
@@ -65,6 +69,7 @@ class Settings(Section):
     anatomy: AnatomySettings = key(AnatomySettings, "Zone masks.")
     boxes: BoxesSettings = key(BoxesSettings, "Lesion boxes.")
     compute: ComputeSettings = key(ComputeSettings, "Where and how the engines with a large net run.")
+    llm: LlmSettings = key(LlmSettings, "How language models are reached and run.")
     weights: WeightsSettings = key(WeightsSettings, "Published weights of those engines.")
     thresholds: ThresholdsSettings = key(ThresholdsSettings, "Threshold sets.")
     dataset: DatasetSettings = key(DatasetSettings, "Masks and instruction-answer pairs.")
@@ -93,6 +98,13 @@ class Settings(Section):
             raise ValueError(
                 f"boxes.floor is {self.boxes.floor}, above tau_conf {lowest[name]} of the set {name!r}: lower the floor"
             )
+
+    @constraint
+    def _answers_fit_into_the_context(self) -> None:
+        for name in ("reports.llm.structuring", "reports.llm.mapping", "paraphrase.llm", "medground.llm", "radvlm.llm"):
+            tokens, context = reduce(getattr, f"{name}.max_tokens".split("."), self), self.llm.context
+            if tokens >= context:
+                raise ValueError(f"{name}.max_tokens is {tokens}, which fills llm.context ({context}): lower it")
 
     @constraint
     def _threshold_sets_are_known(self) -> None:

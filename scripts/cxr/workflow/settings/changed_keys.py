@@ -14,6 +14,12 @@ MIMIC_ILS = "mimic_ils"
 OLD = "release"
 """Old name of :data:`MIMIC_ILS`, of that dataset and of the format that it is in."""
 
+SENTENCES = {
+    "moved": "{name} is now {text}: rename it.",
+    "removed": "{name} is no longer a setting, its value is always {text}: remove it.",
+    "replaced": "{name} is no longer a setting: {text}.",
+}
+
 
 @cache
 def read_changed_keys() -> dict[str, dict[str, str]]:
@@ -25,18 +31,9 @@ def describe_changed_keys(config: object) -> list[str]:
     """Return one sentence for each renamed or removed setting in ``config``, in the order of the tables."""
     changed = read_changed_keys()
     keys = [
-        f"{name} is now {new}: rename it."
-        for old, new in changed["moved"].items()
-        for name, _ in values_at(config, old)
-    ]
-    keys += [
-        f"{name} is no longer a setting, its value is always {value}: remove it."
-        for old, value in changed["removed"].items()
-        for name, _ in values_at(config, old)
-    ]
-    keys += [
-        f"{name} is no longer a setting: {remedy}."
-        for old, remedy in changed["replaced"].items()
+        sentence.format(name=name, text=text)
+        for table, sentence in SENTENCES.items()
+        for old, text in changed[table].items()
         for name, _ in values_at(config, old)
     ]
     return keys + [

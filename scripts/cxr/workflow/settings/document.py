@@ -6,6 +6,7 @@ Run ``make docs`` in the repository's root after every change of a setting; a te
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
+from functools import reduce
 from pathlib import Path
 from typing import get_args
 
@@ -37,10 +38,6 @@ in a row, and if more than the fraction `compute.failed_share` of a shard fails.
 """
 
 
-LONGEST_REPEATED = 15
-"""Words up to which the reference repeats a description that several settings have; above, it names the first one."""
-
-
 def _range(kind: object) -> str:
     """Return the range that an annotation allows, such as "0 to 1" or "from 1"; "" for any value."""
     bounds: dict = {}
@@ -52,8 +49,9 @@ def _range(kind: object) -> str:
     return f"from {low}" if high is None else f"{low} to {high}"
 
 
-def _facts(kind: object, key: Key) -> list[str]:
-    return [fact for fact in (key.unit, _range(kind), key.source) if fact]
+def _facts(kind: object, key: Key) -> tuple[str, str]:
+    """Return (unit and range, source); the source is "" for our choices."""
+    return ", ".join(filter(None, (key.unit, _range(kind)))), "" if key.source == OURS else key.source
 
 
 def _plain(value: object) -> object:
@@ -66,22 +64,12 @@ def _plain(value: object) -> object:
 
 def _changed(section: Section) -> dict:
     """Return the values of a named section that differ from the defaults of its class."""
-    defaults = type(section)().as_dict()
-    return {name: value for name, value in section.as_dict().items() if value != defaults[name]}
+    return {name: section.as_dict()[name] for name in _differing(section, type(section)())}
 
 
 def _yaml_value(value: object) -> str:
     text = yaml.safe_dump(_plain(value), default_flow_style=True, sort_keys=False, width=10_000)
     return text.removesuffix("\n").removesuffix("\n...")
-
-
-def _at(path: str) -> tuple[object, object, Key]:
-    """Return (default, type, documentation) of the key at a path, such as "cohort.root"."""
-    value, kind, key = Settings(), Settings, None
-    for name in path.split("."):
-        kind, key = value.declared()[name]
-        value = getattr(value, name)
-    return value, kind, key
 
 
 def _yaml_lines(paths: Iterable[str]) -> Iterator[str]:
@@ -92,11 +80,13 @@ def _yaml_lines(paths: Iterable[str]) -> Iterator[str]:
         shared = len([None for name_at, open_name in zip(outer, open_sections, strict=False) if name_at == open_name])
         yield from (f"{'  ' * depth}{outer[depth]}:" for depth in range(shared, len(outer)))
         open_sections = outer
-        value, kind, key = _at(path)
+        section = reduce(getattr, outer, Settings())
+        kind, key = section.declared()[name]
         pad = "  " * len(outer)
-        comment = f"{key.description} [{', '.join(_facts(kind, key))}]"
+        facts = ", ".join(filter(None, _facts(kind, key)))
+        comment = f"{key.description} [{facts}]" if facts else key.description
         yield from textwrap.wrap(comment, 118 - len(pad), initial_indent=f"{pad}# ", subsequent_indent=f"{pad}# ")
-        yield f"{pad}{name}: {_yaml_value(_plain(value))}"
+        yield f"{pad}{name}: {_yaml_value(getattr(section, name))}"
 
 
 def config_yaml() -> str:
@@ -126,26 +116,30 @@ def _table_rows(
             alike = next((documented[part] for part in type(value).__mro__ if part in documented), None)
             documented.setdefault(type(value), (path, value))
             if alike is not None:
-                yield path, "", "", f"Keys that are not listed here are as in `{alike[0]}`.", ""
+                yield path, "", "", alike[0], ""
             inner_names = _differing(value, alike[1]) if alike else value.declared()
             yield from _table_rows(value, f"{path}.", documented, inner_names)
             continue
         inner = list(sections_of(kind))
         value_text = ", ".join(value) if inner else _yaml_value(value)
-        *facts, source = _facts(kind, key)
-        source = "" if source == OURS else source
-        yield path, f"`{value_text}`", ", ".join(facts), key.description.replace("|", "\\|"), source
+        facts, source = _facts(kind, key)
+        yield path, f"`{value_text}`", facts, key.description.replace("|", "\\|"), source
         for part in inner:
             yield from _table_rows(part(), f"{path}.<name>.", documented, part.declared())
 
 
 def reference_rows() -> Iterator[tuple[str, ...]]:
-    """Yield (key, default, unit and range, meaning, source) of all settings; the source is "" for our choices."""
+    """Yield (key, default, unit and range, meaning, source) of all settings; the source is "" for our choices.
+
+    A section that differs from an earlier one only in the rows that follow has no default; its meaning is that section.
+    """
     yield from _table_rows(Settings(), "", {}, Settings.declared())
 
 
 def _table_line(cells: Iterable[str]) -> str:
-    return "|" + "".join(f" {cell} |" if cell else "|" for cell in cells)
+    """Return a row of a table; empty cells at its end are left out."""
+    line = "|" + "".join(f" {cell} |" if cell else "|" for cell in cells)
+    return line.rstrip("|") + "|"
 
 
 def markdown() -> str:
@@ -158,12 +152,16 @@ def markdown() -> str:
     open_section = ""
     path_by_description: dict[str, str] = {}
     for path, value, facts, description, source in reference_rows():
+        if not value:
+            open_section = path
+            lines.append(_table_line([f"**{path}**", "", "", f"Other keys: as in `{description}`."]))
+            continue
         section, _, name = path.rpartition(".")
         first_path = path_by_description.setdefault(description, path)
-        is_repeated = bool(value) and first_path != path and len(description.split()) > LONGEST_REPEATED
-        cells = [value, facts, f"As `{first_path}`." if is_repeated else description, source]
+        is_long = len(description) > len(first_path) + 20
+        cells = [value, facts, f"As `{first_path}`." if first_path != path and is_long else description, source]
         if section != open_section:
-            lines.append(_table_line([f"**{section}**", *[""] * len(cells)]))
+            lines.append(_table_line([f"**{section}**"]))
             open_section = section
         lines.append(_table_line([f"`{name}`", *cells]))
     return "\n".join(lines) + "\n"
@@ -182,13 +180,16 @@ def stages() -> str:
         "# Stages\n\nGenerated by `make docs`; do not edit. Each stage is a target: `snakemake reports`. Bare\n"
         "`snakemake` ends at the page. Training and its followers, paraphrases, reviews and releases are run by name:\n"
         "`snakemake evaluation`. The first engine of a stage is its default.\n\n"
-        "| stage | rules | what it does | engines |\n|---|---|---|---|\n"
+        "| stage | what it does | engines |\n|---|---|---|\n"
     )
-    rows = []
+    rows, wing, page = [], "", ""
     for name, stage in yaml.safe_load(STAGES.read_text(encoding="utf-8")).items():
-        title = f"[`{name}`](../{stage['page']})" if "page" in stage else f"`{name}`"
-        engines = ", ".join(f"`{engine}`" for engine in _engines(name))
-        rows.append(_table_line([title, f"`rules/{stage['wing']}/`", stage["text"], engines]))
+        if stage["wing"] != wing:
+            wing = stage["wing"]
+            rows.append(_table_line([f"**`rules/{wing}/`**"]))
+        title = f"[`{name}`](../{stage['page']})" if stage.get("page", page) != page else f"`{name}`"
+        page = stage.get("page", page)
+        rows.append(_table_line([title, stage["text"], ", ".join(f"`{engine}`" for engine in _engines(name))]))
     return head + "\n".join(rows) + "\n"
 
 

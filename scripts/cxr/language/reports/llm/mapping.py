@@ -11,12 +11,11 @@ from cxr.base.faults import NO_LIMIT, Tolerance
 from cxr.base.tables import read_lines, write_lines
 from cxr.base.vocabulary import LUNGS, ZONE_LABELS
 from cxr.language.reports.llm import answers, prompts
-from cxr.language.reports.llm.structuring import EXECUTION
 from cxr.language.reports.llm.terms import Term
 from cxr.llm.asking import Answer, Generate, Question, ask_each
 from cxr.llm.client import connect_lazily
 from cxr.llm.guards import INJECTION
-from cxr.llm.options import Execution, ModelOptions
+from cxr.llm.options import ModelOptions
 
 log = logging.getLogger("cxr")
 
@@ -24,7 +23,7 @@ log = logging.getLogger("cxr")
 def run(*, terms: str, output: str, options: ModelOptions, execution: dict, compute: dict | None = None) -> None:
     """Map every pair of ``terms``. Raises UserError if the model cannot be reached."""
     pairs = [(line["location"], line["entity"]) for line in read_lines(terms)]
-    generate = connect_lazily(options, Execution.from_settings(execution, EXECUTION, "mapping_server"))
+    generate = connect_lazily(options, execution)
     write_lines(output, map_terms(pairs, generate, options, Tolerance.from_settings(compute)), checked=True)
 
 

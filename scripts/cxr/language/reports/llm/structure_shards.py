@@ -18,7 +18,7 @@ from cxr.language.reports.llm import structuring
 from cxr.llm.answer_cache import answer_digest, cache_replies
 from cxr.llm.client import connect_lazily
 from cxr.llm.keys import texts_key
-from cxr.llm.options import Execution, ModelOptions
+from cxr.llm.options import ModelOptions
 
 log = logging.getLogger("cxr")
 ANSWERS, SEVERAL_SHARDS = "answers", "all"
@@ -61,7 +61,7 @@ def run(
     texts = dict(sorted((key, text) for shard in texts_by_shard for key, text in shard.items()))
     log.info("structuring: %d distinct texts of %d shards", len(texts), len(cohorts))
     folder = Path(outputs[0]).parent / ANSWERS / (SEVERAL_SHARDS if len(outputs) > 1 else Path(outputs[0]).stem)
-    model = connect_lazily(options, Execution.from_settings(execution, structuring.EXECUTION))
+    model = connect_lazily(options, execution)
     generate = cache_replies(model, folder=folder, digest=answer_digest(options, ""))
     answers = structuring.structure_texts(texts, options, generate, Tolerance.from_settings(compute))
     lines = {line["text"]: line for line in answers}

@@ -9,7 +9,6 @@ from cxr.llm.guards import INJECTION
 from cxr.llm.options import ModelOptions
 
 log = logging.getLogger("cxr")
-EXECUTION = "reports.llm.execution"
 
 
 def structure_texts(
