@@ -4,8 +4,6 @@ It differs from the usual Inception-v3 (Szegedy et al., 2016): average pooling i
 maximum instead of average, and images are resized as in TensorFlow 1.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -15,8 +13,6 @@ SIDE, FEATURES = 299, 2048
 EPS = 0.001
 AVERAGE, MAXIMUM, SHRINK = "average", "maximum", "shrink"
 """Pooling of a block's last path; ``shrink`` is maximum pooling with stride 2."""
-Layer = tuple[str, int, int | tuple[int, int]]
-"""Name, channels, and size of the kernel."""
 SHORT, LONG = (1, 3), (3, 1)
 WIDE, TALL = (1, 7), (7, 1)
 
@@ -51,21 +47,23 @@ class _Conv(nn.Module):
 class _Mixed(nn.Module):
     """Parallel paths of convolutions with concatenated outputs; a path may end in two layers that share their input.
 
-    With the pooling :data:`SHRINK`, the last layer of each path and the pooling halve the size.
+    ``paths``: {name: its layers, (channels, size of the kernel)}. With the pooling :data:`SHRINK`, the last layer of
+    each path and the pooling halve the size.
     """
 
-    def __init__(self, inputs: int, paths: Sequence[Sequence[Layer | tuple[Layer, Layer]]], pooled: int, kind: str):
+    def __init__(self, inputs: int, pooled: int, kind: str, paths: dict[str, list]):
         super().__init__()
         self.kind, self.paths = kind, []
-        for path in paths:
+        for path, steps in paths.items():
             channels, names = inputs, []
-            for at, part in enumerate(path):
-                layers = part if isinstance(part[0], tuple) else (part,)
-                stride = 2 if kind == SHRINK and at == len(path) - 1 else 1
-                for name, outputs, size in layers:
-                    self.add_module(name, _Conv(channels, outputs, size, stride))
-                names.append([name for name, *_ in layers])
-                channels = layers[0][1]
+            for number, step in enumerate(steps, 1):
+                layers = step if isinstance(step, list) else [step]
+                stride = 2 if kind == SHRINK and number == len(steps) else 1
+                name = path if len(steps) == 1 else f"{path}_{number}"
+                names.append([name + letter for letter in ("ab" if len(layers) == 2 else ("",))])
+                for layer_name, (outputs, size) in zip(names[-1], layers, strict=True):
+                    self.add_module(layer_name, _Conv(channels, outputs, size, stride))
+                channels = layers[0][0]
             self.paths.append(names)
         if pooled:
             self.branch_pool = _Conv(inputs, pooled, 1)
@@ -84,24 +82,20 @@ class _Mixed(nn.Module):
 
 
 def _block_a(inputs: int, pooled: int) -> _Mixed:
-    double = [("branch3x3dbl_1", 64, 1), ("branch3x3dbl_2", 96, 3), ("branch3x3dbl_3", 96, 3)]
-    paths = [[("branch1x1", 64, 1)], [("branch5x5_1", 48, 1), ("branch5x5_2", 64, 5)], double]
-    return _Mixed(inputs, paths, pooled, AVERAGE)
+    paths = {"branch1x1": [(64, 1)], "branch5x5": [(48, 1), (64, 5)], "branch3x3dbl": [(64, 1), (96, 3), (96, 3)]}
+    return _Mixed(inputs, pooled, AVERAGE, paths)
 
 
 def _block_c(within: int) -> _Mixed:
-    single: list[Layer] = [("branch7x7_1", within, 1), ("branch7x7_2", within, WIDE), ("branch7x7_3", 192, TALL)]
-    sizes: tuple[int | tuple[int, int], ...] = (1, TALL, WIDE, TALL, WIDE)
-    double: list[Layer] = [(f"branch7x7dbl_{at}", 192 if at == 5 else within, size) for at, size in enumerate(sizes, 1)]
-    return _Mixed(768, [[("branch1x1", 192, 1)], single, double], 192, AVERAGE)
+    paths = {"branch1x1": [(192, 1)], "branch7x7": [(within, 1), (within, WIDE), (192, TALL)]}
+    paths |= {"branch7x7dbl": [(within, 1), (within, TALL), (within, WIDE), (within, TALL), (192, WIDE)]}
+    return _Mixed(768, 192, AVERAGE, paths)
 
 
 def _block_e(inputs: int, kind: str) -> _Mixed:
-    pair: tuple[Layer, Layer] = (("branch3x3_2a", 384, SHORT), ("branch3x3_2b", 384, LONG))
-    single: list[Layer | tuple[Layer, Layer]] = [("branch3x3_1", 384, 1), pair]
-    ends: tuple[Layer, Layer] = (("branch3x3dbl_3a", 384, SHORT), ("branch3x3dbl_3b", 384, LONG))
-    double: list[Layer | tuple[Layer, Layer]] = [("branch3x3dbl_1", 448, 1), ("branch3x3dbl_2", 384, 3), ends]
-    return _Mixed(inputs, [[("branch1x1", 320, 1)], single, double], 192, kind)
+    pair = [(384, SHORT), (384, LONG)]
+    paths = {"branch1x1": [(320, 1)], "branch3x3": [(384, 1), pair], "branch3x3dbl": [(448, 1), (384, 3), pair]}
+    return _Mixed(inputs, 192, kind, paths)
 
 
 class Inception(nn.Module):
@@ -115,12 +109,11 @@ class Inception(nn.Module):
         self.Conv2d_3b_1x1 = _Conv(64, 80, 1)
         self.Conv2d_4a_3x3 = _Conv(80, 192, 3, valid=True)
         self.Mixed_5b, self.Mixed_5c, self.Mixed_5d = _block_a(192, 32), _block_a(256, 64), _block_a(288, 64)
-        shrunk = [("branch3x3dbl_1", 64, 1), ("branch3x3dbl_2", 96, 3), ("branch3x3dbl_3", 96, 3)]
-        self.Mixed_6a = _Mixed(288, [[("branch3x3", 384, 3)], shrunk], 0, SHRINK)
+        shrunk = {"branch3x3": [(384, 3)], "branch3x3dbl": [(64, 1), (96, 3), (96, 3)]}
+        self.Mixed_6a = _Mixed(288, 0, SHRINK, shrunk)
         self.Mixed_6b, self.Mixed_6c, self.Mixed_6d, self.Mixed_6e = map(_block_c, (128, 160, 160, 192))
-        sizes: tuple[int | tuple[int, int], ...] = (1, WIDE, TALL, 3)
-        long = [(f"branch7x7x3_{at}", 192, size) for at, size in enumerate(sizes, 1)]
-        self.Mixed_7a = _Mixed(768, [[("branch3x3_1", 192, 1), ("branch3x3_2", 320, 3)], long], 0, SHRINK)
+        shrunk = {"branch3x3": [(192, 1), (320, 3)], "branch7x7x3": [(192, 1), (192, WIDE), (192, TALL), (192, 3)]}
+        self.Mixed_7a = _Mixed(768, 0, SHRINK, shrunk)
         self.Mixed_7b, self.Mixed_7c = _block_e(1280, AVERAGE), _block_e(2048, MAXIMUM)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:

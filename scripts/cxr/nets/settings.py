@@ -10,6 +10,17 @@ Batched = Literal[
 ]  # fmt: skip
 """The engines that take images in batches, and parts of nets: a diffusion model's autoencoder, and SAM's encoder."""
 
+Autoencoder = Literal["float32", "tf32", "bfloat16"]
+
+
+def autoencoder() -> Autoencoder:
+    """Declare the number type of a diffusion model's autoencoder."""
+    return key(
+        "float32",
+        "Number type of the autoencoder. tf32: float32 with products in TF32 on a GPU that has it, else float32; "
+        "bfloat16: half the memory, and the largest rounding.",
+    )
+
 
 class ComputeSettings(Section):
     """How the engines with a large net are run. No result depends on it, so a change re-runs nothing."""

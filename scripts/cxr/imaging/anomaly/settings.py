@@ -3,7 +3,7 @@
 from typing import Literal
 
 from cxr.base.settings import AUTHORS, PAPER, Section, Share, key
-from cxr.diffusion.settings import Autoencoder, autoencoder
+from cxr.nets.settings import Autoencoder, autoencoder
 
 
 class RadeditSettings(Section):

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from cxr.base.settings import AUTHORS, OURS, PAPER, Section, Share, constraint, key, refuse_equal_names
-from cxr.diffusion.settings import Autoencoder, autoencoder
+from cxr.nets.settings import Autoencoder, autoencoder
 from cxr.semisyn.editing.configs import PIPELINES, ConfigName, EditingConfig, EditingGrid
 from cxr.semisyn.shared import CHOSEN_CONFIG, SELECTION
 

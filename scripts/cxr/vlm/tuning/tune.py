@@ -155,15 +155,15 @@ def select_samples(
     """
     learned_samples, lengths, excluded_rows = [], [], []
     for sample in samples:
+        length = 0
         try:
             length = collator.length(sample, store.size(sample))
+            reason = "too_long" if length > most else ""
+            reason = "no_mask" if masks is not None and not masks.has(sample) else reason
         except ReservedTokenError:
-            excluded_rows.append({"sample_id": sample.sample_id, "reason": "reserved", "tokens": 0})
-            continue
-        if masks is not None and not masks.has(sample):
-            excluded_rows.append({"sample_id": sample.sample_id, "reason": "no_mask", "tokens": length})
-        elif length > most:
-            excluded_rows.append({"sample_id": sample.sample_id, "reason": "too_long", "tokens": length})
+            reason = "reserved"
+        if reason:
+            excluded_rows.append({"sample_id": sample.sample_id, "reason": reason, "tokens": length})
         else:
             learned_samples.append(sample)
             lengths.append(length)
