@@ -43,11 +43,16 @@ from cxr.semisyn.findings.catalogue import (  # noqa: E402  # noqa: E402  # noqa
     zone_bounds,
 )
 from cxr.semisyn.findings.laws import GRID, scipy_law  # noqa: E402
-from cxr.semisyn.placement.place_boxes import RATIO_STEP, TRIES, UNSIDED, Job, place_jobs, run_shard  # noqa: E402
-from cxr.semisyn.placement.plan_jobs import (  # noqa: E402
+from cxr.semisyn.placement.plan_jobs import (  # noqa: E402  # noqa: E402
+    RATIO_STEP,
+    TRIES,
+    UNSIDED,
+    Job,
     PlanOptions,
     draw_numbers,
+    place_jobs,
     run_plan,
+    run_shard,
 )
 from cxr.workflow.params import stage_options  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402

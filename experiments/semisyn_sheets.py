@@ -30,7 +30,7 @@ from cxr.semisyn.editing.engine import Job, load_engine
 from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit, soft_mask
 from cxr.semisyn.editing.settings import EditingSettings
 from cxr.semisyn.findings.catalogue import read_catalogue
-from cxr.semisyn.placement import place_boxes, plan_jobs
+from cxr.semisyn.placement import plan_jobs
 
 SEED, SHAPE, VISIBLE, LEAK = 2026, (512, 512), 4.0, 0.5
 MEASURES = ("iou_lesion", "iou_visible", "edge_ratio", "change_inside", "leak", "ctr_off", *appearance.FEATURES)
@@ -123,13 +123,13 @@ def main() -> None:
     ]
     for finding in arguments.findings:
         jobs = [
-            place_boxes.Job(row[0], row[3], row[2], row[5],
+            plan_jobs.Job(row[0], row[3], row[2], row[5],
                             (*(np.array(bounding_box(organs[row[3]][part]), float) for part in (*LUNGS, HEART)),
                              picture))
             for row in planned if row[1] == finding
         ]  # fmt: skip
         numbers, strips, refused, edited = [], [], {}, 0
-        for placed_job, rows in place_boxes.place_jobs(catalogue.findings[finding], jobs, catalogue, "repo", SEED):
+        for placed_job, rows in plan_jobs.place_jobs(catalogue.findings[finding], jobs, catalogue, "repo", SEED):
             if not rows:
                 refused["no_room"] = refused.get("no_room", 0) + 1
                 continue

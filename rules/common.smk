@@ -9,7 +9,7 @@ from cxr.base.errors import UserError
 from cxr.base.exclusions import STAGES
 from cxr.base.runner import announce_runner
 from cxr.language.reports.outcome_summary import print_summary
-from cxr.semisyn.dataset.shortfalls import print_shortfalls
+from cxr.semisyn.shared import print_shortfalls
 from cxr.workflow.code_digest import load_digests, save_digests
 from cxr.workflow.folder import refuse_unwritable
 from cxr.workflow.freshness import keep_fresh

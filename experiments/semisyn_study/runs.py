@@ -14,7 +14,7 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
 from cxr.semisyn.detectors import lite
 from cxr.semisyn.detectors.lite import LiteOptions, grid_of
-from cxr.semisyn.detectors.pools import Sample, make_sample, shuffle_boxes
+from cxr.semisyn.detectors.pools import LazySample, Sample, read_sample, shuffle_boxes
 from semisyn_study.films import Film
 from semisyn_study.synthesis import Painted
 
@@ -144,7 +144,8 @@ def make_pools(
     grid = grid_of(CLASSES, size)
 
     def sample(frame: np.ndarray, boxes: np.ndarray, name: str, subject: str) -> Sample:
-        return make_sample(frame, boxes, [0] * len(boxes), [0], grid, (name, subject))
+        labelled_boxes = tuple((0, *box) for box in np.asarray(boxes).tolist())
+        return read_sample(LazySample(labelled_boxes, (0,), name, subject, lambda: frame), grid)
 
     films = [sample(film.frame, film.boxes, film.name, film.subject) for film in real]
     synthetic = [

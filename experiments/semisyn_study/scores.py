@@ -10,7 +10,7 @@ from cxr.base.seeds import stable_hash
 from cxr.metrics.average_precision import average_precision, recall_at
 from cxr.metrics.intervals import percentile_ends
 from cxr.metrics.paired import compare_replicates, draw_patient_weights
-from cxr.semisyn.detection.measures import match_run, population_of
+from cxr.semisyn.detection.score_detections import match_run, population_of
 from cxr.semisyn.references import SCHEMA
 from semisyn_study.films import Film
 from semisyn_study.runs import CLASSES, Task

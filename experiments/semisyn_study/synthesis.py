@@ -14,12 +14,10 @@ from cxr.semisyn.editing.engine import EditingEngine
 from cxr.semisyn.editing.engine import Job as Edit
 from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit
 from cxr.semisyn.findings.catalogue import Finding, Prior, draw_prompt, read_catalogue
-from cxr.semisyn.placement.place_boxes import Job, place_jobs
-from cxr.semisyn.placement.plan_jobs import BOXES, assign_images, draw_numbers, job_id
+from cxr.semisyn.placement.plan_jobs import BOXES, Job, assign_images, draw_numbers, job_id, place_jobs
 from cxr.semisyn.priors.fitting import fit_prior
-from cxr.semisyn.priors.samples import Chest as Boxed
-from cxr.semisyn.priors.samples import lung_percent, nearest_lung
-from cxr.semisyn.priors.write_priors import MAX_OUTSIDE, MIN_BOXES
+from cxr.semisyn.priors.write_priors import MAX_OUTSIDE, MIN_BOXES, lung_percent, nearest_lung
+from cxr.semisyn.priors.write_priors import Chest as Boxed
 from semisyn_study import setup
 from semisyn_study.films import Chest, Film
 

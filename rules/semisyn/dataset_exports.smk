@@ -55,7 +55,7 @@ rule semisyn_dataset_pictures:
         mem_mb=megabytes(2000),
         runtime=minutes(20),
     params:
-        **job("semisyn.dataset.sample_sheet.run"),
+        **job("semisyn.dataset.datasheet.run_samples"),
         options=PLAN.semisyn.export_options
         | {"size": PLAN.semisyn.sizes[-1], "format": "sheet", "pixels": "frame", "withhold": []},
     message:

@@ -13,7 +13,7 @@ for engine in PLAN.semisyn.editing.files:
             frames=expand("results/frames/{shard}.h5", shard=PLAN.semisyn.source_shards),
             organs=expand("results/organs/{shard}.h5", shard=PLAN.semisyn.source_shards),
             choice=lambda wildcards: (
-                ["results/semisyn/selection/choice.yaml"]
+                "results/semisyn/selection/choice.yaml"
                 if wildcards.config == "chosen" and PLAN.semisyn.editing.is_selected
                 else []
             ),

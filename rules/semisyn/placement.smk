@@ -50,7 +50,7 @@ rule semisyn_placement_shard:
         mem_mb=megabytes(2000),
         runtime=minutes(7),
     params:
-        **job("semisyn.placement.place_boxes.run_shard"),
+        **job("semisyn.placement.plan_jobs.run_shard"),
         options=PLAN.options["semisyn_placement"],
     message:
         "Boxes of the findings, shard {wildcards.shard}"

@@ -29,7 +29,7 @@ rule semisyn_readers_units:
         mem_mb=megabytes(4000),
         runtime=minutes(60),
     params:
-        **job("semisyn.readers.draw_units.run", *PLAN.semisyn.formats["readers"]),
+        **job("semisyn.readers.reading.run_units", *PLAN.semisyn.formats["readers"]),
         options=PLAN.options["semisyn_readers"],
     message:
         "Real and edited images for the reader study"

@@ -57,7 +57,7 @@ from cxr.semisyn.healthy import select_healthy
 from cxr.semisyn.placement import plan_jobs
 from cxr.semisyn.priors import write_priors
 from cxr.semisyn.prompts import mine_prompts
-from cxr.semisyn.readers import draw_units, reading
+from cxr.semisyn.readers import reading
 from cxr.semisyn.realism import measure, score
 from cxr.semisyn.references import PREDICTIONS
 from cxr.semisyn.selection import select_configs
@@ -115,7 +115,7 @@ TABLES: dict[str, Columns] = {
     "results/semisyn/realism/{config}/replicates.parquet": score.REPLICATES,
     "results/semisyn/selection/scores.tsv": select_configs.SCORES,
     "results/semisyn/selection/grid.tsv": select_configs.GRID,
-    "results/semisyn/readers/units.parquet": draw_units.UNITS,
+    "results/semisyn/readers/units.parquet": reading.UNITS,
     "results/semisyn/readers/shown.parquet": review_units.REVIEW_UNITS,
     "results/semisyn/readers/items.parquet": unit_pages.ITEMS,
     "results/semisyn/readers/answers.parquet": unit_pages.ANSWERS,

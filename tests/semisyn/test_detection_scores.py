@@ -220,7 +220,8 @@ def test_labels_and_bad_rows(tmp_path):
 
 def test_no_patient_is_in_two_roles(tmp_path, people):
     boxes, reference = people
-    patient = map_patients(["a", "b", "c"], [pl.DataFrame({"image_id": ["a", "b"], "subject_id": [7, 7]})])
+    pl.DataFrame({"image_id": ["a", "b"], "subject_id": [7, 7]}).write_parquet(tmp_path / "patients.parquet")
+    patient = map_patients(["a", "b", "c"], str(tmp_path / "patients.parquet"))
     assert patient == {"a": "7", "b": "7", "c": "c"}
     roles = {"one": "train", "two": "test"}
     refuse_two_roles({"one": ["a"], "two": ["c"]}, roles, patient)

@@ -20,7 +20,7 @@ from cxr.semisyn.detectors.pools import (
     LazySample,
     Sample,
     batch_drawer,
-    make_sample,
+    read_sample,
     shares_at,
     shuffle_boxes,
 )
@@ -45,7 +45,9 @@ def films(count: int, kind: str, seed: int = 0) -> list[Sample]:
         if kind != "unedited":
             frame[y : y + 52, x : x + 52] += 90
             boxes = np.array([[x, y, x + 52, y + 52]], np.float64)
-        found.append(make_sample(frame, boxes, [0] * len(boxes), [0], GRID, (f"{kind}{number}", f"p{number // 2}")))
+        boxed = tuple((0, *box) for box in boxes.tolist())
+        film = LazySample(boxed, (0,), f"{kind}{number}", f"p{number // 2}", partial(np.copy, frame))
+        found.append(read_sample(film, GRID))
     return found
 
 

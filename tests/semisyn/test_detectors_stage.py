@@ -27,8 +27,7 @@ from cxr.semisyn.detectors import predict_boxes, reference_images, train_detecto
 from cxr.semisyn.detectors.engine import DetectorsOptions, Validation, load_engine
 from cxr.semisyn.detectors.pools import LazySample, take_patients
 from cxr.semisyn.detectors.reference_images import PICTURES, ROLES
-from cxr.semisyn.detectors.train_detector import EPOCHS, POOLS, UPDATES
-from cxr.semisyn.detectors.training_images import open_frames, read_pools, read_validation
+from cxr.semisyn.detectors.train_detector import EPOCHS, POOLS, UPDATES, open_frames, read_pools, read_validation
 from cxr.semisyn.references import PREDICTIONS
 
 FINDINGS = ["opacity", "effusion"]
@@ -85,7 +84,7 @@ def world(tmp_path_factory) -> dict:
         finding, number = job.split("-")[0], int(job[-1])
         subset = "val" if number == 5 else "train"
         images.append(row(IMAGES, job_id=job, image_id=f"h{number}", subject_id=f"p{number // 2}", subset=subset,
-                          finding=finding, rank=number, asked=6))  # fmt: skip
+                          finding=finding, rank=number, requested=6))  # fmt: skip
         for kind in ("conditioning", "visible"):
             shift = 0.0 if kind == "conditioning" else 7.0
             for target in ("source", "vindr"):
@@ -192,8 +191,6 @@ def test_empty_pools_and_strange_references_stop_the_run(world, tmp_path):
     write_table(empty["images"], read_table(world["images"]).with_columns(subset=pl.lit("val")))
     with pytest.raises(UserError, match="the pool synthetic has no image of the split train"):
         pools(empty, synthetic=6)
-    with pytest.raises(UserError, match="shares names none of the pools real"):
-        train(world, tmp_path / "run", real=["people"], shares={"synthetic": (1, 1)})
 
 
 def test_a_training_tells_what_it_was_shown(world, tmp_path):
@@ -372,7 +369,7 @@ def test_pictures_of_a_reference_lie_in_a_folder_or_a_sheet(world, tmp_path):
 def test_roles_say_what_was_left_out(world, tmp_path):
     strange = reference(tmp_path, "strange", {"a.png": [("Opacity", (0, 0, 9, 9)), ("Scapula", (0, 0, 9, 9))]})
     table = roles(world, tmp_path, strange)
-    assert json.loads(table["left_out"][0]) == {"no finding for Scapula": 1}
+    assert json.loads(table["excluded_regions"][0]) == {"no finding for Scapula": 1}
     assert table["boxes"].to_list() == [1]
 
 

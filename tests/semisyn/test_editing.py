@@ -4,11 +4,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cxr.semisyn.editing.configs import EditingConfig
 from cxr.semisyn.editing.edit_images import EditingOptions, jobs_of
 from cxr.semisyn.editing.engine import EditedImage, Job
 from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit, soft_mask
-from cxr.semisyn.editing.settings import EditingSettings
+from cxr.semisyn.editing.settings import EditingConfig, EditingSettings
 
 SHAPE = (512, 512)
 BOX = np.array([[100.0, 200.0, 180.0, 260.0]])

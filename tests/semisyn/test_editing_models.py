@@ -15,12 +15,11 @@ from cxr.base.engines import Setup
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table, write_table
 from cxr.semisyn.editing import diffusion, edit_images, outcome, radedit
-from cxr.semisyn.editing.configs import EditingConfig
 from cxr.semisyn.editing.engine import BoxTooSmall, Job
 from cxr.semisyn.editing.models import EditBatch
 from cxr.semisyn.editing.outcome import soft_mask
 from cxr.semisyn.editing.radedit import INVERT_GUIDANCE
-from cxr.semisyn.editing.settings import EditingSettings
+from cxr.semisyn.editing.settings import EditingConfig, EditingSettings
 from cxr.workflow.params import stage_options
 from cxr.workflow.plan_semisyn import SemisynPlan
 from cxr.workflow.settings import read

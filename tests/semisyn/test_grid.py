@@ -1,6 +1,6 @@
 """The grid of configurations against the paper's counts (Appendix E) and the arithmetic of a search."""
 
-from cxr.semisyn.editing.configs import PIPELINES, EditingConfig, EditingGrid
+from cxr.semisyn.editing.settings import PIPELINES, EditingConfig, EditingGrid
 from cxr.semisyn.shared import BLURS
 
 PAPER = EditingGrid(pipelines=list(PIPELINES))

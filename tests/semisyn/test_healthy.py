@@ -12,8 +12,8 @@ from cxr.base.exclusions import REASONS
 from cxr.base.ledger import gather_exclusions
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import FINDINGS
-from cxr.semisyn.healthy import criteria, labels, lite, positions, select_healthy
-from cxr.semisyn.healthy.criteria import CRITERIA, criterion_of
+from cxr.semisyn.healthy import engine, labels, lite, select_healthy
+from cxr.semisyn.healthy.engine import CRITERIA, criterion_of
 from cxr.semisyn.healthy.select_healthy import FUNNEL, HEALTHY
 from cxr.workflow import settings
 from dicom_files import dataset, encoded
@@ -93,8 +93,8 @@ def test_every_reason_of_the_criteria_is_declared():
     ],
 )
 def test_lungs_and_heart_that_nothing_can_be_placed_by(change, reason):
-    named = dict(zip(criteria.ORGANS, (CHEST | change).values(), strict=True))
-    found = criteria.check_organs(named)
+    named = dict(zip(engine.ORGANS, (CHEST | change).values(), strict=True))
+    found = engine.check_organs(named)
     assert (found and found.reason) == reason
 
 
@@ -116,7 +116,7 @@ def test_the_ratio_is_that_of_ils(segment, tmp_path):
         lungs = masks["right lung"] | masks["left lung"]
         affine = np.array([[float(rng.uniform(0.5, 8)), 0, float(rng.uniform(-90, 9))], [0, 3.1, 0]])
         expected = compute_cardiothoracic_ratio(pack(masks["heart"]), pack(lungs), affine)
-        assert criteria.cardiothoracic_ratio(criteria.organ_boxes(masks)) == pytest.approx(expected, abs=1e-12)
+        assert engine.cardiothoracic_ratio(engine.organ_boxes(masks)) == pytest.approx(expected, abs=1e-12)
 
 
 # --------------------------------------------------------------------------------------------- classifiers
@@ -297,7 +297,7 @@ def test_words_of_devices(sentence, device):
     ],
 )  # fmt: skip
 def test_words_of_positions(text, told):
-    assert positions.parse_position(text) == told
+    assert select_healthy.parse_position(text) == told
 
 
 def test_a_header_tells_the_position_and_a_table_takes_precedence(tmp_path):

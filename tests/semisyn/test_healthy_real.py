@@ -14,7 +14,7 @@ from cxr.imaging.boxes.detect_boxes import SCHEMA
 from cxr.imaging.boxes.engine import load_engine as load_boxes
 from cxr.imaging.boxes.settings import BoxesSettings
 from cxr.imaging.organs.engine import load_engine as load_organs
-from cxr.semisyn.healthy import criteria
+from cxr.semisyn.healthy import engine
 from cxr.semisyn.healthy.lite import LiteClassifier
 from cxr.semisyn.healthy.settings import LiteSettings
 from cxr.workflow.params import stage_options
@@ -71,7 +71,7 @@ def screen(tmp_path_factory):
         files = {"boxes": str(folder / "boxes.parquet"), "boxes_excluded": str(folder / "e.parquet")}
         classifier = LiteClassifier(LiteSettings(), files)
         masks = dict(zip(organs.labels, organs.segment(frame, "i", affine, image.shape), strict=True))
-        ratio = criteria.cardiothoracic_ratio(criteria.organ_boxes(masks))
+        ratio = engine.cardiothoracic_ratio(engine.organ_boxes(masks))
         return classifier.explain_positive(classifier.scores("i", lambda: frame), ratio, view)
 
     return judge

@@ -14,8 +14,8 @@ from cxr.semisyn.findings.laws import draw_pair_within, draw_within, scipy_law
 
 CATALOGUE = read_catalogue()
 LAWS = {(name, part): law for name, one in CATALOGUE.findings.items() for part, law in one.prior.laws.items()}
-SINGLE = {key: law for key, law in LAWS.items() if not law.is_pair and law.family != CONSTANT}
-PAIRS = {key: law for key, law in LAWS.items() if law.is_pair}
+SINGLE = {key: law for key, law in LAWS.items() if law.family != "mvlognormal" and law.family != CONSTANT}
+PAIRS = {key: law for key, law in LAWS.items() if law.family == "mvlognormal"}
 
 
 def reached(name: str) -> list[tuple[str, tuple]]:

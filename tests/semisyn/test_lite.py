@@ -110,7 +110,7 @@ def test_every_finding_is_painted_and_nothing_is_lost(edited, chests):
             assert (picture != frames.get("image", image)).any()
             assert lesion.any()
     assert set(boxes["kind"]) == {"conditioning", "visible"}
-    drawn = {row["job_id"]: json.loads(row["drawn"]) for row in boxes.iter_rows(named=True)}
+    drawn = {row["job_id"]: json.loads(row["parameters"]) for row in boxes.iter_rows(named=True)}
     assert all(drawn.values())
     in_lungs = boxes.filter(~pl.col("job_id").str.starts_with("cardiomegaly"))
     assert in_lungs["leak"].max() == 0

@@ -18,9 +18,7 @@ from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS, SIDES
 from cxr.semisyn.findings.boxes import Chests, Places, draw_boxes, draw_hearts, overshoot_limits
 from cxr.semisyn.findings.catalogue import choose_sides, parse_prompt, read_catalogue, zone_bounds
-from cxr.semisyn.placement import place_boxes
-from cxr.semisyn.placement.place_boxes import run_shard
-from cxr.semisyn.placement.plan_jobs import BOXES, PLAN, PlanOptions, plan_jobs, run_plan
+from cxr.semisyn.placement.plan_jobs import BOXES, PLAN, PlanOptions, plan_jobs, run_plan, run_shard
 from nodules import NODULE, written
 
 CATALOGUE = read_catalogue()
@@ -355,7 +353,7 @@ def test_a_jobs_box_does_not_move_when_other_jobs_vanish(inputs, tmp_path, monke
     _, fewer, _ = run(inputs, tmp_path / "few", 1, keep=kept)
     assert fewer.rows() == boxes.filter(pl.col("job_id").is_in(kept)).rows()
     # more tries leave what succeeded as it was
-    monkeypatch.setattr(place_boxes, "TRIES", 9)
+    monkeypatch.setattr("cxr.semisyn.placement.plan_jobs.TRIES", 9)
     _, tried, _ = run(inputs, tmp_path / "tries", 1)
     assert boxes.rows() == tried.filter(pl.col("job_id").is_in(boxes["job_id"].implode())).rows()
 

@@ -77,5 +77,5 @@ def test_a_fit_re_runs_priors_and_placement_and_keeps_prompts(placed, tmp_path):
     assert told.findings["edema"].prior.origin == "paper"
     assert told.lungs == "CheXmask; fitted ones: lite"
     fits = read_table(copy / "results/semisyn/priors/fits.tsv")
-    assert fits.filter(finding="opacity", chosen=True)["n"].min() >= 5
+    assert fits.filter(finding="opacity", selected=True)["n"].min() >= 5
     assert plan["prompt"].n_unique() > 10

@@ -15,15 +15,14 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS
-from cxr.semisyn.findings.catalogue import CONSTANT, SHAPES, Law, parse_law, read_catalogue
+from cxr.semisyn.findings.catalogue import CONSTANT, Law, parse_law, read_catalogue
 from cxr.semisyn.findings.laws import draw_pair_within, draw_within, scipy_law
 from cxr.semisyn.priors.fitting import compare_sides, fit_pair, fit_prior, fit_single, fit_truncated, rss_of
-from cxr.semisyn.priors.samples import BoxSource, Chest, fit_zones, lung_percent, nearest_lung, sample_rows
-from cxr.semisyn.priors.write_priors import run
+from cxr.semisyn.priors.write_priors import BoxSource, Chest, fit_zones, lung_percent, nearest_lung, run, sample_rows
 from cxr.semisyn.references import finding_by_label
 
 CATALOGUE = read_catalogue()
-HOW = {"alpha": 0.05, "bins": 50, "families": list(SHAPES), "overshoot_percentile": 2.5, "sizes": "drawn"}
+HOW = {"sizes": "drawn"}
 RIGHT, LEFT_LUNG, HEART = (50.0, 100.0, 250.0, 400.0), (300.0, 90.0, 480.0, 390.0), (200.0, 250.0, 372.0, 400.0)
 SAME = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
 CHEST = Chest(RIGHT, LEFT_LUNG, HEART, SAME, (512, 512), True, "p")
@@ -103,7 +102,7 @@ def test_bad_boxes_are_left_out_with_their_reason():
 
 def draws(law: Law, count: int, seed: int) -> np.ndarray:
     uniforms = np.random.default_rng(seed).random((count, 2))
-    if law.is_pair:
+    if law.family == "mvlognormal":
         return draw_pair_within(law, uniforms, np.zeros((count, 2)), np.full((count, 2), np.inf))[0]
     return draw_within(law, uniforms[:, 0], np.full(count, -np.inf), np.full(count, np.inf))[0]
 
@@ -112,7 +111,7 @@ SINGLES = [
     (name, part)
     for name, one in CATALOGUE.findings.items()
     for part, law in one.prior.laws.items()
-    if not law.is_pair and law.family != CONSTANT
+    if law.family != "mvlognormal" and law.family != CONSTANT
 ]
 
 
@@ -120,7 +119,7 @@ SINGLES = [
 def test_a_refit_on_5000_draws_gives_the_law_back(name, part):
     law = CATALOGUE.findings[name].prior.laws[part]
     values = draws(law, 5000, 3)
-    best = scipy_law(fit_single(values, list(SHAPES), 50)[0][0])
+    best = scipy_law(fit_single(values)[0][0])
     x = np.linspace(*scipy_law(law).ppf([0.0005, 0.9995]), 801)
     assert np.abs(best.cdf(x) - scipy_law(law).cdf(x)).max() <= 0.02
 
@@ -138,22 +137,22 @@ def test_a_family_that_is_unlike_the_others_is_found_with_its_parameters(told, c
     law = parse_law(told)
     values = scipy_law(law).rvs(5000, random_state=np.random.default_rng(1))
     # those that another family holds as a special case are compared by their parameters in their own family
-    own = next(found for found, _ in fit_single(values, [told["family"]], 50))
+    own = next(found for found, _ in fit_single(values, [told["family"]]))
     for name, most in close.items():
         assert own.parameters[name] == pytest.approx(law.parameters[name], abs=most), name
-    best = fit_single(values, list(SHAPES), 50)[0][0]
+    best = fit_single(values)[0][0]
     x = np.linspace(*scipy_law(law).ppf([0.001, 0.999]), 401)
     assert np.abs(scipy_law(best).cdf(x) - scipy_law(law).cdf(x)).max() <= 0.02
 
 
 def test_the_family_with_the_smaller_rss_is_chosen():
     values = np.random.default_rng(2).normal(50, 10, 5000)
-    fits = fit_single(values, ["uniform", "norm", "expon"], 50)
+    fits = fit_single(values, ["uniform", "norm", "expon"])
     assert fits[0][0].family == "norm"
     assert [rss for _, rss in fits] == sorted(rss for _, rss in fits)
     heights, edges = np.histogram(values, 50, density=True)
     centres = (edges[:-1] + edges[1:]) / 2
-    assert rss_of(stats.norm(50, 10), values, 50) == pytest.approx(
+    assert rss_of(stats.norm(50, 10), values) == pytest.approx(
         sum((stats.norm(50, 10).pdf(x) - y) ** 2 for x, y in zip(centres, heights, strict=True))
     )
 
@@ -171,7 +170,7 @@ def test_a_prior_refitted_on_its_own_draws_is_the_prior(name):
     assert fitted.laws.keys() == prior.laws.keys()
     assert fitted.origin == "fit"
     for part, law in prior.laws.items():
-        if law.is_pair:
+        if law.family == "mvlognormal":
             mu, sigma = (np.array(fitted.laws[part].parameters[key]) for key in ("mu", "sigma"))
             assert mu == pytest.approx(np.array(law.parameters["mu"]), abs=0.05)
             assert sigma == pytest.approx(np.array(law.parameters["sigma"]), abs=0.06)
@@ -319,17 +318,17 @@ def test_a_fit_replaces_the_priors_that_have_boxes_and_says_so(people, tmp_path)
     assert told.lungs == "CheXmask; fitted ones: lite"
     assert told.findings["effusion"] == CATALOGUE.findings["effusion"]
     samples = read_table(files["samples"])
-    assert samples.filter(finding="opacity", left_out="").height == 57
-    assert samples.filter(left_out="no organs of its image").height == 3
+    assert samples.filter(finding="opacity", exclusion_reason="").height == 57
+    assert samples.filter(exclusion_reason="no organs of its image").height == 3
     fits = read_table(files["fits"])
     assert fits.filter(finding="effusion")["n"].unique().to_list() == [5]
-    chosen = fits.filter(finding="opacity", chosen=True)
+    chosen = fits.filter(finding="opacity", selected=True)
     assert set(chosen["origin"]) == {"fit"}
     for element, parameters in chosen.select("element", "parameters").iter_rows():
         assert dict(told.findings["opacity"].prior.laws[element].parameters) == json.loads(parameters)
-    width = samples.filter(finding="opacity", left_out="")["w"]
+    width = samples.filter(finding="opacity", exclusion_reason="")["w"]
     assert told.findings["opacity"].prior.minimum[0] == width.min()
-    assert read_table(files["symmetry_table"]).filter(finding="opacity")["n_right"].to_list() == [30] * 4
+    assert read_table(files["symmetry_table"]).filter(finding="opacity")["num_right_side"].to_list() == [30] * 4
     again = fitted(people, tmp_path / "again")
     assert all(files[key].read_bytes() == again[key].read_bytes() for key in OUT)
 
@@ -349,7 +348,7 @@ def test_the_papers_priors_are_the_resource(people, tmp_path):
     files = fitted(people, tmp_path, boxes="", images="", frames=(), organs=())
     assert read_catalogue(priors=files["priors"]) == CATALOGUE
     assert read_table(files["samples"]).height == 0
-    assert read_table(files["fits"])["chosen"].all()
+    assert read_table(files["fits"])["selected"].all()
     assert set(read_table(files["zones"])["origin"]) == {"paper"}
 
 

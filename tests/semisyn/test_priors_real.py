@@ -88,7 +88,7 @@ def fitted(films, tmp_path_factory):
 
 
 def used(fitted) -> pl.DataFrame:
-    return read_table(fitted["samples"]).filter(finding="opacity", left_out="")
+    return read_table(fitted["samples"]).filter(finding="opacity", exclusion_reason="")
 
 
 def test_the_boxes_lie_where_they_were_measured(films, fitted):

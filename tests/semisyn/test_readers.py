@@ -16,7 +16,7 @@ from cxr.base.review_units import REVIEW_UNITS
 from cxr.base.tables import read_table, write_table
 from cxr.reporting.review import unit_pages
 from cxr.reporting.review.page import read_form
-from cxr.semisyn.readers import draw_units, reading
+from cxr.semisyn.readers import reading
 from cxr.workflow import settings
 from cxr.workflow.settings import SettingsError
 from review_cases import cells
@@ -227,7 +227,7 @@ def test_the_images_are_fresh_ones_and_as_many_real_ones(tmp_path):
     frames = shard(tmp_path / "frames.h5", [f"i{number}" for number in range(10)], 10)
     where = {"plan": str(tmp_path / "plan.parquet"), "annotations": str(reference)}
     out = {"units": str(tmp_path / "units.parquet"), "page_units": str(tmp_path / "shown.parquet")}
-    draw_units.run(edited=[edited], frames=[frames], **options, **where, **out)
+    reading.run_units(edited=[edited], frames=[frames], **options, **where, **out)
     units, shown = read_table(out["units"]), read_table(out["page_units"])
     assert units.group_by("source", "finding").len()["len"].to_list() == [3] * 4
     generated = units.filter(pl.col("source") == "generated")
@@ -240,7 +240,7 @@ def test_the_images_are_fresh_ones_and_as_many_real_ones(tmp_path):
     assert len([level for level in heads if level >= 100]) == 6
     write_table(tmp_path / "plan.parquet", plan.with_columns(trial=pl.lit(True)))
     with pytest.raises(UserError, match=r"raise semisyn\.dataset\.per_finding above semisyn\.selection\.samples"):
-        draw_units.run(edited=[edited], frames=[frames], **options, **where, **out)
+        reading.run_units(edited=[edited], frames=[frames], **options, **where, **out)
 
 
 def test_a_reference_that_is_not_there_is_refused():

@@ -13,8 +13,8 @@ from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table, write_table
 from cxr.imaging.boxes.detect_boxes import COLUMNS
 from cxr.metrics.appearance import FEATURES
-from cxr.semisyn.editing.configs import EditingConfig
 from cxr.semisyn.editing.edit_images import BOXES
+from cxr.semisyn.editing.settings import EditingConfig
 from cxr.semisyn.realism import measure, score
 from cxr.semisyn.realism.measure import REFERENCE
 from cxr.semisyn.selection import select_configs
@@ -73,7 +73,7 @@ def folder(tmp_path_factory) -> Path:
             edited.append(job, image=picture.clip(0, 255).astype(np.uint8))
             after.append(job, mask=organs(180 if heart else 120))
             box = (170.0, 280.0, 350.0, 400.0) if heart else BOX
-            told = {"job_id": job, "number": 0, "side": "" if heart else "right", "config": "lite", "drawn": "{}"}
+            told = {"job_id": job, "number": 0, "side": "" if heart else "right", "config": "lite", "parameters": "{}"}
             told |= dict(zip(("x1", "y1", "x2", "y2"), box, strict=True))
             told |= {"change_inside": 30.0, "change_outside_max": 0.0, "leak": 0.0, "area": 6400}
             rows += [told | {"kind": kind} for kind in ("conditioning", "visible")]
@@ -104,7 +104,7 @@ def test_an_opacity_has_its_known_measures(folder):
     assert (row["leak"], row["iou_visible"]) == (0.0, 1.0)
     assert row["edge_ratio"] == pytest.approx(1, abs=0.01)  # a rectangle
     assert (row["score"], row["source_score"]) == (0.8, 0.2)
-    assert (row["ctr_asked"], row["ctr_measured"]) == (None, None)
+    assert (row["ctr_requested"], row["ctr_measured"]) == (None, None)
     assert cells(read_table(folder / "jobs.parquet"), job_id="opacity-000011")["score"] == 0.0
     box = read_table(folder / "boxes.parquet").filter(pl.col("job_id") == "opacity-000000")
     # 30 grey levels in deviations of the lungs, which the box itself widens
@@ -115,7 +115,7 @@ def test_an_opacity_has_its_known_measures(folder):
 def test_a_heart_has_its_ratio_and_no_leak(folder):
     row = cells(read_table(folder / "jobs.parquet"), job_id="cardiomegaly-000000")
     assert (row["leak"], row["iou_visible"], row["edge_ratio"]) == (None, None, None)
-    assert (row["ctr_asked"], row["ctr_measured"]) == (0.5, 180 / 360)
+    assert (row["ctr_requested"], row["ctr_measured"]) == (0.5, 180 / 360)
     assert not len(read_table(folder / "boxes.parquet").filter(pl.col("finding") == "cardiomegaly"))
 
 

@@ -22,8 +22,8 @@ from cxr.nets import onnx
 from cxr.nets.densenet import DenseNet121, prepare_frame
 from cxr.nets.inception import FEATURES, Inception
 from cxr.nets.tensors import load_strict
-from cxr.semisyn.realism import features, lite, measure, score
-from cxr.semisyn.realism.engine import load_features
+from cxr.semisyn.realism import lite, measure, score
+from cxr.semisyn.realism.engine import load_features, run_shard
 from cxr.semisyn.realism.settings import EXTRACTORS
 from cxr.semisyn.selection.select_configs import LOWER_IS_BETTER
 from cxr.semisyn.selection.settings import METRICS
@@ -89,7 +89,7 @@ def test_every_engine_writes_the_same_form(engine, size, files, tmp_path):
             for number in jobs:
                 writer.append(f"j{number}", image=IMAGES[number])
     out = tmp_path / "features.h5"
-    features.run_shard(
+    run_shard(
         plan=str(tmp_path / "plan.parquet"), edited=[str(tmp_path / "a.h5"), str(tmp_path / "b.h5")], output=str(out),
         extractor=engine, engine_settings={}, attrs={"stage": "s"}, compute={"device": "cpu", "batch": 2},
         **files[engine],

@@ -16,10 +16,11 @@ from cxr.base.errors import StoreError
 from cxr.base.tables import read_table
 from cxr.geometry.affine import points_to_original
 from cxr.reporting.release.withheld import Withheld
-from cxr.semisyn.dataset import cohort, datasheet, export, sample_sheet, shortfalls
+from cxr.semisyn import shared
+from cxr.semisyn.dataset import cohort, datasheet, export
 from cxr.semisyn.dataset.export import ExportOptions
 from cxr.semisyn.dataset.job_tables import SYNTHETIC, read_conventions, rescale_box
-from cxr.semisyn.shared import images_per_finding
+from cxr.semisyn.shared import images_per_finding, yolo_line
 from cxr.workflow import settings
 from cxr.workflow.plan import Plan
 from nodules import NODULE
@@ -78,7 +79,7 @@ def expected(finding: str | None = None) -> dict[str, list[tuple[float, ...]]]:
 
 def test_every_job_ends_once(made):
     rows = {row["finding"]: row for row in read_table(made[2]["conservation"]).to_dicts()}
-    names = ("asked", "planned", "not_placed", "placed", "not_edited", "edited", "spare", "exported")
+    names = ("requested", "planned", "not_placed", "placed", "not_edited", "edited", "spare", "exported")
     assert {finding: tuple(row[name] for name in names) for finding, row in rows.items()} == {
         "atelectasis": (4, 5, 0, 5, 0, 5, 1, 4),
         "cardiomegaly": (4, 5, 0, 5, 1, 4, 0, 4),
@@ -96,15 +97,15 @@ def test_every_job_ends_once(made):
         "effusion-000000": ("semisyn_placement", "no_room"),
         "effusion-000002": ("semisyn_editing", "leaked"),
     }
-    assert shortfalls.describe_shortfalls(list(rows.values())) == [
+    assert shared.describe_shortfalls(list(rows.values())) == [
         "semisyn: effusion has 3 of 4 images: 5 jobs were planned, 1 found no room, 1 were refused after the edit"
     ]
 
 
 def test_a_finding_that_is_short_of_images_says_so_at_the_end(made, capsys):
-    shortfalls.print_shortfalls(Path(made[2]["conservation"]))
+    shared.print_shortfalls(Path(made[2]["conservation"]))
     assert capsys.readouterr().err.startswith("cxr-ils: semisyn: effusion has 3 of 4 images: ")
-    shortfalls.print_shortfalls(Path("nowhere.tsv"))
+    shared.print_shortfalls(Path("nowhere.tsv"))
     assert capsys.readouterr().err == ""
 
 
@@ -139,13 +140,11 @@ def test_sizes_are_nested_and_take_the_first_edited_ones(made):
     assert [ranks[f"cardiomegaly-00000{index}"] for index in (0, 2, 3, 4)] == [0, 1, 2, 3]
     assert ranks["effusion-000001"] == 0
     boxes, edited = read_table(made[2]["boxes"]), made[1]["edited"]
-    taken = [export.select_images(images, boxes, edited, [], [], options(size=size)) for size in (4, 8, 16)]
+    taken = [export.ImageSource(images, boxes, edited, [], [], options(size=size)) for size in (4, 8, 16)]
     picked = [{picture.facts["job_id"] for picture in source} for source in taken]
     assert [len(names) for names in picked] == [4, 8, 15]
     assert picked[0] < picked[1] < picked[2]
-    parts = [
-        export.select_images(images, boxes, edited, [], [], options(size=size)) for size in ("fifth", "half", "all")
-    ]
+    parts = [export.ImageSource(images, boxes, edited, [], [], options(size=size)) for size in ("fifth", "half", "all")]
     assert [{picture.facts["job_id"] for picture in source} for source in parts] == picked
 
 
@@ -189,7 +188,7 @@ def test_an_empty_plan_gives_empty_tables(tmp_path):
     written = tables(tmp_path, write(tmp_path, []))
     assert read_table(written["images"]).is_empty()
     assert read_table(written["conservation"])["exported"].to_list() == [0] * 5
-    assert read_table(written["conservation"])["asked"].to_list() == [0] * 5
+    assert read_table(written["conservation"])["requested"].to_list() == [0] * 5
 
 
 # --------------------------------------------------------------------------------------------- conventions
@@ -268,9 +267,7 @@ def test_yolo(made, tmp_path):
 
 
 def test_yolo_clips_to_the_picture():
-    assert (
-        export.yolo_line((-10.0, 5.0, 600.0, 512.0), 3, (512, 512)) == "3 0.50000000 0.50488281 1.00000000 0.99023438\n"
-    )
+    assert yolo_line((-10.0, 5.0, 600.0, 512.0), 3, (512, 512)) == "3 0.50000000 0.50488281 1.00000000 0.99023438\n"
 
 
 def test_pictures_are_the_edited_frames_and_say_so(made, tmp_path):
@@ -450,10 +447,10 @@ def test_the_cohort_has_edited_films_their_sources_and_the_truth(made, tmp_path)
 def test_titles_of_the_sheet_are_the_labels(made, tmp_path, monkeypatch):
     _, given, written = made
     titles = []
-    monkeypatch.setattr(sample_sheet, "draw_row", lambda *told: titles.append(told[3]) or np.zeros((3, 6, 3), np.uint8))
+    monkeypatch.setattr(datasheet, "draw_row", lambda *told: titles.append(told[3]) or np.zeros((3, 6, 3), np.uint8))
     inputs = {name: given[name] for name in ("edited", "frames", "cohort")}
     inputs |= {name: written[name] for name in ("images", "boxes")}
-    sample_sheet.run(**inputs, sheet=tmp_path / "sheet.jpg", options=options(format="sheet"))
+    datasheet.run_samples(**inputs, sheet=tmp_path / "sheet.jpg", options=options(format="sheet"))
     assert titles == [f"{LABELS[name]}: A {name}" for name in FINDINGS]
 
 

@@ -58,8 +58,6 @@ OTHERS = {
     "segmentation/losses.py": {"dice_loss"},  # a loss of logits
     "medground/scoring/score_run.py": {"matched_iou"},  # the mean of box_iou over matched boxes
     "medground/verification/anatomy.py": {"organ_iou"},  # paired_iou of a box and an organ's
-    "semisyn/detection/measures.py": {"iou_index"},  # the place of a threshold
-    "semisyn/realism/measure.py": {"_visible_iou"},  # box_iou of a box and the visible one
     "vlm/reading.py": {"answer_iou"},  # union_iou of the boxes that a text holds
 }
 

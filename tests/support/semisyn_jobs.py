@@ -23,7 +23,7 @@ FINDINGS = ["atelectasis", "cardiomegaly", "effusion", "pneumothorax"]
 EDITED = {
     "job_id": pl.String, "number": pl.Int64, "kind": pl.String, "side": pl.String,
     **dict.fromkeys(("x1", "y1", "x2", "y2", "change_inside", "change_outside_max", "leak"), pl.Float64),
-    "area": pl.Int64, "config": pl.String, "drawn": pl.String,
+    "area": pl.Int64, "config": pl.String, "parameters": pl.String,
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ OWN = {
     "base/user_tables.py": "the one reader",
     "base/tables.py": "tables that this program wrote",
     "language/reports/outcome_summary.py": "reading.tsv, which the driver prints without polars",
-    "semisyn/dataset/shortfalls.py": "conservation.tsv, which the driver prints without polars",
+    "semisyn/shared.py": "conservation.tsv, which the driver prints without polars",
     "reporting/page/costs.py": "benchmark files, which Snakemake writes",
 }
 """Modules that may call a reader of CSV, and whose files they read."""

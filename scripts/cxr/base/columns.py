@@ -25,6 +25,12 @@ def schema(columns: Columns) -> dict[str, Kind]:
     return {name: column.kind for name, column in columns.items()}
 
 
+def edge_columns(meaning: str, unit: str) -> Columns:
+    """Return the columns x1, y1, x2 and y2 of a box; ``meaning``: what is said after "Left edge" and so on."""
+    edges = {"x1": "Left", "y1": "Upper", "x2": "Right", "y2": "Lower"}
+    return {name: Column(pl.Float64, f"{edge} edge{meaning}.", unit) for name, edge in edges.items()}
+
+
 def check_columns(table: pl.DataFrame, columns: Columns, name: str) -> None:
     """Raise ValueError unless a table, ``name``, has the declared columns in their order and of their types."""
     actual, declared = dict(table.schema), schema(columns)

@@ -1,7 +1,6 @@
 """Add absorption to an X-ray: the lesion brightens the image, and detail fades where water replaces air.
 
-Vessels are visible because air surrounds them, so they fade most; ribs lie outside the lung and keep most of their
-contrast. Vessels are what a median filter removes: they are narrow, while the edges of ribs pass it.
+Vessels, which air makes visible, fade most; a median filter removes them, while the edges of ribs pass it.
 """
 
 import cv2
@@ -64,8 +63,7 @@ def add_absorption(image: np.ndarray, density: np.ndarray, white: float, flat: f
     """
     weight = np.abs(density) / max(float(np.abs(density).max(initial=0.0)), 1e-6)
     base = cv2.GaussianBlur(image, (0, 0), BASE)
-    faded = weight * (
-        flat * (cv2.GaussianBlur(image, (0, 0), GRAIN) - base) + lost * extract_vessels(image, weight > 0)
-    )
+    detail = cv2.GaussianBlur(image, (0, 0), GRAIN) - base
+    faded = weight * (flat * detail + lost * extract_vessels(image, weight > 0))
     new = np.clip(brighten(base, density, white) + (image - base) - faded, 0, 1)
     return np.where(density == 0, image, new).astype(np.float32)

@@ -3,6 +3,7 @@
 import cv2
 import numpy as np
 
+from cxr.geometry.boxes import bounding_box
 from cxr.painting.absorption import add_absorption, water_brightness
 from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Window, smoothstep, soft_step
 from cxr.painting.lesions import noise
@@ -42,15 +43,6 @@ def draw_patches(window: Window, base: float, cores: int, random: np.random.Gene
     return base + (1 - base) * core_density
 
 
-def lean_weights(window: Window, lean: float) -> np.ndarray:
-    """Return weights float32 (h, w) around 1, higher by up to ``lean`` towards the sides where the lung ends."""
-    u, v = window.box_coordinates()
-    left_share, top_share, right_share, bottom_share = window.lung_border_shares()
-    return np.clip(1 + lean * ((right_share - left_share) * u + (bottom_share - top_share) * v), 0.3, None).astype(
-        np.float32
-    )
-
-
 def draw_reticulation(shape: tuple[int, int], cell: float, random: np.random.Generator) -> np.ndarray:
     """Return a net of fine lines, float32 (h, w), mean about 0, lines positive."""
     net = np.clip(1 - 2.2 * np.abs(noise(shape, cell, random, 1)), 0, 1)
@@ -80,9 +72,8 @@ def _draw_branch(canvas, at, angle, window, thick, random, forks) -> None:
     cv2.polylines(canvas, pixels, False, 255, max(1, round(thick)), cv2.LINE_AA, 4)
     if forks and thick > 1.2:
         for turn in (-1, 1):
-            _draw_branch(
-                canvas, points[-1], angle + turn * random.uniform(0.25, 0.55), window, 0.7 * thick, random, forks - 1
-            )
+            fork_angle = angle + turn * random.uniform(0.25, 0.55)
+            _draw_branch(canvas, points[-1], fork_angle, window, 0.7 * thick, random, forks - 1)
 
 
 def draw_density(window: Window, request: PaintRequest, random: np.random.Generator) -> tuple[np.ndarray, dict]:
@@ -92,17 +83,18 @@ def draw_density(window: Window, request: PaintRequest, random: np.random.Genera
     delta = request.draw("delta", random) * (request.ranges["ground_glass"] if glass else 1.0)
     base = request.draw("patchy_base" if patchy else "base", random)
     cores = request.draw_count("patchy_cores" if patchy else "cores", random)
-    density = draw_envelope(window, soft, exponent, request.ranges["ragged"], random) * draw_patches(
-        window, base, cores, random
-    )
-    density *= lean_weights(window, request.ranges["lean"])
+    density = draw_envelope(window, soft, exponent, request.ranges["ragged"], random)
+    density = density * draw_patches(window, base, cores, random)
+    u, v = window.box_coordinates()  # denser towards the sides where the lung ends
+    left_share, top_share, right_share, bottom_share = window.lung_border_shares()
+    slope = (right_share - left_share) * u + (bottom_share - top_share) * v
+    density *= np.clip(1 + request.ranges["lean"] * slope, 0.3, None).astype(np.float32)
     grain = noise(window.shape, max(3.0, window.reach / 9), random, 2)
     density *= np.clip(1 + request.ranges["texture"] * grain, 0, None)
     parameters = {"delta": delta, "soft": soft, "exponent": exponent, "base": base, "cores": cores}
     if request.mentions("infiltrate", "reticular"):
-        density *= np.clip(
-            1 + request.ranges["net"] * draw_reticulation(window.shape, max(5.0, window.reach / 12), random), 0, None
-        )
+        net = draw_reticulation(window.shape, max(5.0, window.reach / 12), random)
+        density *= np.clip(1 + request.ranges["net"] * net, 0, None)
         parameters["net"] = request.ranges["net"]
     if "bronchograms" in request.ranges and not glass:
         stems = request.draw_count("bronchograms", random)
@@ -120,12 +112,11 @@ def bound_by_fissure(chest: Chest, window: Window, words: str) -> np.ndarray | N
     upper, middle = "upper lobe" in words, "middle lobe" in words
     if "right" not in words or not (upper or middle):
         return None
-    rows, columns = (np.flatnonzero(chest.right.any(axis=axis)) for axis in (1, 0))
+    lung_x1, lung_y1, lung_x2, lung_y2 = bounding_box(chest.right)
     y, x = np.mgrid[window.rows, window.columns].astype(np.float32) + 0.5
-    lateral = 1 - (x - columns[0]) / max(1, columns[-1] - columns[0])
-    line = rows[0] + (rows[-1] - rows[0]) * (FISSURE[0] + (FISSURE[1] - FISSURE[0]) * lateral)
-    _x1, y1, _x2, y2 = window.box
-    top, tall = window.rows.start + y1, y2 - y1
+    lateral = 1 - (x - lung_x1) / max(1, lung_x2 - 1 - lung_x1)
+    line = lung_y1 + (lung_y2 - 1 - lung_y1) * (FISSURE[0] + (FISSURE[1] - FISSURE[0]) * lateral)
+    top, tall = window.rows.start + window.box[1], window.size[1]
     line = np.maximum(line, top + 0.75 * tall) if upper else np.minimum(line, top + 0.25 * tall)
     return soft_step((line - y) if upper else (y - line), 3.0)
 
@@ -143,24 +134,14 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
         fissure = bound_by_fissure(chest, window, request.words.lower()) if request.ranges.get("fissure") else None
         if fissure is not None:
             density *= fissure
-        least = _contrast_gain(chest, window, density, request, white)
-        density *= least
+        lung_in_box, deviation = window.lung & window.inside, max(float(chest.image[chest.lungs].std()), 1e-6)
+        added = float((np.clip(white - window.image, 0, None) * density)[lung_in_box].mean()) / deviation
+        gain = min(MAX_GAIN, max(1.0, request.ranges["least"] / max(added, 1e-6)))
+        density *= gain
         at = window.rows, window.columns
         total[at] = np.maximum(total[at], np.clip(density, 0, 0.85))
-        lesion[at] |= (density >= EDGE * np.quantile(density[window.lung & window.inside], 0.98)) & window.inside
-        parts.append(parameters | {"raised": round(least, 4), "side": place.side})
+        lesion[at] |= (density >= EDGE * np.quantile(density[lung_in_box], 0.98)) & window.inside
+        parts.append(parameters | {"raised": round(gain, 4), "side": place.side})
     flat, lost = request.draw("flat", random), request.draw("lost", random)
-    return PaintedImage(
-        add_absorption(chest.image, total, white, flat, lost),
-        lesion & (total > 0),
-        {"parts": parts, "flat": flat, "lost": lost},
-    )
-
-
-def _contrast_gain(chest: Chest, window: Window, density: np.ndarray, request: PaintRequest, white: float) -> float:
-    """Return the factor, at least 1, that gives a faint lesion a contrast of ``least`` deviations of the lungs."""
-    lung_in_box = window.lung & window.inside
-    added = float((np.clip(white - window.image, 0, None) * density)[lung_in_box].mean()) / max(
-        float(chest.image[chest.lungs].std()), 1e-6
-    )
-    return min(MAX_GAIN, max(1.0, request.ranges["least"] / max(added, 1e-6)))
+    painted = add_absorption(chest.image, total, white, flat, lost)
+    return PaintedImage(painted, lesion & (total > 0), {"parts": parts, "flat": flat, "lost": lost})

@@ -1,8 +1,4 @@
-"""Paint atelectasis: plates or a wedge of airless lung, and the volume loss that pulls diaphragm and vessels to it.
-
-Plates are thin, nearly horizontal, slightly bent lines of unequal length with tapering ends. A wedge is a dense base
-that fades upwards and towards the chest wall. A collapse is a denser wedge with more volume loss.
-"""
+"""Paint atelectasis: plates or a wedge of airless lung, and the volume loss that pulls diaphragm and vessels to it."""
 
 import cv2
 import numpy as np
@@ -57,15 +53,6 @@ def draw_plates(
     return density.astype(np.float32), count
 
 
-def draw_oval(window: Window, random: np.random.Generator) -> np.ndarray:
-    """Return an uneven oval in the box, float32 (h, w), 1 inside; it is open where the lung ends."""
-    u, v = window.box_coordinates(BEYOND)
-    r = (np.abs(u) ** OVAL_EXPONENT + np.abs(v) ** OVAL_EXPONENT) ** (1 / OVAL_EXPONENT)
-    return smoothstep(np.clip((1.05 - r + 0.08 * noise(window.shape, window.reach / 3, random, 2)) / 0.4, 0, 1)).astype(
-        np.float32
-    )
-
-
 def draw_wedge(window: Window, soft: float, random: np.random.Generator) -> np.ndarray:
     """Return a dense base that fades upwards and laterally, float32 (h, w), at most 1; its upper edge is uneven."""
     u, v = window.box_coordinates()
@@ -118,30 +105,13 @@ def upward_shift(window: Window, shift: float) -> np.ndarray:
     return (shift * rise * room * top).astype(np.float32)
 
 
-def shift_up(image: np.ndarray, up: np.ndarray) -> np.ndarray:
-    """Return an image (h, w) shifted up by ``up`` px per pixel; pixels without a shift are unchanged."""
-    y, x = np.mgrid[: image.shape[0], : image.shape[1]].astype(np.float32)
-    shifted = cv2.remap(image, x, y + up, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
-    return np.where(up > 1e-3, shifted, image)
-
-
-def draw_form(request: PaintRequest, random: np.random.Generator) -> str:
-    """Return ``collapse``, ``plates`` or ``wedge``: as the prompt says, else one of the last two at random."""
-    chance = random.uniform()
-    if request.mentions("collapse"):
-        return "collapse"
-    if request.mentions(*BANDS):
-        return "plates"
-    return "plates" if chance < request.ranges["bands"] and not request.mentions("patchy", "lobe") else "wedge"
-
-
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Paint an atelectasis into each place.
-
-    Ranges: delta, thick, number, haze, soft, texture, flat, lost, loss, collapse, bands.
-    """
+    """Paint an atelectasis into each place, with the ranges of its painter."""
     image, lesion, parts = chest.image.copy(), np.zeros(chest.image.shape, bool), []
-    form, white = draw_form(request, random), water_brightness(chest.image, chest.heart)
+    chance, white = random.uniform(), water_brightness(chest.image, chest.heart)
+    has_plates = chance < request.ranges["bands"] and not request.mentions("patchy", "lobe")
+    form = "plates" if request.mentions(*BANDS) or has_plates else "wedge"
+    form = "collapse" if request.mentions("collapse") else form
     flat, lost = request.draw("flat", random), request.draw("lost", random)
     total = np.zeros(chest.image.shape, np.float32)
     for place in request.places:
@@ -154,7 +124,10 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
         tall = float(np.flatnonzero(chest.lung(place.side).any(axis=1)).size)
         lobe = form == "collapse" and request.mentions("upper lobe")
         density = draw_upper_lobe(window, random) if lobe else draw_wedge(window, parameters["soft"], random)
-        density = density * draw_oval(window, random)
+        u, v = window.box_coordinates(BEYOND)  # an uneven oval in the box, open where the lung ends
+        r = (np.abs(u) ** OVAL_EXPONENT + np.abs(v) ** OVAL_EXPONENT) ** (1 / OVAL_EXPONENT)
+        edge = 1.05 - r + 0.08 * noise(window.shape, window.reach / 3, random, 2)
+        density = density * smoothstep(np.clip(edge / 0.4, 0, 1)).astype(np.float32)
         if form == "plates":
             lines, parameters["number"] = draw_plates(window, request, tall, random)
             density = np.maximum(lines, parameters["haze"] * density)
@@ -162,9 +135,10 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
             density = density * np.clip(1 + request.ranges["texture"] * draw_streaks(window, random), 0, None)
         heart = cv2.GaussianBlur(window.heart.astype(np.float32), (0, 0), 4)
         density = np.clip(parameters["delta"] * density * window.fade_weights(FADE) * (1 - HIDDEN * heart), 0, 0.85)
-        image[at] = shift_up(
-            image[at], upward_shift(window, min(parameters["loss"] * tall, MAX_SHIFT * window.size[1]))
-        )
+        up = upward_shift(window, min(parameters["loss"] * tall, MAX_SHIFT * window.size[1]))
+        y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32)
+        shifted = cv2.remap(image[at], x, y + up, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+        image[at] = np.where(up > 1e-3, shifted, image[at])
         total[at] = np.maximum(total[at], density)
         most = float(np.quantile(density[window.lung & window.inside], 0.98))
         lesion[at] |= (density >= VISIBLE * most) & window.inside & (density > 0)

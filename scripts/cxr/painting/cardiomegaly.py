@@ -1,8 +1,6 @@
 """Paint cardiomegaly: a smooth warp along the rows moves the heart's borders outwards; spine and chest wall stay.
 
-The heart keeps the shape of its outline. The lungs beside it are compressed, not painted over. The warp uses monotone
-cubic interpolation (PCHIP; Fritsch and Butland 1984) of all rows at once, which is faster than scipy's
-PchipInterpolator row by row and gives the same numbers.
+It uses monotone cubic interpolation (PCHIP; Fritsch and Butland 1984) of all rows at once, with scipy's numbers.
 """
 
 import cv2
@@ -20,19 +18,7 @@ def interpolate_monotone(x: np.ndarray, y: np.ndarray, at: np.ndarray) -> np.nda
     """
     step = np.diff(x, axis=1)
     slope = np.diff(y, axis=1) / step
-    tangent = _knot_slopes(step, slope)
-    bend = (tangent[:, :-1] + tangent[:, 1:] - 2 * slope) / step
-    powers = (y[:, :-1], tangent[:, :-1], (slope - tangent[:, :-1]) / step - bend, bend / step)
-    piece = np.clip((at[None, :, None] >= x[:, None, :]).sum(axis=2) - 1, 0, step.shape[1] - 1)
-    away = at - np.take_along_axis(x, piece, axis=1)
-    values, power = np.zeros(piece.shape), np.ones(piece.shape)
-    for factor in powers:
-        values, power = values + np.take_along_axis(factor, piece, axis=1) * power, power * away
-    return values
-
-
-def _knot_slopes(step: np.ndarray, slope: np.ndarray) -> np.ndarray:
-    """Return the slope of each curve at its knots, (R, K): 0 at a turn, else a weighted harmonic mean."""
+    # the slope at a knot: 0 at a turn, else a weighted harmonic mean
     before, after = slope[:, :-1], slope[:, 1:]
     turn = (np.sign(before) != np.sign(after)) | (before == 0) | (after == 0)
     before_weight, after_weight = 2 * step[:, 1:] + step[:, :-1], step[:, 1:] + 2 * step[:, :-1]
@@ -41,7 +27,15 @@ def _knot_slopes(step: np.ndarray, slope: np.ndarray) -> np.ndarray:
         inner = np.where(turn, 0.0, 1.0 / mean)
     first = _end_slope(step[:, 0], step[:, 1], slope[:, 0], slope[:, 1])
     last = _end_slope(step[:, -1], step[:, -2], slope[:, -1], slope[:, -2])
-    return np.concatenate([first[:, None], inner, last[:, None]], axis=1)
+    tangent = np.concatenate([first[:, None], inner, last[:, None]], axis=1)
+    bend = (tangent[:, :-1] + tangent[:, 1:] - 2 * slope) / step
+    powers = (y[:, :-1], tangent[:, :-1], (slope - tangent[:, :-1]) / step - bend, bend / step)
+    piece = np.clip((at[None, :, None] >= x[:, None, :]).sum(axis=2) - 1, 0, step.shape[1] - 1)
+    away = at - np.take_along_axis(x, piece, axis=1)
+    values, power = np.zeros(piece.shape), np.ones(piece.shape)
+    for factor in powers:
+        values, power = values + np.take_along_axis(factor, piece, axis=1) * power, power * away
+    return values
 
 
 def _end_slope(step: np.ndarray, next_step: np.ndarray, slope: np.ndarray, next_slope: np.ndarray) -> np.ndarray:
@@ -71,23 +65,11 @@ GAP = 4.0
 """Smallest distance between two knots of the warp, px."""
 
 
-def border_goals(chest: Chest, ratio: float) -> tuple[float, float]:
-    """Return the target columns of the heart's borders: the middle stays, the width is ``ratio`` of the thorax."""
-    x1, _, x2, _ = bounding_box(chest.heart)
-    outer, end = bounding_box(chest.right)[0], bounding_box(chest.left)[2]
-    middle, half = (x1 + x2) / 2, ratio * (end - outer) / 2
-    return max(middle - half, outer + MIN_LUNG * (x1 - outer)), min(middle + half, end - MIN_LUNG * (end - x2))
-
-
 def _row_ends(mask: np.ndarray, last: bool) -> np.ndarray:
     """Return the mask's first or last column in each row, float64 (H,), interpolated in rows without any."""
     rows = np.flatnonzero(mask.any(axis=1))
     ends = mask.shape[1] - mask[rows, ::-1].argmax(axis=1) if last else mask[rows].argmax(axis=1)
     return np.interp(np.arange(len(mask)), rows, ends)
-
-
-def _smooth_rows(values: np.ndarray) -> np.ndarray:
-    return cv2.GaussianBlur(values.astype(np.float32).reshape(-1, 1), (1, 0), SMOOTH, sigmaY=SMOOTH).ravel()
 
 
 def row_borders(chest: Chest) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -101,17 +83,21 @@ def row_borders(chest: Chest) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
     wall, end = _row_ends(chest.right, False), _row_ends(chest.left, True)
     low, high = (np.flatnonzero(lung.any(axis=1))[-1] for lung in (chest.right, chest.left))
     wall[low:], end[high:] = wall.min(), end.max()
-    return tuple(_smooth_rows(border) for border in (wall, first, last, end))
+    columns = (border.astype(np.float32).reshape(-1, 1) for border in (wall, first, last, end))
+    return tuple(cv2.GaussianBlur(column, (1, 0), SMOOTH, sigmaY=SMOOTH).ravel() for column in columns)
 
 
 def source_columns_of(chest: Chest, ratio: float) -> np.ndarray:
     """Return the source column of each pixel, float32 (H, W), increasing along each row."""
     x1, y1, x2, y2 = bounding_box(chest.heart)
-    to1, to2 = border_goals(chest, ratio)
+    outer, limit = bounding_box(chest.right)[0], bounding_box(chest.left)[2]
+    # the heart's middle stays, its width becomes ``ratio`` of the thorax
+    centre, half = (x1 + x2) / 2, ratio * (limit - outer) / 2
+    to1 = max(centre - half, outer + MIN_LUNG * (x1 - outer))
+    to2 = min(centre + half, limit - MIN_LUNG * (limit - x2))
     wall, first, last, end = row_borders(chest)
     height, width = chest.image.shape
-    middle = (bounding_box(chest.right)[0] + bounding_box(chest.left)[2]) / 2
-    strip = SPINE * (bounding_box(chest.left)[2] - bounding_box(chest.right)[0])
+    middle, strip = (outer + limit) / 2, SPINE * (limit - outer)
     columns = np.arange(width) + 0.5
     source_columns = np.repeat(columns[None], height, axis=0)
     least = 0.25 * (x2 - x1)
@@ -122,27 +108,23 @@ def source_columns_of(chest: Chest, ratio: float) -> np.ndarray:
     last_shift = (to2 - x2) * np.clip(1 - (x2 - last) / max(x2 - middle, least), 0, 1) * fading
     rows = np.flatnonzero((np.abs(first_shift) > 0.01) | (np.abs(last_shift) > 0.01))
     if len(rows):
-        knots = [
-            _row_knots(wall[at], first[at], last[at], end[at], middle, strip, first_shift[at], last_shift[at])
-            for at in rows
-        ]
+        borders = zip(*(values[rows] for values in (wall, first, last, end, first_shift, last_shift)), strict=True)
+        knots = [_row_knots(border, middle, strip) for border in borders]
         source_knots, target_knots = np.moveaxis(np.array(knots), 2, 0)
         inside = (columns > target_knots[:, :1]) & (columns < target_knots[:, -1:])
-        source_columns[rows] = np.where(
-            inside, interpolate_monotone(target_knots, source_knots, columns), source_columns[rows]
-        )
+        warped_columns = interpolate_monotone(target_knots, source_knots, columns)
+        source_columns[rows] = np.where(inside, warped_columns, source_columns[rows])
     # A mean of increasing rows increases, so the blur keeps the order of the columns.
     smooth_shift = cv2.GaussianBlur(source_columns - columns, (1, 0), EVEN, sigmaY=EVEN)
     return (columns + smooth_shift - 0.5).astype(np.float32)
 
 
-def _row_knots(wall, first, last, end, middle, strip, first_shift, last_shift) -> list[tuple[float, float]]:
+def _row_knots(border: tuple, middle: float, strip: float) -> list[tuple[float, float]]:
     """Return the knots (source column, target column) of a row: walls and spine stay, the heart's borders move."""
+    wall, first, last, end, first_shift, last_shift = border
     wall, end = min(wall, first - GAP), max(end, last + GAP)
-    first_shift, last_shift = (
-        min(first_shift, (1 - MIN_LUNG) * (first - wall)),
-        min(last_shift, (1 - MIN_LUNG) * (end - last)),
-    )
+    first_shift = min(first_shift, (1 - MIN_LUNG) * (first - wall))
+    last_shift = min(last_shift, (1 - MIN_LUNG) * (end - last))
     centre = (first + last) / 2
     low = min(max(middle - strip, first + GAP), centre - 1)
     high = max(min(middle + strip, last - GAP), centre + 1)
@@ -157,28 +139,22 @@ def warp_rows(picture: np.ndarray, at: np.ndarray) -> np.ndarray:
     return np.where(np.abs(at - columns) > MIN_MOVE, warped, picture)
 
 
-def thicken_heart(chest: Chest, warped: np.ndarray, at: np.ndarray, lesion: np.ndarray) -> np.ndarray:
-    """Return the warped image with the heart denser and its narrow structures fainter where it was stretched."""
+def _widen_heart(chest: Chest, goal: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the image with the heart at the ratio ``goal``, float32 (H, W), and the heart's mask, bool (H, W)."""
+    at = source_columns_of(chest, goal)
+    lesion, warped = warp_rows(chest.heart.astype(np.float32), at) >= 0.5, warp_rows(chest.image, at)
+    # where the heart was stretched it becomes denser, and its narrow structures fainter
     stretched = np.clip(1 - np.gradient(at, axis=1), 0, 1).astype(np.float32)
     soft = np.clip(cv2.GaussianBlur(lesion.astype(np.float32), (0, 0), 4) * 1.5 - 0.5, 0, 1)
     weight = soft * cv2.GaussianBlur(stretched, (0, 0), 3)
     faded = warped - np.clip(FADED * weight, 0, 1) * extract_vessels(warped, weight > 0)
     painted = brighten(faded, THICKER * weight, water_brightness(chest.image, chest.heart))
-    return np.where(np.abs(at - np.arange(at.shape[1])) > MIN_MOVE, painted, warped)
-
-
-def _widen_heart(chest: Chest, goal: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the image with the heart at the ratio ``goal``, float32 (H, W), and the heart's mask, bool (H, W)."""
-    at = source_columns_of(chest, goal)
-    lesion = warp_rows(chest.heart.astype(np.float32), at) >= 0.5
-    return np.clip(thicken_heart(chest, warp_rows(chest.image, at), at, lesion), 0, 1).astype(np.float32), lesion
+    painted = np.where(np.abs(at - np.arange(at.shape[1])) > MIN_MOVE, painted, warped)
+    return np.clip(painted, 0, 1).astype(np.float32), lesion
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Widen the heart to ``request.ratio``.
-
-    With ``request.measure`` the warp is corrected once by the measured ratio.
-    """
+    """Widen the heart to ``request.ratio``, corrected once by the measured ratio with ``request.measure``."""
     if request.ratio is None or not (chest.heart.any() and chest.right.any() and chest.left.any()):
         return PaintedImage(chest.image, np.zeros(chest.image.shape, bool), {})
     goal, parameters = request.ratio, {"ratio": request.ratio}

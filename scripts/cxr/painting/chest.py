@@ -1,7 +1,4 @@
-"""Input and output of the painters: a chest X-ray with its organs, the places, the request, and the painted image.
-
-Sizes are pixels of the frame or fractions of a box or a lung, so that any frame size works.
-"""
+"""Input and output of the painters: a chest X-ray, the places, the request, and the painted image, of any size."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -138,12 +135,8 @@ class Window:
         x1, y1, x2, y2 = self.box
         wide, tall = beyond * (x2 - x1) / 2, beyond * (y2 - y1) / 2
         left_share, top_share, right_share, bottom_share = self.lung_border_shares()
-        x1, x2, y1, y2 = (
-            x1 - wide * left_share,
-            x2 + wide * right_share,
-            y1 - tall * top_share,
-            y2 + tall * bottom_share,
-        )
+        x1, x2 = x1 - wide * left_share, x2 + wide * right_share
+        y1, y2 = y1 - tall * top_share, y2 + tall * bottom_share
         y, x = np.mgrid[: self.shape[0], : self.shape[1]].astype(np.float32) + 0.5
         return (2 * x - x1 - x2) / max(1, x2 - x1), (2 * y - y1 - y2) / max(1, y2 - y1)
 
@@ -153,31 +146,24 @@ class Window:
         part = self.lung[y1:y2, x1:x2]
         shares = []
         for side, (axis, first) in enumerate(((1, True), (0, True), (1, False), (0, False))):
-            lines = part.any(axis=axis)
-            at = (
-                part.argmax(axis=axis) if first else part[:, ::-1].argmax(axis=1) if axis else part[::-1].argmax(axis=0)
-            )
-            size = part.shape[1] if axis else part.shape[0]
-            gap = abs(self.place_box[side] - self.box[side])
-            near = (at > 0) | (gap > 0)
+            lines, size = part.any(axis=axis), part.shape[axis]
+            at = (part if first else np.flip(part, axis)).argmax(axis=axis)
+            near = (at > 0) | (self.place_box[side] != self.box[side])
             shares.append(float((near & (at < 0.5 * size))[lines].mean()) if lines.any() else 0.0)
         return tuple(shares)
 
     def fade_weights(self, soft: float = 0.12) -> np.ndarray:
-        """Return weights float32 (h, w): 1 inside, 0 at the sides of the box and outside. ``soft``: in half box sizes.
-
-        At the lung's border they fall to 0 within :data:`RIM` pixels outside the lung.
-        """
-        outside = cv2.distanceTransform((~self.lung).astype(np.uint8), cv2.DIST_L2, 5)
-        rim = np.where(outside <= RIM, 1 - outside / (RIM + 1), 0)
-        return (rim * self.box_fade_weights(soft) * self.medial_fade_weights()).astype(np.float32)
-
-    def box_fade_weights(self, soft: float = 0.12) -> np.ndarray:
-        """Return weights float32 (h, w): 1 inside the place, falling to 0 at its sides over ``soft`` half sizes."""
+        """Return weights float32 (h, w): 1 inside, falling to 0 over ``soft`` half sizes and at the lung."""
         x1, y1, x2, y2 = self.place_box
         y, x = np.mgrid[: self.shape[0], : self.shape[1]].astype(np.float32) + 0.5
         across, along = np.minimum(x - x1, x2 - x) / (x2 - x1), np.minimum(y - y1, y2 - y) / (y2 - y1)
-        return (smoothstep(np.clip(2 * np.minimum(across, along) / soft, 0, 1)) * self.inside).astype(np.float32)
+        box = (smoothstep(np.clip(2 * np.minimum(across, along) / soft, 0, 1)) * self.inside).astype(np.float32)
+        return (self.rim_weights() * box * self.medial_fade_weights()).astype(np.float32)
+
+    def rim_weights(self) -> np.ndarray:
+        """Return weights (h, w): 1 in the lung, falling to 0 within :data:`RIM` pixels outside."""
+        outside = cv2.distanceTransform((~self.lung).astype(np.uint8), cv2.DIST_L2, 5)
+        return np.where(outside <= RIM, 1 - outside / (RIM + 1), 0)
 
     def medial_fade_weights(self) -> np.ndarray:
         """Return weights float32 (h, w): 1 in the lung, falling to 0 within :data:`MEDIAL` px of its medial border."""
@@ -188,9 +174,8 @@ class Window:
         beyond = beyond & ~np.logical_or.accumulate(self.lung, axis=0)  # under the lung is the diaphragm
         if not beyond.any():
             return np.ones(self.shape, np.float32)
-        return np.clip(cv2.distanceTransform((~beyond).astype(np.uint8), cv2.DIST_L2, 5) / MEDIAL, 0, 1).astype(
-            np.float32
-        )
+        distance = cv2.distanceTransform((~beyond).astype(np.uint8), cv2.DIST_L2, 5)
+        return np.clip(distance / MEDIAL, 0, 1).astype(np.float32)
 
 
 def smoothstep(t: np.ndarray) -> np.ndarray:

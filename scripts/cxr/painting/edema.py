@@ -3,6 +3,7 @@
 import cv2
 import numpy as np
 
+from cxr.geometry.boxes import bounding_box
 from cxr.painting.absorption import add_absorption, extract_vessels, water_brightness
 from cxr.painting.airspace import EDGE, draw_envelope, draw_reticulation
 from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Window, window_mask
@@ -10,16 +11,6 @@ from cxr.painting.lesions import noise
 
 HILUM = (0.22, 0.48)
 """Position of the hilum in the lung's box, as fractions from the medial edge and from the top."""
-
-
-def lung_grid(chest: Chest, window: Window, side: str) -> tuple[np.ndarray, np.ndarray, tuple[int, int, int, int]]:
-    """Return (from the medial edge, from the top), float32 (h, w), 0..1 of the lung's box, and that box (frame px)."""
-    lung = chest.lung(side)
-    rows, columns = np.flatnonzero(lung.any(axis=1)), np.flatnonzero(lung.any(axis=0))
-    x1, x2, y1, y2 = columns[0], columns[-1] + 1, rows[0], rows[-1] + 1
-    y, x = np.mgrid[window.rows, window.columns].astype(np.float32) + 0.5
-    u = (x - x1) / (x2 - x1) if side == "left" else (x2 - x) / (x2 - x1)
-    return u, (y - y1) / (y2 - y1), (x1, y1, x2, y2)
 
 
 def draw_haze(u: np.ndarray, v: np.ndarray, window: Window, reach: float, base: float, random: np.random.Generator):
@@ -30,7 +21,7 @@ def draw_haze(u: np.ndarray, v: np.ndarray, window: Window, reach: float, base: 
     return (even + (1 - base) * bat * fluffy).astype(np.float32)
 
 
-def draw_septal_lines(chest: Chest, window: Window, side: str, number: int, random: np.random.Generator) -> np.ndarray:
+def draw_septal_lines(window: Window, number: int, random: np.random.Generator) -> np.ndarray:
     """Return short lines from the lateral pleura of the lower lung inwards, float32 (h, w), 1 on a line."""
     canvas = np.zeros(window.shape, np.uint8)
     _x1, y1, _x2, y2 = window.box
@@ -51,8 +42,7 @@ def draw_cuffs(
     window: Window, u: np.ndarray, v: np.ndarray, number: int, size: tuple, random: np.random.Generator
 ) -> np.ndarray:
     """Return thickened bronchi seen on end: bright rings with dark middles near the hilum, float32 (h, w)."""
-    ring = np.zeros(window.shape, np.uint8)
-    hole = np.zeros(window.shape, np.uint8)
+    ring, hole = np.zeros((2, *window.shape), np.uint8)
     near = window.lung & window.inside & (np.hypot((u - HILUM[0] - 0.12) / 0.2, (v - HILUM[1]) / 0.18) < 1)
     ys, xs = np.nonzero(near)
     for _ in range(number if len(ys) else 0):
@@ -86,7 +76,10 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
     windows = [(place, window) for place in request.places if not (window := Window(chest, place)).empty]
     thick = widen_vessels(chest.image, window_mask(chest, (window for _, window in windows)))
     for place, window in windows:
-        u, v, _ = lung_grid(chest, window, place.side)
+        x1, y1, x2, y2 = bounding_box(chest.lung(place.side))
+        y, x = np.mgrid[window.rows, window.columns].astype(np.float32) + 0.5
+        # from the medial edge and from the top, 0..1 of the lung's box
+        u, v = ((x - x1) if place.side == "left" else (x2 - x)) / (x2 - x1), (y - y1) / (y2 - y1)
         soft = request.draw("soft", random)
         fade = window.fade_weights(request.ranges["fade"]) * draw_envelope(window, soft, 2.5, 0.1, random)
         cloud = draw_haze(u, v, window, reach, request.draw("base", random), random)
@@ -95,7 +88,7 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
         lines, rings = request.draw_count("lines", random), request.draw_count("cuffs", random) * (2 if cuffed else 1)
         at = window.rows, window.columns
         total[at] = np.maximum(total[at], delta * (0.7 if lines_only else 1.0) * fade * cloud)
-        marks = 0.7 * draw_septal_lines(chest, window, place.side, lines, random)
+        marks = 0.7 * draw_septal_lines(window, lines, random)
         marks += draw_cuffs(window, u, v, rings, request.ranges["cuff_size"], random)
         added[at] += (fade > 0.05) * (0.2 * delta * marks + 0.5 * np.clip(fade * cloud, 0, 1) * thick[at])
         density = fade * cloud

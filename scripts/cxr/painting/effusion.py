@@ -1,8 +1,4 @@
-"""Paint pleural effusion: fluid that fills the lung's base up to a level and climbs along the chest wall.
-
-The fluid is as bright as the soft tissue beside the lung's base, so that the diaphragm and the costophrenic angle
-vanish in it. The image's grain stays.
-"""
+"""Paint pleural effusion: fluid as bright as nearby tissue fills the lung's base and climbs along the chest wall."""
 
 import cv2
 import numpy as np
@@ -69,30 +65,16 @@ def depth_below_surface(
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
     height = y2 - y1
     drop = min(height * rise / (1 + rise), max(least - y1, 0.12 * height))
-    wall = _lateral_border(window)
+    rows = np.flatnonzero(window.lung.any(axis=1))  # the lung's lateral border, smooth and without gaps
+    edge = np.array([np.flatnonzero(window.lung[row])[0 if window.lateral < 0 else -1] for row in rows], np.float32)
+    border = np.interp(np.arange(len(window.lung)), rows, edge).astype(np.float32)
+    outer = np.minimum.accumulate(border) if window.lateral < 0 else np.maximum.accumulate(border)
+    wall = cv2.GaussianBlur(outer.reshape(-1, 1), (1, 31), 6.0).ravel()
     away = np.clip(window.lateral * (wall[:, None] - x), 0, None)
     middle = np.clip(window.lateral * (x - (x1 if window.lateral > 0 else x2)), 0, None)
     climb = drop * np.exp(-((away / reach) ** 1.3)) + 0.05 * drop * np.exp(-middle / (0.7 * reach))
     wave = 0.012 * height * noise(window.shape, max(20.0, (x2 - x1) / 2), random, 1)
     return y - (y1 + drop) + climb + wave
-
-
-def _lateral_border(window: Window) -> np.ndarray:
-    """Return the column of the lung's lateral border in each row, float32 (h,), smooth and without gaps."""
-    lung = window.lung
-    rows = np.flatnonzero(lung.any(axis=1))
-    edge = np.array([np.flatnonzero(lung[row])[0 if window.lateral < 0 else -1] for row in rows], np.float32)
-    border = np.interp(np.arange(len(lung)), rows, edge).astype(np.float32)
-    outer = np.minimum.accumulate(border) if window.lateral < 0 else np.maximum.accumulate(border)
-    return cv2.GaussianBlur(outer.reshape(-1, 1), (1, 31), 6.0).ravel()
-
-
-def dome_row(window: Window) -> float:
-    """Return the highest row of the lung's lower border in the box's middle two thirds."""
-    x1, _, x2, _ = window.box
-    part = window.lung[:, x1 + (x2 - x1) // 6 : x2 - (x2 - x1) // 6]
-    lowest = [np.flatnonzero(column)[-1] for column in part.T if column.any()]
-    return float(min(lowest, default=window.box[3]))
 
 
 def fluid_region(window: Window) -> np.ndarray:
@@ -101,9 +83,8 @@ def fluid_region(window: Window) -> np.ndarray:
     side_distance = cv2.distanceTransform((~lower).astype(np.uint8), cv2.DIST_L2, 5)
     under = cv2.distanceTransform((~window.lung).astype(np.uint8), cv2.DIST_L2, 5)
     rows = np.arange(window.shape[0], dtype=np.float32)[:, None] + 0.5
-    ending = smoothstep(
-        np.clip((window.place_box[3] - rows) / max(4.0, 0.1 * (window.place_box[3] - window.place_box[1])), 0, 1)
-    )
+    _, top, _, bottom = window.place_box
+    ending = smoothstep(np.clip((bottom - rows) / max(4.0, 0.1 * (bottom - top)), 0, 1))
     reached = np.clip(1 - side_distance / 4, 0, 1) * np.clip(1 - under / np.where(lower, MAX_BELOW, 4), 0, 1)
     return (window.inside * reached * np.where(window.lung, 1, ending)).astype(np.float32)
 
@@ -120,10 +101,12 @@ def rib_contrast(image: np.ndarray, lung: np.ndarray) -> np.ndarray:
 
 def draw_fluid(window: Window, request: PaintRequest, parameters: dict, random: np.random.Generator) -> np.ndarray:
     """Return the weight of the tissue's brightness at each pixel, float32 (h, w), without regard to the heart."""
-    tall = window.size[1]
-    deep = depth_below_surface(
-        window, parameters["rise"], max(6.0, parameters["reach"] * window.size[0]), dome_row(window) - COVER, random
-    )
+    tall, (x1, _, x2, bottom) = window.size[1], window.box
+    lower_columns = window.lung[:, x1 + (x2 - x1) // 6 : x2 - (x2 - x1) // 6].T
+    # the highest row of the lung's lower border in the box's middle two thirds
+    dome = float(min((np.flatnonzero(column)[-1] for column in lower_columns if column.any()), default=bottom))
+    reach = max(6.0, parameters["reach"] * window.size[0])
+    deep = depth_below_surface(window, parameters["rise"], reach, dome - COVER, random)
     width = max(THIN, parameters["soft"] * tall)
     fuller = smoothstep(np.clip(deep / max(1.0, 0.6 * tall), 0, 1))
     share = parameters["delta"] + (request.ranges["base"] - parameters["delta"]) * fuller
@@ -143,9 +126,8 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
         fluid = draw_fluid(window, request, parameters, random)
         density = fluid * (1 - HIDDEN * cv2.GaussianBlur(window.heart.astype(np.float32), (0, 0), 4))
         smooth = cv2.GaussianBlur(before, (0, 0), GRAIN)
-        goal = np.maximum(tissue_brightness(chest, place)[at], smooth) + parameters["kept"] * rib_contrast(
-            before, window.lung
-        )
+        ribs = parameters["kept"] * rib_contrast(before, window.lung)
+        goal = np.maximum(tissue_brightness(chest, place)[at], smooth) + ribs
         image[at] = np.where(density > 0, before + density * (goal - smooth), image[at])
         most = float(np.quantile(fluid[window.lung & window.inside], 0.98))
         lesion[at] |= (fluid >= VISIBLE * most) & (fluid > 0) & window.inside

@@ -11,9 +11,10 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 
+from cxr.geometry.boxes import bounding_box
+
 RIMS = {"opacity": 0.05, "consolidation": 0.04, "pneumonia": 0.05}
 """Softness of a lesion at the edge of its region (deviation of a blur, in region sizes); others: 0.02."""
-
 VISIBLE = 0.30
 """Fraction of the highest density from which a pixel belongs to the lesion's mask."""
 
@@ -54,10 +55,6 @@ def _stroke(canvas: np.ndarray, points: np.ndarray, thickness: float, value: flo
     cv2.polylines(canvas, pixels, False, round(255 * value), max(1, round(thickness)), cv2.LINE_AA, 4)
 
 
-def _level(canvas: np.ndarray) -> np.ndarray:
-    return canvas.astype(np.float32) / 255
-
-
 def _point_in(region: np.ndarray, rng: np.random.Generator, depth: float = 0.35) -> tuple[float, float]:
     """Draw a pixel (x, y) inside the region; its distance to the rim exceeds ``depth`` times the largest one."""
     distance = cv2.distanceTransform(region.astype(np.uint8), cv2.DIST_L2, 3)
@@ -66,15 +63,7 @@ def _point_in(region: np.ndarray, rng: np.random.Generator, depth: float = 0.35)
     return float(xs[at]), float(ys[at])
 
 
-def _blob(
-    shape: tuple[int, int],
-    centre: tuple[float, float],
-    radii: tuple[float, float],
-    angle: float,
-    soft: float,
-    rng: np.random.Generator,
-    ragged: float = 0.25,
-) -> np.ndarray:
+def _blob(shape, centre, radii, angle: float, soft: float, rng, ragged: float = 0.25) -> np.ndarray:
     """One irregular ellipse, 1 inside and falling to 0 over ``soft`` (in radii)."""
     x, y = _grid(shape)
     x, y = x - centre[0], y - centre[1]
@@ -98,15 +87,17 @@ class _Side:
         return t if self.lateral > 0 else 1.0 - t
 
 
+def _large_blob(side: _Side, radius_range: tuple, soft_range: tuple, rng: np.random.Generator) -> np.ndarray:
+    """One blob anywhere in the region; ``radius_range``: in reaches of the region; ``soft_range``: in radii."""
+    radius = side.reach * side.extent * rng.uniform(*radius_range)
+    radii, centre = (radius, radius * rng.uniform(0.6, 1.0)), _point_in(side.region, rng)
+    return _blob(side.region.shape, centre, radii, rng.uniform(0, np.pi), rng.uniform(*soft_range), rng)
+
+
 def _opacity(side: _Side, rng: np.random.Generator) -> np.ndarray:
     density = np.zeros(side.region.shape, np.float32)
     for _ in range(1 + int(rng.random() < 0.25)):
-        radius = side.reach * side.extent * rng.uniform(0.16, 0.38)
-        radii = (radius, radius * rng.uniform(0.6, 1.0))
-        blob = _blob(
-            density.shape, _point_in(side.region, rng), radii, rng.uniform(0, np.pi), rng.uniform(0.7, 1.3), rng
-        )
-        density = np.maximum(density, blob * rng.uniform(0.7, 1.0))
+        density = np.maximum(density, _large_blob(side, (0.16, 0.38), (0.7, 1.3), rng) * rng.uniform(0.7, 1.0))
     return rng.uniform(0.17, 0.34) * density * (1.0 + 0.10 * noise(density.shape, side.reach / 5, rng))
 
 
@@ -119,15 +110,11 @@ def _bronchogram(side: _Side, rng: np.random.Generator) -> np.ndarray:
         angle = rng.uniform(-0.9, 0.9) + np.cumsum(rng.normal(0, 0.25, 8))
         steps = side.reach * 0.09 * np.stack([side.lateral * np.cos(angle), np.sin(angle)], axis=1)
         _stroke(tubes, np.concatenate([start[None], start + np.cumsum(steps, axis=0)]), thick)
-    return _blur(_level(tubes), max(0.5, thick * 0.5))
+    return _blur(tubes.astype(np.float32) / 255, max(0.5, thick * 0.5))
 
 
 def _consolidation(side: _Side, rng: np.random.Generator) -> np.ndarray:
-    radius = side.reach * side.extent * rng.uniform(0.28, 0.5)
-    radii = (radius, radius * rng.uniform(0.6, 1.0))
-    blob = _blob(
-        side.region.shape, _point_in(side.region, rng), radii, rng.uniform(0, np.pi), rng.uniform(0.4, 0.9), rng
-    )
+    blob = _large_blob(side, (0.28, 0.5), (0.4, 0.9), rng)
     texture = 1.0 + 0.08 * noise(blob.shape, side.reach / 6, rng) - rng.uniform(0.1, 0.3) * _bronchogram(side, rng)
     return rng.uniform(0.34, 0.54) * _blur(blob * texture, max(0.6, side.reach * 0.02))
 
@@ -156,9 +143,8 @@ def _bands(side: _Side, rng: np.random.Generator) -> np.ndarray:
         across = np.cos(angle) * (y - cy) - np.sin(angle) * (x - cx)
         across = across + rng.normal(0, 0.3) * along**2 / side.reach
         thick = side.reach * rng.uniform(0.025, 0.055)
-        band = np.exp(-0.5 * (across / thick) ** 2) * _step(
-            1.0 - np.abs(along) / (side.reach * side.extent * rng.uniform(0.25, 0.5)), 0.6
-        )
+        length = side.reach * side.extent * rng.uniform(0.25, 0.5)
+        band = np.exp(-0.5 * (across / thick) ** 2) * _step(1.0 - np.abs(along) / length, 0.6)
         density = np.maximum(density, band * rng.uniform(0.75, 1.0))
     return rng.uniform(0.22, 0.40) * density.astype(np.float32)
 
@@ -166,20 +152,12 @@ def _bands(side: _Side, rng: np.random.Generator) -> np.ndarray:
 def _wedge(side: _Side, rng: np.random.Generator) -> np.ndarray:
     """Volume loss at the base: a triangle with an edge along the mediastinum and a lateral apex."""
     _, y = _grid(side.region.shape)
-    top = (
-        side.height
-        * side.extent
-        * rng.uniform(0.25, 0.5)
-        * np.clip(1.0 - side.laterality() / rng.uniform(0.7, 1.1), 0.0, 1.0)
-    )
+    height = side.height * side.extent * rng.uniform(0.25, 0.5)
+    top = height * np.clip(1.0 - side.laterality() / rng.uniform(0.7, 1.1), 0.0, 1.0)
     rise = top * (1.0 + 0.1 * noise((1, side.width), side.width / 3, rng))
     bottoms = side.height - np.argmax(side.region[::-1], axis=0)[side.region.any(axis=0)]
     wedge = _step((y - (np.quantile(bottoms, 0.3) - rise)) / side.reach, rng.uniform(0.06, 0.15)) * (top > 1.0)
     return rng.uniform(0.28, 0.48) * wedge * (1.0 + 0.08 * noise(wedge.shape, side.reach / 6, rng))
-
-
-def _atelectasis(side: _Side, rng: np.random.Generator) -> np.ndarray:
-    return _wedge(side, rng) if rng.random() < 0.4 else _bands(side, rng)
 
 
 def _edema(side: _Side, rng: np.random.Generator) -> np.ndarray:
@@ -198,7 +176,9 @@ def _edema(side: _Side, rng: np.random.Generator) -> np.ndarray:
         _stroke(lines, ends, side.reach / 160)
     fluffy = np.clip(1.0 + 0.25 * noise(shape, side.reach / 4, rng), 0.3, 1.8)
     amplitude = rng.uniform(0.20, 0.36)
-    return (amplitude * (haze * fluffy + 0.18 * net * haze) + 0.10 * _level(lines)).astype(np.float32)
+    return (amplitude * (haze * fluffy + 0.18 * net * haze) + 0.10 * (lines.astype(np.float32) / 255)).astype(
+        np.float32
+    )
 
 
 def _effusion(side: _Side, rng: np.random.Generator) -> np.ndarray:
@@ -227,7 +207,7 @@ def _scar(side: _Side, rng: np.random.Generator) -> np.ndarray:
         angle, length = rng.uniform(0, np.pi), side.reach * rng.uniform(0.08, 0.2)
         half = 0.5 * length * np.array([np.cos(angle), np.sin(angle)])
         _stroke(lines, [centre - half, centre + half], side.reach / 110)
-    return rng.uniform(0.15, 0.3) * _blur(_level(lines), max(0.6, side.reach / 220))
+    return rng.uniform(0.15, 0.3) * _blur(lines.astype(np.float32) / 255, max(0.6, side.reach / 220))
 
 
 def _device(side: _Side, rng: np.random.Generator) -> np.ndarray:
@@ -242,14 +222,14 @@ def _device(side: _Side, rng: np.random.Generator) -> np.ndarray:
     _stroke(canvas, curve, thick)
     if thick >= 3:
         _stroke(canvas, curve, thick - 2, 0.35)
-    return rng.uniform(0.3, 0.65) * _level(canvas)
+    return rng.uniform(0.3, 0.65) * (canvas.astype(np.float32) / 255)
 
 
 _SHAPES: dict[str, Callable[[_Side, np.random.Generator], np.ndarray]] = {
     "opacity": _opacity,
     "consolidation": _consolidation,
     "pneumonia": _pneumonia,
-    "atelectasis": _atelectasis,
+    "atelectasis": lambda side, rng: (_wedge if rng.random() < 0.4 else _bands)(side, rng),
     "edema": _edema,
     "effusion": _effusion,
     "nodule": _nodule,
@@ -265,11 +245,10 @@ def _split(region: np.ndarray, midline: float) -> list[tuple[slice, slice, int]]
     column = min(max(round(midline), 0), region.shape[1])
     crops = []
     for first, last, lateral in ((0, column, -1), (column, region.shape[1], 1)):
-        part = region[:, first:last]
-        rows, columns = np.nonzero(part.any(axis=1))[0], np.nonzero(part.any(axis=0))[0]
-        if len(rows):
-            box = slice(rows[0], rows[-1] + 1), slice(first + columns[0], first + columns[-1] + 1)
-            crops.append((*box, lateral, int(part.sum())))
+        x1, y1, x2, y2 = bounding_box(region[:, first:last])
+        if y2 > y1:
+            area = int(region[:, first:last].sum())
+            crops.append((slice(y1, y2), slice(first + x1, first + x2), lateral, area))
     largest = max((area for *_, area in crops), default=0)
     return [(rows, columns, lateral) for rows, columns, lateral, area in crops if area >= 0.1 * largest]
 

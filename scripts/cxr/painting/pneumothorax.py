@@ -1,13 +1,10 @@
-"""Paint pneumothorax: air between chest wall and lung, deepest at the apex, beyond a thin pleural line.
-
-Beyond the line there are no vessels, ribs stay, and the image is a little darker; the collapsed lung is denser.
-"""
+"""Paint pneumothorax: air between chest wall and lung, without vessels and a little darker, beyond a pleural line."""
 
 import cv2
 import numpy as np
 
 from cxr.painting.absorption import GRAIN, REACH, crop_around
-from cxr.painting.chest import RIM, Chest, PaintedImage, PaintRequest, Place, Window, smoothstep, soft_step, window_mask
+from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Place, Window, smoothstep, soft_step, window_mask
 from cxr.painting.lesions import noise
 
 SMOOTH = 5.0
@@ -86,26 +83,13 @@ def air_depth(window: Window, tail: float, from_apex: bool) -> np.ndarray:
     return lens / max(float(lens.max()), 1e-6)
 
 
-def wall_distance_range(window: Window, far: np.ndarray) -> tuple[float, float]:
-    """Return the distances from the chest wall at which the lung within the box begins and ends, px."""
-    x1, y1, x2, y2 = window.box
-    upper = slice(y1, y1 + max(3, (y2 - y1) // 2))
-    part = far[upper, x1:x2][window.lung[upper, x1:x2]]
-    if not part.size:
-        return 0.0, 0.0
-    near, away = np.quantile(part, [0.03, 0.97])
-    return float(max(0.0, near - 4)), float(away)
-
-
 def fade_weights(window: Window) -> np.ndarray:
     """Return weights float32 (h, w): 1 in the lung within the box, 0 outside, fading where a side cuts the lung."""
-    outside = cv2.distanceTransform((~window.lung).astype(np.uint8), cv2.DIST_L2, 5)
-    rim = np.where(outside <= RIM, 1 - outside / (RIM + 1), 0)
     x1, y1, x2, y2 = window.place_box
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
     wide, tall = (max(4.0, ENDING * size) for size in (x2 - x1, y2 - y1))
     ramp = np.minimum(np.minimum(x - x1, x2 - x) / wide, np.minimum((y - y1) / (ABOVE * tall), (y2 - y) / tall))
-    return (rim * smoothstep(np.clip(ramp, 0, 1)) * window.inside).astype(np.float32)
+    return (window.rim_weights() * smoothstep(np.clip(ramp, 0, 1)) * window.inside).astype(np.float32)
 
 
 def pleural_line(
@@ -118,7 +102,12 @@ def pleural_line(
     lung = chest.lung(place.side)
     rows, columns = (np.flatnonzero(lung.any(axis=axis)) for axis in (1, 0))
     far = wall_distance(chest, place.side)[window.rows, window.columns]
-    near, away = wall_distance_range(window, far)
+    x1, y1, x2, y2 = window.box
+    upper = slice(y1, y1 + max(3, (y2 - y1) // 2))
+    distances = far[upper, x1:x2][window.lung[upper, x1:x2]]
+    # the distances from the chest wall at which the lung within the box begins and ends
+    near, away = np.quantile(distances, [0.03, 0.97]).tolist() if distances.size else (4.0, 0.0)
+    near = max(0.0, near - 4)
     least, most = (share * (columns[-1] - columns[0] + 1) for share in request.ranges["depth"])
     most = float(np.clip(parameters["share"] * (away - near), max(MIN_DEPTH, least), max(MIN_DEPTH, most)))
     from_apex = window.rows.start + window.box[1] - rows[0] < APEX_SHARE * (rows[-1] - rows[0])

@@ -7,8 +7,7 @@ from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.dataset.settings import PER_FINDING, DatasetSettings
 from cxr.semisyn.detection.settings import DetectionSettings
 from cxr.semisyn.detectors.settings import DetectorsSettings
-from cxr.semisyn.editing.configs import EditingConfig
-from cxr.semisyn.editing.settings import EditingSettings
+from cxr.semisyn.editing.settings import EditingConfig, EditingSettings
 from cxr.semisyn.healthy.settings import HealthySettings
 from cxr.semisyn.placement.settings import PlacementSettings
 from cxr.semisyn.priors.settings import PriorsSettings

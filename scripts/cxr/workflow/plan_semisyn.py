@@ -11,7 +11,7 @@ from cxr.base.vocabulary import FINDINGS, SPLITS
 from cxr.imaging.cohort.check import mimic_base, mimic_tables
 from cxr.semisyn.dataset.settings import EMBEDDED_PER_FINDING, PER_FINDING
 from cxr.semisyn.detectors.settings import EMBEDDED_SEEDS, EMBEDDED_UPDATES, SEEDS, UPDATES, DetectorRun
-from cxr.semisyn.editing.configs import EditingConfig
+from cxr.semisyn.editing.settings import EditingConfig
 from cxr.semisyn.findings.catalogue import read_labels
 from cxr.semisyn.readers.settings import SEED as READERS_SEED
 from cxr.semisyn.references import TEST, TRAIN, VAL, ReferenceSettings

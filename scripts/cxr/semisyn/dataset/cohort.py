@@ -1,7 +1,4 @@
-"""Export the dataset as a cohort: edited images and their healthy sources, with reports and exact lesion masks.
-
-ILS can run on it (``cohort.manifest``); ``agreement`` scores its organs, maps, boxes and masks against ``truth.json``.
-"""
+"""Export the dataset as a cohort for ILS: edited images and their sources, with reports and exact lesion masks."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,18 +7,12 @@ import polars as pl
 
 from cxr.base.atomic import atomic_folder
 from cxr.base.columns import Column, schema
+from cxr.base.hdf5 import Shards
 from cxr.base.jobs import progress
 from cxr.base.tables import read_table, write_table
 from cxr.instructions.coco import CocoWriter
-from cxr.semisyn.dataset.export import (
-    ExportIds,
-    ExportOptions,
-    Shards,
-    add_coco_image,
-    coco_categories,
-    encode_png,
-    select_images,
-)
+from cxr.semisyn.dataset import export
+from cxr.semisyn.dataset.export import ExportOptions
 from cxr.semisyn.dataset.job_tables import SYNTHETIC
 
 CONTROL_REPORT = "The lungs are clear. No acute cardiopulmonary abnormality."
@@ -44,31 +35,28 @@ def run(
     *, images: str, boxes: str, healthy: str, edited: Sequence[str], frames: Sequence[str], cohort: Sequence[str],
     folder: str | Path, options: ExportOptions,
 ) -> None:  # fmt: skip
-    """Write ``manifest.csv``, ``images/*.png`` (frames) and ``truth.json`` (COCO) to ``folder``.
-
-    Healthy sources are controls: ``truth.json`` lists them without a region.
-    """
-    source = select_images(read_table(images), read_table(boxes), edited, [], [], options)
+    """Write ``manifest.csv``, ``images/*.png`` (frames) and ``truth.json`` (COCO), in which sources have no region."""
+    source = export.ImageSource(read_table(images), read_table(boxes), edited, [], [], options)
     pool = read_table(healthy).filter(pl.col("image_id").is_in(source.images["image_id"].implode())).sort("image_id")
     views = dict(pool.select("image_id", "view").iter_rows())
     with (
         atomic_folder(folder) as staging_dir,
-        CocoWriter(staging_dir / "truth.json", {"description": SYNTHETIC}, coco_categories(options)) as truth,
+        CocoWriter(staging_dir / "truth.json", {"description": SYNTHETIC}, export.coco_categories(options)) as truth,
     ):
         (staging_dir / "images").mkdir()
         rows = [
-            _manifest_row(facts | {"view": views[facts["image_id"]]}, facts["job_id"], as_sentence(facts["prompt"]))
+            _manifest_row(facts | {"view": views[facts["image_id"]]}, facts["job_id"], facts["prompt"])
             | {"finding": facts["finding"], "says": SYNTHETIC}
             for facts in source.images.iter_rows(named=True)
         ]
         for picture in progress(source, len(source.images), "cohort"):
-            add_coco_image(truth, picture, ExportIds(), options)
+            export.add_coco_image(truth, picture, b"", options)
             (staging_dir / "images" / f"{picture.facts['job_id']}.png").write_bytes(picture.png())
         with Shards(frames) as shards:
             for facts in pool.iter_rows(named=True):
-                grey = shards.shard_of(facts["image_id"]).get("image", facts["image_id"])
+                grey = shards.get("image", facts["image_id"])
                 name = f"{facts['image_id']}.png"
-                (staging_dir / "images" / name).write_bytes(encode_png(grey, "healthy source"))
+                (staging_dir / "images" / name).write_bytes(export.encode_png(grey, "healthy source"))
                 truth.image(file_name=name, height=grey.shape[0], width=grey.shape[1], split=facts["split"])
                 row = _manifest_row(facts, facts["image_id"], CONTROL_REPORT)
                 rows.append(row | {"finding": "", "says": "healthy source"})
@@ -77,11 +65,8 @@ def run(
 
 
 def _manifest_row(facts: dict, name: str, report: str) -> dict:
+    """Return a row of :data:`MANIFEST`; the report begins with a capital and ends with a full stop."""
+    text = report.strip()
+    text = text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
     row = {key: facts[key] for key in ("subject_id", "view", "split")} | {"image_id": name, "source": facts["image_id"]}
-    return row | {"study_id": f"study-{name}", "image_path": f"images/{name}.png", "findings": report}
-
-
-def as_sentence(prompt: str) -> str:
-    """Return a prompt as a report sentence: first letter upper case, with a full stop."""
-    text = prompt.strip()
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+    return row | {"study_id": f"study-{name}", "image_path": f"images/{name}.png", "findings": text}

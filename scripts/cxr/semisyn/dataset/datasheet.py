@@ -1,15 +1,19 @@
-"""Write the datasheet: sources, contents, licences and warnings of the dataset."""
+"""Write the datasheet (sources, contents, licences and warnings of the dataset), and draw a sheet of samples."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+import cv2
+import numpy as np
 import polars as pl
 import yaml
 
 from cxr.base.atomic import atomic_file
-from cxr.base.paths import RESOURCES
+from cxr.base.hdf5 import Shards
+from cxr.base.resources import load_resource
 from cxr.base.tables import read_table
+from cxr.plotting.encoding import encode_image
+from cxr.semisyn.dataset.export import Box, ExportOptions, ImageSource
 
 RESOURCE_FILES = ("weights.yaml",)
 WEIGHTS_BY_ENGINE = {"radedit": ("radedit", "sdxl_vae", "biovil_t")}
@@ -18,12 +22,6 @@ ENGINE_NOTES = {
     "lite": "`lite` paints and reads no weights.",
     "diffusion": "`diffusion` reads a model of your own: its licence holds for the images too.",
 }
-FORMAT_NOTES = {
-    "yolo": "Give Ultralytics the absolute path of `data.yaml`: some versions look for a relative one elsewhere. If no "
-    "image is of a validation patient, `val` names the images of `train`, because Ultralytics does not train without "
-    "`val`; scores on them tell nothing.\n\n"
-}
-"""{format: note for its users}."""
 WARNING = """\
 **The findings are synthetic.** They are not findings of the patients whose X-rays were used, and no image may be
 read as evidence of a patient's disease. Every picture says so in a text chunk, and every row in the column `says`.
@@ -37,52 +35,38 @@ Their scores on images of the engine `lite` say nothing about realism.
 """
 
 
-def readme_head(options: Any, num_images: int, per_finding: int) -> str:
-    """Return the first section of an export's README.
-
-    ``options``: :class:`cxr.semisyn.dataset.export.ExportOptions`; ``per_finding``: most images of a finding.
-    """
-    withheld = f" Left out: {', '.join(options.withhold)}." if options.withhold else ""
-    return (
-        f"# SemiSynCXR, {num_images:,} images\n\nUp to {per_finding:,} images of each finding. Boxes: {options.kind}, "
-        f"convention {options.target}. Pixels: {options.pixels}.{withheld}\n\n" + FORMAT_NOTES.get(options.format, "")
-    )
-
-
 def run(
     *, images: str, funnel: str, conservation: str, counts: str, priors: str, sheet: str | Path, source: str,
     labels: dict[str, str],
 ) -> None:  # fmt: skip
-    """Write the datasheet from the dataset's tables, the pool's funnel and the priors.
-
-    ``source``: of the cohort; ``labels``: {finding: display name}.
-    """
+    """Write the datasheet. ``source``: of the cohort; ``labels``: {finding: display name}."""
     image_table = read_table(images)
     healthy_funnel = markdown_table(read_table(funnel))
     origins = yaml.safe_load(Path(priors).read_text(encoding="utf-8"))["findings"]
+    sources = "No image was made."
+    if len(image_table):
+        images_count, patients = image_table["image_id"].n_unique(), image_table["subject_id"].n_unique()
+        most = image_table.group_by("image_id").len()["len"].max()
+        sources = (
+            f"{len(image_table)} edited images of {images_count} healthy ones of {patients} patients; one image was "
+            f"used up to {most} times."
+        )
+    licences, entries = [], load_resource(RESOURCE_FILES[0])
+    for engine in sorted(set(image_table["engine"])):
+        licences += [f"* {ENGINE_NOTES[engine]}"] if engine in ENGINE_NOTES else []
+        weights = (entries[name] for name in WEIGHTS_BY_ENGINE.get(engine, ()))
+        licences += [f"* `{engine}` reads {entry['source']}: {entry['licence']}." for entry in weights]
     parts = [
         "# Datasheet: semi-synthetic X-rays with boxes\n",
         WARNING,
-        f"## Sources\n\nCohort: `{source}`. {describe_sources(image_table)}\n\n{healthy_funnel}",
+        f"## Sources\n\nCohort: `{source}`. {sources}\n\n{healthy_funnel}",
         f"## Jobs\n\n{markdown_table(read_table(conservation))}",
         f"## Images by finding, side and zone\n\n{markdown_table(read_table(counts))}",
         "## Priors\n\n" + "\n".join(f"* {label}: {origins[name]['origin']}" for name, label in labels.items()) + "\n",
-        f"## Engines and licences\n\n{list_licences(sorted(set(image_table['engine'])))}",
+        "## Engines and licences\n\n" + "\n".join(licences) + "\n",
     ]
     with atomic_file(sheet) as temporary:
         temporary.write_text("\n".join(parts), encoding="utf-8", newline="\n")
-
-
-def describe_sources(images: pl.DataFrame) -> str:
-    """Return a sentence with the number of source images and patients, and how often one image was used at most."""
-    if images.is_empty():
-        return "No image was made."
-    films, patients = images["image_id"].n_unique(), images["subject_id"].n_unique()
-    most = images.group_by("image_id").len()["len"].max()
-    return (
-        f"{len(images)} edited images of {films} healthy ones of {patients} patients; one image was used up to {most} "
-        "times."
-    )
 
 
 def markdown_table(table: pl.DataFrame) -> str:
@@ -92,14 +76,48 @@ def markdown_table(table: pl.DataFrame) -> str:
     return "\n".join(rows) + "\n"
 
 
-def list_licences(engines: Sequence[str]) -> str:
-    """Return a line for each set of weights that the engines read, with its licence."""
-    entries = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    lines = []
-    for engine in engines:
-        lines += [f"* {ENGINE_NOTES[engine]}"] if engine in ENGINE_NOTES else []
-        lines += [
-            f"* `{engine}` reads {entries[name]['source']}: {entries[name]['licence']}."
-            for name in WEIGHTS_BY_ENGINE.get(engine, ())
-        ]
-    return "\n".join(lines) + "\n"
+MARGIN = 22
+"""Height of a row's line of text, px."""
+SIDE, QUALITY = 320, 85
+"""Side of an image, px; quality of the JPEG, %."""
+AMPLIFIED = 4
+"""Factor by which the difference is amplified."""
+BOX, PAPER, INK = (0, 170, 255), 255, (40, 40, 40)
+"""Colours (blue, green, red)."""
+
+
+def run_samples(
+    *, images: str, boxes: str, edited: Sequence[str], frames: Sequence[str], cohort: Sequence[str], sheet: str | Path,
+    options: ExportOptions,
+) -> None:  # fmt: skip
+    """Draw the first image of each finding to ``sheet`` (JPEG)."""
+    table = read_table(images)
+    first = table.filter(table["rank"] == 0)
+    source = ImageSource(first, read_table(boxes), edited, frames, cohort, options)
+    rows = {}
+    with Shards(source.frames) as shards:
+        for picture in source:
+            facts = picture.facts
+            before = shards.get("image", facts["image_id"])
+            image_boxes = [box for box, _ in picture.boxes]
+            title = f"{options.labels[facts['finding']]}: {facts['prompt']}"
+            rows[facts["finding"]] = draw_row(before, picture.grey, image_boxes, title, SIDE)
+    row_images = [rows[finding] for finding in options.findings if finding in rows]
+    page = np.concatenate(row_images) if row_images else np.full((MARGIN, 3 * SIDE, 3), PAPER, np.uint8)
+    with atomic_file(sheet) as temporary:
+        temporary.write_bytes(encode_image(".jpg", page, [cv2.IMWRITE_JPEG_QUALITY, QUALITY]))
+
+
+def draw_row(before: np.ndarray, after: np.ndarray, boxes: Sequence[Box], title: str, side: int) -> np.ndarray:
+    """Return a row of the sheet, uint8 (side + text, 3 side, 3): source, edited with boxes, difference (grey: none)."""
+    change = 128 + AMPLIFIED * (after.astype(int) - before.astype(int))
+    pictures = (before, after, np.clip(change, 0, 255).astype(np.uint8))
+    panels = [cv2.cvtColor(cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA), cv2.COLOR_GRAY2BGR)
+             for image in pictures]  # fmt: skip
+    scale = side / before.shape[0]
+    for box in boxes:
+        x1, y1, x2, y2 = (round(edge * scale) for edge in box)
+        cv2.rectangle(panels[1], (x1, y1), (x2, y2), BOX, 1)
+    text = np.full((MARGIN, 3 * side, 3), PAPER, np.uint8)
+    cv2.putText(text, title, (6, MARGIN - 7), cv2.FONT_HERSHEY_SIMPLEX, 0.45, INK, 1, cv2.LINE_AA)
+    return np.concatenate([text, np.concatenate(panels, axis=1)])

@@ -1,28 +1,24 @@
 """Write the dataset's tables: the outcome of every job, and the images and boxes of the exported ones."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-import yaml
 
-from cxr.base.columns import Column, Columns, schema
+from cxr.base.columns import Column, Columns, edge_columns, schema
 from cxr.base.errors import StoreError
 from cxr.base.hdf5 import FRAME_SIZE, Shard
 from cxr.base.jobs import log
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, read_tables, write_table
 from cxr.geometry.affine import box_to_frame, frame_scales
 from cxr.geometry.boxes import CORNERS
-from cxr.semisyn.dataset.shortfalls import describe_shortfalls
+from cxr.semisyn.shared import MEASURES, describe_shortfalls
 
 SYNTHETIC = "synthetic finding"
 """Label that every row and every image carries."""
-_EDGES = zip(CORNERS, ("Left", "Top", "Right", "Bottom"), strict=True)
-
 IMAGES: Columns = {
     "job_id": Column(pl.String, "Job, and name of the edited image."),
     "image_id": Column(pl.String, "Healthy source image."),
@@ -32,7 +28,7 @@ IMAGES: Columns = {
     "subset": Column(pl.String, "Folder of the exports: train, val or test."),
     "finding": Column(pl.String, "Finding that was put in."),
     "rank": Column(pl.Int64, "Rank among the edited images of its finding, from 0; a size takes the lowest ranks."),
-    "asked": Column(pl.Int64, "Images requested of its finding; the sizes fifth and half are fractions of it."),
+    "requested": Column(pl.Int64, "Images requested of its finding; the sizes fifth and half are fractions of it."),
     "prompt": Column(pl.String, "Sentence that describes the finding, as in a report."),
     "config": Column(pl.String, "Editing configuration."),
     "engine": Column(pl.String, "Editing engine."),
@@ -49,13 +45,8 @@ BOXES: Columns = {
     "target": Column(pl.String, "Readers whose convention the box follows: source, vindr or mimic."),
     "side": Column(pl.String, "Lung of the box: right or left; empty for the heart."),
     "zone": Column(pl.String, "Zone of the lung that the prompt names; empty without one."),
-    **{name: Column(pl.Float64, f"{edge_name} edge, half-open.", "frame pixels") for name, edge_name in _EDGES},
-    "change_inside": Column(pl.Float64, "Mean absolute change inside the job's boxes.", "grey levels"),
-    "change_outside_max": Column(pl.Float64, "Largest absolute change outside them.", "grey levels"),
-    "leak": Column(pl.Float64, "Fraction of the squared change outside them."),
-    "area": Column(pl.Int64, "Pixels inside them that changed visibly.", "pixels"),
-    "config": Column(pl.String, "Configuration that made the image."),
-    "drawn": Column(pl.String, "What the engine drew for the job, JSON."),
+    **edge_columns(", half-open", "frame pixels"),
+    **MEASURES,
     "says": Column(pl.String, "Always `synthetic finding`."),
 }
 JOBS: Columns = {
@@ -70,7 +61,7 @@ JOBS: Columns = {
 }
 CONSERVATION: Columns = {
     "finding": Column(pl.String, "Finding, or `all`."),
-    "asked": Column(pl.Int64, "Images requested."),
+    "requested": Column(pl.Int64, "Images requested."),
     "planned": Column(pl.Int64, "Jobs planned, spare ones included."),
     "not_placed": Column(pl.Int64, "Jobs excluded by placement."),
     "placed": Column(pl.Int64, "Jobs with boxes."),
@@ -86,17 +77,12 @@ COUNTS: Columns = {
     "zone": Column(pl.String, "Zone that the prompt names; empty without one."),
     "images": Column(pl.Int64, "Images of the dataset."),
 }
-
-
 RESOURCE_FILES = ("semisyn/conventions.yaml",)
-SOURCE_CONVENTION = "source"
 
 
-@cache
 def read_conventions() -> dict[str, dict[str, dict[str, float]]]:
     """Return {target: {finding: {height_over_width, anchor, at}}}; the target ``source`` changes nothing."""
-    conventions_by_target = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    return {SOURCE_CONVENTION: {}} | conventions_by_target
+    return {"source": {}} | load_resource(RESOURCE_FILES[0])
 
 
 def rescale_box(box: np.ndarray, finding: str, target: str, affine: np.ndarray, picture: np.ndarray) -> np.ndarray:
@@ -122,16 +108,14 @@ def rescale_box(box: np.ndarray, finding: str, target: str, affine: np.ndarray, 
 
 SPARE, STAGE = "spare", "semisyn_dataset"
 SUBSETS = {"train": "train", "validate": "val", "test": "test"}
-
-
 VALIDATION_SHARE = 0.05
 """Fraction of the train patients whose images are exported as val if the split validate has no image."""
 
 
 def run(
     *, plan: str, placed: Sequence[str], not_placed: str, edited: Sequence[str], edited_boxes: Sequence[str],
-    not_edited: Sequence[str], healthy: str, images: str | Path, boxes: str | Path, jobs: str | Path,
-    conservation: str | Path, counts: str | Path, findings: list[str], seed: int,
+    not_edited: Sequence[str], healthy: str, images: str, boxes: str, jobs: str, conservation: str, counts: str,
+    findings: list[str], seed: int,
 ) -> None:  # fmt: skip
     """Write the tables :data:`IMAGES`, :data:`BOXES`, :data:`JOBS`, :data:`CONSERVATION` and :data:`COUNTS`.
 
@@ -141,7 +125,8 @@ def run(
     """
     planned, placed_boxes, box_table = read_table(plan), read_tables(placed), read_tables(edited_boxes)
     shapes = _read_shapes([edited] if isinstance(edited, str) else edited)
-    rows = rank_jobs(planned, _job_states(planned, placed_boxes, not_placed, shapes.keys(), not_edited))
+    states = _job_states(planned, set(placed_boxes["job_id"]), not_placed, set(shapes["job_id"]), not_edited)
+    rows = rank_jobs(planned, states)
     funnel = conservation_table(rows, findings)
     write_table(jobs, rows.select(*JOBS), JOBS)
     write_table(conservation, funnel, CONSERVATION)
@@ -154,32 +139,27 @@ def run(
     write_table(counts, count_table(table), COUNTS)
 
 
-def _read_shapes(paths: Iterable[str]) -> dict[str, tuple]:
-    """Return {job_id: (engine, (rows, columns), to_original)} of the edited images; the path names the engine."""
-    shapes: dict[str, tuple] = {}
+def _read_shapes(paths: Iterable[str]) -> pl.DataFrame:
+    """Return job_id, engine, rows, columns and to_original of the edited images; the path names the engine."""
+    rows: dict[str, tuple] = {}
     for path in paths:
         engine = Path(path).parent.parent.name
         with Shard(path) as shard:
             for name in shard.ids:
-                if name in shapes:
-                    raise StoreError(
-                        f"{path}: job {name} was edited by {shapes[name][0]} too: run semisyn_editing again"
-                    )
-                shape = tuple(map(int, shard.get("original_shape", name)))
-                shapes[name] = engine, shape, shard.get("to_original", name)
-    return shapes
+                if name in rows:
+                    raise StoreError(f"{path}: job {name} was edited by {rows[name][1]} too: run semisyn_editing again")
+                shape = map(int, shard.get("original_shape", name))
+                rows[name] = name, engine, *shape, shard.get("to_original", name).ravel().tolist()
+    names = ("job_id", "engine", "rows", "columns", "to_original")
+    return pl.DataFrame([*rows.values()], schema={name: IMAGES[name].kind for name in names}, orient="row")
 
 
 def _job_states(
-    planned: pl.DataFrame, placed: pl.DataFrame, not_placed: str, edited: Set[str], not_edited: str | Sequence[str]
+    planned: pl.DataFrame, placed: Set[str], not_placed: str, edited: Set[str], not_edited: str | Sequence[str]
 ) -> pl.DataFrame:
-    """Return job_id, finding, index, placed, edited, stage and reason of all jobs.
-
-    Raises StoreError unless each planned job was placed or excluded once, and each placed job edited or excluded once.
-    """
-    boxed = set(placed["job_id"])
-    stopped = {}
-    for paths, started, done in ((not_placed, set(planned["job_id"]), boxed), (not_edited, boxed, edited)):
+    """Return job_id, finding, index, placed, edited, stage, reason. Raises StoreError for a job lost or twice there."""
+    ledgers = []
+    for paths, started, done in ((not_placed, set(planned["job_id"]), placed), (not_edited, placed, edited)):
         ledger = read_tables(paths)
         ended = [*done, *ledger["image_id"]]
         if sorted(ended) != sorted(started):
@@ -188,28 +168,20 @@ def _job_states(
                 f"{len(started - set(ended))} jobs lost, {len(set(ended) - started)} that nobody asked for; its files "
                 "belong to different runs: run it again"
             )
-        stopped |= {row["image_id"]: (row["stage"], row["reason"]) for row in ledger.iter_rows(named=True)}
-    states = [stopped.get(job, ("", "")) for job in planned["job_id"]]
-    return planned.select(
-        "job_id",
-        "finding",
-        "index",
-        placed=pl.col("job_id").is_in(list(boxed)),
-        edited=pl.col("job_id").is_in(list(edited)),
-        stage=pl.Series([stage for stage, _ in states], dtype=pl.String),
-        reason=pl.Series([reason for _, reason in states], dtype=pl.String),
+        ledgers.append(ledger.select("stage", "reason", job_id="image_id"))
+    jobs = planned.select("job_id", "finding", "index").with_columns(
+        placed=pl.col("job_id").is_in(list(placed)), edited=pl.col("job_id").is_in(list(edited))
     )
+    states = jobs.join(pl.concat(ledgers), on="job_id", how="left", maintain_order="left")
+    return states.with_columns(pl.col("stage", "reason").fill_null(""))
 
 
 def rank_jobs(planned: pl.DataFrame, job_states: pl.DataFrame) -> pl.DataFrame:
-    """Return :data:`JOBS` with ``asked``, the images requested of each finding, and ``rank``.
-
-    The rank counts the edited jobs of a finding in the plan's order, from 0.
-    """
-    quota = planned.group_by("finding").agg(asked=(~pl.col("is_spare")).sum().cast(pl.Int64))
+    """Return :data:`JOBS` with ``requested`` images of each finding, and ``rank`` of its edited jobs from 0."""
+    quota = planned.group_by("finding").agg(requested=(~pl.col("is_spare")).sum().cast(pl.Int64))
     rank = pl.when("edited").then(pl.col("edited").cast(pl.Int64).cum_sum().over("finding", order_by="index") - 1)
     rows = job_states.join(quota, on="finding", how="left").with_columns(rank=rank, planned=pl.lit(True))
-    rows = rows.with_columns(exported=(pl.col("rank") < pl.col("asked")).fill_null(False))
+    rows = rows.with_columns(exported=(pl.col("rank") < pl.col("requested")).fill_null(False))
     spare = pl.col("edited") & ~pl.col("exported")
     return rows.with_columns(
         stage=pl.when(spare).then(pl.lit(STAGE)).otherwise("stage"),
@@ -219,84 +191,62 @@ def rank_jobs(planned: pl.DataFrame, job_states: pl.DataFrame) -> pl.DataFrame:
 
 def conservation_table(rows: pl.DataFrame, findings: Sequence[str]) -> pl.DataFrame:
     """Return :data:`CONSERVATION` of the jobs (:func:`rank_jobs`). Raises StoreError if it does not balance."""
-    funnel_rows = []
-    for finding in findings:
-        jobs = rows.filter(pl.col("finding") == finding)
-        counts = {name: int(jobs[name].sum()) for name in ("placed", "edited", "exported")}
-        row = {"finding": finding, "asked": jobs["asked"].max() or 0, "planned": len(jobs)} | counts
-        row["not_placed"] = int((~jobs["placed"] & (jobs["reason"] != "")).sum())
-        row["not_edited"] = int((jobs["placed"] & ~jobs["edited"] & (jobs["reason"] != "")).sum())
-        row["spare"] = int((jobs["reason"] == SPARE).sum())
-        funnel_rows.append(row)
-    table = pl.DataFrame(funnel_rows)
+    is_excluded, placed, edited = pl.col("reason") != "", pl.col("placed"), pl.col("edited")
+    counts = rows.group_by("finding").agg(
+        pl.col("requested").max(),
+        pl.col("planned", "placed", "edited", "exported").sum(),
+        not_placed=(~placed & is_excluded).sum(),
+        not_edited=(placed & ~edited & is_excluded).sum(),
+        spare=(pl.col("reason") == SPARE).sum(),
+    )
+    table = pl.DataFrame({"finding": findings}, schema={"finding": pl.String})
+    table = table.join(counts, on="finding", how="left", maintain_order="left").fill_null(0)
+    table = table.cast({name: pl.Int64 for name in table.columns if name != "finding"})
     total = table.drop("finding").sum().with_columns(finding=pl.lit("all"))
     table = pl.concat([table, total.select(table.columns)])
     ends = pl.sum_horizontal("not_placed", "not_edited", "spare", "exported")
-    fine = (pl.col("planned") == ends) & (pl.col("placed") == pl.col("planned") - pl.col("not_placed"))
-    table = table.with_columns(balanced=pl.when(fine).then(pl.lit("yes")).otherwise(pl.lit("no")))
+    is_balanced = (pl.col("planned") == ends) & (placed == pl.col("planned") - pl.col("not_placed"))
+    table = table.with_columns(balanced=pl.when(is_balanced).then(pl.lit("yes")).otherwise(pl.lit("no")))
     if (table["balanced"] == "no").any():
         raise StoreError("the jobs of semisyn do not balance: their files belong to different runs: run editing again")
-    return table.select(*CONSERVATION).cast(schema(CONSERVATION))
+    return table.select(*CONSERVATION)
 
 
 def _image_table(
-    rows: pl.DataFrame, planned: pl.DataFrame, healthy: pl.DataFrame, box_table: pl.DataFrame, shapes: dict, seed: int
-) -> pl.DataFrame:
-    source_ids = healthy.select("image_id", "study_id", "subject_id", "split")
+    rows: pl.DataFrame, planned: pl.DataFrame, healthy: pl.DataFrame, box_table: pl.DataFrame, shapes: pl.DataFrame,
+    seed: int,
+) -> pl.DataFrame:  # fmt: skip
     configs = box_table.select("job_id", "config").unique("job_id", keep="first", maintain_order=True)
-    exported_jobs = rows.filter("exported").select("job_id", "rank", "asked")
-    exported_jobs = exported_jobs.join(planned, on="job_id", how="inner").join(source_ids, on="image_id", how="inner")
-    exported_jobs = exported_jobs.join(configs, on="job_id", how="left").sort("job_id")
-    if len(exported_jobs) < int(rows["exported"].sum()):
+    table = rows.filter("exported").select("job_id", "rank", "requested").join(planned, on="job_id", how="inner")
+    table = table.join(healthy.select("image_id", "study_id", "subject_id", "split"), on="image_id", how="inner")
+    table = table.join(configs, on="job_id", how="left").join(shapes, on="job_id", how="left").sort("job_id")
+    if len(table) < int(rows["exported"].sum()):
         raise StoreError("an exported job uses an image that is not in the healthy pool: run semisyn_placement again")
-    cells = [shapes[job] for job in exported_jobs["job_id"]]
-    return exported_jobs.with_columns(
-        subset=pl.Series(assign_subsets(exported_jobs, seed), dtype=pl.String),
-        engine=pl.Series([engine for engine, _, _ in cells], dtype=pl.String),
-        rows=pl.Series([shape[0] for _, shape, _ in cells], dtype=pl.Int64),
-        columns=pl.Series([shape[1] for _, shape, _ in cells], dtype=pl.Int64),
-        to_original=pl.Series([affine.ravel().tolist() for *_, affine in cells], dtype=pl.List(pl.Float64)),
-        says=pl.lit(SYNTHETIC),
-    ).select(*IMAGES)
-
-
-def assign_subsets(images: pl.DataFrame, seed: int) -> list[str]:
-    """Return the export folder of each image: that of its split.
-
-    If the split validate is empty, some patients of train go to val, never all. A patient's images share a folder.
-    ``images``: columns subject_id and split.
-    """
-    without = "validate" not in set(images["split"])
-    patients = sorted(set(images.filter(pl.col("split") == "train")["subject_id"]))
+    # the folder of a patient's images is that of the split; without validate, some of train go to val, never all
+    patients = sorted(set(table.filter(pl.col("split") == "train")["subject_id"]))
     order = sorted(patients, key=lambda subject: (stable_hash(seed, "validation", subject), subject))
-    number = max(round(VALIDATION_SHARE * len(order)), int(len(order) > 1))
-    validation_patients = set(order[:number] if without else ())
-    return [
-        SUBSETS["validate"] if split == "train" and subject in validation_patients else SUBSETS[split]
-        for subject, split in images.select("subject_id", "split").iter_rows()
-    ]
+    number = 0 if "validate" in set(table["split"]) else max(round(VALIDATION_SHARE * len(order)), int(len(order) > 1))
+    is_validation = (pl.col("split") == "train") & pl.col("subject_id").is_in(order[:number])
+    subset = pl.when(is_validation).then(pl.lit("val")).otherwise(pl.col("split").replace_strict(SUBSETS))
+    return table.with_columns(subset.alias("subset"), says=pl.lit(SYNTHETIC)).select(*IMAGES)
 
 
 def _box_table(images: pl.DataFrame, box_table: pl.DataFrame, placed_boxes: pl.DataFrame) -> pl.DataFrame:
     """Return :data:`BOXES`: each box of the exported jobs in every convention."""
     zones = dict(zip(placed_boxes.select("job_id", "side").iter_rows(), placed_boxes["zone"], strict=True))
     facts = {row["job_id"]: row for row in images.iter_rows(named=True)}
-    exported_boxes = box_table.filter(pl.col("job_id").is_in(images["job_id"].implode())).sort(
-        "job_id", "kind", "number"
-    )
+    exported = box_table.filter(pl.col("job_id").is_in(images["job_id"].implode())).sort("job_id", "kind", "number")
     rows = []
-    for row in exported_boxes.iter_rows(named=True):
+    for row in exported.iter_rows(named=True):
         image = facts[row["job_id"]]
         affine = np.reshape(image["to_original"], (2, 3))
         picture = box_to_frame((0.0, 0.0, image["columns"], image["rows"]), affine).clip(0.0, FRAME_SIZE)
         box = np.array([row[name] for name in CORNERS], np.float64)
-        box_row = row | {"finding": image["finding"], "zone": zones.get((row["job_id"], row["side"]), "")}
+        row |= {"finding": image["finding"], "zone": zones.get((row["job_id"], row["side"]), ""), "says": SYNTHETIC}
         for target in read_conventions():
-            corners = rescale_box(box, image["finding"], target, affine, picture)
-            rows.append(
-                box_row | {"target": target, "says": SYNTHETIC} | dict(zip(CORNERS, corners.tolist(), strict=True))
-            )
-    return pl.DataFrame([{name: row[name] for name in BOXES} for row in rows], schema=schema(BOXES))
+            corners = rescale_box(box, image["finding"], target, affine, picture).tolist()
+            rows.append(row | {"target": target} | dict(zip(CORNERS, corners, strict=True)))
+    return pl.DataFrame(rows, schema=schema(BOXES))
 
 
 def count_table(boxes: pl.DataFrame) -> pl.DataFrame:

@@ -38,13 +38,9 @@ class DatasetSettings(Section):
         " readers of VinDr-CXR or MS-CXR.",
     )
     pixels: Literal["frame", "original"] = key(
-        "frame",
-        "Pixels of the images: the edited frame, or the original image plus the change.",
+        "frame", "Pixels of the images: the edited frame, or the original image plus the change."
     )
-    withhold: bool = key(
-        False,
-        "Whether the exports leave out what release.withhold names (pixels, ids).",
-    )
+    withhold: bool = key(False, "Whether the exports leave out what release.withhold names (pixels, ids).")
 
     @constraint
     def _sizes_rise(self) -> None:

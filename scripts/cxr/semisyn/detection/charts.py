@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from cxr.base.tables import read_table
 from cxr.plotting.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, save_png
-from cxr.semisyn.detection.measures import FALSE_BOXES, MEAN
-from cxr.semisyn.detection.paper_tables import OURS
+from cxr.semisyn.detection.paper_tables import MEAN, OURS
+from cxr.semisyn.detection.score_detections import FALSE_BOXES
 
 COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, GREY)
 MARKS = "osv^D*P"
@@ -18,11 +18,6 @@ MARKS = "osv^D*P"
 def run_charts(*, scores: str, curves: str, dpi: int, against: str) -> None:
     """Draw the scores of all runs to ``curves``, one row of panels for each reference; ``against`` is black."""
     table = read_table(scores).filter(pl.col("source") == OURS, pl.col("finding") == MEAN)
-    save_png(draw_scores(table, against), curves, dpi)
-
-
-def draw_scores(table: pl.DataFrame, against: str) -> Figure:
-    """Return the figure. ``table``: rows of our scores with the mean over findings."""
     references = table["reference"].unique(maintain_order=True).to_list()
     runs = table["run"].unique(maintain_order=True).to_list()
     colours = {run: BLACK if run == against else COLOURS[place % len(COLOURS)] for place, run in enumerate(runs)}
@@ -35,7 +30,7 @@ def draw_scores(table: pl.DataFrame, against: str) -> Figure:
         images, boxes, patients = reference_rows.select("images", "boxes", "patients").row(0)
         row[0].set_title(f"{name}: {images} images, {boxes} boxes, {patients} patients", fontsize=10)
     grid[-1][1].legend(fontsize=8, loc="lower right")
-    return figure
+    save_png(figure, curves, dpi)
 
 
 def _draw_intervals(axes: Axes, table: pl.DataFrame, runs: Sequence[str], colours: dict[str, str]) -> None:

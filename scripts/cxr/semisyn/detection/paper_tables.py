@@ -1,16 +1,13 @@
 """Read the paper's Tables 1, 2 and 4, and write ours in the same form with the paper's rows below."""
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
-import yaml
 
 from cxr.base.columns import Column, schema
-from cxr.base.paths import RESOURCES
-from cxr.base.tables import write_table
+from cxr.base.resources import load_resource
+from cxr.base.tables import write_rows
 from cxr.base.vocabulary import FINDINGS
-from cxr.semisyn.detection.measures import MEAN
 from cxr.semisyn.references import Reference
 
 SCORES = {
@@ -60,10 +57,9 @@ TABLE_1 = {
     "map1070": Column(pl.Float64, "Mean AP over IoU .1 to .7 and over findings.", "%"),
     "map30": Column(pl.Float64, "Mean AP at IoU .3.", "%"),
 }
-
-
 RESOURCE_FILES = ("semisyn/paper_tables.yaml",)
 OURS, PAPER = "ours", "paper"
+MEAN = "mean"
 BY_FINDING = {name: TABLE_1[name] for name in ("source", "run", "synthetic", "reference")} | {
     name: Column(pl.Float64, f"AP over IoU .1 to .7: {label.lower()}.", "%")
     for name, label in {**FINDINGS, MEAN: "mean over the findings with true boxes"}.items()
@@ -71,60 +67,51 @@ BY_FINDING = {name: TABLE_1[name] for name in ("source", "run", "synthetic", "re
 """Columns of Tables 2 and 4."""
 
 
-@cache
 def read_paper_tables() -> dict:
     """Return the tables printed in the paper."""
-    return yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    return load_resource(RESOURCE_FILES[0])
 
 
-def _table_rows(name: str) -> list[tuple[str, int, list]]:
-    return [
-        (run, size, cells) for run, sizes in read_paper_tables()[name]["rows"].items() for size, cells in sizes.items()
-    ]
+def _printed_rows(name: str, columns: Sequence[str]) -> Iterator[dict]:
+    """Yield the rows of a printed table: source, run, number of synthetic images, and the cells by column."""
+    for run, cells_by_size in read_paper_tables()[name]["rows"].items():
+        for size, cells in cells_by_size.items():
+            yield {"source": PAPER, "run": run, "synthetic": size} | dict(zip(columns, cells, strict=True))
 
 
 def paper_scores() -> pl.DataFrame:
     """Return the paper's values in the columns of :data:`SCORES`."""
-    rows = []
+    rows, findings = [], [*read_paper_tables()["findings"], MEAN]
     for name in ("table2", "table4"):
-        reference = read_paper_tables()[name]["format"]
-        for run, size, cells in _table_rows(name):
-            for finding, value in zip([*read_paper_tables()["findings"], MEAN], cells, strict=True):
-                if value is not None:
+        for printed in _printed_rows(name, findings):
+            head = {"run": f"{printed['run']} +{printed['synthetic']}", "source": PAPER}
+            head |= {"reference": read_paper_tables()[name]["format"]}
+            for finding in findings:
+                if printed[finding] is not None:
                     metric = "map1070" if finding == MEAN else "ap1070"
-                    row_key = {"run": f"{run} +{size}", "reference": reference, "finding": finding, "metric": metric}
-                    rows.append(dict.fromkeys(SCORES) | row_key | {"value": value, "source": PAPER})
+                    rows.append(head | {"finding": finding, "metric": metric, "value": printed[finding]})
     return pl.DataFrame(rows, schema=schema(SCORES), orient="row")
 
 
 def write_tables(
     table: pl.DataFrame, references: Mapping[str, Reference], synthetic: Mapping[str, int], paths: tuple[str, str, str]
 ) -> None:
-    """Write Tables 1, 2 and 4 to ``paths``. Table 4 has the references in VinDr's format, Table 2 all others.
-
-    ``table``: our scores; ``synthetic``: {run: number of synthetic images}.
-    """
-    ours = table.filter(pl.col("seed").is_null())
-    table1_rows, rows_by_table = [], {"table2": [], "table4": []}
-    for run, name in ours.select("run", "reference").unique(maintain_order=True).iter_rows():
-        rows = ours.filter(pl.col("run") == run, pl.col("reference") == name)
-        values = {(f, m): v for f, m, v in rows.select("finding", "metric", "value").iter_rows()}
+    """Write Tables 1, 2 and 4 (VinDr) of our scores to ``paths``; ``synthetic``: {run: number of synthetic images}."""
+    printed_tables, ours = read_paper_tables(), table.filter(pl.col("seed").is_null())
+    rows: dict[str, list[dict]] = {"table1": [], "table2": [], "table4": []}
+    for (run, name), part in ours.group_by("run", "reference", maintain_order=True):
+        values = {(f, m): v for f, m, v in part.select("finding", "metric", "value").iter_rows()}
         head = {"source": OURS, "run": run, "synthetic": synthetic.get(run), "reference": name}
-        table1_rows.append(head | {metric: values.get((MEAN, metric)) for metric in ("map1070", "map30")})
-        cells = {finding: values.get((finding, "ap1070")) for finding in FINDINGS} | {
-            MEAN: values.get((MEAN, "map1070"))
-        }
-        is_table4 = references[name].format == read_paper_tables()["table4"]["format"]
-        rows_by_table["table4" if is_table4 else "table2"].append(head | cells)
-    for run, size, cells in _table_rows("table1"):
-        for name, pair in (("vindr", cells[:2]), ("ms_cxr", cells[2:])):
-            head = {"source": PAPER, "run": run, "synthetic": size, "reference": name}
-            table1_rows.append(head | dict(zip(("map1070", "map30"), pair, strict=True)))
-    findings = [*read_paper_tables()["findings"], MEAN]
-    for name in rows_by_table:
-        head = {"source": PAPER, "reference": read_paper_tables()[name]["format"]}
-        for run, size, cells in _table_rows(name):
-            rows_by_table[name].append(head | {"run": run, "synthetic": size} | dict(zip(findings, cells, strict=True)))
-    all_rows = (table1_rows, *rows_by_table.values())
-    for path, rows, columns in zip(paths, all_rows, (TABLE_1, BY_FINDING, BY_FINDING), strict=True):
-        write_table(path, pl.DataFrame(rows, schema=schema(columns), orient="row"), columns)
+        rows["table1"].append(head | {metric: values.get((MEAN, metric)) for metric in ("map1070", "map30")})
+        cells = {finding: values.get((finding, "ap1070")) for finding in FINDINGS}
+        target = "table4" if references[name].format == printed_tables["table4"]["format"] else "table2"
+        rows[target].append(head | cells | {MEAN: values.get((MEAN, "map1070"))})
+    for printed in _printed_rows("table1", printed_tables["table1"]["columns"]):
+        for name in ("vindr", "ms_cxr"):
+            row = {column.removeprefix(f"{name} "): value for column, value in printed.items()}
+            rows["table1"].append({column: row.get(column, name) for column in TABLE_1})
+    for name in ("table2", "table4"):
+        reference = {"reference": printed_tables[name]["format"]}
+        rows[name] += [row | reference for row in _printed_rows(name, [*printed_tables["findings"], MEAN])]
+    for path, part, columns in zip(paths, rows.values(), (TABLE_1, BY_FINDING, BY_FINDING), strict=True):
+        write_rows(path, part, columns)

@@ -1,11 +1,9 @@
-"""Score predictions against references, and compare runs.
+"""Score predictions against references, and compare runs by paired bootstrap draws of patients."""
 
-Intervals of differences come from paired bootstrap draws of patients: both runs see the same draws. The paper's test on
-replicates is reported for comparison only.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
 
 import numpy as np
 import polars as pl
@@ -13,28 +11,16 @@ import polars as pl
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
-from cxr.base.tables import read_table, write_table
+from cxr.base.tables import read_tables, write_rows, write_table
 from cxr.base.user_tables import read_frame, require_columns
+from cxr.geometry.boxes import CORNERS
+from cxr.metrics import average_precision, paired
 from cxr.metrics.intervals import percentile_ends
-from cxr.metrics.paired import (
-    adjust_holm,
-    compare_replicates,
-    draw_images,
-    draw_patient_weights,
-    wilcoxon_on_replicates,
-)
+from cxr.metrics.matching import Boxes
+from cxr.semisyn import references as reference_files
 from cxr.semisyn.detection import paper_tables
-from cxr.semisyn.detection.measures import MEAN, MatchedRun, Population, match_run, population_of, rarest_finding
-from cxr.semisyn.detection.paper_tables import DIFFERENCES, SCORES
-from cxr.semisyn.references import (
-    PREDICTIONS,
-    TRAIN,
-    Reference,
-    map_patients,
-    read_patients,
-    read_reference,
-    refuse_two_roles,
-)
+from cxr.semisyn.detection.paper_tables import DIFFERENCES, MEAN, SCORES
+from cxr.semisyn.references import PREDICTIONS, TRAIN, Reference, map_patients
 from cxr.semisyn.shared import AP_IOUS, AP_RECALLS, INTERVAL, PARTS, images_per_finding
 
 RECALL_IOU, SAMPLE_IOU = 0.3, 0.5
@@ -48,14 +34,92 @@ METRICS = {
 """{metric: indices of the IoUs that it averages}."""
 WILCOXON = (100, 1000)
 """Numbers of replicates of the paper's test."""
-KINDS = ("random", "stratified")
+
+
+FALSE_BOXES = {"recall_quarter": 0.25, "recall_half": 0.5, "recall_1": 1.0, "recall_2": 2.0}
+"""{metric: false boxes per image at which recall is measured}."""
+
+
+@dataclass(frozen=True)
+class Population:
+    """The scored images, their patients (images,), and the reference boxes of each finding that has any."""
+
+    images: tuple[str, ...]
+    patients: np.ndarray
+    true: Mapping[str, Boxes]
+
+    def boxes_of(self, table: pl.DataFrame) -> Boxes:
+        """Return the boxes of a table whose images are of this population."""
+        number = {image: place for place, image in enumerate(self.images)}
+        places = np.array([number[image] for image in table["image_id"]], np.int64)
+        return Boxes(places, table.select(CORNERS).to_numpy().astype(np.float64).reshape(-1, 4))
+
+
+def population_of(boxes: pl.DataFrame, images: Iterable[str], patient: Mapping[str, str]) -> Population:
+    """Return the population of a reference: its boxes (image_id, finding, corners) and all its images."""
+    images, true = tuple(sorted(images)), {}
+    population = Population(images, np.array([patient[image] for image in images]), true)
+    for (name,), part in sorted(boxes.group_by("finding", maintain_order=True)):
+        true[name] = population.boxes_of(part)
+    return population
+
+
+@dataclass(frozen=True)
+class MatchedRun:
+    """One run's predictions matched with a population at ``ious``. points: recalls of an AP."""
+
+    matches_by_finding: Mapping[str, average_precision.MatchedPredictions]
+    ious: tuple[float, ...]
+    points: int
+
+    def average_ap(self, draws: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Return {finding or MEAN: AP float64 (R, T)} of R draws at T IoUs; the mean is over findings with boxes."""
+        ap_by_finding = {
+            name: average_precision.average_precision(matches, self.points, draws)
+            for name, matches in self.matches_by_finding.items()
+        }
+        table = np.stack(list(ap_by_finding.values()))
+        count = (~np.isnan(table)).sum(axis=0)
+        mean = np.divide(np.nansum(table, axis=0), count, out=np.full(count.shape, np.nan), where=count > 0)
+        return ap_by_finding | {MEAN: mean}
+
+    def undrawn_metrics(self, iou: float, sample: float) -> dict[tuple[str, str], float]:
+        """Return {(finding or MEAN, metric): value}: recalls at ``iou``, per-image AP at the IoU ``sample``."""
+        values: dict[tuple[str, str], float] = {}
+        for name, matches in self.matches_by_finding.items():
+            recalls = average_precision.recall_at(matches, self.ious.index(iou), [*FALSE_BOXES.values()])
+            values |= {(name, metric): float(value) for metric, value in zip(FALSE_BOXES, recalls, strict=True)}
+            ap_by_image = average_precision.average_precision_by_image(matches, self.ious.index(sample), self.points)
+            values[name, "ap50_sample"] = float(np.nanmean(ap_by_image))
+        for metric in (*FALSE_BOXES, "ap50_sample"):
+            values[MEAN, metric] = float(np.mean([values[name, metric] for name in self.matches_by_finding]))
+        return values
+
+
+def match_run(population: Population, predicted: pl.DataFrame, ious: Sequence[float], points: int) -> MatchedRun:
+    """Match a run's predictions (image_id, finding, confidence, corners); those of others are ignored."""
+    predictions = predicted.filter(pl.col("image_id").is_in(list(population.images)))
+    matches = {}
+    for name, true in population.true.items():
+        part = predictions.filter(pl.col("finding") == name)
+        confidence, boxes = part["confidence"].to_numpy().astype(np.float64), population.boxes_of(part)
+        matches[name] = average_precision.match_predictions(boxes, confidence, true, len(population.images), ious)
+    return MatchedRun(matches, tuple(ious), points)
+
+
+def rarest_finding(population: Population) -> np.ndarray:
+    """Return each image's rarest finding, "" without a finding: the strata of stratified draws."""
+    holders = {name: np.unique(true.image) for name, true in population.true.items()}
+    result = np.full(len(population.images), "", dtype=object)
+    for name in sorted(holders, key=lambda name: -len(holders[name])):
+        result[holders[name]] = name
+    return result.astype(str)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DetectionOptions:
     """Settings of the stage (``semisyn.detection``).
 
-    against: the run that others are compared with; replicates: of the bootstrap by patient; findings: scored ones;
     runs: [run, seed number, reference] of each prediction file, in their order; references: [{name, format, path,
     image_id, role, classes}]; synthetic: {run: number of synthetic images, or a size of the dataset}; prior_seen: names
     of the references that the priors were fitted to.
@@ -84,45 +148,41 @@ def run_scores(
     references: Sequence[str] = (),
     images: str | None = None,
 ) -> None:
-    """Score all predictions and compare the runs.
+    """Score all predictions and compare the runs. ``references``: unused, the paths are in ``options``.
 
     ``predictions``: tables of :data:`PREDICTIONS`, in the order of ``options.runs``; ``patients``: tables with image_id
-    and subject_id; ``references``: unused, the paths are in ``options``; ``images``: the dataset's image table, needed
-    if a run names a size of the dataset.
-    Raises UserError for an image or a patient in two roles, and for predictions on a training reference.
+    and subject_id; ``images``: the dataset's image table, if a run names a size of it. Raises UserError for an image or
+    a patient in two roles, and for predictions on a training reference.
     """
     reference_by_name = {settings["name"]: Reference(**settings) for settings in options.references}
     boxes_by_reference = {
-        name: read_reference(reference, options.findings) for name, reference in reference_by_name.items()
+        name: reference_files.read_reference(reference, options.findings)
+        for name, reference in reference_by_name.items()
     }
-    patient = map_patients(
-        sorted({i for boxes in boxes_by_reference.values() for i in boxes.image_ids}), read_patients(patients)
-    )
+    images_by_reference = {name: boxes.image_ids for name, boxes in boxes_by_reference.items()}
+    patient = map_patients(set().union(*images_by_reference.values()), patients)
     roles = {name: reference.role for name, reference in reference_by_name.items()}
-    refuse_two_roles({name: boxes.image_ids for name, boxes in boxes_by_reference.items()}, roles, patient)
+    reference_files.refuse_two_roles(images_by_reference, roles, patient)
     rows, compared = [], []
     for name in dict.fromkeys(reference for *_, reference in options.runs):
         if reference_by_name[name].role == TRAIN:
             raise UserError(
                 f"semisyn.detection.predictions has files for {name}, whose role is train: give it the role test or val"
             )
-        predictions_by_run = {
-            (run, seed): _read_predictions(path)
+        boxes = boxes_by_reference[name]
+        population = population_of(boxes.boxes, boxes.image_ids, patient)
+        evaluated = {
+            (run, seed): match_run(population, _read_predictions(path), IOUS, AP_RECALLS)
             for path, (run, seed, reference) in zip(predictions, options.runs, strict=True)
             if reference == name
         }
-        boxes = boxes_by_reference[name]
-        scorer = ReferenceScorer(name, population_of(boxes.boxes, boxes.image_ids, patient), options)
-        evaluated = {
-            key: match_run(scorer.population, table, IOUS, AP_RECALLS) for key, table in predictions_by_run.items()
-        }
-        ap_replicates = scorer.replicate_ap(evaluated)
-        rows += scorer.score_rows(evaluated, ap_replicates)
-        compared += scorer.difference_rows(evaluated, ap_replicates)
+        scorer = ReferenceScorer(name, population, options, evaluated)
+        rows += scorer.score_rows()
+        compared += scorer.difference_rows()
     table = pl.DataFrame(rows, schema=schema(SCORES), orient="row")
     write_table(scores, pl.concat([table, paper_tables.paper_scores()]), SCORES)
-    write_table(differences, pl.DataFrame(compared, schema=schema(DIFFERENCES), orient="row"), DIFFERENCES)
-    quota, num_findings = (read_table(images)["asked"].max() or 0) if images else 0, len(options.findings)
+    write_rows(differences, compared, DIFFERENCES)
+    quota, num_findings = (read_tables(images)["requested"].max() or 0) if images else 0, len(options.findings)
     synthetic = {
         run: images_per_finding(size, quota, num_findings) * num_findings if size in PARTS else int(size)
         for run, size in options.synthetic.items()
@@ -142,71 +202,66 @@ def _read_predictions(path: str) -> pl.DataFrame:
     return table
 
 
-Runs = Mapping[tuple[str, int], MatchedRun]
-"""{(run, seed number): matched predictions}."""
-Draws = Mapping[tuple[str, int], Mapping[str, np.ndarray]]
-"""{(run, seed number): {finding or mean: AP float64 (replicates, T)}}."""
-
-
 @dataclass(frozen=True)
 class ReferenceScorer:
-    """Scores runs against one reference and returns the table rows."""
+    """Scores runs against one reference. matched: {(run, seed number): matched predictions}."""
 
     reference: str
     population: Population
     options: DetectionOptions
+    matched: Mapping[tuple[str, int], MatchedRun]
 
-    def replicate_ap(self, evaluated: Runs) -> Draws:
-        """Return the AP of all runs in the same bootstrap draws of patients."""
+    @cached_property
+    def keys_by_run(self) -> dict[str, list[tuple[str, int]]]:
+        """{run: its keys of ``matched``}."""
+        runs = dict.fromkeys(run for run, _ in self.matched)
+        return {run: [key for key in self.matched if key[0] == run] for run in runs}
+
+    @cached_property
+    def values(self) -> dict[tuple[str, int], dict[str, np.ndarray]]:
+        """{(run, seed number): {finding or mean: AP float64 (T,)}}."""
+        aps = {key: run.average_ap() for key, run in self.matched.items()}
+        return {key: {name: ap[0] for name, ap in ap_by_name.items()} for key, ap_by_name in aps.items()}
+
+    @cached_property
+    def replicates(self) -> dict[tuple[str, int], dict[str, np.ndarray]]:
+        """{(run, seed number): {finding or mean: AP float64 (replicates, T)}}; all have the same draws of patients."""
         seed = stable_hash("detection", self.options.seed, self.reference) % 2**32
-        parts = {key: [] for key in evaluated}
-        for draws in draw_patient_weights(self.population.patients, self.options.replicates, seed):
-            for key, evaluation in evaluated.items():
-                parts[key].append(evaluation.average_ap(draws))
+        parts: dict[tuple, list] = {key: [] for key in self.matched}
+        for draws in paired.draw_patient_weights(self.population.patients, self.options.replicates, seed):
+            for key, run in self.matched.items():
+                parts[key].append(run.average_ap(draws))
         return {
             key: {name: np.concatenate([part[name] for part in blocks]) for name in blocks[0]} if blocks else {}
             for key, blocks in parts.items()
         }
 
-    def score_rows(self, evaluated: Runs, ap_replicates: Draws) -> list[tuple]:
+    def score_rows(self) -> list[tuple]:
         """Return the score rows of each run and seed, and of each run's mean over its seeds."""
         rows = []
-        for run in dict.fromkeys(run for run, _ in evaluated):
-            run_keys = [key for key in evaluated if key[0] == run]
-            for key in run_keys:
-                values = evaluated[key].average_ap()
+        for run, keys in self.keys_by_run.items():
+            for key in keys:
                 for metric, at in METRICS.items():
                     rows += [
-                        self._row(key, name, metric, values[name][0, at].mean(), ap_replicates[key], at)
-                        for name in values
+                        self._row(key, name, metric, ap[at].mean(), self.replicates[key], at)
+                        for name, ap in self.values[key].items()
                     ]
-                single = evaluated[key].undrawn_metrics(RECALL_IOU, SAMPLE_IOU)
+                single = self.matched[key].undrawn_metrics(RECALL_IOU, SAMPLE_IOU)
                 rows += [self._row(key, name, metric, value) for (name, metric), value in single.items()]
-            mean = {
-                name: np.mean([ap_replicates[key][name] for key in run_keys], axis=0)
-                for name in ap_replicates[run_keys[0]]
-            }
+            drawn_names = self.replicates[keys[0]]
+            mean = {name: np.mean([self.replicates[key][name] for key in keys], axis=0) for name in drawn_names}
             for metric, at in METRICS.items():
-                for name in (*evaluated[run_keys[0]].matches_by_finding, MEAN):
-                    value = np.mean([evaluated[key].average_ap()[name][0, at].mean() for key in run_keys])
+                for name in self.values[keys[0]]:
+                    value = np.mean([self.values[key][name][at].mean() for key in keys])
                     rows.append(self._row((run, None), name, metric, value, mean, at))
         return rows
 
-    def _row(
-        self,
-        key: tuple,
-        name: str,
-        metric: str,
-        value: float,
-        ap_replicates: Mapping | None = None,
-        at: Sequence[int] = (),
-    ) -> tuple:
+    def _row(self, key: tuple, name: str, metric: str, value: float, replicates: Mapping | None = None, at=()) -> tuple:
+        """Return a row of :data:`SCORES`; ``at``: indices of the IoUs whose AP the metric averages."""
         low = high = None
-        if ap_replicates:
-            low, high = (
-                100 * float(end[0])
-                for end in percentile_ends(ap_replicates[name][:, at].mean(axis=1)[:, None], INTERVAL)
-            )
+        if replicates:
+            ends = percentile_ends(replicates[name][:, at].mean(axis=1)[:, None], INTERVAL)
+            low, high = (100 * float(end[0]) for end in ends)
         boxes = sum(len(true.image) for finding, true in self.population.true.items() if name in (finding, MEAN))
         return (
             *key, self.reference, name, ("m" if name == MEAN and metric.startswith("ap") else "") + metric,
@@ -214,51 +269,45 @@ class ReferenceScorer:
             len(np.unique(self.population.patients)), self.reference in self.options.prior_seen, "ours",
         )  # fmt: skip
 
-    def difference_rows(self, evaluated: Runs, ap_replicates: Draws) -> list[dict]:
+    def difference_rows(self) -> list[dict]:
         """Return a row for each run and finding, compared with the run ``against``; none without its predictions."""
-        seeds = {run: [key for key in evaluated if key[0] == run] for run in dict.fromkeys(run for run, _ in evaluated)}
-        base = seeds.pop(self.options.against, None)
-        if not base or not self.options.replicates:
+        base, draws = self.keys_by_run.get(self.options.against), self.options.replicates
+        if not base or not draws:
             return []
         metric, at = next(iter(METRICS.items()))
-        papers = {run: self._paper_p_values(evaluated, run_keys, base, at) for run, run_keys in seeds.items()}
+        compared = {run: keys for run, keys in self.keys_by_run.items() if run != self.options.against}
+        papers = {run: self._paper_p_values(keys, base, at) for run, keys in compared.items()}
         rows = []
         for name in (*self.population.true, MEAN):
             family = []
-            for run, run_keys in seeds.items():
-                values = [evaluated[key].average_ap()[name][0, at].mean() for key in run_keys]
-                gap = np.mean(values) - np.mean([evaluated[key].average_ap()[name][0, at].mean() for key in base])
+            for run, keys in compared.items():
+                values, base_values = ([self.values[key][name][at].mean() for key in part] for part in (keys, base))
                 run_draws, base_draws = (
-                    np.mean([ap_replicates[key][name][:, at] for key in keys], axis=(0, 2)) for keys in (run_keys, base)
+                    np.mean([self.replicates[key][name][:, at] for key in part], axis=(0, 2)) for part in (keys, base)
                 )
-                comparison = compare_replicates(gap, run_draws, base_draws, INTERVAL)
+                gap = np.mean(values) - np.mean(base_values)
+                comparison = paired.compare_replicates(gap, run_draws, base_draws, INTERVAL)
                 family.append(
                     {"reference": self.reference, "run": run, "against": self.options.against, "finding": name,
                      "metric": ("m" if name == MEAN else "") + metric, "difference": 100 * comparison.value,
                      "low": 100 * comparison.low, "high": 100 * comparison.high,
-                     "significant": not comparison.low <= 0 <= comparison.high, "share_below_zero": comparison.below}
-                    | papers[run][name]
-                    | {"seeds": min(len(run_keys), len(base)),
-                       "seed_range": f"{100 * min(values):.1f} to {100 * max(values):.1f}"}
+                     "significant": not comparison.low <= 0 <= comparison.high, "share_below_zero": comparison.below,
+                     "seeds": min(len(keys), len(base)),
+                     "seed_range": f"{100 * min(values):.1f} to {100 * max(values):.1f}"} | papers[run][name]
                 )  # fmt: skip
-            draws = self.options.replicates
-            two_sided = [2 * min(r["share_below_zero"], 1 - r["share_below_zero"]) for r in family]
-            for row, p in zip(family, adjust_holm([(p * draws + 1) / (draws + 1) for p in two_sided]), strict=True):
-                row["holm"] = min(float(p), 1.0)
-            rows += [{column: row.get(column) for column in DIFFERENCES} for row in family]
+            two_sided = [2 * min(row["share_below_zero"], 1 - row["share_below_zero"]) for row in family]
+            adjusted = paired.adjust_holm([(p * draws + 1) / (draws + 1) for p in two_sided])
+            rows += [row | {"holm": min(float(p), 1.0)} for row, p in zip(family, adjusted, strict=True)]
         return rows
 
-    def _paper_p_values(
-        self, evaluated: Runs, run_keys: list, base: list, at: Sequence[int]
-    ) -> dict[str, dict[str, float]]:
+    def _paper_p_values(self, keys: list, base: list, at: Sequence[int]) -> dict[str, dict[str, float]]:
         """Return {finding or mean: {column: p}} of the paper's test, on image replicates of each run's first seed."""
         p_values: dict[str, dict[str, float]] = {name: {} for name in (*self.population.true, MEAN)}
-        groups = dict(zip(KINDS, (np.zeros(len(self.population.images)), rarest_finding(self.population)), strict=True))
-        for count in WILCOXON:
-            for kind, group in groups.items():
-                draws = draw_images(group, count, stable_hash("wilcoxon", self.options.seed, kind) % 2**32)
-                run_aps, base_aps = (evaluated[keys[0]].average_ap(draws) for keys in (run_keys, base))
-                for name, values in p_values.items():
-                    pair = (part[name][:, at].mean(axis=1) for part in (run_aps, base_aps))
-                    values[f"paper_p_{kind}_{count}"] = wilcoxon_on_replicates(*pair)
+        groups = {"random": np.zeros(len(self.population.images)), "stratified": rarest_finding(self.population)}
+        for count, (kind, group) in product(WILCOXON, groups.items()):
+            draws = paired.draw_images(group, count, stable_hash("wilcoxon", self.options.seed, kind) % 2**32)
+            run_aps, base_aps = (self.matched[part[0]].average_ap(draws) for part in (keys, base))
+            for name, values in p_values.items():
+                pair = (aps[name][:, at].mean(axis=1) for aps in (run_aps, base_aps))
+                values[f"paper_p_{kind}_{count}"] = paired.wilcoxon_on_replicates(*pair)
         return p_values

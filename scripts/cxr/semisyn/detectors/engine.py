@@ -16,8 +16,7 @@ from cxr.semisyn.detectors.pools import LazySample
 from cxr.semisyn.shared import AP_IOUS, AP_RECALLS
 
 
-@dataclass(frozen=True)
-class Validation:
+class Validation(NamedTuple):
     """Images with experts' boxes."""
 
     samples: Sequence[LazySample]
@@ -31,31 +30,24 @@ class Validation:
         return digest.hexdigest()
 
     def score(self, find: Callable[[np.ndarray], ScoredBoxes]) -> float:
-        """Return the mean AP over IoUs and over the classes with reference boxes, 0 to 1; NaN without any box.
-
-        ``find``: returns the boxes of a frame in its pixels. A class is scored on images where it is labelled only.
-        """
+        """Return the mean AP over IoUs and classes, NaN without a box. ``find``: returns a frame's boxes."""
         detections = [find(sample.read_frame()) for sample in self.samples]
         classes = sorted({box[0] for sample in self.samples for box in sample.boxes})
-        values = [self._class(kind, detections) for kind in classes]
+        values = []
+        for kind in classes:
+            true, predicted, confidence = [], [], []
+            pairs = zip(self.samples, detections, strict=True)
+            labelled = [(sample, boxes) for sample, boxes in pairs if kind in sample.labelled_classes]
+            for number, (sample, boxes) in enumerate(labelled):
+                true += [(number, *box[1:]) for box in sample.boxes if box[0] == kind]
+                is_class = np.asarray(boxes.classes) == kind
+                predicted += [(number, *box) for box in np.asarray(boxes.boxes)[is_class].tolist()]
+                confidence += np.asarray(boxes.confidence)[is_class].tolist()
+            tables = (np.array(rows, np.float64).reshape(-1, 5) for rows in (predicted, true))
+            predicted_boxes, true_boxes = (Boxes(table[:, 0].astype(np.int64), table[:, 1:]) for table in tables)
+            matches = match_predictions(predicted_boxes, np.array(confidence), true_boxes, len(labelled), AP_IOUS)
+            values.append(float(average_precision(matches, AP_RECALLS).mean()))
         return float(np.mean(values)) if values else float("nan")
-
-    def _class(self, kind: int, detections: Sequence[ScoredBoxes]) -> float:
-        true, predicted, confidence = [], [], []
-        pairs = zip(self.samples, detections, strict=True)
-        labelled = [(sample, boxes) for sample, boxes in pairs if kind in sample.labelled_classes]
-        for number, (sample, boxes) in enumerate(labelled):
-            true += [(number, *box[1:]) for box in sample.boxes if box[0] == kind]
-            is_class = np.asarray(boxes.classes) == kind
-            predicted += [(number, *box) for box in np.asarray(boxes.boxes)[is_class].tolist()]
-            confidence += np.asarray(boxes.confidence)[is_class].tolist()
-        matches = match_predictions(_boxes(predicted), np.array(confidence), _boxes(true), len(labelled), AP_IOUS)
-        return float(average_precision(matches, AP_RECALLS).mean())
-
-
-def _boxes(rows: Sequence[tuple]) -> Boxes:
-    table = np.array(rows, np.float64).reshape(-1, 5)
-    return Boxes(table[:, 0].astype(np.int64), table[:, 1:])
 
 
 BOX_SELECTION = {"floor": 0.001, "iou": 0.5, "most": 100}
@@ -66,9 +58,8 @@ BOX_SELECTION = {"floor": 0.001, "iou": 0.5, "most": 100}
 class DetectorsOptions:
     """Settings of one run (``semisyn.detectors``).
 
-    engine, own: its name and its own section; budget: ``updates`` or ``epochs``, the name of the key that counts; seed:
-    of the project; findings: classes; kind, target: kind and convention of the synthetic boxes; real, real_share,
-    synthetic, extra, extra_size, shares: keys of the run; references: settings of each reference in ``real``;
+    engine, own: its name and its own section; budget: ``updates`` or ``epochs``, the key that counts; kind, target: of
+    the synthetic boxes; real to shares: keys of the run; references: settings of each reference in ``real``;
     validation: settings of the references that are scored at each row of the table of epochs.
     """
 
@@ -95,9 +86,9 @@ class DetectorsOptions:
 class TrainingTask:
     """One training.
 
-    pools: {pool: its images}; shares: {pool: its fraction of a batch at the first and at the last step}; classes: names
-    of the classes; updates: number of steps; epochs: most epochs of an engine that divides them; seed: of all draws;
-    points: steps after which the detector is scored on ``validation``, if given.
+    pools: {pool: its images}; shares: {pool: its fraction of a batch at the first and at the last step}; updates:
+    number of steps; epochs: most epochs of an engine that divides them; points: steps after which the detector is
+    scored on ``validation``, if given.
     """
 
     pools: Mapping[str, Sequence[LazySample]]
@@ -110,11 +101,8 @@ class TrainingTask:
     validation: Validation | None = None
 
 
-class TrainingLog(NamedTuple):
-    """Log of a training: (class loss, box loss) of every step, and {step: validation score} where it was scored."""
-
-    losses: list[tuple[float, float]]
-    scores: Mapping[int, float]
+Losses = list[tuple[float, float]]
+"""(class loss, box loss) of every step."""
 
 
 class DetectorEngine(Protocol):
@@ -122,19 +110,15 @@ class DetectorEngine(Protocol):
 
     batch: int
 
-    def train(self, task: TrainingTask, folder: Path, unfinished: Path) -> TrainingLog:
-        """Train a detector, write its files to ``folder``, and return its losses and scores.
+    def train(self, task: TrainingTask, folder: Path, unfinished: Path) -> tuple[Losses, Mapping[int, float]]:
+        """Train a detector, write its files to ``folder``, and return its losses and {step: validation score}.
 
-        ``unfinished``: folder for the state of an interrupted training. An engine may resume from it if no input has
-        changed; the stage removes it at the end.
+        ``unfinished``: folder for the state of an interrupted training, which may be resumed if no input has changed.
         """
         ...
 
     def load(self, folder: Path) -> Callable[[np.ndarray], ScoredBoxes]:
-        """Return a function from a square frame uint8 (H, H) to its boxes in pixels, best first.
-
-        The boxes are selected by :data:`BOX_SELECTION`; classes are indices of the trained findings.
-        """
+        """Return a function from a frame uint8 (H, H) to its boxes, px, selected by :data:`BOX_SELECTION`."""
         ...
 
 

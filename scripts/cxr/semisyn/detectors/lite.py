@@ -19,8 +19,8 @@ from cxr.detection.net import Detector
 from cxr.detection.proposals import ScoredBoxes
 from cxr.detection.training import Checkpoint, Monitor, Recipe
 from cxr.nets import tensors
-from cxr.semisyn.detectors.engine import BOX_SELECTION, TrainingLog, TrainingTask
-from cxr.semisyn.detectors.pools import Sample, batch_drawer, read_samples
+from cxr.semisyn.detectors.engine import BOX_SELECTION, Losses, TrainingTask
+from cxr.semisyn.detectors.pools import Sample, batch_drawer, read_sample
 
 LICENCE = "that of the images it was trained on; lesions of part of them are painted, not real"
 KIND, WEIGHTS = "semisyn_lite", "detector.safetensors"
@@ -29,11 +29,10 @@ KIND, WEIGHTS = "semisyn_lite", "detector.safetensors"
 
 @dataclass(frozen=True, kw_only=True)
 class LiteOptions:
-    """Settings of the engine (``semisyn.detectors.lite``) and the number of steps (``updates``).
+    """Settings of the engine (``semisyn.detectors.lite``), and the number of steps (``updates``).
 
-    size: side of the net's input, px; widths: its channels; batch: images per step; rate: highest learning rate;
-    warmup: fraction of the steps until it is reached; decay, clip, memory, bfloat16: see
-    :class:`cxr.detection.training.Recipe`; checkpoint_every: steps between two checkpoints.
+    size: side of the net's input, px; widths: its channels; checkpoint_every: steps between two checkpoints; others:
+    see :class:`cxr.detection.training.Recipe`.
     """
 
     updates: int
@@ -90,10 +89,8 @@ def train_lite(
     grid = grid_of(classes, options.size)
     torch.manual_seed(stable_hash("weights", seed) % 2**32)
     net = Detector(grid, tuple(options.widths)).to(memory_format=torch.channels_last)
-    recipe = Recipe(
-        options.updates, options.rate, options.decay, options.warmup, options.clip, options.memory,
-        importance=(1.0,) * len(classes), bfloat16=options.bfloat16,
-    )  # fmt: skip
+    names = ("updates", "rate", "decay", "warmup", "clip", "memory", "bfloat16")
+    recipe = Recipe(**{name: getattr(options, name) for name in names}, importance=(1.0,) * len(classes))
     draw = batch_drawer(pools, shares, grid, size=options.batch, updates=options.updates, seed=seed)
     checkpoint = None
     if unfinished is not None:
@@ -104,10 +101,7 @@ def train_lite(
 
 @torch.no_grad()
 def predict_boxes(net: Detector, image: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return boxes (N, 4), confidences (N,) and class indices (N,) of an image uint8 (size, size), best first.
-
-    The boxes are in pixels of a square frame of ``side`` px.
-    """
+    """Return boxes (N, 4) in px of a square of ``side``, confidences and classes of an image, best first."""
     logit, distance = net(torch.from_numpy(image.astype(np.float32) / 255)[None, None])
     confidence = torch.sigmoid(logit[0].double()).numpy()
     return select_boxes(decode_boxes(distance[0].numpy(), net.grid.groups, side), confidence, **BOX_SELECTION)
@@ -125,23 +119,21 @@ class LiteEngine:
     def __init__(self, engine_settings: dict):
         self.own, self.batch = engine_settings, engine_settings["batch"]
 
-    def train(self, task: TrainingTask, folder: Path, unfinished: Path) -> TrainingLog:
+    def train(self, task: TrainingTask, folder: Path, unfinished: Path) -> tuple[Losses, Mapping[int, float]]:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
         options = LiteOptions(**self.own | {"updates": task.updates})
         grid, losses = grid_of(task.classes, options.size), []
-        pools = {name: read_samples(task.pools[name], grid) for name in task.shares}
+        pools = {name: [read_sample(sample, grid) for sample in task.pools[name]] for name in task.shares}
         validation, watch = task.validation, None
         if validation:
             watch = Monitor(
                 frozenset(task.points), lambda net: validation.score(partial(find_boxes, net)), validation.identity, {}
             )
         net = train_lite(pools, task.shares, task.classes, options, task.seed, unfinished, losses=losses, watch=watch)
-        weights = net.state_dict()
-        facts = {"kind": KIND, "classes": list(task.classes), "size": options.size, "widths": list(options.widths)}
-        tensors.write_weights(
-            folder / WEIGHTS, tensors.tensor_kinds(weights), weights.get, facts | {"licence": LICENCE}
-        )
-        return TrainingLog(losses, watch.scores if watch else {})
+        weights, facts = net.state_dict(), {"kind": KIND, "licence": LICENCE, "classes": list(task.classes)}
+        facts |= {"size": options.size, "widths": list(options.widths)}
+        tensors.write_weights(folder / WEIGHTS, tensors.tensor_kinds(weights), weights.get, facts)
+        return losses, watch.scores if watch else {}
 
     def load(self, folder: Path) -> Callable[[np.ndarray], ScoredBoxes]:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""

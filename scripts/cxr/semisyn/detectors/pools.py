@@ -51,40 +51,18 @@ class Sample:
 Image = TypeVar("Image", LazySample, Sample)
 
 
-def make_sample(
-    frame: np.ndarray,
-    boxes: np.ndarray,
-    classes: Sequence[int],
-    labelled_classes: Sequence[int],
-    grid: Grid,
-    ids: tuple[str, str],
-) -> Sample:
-    """Return a sample of a square frame uint8 (H, H) with boxes (N, 4) in its pixels and their classes (N,).
-
-    ``ids``: image_id and subject_id.
-    """
+def read_sample(lazy_sample: LazySample, grid: Grid) -> Sample:
+    """Read an image, and return it as a sample of a grid."""
+    frame = lazy_sample.read_frame()
     small = cv2.resize(frame, (grid.size, grid.size), interpolation=cv2.INTER_AREA)
-    scaled = np.asarray(boxes, np.float64).reshape(-1, 4) * (grid.cells / frame.shape[0])
-    grid_boxes = tuple((int(kind), *map(float, box)) for kind, box in zip(classes, scaled, strict=True))
-    return Sample(small, grid_boxes, tuple(labelled_classes), *ids)
-
-
-def read_samples(lazy_samples: Sequence[LazySample], grid: Grid) -> list[Sample]:
-    """Read the images and return them as samples of a grid."""
-    samples = []
-    for lazy_sample in lazy_samples:
-        boxes, classes = np.array([box[1:] for box in lazy_sample.boxes]), [box[0] for box in lazy_sample.boxes]
-        ids = lazy_sample.image_id, lazy_sample.subject_id
-        frame = lazy_sample.read_frame()
-        samples.append(make_sample(frame, boxes, classes, lazy_sample.labelled_classes, grid, ids))
-    return samples
+    corners = np.array([box[1:] for box in lazy_sample.boxes], np.float64).reshape(-1, 4)
+    scaled = (corners * (grid.cells / frame.shape[0])).tolist()
+    boxes = tuple((int(box[0]), *cells) for box, cells in zip(lazy_sample.boxes, scaled, strict=True))
+    return Sample(small, boxes, lazy_sample.labelled_classes, lazy_sample.image_id, lazy_sample.subject_id)
 
 
 def shuffle_boxes(samples: Sequence[Image], seed: int) -> list[Image]:
-    """Return the images with their boxes exchanged among images of the same findings, as a control.
-
-    Boxes move along one cycle in an order drawn by the seed, so no image keeps its own unless it is the only one.
-    """
+    """Return the images with the boxes of others of the same findings, along one cycle drawn by the seed."""
     groups: dict[tuple, list[int]] = {}
     for place in sorted(range(len(samples)), key=lambda place: stable_hash("shuffled", seed, samples[place].image_id)):
         groups.setdefault(tuple(sorted({box[0] for box in samples[place].boxes})), []).append(place)
@@ -95,22 +73,14 @@ def shuffle_boxes(samples: Sequence[Image], seed: int) -> list[Image]:
 
 
 def take_patients(samples: Sequence[Image], share: float, seed: int) -> list[Image]:
-    """Return the images of a fraction of the patients, rounded up and drawn by the seed.
-
-    Smaller fractions are subsets of larger ones.
-    """
-    patients = sorted(
-        {sample.subject_id for sample in samples}, key=lambda patient: (stable_hash("thinned", seed, patient), patient)
-    )
-    selected_patients = set(patients[: ceil(share * len(patients) - 1e-9)])
+    """Return the images of a fraction of the patients, rounded up and drawn by the seed; smaller ones are subsets."""
+    order = sorted((stable_hash("thinned", seed, name), name) for name in {sample.subject_id for sample in samples})
+    selected_patients = {name for _, name in order[: ceil(share * len(order) - 1e-9)]}
     return [sample for sample in samples if sample.subject_id in selected_patients]
 
 
 def shares_at(shares: Mapping[str, tuple[float, float]], progress: float) -> dict[str, float]:
-    """Return each pool's fraction of a batch, summing to 1, at ``progress`` (0 to 1) of the training.
-
-    ``shares``: {pool: (at the first step, at the last step)}, interpolated linearly.
-    """
+    """Return each pool's fraction of a batch at ``progress`` (0 to 1), between its (first, last) of ``shares``."""
     batch_shares = {name: first + (last - first) * progress for name, (first, last) in shares.items()}
     total = sum(batch_shares.values())
     return {name: value / total for name, value in batch_shares.items()}
@@ -124,10 +94,7 @@ def even_shares(pools: Mapping[str, Sequence]) -> dict[str, tuple[float, float]]
 def draw_image(
     pools: Mapping[str, Sequence], batch_shares: Mapping[str, float], seed: int, update: int, place: int
 ) -> tuple[str, int, np.random.Generator]:
-    """Return the pool and index of the image at a position of a batch, and the generator for its augmentation.
-
-    ``batch_shares``: each pool's fraction of this batch (:func:`shares_at`).
-    """
+    """Return pool and index of the image at a position of a batch, and its augmentation's generator."""
     names = [name for name in POOLS if batch_shares.get(name)]
     edges = np.cumsum([batch_shares[name] for name in names])
     random = np.random.default_rng(stable_hash("batch", seed, update, place))

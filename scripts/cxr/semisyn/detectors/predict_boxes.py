@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import torch
 
-from cxr.base.columns import schema
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shards
 from cxr.base.jobs import log, progress
-from cxr.base.tables import write_table
+from cxr.base.tables import write_rows
 from cxr.detection.grid import CONFIDENCE_DIGITS, PIXEL_DIGITS
 from cxr.geometry.affine import boxes_to_original
 from cxr.semisyn.detectors.engine import load_engine
@@ -23,11 +21,9 @@ def run(
     *, model: str, annotations: str, frames: Sequence[str], output: str, engine: str, engine_settings: dict,
     findings: Sequence[str], reference: dict, compute: dict, roles: str = "", **engine_files: str,
 ) -> None:  # fmt: skip
-    """Write a detector's boxes on all images of a reference that have a frame.
+    """Write a detector's boxes on all images of a reference that have a frame. Raises UserError if none has one.
 
-    ``frames``: shards of frames; ``engine``: its name; ``findings``: its classes; ``reference``: {name, format, path,
-    image_id, role, classes}; ``annotations``, ``roles``: unused, they make Snakemake wait for the reference's file and
-    the check of roles. Raises UserError if none of the images has a frame.
+    ``findings``: its classes; ``annotations``, ``roles``: unused, they make Snakemake wait for the check of roles.
     """
     torch.set_num_threads(1)
     source = Reference(**reference)
@@ -55,4 +51,4 @@ def run(
             for place, confidence, box in zip(detections.classes, detections.confidence, corners, strict=True):
                 if box[0] < box[2] and box[1] < box[3]:
                     rows.append((image, findings[place], round(float(confidence), CONFIDENCE_DIGITS), *box))
-    write_table(output, pl.DataFrame(rows, schema=schema(PREDICTIONS), orient="row"), PREDICTIONS)
+    write_rows(output, rows, PREDICTIONS)

@@ -1,27 +1,19 @@
 """List the images of a reference that are not in the cohort, as a table that the stage frames reads."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 
-from cxr.annotations.regions import ENDINGS, image_name
-from cxr.base.columns import Column, Columns, schema
+from cxr.annotations.regions import ENDINGS, image_name, read_annotations
+from cxr.base.columns import Column, Columns
 from cxr.base.errors import UserError
 from cxr.base.jobs import log
-from cxr.base.tables import read_table, write_table
+from cxr.base.tables import read_table, write_rows
 from cxr.base.user_paths import PathFinder
 from cxr.base.user_tables import read_sheet
-from cxr.semisyn.references import (
-    TRAIN,
-    Reference,
-    map_patients,
-    read_image_ids,
-    read_patients,
-    read_reference,
-    refuse_two_roles,
-)
+from cxr.semisyn.references import TRAIN, Reference, map_patients, read_reference, refuse_two_roles
 from cxr.semisyn.shared import TRAIN_SUBSET
 
 ROLES: Columns = {
@@ -30,7 +22,7 @@ ROLES: Columns = {
     "images": Column(pl.Int64, "Images."),
     "patients": Column(pl.Int64, "Patients; no patient is in sets of two roles."),
     "boxes": Column(pl.Int64, "Boxes of findings; null for the synthetic images."),
-    "left_out": Column(pl.String, "Regions without a finding or an area, by reason, JSON."),
+    "excluded_regions": Column(pl.String, "Regions without a finding or an area, by reason, JSON."),
 }
 PICTURES: Columns = {
     "image_id": Column(pl.String, "Image, as the reference names it."),
@@ -42,8 +34,6 @@ PICTURES: Columns = {
     "position": Column(pl.String, "Position of the patient from the manifest; null if not given."),
 }
 """The columns that the stage frames reads from a shard of the cohort."""
-
-
 SYNTHETIC = "synthetic"
 """Name of the set of source images of the synthetic ones; the settings forbid it for references."""
 
@@ -57,32 +47,29 @@ def run_roles(
     findings: Sequence[str],
     images: str | Sequence = (),
 ) -> None:
-    """Write the table :data:`ROLES`.
+    """Write the table :data:`ROLES` of the ``references`` that a run is trained on or scored against.
 
-    ``references``: [{name, format, path, image_id, role, classes}] that a run is trained on or scored against;
     ``annotations``: unused, their paths; ``images``: the dataset's image table, if a run has synthetic images;
     ``patients``: tables with image_id and subject_id. Raises UserError for a patient in sets of two roles.
     """
-    boxes_by_reference = {settings["name"]: read_reference(Reference(**settings), findings) for settings in references}
-    roles = {settings["name"]: settings["role"] for settings in references}
-    images_by_set = {name: sorted(boxes.image_ids) for name, boxes in boxes_by_reference.items()}
+    roles, images_by_set, counts = {}, {}, {}
+    for reference in (Reference(**settings) for settings in references):
+        boxes, image_ids, excluded = read_reference(reference, findings)
+        roles[reference.name], images_by_set[reference.name] = reference.role, image_ids
+        counts[reference.name] = len(boxes), json.dumps(excluded, sort_keys=True)
     if images:
         table = read_table(images).filter(pl.col("subset") == TRAIN_SUBSET)
-        images_by_set[SYNTHETIC], roles[SYNTHETIC] = sorted(set(table["image_id"])), TRAIN
-    tables = read_patients(patients)
-    patient = map_patients({image for image_ids in images_by_set.values() for image in image_ids}, tables)
-    refuse_two_roles(images_by_set, roles, patient)
-    rows = []
-    for name, image_ids in images_by_set.items():
-        boxes = len(boxes_by_reference[name].boxes) if name in boxes_by_reference else None
-        left_out = json.dumps(boxes_by_reference[name].excluded, sort_keys=True) if name in boxes_by_reference else ""
-        rows.append((name, roles[name], len(image_ids), len({patient[image] for image in image_ids}), boxes, left_out))
-    write_table(output, pl.DataFrame(rows, schema=schema(ROLES), orient="row"), ROLES)
+        roles[SYNTHETIC], images_by_set[SYNTHETIC], counts[SYNTHETIC] = TRAIN, set(table["image_id"]), (None, "")
+    patient = map_patients(set().union(*images_by_set.values()), patients)
+    refuse_two_roles({name: sorted(image_ids) for name, image_ids in images_by_set.items()}, roles, patient)
+    rows = [
+        (name, roles[name], len(image_ids), len({patient[image] for image in image_ids}), *counts[name])
+        for name, image_ids in images_by_set.items()
+    ]
+    write_rows(output, rows, ROLES)
 
 
 NAMES = ("image_id", "image_path", "subject_id", "view", "position")
-NO_METADATA = ("", None, None)
-"""Patient, view and position of an image in a folder."""
 
 
 def run_listing(*, annotations: str, pictures: str, output: str, reference: dict) -> None:
@@ -93,14 +80,14 @@ def run_listing(*, annotations: str, pictures: str, output: str, reference: dict
     with one name.
     """
     source = Reference(**reference, role="", classes={})
-    image_ids = read_image_ids(source)
-    key = f"semisyn.references.{source.name}.images"
-    path = Path(pictures)
-    file_by_image = dict(_files_in_folder(path, source.image_id, key) if path.is_dir() else _files_in_sheet(path, key))
+    regions = read_annotations(source.key, source.path, source.format)
+    image_ids = {image_name(source.image_id, image) for image in regions.seen}
+    key, path = f"semisyn.references.{source.name}.images", Path(pictures)
+    file_by_image = _files_in_folder(path, source.image_id, key) if path.is_dir() else _files_in_sheet(path, key)
     rows = []
     for image in sorted(image_ids & file_by_image.keys()):
-        file, (patient, *posed) = file_by_image[image]
-        rows.append((image, image, patient or image, str(file), 0, *posed))
+        file, patient, *posed = file_by_image[image]
+        rows.append((image, image, patient or image, str(Path(file).absolute()), 0, *posed))
     if not rows:
         raise UserError(
             f"{key} is {pictures!r}, which has none of the {len(image_ids)} images of {source.path}: correct it, or "
@@ -108,26 +95,29 @@ def run_listing(*, annotations: str, pictures: str, output: str, reference: dict
         )
     if len(rows) < len(image_ids):
         log.warning("%s has %d of the %d images of its reference", key, len(rows), len(image_ids))
-    write_table(output, pl.DataFrame(rows, schema=schema(PICTURES), orient="row"), PICTURES)
+    write_rows(output, rows, PICTURES)
 
 
-def _files_in_folder(folder: Path, template: str, key: str) -> Iterable[tuple[str, tuple[Path, tuple]]]:
-    """Yield (image_id, (file, :data:`NO_METADATA`)) of all images below a folder."""
-    first: dict[str, Path] = {}
+def _files_in_folder(folder: Path, template: str, key: str) -> dict[str, tuple]:
+    """Return {image_id: (file, no patient, view or position)} of all images below a folder."""
+    files: dict[str, tuple] = {}
     for path in sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file()):
         name = image_name(template, path.name)
-        if first.setdefault(name, path) != path:
-            raise UserError(f"{key}: {first[name]} and {path} have one name: name a CSV of image_id and image_path")
-        yield name, (path.absolute(), NO_METADATA)
+        if name in files:
+            raise UserError(f"{key}: {files[name][0]} and {path} have one name: name a CSV of image_id and image_path")
+        files[name] = path, "", None, None
+    return files
 
 
-def _files_in_sheet(path: Path, key: str) -> Iterable[tuple[str, tuple[Path, tuple]]]:
-    """Yield (image_id, (file, (patient, view, position))) of a CSV's rows; a missing patient is "", others None."""
+def _files_in_sheet(path: Path, key: str) -> dict[str, tuple]:
+    """Return {image_id: (file, patient, view, position)} of a CSV's rows; a missing patient is "", others None."""
     ids = ("image_id", "subject_id")
     sheet = read_sheet(path, key, NAMES, ids=ids, words=ids)
     sheet.require(NAMES[:2])
     rows = [row for _, row in sheet.records() if row["image_id"] and row["image_path"]]
     files = PathFinder(path.parent).find_all(row["image_path"] for row in rows)
+    file_by_image = {}
     for row in rows:
         metadata = row.get("subject_id", ""), row.get("view") or None, row.get("position") or None
-        yield row["image_id"], (Path(files[row["image_path"]].path).absolute(), metadata)
+        file_by_image[row["image_id"]] = files[row["image_path"]].path, *metadata
+    return file_by_image

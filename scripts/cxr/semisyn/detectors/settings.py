@@ -18,9 +18,7 @@ class DetectorRun(Section):
     real: list[ReferenceName] = key(list, "References with the role train whose images are used.")
     real_share: Share = key(1.0, "Fraction of the references' patients, drawn by the seed, for learning curves.")
     synthetic: Annotated[int, Limits(ge=0)] | Part = key(
-        0,
-        "Number of synthetic images of all findings, or fifth, half or all of the dataset.",
-        unit="images",
+        0, "Number of synthetic images of all findings, or fifth, half or all of the dataset.", unit="images"
     )
     extra: list[Literal["unedited", "shuffled"]] = key(
         list,
@@ -66,10 +64,7 @@ class UltralyticsSettings(Section):
     plan: Annotated[str, Limits(pattern=r"^(yolo|rtdetr)[A-Za-z0-9._-]*\.yaml$")] = key(
         "yolo11n.yaml", "Model configuration of the package, such as yolo11n.yaml or rtdetr-l.yaml."
     )
-    checkpoint: str = key(
-        "",
-        "Initial checkpoint of the same plan; empty: random weights.",
-    )
+    checkpoint: str = key("", "Initial checkpoint of the same plan; empty: random weights.")
     image_size: int = key(640, "Side of the net's input, a multiple of 32.", unit="px", ge=64, le=4096, multiple_of=32)
     batch: int = key(16, "Images per step.", ge=1, le=1024)
 

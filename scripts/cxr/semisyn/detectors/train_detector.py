@@ -1,9 +1,15 @@
 """Train one detector, and write its losses, its validation scores and the composition of its training images."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from math import ceil, isnan
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 import torch
@@ -12,12 +18,16 @@ from cxr.base.atomic import atomic_folder
 from cxr.base.columns import Column, Columns, schema
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
+from cxr.base.hdf5 import Shards
 from cxr.base.jobs import log
 from cxr.base.seeds import stable_hash
-from cxr.base.tables import read_table, write_table
-from cxr.semisyn.detectors.engine import DetectorsOptions, TrainingTask, load_engine
-from cxr.semisyn.detectors.pools import LazySample, even_shares, shares_at
-from cxr.semisyn.detectors.training_images import open_frames, read_pools, read_validation
+from cxr.base.tables import read_table, write_rows, write_table
+from cxr.geometry.affine import boxes_to_frame
+from cxr.geometry.boxes import CORNERS
+from cxr.semisyn.detectors.engine import DetectorsOptions, Losses, TrainingTask, Validation, load_engine
+from cxr.semisyn.detectors.pools import LazySample, even_shares, shares_at, shuffle_boxes, take_patients
+from cxr.semisyn.references import Reference, map_patients, read_reference
+from cxr.semisyn.shared import PARTS, TRAIN_SUBSET, images_per_finding
 
 UPDATES: Columns = {
     "update": Column(pl.Int64, "Number of the step, from 1."),
@@ -46,15 +56,127 @@ POOLS: Columns = {
     "share_last": Column(pl.Float64, "Fraction at the last step."),
     "epochs": Column(pl.Float64, "Mean number of times that an image of the pool is used."),
 }
-
-
 POINTS = 10
 """Rows of the table of epochs, at which the engine lite is scored on the validation images."""
 SHARE_POINTS = 1000
 """Points of the training at which the changing shares are summed for the table of pools."""
-NO_IMAGES = dict.fromkeys(("job_id", "image_id", "subject_id", "subset"), pl.String)
-NO_IMAGES |= {"rank": pl.Int64, "asked": pl.Int64}
-NO_BOXES = dict.fromkeys(("job_id", "finding", "kind", "target"), pl.String)
+
+
+class FrameShards(NamedTuple):
+    """Shards of frames: of edited images, of the cohort, and {reference: of its images outside the cohort}."""
+
+    edited: Shards
+    frames: Shards
+    by_reference: Mapping[str, Shards]
+
+
+@contextmanager
+def open_frames(edited: Sequence[str], frames: Sequence[str], by_reference: Mapping[str, str]) -> Iterator[FrameShards]:
+    """Open shards of frames."""
+    with ExitStack() as entered:
+        edited_shards, frame_shards = (entered.enter_context(Shards(paths)) for paths in (edited, frames))
+        reference_shards = {name: entered.enter_context(Shards(path)) for name, path in by_reference.items()}
+        yield FrameShards(edited_shards, frame_shards, reference_shards)
+
+
+def _read_real(
+    references: Sequence[dict], findings: Sequence[str], pictures: FrameShards, patients: str | Sequence[str]
+) -> tuple[list[LazySample], Counter]:
+    """Return the images of references that have a frame, with their boxes, and {reference: its images without}.
+
+    A finding with at least one box counts as completely labelled in the reference; the others as unlabelled. Raises
+    UserError for a reference whose images all lack a frame.
+    """
+    samples, lacking = [], Counter()
+    for reference in (Reference(**settings) for settings in references):
+        boxes, image_ids, _ = read_reference(reference, findings)
+        shards = pictures.by_reference.get(reference.name, pictures.frames)
+        framed_ids = sorted(image for image in image_ids if image in shards)
+        if not framed_ids:
+            raise UserError(
+                f"{reference.key}: none of its {len(image_ids)} images has a frame: they are not the "
+                f"cohort's; name their folder in semisyn.references.{reference.name}.images"
+            )
+        lacking[reference.name] = len(image_ids) - len(framed_ids)
+        patient = map_patients(framed_ids, patients)
+        labelled_classes = tuple(sorted(findings.index(name) for name in set(boxes["finding"])))
+        rows = {image: part for (image,), part in boxes.partition_by("image_id", as_dict=True).items()}
+        for image in framed_ids:
+            part, shard = rows.get(image, boxes.clear()), shards.shard_of(image)
+            framed = boxes_to_frame(part.select(CORNERS).to_numpy(), shard.get("to_original", image)).tolist()
+            image_boxes = tuple((findings.index(name), *box) for name, box in zip(part["finding"], framed, strict=True))
+            read_frame = partial(shard.get, "image", image)
+            samples.append(LazySample(image_boxes, labelled_classes, image, patient[image], read_frame))
+    return samples, lacking
+
+
+def _select_synthetic(
+    images: pl.DataFrame, boxes: pl.DataFrame, options: DetectorsOptions, shards: Shards, size: int | str
+) -> list[LazySample]:
+    """Return the dataset's train images of a size, those of the lowest ranks, in order of job_id, with their boxes.
+
+    ``images``, ``boxes``: its tables. Every finding is labelled: the healthy source has none. Raises UserError for more
+    images than the dataset has.
+    """
+    quota, count = images["requested"].max() or 0, len(options.findings)
+    num_each = images_per_finding(size, quota, count)
+    if size not in PARTS and num_each > quota:
+        raise UserError(
+            f"semisyn.detectors.runs: a run asks for {size} synthetic images, but the dataset has {quota * count}: "
+            f"lower it, name one of {', '.join(PARTS)}, or raise semisyn.dataset.per_finding"
+        )
+    rows: dict[str, list[tuple]] = {}
+    selected_boxes = boxes.filter((pl.col("kind") == options.kind) & (pl.col("target") == options.target))
+    for job, finding, *box in selected_boxes.select("job_id", "finding", *CORNERS).iter_rows():
+        rows.setdefault(job, []).append((options.findings.index(finding), *box))
+    selected_images = images.filter(pl.col("subset") == TRAIN_SUBSET, pl.col("rank") < num_each).sort("job_id")
+    labelled_classes = tuple(range(count))
+    return [
+        LazySample(tuple(rows.get(job, ())), labelled_classes, job, subject, partial(shards.get, "image", job))
+        for job, subject in selected_images.select("job_id", "subject_id").iter_rows()
+    ]
+
+
+def read_pools(
+    options: DetectorsOptions,
+    pictures: FrameShards,
+    images: pl.DataFrame | None,
+    boxes: pl.DataFrame | None,
+    patients: str | Sequence[str],
+    seed: int,
+) -> tuple[dict[str, list[LazySample]], Counter]:
+    """Return {pool: images} of a run, and {reference: number of its images without a frame}.
+
+    ``images``, ``boxes``: the dataset's tables, needed for synthetic images and controls; ``patients``: tables with
+    image_id and subject_id. Raises UserError if a pool of the run is empty.
+    """
+    real, lacking = _read_real(options.references, options.findings, pictures, patients)
+    pools = {"real": take_patients(real, options.real_share, seed)} if real else {}
+    if options.synthetic:
+        pools["synthetic"] = _select_synthetic(images, boxes, options, pictures.edited, options.synthetic)
+    if options.extra:
+        edited = _select_synthetic(images, boxes, options, pictures.edited, options.extra_size)
+    if "unedited" in options.extra:
+        sources = dict(images.select("job_id", "image_id").iter_rows())
+        frame_readers = (partial(pictures.frames.get, "image", sources[sample.image_id]) for sample in edited)
+        pairs = zip(edited, frame_readers, strict=True)
+        pools["unedited"] = [replace(sample, boxes=(), read_frame=read_frame) for sample, read_frame in pairs]
+    if "shuffled" in options.extra:
+        pools["shuffled"] = shuffle_boxes(edited, seed)
+    if empty := [name for name, pool in pools.items() if not pool]:
+        raise UserError(
+            f"semisyn.detectors.runs: the pool {empty[0]} has no image of the split train: raise "
+            f"semisyn.dataset.per_finding, or remove the pool from the run"
+        )
+    return pools, lacking
+
+
+def read_validation(
+    options: DetectorsOptions, pictures: FrameShards, patients: str | Sequence[str]
+) -> Validation | None:
+    """Return the validation images; None without a reference with the role val."""
+    samples, _ = _read_real(options.validation, options.findings, pictures, patients)
+    return Validation(samples) if samples else None
 
 
 def run(
@@ -65,11 +187,10 @@ def run(
 ) -> None:  # fmt: skip
     """Train a detector of a run with one of its seeds; write the folder ``model`` and three tables.
 
-    ``number``: of the seed; ``images``, ``boxes``, ``edited``: the dataset's tables and edited shards, if the run has
-    synthetic images; ``frames``: the cohort's; ``extra_files``: ``frames_<reference>``, frames of images outside the
-    cohort, and the engine's files; ``patients``: tables with image_id and subject_id; ``references``, ``validation``,
-    ``roles``: unused. Runs with one seed number share their draws. An interrupted training resumes with the same
-    result. Raises UserError for a run without images.
+    ``images``, ``boxes``, ``edited``: the dataset's tables and shards, if the run has synthetic images; ``frames``: the
+    cohort's; ``extra_files``: ``frames_<reference>``, and the engine's; ``patients``: tables with image_id and
+    subject_id; ``references``, ``validation``, ``roles``: unused. Runs with one seed number share their draws. An
+    interrupted training resumes with the same result. Raises UserError for a run without images.
     """
     torch.set_num_threads(1)
     seed = stable_hash("detectors", options.seed, int(number)) % 2**32
@@ -77,44 +198,35 @@ def run(
     pictures = {name.removeprefix("frames_"): path for name, path in extra_files.items() if name.startswith("frames_")}
     unfinished = Path(model).with_name("unfinished")
     with open_frames(edited, frames, pictures) as shards:
-        image_table = read_table(images) if images else pl.DataFrame(schema=NO_IMAGES)
-        box_table = read_table(boxes) if boxes else pl.DataFrame(schema=NO_BOXES)
-        films_by_pool, lacking = read_pools(options, shards, image_table, box_table, patients, seed)
+        image_table, box_table = (read_table(path) if path else None for path in (images, boxes))
+        images_by_pool, lacking = read_pools(options, shards, image_table, box_table, patients, seed)
         num_updates = options.updates
         if options.budget == "epochs":  # each image is used equally often
-            num_updates = max(1, ceil(options.epochs * sum(map(len, films_by_pool.values())) / engine.batch))
+            num_updates = max(1, ceil(options.epochs * sum(map(len, images_by_pool.values())) / engine.batch))
+        shares = even_shares(images_by_pool)
+        if options.shares:
+            shares = {name: tuple(map(float, options.shares[name])) for name in images_by_pool
+                      if any(options.shares.get(name, ()))}  # fmt: skip
         validation_set = read_validation(options, shards, patients)
         task = TrainingTask(
-            films_by_pool, shares_of(options, films_by_pool), tuple(options.findings), num_updates, options.epochs,
-            seed, report_steps(num_updates, POINTS), validation_set,
+            images_by_pool, shares, tuple(options.findings), num_updates, options.epochs, seed,
+            report_steps(num_updates, POINTS), validation_set,
         )  # fmt: skip
-        for name, samples in films_by_pool.items():
+        for name, samples in images_by_pool.items():
             log.info("%s: %d images, %d boxes", name, len(samples), sum(len(sample.boxes) for sample in samples))
         for name, count in lacking.items():
             if count:
                 log.warning("semisyn.references.%s: %d of its images have no frame and are not learnt", name, count)
         with atomic_folder(model) as folder:
-            trained = engine.train(task, folder, unfinished)
-        scores = dict(trained.scores)
+            losses, step_scores = engine.train(task, folder, unfinished)
+        scores = dict(step_scores)
         if validation_set and num_updates not in scores:  # an engine that does not score during training
             scores[num_updates] = validation_set.score(engine.load(Path(model)))
-    rows = [(place, place * engine.batch, *loss) for place, loss in enumerate(trained.losses, 1)]
-    write_table(updates, pl.DataFrame(rows, schema=schema(UPDATES), orient="row"), UPDATES)
-    write_table(epochs, epochs_table(task, engine.batch, trained.losses, scores), EPOCHS)
+    rows = [(place, place * engine.batch, *loss) for place, loss in enumerate(losses, 1)]
+    write_rows(updates, rows, UPDATES)
+    write_table(epochs, epochs_table(task, engine.batch, losses, scores), EPOCHS)
     write_table(pools, pools_table(task, engine.batch, options, lacking), POOLS)
     shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def shares_of(options: DetectorsOptions, pools: Mapping[str, Sequence[LazySample]]) -> dict[str, tuple[float, float]]:
-    """Return the shares at the first and the last step: those of the run, or else proportional to the pool sizes."""
-    if not options.shares:
-        return even_shares(pools)
-    run_shares = {name: tuple(map(float, options.shares[name])) for name in pools if any(options.shares.get(name, ()))}
-    if not run_shares:
-        raise UserError(
-            f"semisyn.detectors.runs: shares names none of the pools {', '.join(pools)}: give one of them a share"
-        )
-    return run_shares
 
 
 def report_steps(updates: int, points: int) -> tuple[int, ...]:
@@ -122,33 +234,28 @@ def report_steps(updates: int, points: int) -> tuple[int, ...]:
     return tuple(sorted({max(1, round(updates * number / points)) for number in range(1, points + 1)}))
 
 
-def epochs_table(
-    task: TrainingTask, batch: int, losses: Sequence[tuple[float, float]], scores: Mapping[int, float]
-) -> pl.DataFrame:
+def epochs_table(task: TrainingTask, batch: int, losses: Losses, scores: Mapping[int, float]) -> pl.DataFrame:
     """Return :data:`EPOCHS`: a row for each point, with the mean losses since the previous one."""
-    images, rows, first = sum(map(len, task.pools.values())), [], 0
-    for last in task.points:
+    images, rows = sum(map(len, task.pools.values())), []
+    for first, last in pairwise((0, *task.points)):
         score = scores.get(last)
         percent = None if score is None or isnan(score) else round(100 * score, 6)
         means = (sum(part) / (last - first) for part in zip(*losses[first:last], strict=True))
         rows.append((last * batch / images, last, last * batch, *means, percent))
-        first = last
     return pl.DataFrame(rows, schema=schema(EPOCHS), orient="row")
 
 
 def pools_table(task: TrainingTask, batch: int, options: DetectorsOptions, lacking: Mapping[str, int]) -> pl.DataFrame:
     """Return :data:`POOLS`: the images of each pool and how often they were used."""
-    num_shown_by_pool = dict.fromkeys(task.shares, 0.0)
+    uses = dict.fromkeys(task.shares, 0.0)
     for step in range(SHARE_POINTS):
         for name, share in shares_at(task.shares, step / (SHARE_POINTS - 1)).items():
-            num_shown_by_pool[name] += share * task.updates * batch / SHARE_POINTS
+            uses[name] += share * task.updates * batch / SHARE_POINTS
     first, last = (shares_at(task.shares, progress) for progress in (0.0, 1.0))
     rows = []
     for name, samples in task.pools.items():
-        reference_names = ", ".join(options.real) if name == "real" else ""
+        reference_names, missing = (", ".join(options.real), sum(lacking.values())) if name == "real" else ("", 0)
         patients, boxes = len({sample.subject_id for sample in samples}), sum(len(sample.boxes) for sample in samples)
-        missing = sum(lacking.values()) if name == "real" else 0
-        times = round(num_shown_by_pool.get(name, 0.0) / len(samples), 6)
-        counts = len(samples), patients, boxes, missing
-        rows.append((name, reference_names, *counts, first.get(name, 0.0), last.get(name, 0.0), times))
+        shares = first.get(name, 0.0), last.get(name, 0.0), round(uses.get(name, 0.0) / len(samples), 6)
+        rows.append((name, reference_names, len(samples), patients, boxes, missing, *shares))
     return pl.DataFrame(rows, schema=schema(POOLS), orient="row")

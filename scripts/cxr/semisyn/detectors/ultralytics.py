@@ -10,7 +10,7 @@ import hashlib
 import json
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,8 +29,9 @@ from cxr.imaging.weights.yolo import convert_ultralytics
 from cxr.nets import tensors
 from cxr.nets.devices import inference, select_device
 from cxr.nets.fitting.plain import read_state, write_state
-from cxr.semisyn.detectors.engine import BOX_SELECTION, TrainingLog, TrainingTask
-from cxr.semisyn.detectors.pools import LazySample, draw_image, shares_at
+from cxr.semisyn.detectors.engine import BOX_SELECTION, Losses, TrainingTask
+from cxr.semisyn.detectors.pools import draw_image, shares_at
+from cxr.semisyn.shared import yolo_line
 
 GPU = True
 FILES = ("checkpoint",)
@@ -50,7 +51,7 @@ class UltralyticsEngine:
         self.device = select_device(setup.device, setup.asked)
         self.family = next((name for name in NETWORKS if Path(self.own["plan"]).name.startswith(name)), "yolo")
 
-    def train(self, task: TrainingTask, folder: Path, unfinished: Path) -> TrainingLog:
+    def train(self, task: TrainingTask, folder: Path, unfinished: Path) -> tuple[Losses, Mapping[int, float]]:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
         for kind in ("images", "labels", "run"):
             shutil.rmtree(unfinished / kind, ignore_errors=True)
@@ -61,8 +62,7 @@ class UltralyticsEngine:
         losses: list[tuple[float, float]] = []
         identity = training_digest(task, self.own, steps, unfinished / "images/train")
         prepare_folder(unfinished / "state", identity)
-        trainer = self._trainer(draws, losses, unfinished)
-        trainer = trainer(overrides=FIXED_SETTINGS | {
+        trainer = self._trainer(draws, losses, unfinished)(overrides=FIXED_SETTINGS | {
             "model": self.own["plan"], "data": str(data), "epochs": steps, "imgsz": self.own["image_size"],
             "batch": self.batch, "nbs": self.batch, "seed": task.seed % 2**31, "workers": 0, "pretrained": False,
             "device": "cpu" if self.device.type == "cpu" else 0, "project": str(unfinished), "name": "run",
@@ -71,16 +71,13 @@ class UltralyticsEngine:
         trainer.train()
         net = trainer.ema.ema.float().cpu()
         facts = {"kind": KIND, "family": self.family, "yaml": net.yaml, "names": list(task.classes), "eps": 1e-3}
-        weights = {name: value.contiguous() for name, value in net.state_dict().items()}
         facts |= {"size": self.own["image_size"]}
+        weights = {name: value.contiguous() for name, value in net.state_dict().items()}
         tensors.write_weights(folder / WEIGHTS, tensors.tensor_kinds(weights), weights.get, facts)
-        return TrainingLog(losses, {})
+        return losses, {}
 
     def _trainer(self, draws: "ImageSampler", losses: list[tuple[float, float]], folder: Path) -> type:
-        """Return the package's trainer with our draws of images, the checkpoint's weights, and recorded losses.
-
-        At the beginning of each epoch it saves its state, and it resumes from a saved one.
-        """
+        """Return the package's trainer with our draws and losses; it saves its state each epoch, and resumes."""
         boxes.import_package()
         from ultralytics.data.build import InfiniteDataLoader
         from ultralytics.models.rtdetr.train import RTDETRTrainer
@@ -88,7 +85,10 @@ class UltralyticsEngine:
 
         state_path = folder / "state/state.pt"
         key = "semisyn.detectors.ultralytics"
-        start = read_checkpoint(self.start, folder / "checkpoint.safetensors") if self.start else {}
+        start = {}
+        if self.start:  # the package's pickle is not run
+            convert_ultralytics(Path(self.start), folder / "checkpoint.safetensors")
+            start, _ = tensors.read_weights(folder / "checkpoint.safetensors", "ultralytics")
 
         class Trainer({"yolo": DetectionTrainer, "rtdetr": RTDETRTrainer}[self.family]):
             def get_dataloader(self, dataset_path, batch_size=16, rank=0, mode="train"):
@@ -101,13 +101,9 @@ class UltralyticsEngine:
 
             def get_model(self, *arguments, **keywords):
                 net = super().get_model(*arguments, **keywords)
-                net_weights = net.state_dict()
-                fitting = {
-                    name: value
-                    for name, value in start.items()
-                    if name in net_weights and net_weights[name].shape == value.shape
-                }
-                if start and len(fitting) < len(net_weights) / 2:
+                shapes = {name: value.shape for name, value in net.state_dict().items()}
+                fitting = {name: value for name, value in start.items() if shapes.get(name) == value.shape}
+                if start and len(fitting) < len(shapes) / 2:
                     raise UserError(f"{key}.checkpoint is of another plan than {key}.plan: name its own plan")
                 net.load_state_dict(fitting, strict=False)
                 return net
@@ -134,14 +130,9 @@ class UltralyticsEngine:
                     set_random_states(state["random"])
                 elif self.epoch:
                     modules = {"net": self.model, "mean": self.ema.ema, "optimiser": self.optimizer}
-                    module_states = {name: module.state_dict() for name, module in modules.items()}
-                    run_state = {
-                        "updates": self.ema.updates,
-                        "step": self.epoch,
-                        "losses": losses,
-                        "random": get_random_states(),
-                    }
-                    write_state(state_path, module_states | run_state)
+                    run_state = {name: module.state_dict() for name, module in modules.items()}
+                    run_state |= {"updates": self.ema.updates, "step": self.epoch, "losses": losses}
+                    write_state(state_path, run_state | {"random": get_random_states()})
 
             # the last weights are used, and semisyn_detection scores them: no validation here
             def get_validator(self):
@@ -242,29 +233,19 @@ class ImageSampler(torch.utils.data.Sampler):
 
 def write_images(task: TrainingTask, folder: Path) -> Path:
     """Write a task's images and labels in YOLO's layout, in the order of :class:`ImageSampler`; return data.yaml."""
-    samples: list[LazySample] = [sample for name in task.shares for sample in task.pools[name]]
     for kind in ("images", "labels"):
         (folder / kind / "train").mkdir(parents=True)
-    for number, sample in enumerate(samples):
+    for number, sample in enumerate(sample for name in task.shares for sample in task.pools[name]):
         frame = sample.read_frame()
         if not cv2.imwrite(str(folder / f"images/train/{number:07d}.png"), frame):
             raise UserError(f"{folder}: an image could not be written: its disk may be full")
-        lines = []
-        for kind, *box in sample.boxes:
-            x1, y1, x2, y2 = np.clip(np.array(box) / np.tile(frame.shape[::-1], 2), 0, 1)
-            lines.append(f"{kind} {(x1 + x2) / 2:.8f} {(y1 + y2) / 2:.8f} {x2 - x1:.8f} {y2 - y1:.8f}\n")
-        (folder / f"labels/train/{number:07d}.txt").write_text("".join(lines), encoding="utf-8")
+        lines = "".join(yolo_line(box, kind, frame.shape) for kind, *box in sample.boxes)
+        (folder / f"labels/train/{number:07d}.txt").write_text(lines, encoding="utf-8")
     (folder / "val.txt").write_text(f"{(folder / 'images/train/0000000.png').absolute()}\n", encoding="utf-8")
     description = {"path": str(folder.absolute()), "train": "images/train", "val": "val.txt"}
     path = (folder / "data.yaml").absolute()
     path.write_text(yaml.safe_dump(description | {"names": dict(enumerate(task.classes))}), encoding="utf-8")
     return path
-
-
-def read_checkpoint(path: str, target: Path) -> dict[str, torch.Tensor]:
-    """Read the weights of a checkpoint of the package without running its pickle. Raises UserError."""
-    convert_ultralytics(Path(path), target)
-    return tensors.read_weights(target, "ultralytics")[0]
 
 
 def load(setup: Setup) -> UltralyticsEngine:

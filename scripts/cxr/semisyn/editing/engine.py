@@ -12,10 +12,9 @@ from cxr.base.engines import Setup, engine_module
 class Job:
     """One finding to put into one image.
 
-    ``prompt``: sentence as in a report; ``boxes`` float64 (N, 4) in frame pixels, half-open, with the ``sides`` of
-    their lungs ("" for the heart); ``ratio``: the cardiothoracic ratio to reach, or None; ``mask`` float32 (512, 512):
-    weight of the edit at each pixel, filled in just before the edit; ``seed``: of the job's noise; ``config``: the
-    configuration, {key: value}.
+    ``boxes`` float64 (N, 4) in frame pixels, half-open, with the ``sides`` of their lungs ("" for the heart);
+    ``ratio``: the cardiothoracic ratio to reach, or None; ``mask`` float32 (512, 512): weight of the edit at each
+    pixel, filled in just before the edit; ``seed``: of the job's noise; ``config``: the configuration, {key: value}.
     """
 
     job_id: str
@@ -61,8 +60,5 @@ class BoxTooSmall(ValueError):
 
 
 def load_engine(name: str, options: object, setup: Setup, prompts: frozenset[str]) -> EditingEngine:
-    """Call ``load(options, setup, prompts)`` of the module ``cxr.semisyn.editing.<name>``.
-
-    ``prompts``: all prompts of the jobs, negative ones included. Raises UserError for an unknown name.
-    """
+    """Call ``load(options, setup, prompts)`` of an engine's module; ``prompts``: of all jobs. Raises UserError."""
     return engine_module("cxr.semisyn.editing", name).load(options, setup, prompts)

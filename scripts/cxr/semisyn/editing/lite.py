@@ -1,17 +1,11 @@
-"""Editing engine lite: paints findings into X-rays on the CPU, with one painter per finding (cxr.painting).
-
-All random draws depend on the job's seed and prompt alone. The embedded organ net measures the heart's ratio on the
-painted image, so that the warp can be corrected.
-"""
-
-from functools import partial
+"""Editing engine lite: paints findings on the CPU; all random draws depend on the job's seed and prompt alone."""
 
 import numpy as np
-import yaml
 
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.metrics.edits import cardiothoracic_ratio
 from cxr.nets.map_net import MapNet
@@ -25,7 +19,7 @@ RESOURCE_FILES = ("organs/lite.onnx", "semisyn/painters.yaml", "semisyn/priors.y
 
 def read_ranges() -> dict:
     """Return the painters' numbers: {painter: {name: (low, high) or a number}}."""
-    return yaml.safe_load((RESOURCES / RESOURCE_FILES[1]).read_text(encoding="utf-8"))
+    return load_resource(RESOURCE_FILES[1])
 
 
 class LiteEditor:
@@ -40,23 +34,21 @@ class LiteEditor:
         painter = self._painters[job.finding]
         masks = [organs[name] for name in (*LUNGS, HEART)]
         chest = Chest(image.astype(np.float32) / 255, *masks)
-        places = [Place(tuple(box), side) for box, side in zip(job.boxes, job.sides, strict=True) if side]
         request = PaintRequest(
-            places=tuple(places),
+            places=tuple(Place(tuple(box), side) for box, side in zip(job.boxes, job.sides, strict=True) if side),
             words=job.prompt,
             ratio=job.ratio,
             ranges=self._ranges.get(painter, {}),
-            measure=partial(_measure_ratio, self._net),
+            measure=self._measure_ratio,
         )
         painted = PAINTERS[painter].paint(chest, request, np.random.default_rng(job.seed))
         return EditedImage(painted.image * 255, painted.lesion, region_of(painter, chest, request), painted.parameters)
 
-
-def _measure_ratio(net: MapNet, image: np.ndarray) -> float:
-    """Return the cardiothoracic ratio of an image float32 (H, W) in 0..1."""
-    organ_masks = net.masks(np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8))
-    masks = dict(zip(net.labels, organ_masks, strict=True))
-    return cardiothoracic_ratio(masks[HEART], *(masks[name] for name in LUNGS))
+    def _measure_ratio(self, image: np.ndarray) -> float:
+        """Return the cardiothoracic ratio of an image float32 (H, W) in 0..1."""
+        masks = self._net.masks(np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8))
+        organs = dict(zip(self._net.labels, masks, strict=True))
+        return cardiothoracic_ratio(*(organs[name] for name in (HEART, *LUNGS)))
 
 
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> LiteEditor:

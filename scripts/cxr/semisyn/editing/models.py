@@ -1,8 +1,4 @@
-"""Common base of the editing engines with a diffusion model: batches of one configuration, masks, noise, grey images.
-
-Each job has its own noise generator on the CPU, seeded by the job. On a CPU a job's image is bit-identical in every
-batch; on a GPU sums may round differently in batches of another size.
-"""
+"""Base of the editing engines with a diffusion model. On a CPU a job's image is bit-identical in every batch."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -14,8 +10,8 @@ from cxr.diffusion.guidance import cell_fractions, cell_mask
 from cxr.diffusion.nets import Nets
 from cxr.metrics.edits import mask_from_boxes
 from cxr.nets.devices import inference
-from cxr.semisyn.editing.configs import OWN_STRENGTH
 from cxr.semisyn.editing.engine import BoxTooSmall, EditedImage, Job
+from cxr.semisyn.editing.settings import OWN_STRENGTH
 
 PASS_KEYS = ("blending", "extent", "steps", "strength")
 """Configuration keys that the jobs of one pass share; masks, prompts and guidance weights are per row."""
@@ -30,23 +26,20 @@ class EditBatch:
     def __init__(
         self, clean: torch.Tensor, jobs: list[Job], device: torch.device, sources: Sequence[int] | None = None
     ):
-        self.clean, self.jobs, self.config = clean, jobs, jobs[0].config
+        self.clean, self.jobs, self.config, self.device = clean, jobs, jobs[0].config, device
         self.sources = list(range(len(jobs))) if sources is None else list(sources)
-        shape = tuple(clean.shape[-2:])
-        masks = np.stack([cell_fractions(job.mask, shape).astype(np.float32) for job in jobs])
-        self.mask = torch.from_numpy(masks)[:, None].to(device)
-        first = dict(zip(reversed(self.sources), reversed(jobs), strict=True))
-        owners = [first[source] for source in range(len(clean))]
-        generators = [torch.Generator().manual_seed(job.seed % 2**63) for job in owners]
-
-        def draw() -> torch.Tensor:
-            noise = [torch.randn(clean.shape[1:], generator=generator) for generator in generators]
-            return torch.stack(noise).to(device)
-
-        self.draw = draw
+        masks = [cell_fractions(job.mask, tuple(clean.shape[-2:])).astype(np.float32) for job in jobs]
+        self.mask = torch.from_numpy(np.stack(masks))[:, None].to(device)
+        owners = [jobs[self.sources.index(source)] for source in range(len(clean))]
+        self._generators = [torch.Generator().manual_seed(job.seed % 2**63) for job in owners]
         self.prompts = tuple(job.prompt for job in jobs)
         self.negatives = tuple(job.config["negative"] for job in jobs)
         self.inverted = tuple(job.config["negative"] for job in owners)
+
+    def draw(self) -> torch.Tensor:
+        """Return noise (S, C, h, w), each source's from its own generator."""
+        noise = [torch.randn(self.clean.shape[1:], generator=generator) for generator in self._generators]
+        return torch.stack(noise).to(self.device)
 
 
 class ModelEditor(ABC):
@@ -70,8 +63,7 @@ class ModelEditor(ABC):
         Raises BoxTooSmall for a box that covers no cell of the latent grid.
         """
         scaled = torch.from_numpy(np.stack(images)).float()[:, None] / 127.5 - 1
-        image_indices = _group_indices([job.job_id for job in jobs])
-        first_rows = [image_indices.index(row) for row in range(max(image_indices) + 1)]
+        image_indices, first_rows = _group_indices([job.job_id for job in jobs])
         clean = self.nets.encode(scaled[first_rows].expand(-1, 3, -1, -1))
         shape = tuple(clean.shape[-2:])
         for job in jobs:
@@ -83,11 +75,10 @@ class ModelEditor(ABC):
         latents = clean[image_indices]
         for places in groups.values():
             group_jobs = [jobs[at] for at in places]
-            keys = [(job.job_id, job.config["negative"]) for job in group_jobs]
-            sources = _group_indices(keys) if self.inverts else list(range(len(group_jobs)))
-            first = [places[sources.index(row)] for row in range(max(sources) + 1)]
-            rows = EditBatch(clean[[image_indices[at] for at in first]], group_jobs, self.nets.device, sources)
-            latents[places] = self.edit_latents(rows)
+            keys = [(job.job_id, job.config["negative"]) if self.inverts else at for at, job in enumerate(group_jobs)]
+            sources, first = _group_indices(keys)
+            group_clean = clean[[image_indices[places[at]] for at in first]]
+            latents[places] = self.edit_latents(EditBatch(group_clean, group_jobs, self.nets.device, sources))
         grey = (self.nets.decode(latents).mean(dim=1) + 1) * 127.5
         return [EditedImage(picture) for picture in grey.cpu().numpy()]
 
@@ -104,7 +95,7 @@ class ModelEditor(ABC):
         return config["strength"] or OWN_STRENGTH[config["engine"]]
 
 
-def _group_indices(keys: list) -> list[int]:
-    """Return for each key its index among the distinct keys, in order of first appearance."""
-    number: dict = {}
-    return [number.setdefault(key, len(number)) for key in keys]
+def _group_indices(keys: list) -> tuple[list[int], list[int]]:
+    """Return each key's index among the distinct keys, in order of first appearance, and where these first appear."""
+    distinct = list(dict.fromkeys(keys))
+    return [distinct.index(key) for key in keys], [keys.index(key) for key in distinct]

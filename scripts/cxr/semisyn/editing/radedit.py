@@ -1,7 +1,4 @@
-"""Editing engine radedit: adds findings by edit-friendly inversion of the source and sampling from the job's prompt.
-
-The guidance weight is multiplied by the mask, and outside the mask the source is pasted back after every step.
-"""
+"""Editing engine radedit: edit-friendly inversion of the source, then sampling from the prompt inside the mask."""
 
 import torch
 

@@ -1,11 +1,115 @@
-"""Settings of the editing: configurations, which of them edits which finding, and limits."""
+"""Settings of the editing: configurations, their grid (Appendix E of the paper), choice for each finding, limits."""
 
-from typing import Literal
+from decimal import Decimal
+from itertools import product
+from typing import Annotated, Literal
 
-from cxr.base.settings import AUTHORS, OURS, PAPER, Section, Share, constraint, key, refuse_equal_names
+from cxr.base.settings import AUTHORS, OURS, PAPER, Limits, Section, Share, constraint, key, refuse_equal_names
 from cxr.nets.settings import Autoencoder, autoencoder
-from cxr.semisyn.editing.configs import PIPELINES, ConfigName, EditingConfig, EditingGrid
-from cxr.semisyn.shared import CHOSEN_CONFIG, SELECTION
+from cxr.semisyn.shared import BLURS, CHOSEN_CONFIG, SELECTION
+
+ConfigName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+PIPELINES = {
+    "roentgen_before": {"engine": "diffusion", "blending": "before"},
+    "roentgen_after": {"engine": "diffusion", "blending": "after"},
+    "roentgen_cfg": {"engine": "diffusion", "blending": "guidance"},
+    "radedit": {"engine": "radedit", "blending": "guidance"},
+}
+"""The paper's four pairs of a model and a blending (section 3.5)."""
+BASE = "roentgen_after"
+"""Pipeline from which a sequential search varies one axis at a time, if it is among the pipelines."""
+OWN_STRENGTH = {"diffusion": 1.0, "radedit": 0.7, "lite": 1.0}
+"""Strength of each engine for a configuration with strength 0: fraction of the noise levels that is used."""
+AXES: dict[str, list] = {
+    "prompt": ["phrase", "label"],
+    "blur": list(BLURS),
+    "extent": [1.0, 0.95, 0.9, 0.85],
+    "steps": [1.0, 1.33, 2.0],
+    "guidance": [],
+    "strength": [0.0, 0.9, 1.0],
+    "negative": ["", "No acute cardiopulmonary process."],
+}
+"""Appendix E's axes of the grid: values of :class:`EditingConfig`; the first is the default. Guidance depends on the
+engine (:data:`GUIDANCE`)."""
+GUIDANCE = {"radedit": [0.0, 12.0, 15.0, 19.0], "diffusion": [0.0, 6.0, 7.5, 10.0]}
+"""{engine: guidance weights to try}; 0: its own."""
+
+
+class EditingConfig(Section):
+    """One way to edit. The engine lite uses only ``engine`` and ``prompt``."""
+
+    engine: Literal["lite", "radedit", "diffusion"] = key("lite", "Engine that edits.")
+    blending: Literal["before", "after", "guidance"] = key(
+        "after",
+        "Engine diffusion: blend the source in before or after a step, or mask the guidance; radedit always masks it.",
+        source=PAPER,
+    )
+    prompt: Literal["phrase", "label"] = key("phrase", "Prompt: the job's phrase, or the finding's name.", source=PAPER)
+    negative: str = key("", "Negative prompt; empty: none.", source=PAPER)
+    blur: Literal[tuple(BLURS)] = key(
+        "none",
+        "Soft mask: a Gaussian (gauss) of the box with half its side over r as standard deviation, or a "
+        "generalised Gaussian (ggauss) with exponent b; none: the box.",
+        source=PAPER,
+    )
+    extent: Share = key(1.0, "Fraction of the steps, noisiest first, in which the mask applies.", source=PAPER)
+    steps: float = key(1.0, "Number of steps, as a multiple of the model's own.", source=PAPER, gt=0, le=20)
+    guidance: float = key(0.0, "Weight of the prompt; 0: the model's own.", source=PAPER, ge=0, le=100)
+    strength: float = key(
+        0.0, "Fraction of the noise levels that is used; 0: the model's own.", source=AUTHORS, ge=0, le=1
+    )
+    composite: Literal["support", "none"] = key(
+        "support", "Pixels outside the mask: those of the source (support), or of the model (none)."
+    )
+
+    def effective(self) -> tuple:
+        """Return the values that determine the images; configurations with equal ones make the same images."""
+        config_fields = self.as_dict() | {"strength": self.strength or OWN_STRENGTH[self.engine]}
+        if self.engine == "lite":
+            config_fields = {name: config_fields[name] for name in ("engine", "prompt")}
+        elif self.engine == "radedit":
+            config_fields.pop("blending")
+        return tuple(sorted(config_fields.items()))
+
+
+class EditingGrid(Section):
+    """A search over configurations. Without pipelines it has no point."""
+
+    pipelines: list[Literal[tuple(PIPELINES)]] = key(
+        list, "Models with their blending; the paper compares all four. Empty: no grid.", source=OURS
+    )
+
+    def points(self, search: str) -> dict[str, EditingConfig]:
+        """Return {name: configuration} of a search: sequential, figures or product.
+
+        A name is that of the pipeline and of what differs from the first value of each axis:
+        ``roentgen_after_extent0.9``. ``sequential`` varies each axis alone, the pipelines first; ``figures``: every
+        pipeline with every soft mask and extent, which Figures 4 and 5 need; ``product``: everything with everything.
+        """
+        if not self.pipelines:
+            return {}
+        axes = {name: AXES | {"guidance": GUIDANCE[PIPELINES[name]["engine"]]} for name in self.pipelines}
+        if search == "sequential":
+            base = BASE if BASE in self.pipelines else self.pipelines[0]
+            combinations = [(pipeline, {}) for pipeline in self.pipelines]
+            combinations += [(base, {axis: value}) for axis, values in axes[base].items() for value in values[1:]]
+        else:
+            combinations = []
+            for pipeline in self.pipelines:
+                names = ("blur", "extent") if search == "figures" else tuple(axes[pipeline])
+                grid = product(*(axes[pipeline][name] for name in names))
+                combinations += [(pipeline, dict(zip(names, values, strict=True))) for values in grid]
+        points = {}
+        for pipeline, values in combinations:
+            words, config = [pipeline], {axis: choices[0] for axis, choices in axes[pipeline].items()} | values
+            for axis, choices in axes[pipeline].items():
+                value, number = config[axis], choices.index(config[axis])
+                if number and axis == "negative":  # a sentence
+                    words.append(axis if number == 1 else f"{axis}{number}")
+                elif number:
+                    words.append(f"{axis}{Decimal(repr(value)):f}" if isinstance(value, float) else f"{axis}-{value}")
+            points["_".join(words)] = EditingConfig(**PIPELINES[pipeline], **config)
+        return points
 
 
 class DiffusionSettings(Section):

@@ -1,10 +1,7 @@
-"""Draw boxes in lungs from priors truncated to what the lung, the image and the prompt's zone allow.
-
-Percentages are of the lung's box, x from its lateral edge, y from its top. Frame pixels are continuous. All functions
-work on arrays with one row per box; rows are independent.
-"""
+"""Draw boxes in lungs from truncated priors, a row per box; percent of the lung's box, x from its lateral edge."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,11 +28,10 @@ class Places:
 
     def rows(self, indices: np.ndarray) -> "Places":
         """Return some of the rows."""
-        return Places(*(getattr(self, name)[indices] for name in ("lungs", "pictures", "hearts", "left", "zones")))
+        return Places(*(values[indices] for values in vars(self).values()))
 
 
-@dataclass(frozen=True)
-class DrawnBoxes:
+class DrawnBoxes(NamedTuple):
     """Drawn boxes. percent (N, 4: centre x, centre y, width, height) of the lung; boxes (N, 4) in frame pixels.
 
     mass (N, 2): mass of the truncated priors of centre and size; tries (N,): number of the successful try, 0 for none.
@@ -48,16 +44,12 @@ class DrawnBoxes:
 
 
 def overshoot_limits(prior: Prior, places: Places, bounds: str) -> np.ndarray:
-    """Return how far each box may lie outside its lung's box: (N, 4: lateral, top, medial, bottom), percent, ≤ 0.
-
-    ``bounds``: ``repo`` applies the prior's limits within the image; ``strict`` allows nothing.
-    """
+    """Return how far each box may lie outside its lung's: (N, 4: lateral, top, medial, bottom), percent, ≤ 0."""
     if bounds == "strict":
         return np.zeros((len(places.left), 4))
-    size = np.tile(places.lungs[:, 2:] - places.lungs[:, :2], 2)
-    free = np.concatenate(
-        [places.lungs[:, :2] - places.pictures[:, :2], places.pictures[:, 2:] - places.lungs[:, 2:]], 1
-    )
+    lungs, pictures = places.lungs, places.pictures
+    size = np.tile(lungs[:, 2:] - lungs[:, :2], 2)
+    free = np.concatenate([lungs[:, :2] - pictures[:, :2], pictures[:, 2:] - lungs[:, 2:]], 1)
     free = np.where(places.left[:, None], free[:, [2, 1, 0, 3]], free) * 100 / size
     return np.maximum(-np.maximum(free, 0.0), np.array(prior.overshoot))
 
@@ -85,11 +77,7 @@ def to_frame(percent: np.ndarray, places: Places) -> np.ndarray:
     low, high = np.where(flip, 100 - high, low), np.where(flip, 100 - low, high)
     start, size = places.lungs[:, :2], places.lungs[:, 2:] - places.lungs[:, :2]
     boxes = np.concatenate([start + low / 100 * size, start + high / 100 * size], axis=1)
-    return _clip(boxes, places.pictures)
-
-
-def _clip(boxes: np.ndarray, pictures: np.ndarray) -> np.ndarray:
-    return np.clip(boxes, np.tile(pictures[:, :2], 2), np.tile(pictures[:, 2:], 2))
+    return np.clip(boxes, np.tile(places.pictures[:, :2], 2), np.tile(places.pictures[:, 2:], 2))
 
 
 def draw_boxes(
@@ -102,36 +90,29 @@ def draw_boxes(
     """
     count, tries = uniforms.shape[:2]
     percent, boxes = np.full((2, count, 4), np.nan)
-    placed_boxes = DrawnBoxes(percent, boxes, np.zeros((count, 2)), np.zeros(count, int))
+    drawn_boxes = DrawnBoxes(percent, boxes, np.zeros((count, 2)), np.zeros(count, int))
     waiting = np.flatnonzero(_has_area(places.lungs))
     for number in range(tries):
         if not waiting.size:
             break
-        waiting_places = places.rows(waiting)
-        percent, mass = _try_boxes(prior, waiting_places, uniforms[waiting, number], bounds)
-        boxes = to_frame(percent, waiting_places)
+        part, numbers = places.rows(waiting), uniforms[waiting, number]
+        centres, centre_mass = _draw_element(prior, "center", numbers[:, :2], part.zones[:, :2], part.zones[:, 2:])
+        low, high = size_bounds(prior, centres, overshoot_limits(prior, part, bounds), bounds)
+        sizes, size_mass = _draw_element(prior, "size", numbers[:, 2:], low, high)
+        size_mass[(high < np.array(prior.minimum)).any(axis=1)] = 0.0
+        percent, mass = np.concatenate([centres, sizes], axis=1), np.stack([centre_mass, size_mass], axis=1)
+        boxes = to_frame(percent, part)
         if prior.covers_bottom and bounds == "strict":
-            boxes[:, 3] = np.minimum(boxes[:, 3], waiting_places.lungs[:, 3])
+            boxes[:, 3] = np.minimum(boxes[:, 3], part.lungs[:, 3])
         good = (mass >= max(min_mass, np.finfo(float).tiny)).all(axis=1) & (boxes[:, :2] < boxes[:, 2:]).all(axis=1)
         if heart_exclusion:
-            hearts = waiting_places.hearts
-            hidden = (boxes[:, :2] >= hearts[:, :2]).all(axis=1) & (boxes[:, 2:] <= hearts[:, 2:]).all(axis=1)
-            good &= ~(waiting_places.left & hidden)
-        rows = waiting[good]
-        for placed, values in ((placed_boxes.percent, percent), (placed_boxes.boxes, boxes), (placed_boxes.mass, mass)):
-            placed[rows] = values[good]
-        placed_boxes.tries[rows] = number + 1
+            hidden = (boxes[:, :2] >= part.hearts[:, :2]).all(axis=1) & (boxes[:, 2:] <= part.hearts[:, 2:]).all(axis=1)
+            good &= ~(part.left & hidden)
+        tried = DrawnBoxes(percent, boxes, mass, np.full(len(waiting), number + 1))
+        for target, values in zip(drawn_boxes, tried, strict=True):
+            target[waiting[good]] = values[good]
         waiting = waiting[~good]
-    return placed_boxes
-
-
-def _try_boxes(prior: Prior, places: Places, uniforms: np.ndarray, bounds: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return percent (N, 4) and mass (N, 2: centre, size) of one try."""
-    centres, of_centre = _draw_element(prior, "center", uniforms[:, :2], places.zones[:, :2], places.zones[:, 2:])
-    low, high = size_bounds(prior, centres, overshoot_limits(prior, places, bounds), bounds)
-    sizes, of_size = _draw_element(prior, "size", uniforms[:, 2:], low, high)
-    of_size[(high < np.array(prior.minimum)).any(axis=1)] = 0.0
-    return np.concatenate([centres, sizes], axis=1), np.stack([of_centre, of_size], axis=1)
+    return drawn_boxes
 
 
 def _draw_element(
@@ -140,11 +121,11 @@ def _draw_element(
     """Return values (N, 2) of the centre or the size within bounds (N, 2), and the mass there (N,)."""
     if name in prior.laws:
         return draw_pair_within(prior.laws[name], uniforms, low, high)
-    singles = [
+    (first, first_mass), (second, second_mass) = (
         draw_within(prior.laws[element], uniforms[:, k], low[:, k], high[:, k])
         for k, element in enumerate(SINGLES[name])
-    ]
-    return np.stack([value for value, _ in singles], axis=1), singles[0][1] * singles[1][1]
+    )
+    return np.stack([first, second], axis=1), first_mass * second_mass
 
 
 def _has_area(boxes: np.ndarray) -> np.ndarray:
@@ -152,8 +133,7 @@ def _has_area(boxes: np.ndarray) -> np.ndarray:
     return np.isfinite(boxes).all(axis=1) & (boxes[:, :2] < boxes[:, 2:]).all(axis=1)
 
 
-@dataclass(frozen=True)
-class DrawnHearts:
+class DrawnHearts(NamedTuple):
     """Enlarged hearts. ratios (N, 2): cardiothoracic ratio before and after; other fields as in :class:`DrawnBoxes`."""
 
     ratios: np.ndarray
@@ -181,7 +161,10 @@ def draw_hearts(prior: Prior, chests: Chests, uniforms: np.ndarray, *, step: flo
     right_edge, left_edge, hearts = chests.right[:, 0], chests.left[:, 2], chests.hearts
     thorax = left_edge - right_edge
     size, centre = hearts[:, 2:] - hearts[:, :2], (hearts[:, :2] + hearts[:, 2:]) / 2
-    before, aspect = _quotients(size[:, 0], thorax), _quotients(size[:, 1], size[:, 0])
+    before, aspect = (
+        np.divide(above, below, out=np.full(len(above), np.inf), where=below > 0)
+        for above, below in ((size[:, 0], thorax), (size[:, 1], size[:, 0]))
+    )
     low = np.maximum(prior.minimum[0], 100 * (before + step))
     count, tries = uniforms.shape
     enlarged_hearts = DrawnHearts(
@@ -194,13 +177,8 @@ def draw_hearts(prior: Prior, chests: Chests, uniforms: np.ndarray, *, step: flo
         boxes = np.concatenate([centre - half, centre + half], axis=1)
         good = (enlarged_hearts.tries == 0) & (mass >= max(min_mass, np.finfo(float).tiny)) & (low <= 100)
         good &= (boxes[:, 0] >= right_edge) & (boxes[:, 2] <= left_edge) & _has_area(hearts)
-        boxes = _clip(boxes, chests.pictures)
-        enlarged_hearts.ratios[good, 1] = ratio[good] / 100
-        enlarged_hearts.boxes[good], enlarged_hearts.mass[good] = boxes[good], mass[good]
+        enlarged_hearts.ratios[good, 1], enlarged_hearts.mass[good] = ratio[good] / 100, mass[good]
+        pictures = chests.pictures[good]
+        enlarged_hearts.boxes[good] = np.clip(boxes[good], np.tile(pictures[:, :2], 2), np.tile(pictures[:, 2:], 2))
         enlarged_hearts.tries[good] = number + 1
     return enlarged_hearts
-
-
-def _quotients(above: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """Return the quotients, infinite where the divisor is not above 0."""
-    return np.divide(above, below, out=np.full(len(above), np.inf), where=below > 0)

@@ -4,10 +4,10 @@ The user's file (``semisyn.findings_file``) is YAML with the keys of ``resources
 ``prompts.yaml``. It adds findings or replaces keys of existing ones; its parser rules precede those of the resource.
 """
 
-import math
 import re
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -34,17 +34,21 @@ class WrongValue(ValueError):
     """A wrong value. The message is ``key is value: remedy``; callers prepend the outer keys."""
 
 
+@contextmanager
+def _below(key: str, kind: type[Exception] = WrongValue) -> Iterator[None]:
+    """Prepend ``key`` to the message of a WrongValue, and raise it as ``kind``."""
+    try:
+        yield
+    except WrongValue as error:
+        raise kind(f"{key}{error}") from None
+
+
 @dataclass(frozen=True)
 class Law:
     """A distribution. parameters: {name: number}; of the two-dimensional one {mu: (2,), sigma: (2, 2)}."""
 
     family: str
     parameters: Mapping[str, object]
-
-    @property
-    def is_pair(self) -> bool:
-        """Whether it is two-dimensional."""
-        return self.family == PAIR
 
     def to_dict(self) -> dict:
         """Return the law as builtins, in the layout of the YAML files."""
@@ -56,40 +60,25 @@ def parse_law(entry: object) -> Law:
     if not isinstance(entry, Mapping) or "family" not in entry:
         raise WrongValue(f" is {entry!r}: give a family and its parameters")
     family, parameters = entry["family"], {name: value for name, value in entry.items() if name != "family"}
-    if family == PAIR:
-        return _parse_pair(parameters)
-    names_by_family = {CONSTANT: ("value",)} | {name: (*shapes, "loc", "scale") for name, shapes in SHAPES.items()}
-    if family not in names_by_family:
-        raise WrongValue(f".family is {family!r}: choose one of {', '.join([*names_by_family, PAIR])}")
-    names, values = names_by_family[family], {"loc": 0.0, "scale": 1.0} | parameters
-    if missing := [name for name in names if name not in values]:
+    shapes = {name: dict.fromkeys((*names, "loc", "scale"), ()) for name, names in SHAPES.items()}
+    shapes |= {CONSTANT: {"value": ()}, PAIR: {"mu": (2,), "sigma": (2, 2)}}
+    if family not in shapes:
+        raise WrongValue(f".family is {family!r}: choose one of {', '.join(shapes)}")
+    values = {"loc": 0.0, "scale": 1.0} | parameters
+    if missing := [name for name in shapes[family] if name not in values]:
         raise WrongValue(f" lacks {missing[0]}, which the family {family} needs: give it")
-    if unknown := [name for name in parameters if name not in names]:
+    if unknown := [name for name in parameters if name not in shapes[family]]:
         raise WrongValue(f".{unknown[0]} is no parameter of the family {family}: remove it")
-    numbers = {name: _check_numbers(f".{name}", [values[name]], 1)[0] for name in names}
+    numbers = {name: _check_numbers(f".{name}", values[name], *shape) for name, shape in shapes[family].items()}
     for name, value in numbers.items():
         is_positive = name == "scale" or (name in SHAPES.get(family, ()) and family not in SIGNED_FAMILIES)
         if is_positive and value <= 0:
             raise WrongValue(f".{name} is {value:g}: give a number above 0")
+    if family == PAIR:
+        (a, b), (c, d) = numbers["sigma"]
+        if b != c or a <= 0 or a * d - b * c <= 0:
+            raise WrongValue(f".sigma is {numbers['sigma']}: give a symmetric, positive definite matrix")
     return Law(family, numbers)
-
-
-def _parse_pair(parameters: Mapping) -> Law:
-    if set(parameters) != {"mu", "sigma"}:
-        raise WrongValue(f" has the parameters {', '.join(parameters) or 'none'}: the family {PAIR} needs mu and sigma")
-    arrays = {}
-    for name, shape in (("mu", (2,)), ("sigma", (2, 2))):
-        try:
-            array = np.array(parameters[name], np.float64)
-        except (TypeError, ValueError):
-            array = np.empty(0)
-        if array.shape != shape or not np.isfinite(array).all():
-            raise WrongValue(f".{name} is {parameters[name]!r}: give {' x '.join(map(str, shape))} numbers")
-        arrays[name] = array.tolist()
-    (a, b), (c, d) = arrays["sigma"]
-    if b != c or a <= 0 or a * d - b * c <= 0:
-        raise WrongValue(f".sigma is {arrays['sigma']}: give a symmetric, positive definite matrix")
-    return Law(PAIR, arrays)
 
 
 RESOURCE_FILES = ("semisyn/priors.yaml", "semisyn/prompts.yaml")
@@ -142,38 +131,23 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Parser:
-    """Rules that read side and zone from a prompt: (regular expression, result); the first match wins.
-
-    instead: {zone: its substitute on a side that lacks it}; lacking: expressions of prompts that need a substitute,
-    which are counted.
-    """
-
-    sides: list[tuple[str, str]]
-    zones: list[tuple[str, str]]
-    instead: dict[str, str]
-    lacking: list[str]
-
-
-@dataclass(frozen=True)
 class Catalogue:
     """All findings, zones {side: {zone: box}}, the parser, the lung engine of the priors, and the negative prompt.
 
-    Zones: percent of the lung's box as displayed, x from the image's left.
+    Zones: percent of the lung's box as displayed, x from the image's left. The parser reads a prompt: sides and zones:
+    [(regular expression, result)], the first match wins; instead: {zone: its substitute on a side that lacks it};
+    lacking: [expression] of prompts that need a substitute, which are counted.
     """
 
     findings: dict[str, Finding]
     zones: dict[str, dict[str, Zone]]
-    parser: Parser
+    parser: dict
     lungs: str
     negative: str
 
 
 def read_catalogue(findings_file: str | Path = "", priors: str | Path = "") -> Catalogue:
-    """Read the resources, then the user's file, then ``priors`` (priors.yaml); later files win.
-
-    Raises UserError for a file that cannot be read or has a wrong value.
-    """
+    """Read the resources, the user's file, then ``priors`` (priors.yaml); later ones win. Raises UserError."""
     sources = [(RESOURCES / name, name, "paper") for name in RESOURCE_FILES]
     if findings_file:
         sources.append((Path(findings_file), f"semisyn.findings_file {str(findings_file)!r}", "file"))
@@ -185,40 +159,28 @@ def read_catalogue(findings_file: str | Path = "", priors: str | Path = "") -> C
     texts: dict[str, str] = {}
     for path, key, origin in sources:
         document = _read_document(path, key)
-        try:
+        with _below(f"{key}: ", UserError):
             _merge_findings(entries, document.get("findings", {}), key, origin)
             _merge_zones(zones, document.get("zones", {}))
             _merge_parser(parser, document.get("parser", {}))
-        except WrongValue as error:
-            raise UserError(f"{key}: {error}") from None
         texts |= {name: str(document[name]) for name in ("lungs", "negative") if name in document}
     findings: dict[str, Finding] = {}
     for name, entry in entries.items():
-        key = entry.pop("key")
-        try:
+        with _below(f"{entry.pop('key')}: findings.{name}", UserError):
             findings[name] = _parse_finding(name, entry)
-        except WrongValue as error:
-            raise UserError(f"{key}: findings.{name}{error}") from None
-    try:
-        _check_together(findings, parser, zones)
-    except WrongValue as error:
-        raise UserError(f"{sources[-1][1]}: {error}") from None
-    return Catalogue(findings, zones, Parser(**parser), texts["lungs"], texts["negative"])
-
-
-def _check_together(findings: Mapping[str, Finding], parser: Mapping, zones: Mapping[str, Mapping]) -> None:
-    """Raise WrongValue if two findings would become one class of the dataset, or a parser's rule names no zone."""
-    first: dict[str, str] = {}
-    for name, finding in findings.items():
-        if (label_owner := first.setdefault(finding.label.casefold(), name)) != name:
-            raise WrongValue(f"findings.{name}.label is {finding.label!r}, as of {label_owner}: give it another")
-    for pattern, side in parser["sides"]:
-        if side not in (*SIDES, "both"):
-            raise WrongValue(f"parser.sides gives {pattern!r} the side {side!r}: use right, left or both")
-    for pattern, zone in parser["zones"]:
-        for side in SIDES:
-            if zone not in zones[side] and parser["instead"].get(zone) not in zones[side]:
-                raise WrongValue(f"parser.zones gives {pattern!r} the zone {zone!r}: add it to zones.{side}")
+    with _below(f"{sources[-1][1]}: ", UserError):
+        first: dict[str, str] = {}
+        for name, finding in findings.items():
+            if (label_owner := first.setdefault(finding.label.casefold(), name)) != name:
+                raise WrongValue(f"findings.{name}.label is {finding.label!r}, as of {label_owner}: give it another")
+        for pattern, side in parser["sides"]:
+            if side not in (*SIDES, "both"):
+                raise WrongValue(f"parser.sides gives {pattern!r} the side {side!r}: use right, left or both")
+        for pattern, zone in parser["zones"]:
+            for side in SIDES:
+                if zone not in zones[side] and parser["instead"].get(zone) not in zones[side]:
+                    raise WrongValue(f"parser.zones gives {pattern!r} the zone {zone!r}: add it to zones.{side}")
+    return Catalogue(findings, zones, parser, texts["lungs"], texts["negative"])
 
 
 def read_labels(findings_file: str | Path) -> dict[str, str]:
@@ -257,7 +219,7 @@ def _merge_zones(zones: dict[str, dict], section: object) -> None:
         if side not in zones:
             raise WrongValue(f"zones.{side} is no side: use {' or '.join(SIDES)}")
         for zone, box in _check_mapping(f"zones.{side}", boxes).items():
-            x1, y1, x2, y2 = corners = _check_numbers(f"zones.{side}.{zone}", box, 4)
+            x1, y1, x2, y2 = corners = tuple(_check_numbers(f"zones.{side}.{zone}", box, 4))
             if x1 >= x2 or y1 >= y2:
                 raise WrongValue(f"zones.{side}.{zone} is {box}: give x1 < x2 and y1 < y2")
             zones[side][zone] = corners
@@ -267,28 +229,23 @@ def _merge_parser(parser: dict, section: object) -> None:
     for part, rules in _check_mapping("parser", section).items():
         if part == "instead":
             parser[part] = parser[part] | _check_mapping("parser.instead", rules)
-        elif part == "lacking" and isinstance(rules, list):
-            parser[part] = [_check_rule("parser.lacking", [pattern, ""])[0] for pattern in rules] + parser[part]
         elif part in parser and isinstance(rules, list):
-            parser[part] = [_check_rule(f"parser.{part}", rule) for rule in rules] + parser[part]
+            for rule in rules:
+                try:
+                    pattern, _ = [rule, ""] if part == "lacking" else rule
+                    re.compile(pattern)
+                except (TypeError, ValueError, re.error):
+                    raise WrongValue(f"parser.{part} holds {rule!r}: give [regular expression, result]") from None
+            parser[part] = rules + parser[part]
         else:
             raise WrongValue(f"parser.{part} is {rules!r}: give lists sides, zones and lacking, and a mapping instead")
-
-
-def _check_rule(key: str, rule: object) -> tuple[str, str]:
-    try:
-        pattern, result = rule
-        re.compile(pattern)
-    except (TypeError, ValueError, re.error):
-        raise WrongValue(f"{key} holds {rule!r}: give [regular expression, result]") from None
-    return pattern, result
 
 
 def _parse_finding(name: str, entry: Mapping) -> Finding:
     prompts = entry.get("prompts")
     if not isinstance(prompts, dict) or not prompts:
         raise WrongValue(".prompts is missing: give {text: weight}")
-    weights = {str(text): _check_numbers(f".prompts.{text}", [weight], 1)[0] for text, weight in prompts.items()}
+    weights = {str(text): _check_numbers(f".prompts.{text}", weight) for text, weight in prompts.items()}
     if min(weights.values()) < 0 or sum(weights.values()) <= 0:
         raise WrongValue(".prompts has weights that are below 0 or add to 0: give weights above 0")
     return Finding(name, str(entry.get("label", name)), str(entry.get("painter", name)), _parse_prior(entry), weights)
@@ -302,32 +259,24 @@ def _parse_prior(entry: Mapping) -> Prior:
         raise WrongValue(f".covers is {covers!r}: choose bottom, or remove it")
     laws = {}
     for name, law_entry in _check_mapping(".prior", entry.get("prior")).items():
-        try:
+        with _below(f".prior.{name}"):
             laws[name] = parse_law(law_entry)
-        except WrongValue as error:
-            raise WrongValue(f".prior.{name}{error}") from None
-    _check_elements(placement, laws)
-    minimum = [0.0, 0.0] if placement == "lung" else [0.0]
-    overshoot = _check_numbers(".overshoot", entry.get("overshoot", [0.0] * 4), 4)
-    if max(overshoot) > 0:
-        raise WrongValue(f".overshoot is {list(overshoot)}: give numbers that are not above 0")
-    minimum = _check_numbers(".minimum", entry.get("minimum", minimum), len(minimum))
-    return Prior(placement, laws, minimum, overshoot, covers == "bottom", str(entry.get("origin", "file")))
-
-
-def _check_elements(placement: str, laws: Mapping[str, Law]) -> None:
-    """Raise WrongValue unless the laws are those of the placement's elements, each of the right dimensions."""
     if placement == "heart":
-        is_right, need = set(laws) == {RATIO}, RATIO
+        elements, need = {RATIO}, RATIO
     else:
+        elements = set.union(*({pair} if pair in laws else set(singles) for pair, singles in SINGLES.items()))
         need = "center or center_x and center_y, and size or width and height"
-        names = ({pair} if pair in laws else set(singles) for pair, singles in SINGLES.items())
-        is_right = set(laws) == set.union(*names)
-    if not is_right:
+    if set(laws) != elements:
         raise WrongValue(f".prior has the elements {', '.join(laws) or 'none'}: give {need}")
     for name, law in laws.items():
-        if law.is_pair != (name in SINGLES):
+        if (law.family == PAIR) != (name in SINGLES):
             raise WrongValue(f".prior.{name}.family is {law.family!r}: it has not the dimensions of {name}")
+    overshoot = tuple(_check_numbers(".overshoot", entry.get("overshoot", [0.0] * 4), 4))
+    if max(overshoot) > 0:
+        raise WrongValue(f".overshoot is {list(overshoot)}: give numbers that are not above 0")
+    count = 2 if placement == "lung" else 1
+    minimum = tuple(_check_numbers(".minimum", entry.get("minimum", [0.0] * count), count))
+    return Prior(placement, laws, minimum, overshoot, covers == "bottom", str(entry.get("origin", "file")))
 
 
 def _check_mapping(key: str, value: object) -> dict:
@@ -336,45 +285,41 @@ def _check_mapping(key: str, value: object) -> dict:
     return value
 
 
-def _check_numbers(key: str, values: object, count: int) -> tuple[float, ...]:
-    if not isinstance(values, list | tuple) or len(values) != count:
-        raise WrongValue(f"{key} is {values!r}: give {count} numbers")
-    for value in values:
-        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-            wrong = values[0] if count == 1 else values
-            raise WrongValue(f"{key} is {wrong!r}: give {'a number' if count == 1 else 'numbers'}")
-    return tuple(map(float, values))
+def _check_numbers(key: str, value: object, *shape: int):
+    """Return finite numbers as float, or lists of it of a ``shape``. Raises WrongValue for anything else."""
+    try:
+        array = np.array(value)
+    except ValueError:  # lists of unequal length
+        array = np.array(None)
+    if array.shape != shape or array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+        need = f"{' x '.join(map(str, shape))} numbers" if shape else "a number"
+        raise WrongValue(f"{key} is {value!r}: give {need}")
+    return array.astype(np.float64).tolist()
 
 
 BOTH, ANY = "both", "any"
 
 
-def parse_prompt(prompt: str, parser: Parser) -> tuple[str, str]:
+def parse_prompt(prompt: str, parser: Mapping) -> tuple[str, str]:
     """Return the side (``right``, ``left``, ``both``, ``any``) and the zone ("" for none) that a prompt names."""
     text = prompt.lower()
-    side = next((side for pattern, side in parser.sides if re.search(pattern, text)), ANY)
-    return side, next((zone for pattern, zone in parser.zones if re.search(pattern, text)), "")
+    side = next((side for pattern, side in parser["sides"] if re.search(pattern, text)), ANY)
+    return side, next((zone for pattern, zone in parser["zones"] if re.search(pattern, text)), "")
 
 
 def choose_sides(side: str, unsided: str, coin: float) -> tuple[str, ...]:
-    """Return the lungs that get a box. ``unsided``: lungs of a prompt without a side, ``both`` or ``one``.
-
-    ``coin``: uniform in [0, 1), chooses the one lung of a prompt without a side.
-    """
+    """Return the lungs that get a box. ``unsided``: both or one without a side, which ``coin`` in [0, 1) chooses."""
     if side == BOTH or (side == ANY and unsided == BOTH):
         return SIDES
     return (SIDES[int(coin >= 0.5)],) if side == ANY else (side,)
 
 
 def zone_bounds(zone: str, side: str, catalogue: Catalogue) -> tuple[str, Zone]:
-    """Return the zone used in a lung and its box in percent, mirrored so that x is 0 at the lateral edge.
-
-    A lobe that the lung lacks is replaced (``Parser.instead``). Raises KeyError for an unknown zone.
-    """
+    """Return a lung's zone, or what replaces one that it lacks, and its box: percent, x from the lateral edge."""
     if not zone:
         return "", WHOLE_LUNG
     if zone not in catalogue.zones[side]:
-        zone = catalogue.parser.instead[zone]
+        zone = catalogue.parser["instead"][zone]
     x1, y1, x2, y2 = catalogue.zones[side][zone]
     return zone, (x1, y1, x2, y2) if side == SIDES[0] else (100.0 - x2, y1, 100.0 - x1, y2)
 

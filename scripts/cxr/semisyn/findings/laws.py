@@ -1,8 +1,4 @@
-"""Evaluate the laws of priors, and draw from them within bounds by inverting the distribution function.
-
-A uniform number becomes the value at that fraction of the mass within the bounds, without clipping or rejection. All
-functions work on arrays; rows are independent.
-"""
+"""Evaluate the laws of priors, and draw from them within bounds by inverting the distribution function."""
 
 import numpy as np
 from scipy import special, stats
@@ -67,10 +63,29 @@ def draw_pair_within(
     values are ``low``.
     """
     uniforms, low, high = (np.asarray(array, np.float64) for array in (uniforms, low, high))
+    mu, deviation, slope, residual_deviation = _moments(law)
     values, mass = np.array(low), np.zeros(len(low))
-    for first in range(0, len(low), ROWS_PER_BLOCK):
-        part = slice(first, first + ROWS_PER_BLOCK)
-        values[part], mass[part] = _draw_pair_block(law, uniforms[part], low[part], high[part])
+    for block in range(0, len(low), ROWS_PER_BLOCK):
+        part = slice(block, block + ROWS_PER_BLOCK)
+        bottom, top, first, density, cells = _tabulate_margin(law, low[part], high[part], GRID)
+        step = first[:, 1] - first[:, 0]
+        sums = np.cumsum(cells, axis=1, out=cells)
+        mass[part] = np.where((low[part] < high[part]).all(axis=1), sums[:, -1], 0.0)
+        # position within the cell, where the density is linear
+        target_mass = uniforms[part, 0] * sums[:, -1]
+        cell = np.minimum((sums <= target_mass[:, None]).sum(axis=1), GRID - 2)
+        rows = np.arange(len(cell))
+        remaining_mass = target_mass - np.where(cell > 0, sums[rows, np.maximum(cell - 1, 0)], 0.0)
+        # below this fraction of the cell, a density that runs from ``start`` to ``end`` has the remaining mass
+        start, end = density[rows, cell], density[rows, cell + 1]
+        area = np.divide(2 * remaining_mass, step, out=np.zeros_like(remaining_mass), where=step > 0)
+        root = start + np.sqrt(np.maximum(start**2 + (end - start) * area, 0.0))
+        fraction = np.clip(np.divide(area, root, out=np.zeros_like(area), where=root > 0), 0.0, 1.0)
+        z = first[rows, cell] + step * fraction
+        second = _draw_conditional(mu[1] + slope * z, residual_deviation, bottom[:, 1], top[:, 1], uniforms[part, 1])
+        drawn = np.exp(np.stack([mu[0] + deviation * z, second], axis=1))
+        drawn = np.clip(drawn, low[part], np.maximum(low[part], high[part]))
+        values[part] = np.where(mass[part, None] > 0, drawn, low[part])
     return values, mass
 
 
@@ -120,26 +135,6 @@ def _moments(law: Law) -> tuple[np.ndarray, float, float, float]:
     )
 
 
-def _draw_pair_block(
-    law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    mu, deviation, slope, residual_deviation = _moments(law)
-    bottom, top, first, density, cells = _tabulate_margin(law, low, high, GRID)
-    step = first[:, 1] - first[:, 0]
-    sums = np.cumsum(cells, axis=1, out=cells)
-    mass = np.where((low < high).all(axis=1), sums[:, -1], 0.0)
-    # position within the cell, where the density is linear
-    target_mass = uniforms[:, 0] * sums[:, -1]
-    cell = np.minimum((sums <= target_mass[:, None]).sum(axis=1), GRID - 2)
-    rows = np.arange(len(low))
-    remaining_mass = target_mass - np.where(cell > 0, sums[rows, np.maximum(cell - 1, 0)], 0.0)
-    z = first[rows, cell] + step * _cell_fraction(remaining_mass, density[rows, cell], density[rows, cell + 1], step)
-    x = np.exp(mu[0] + deviation * z)
-    y = np.exp(_draw_conditional(mu[1] + slope * z, residual_deviation, bottom[:, 1], top[:, 1], uniforms[:, 1]))
-    values = np.clip(np.stack([x, y], axis=1), low, np.maximum(low, high))
-    return np.where(mass[:, None] > 0, values, low), mass
-
-
 def _log(values: np.ndarray) -> np.ndarray:
     """Return the logarithms, minus infinity at and below 0."""
     logarithms = np.full(values.shape, -np.inf)
@@ -148,10 +143,7 @@ def _log(values: np.ndarray) -> np.ndarray:
 
 
 def _normal_mass(low: np.ndarray | None, high: np.ndarray | None, like: np.ndarray) -> np.ndarray:
-    """Return the standard normal mass between bounds, of the shape of ``like``, accurate in the upper tail too.
-
-    None means minus infinity for both bounds. The mass is 0 for low > high.
-    """
+    """Return the standard normal mass between bounds, accurate in both tails; None: minus infinity."""
     if high is None:
         return np.zeros(like.shape)
     mass = special.ndtr(high)
@@ -161,13 +153,6 @@ def _normal_mass(low: np.ndarray | None, high: np.ndarray | None, like: np.ndarr
         mass[flip] = special.ndtr(-low[flip]) - special.ndtr(-high[flip])
         np.maximum(mass, 0.0, out=mass)
     return mass
-
-
-def _cell_fraction(area: np.ndarray, start: np.ndarray, end: np.ndarray, step: np.ndarray) -> np.ndarray:
-    """Return the share of a cell, 0 to 1, below which a density that runs from ``start`` to ``end`` has ``area``."""
-    scaled_area = np.divide(2 * area, step, out=np.zeros_like(area), where=step > 0)
-    root = np.sqrt(np.maximum(start**2 + (end - start) * scaled_area, 0.0))
-    return np.clip(np.divide(scaled_area, start + root, out=np.zeros_like(area), where=start + root > 0), 0.0, 1.0)
 
 
 def _draw_conditional(

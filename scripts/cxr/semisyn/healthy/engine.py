@@ -1,23 +1,82 @@
-"""Interface of the classifiers that screen the healthy pool, and their loader."""
+"""Criteria of the healthy pool with the reasons for exclusions, and the interface of the classifiers that screen it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
-from cxr.base.engines import Setup, engine_module
-from cxr.semisyn.healthy.criteria import Exclusion
-from cxr.semisyn.healthy.settings import HealthySettings
+from cxr.base.vocabulary import HEART, LUNGS
+from cxr.geometry.boxes import bounding_box, box_iou
 
+STAGE = "semisyn_healthy"
+CRITERIA: dict[str, tuple[str, ...]] = {
+    "frame": (),
+    "view": ("not_pa",),
+    "position": ("not_erect",),
+    "reference": ("in_reference",),
+    "split": ("other_split",),
+    "labels": ("no_report", "not_labelled"),
+    "finding": ("has_finding",),
+    "device": ("has_device",),
+    "classifier": ("classifier_positive",),
+    "organs": ("no_lungs",),
+    "heart": ("no_heart",),
+    "lungs": ("lungs_overlap",),
+}
+"""{criterion: its reasons}, in the order of the checks; the first failure counts."""
+CRITERION_BY_STAGE = {"frames": "frame", "organs": "organs", "boxes": "classifier"}
+"""{earlier stage: criterion under which its excluded images are counted}."""
+ORGANS = ("right", "left", "heart")
+MAX_LUNG_IOU = 0.3
+"""IoU of the boxes of both lungs above which an image is excluded as lungs_overlap."""
+Box = tuple[int, int, int, int]
 ReadFrame = Callable[[], np.ndarray]
 
 
-class NoScores(Exception):
-    """The classifier has no scores of an image; ``exclusion`` says why."""
+class Exclusion(NamedTuple):
+    """Why an image is excluded. ``reason``: a code of ``exclusions.REASONS``; ``stage``: that excluded it."""
 
-    def __init__(self, exclusion: Exclusion):
-        super().__init__(exclusion)
-        self.exclusion = exclusion
+    reason: str
+    detail: str = ""
+    stage: str = STAGE
+
+
+def criterion_of(stage: str, reason: str) -> str:
+    """Return the criterion of a ledger row. Raises KeyError for an unknown reason of this stage."""
+    if stage != STAGE:
+        return CRITERION_BY_STAGE[stage]
+    return {code: name for name, reasons in CRITERIA.items() for code in reasons}[reason]
+
+
+def organ_boxes(masks: Mapping[str, np.ndarray]) -> dict[str, Box]:
+    """Return {right, left, heart: half-open box in frame pixels} of masks, bool (H, W); zeros of an empty mask."""
+    return {organ: bounding_box(masks[label]) for organ, label in zip(ORGANS, (*LUNGS, HEART), strict=True)}
+
+
+def cardiothoracic_ratio(boxes: Mapping[str, Box]) -> float | None:
+    """Return the cardiothoracic ratio: the heart's width over both lungs', outer edge to outer edge.
+
+    None without heart or lungs. Along x a frame has one scale, so that the ratio is also that of the original pixels.
+    """
+    right_lung, left_lung, heart = (boxes[organ] for organ in ORGANS)
+    thorax = max(right_lung[2], left_lung[2]) - min(right_lung[0], left_lung[0])
+    return (heart[2] - heart[0]) / thorax if thorax > 0 and heart[2] > heart[0] else None
+
+
+def check_organs(boxes: Mapping[str, Box]) -> Exclusion | None:
+    """Return why findings cannot be placed by these organs: one is missing, or the lungs overlap; or None."""
+    right_lung, left_lung, heart = (np.array(boxes[organ], float) for organ in ORGANS)
+    if right_lung[2] <= right_lung[0] or left_lung[2] <= left_lung[0]:
+        return Exclusion("no_lungs", "a lung's mask is empty")
+    if heart[2] <= heart[0]:
+        return Exclusion("no_heart")
+    if right_lung[0] + right_lung[2] >= left_lung[0] + left_lung[2]:
+        return Exclusion("lungs_overlap", "the right lung's box is not on the picture's left")
+    iou = float(box_iou(right_lung[None], left_lung[None])[0, 0])
+    if iou > MAX_LUNG_IOU:
+        return Exclusion("lungs_overlap", f"IoU of the lungs' boxes {iou:.3f} > {MAX_LUNG_IOU:g}")
+    return None
 
 
 class Classifier(ABC):
@@ -27,20 +86,10 @@ class Classifier(ABC):
     """{finding: score from which an image is positive}."""
 
     @abstractmethod
-    def scores(self, image_id: str, picture: ReadFrame) -> dict[str, float]:
-        """Return {finding: score, 0 to 1} of one image, for the findings that the classifier scores.
-
-        ``picture`` returns the frame, uint8 (512, 512). Raises NoScores.
-        """
+    def scores(self, image_id: str, read_frame: ReadFrame) -> dict[str, float] | Exclusion:
+        """Return {finding: score, 0 to 1}, or why there are none. ``read_frame`` returns the frame uint8 (512, 512)."""
 
     def explain_positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
-        """Return why an image is positive, "" for a negative one. ``ctr``: cardiothoracic ratio or None; ``view``: PA
-        or AP.
-        """
+        """Return why an image is positive, "" for a negative one. ``ctr``: cardiothoracic ratio; ``view``: PA or AP."""
         positive = [(finding, low) for finding, low in self.thresholds.items() if scores[finding] >= low]
         return ", ".join(f"{finding} {scores[finding]:.3f} >= {low:g}" for finding, low in positive)
-
-
-def load_classifier(options: HealthySettings, setup: Setup) -> Classifier:
-    """Load the classifier with ``load(options, setup)`` of its module. Raises UserError for one that cannot be used."""
-    return engine_module("cxr.semisyn.healthy", options.classifier).load(options, setup)

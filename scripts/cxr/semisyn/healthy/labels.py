@@ -1,41 +1,29 @@
 """Decide whether a study has a finding or a device, by a table of CheXpert labels or by the reports stage."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 import polars as pl
-import yaml
 
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.base.user_tables import read_frame, require_columns
 from cxr.language.reports.devices import Devices, compile_devices, normalize_words, phrase_pattern
-from cxr.semisyn.healthy.criteria import Exclusion
+from cxr.semisyn.healthy.engine import Exclusion
 
 RESOURCE_FILES = ("semisyn/devices.yaml",)
 NO_FINDING, DEVICES = "No Finding", "Support Devices"
 KEY = "semisyn.healthy.chexpert"
-DEVICE_RULES = ("not_positive", "negative", "any")
 POSITIVE, NEGATIVE = 1.0, 0.0
-
-
-class Labels(Protocol):
-    """A source of labels; ``name`` is written to the table of images."""
-
-    name: str
-
-    def exclusion_of(self, image: Mapping[str, str]) -> Exclusion | None:
-        """Return why an image (a row of the cohort's shard) is not healthy, None for a healthy one."""
 
 
 def exclusion_reason(no_finding: pl.Expr, devices: pl.Expr, rule: str) -> pl.Expr:
     """Return the reason why a study is not healthy as text, null for a healthy one.
 
     ``no_finding``, ``devices``: the labels as numbers (1 positive, 0 negative, -1 uncertain, null not mentioned);
-    ``rule``: one of :data:`DEVICE_RULES`. The authors' code requires that devices are not positive, the paper that
-    they are negative.
+    ``rule``: not_positive (the authors' code), negative (the paper) or any.
     """
     free = {
         "not_positive": (devices != POSITIVE).fill_null(True),
@@ -58,35 +46,27 @@ class TableLabels:
         key = next((name for name in keys if name in table.columns), "study_id")
         require_columns(table.columns, (key, NO_FINDING, DEVICES), path, KEY, "give a table of CheXpert labels")
         label = {name: pl.col(name).str.strip_chars().cast(pl.Float64, strict=False) for name in (NO_FINDING, DEVICES)}
-        row = pl.col(key)
-        if key == "study_id":
-            row = row.str.strip_prefix("s")
-        elif key == "Path":
-            row = row.map_elements(_path_key, return_dtype=pl.String)
         reason = exclusion_reason(label[NO_FINDING], label[DEVICES], devices).fill_null("")
-        self.key = key
         # several rows of a study are accepted if they agree
-        reason_table = table.select(row=row, reason=reason).group_by("row").agg(pl.col("reason").unique().sort())
-        self.reasons_by_key: dict[str, list[str]] = dict(reason_table.iter_rows())
+        self.key, self.reasons_by_key = key, defaultdict(set)
+        for value, code in table.select(pl.col(key), reason.alias("reason")).iter_rows():
+            self.reasons_by_key[self._normalise(value)].add(code)
 
     def exclusion_of(self, image: Mapping[str, str]) -> Exclusion | None:
-        """See :class:`Labels`."""
-        reasons = self.reasons_by_key.get(self._row(image))
-        if reasons is None:
+        """Return why an image (a row of the cohort's shard) is not healthy, None for a healthy one."""
+        reasons = self.reasons_by_key.get(self._normalise(image[self.key.lower()]))
+        if not reasons:
             return Exclusion("not_labelled", "the table has no row of it")
         if len(reasons) > 1:
             return Exclusion("not_labelled", "rows of the table contradict each other")
-        return Exclusion(reasons[0]) if reasons[0] else None
+        (reason,) = reasons
+        return Exclusion(reason) if reason else None
 
-    def _row(self, image: Mapping[str, str]) -> str:
-        if self.key == "study_id":
-            return image["study_id"].removeprefix("s")
-        return image["image_id"] if self.key == "image_id" else _path_key(image["path"])
-
-
-def _path_key(path: str) -> str:
-    """Return the end of a path of CheXpert: patient, study and file."""
-    return "/".join(PurePosixPath(path).parts[-3:])
+    def _normalise(self, value: str) -> str:
+        """Return a study_id without its letter; of a path of CheXpert the end: patient, study and file."""
+        if self.key == "Path":
+            return "/".join(PurePosixPath(value).parts[-3:])
+        return value.removeprefix("s") if self.key == "study_id" else value
 
 
 class ReportLabels:
@@ -100,7 +80,7 @@ class ReportLabels:
         (self.devices, self.normal), self.any_device = read_report_words(), devices == "any"
 
     def exclusion_of(self, image: Mapping[str, str]) -> Exclusion | None:
-        """See :class:`Labels`."""
+        """Return why an image (a row of the cohort's shard) is not healthy, None for a healthy one."""
         line = self.lines.get(image["study_id"])
         if line is None:
             return Exclusion("no_report", self.unread.get(image["image_id"], ""))
@@ -121,5 +101,5 @@ class ReportLabels:
 @cache
 def read_report_words() -> tuple[Devices, re.Pattern]:
     """Return the words of reports for devices and for a normal image (``resources/semisyn/devices.yaml``)."""
-    entries = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    entries = load_resource(RESOURCE_FILES[0])
     return compile_devices(entries), re.compile(rf"\b(?:{phrase_pattern(entries['normal'])})\b")

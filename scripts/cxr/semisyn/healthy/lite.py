@@ -7,8 +7,7 @@ import polars as pl
 
 from cxr.base.engines import Setup
 from cxr.base.tables import read_table
-from cxr.semisyn.healthy.criteria import Exclusion
-from cxr.semisyn.healthy.engine import Classifier, NoScores, ReadFrame
+from cxr.semisyn.healthy.engine import Classifier, Exclusion, ReadFrame
 from cxr.semisyn.healthy.settings import HealthySettings, LiteSettings
 
 INPUTS = {"boxes": "results/boxes/{shard}.parquet", "boxes_excluded": "results/boxes/{shard}.excluded.parquet"}
@@ -34,37 +33,31 @@ class LiteClassifier(Classifier):
     """
 
     def __init__(self, settings: LiteSettings, files: Mapping[str, str]):
-        self.thresholds = {
-            finding: settings.opacity if finding == "opacity" else settings.others for finding in CLASSES_BY_FINDING
-        }
+        self.thresholds = dict.fromkeys(CLASSES_BY_FINDING, settings.others) | {"opacity": settings.opacity}
         self.most_ctr, self.most_ctr_ap = settings.ctr, settings.ctr_ap
         boxes = read_table(files["boxes"])
         self.boxes_by_image = {image: table for (image,), table in boxes.partition_by("image_id", as_dict=True).items()}
         failed = read_table(files["boxes_excluded"]).select("image_id", "reason", "detail")
         self.failed = {image: Exclusion(reason, detail, "boxes") for image, reason, detail in failed.iter_rows()}
 
-    def scores(self, image_id: str, picture: ReadFrame) -> dict[str, float]:
+    def scores(self, image_id: str, read_frame: ReadFrame) -> dict[str, float] | Exclusion:
         """See :class:`cxr.semisyn.healthy.engine.Classifier`."""
         if image_id in self.failed:
-            raise NoScores(self.failed[image_id])
-        boxes = self.boxes_by_image.get(image_id)
-        return dict.fromkeys(CLASSES_BY_FINDING, 0.0) if boxes is None else score_boxes(boxes)
+            return self.failed[image_id]
+        if image_id not in self.boxes_by_image:
+            return dict.fromkeys(CLASSES_BY_FINDING, 0.0)
+        boxes, scores = self.boxes_by_image[image_id], {}
+        for finding, names in CLASSES_BY_FINDING.items():
+            confidence = boxes.filter(pl.col("class_name").is_in(names))["confidence"].to_numpy()
+            best = float(confidence.max(initial=0.0))
+            scores[finding] = 1 - float(np.prod(1 - confidence)) if finding == "opacity" else best
+        return scores
 
     def explain_positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
         """See :class:`cxr.semisyn.healthy.engine.Classifier`; a heart too wide is cardiomegaly."""
         most = self.most_ctr_ap if view == AP_VIEW else self.most_ctr
         heart = f"CTR {ctr:.3f} > {most:g}" if ctr is not None and ctr > most else ""
         return ", ".join(filter(None, (super().explain_positive(scores, ctr, view), heart)))
-
-
-def score_boxes(boxes: pl.DataFrame) -> dict[str, float]:
-    """Return {finding: score} of the boxes of one image (columns class_name, confidence)."""
-    scores = {}
-    for finding, names in CLASSES_BY_FINDING.items():
-        confidence = boxes.filter(pl.col("class_name").is_in(names))["confidence"].to_numpy()
-        best = float(confidence.max(initial=0.0))
-        scores[finding] = 1 - float(np.prod(1 - confidence)) if finding == "opacity" else best
-    return scores
 
 
 def load(options: HealthySettings, setup: Setup) -> LiteClassifier:

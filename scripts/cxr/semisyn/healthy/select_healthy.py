@@ -1,34 +1,33 @@
 """Select the images of a shard that show no finding and whose lungs and heart are usable."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
-import yaml
 
 from cxr.annotations.regions import image_name, read_annotations
 from cxr.base.columns import Column, Columns, schema
 from cxr.base.engines import Setup, engine_module
+from cxr.base.faults import broken_part
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import log, progress
 from cxr.base.ledger import Ledger
-from cxr.base.paths import RESOURCES
-from cxr.base.tables import read_lines, read_table, write_table
+from cxr.base.regular_files import open_regular
+from cxr.base.resources import load_resource
+from cxr.base.tables import read_lines, read_table, read_tables, write_rows, write_table
+from cxr.base.user_tables import read_frame
 from cxr.base.vocabulary import FINDINGS
+from cxr.dicom.files import HEAD_BYTES, HeaderError, detect_file_kind, get_text, normalize_text, read_dicom
 from cxr.geometry.boxes import CORNERS
-from cxr.semisyn.healthy import criteria, positions
-from cxr.semisyn.healthy.criteria import CRITERIA, ORGANS, STAGE, Exclusion, criterion_of
-from cxr.semisyn.healthy.engine import Classifier, NoScores, load_classifier
-from cxr.semisyn.healthy.labels import Labels, ReportLabels, TableLabels
+from cxr.semisyn.healthy import engine
+from cxr.semisyn.healthy.engine import CRITERIA, ORGANS, STAGE, Exclusion
+from cxr.semisyn.healthy.labels import ReportLabels, TableLabels
 from cxr.semisyn.healthy.settings import HealthySettings
 
-Row = Mapping[str, str]
 RESOURCE_FILES = ("semisyn/paper.yaml",)
-_EDGES = {"x1": "Left edge", "y1": "Top edge", "x2": "Right edge", "y2": "Bottom edge"}
 _NAMES = {"right": "right lung", "left": "left lung", "heart": "heart"}
-
 HEALTHY: Columns = {
     "image_id": Column(pl.String, "Image."),
     "study_id": Column(pl.String, "Its study."),
@@ -39,9 +38,9 @@ HEALTHY: Columns = {
     "position": Column(pl.String, "Erect, Semi-erect, Sitting or Recumbent; empty if unknown."),
     "ctr": Column(pl.Float64, "Cardiothoracic ratio: the heart's width over both lungs', outer edge to outer edge."),
     **{
-        f"{organ}_{edge}": Column(pl.Int64, f"{edge_name} of the {_NAMES[organ]}'s box.", "frame pixels")
+        f"{organ}_{edge}": Column(pl.Int64, f"{edge_name} edge of the {_NAMES[organ]}'s box.", "frame pixels")
         for organ in ORGANS
-        for edge, edge_name in _EDGES.items()
+        for edge, edge_name in zip(CORNERS, ("Left", "Top", "Right", "Bottom"), strict=True)
     },
     **{
         f"score_{finding}": Column(
@@ -51,7 +50,6 @@ HEALTHY: Columns = {
     },
     "labels": Column(pl.String, "Source of the labels: `chexpert` or `reports`."),
 }
-SCHEMA = schema(HEALTHY)
 FUNNEL: Columns = {
     "criterion": Column(pl.String, "Criterion, in words; the last row is the pool."),
     "in": Column(pl.Int64, "Images that reached it."),
@@ -59,20 +57,31 @@ FUNNEL: Columns = {
     "reason": Column(pl.String, "Codes of the reasons it gives, with their numbers ([reasons.md](reasons.md))."),
     "paper": Column(pl.Int64, "Number in the paper; empty if not reported."),
 }
+METADATA = "PatientOrientationCodeSequence_CodeMeaning"
+"""Column of MIMIC-CXR-JPG's metadata table with the position."""
+MANIFEST = "position"
+"""Column of a manifest with the position."""
+FIELDS = ("PatientOrientationCodeSequence", "PatientPosition")
+"""Header elements (0054,0410) and (0018,5100); the first that is understood counts."""
+PATTERNS = {
+    # "semi-erect" holds "erect"
+    "Semi-erect": r"\bSEMI[ -]?(?:ERECT|UPRIGHT|RECUMBENT)|\bF-10460\b",
+    "Erect": r"\b(?:ERECT|UPRIGHT|STANDING|ORTHOSTATIC)\b|\bF-10440\b",
+    "Sitting": r"\b(?:SITTING|SEATED)\b",
+    "Recumbent": r"\b(?:RECUMBENT|SUPINE|PRONE|DECUBITUS|LYING|HFS|HFP|HFDR|HFDL|FFS|FFP|FFDR|FFDL)\b|\bF-10450\b",
+}
+"""{position: pattern of the texts that name it}; the first match counts."""
 
 
 def run(
-    *, shards: Sequence[str], excluded: str | Path, images: str | Path, funnel: str | Path, options: HealthySettings,
+    *, shards: Sequence[str], excluded: str, images: str, funnel: str, options: HealthySettings,
     references: Iterable[str],
 ) -> None:  # fmt: skip
-    """Concatenate the shards' tables into ``images``, sorted by image_id, and write ``funnel`` (:data:`FUNNEL`).
-
-    ``excluded``: the ledger of all shards; ``references``: names of those whose patients are excluded.
-    """
-    healthy_images = pl.concat([read_table(path) for path in ([shards] if isinstance(shards, str) else shards)])
+    """Concatenate the shards' tables into ``images``; write ``funnel`` (:data:`FUNNEL`) of the ledger ``excluded``."""
+    healthy_images = read_tables(shards)
     write_table(images, healthy_images.sort("image_id"), HEALTHY)
     stopped = read_table(excluded).select("stage", "reason").iter_rows()
-    paper = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["healthy_images"]
+    paper = load_resource(RESOURCE_FILES[0])["healthy_images"]
     num_unknown = int((healthy_images["position"] == "").sum())
     table = funnel_table(stopped, len(healthy_images), describe_criteria(options, references, num_unknown), paper)
     write_table(funnel, table, FUNNEL)
@@ -106,13 +115,10 @@ def describe_criteria(options: HealthySettings, references: Iterable[str], untol
 def funnel_table(
     stopped: Iterable[tuple[str, str]], healthy: int, sentences: Mapping[str, str], paper: int
 ) -> pl.DataFrame:
-    """Return the funnel: a row per criterion in their order, then the pool with the paper's size.
-
-    ``stopped``: (stage, reason) of every excluded image; ``healthy``: number of images in the pool.
-    """
+    """Return the funnel: a row per criterion, then the pool. ``stopped``: (stage, reason) of every excluded image."""
     reasons: dict[str, Counter[str]] = {name: Counter() for name in CRITERIA}
     for stage, reason in stopped:
-        reasons[criterion_of(stage, reason)][reason] += 1
+        reasons[engine.criterion_of(stage, reason)][reason] += 1
     num_remaining = healthy + sum(counts.total() for counts in reasons.values())
     rows = []
     for name, counts in reasons.items():
@@ -123,144 +129,130 @@ def funnel_table(
     return pl.DataFrame(rows, schema=schema(FUNNEL), orient="row")
 
 
-def find_reserved(references: Mapping[str, Mapping], images: pl.DataFrame, patients: bool) -> dict[str, str]:
-    """Return {image_id: reference} of the cohort's images that a reference reserves.
-
-    ``references``: {name: {format, path, image_id (template)}}; ``images``: all images of the cohort, excluded ones
-    too; ``patients``: reserve all images of a reference's patients, else only its own images. Raises UserError for a
-    file that cannot be read.
-    """
-    reference_by_image: dict[str, str] = {}
-    for name, settings in references.items():
-        listed = read_annotations(f"semisyn.references.{name}.path", settings["path"], settings["format"]).seen
-        image_ids = {image_name(settings["image_id"], image) for image in listed}
-        reserved_images = images.filter(pl.col("image_id").is_in(sorted(image_ids)))
-        if patients:
-            reserved_images = images.join(reserved_images.select("subject_id").unique(), on="subject_id", how="semi")
-        reference_by_image = dict.fromkeys(reserved_images["image_id"], name) | reference_by_image
-    return reference_by_image
+def parse_position(text: str) -> str:
+    """Return the position that a text of a table or header names, "" if it names none."""
+    normalised = normalize_text(text)
+    return next((name for name, pattern in PATTERNS.items() if re.search(pattern, normalised)), "")
 
 
-@dataclass
-class HealthyScreen:
-    """Checks an image against all criteria, in the order of :data:`cxr.semisyn.healthy.criteria.CRITERIA`."""
+def read_header_position(path: str | Path) -> str:
+    """Return the position in a DICOM header, "" without one, for another file, or one that cannot be read."""
+    try:
+        with open_regular(path) as file:
+            if detect_file_kind(file.read(HEAD_BYTES)) != "dicom":
+                return ""
+        header = read_dicom(path, list(FIELDS))
+    except (OSError, HeaderError) as error:
+        if broken_part(error):
+            raise
+        return ""
+    return next(filter(None, (parse_position(get_text(header, name)) for name in FIELDS)), "")
 
-    options: HealthySettings
-    stopped: Mapping[str, dict[str, Exclusion]]
-    """{earlier stage: {image_id: why it excluded the image}}."""
-    positions: Mapping[str, str]
-    reserved: Mapping[str, str]
-    exclude_unknown: bool
-    labels: Labels
-    classifier: Classifier
-    frames: Shard
-    organs: Shard
 
-    def position_of(self, image: Row) -> str:
-        """Return how the patient was positioned, "" if unknown. A table takes precedence over the header."""
-        return self.positions.get(image["image_id"]) or positions.read_header_position(image["path"])
-
-    def check_metadata(self, image: Row) -> Exclusion | None:
-        """Return why an image is excluded by its metadata or labels, or None."""
-        name = image["image_id"]
-        if early := self.stopped["frames"].get(name):
-            return early
-        if image["view"] not in self.options.views:
-            return Exclusion("not_pa", image["view"] or "unknown")
-        position = self.position_of(image)
-        if position not in self.options.positions and (position or self.exclude_unknown):
-            return Exclusion("not_erect", position or "not told")
-        if name in self.reserved:
-            return Exclusion("in_reference", self.reserved[name])
-        if image["split"] not in self.options.splits:
-            return Exclusion("other_split", image["split"])
-        return self.labels.exclusion_of(image)
-
-    def check_image(self, image: Row) -> Exclusion | dict:
-        """Return why an image is excluded, or its row in the table of healthy images."""
-        if early := self.check_metadata(image):
-            return early
-        name = image["image_id"]
-        boxes = criteria.organ_boxes(self.organs.masks(name)) if name in self.organs else None
-        ctr = criteria.cardiothoracic_ratio(boxes) if boxes else None
-        try:
-            scores = self.classifier.scores(name, lambda: self.frames.get("image", name))
-        except NoScores as error:
-            return error.exclusion
-        if positive_findings := self.classifier.explain_positive(scores, ctr, image["view"]):
-            return Exclusion("classifier_positive", positive_findings)
-        if boxes is None:
-            return self.stopped["organs"][name]
-        return criteria.check_organs(boxes) or self._row(image, boxes, ctr, scores)
-
-    def _row(self, image: Row, boxes: Mapping[str, criteria.Box], ctr: float | None, scores: Mapping) -> dict:
-        corners = {f"{organ}_{side}": box[place] for organ, box in boxes.items() for place, side in enumerate(CORNERS)}
-        row = {name: image[name] for name in ("image_id", "study_id", "subject_id", "split", "view")}
-        row |= {"position": self.position_of(image), "ctr": ctr, "labels": self.labels.name} | corners
-        return row | {f"score_{finding}": scores.get(finding) for finding in FINDINGS}
+def read_table_positions(images: pl.DataFrame, metadata: str | Path | None) -> Mapping[str, str]:
+    """Return {image_id: position} of MIMIC's metadata table and of a manifest's column ``images``. Raises UserError."""
+    text_by_image: dict[str, str] = {}
+    if MANIFEST in images.columns:
+        text_by_image |= dict(images.select("image_id", MANIFEST).iter_rows())
+    if metadata:
+        table = read_frame(metadata, "cohort.tables", ("dicom_id", METADATA), ids=("dicom_id",))
+        if METADATA in table.columns:
+            text_by_image |= dict(table.select("dicom_id", METADATA).iter_rows())
+    kinds = {text: parse_position(text or "") for text in set(text_by_image.values())}
+    return {image: kinds[text] for image, text in text_by_image.items() if kinds[text]}
 
 
 def run_shard(
     *,
     shard: str,
-    cohort: str | Path,
-    images: str | Path,
-    frames: str | Path,
-    frames_excluded: str | Path,
-    organs: str | Path,
-    organs_excluded: str | Path,
-    output: str | Path,
-    excluded: str | Path,
+    cohort: str,
+    images: str,
+    frames: str,
+    frames_excluded: str,
+    organs: str,
+    organs_excluded: str,
+    output: str,
+    excluded: str,
     options: HealthySettings,
     references: Mapping[str, Mapping],
     compute: dict | None = None,
     **files: str,
 ) -> None:
-    """Select the healthy images of a shard of the cohort.
+    """Select the healthy images of a shard: write ``output`` (:data:`HEALTHY`) and the ledger ``excluded``.
 
-    Writes ``output`` (Parquet: :data:`HEALTHY`, by image_id) and the ledger ``excluded``,
-    which accounts for every image of the shard and names the stage that excluded it. ``files``: the label table
-    (``chexpert``) or reports (``reports``, ``reports_excluded``), MIMIC's ``metadata``, the references
-    (``reference_<name>``), and the classifier's files; ``references``: {name: {format, path, image_id}}.
-    Raises UserError for an unusable file.
+    The ledger accounts for every image and names the stage that excluded it. ``files``: the label table (``chexpert``)
+    or reports (``reports``, ``reports_excluded``), MIMIC's ``metadata``, the references (``reference_<name>``), and the
+    classifier's files; ``references``: {name: {format, path, image_id}}. Raises UserError for an unusable file.
     """
     rows = read_table(cohort).sort("image_id").to_dicts()
     listed = read_table(images)
     image_ids = {row["image_id"] for row in rows}
     shard_images = listed.filter(pl.col("image_id").is_in(sorted(image_ids)))
+    position_by_image = read_table_positions(shard_images, files.get("metadata"))
+    reserved: dict[str, str] = {}  # {image_id: the reference that reserves it, or all images of its patient}
+    for name, settings in references.items():
+        named = read_annotations(f"semisyn.references.{name}.path", settings["path"], settings["format"]).seen
+        reserved_ids = {image_name(settings["image_id"], image) for image in named}
+        reserved_images = listed.filter(pl.col("image_id").is_in(sorted(reserved_ids)))
+        if options.exclude_patients:
+            reserved_images = listed.join(reserved_images.select("subject_id").unique(), on="subject_id", how="semi")
+        reserved = dict.fromkeys(reserved_images["image_id"], name) | reserved
+    frame_faults, organ_faults = _read_faults("frames", frames_excluded), _read_faults("organs", organs_excluded)
+    classifier_module = engine_module("cxr.semisyn.healthy", options.classifier)
+    classifier = classifier_module.load(options, Setup.of_job(files, compute, options.classifier))
+    if options.labels == TableLabels.name:
+        labels = TableLabels(files["chexpert"], options.devices)
+    else:
+        reasons = dict(read_table(files["reports_excluded"]).select("image_id", "reason").iter_rows())
+        labels = ReportLabels(read_lines(files["reports"]), reasons, options.devices)
+
+    def check_image(image: Mapping[str, str]) -> Exclusion | dict:
+        """Check all criteria in their order; return why the image is excluded, or its row of :data:`HEALTHY`."""
+        name = image["image_id"]
+        if name in frame_faults:
+            return frame_faults[name]
+        if image["view"] not in options.views:
+            return Exclusion("not_pa", image["view"] or "unknown")
+        position = position_by_image.get(name) or read_header_position(image["path"])
+        if position not in options.positions and (position or "metadata" in files):
+            return Exclusion("not_erect", position or "not told")
+        if name in reserved:
+            return Exclusion("in_reference", reserved[name])
+        if image["split"] not in options.splits:
+            return Exclusion("other_split", image["split"])
+        if exclusion := labels.exclusion_of(image):
+            return exclusion
+        boxes = engine.organ_boxes(organ_shard.masks(name)) if name in organ_shard else None
+        ctr = engine.cardiothoracic_ratio(boxes) if boxes else None
+        scores = classifier.scores(name, lambda: frame_shard.get("image", name))
+        if isinstance(scores, Exclusion):
+            return scores
+        if positive_findings := classifier.explain_positive(scores, ctr, image["view"]):
+            return Exclusion("classifier_positive", positive_findings)
+        if boxes is None:
+            return organ_faults[name]
+        if exclusion := engine.check_organs(boxes):
+            return exclusion
+        row = {key: image[key] for key in ("image_id", "study_id", "subject_id", "split", "view")}
+        row |= {"shard": shard, "position": position, "ctr": ctr, "labels": labels.name}
+        row |= {f"{organ}_{side}": box[at] for organ, box in boxes.items() for at, side in enumerate(CORNERS)}
+        return row | {f"score_{finding}": scores.get(finding) for finding in FINDINGS}
+
     ledger, healthy_rows = Ledger(STAGE), []
     with Shard(frames) as frame_shard, Shard(organs) as organ_shard:
-        screen = HealthyScreen(
-            options=options,
-            stopped={"frames": _read_excluded("frames", frames_excluded),
-                     "organs": _read_excluded("organs", organs_excluded)},
-            positions=positions.read_table_positions(shard_images, files.get("metadata")),
-            reserved=find_reserved(references, listed, options.exclude_patients),
-            exclude_unknown="metadata" in files,
-            labels=_read_labels(options, files),
-            classifier=load_classifier(options, Setup.of_job(files, compute, options.classifier)),
-            frames=frame_shard,
-            organs=organ_shard,
-        )  # fmt: skip
         for image in progress(rows, len(rows), "healthy"):
-            verdict = screen.check_image(image)
+            verdict = check_image(image)
             if isinstance(verdict, Exclusion):
                 ledger.exclude(image["image_id"], image["study_id"], verdict.reason, verdict.detail)
                 ledger.excluded[-1]["stage"] = verdict.stage
             else:
                 ledger.accept(image["image_id"])
-                healthy_rows.append(verdict | {"shard": shard})
+                healthy_rows.append(verdict)
         ledger.finish(excluded, image_ids)
-    write_table(output, pl.DataFrame(healthy_rows, schema=SCHEMA), HEALTHY)
+    write_rows(output, healthy_rows, HEALTHY)
 
 
-def _read_excluded(stage: str, path: str | Path) -> dict[str, Exclusion]:
+def _read_faults(stage: str, path: str) -> dict[str, Exclusion]:
+    """Return {image_id: why an earlier stage excluded it}."""
     rows = read_table(path).select("image_id", "reason", "detail")
     return {image: Exclusion(reason, detail, stage) for image, reason, detail in rows.iter_rows()}
-
-
-def _read_labels(options: HealthySettings, files: Mapping[str, str]) -> Labels:
-    if options.labels == TableLabels.name:
-        return TableLabels(files["chexpert"], options.devices)
-    reasons = dict(read_table(files["reports_excluded"]).select("image_id", "reason").iter_rows())
-    return ReportLabels(read_lines(files["reports"]), reasons, options.devices)

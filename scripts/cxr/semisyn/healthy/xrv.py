@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 
 import torch
-import yaml
 
 from cxr.base.engines import Setup
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.nets.densenet import DenseNet121, normalise_scores, prepare_frame
 from cxr.nets.tensors import load_strict
 from cxr.semisyn.healthy.engine import Classifier, ReadFrame
@@ -25,16 +24,16 @@ class XrvClassifier(Classifier):
         self.places = {output["finding"]: place for place, output in enumerate(outputs.values()) if "finding" in output}
         self.thresholds = dict.fromkeys(self.places, threshold)
 
-    def scores(self, image_id: str, picture: ReadFrame) -> dict[str, float]:
+    def scores(self, image_id: str, read_frame: ReadFrame) -> dict[str, float]:
         """See :class:`cxr.semisyn.healthy.engine.Classifier`."""
         with torch.inference_mode():
-            scores = normalise_scores(torch.sigmoid(self.net(prepare_frame(picture()))), self.points)[0]
+            scores = normalise_scores(torch.sigmoid(self.net(prepare_frame(read_frame()))), self.points)[0]
         return {finding: float(scores[place]) for finding, place in self.places.items()}
 
 
 def load(options: HealthySettings, setup: Setup) -> XrvClassifier:
     """Load the net. Raises UserError for weights that are missing or another net's."""
-    outputs = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["outputs"]
+    outputs = load_resource(RESOURCE_FILES[0])["outputs"]
     with torch.device("meta"):
         net = DenseNet121(len(outputs))
     load_strict(net, setup.files["weights"])

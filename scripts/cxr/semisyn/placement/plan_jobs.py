@@ -1,19 +1,25 @@
-"""Plan the jobs: assign each a healthy image and a prompt. Within a finding, uses of images differ by at most one."""
+"""Plan the jobs, each with a healthy image and a prompt, and place all boxes of each job, or none."""
 
 import logging
 import math
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from cxr.base.columns import Column, schema
+from cxr.base.columns import Column, edge_columns, schema
 from cxr.base.errors import UserError, count_phrase
+from cxr.base.hdf5 import FRAME_SIZE, Shard
+from cxr.base.ledger import Ledger
 from cxr.base.seeds import stable_hash
-from cxr.base.tables import read_table, write_table
+from cxr.base.tables import read_table, write_rows, write_table
 from cxr.base.vocabulary import SIDES
-from cxr.semisyn.findings.catalogue import Catalogue, draw_prompt, read_catalogue
+from cxr.geometry.affine import box_to_frame
+from cxr.geometry.boxes import CORNERS
+from cxr.semisyn.findings import catalogue as findings
+from cxr.semisyn.findings.boxes import Chests, Places, draw_boxes, draw_hearts
 
 PLAN = {
     "job_id": Column(pl.String, "Job: the finding and its number."),
@@ -36,10 +42,7 @@ BOXES = {
     "cy": Column(pl.Float64, "Centre from the lung's top; null for the heart.", "% of the lung's box"),
     "w": Column(pl.Float64, "Width, before clipping to the image; null for the heart.", "% of the lung's box"),
     "h": Column(pl.Float64, "Height, before clipping to the image; null for the heart.", "% of the lung's box"),
-    **{
-        name: Column(pl.Float64, f"{edge_name} edge of the box, half-open, not rounded.", "frame px")
-        for name, edge_name in (("x1", "Left"), ("y1", "Upper"), ("x2", "Right"), ("y2", "Lower"))
-    },
+    **edge_columns(" of the box, half-open, not rounded", "frame px"),
     "mass_centre": Column(pl.Float64, "Mass of the centre's prior in the allowed region; null for the heart."),
     "mass_size": Column(pl.Float64, "Mass of the prior of the size, or of the ratio, in the allowed region."),
     "tries": Column(pl.Int64, "Try that succeeded, from 1."),
@@ -47,17 +50,12 @@ BOXES = {
     "ctr_to": Column(pl.Float64, "Cardiothoracic ratio to reach; null for a box in a lung.", "fraction"),
 }
 """One row for each box."""
-
-
 NUMBERS_PER_BOX = 4
 """Random numbers of one try in one lung: centre x, centre y, width, height."""
 
 
 def draw_numbers(seed: int, finding: str, index: int, tries: int) -> tuple[float, float, np.ndarray]:
-    """Return uniform numbers in [0, 1): for the prompt, for the side, and (tries, 2 lungs, 4) for the boxes.
-
-    Numbers of earlier tries do not depend on ``tries``.
-    """
+    """Return numbers in [0, 1) for the prompt, the side, and (tries, 2 lungs, 4) boxes, alike for any ``tries``."""
     generator = np.random.Generator(np.random.Philox(key=stable_hash(seed, finding, index)))
     numbers = generator.random(2 + tries * len(SIDES) * NUMBERS_PER_BOX)
     return float(numbers[0]), float(numbers[1]), numbers[2:].reshape(tries, len(SIDES), NUMBERS_PER_BOX)
@@ -71,8 +69,7 @@ class PlanOptions:
     """Settings of the plan.
 
     per_finding: images requested of each finding; None: as many as the largest of ``sizes`` needs or, with ``auto``, as
-    the pool allows, at most ``default_most``. most_per_image: most jobs of one finding on one image; spare: fraction of
-    additional jobs; samples: trial jobs of each finding; findings: names, in their order.
+    the pool allows, at most ``default_most``. spare: fraction of additional jobs; samples: trial jobs of each finding.
     """
 
     per_finding: int | None
@@ -93,24 +90,17 @@ class PlanOptions:
 
 
 def run_plan(*, healthy: str, plan: str, options: PlanOptions, findings_file: str = "") -> None:
-    """Write the jobs of all findings to ``plan``. ``healthy``: the table of all healthy images.
-
-    Raises UserError if the pool is empty or too small for the requested images.
-    """
-    pool = read_table(healthy)
-    shards = dict(zip(pool["image_id"], pool["shard"], strict=True))
+    """Write the jobs of all findings to ``plan``. Raises UserError if there are too few healthy images."""
+    shards = dict(read_table(healthy).select("image_id", "shard").iter_rows())
     if sentence := explain_overuse(len(shards), options):
         raise UserError(sentence)
-    jobs = plan_jobs(shards, read_catalogue(findings_file), options)
-    write_table(plan, pl.DataFrame(jobs, schema=schema(PLAN), orient="row"), PLAN)
+    write_rows(plan, plan_jobs(shards, findings.read_catalogue(findings_file), options), PLAN)
 
 
 def explain_overuse(num_healthy: int, options: PlanOptions) -> str:
     """Return why a pool of ``num_healthy`` images is too small for the requested images; "" if it is not."""
-    allowed, quota = allowed_images(num_healthy, options.most_per_image, options.spare), options.fixed
-    remedy = "give more healthy X-rays"
-    if num_healthy:
-        remedy += " or raise semisyn.placement.most_per_image"
+    allowed, quota = allowed_images(num_healthy, options), options.fixed
+    remedy = "give more healthy X-rays" + (" or raise semisyn.placement.most_per_image" if num_healthy else "")
     if not allowed:
         return (
             f"{count_phrase(num_healthy, 'X-ray is', 'X-rays are')} healthy, too few to put a finding into: {remedy}; "
@@ -132,27 +122,26 @@ def num_jobs(per_finding: int, spare: float) -> int:
     return math.ceil(per_finding * (1 + spare))
 
 
-def allowed_images(num_healthy: int, most_per_image: int, spare: float) -> int:
+def allowed_images(num_healthy: int, options: PlanOptions) -> int:
     """Return the largest number of images per finding that uses no healthy image more than ``most_per_image`` times."""
-    most = num_healthy * most_per_image
-    return next(images for images in range(most, -1, -1) if num_jobs(images, spare) <= most)
+    most = num_healthy * options.most_per_image
+    return next(images for images in range(most, -1, -1) if num_jobs(images, options.spare) <= most)
 
 
 def images_requested(num_healthy: int, options: PlanOptions) -> int:
     """Return the images requested of each finding: those of the settings, or as many as the pool allows."""
-    allowed = allowed_images(num_healthy, options.most_per_image, options.spare)
-    return min(options.default_most, allowed) if options.fixed is None else options.fixed
+    return min(options.default_most, allowed_images(num_healthy, options)) if options.fixed is None else options.fixed
 
 
-def plan_jobs(shards: dict[str, str], catalogue: Catalogue, options: PlanOptions) -> list[tuple]:
+def plan_jobs(shards: dict[str, str], catalogue: findings.Catalogue, options: PlanOptions) -> list[tuple]:
     """Return one row of :data:`PLAN` for each job. ``shards``: {healthy image: its shard}."""
     quota = images_requested(len(shards), options) if shards else 0
     jobs, lacking = [], 0
     for name in options.findings:
         finding = catalogue.findings[name]
         for index, image in enumerate(assign_images(list(shards), name, num_jobs(quota, options.spare), options.seed)):
-            prompt = draw_prompt(finding.prompts, draw_numbers(options.seed, name, index, 0)[0])
-            lacking += any(re.search(pattern, prompt.lower()) for pattern in catalogue.parser.lacking)
+            prompt = findings.draw_prompt(finding.prompts, draw_numbers(options.seed, name, index, 0)[0])
+            lacking += any(re.search(pattern, prompt.lower()) for pattern in catalogue.parser["lacking"])
             where = (job_id(name, index), name, index, image, shards[image])
             jobs.append((*where, prompt, finding.label, index >= quota, index < options.samples))
     if lacking:
@@ -168,10 +157,116 @@ def job_id(finding: str, index: int) -> str:
 def assign_images(images: list[str], finding: str, count: int, seed: int) -> list[str]:
     """Return the images of ``count`` jobs: all images in a random order, then in another order, and so on."""
     job_images: list[str] = []
-    rounds = 0
-    while len(job_images) < count:
-        job_images += [
-            image for _, image in sorted((stable_hash(seed, finding, rounds, image), image) for image in images)
-        ]
-        rounds += 1
+    for number in range(math.ceil(count / len(images)) if images else 0):
+        job_images += sorted(images, key=lambda image: (stable_hash(seed, finding, number, image), image))
     return job_images[:count]
+
+
+ORGANS = ("right", "left", "heart")
+"""The boxes of a healthy image: columns ``right_x1`` to ``heart_y2``."""
+BATCH = 4096
+"""Jobs whose random numbers are in memory at once."""
+TRIES = 6
+"""Most tries to place a job."""
+MIN_MASS = 1e-9
+"""Smallest mass of a truncated prior."""
+RATIO_STEP = 0.03
+"""Smallest growth of the cardiothoracic ratio."""
+UNSIDED = {"edema": "both"}
+"""{finding: lungs of a prompt without a side}, for other findings one (the authors' code: one for all)."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job of the plan. chest: boxes (4,) of right lung, left lung, heart, and of the image within the frame."""
+
+    job_id: str
+    image_id: str
+    index: int
+    prompt: str
+    chest: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def run_shard(
+    *, plan: str, healthy: str, frames: str, priors: str, output: str, excluded: str, shard: str, bounds: str,
+    seed: int, findings_file: str = "",
+) -> None:  # fmt: skip
+    """Write the boxes of the shard's jobs to ``output``, and the jobs without room to the ledger ``excluded``.
+
+    ``plan``: jobs; ``healthy``: table of all healthy images with their organ boxes; ``frames``: shard of frames, for
+    the extent of each image in its frame; ``priors``: priors.yaml; ``bounds``: see :func:`draw_boxes`.
+    """
+    catalogue = findings.read_catalogue(findings_file, priors)
+    jobs = read_table(plan).filter(pl.col("shard") == shard)
+    images = read_table(healthy).filter(pl.col("image_id").is_in(jobs["image_id"].implode()))
+    chests, ledger, rows = {}, Ledger("semisyn_placement"), []
+    with Shard(frames) as frame_shard:
+        for image in images.iter_rows(named=True):
+            boxes = (np.array([image[f"{organ}_{corner}"] for corner in CORNERS], np.float64) for organ in ORGANS)
+            height, width = frame_shard.get("original_shape", image["image_id"])
+            affine = frame_shard.get("to_original", image["image_id"])
+            picture = box_to_frame((0.0, 0.0, width, height), affine).clip(0.0, FRAME_SIZE)
+            chests[image["image_id"]] = image["study_id"], (*boxes, picture)
+    for (name,), part in sorted(jobs.group_by("finding")):
+        finding_jobs = [
+            Job(job, image, index, prompt, chests[image][1])
+            for job, image, index, prompt in part.select("job_id", "image_id", "index", "prompt").iter_rows()
+        ]
+        for first in range(0, len(finding_jobs), BATCH):
+            batch = finding_jobs[first : first + BATCH]
+            for job, boxes in place_jobs(catalogue.findings[name], batch, catalogue, bounds, seed):
+                if boxes:
+                    ledger.accept(job.job_id)
+                    rows += boxes
+                else:
+                    side, zone = findings.parse_prompt(job.prompt, catalogue.parser)
+                    description = f"side {side}, zone {zone or 'any'}"
+                    ledger.exclude(job.job_id, chests[job.image_id][0], "no_room", description)
+    table = pl.DataFrame(rows, schema=schema(BOXES), orient="row")
+    write_table(output, table.sort("job_id", "side", descending=[False, True]), BOXES)
+    ledger.finish(excluded, jobs["job_id"])
+
+
+def place_jobs(
+    finding: findings.Finding, jobs: Sequence[Job], catalogue: findings.Catalogue, bounds: str, seed: int
+) -> Iterable[tuple[Job, list[tuple]]]:
+    """Yield each job of a finding with its rows of :data:`BOXES`, none if there is no room for all its boxes."""
+    draws = [draw_numbers(seed, finding.name, job.index, TRIES) for job in jobs]
+    if finding.prior.placement == "lung":
+        rows = _place_in_lungs(finding, jobs, draws, catalogue, bounds)
+    else:
+        rows = _place_hearts(finding, jobs, draws)
+    return zip(jobs, rows, strict=True)
+
+
+def _place_in_lungs(
+    finding: findings.Finding, jobs: Sequence[Job], draws: Sequence, catalogue: findings.Catalogue, bounds: str
+) -> Iterable[list[tuple]]:
+    placements = []
+    for number, (job, (_, coin, _)) in enumerate(zip(jobs, draws, strict=True)):
+        prompt_side, zone = findings.parse_prompt(job.prompt, catalogue.parser)
+        for side in findings.choose_sides(prompt_side, UNSIDED.get(finding.name, "one"), coin):
+            placements.append((number, side, *findings.zone_bounds(zone, side, catalogue)))
+    numbers, sides, _, zone_boxes = zip(*placements, strict=True)
+    side_indices = np.array([SIDES.index(side) for side in sides])
+    boxes = np.array([jobs[number].chest for number in numbers])
+    lungs = boxes[np.arange(len(side_indices)), side_indices]
+    places = Places(lungs, boxes[:, 3], boxes[:, 2], side_indices == 1, np.array(zone_boxes))
+    uniforms = np.stack([draws[number][2][:, side] for number, side in zip(numbers, side_indices, strict=True)])
+    placed = draw_boxes(finding.prior, places, uniforms, bounds=bounds, min_mass=MIN_MASS, heart_exclusion=True)
+    rows: list[list[tuple]] = [[] for _ in jobs]
+    cells = zip(*(part.tolist() for part in placed), strict=True)
+    for (number, side, zone, _), (percent, box, mass, tries) in zip(placements, cells, strict=True):
+        head = jobs[number].job_id, jobs[number].image_id, finding.name, side, zone
+        rows[number].append((*head, *percent, *box, *mass, tries, None, None))
+    lost_jobs = {numbers[at] for at in np.flatnonzero(placed.tries == 0)}
+    return ([] if number in lost_jobs else job_rows for number, job_rows in enumerate(rows))
+
+
+def _place_hearts(finding: findings.Finding, jobs: Sequence[Job], draws: Sequence) -> Iterable[list[tuple]]:
+    chests = Chests(*np.moveaxis(np.array([job.chest for job in jobs]), 1, 0))
+    uniforms = np.stack([numbers[:, 0, 0] for _, _, numbers in draws])
+    hearts = draw_hearts(finding.prior, chests, uniforms, step=RATIO_STEP, min_mass=MIN_MASS)
+    for job, ratios, box, mass, tries in zip(jobs, *(part.tolist() for part in hearts), strict=True):
+        head = job.job_id, job.image_id, finding.name, "", "", None, None, None, None
+        yield [(*head, *box, None, mass, tries, *ratios)] if tries else []

@@ -1,8 +1,5 @@
 """Draw the priors: boxes on a lung, and the density of each number, before and after placement, over experts' boxes."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
@@ -29,36 +26,25 @@ ASPECT = 1.6
 """Height of the drawn lung over its width."""
 
 
-@dataclass(frozen=True)
-class PriorsChartOptions:
-    """Settings of the figure: dots per inch, findings, and the seed of the boxes."""
-
-    dpi: int
-    findings: list[str]
-    seed: int
-
-
 def run_chart(
-    *, priors: str, samples: str, fits: str, figure: str, options: PriorsChartOptions, findings_file: str = ""
+    *,
+    priors: str,
+    samples: str,
+    fits: str,
+    figure: str,
+    dpi: int,
+    findings: list[str],
+    seed: int,
+    findings_file: str = "",
 ) -> None:
-    """Draw ``figure`` from the priors, samples and fits."""
+    """Draw ``figure``: for each finding boxes on a lung, drawn by the ``seed``, and a panel for each number."""
     catalogue = read_catalogue(findings_file, priors)
-    table = read_table(samples).filter(left_out="")
-    counts = read_table(fits).group_by("finding").agg(pl.col("n").max())
-    boxes = dict(counts.iter_rows())
-    findings = {name: catalogue.findings[name] for name in options.findings}
-    save_png(draw_figure(findings, table, boxes, options.seed), figure, options.dpi)
-
-
-def draw_figure(findings: Mapping[str, Finding], samples: pl.DataFrame, counts: Mapping[str, int], seed: int) -> Figure:
-    """Return the figure: one row for each finding, with boxes on a lung and a panel for each number.
-
-    ``samples``: those that the fit used; ``counts``: {finding: number of experts' boxes}.
-    """
-    figure = Figure(figsize=(15, 1 + 2.6 * len(findings)), layout="constrained")
-    grid = figure.subplots(len(findings), 1 + len(PARTS), squeeze=False)
-    for row, (name, finding) in zip(grid, findings.items(), strict=True):
-        finding_samples = samples.filter(finding=name)
+    used_samples = read_table(samples).filter(exclusion_reason="")
+    counts = dict(read_table(fits).group_by("finding").agg(pl.col("n").max()).iter_rows())
+    canvas = Figure(figsize=(15, 1 + 2.6 * len(findings)), layout="constrained")
+    grid = canvas.subplots(len(findings), 1 + len(PARTS), squeeze=False)
+    for row, name in zip(grid, findings, strict=True):
+        finding, finding_samples = catalogue.findings[name], used_samples.filter(finding=name)
         origin = {"paper": "the paper's prior", "file": "your prior"}.get(finding.prior.origin, "fitted prior")
         boxes = f"\n{counts[name]} boxes" if counts.get(name) else ""
         row[0].set_ylabel(f"{finding.label}\n{origin}{boxes}", fontweight="bold", fontsize=9)
@@ -75,7 +61,7 @@ def draw_figure(findings: Mapping[str, Finding], samples: pl.DataFrame, counts: 
             pair, single, place = PARTS[number]
             law = finding.prior.laws.get(single) or marginal_law(finding.prior.laws[pair], place)
             _draw_density(axes, number, law, finding_samples, placed_boxes.percent[placed_boxes.tries > 0, column])
-    return figure
+    save_png(canvas, figure, dpi)
 
 
 def marginal_law(law: Law, place: int) -> Law:

@@ -9,18 +9,7 @@ import numpy as np
 from scipy import optimize, stats
 
 from cxr.semisyn.findings.boxes import size_bounds
-from cxr.semisyn.findings.catalogue import (
-    CONSTANT,
-    PAIR,
-    RATIO,
-    SHAPES,
-    SINGLES,
-    Law,
-    Prior,
-    WrongValue,
-    Zone,
-    parse_law,
-)
+from cxr.semisyn.findings.catalogue import CONSTANT, PAIR, RATIO, SHAPES, SINGLES, Law, Prior, WrongValue, parse_law
 from cxr.semisyn.findings.laws import pair_mass
 
 NUMBERS_BY_ELEMENT = {"center": ("cx", "cy"), "size": ("w", "h")}
@@ -45,25 +34,14 @@ class Fit:
     is_chosen: bool
 
 
-def spearman_p_value(first: np.ndarray, second: np.ndarray) -> float:
-    """Return p of Spearman's test that two samples (N,) are independent; 1 if one is constant."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.ConstantInputWarning)
-        p = float(stats.spearmanr(first, second).pvalue)
-    return 1.0 if math.isnan(p) else p
-
-
-def rss_of(law: object, values: np.ndarray, bins: int) -> float:
+def rss_of(law: object, values: np.ndarray) -> float:
     """Return the sum of squared differences between a density at the bins' centres and the histogram's density."""
-    heights, edges = np.histogram(values, bins=bins, density=True)
+    heights, edges = np.histogram(values, bins=BINS, density=True)
     return float(((law.pdf((edges[1:] + edges[:-1]) / 2) - heights) ** 2).sum())
 
 
-def fit_single(values: np.ndarray, families: Sequence[str], bins: int) -> list[tuple[Law, float]]:
-    """Return (law, rss) of each family, fitted by maximum likelihood to values (N,), best first.
-
-    A family whose fit fails or is not finite is skipped.
-    """
+def fit_single(values: np.ndarray, families: Sequence[str] = tuple(SHAPES)) -> list[tuple[Law, float]]:
+    """Return (law, rss) of each family that can be fitted by maximum likelihood to values (N,), best first."""
     fits = []
     for family in families:
         distribution = getattr(stats, family)
@@ -72,7 +50,7 @@ def fit_single(values: np.ndarray, families: Sequence[str], bins: int) -> list[t
             warnings.simplefilter("ignore")
             try:
                 parameters = dict(zip(names, map(float, distribution.fit(values)), strict=True))
-                law, rss = parse_law({"family": family} | parameters), rss_of(distribution(**parameters), values, bins)
+                law, rss = parse_law({"family": family} | parameters), rss_of(distribution(**parameters), values)
             except (WrongValue, stats.FitError, ValueError, RuntimeError, FloatingPointError):
                 continue
         if math.isfinite(rss):
@@ -81,10 +59,7 @@ def fit_single(values: np.ndarray, families: Sequence[str], bins: int) -> list[t
 
 
 def fit_pair(values: np.ndarray) -> Law:
-    """Return the two-dimensional log-normal law of values (N, 2) above 0: mean and covariance of the logarithms.
-
-    Raises WrongValue if the covariance is not positive definite.
-    """
+    """Return the two-dimensional log-normal law of values (N, 2) above 0. Raises WrongValue if they lie on a line."""
     logs = np.log(values)
     return parse_law({"family": PAIR, "mu": logs.mean(axis=0).tolist(), "sigma": np.cov(logs.T).tolist()})
 
@@ -117,69 +92,60 @@ def fit_truncated(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> Law:
     return parse_law(law_at(optimum.x)[0].to_dict())
 
 
-def fit_element(
-    element: str, samples: np.ndarray, present_laws: Mapping[str, Law], alpha: float, bins: int, families: Sequence[str]
-) -> list[Fit]:
-    """Return the fits of centre or size to samples (N, 2), two-dimensional if the two numbers are dependent.
-
-    ``present_laws``: the present laws; a constant number stays constant, and the other one is fitted alone.
-    """
-    singles = SINGLES[element]
-    fixed = [name for name in singles if name in present_laws and present_laws[name].family == CONSTANT]
-    p = None if fixed else spearman_p_value(samples[:, 0], samples[:, 1])
+def _fit_element(element: str, samples: np.ndarray, present_laws: Mapping[str, Law]) -> list[Fit]:
+    """Return the fits of centre or size to samples (N, 2): one if both numbers depend on each other; constants stay."""
+    constants = {name: law for name, law in present_laws.items() if name in SINGLES[element] and law.family == CONSTANT}
+    p = None
+    if not constants:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", stats.ConstantInputWarning)
+            p = float(stats.spearmanr(*samples.T).pvalue)
+        p = 1.0 if math.isnan(p) else p  # a constant sample
     positive = samples[(samples > 0).all(axis=1)]
-    if p is not None and p < alpha and len(positive) > 2:
+    if p is not None and p < ALPHA and len(positive) > 2:
         try:
             return [Fit(element, fit_pair(positive), len(positive), None, p, True)]
         except WrongValue:
             pass  # the samples lie on a line: fit each number alone
     fits = []
-    for number, name in enumerate(singles):
-        if name in fixed:
-            fits.append(Fit(name, present_laws[name], len(samples), None, None, True))
+    for number, name in enumerate(SINGLES[element]):
+        if name in constants:
+            fits.append(Fit(name, constants[name], len(samples), None, None, True))
         else:
-            fits += _fit_number(name, samples[:, number], p, bins, families)
+            fits += _fit_number(name, samples[:, number], p)
     return fits
 
 
-def _fit_number(name: str, values: np.ndarray, p: float | None, bins: int, families: Sequence[str]) -> list[Fit]:
-    tried = fit_single(values, families, bins)
-    return [Fit(name, law, len(values), rss, p, place == 0) for place, (law, rss) in enumerate(tried)]
+def _fit_number(name: str, values: np.ndarray, p: float | None) -> list[Fit]:
+    fits = enumerate(fit_single(values))
+    return [Fit(name, law, len(values), rss, p, place == 0) for place, (law, rss) in fits]
 
 
-def fit_prior(
-    prior: Prior, samples: Mapping[str, np.ndarray], *, alpha: float = ALPHA, bins: int = BINS,
-    families: Sequence[str] = tuple(SHAPES), overshoot_percentile: float = OVERSHOOT_PERCENTILE, sizes: str = "placed",
-) -> tuple[Prior, list[Fit]]:  # fmt: skip
+def fit_prior(prior: Prior, samples: Mapping[str, np.ndarray], sizes: str = "placed") -> tuple[Prior, list[Fit]]:
     """Return the prior fitted to samples ({cx, cy, w, h} or {ctr}, each (N,)), and all fits.
 
-    Limits: the smallest width and height, or ratio, of the samples; the percentile ``overshoot_percentile`` of the
+    Limits: the smallest width and height, or ratio, of the samples; the percentile :data:`OVERSHOOT_PERCENTILE` of the
     distances to the lung's box, at most 0. An element that no family fits keeps its law. ``sizes``: ``drawn`` fits the
     sizes as they are; ``placed`` fits the law whose draws have these sizes after placement (:func:`fit_truncated`).
     """
     if prior.placement == "heart":
-        fits = _fit_number(RATIO, samples[RATIO], None, bins, families)
+        fits = _fit_number(RATIO, samples[RATIO], None)
         return _fitted_prior(prior, fits, [samples[RATIO].min()], prior.overshoot), fits
-    pairs = {
-        element: np.stack([samples[number] for number in NUMBERS_BY_ELEMENT[element]], axis=1) for element in SINGLES
-    }
-    fits = [
-        fit for name, values in pairs.items() for fit in fit_element(name, values, prior.laws, alpha, bins, families)
-    ]
-    low, high = pairs["center"] - pairs["size"] / 2, 100 - (pairs["center"] + pairs["size"] / 2)
-    limits = np.percentile(np.hstack([low, high]), overshoot_percentile, axis=0)
-    overshoot = tuple(min(0.0, float(value)) for value in limits)
-    new = _fitted_prior(prior, fits, pairs["size"].min(axis=0), overshoot)
+    centres, extents = (np.stack([samples[name] for name in names], axis=1) for names in NUMBERS_BY_ELEMENT.values())
+    fits = [*_fit_element("center", centres, prior.laws), *_fit_element("size", extents, prior.laws)]
+    distances = np.hstack([centres - extents / 2, 100 - (centres + extents / 2)])
+    limits = np.percentile(distances, OVERSHOOT_PERCENTILE, axis=0)
+    new = _fitted_prior(prior, fits, extents.min(axis=0), tuple(min(0.0, float(value)) for value in limits))
     if sizes == "placed" and "size" in new.laws:
-        low, high = size_bounds(new, pairs["center"], np.tile(new.overshoot, (len(pairs["center"]), 1)), "repo")
+        low, high = size_bounds(new, centres, np.tile(new.overshoot, (len(centres), 1)), "repo")
         drawn_fit = next(fit for fit in fits if fit.element == "size")
-        placed_fit = replace(drawn_fit, law=fit_truncated(pairs["size"], low, high))
+        placed_fit = replace(drawn_fit, law=fit_truncated(extents, low, high))
         fits = [*(replace(fit, is_chosen=fit.is_chosen and fit is not drawn_fit) for fit in fits), placed_fit]
         new = replace(new, laws=new.laws | {"size": placed_fit.law})
     return new, fits
 
 
-def _fitted_prior(prior: Prior, fits: Sequence[Fit], smallest: Sequence[float], overshoot: Zone) -> Prior:
+def _fitted_prior(prior: Prior, fits: Sequence[Fit], smallest: Sequence[float], overshoot: tuple[float, ...]) -> Prior:
     """Return the prior with the chosen fits; an element keeps its laws unless all its numbers were fitted."""
     law_by_element = {fit.element: fit.law for fit in fits if fit.is_chosen}
     laws = {}

@@ -2,23 +2,28 @@
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 import yaml
 
-from cxr.annotations.regions import read_annotations
+from cxr.annotations.box_table import region_box
+from cxr.annotations.regions import Annotation, image_name, read_annotations
 from cxr.base.atomic import atomic_file
-from cxr.base.columns import Column, schema
+from cxr.base.columns import Column, edge_columns, schema
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
-from cxr.base.tables import read_table, write_table
+from cxr.base.tables import read_table, write_rows, write_table
 from cxr.base.vocabulary import HEART, SIDES
+from cxr.geometry.affine import box_to_frame
 from cxr.geometry.boxes import bounding_box
-from cxr.semisyn.findings.catalogue import RATIO, Catalogue, Prior, read_catalogue
+from cxr.semisyn.findings.catalogue import RATIO, read_catalogue
 from cxr.semisyn.priors.fitting import NUMBERS_BY_ELEMENT, Fit, compare_sides, fit_prior
-from cxr.semisyn.priors.samples import BoxSource, Chest, fit_zones, sample_rows
+from cxr.semisyn.references import finding_by_label
 
 _LUNG = "% of the lung's box"
 SAMPLES = {
@@ -31,7 +36,7 @@ SAMPLES = {
     "w": Column(pl.Float64, "Width.", _LUNG),
     "h": Column(pl.Float64, "Height.", _LUNG),
     "ctr": Column(pl.Float64, "Cardiothoracic ratio of the image, by its organs.", "%"),
-    "left_out": Column(pl.String, "Why the fit excludes it; empty if it does not."),
+    "exclusion_reason": Column(pl.String, "Why the fit excludes it; empty if it does not."),
 }
 """One row for each box; one for each image of a finding of the heart."""
 FITS = {
@@ -42,37 +47,176 @@ FITS = {
     "n": Column(pl.Int64, "Samples of the fit; for a prior that is not fitted, the available ones."),
     "rss": Column(pl.Float64, "Sum of squared differences between density and histogram; null if not computed."),
     "spearman_p": Column(pl.Float64, "p of Spearman's test of independence of both numbers; null for one number."),
-    "chosen": Column(pl.Boolean, "Whether it becomes the prior."),
+    "selected": Column(pl.Boolean, "Whether it becomes the prior."),
     "origin": Column(pl.String, "paper, file (the user's) or fit."),
 }
 ZONES = {
     "side": Column(pl.String, "Lung."),
     "zone": Column(pl.String, "Zone."),
-    **{
-        name: Column(pl.Float64, f"{edge_name} edge, as the image shows the lung.", _LUNG)
-        for name, edge_name in (("x1", "Left"), ("y1", "Upper"), ("x2", "Right"), ("y2", "Lower"))
-    },
+    **edge_columns(", as the image shows the lung", _LUNG),
     "patients": Column(pl.Int64, "Patients of the fit."),
     "origin": Column(pl.String, "paper, file (the user's) or fit."),
 }
 SYMMETRY = {
     "finding": Column(pl.String, "Finding."),
     "element": Column(pl.String, "cx, cy, w or h."),
-    "n_right": Column(pl.Int64, "Boxes in right lungs."),
-    "n_left": Column(pl.Int64, "Boxes in left lungs, mirrored."),
+    "num_right_side": Column(pl.Int64, "Boxes in right lungs."),
+    "num_left_side": Column(pl.Int64, "Boxes in left lungs, mirrored."),
     "ks": Column(pl.Float64, "Distance of Kolmogorov and Smirnov between both."),
     "p": Column(pl.Float64, "Its p; reported, not acted on."),
 }
-
-
 log = logging.getLogger("cxr.semisyn.priors")
-
-
 MAX_OUTSIDE = 50.0
 """Percent of the lung's box by which the centre of a box may lie outside it."""
 ZONE_PERCENTILES, MIN_ZONE_PATIENTS = (5.0, 95.0), 20
 """Percentiles of the lower and the upper edges of a zone; fewest patients of a fitted one."""
 MIN_BOXES = 20
+
+
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Chest:
+    """An image on its frame: boxes in frame pixels, ``to_original`` (2, 3), (rows, columns) of the original.
+
+    posed: whether the heart may be measured (PA, erect or unknown position); patient: its subject_id.
+    """
+
+    right: Box
+    left: Box
+    heart: Box
+    to_original: np.ndarray
+    shape: tuple[int, int]
+    posed: bool
+    patient: str
+
+
+def nearest_lung(box: Box, chest: Chest) -> str:
+    """Return the side of the lung whose nearer vertical edge is closest to the box's centre (authors' code)."""
+    centre = (box[0] + box[2]) / 2
+    near = {side: min(abs(centre - getattr(chest, side)[edge]) for edge in (0, 2)) for side in SIDES}
+    return min(near, key=near.__getitem__)
+
+
+def lung_percent(box: Box, lung: Box, side: str) -> Box:
+    """Return centre x, centre y, width and height in percent of the lung's box, x from its lateral edge."""
+    width, height = lung[2] - lung[0], lung[3] - lung[1]
+    x = 100 * ((box[0] + box[2]) / 2 - lung[0]) / width
+    y = 100 * ((box[1] + box[3]) / 2 - lung[1]) / height
+    return (100 - x if side == "left" else x), y, 100 * (box[2] - box[0]) / width, 100 * (box[3] - box[1]) / height
+
+
+def box_fault(region: Annotation, box: Box | None, chest: Chest | None) -> str:
+    """Return why a box cannot be used, "" if it can. ``chest``: of its image, None if the organs are missing."""
+    if chest is None:
+        return "no organs of its image"
+    if box is None:
+        return "no box, or not a number"
+    if box[0] >= box[2] or box[1] >= box[3]:
+        return "no area"
+    if region.size is not None and tuple(region.size) != chest.shape:
+        return "drawn on another size of picture"
+    if box[0] >= chest.shape[1] or box[1] >= chest.shape[0] or box[2] <= 0 or box[3] <= 0:
+        return "outside the picture"
+    return ""
+
+
+class BoxSource(NamedTuple):
+    """A reference: its name, its format, the template of its image_id, and {label: finding}."""
+
+    name: str
+    format: str
+    image_id: str
+    classes: Mapping[str, str]
+
+
+def sample_rows(
+    regions: Iterable[Annotation],
+    source: BoxSource,
+    chests: Mapping[str, Chest],
+    placements: Mapping[str, str],
+    max_outside: float,
+) -> list[tuple]:
+    """Return rows of :data:`SAMPLES`; boxes more than ``max_outside`` percent beyond the lung are excluded."""
+    names, rows, hearts = finding_by_label(source.format, source.classes, placements), [], set()
+    for region in regions:
+        name = names.get(region.label.lower())
+        if name is None:
+            continue
+        image = image_name(source.image_id, region.image)
+        box, chest = region_box(region), chests.get(image)
+        side, numbers, ratio, reason = "", (None,) * 4, None, box_fault(region, box, chest)
+        if placements[name] == "heart":
+            if (name, image) in hearts:
+                continue
+            hearts.add((name, image))
+            reason = "no organs of its image" if chest is None else "" if chest.posed else "not PA, or not erect"
+            if chest is not None:  # the heart's width over the thorax's, outer edge to outer edge
+                ratio = 100 * (chest.heart[2] - chest.heart[0]) / (chest.left[2] - chest.right[0])
+        elif not reason:
+            frame_box = tuple(box_to_frame(box, chest.to_original).tolist())
+            side = nearest_lung(frame_box, chest)
+            numbers = lung_percent(frame_box, getattr(chest, side), side)
+            if not all(-max_outside <= value <= 100 + max_outside for value in numbers[:2]):
+                reason = "far outside the lung"
+        rows.append((name, source.name, image, side, *numbers, ratio, reason))
+    return sorted(rows, key=lambda row: tuple(str(cell) for cell in row))
+
+
+PARTS: dict[str, tuple[str, ...]] = {
+    "apical zone": ("apical zone",),
+    "hemidiaphragm and costophrenic angle": ("hemidiaphragm", "costophrenic angle"),
+    "hilar structures": ("hilar structures",),
+    "lower lung zone": ("lower lung zone",),
+    "mid lung zone": ("mid lung zone",),
+    "upper lung zone": ("upper lung zone",),
+}
+"""{zone: the Chest ImaGenome boxes, without their side, of which it is the union}."""
+LOBES = {
+    "right": {"lower lung lobe": ("lower lung zone",), "mid lung lobe": ("mid lung zone",),
+              "upper lung lobe": ("upper lung zone",)},
+    "left": {"lower lung lobe": ("lower lung zone", "mid lung zone"),
+             "upper lung lobe": ("upper lung zone", "mid lung zone")},
+}  # fmt: skip
+"""{side: {lobe: the zones of which it is the union}}, as in the authors' numbers."""
+
+
+def fit_zones(
+    regions: Iterable[Annotation], image_id: str, chests: Mapping[str, Chest], percentiles: Sequence[float], fewest: int
+) -> dict[tuple[str, str], tuple[tuple[float, ...], int]]:
+    """Return {(side, zone): (box, percent of the lung's box as displayed, number of patients)}, at least ``fewest``."""
+    edges: dict[str, dict[str, list]] = defaultdict(lambda: {"patients": [], "numbers": []})
+    for region in regions:
+        side, box = region.label.partition(" ")[0], region_box(region)
+        chest = chests.get(image_name(image_id, region.image))
+        if side in SIDES and not box_fault(region, box, chest):
+            lung = np.array(getattr(chest, side))
+            size = np.tile(lung[2:] - lung[:2], 2)
+            numbers = 100 * (box_to_frame(box, chest.to_original) - np.tile(lung[:2], 2)) / size
+            edges[region.label.lower()]["numbers"].append(numbers)
+            edges[region.label.lower()]["patients"].append(chest.patient)
+    bounds: dict[str, tuple[tuple[float, ...], int]] = {}
+    for label, part in edges.items():
+        if (patients := len(set(part["patients"]))) >= fewest:
+            low, high = np.percentile(np.stack(part["numbers"]), percentiles, axis=0)
+            bounds[label] = (*map(float, low[:2]), *map(float, high[2:])), patients
+    zones: dict[tuple[str, str], tuple] = {}
+    for side in SIDES:
+        for zone, parts in PARTS.items():
+            if all(f"{side} {part}" in bounds for part in parts):
+                zones[side, zone] = _union([bounds[f"{side} {part}"] for part in parts])
+        for lobe, parts in LOBES[side].items():
+            if all((side, part) in zones for part in parts):
+                zones[side, lobe] = _union([zones[side, part] for part in parts])
+    return zones
+
+
+def _union(parts: list[tuple]) -> tuple[tuple[float, ...], int]:
+    """Return the box around (box, number of patients), and the smallest number."""
+    boxes = np.array([box for box, _ in parts])
+    corners = (*boxes[:, :2].min(axis=0).tolist(), *boxes[:, 2:].max(axis=0).tolist())
+    return corners, min(patients for _, patients in parts)
 
 
 def run(
@@ -84,44 +228,69 @@ def run(
 ) -> None:  # fmt: skip
     """Write ``priors`` (YAML), and the tables of samples, fits, zones and symmetry.
 
-    ``boxes``: the file of the ``reference`` of a fit, with its ``format``, template of ``image_id`` and ``classes``;
-    ``zone_boxes``: the table of anatomical zones; ``images``: the cohort's table; ``frames`` and ``organs``: shards;
-    ``own_...``: the same of a reference with images outside the cohort; ``organ_engine``: that made the organs;
-    ``min_boxes``: fewest boxes of a fit. All are empty if nothing is fitted. Raises UserError for a file of another
-    format and a reference without usable boxes.
+    ``boxes``: the file of the ``reference`` of a fit; ``zone_boxes``: the table of anatomical zones; ``images``,
+    ``frames``, ``organs``: of the cohort; ``own_...``: of a reference with images outside the cohort; ``organ_engine``:
+    that made the organs; ``min_boxes``: fewest boxes of a fit. All are empty if nothing is fitted. Raises UserError for
+    a file of another format and a reference without usable boxes.
     """
     catalogue = read_catalogue(findings_file)
     chests = read_chests(images, frames, organs) if images else {}
     rows = []
     if boxes:
-        source = BoxSource(reference, format, image_id, classes)
         placements = {name: catalogue.findings[name].prior.placement for name in findings}
         reference_chests = read_chests(own_images, [own_frames], [own_organs]) if own_images else chests
-        rows = _read_samples(boxes, source, reference_chests, placements)
+        key = f"semisyn.references.{reference}.path"
+        regions = read_annotations(key, boxes, format).regions
+        source = BoxSource(reference, format, image_id, classes)
+        rows = sample_rows(regions, source, reference_chests, placements, MAX_OUTSIDE)
+        if not rows:
+            raise UserError(
+                f"{key} {boxes!r} has no box of {', '.join(placements)}: map its labels in "
+                f"semisyn.references.{reference}.classes, or choose another semisyn.priors.reference"
+            )
+        log.info("%s: %d boxes of findings, %d used", reference, len(rows), sum(not row[-1] for row in rows))
     table = pl.DataFrame(rows, schema=schema(SAMPLES), orient="row")
-    prior_by_finding, fit_rows, symmetry_rows = {}, [], []
+    priors_by_finding, fit_rows, symmetry_rows = {}, [], []
     for name in findings:
-        prior, finding_samples = catalogue.findings[name].prior, table.filter(finding=name, left_out="")
+        prior, finding_samples = catalogue.findings[name].prior, table.filter(finding=name, exclusion_reason="")
         numbers = sum(NUMBERS_BY_ELEMENT.values(), ()) if prior.placement == "lung" else (RATIO,)
-        values = {number: finding_samples[number].to_numpy() for number in numbers}
-        prior_by_finding[name], new_rows = _fit_finding(name, prior, values, min_boxes if boxes else None)
-        fit_rows += new_rows
-        if prior.placement == "lung" and len(finding_samples):
+        values, count = {number: finding_samples[number].to_numpy() for number in numbers}, len(finding_samples)
+        if boxes and count >= min_boxes:
+            prior, prior_fits = fit_prior(prior, values)
+        else:
+            prior_fits = [Fit(element, law, count, None, None, True) for element, law in prior.laws.items()]
+            if boxes:
+                log.info("%s: %d samples, fewer than %d: its prior is not fitted", name, count, min_boxes)
+        priors_by_finding[name] = prior
+        for fit in prior_fits:
+            law = fit.law.family, json.dumps(dict(fit.law.parameters))
+            fit_rows.append((name, fit.element, *law, fit.n, fit.rss, fit.spearman_p, fit.is_chosen, prior.origin))
+        if prior.placement == "lung" and count:
             is_left = (finding_samples["side"] == "left").to_numpy()
             symmetry_rows += [(name, *row) for row in compare_sides(values, is_left)]
-    bounds_of, zone_rows = _read_zones(zone_boxes, chests, catalogue)
-    is_fitted = bool(zone_boxes) or any(prior.origin == "fit" for prior in prior_by_finding.values())
+    fitted_zones = {}
+    if zone_boxes:
+        regions = read_annotations("semisyn.priors.zones_table", zone_boxes, "chest_imagenome").regions
+        fitted_zones = fit_zones(regions, "{stem}", chests, ZONE_PERCENTILES, MIN_ZONE_PATIENTS)
+        log.info("%d zones fitted", len(fitted_zones))
+    zone_rows, zones_by_side = [], {side: {} for side in SIDES}
+    for side in SIDES:
+        for zone, box in catalogue.zones[side].items():
+            zone_box, patients = fitted_zones.get((side, zone), (box, None))
+            zones_by_side[side][zone] = list(zone_box)
+            zone_rows.append((side, zone, *zone_box, patients, "paper" if patients is None else "fit"))
+    is_fitted = bool(zone_boxes) or any(prior.origin == "fit" for prior in priors_by_finding.values())
     document = {
         "lungs": f"{catalogue.lungs}; fitted ones: {organ_engine}" if is_fitted else catalogue.lungs,
-        "findings": {name: prior.to_dict() for name, prior in prior_by_finding.items()},
-        "zones": bounds_of,
+        "findings": {name: prior.to_dict() for name, prior in priors_by_finding.items()},
+        "zones": zones_by_side,
     }
     with atomic_file(priors) as temporary:
         temporary.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")
     write_table(samples, table, SAMPLES)
-    write_table(fits, pl.DataFrame(fit_rows, schema=schema(FITS), orient="row"), FITS)
-    write_table(zones, pl.DataFrame(zone_rows, schema=schema(ZONES), orient="row"), ZONES)
-    write_table(symmetry_table, pl.DataFrame(symmetry_rows, schema=schema(SYMMETRY), orient="row"), SYMMETRY)
+    write_rows(fits, fit_rows, FITS)
+    write_rows(zones, zone_rows, ZONES)
+    write_rows(symmetry_table, symmetry_rows, SYMMETRY)
 
 
 def read_chests(images: str, frames: Sequence[str], organs: Sequence[str]) -> dict[str, Chest]:
@@ -140,60 +309,3 @@ def read_chests(images: str, frames: Sequence[str], organs: Sequence[str]) -> di
                     patient = fact.get("subject_id") or name
                     chests[name] = Chest(*boxes, frame.get("to_original", name), shape, posed, patient)
     return chests
-
-
-def _read_samples(
-    boxes: str, source: BoxSource, chests: Mapping[str, Chest], placements: Mapping[str, str]
-) -> list[tuple]:
-    key = f"semisyn.references.{source.name}.path"
-    regions = read_annotations(key, boxes, source.format).regions
-    rows = sample_rows(regions, source, chests, placements, MAX_OUTSIDE)
-    if not rows:
-        raise UserError(
-            f"{key} {boxes!r} has no box of {', '.join(placements)}: map its labels in "
-            f"semisyn.references.{source.name}.classes, or choose another semisyn.priors.reference"
-        )
-    log.info("%s: %d boxes of findings, %d used", source.name, len(rows), sum(not row[-1] for row in rows))
-    return rows
-
-
-def _fit_finding(
-    name: str, prior: Prior, samples: Mapping[str, np.ndarray], min_boxes: int | None
-) -> tuple[Prior, list[tuple]]:
-    """Return a finding's prior, fitted if there are enough samples, and its rows of :data:`FITS`.
-
-    ``samples``: {number: its values}; ``min_boxes``: None without a fit.
-    """
-    count = len(next(iter(samples.values())))
-    if min_boxes is None or count < min_boxes:
-        if min_boxes is not None:
-            log.info("%s: %d samples, fewer than %d: its prior is not fitted", name, count, min_boxes)
-        fits = [Fit(element, law, count, None, None, True) for element, law in prior.laws.items()]
-    else:
-        prior, fits = fit_prior(prior, samples)
-    return prior, [
-        (
-            *(name, fit.element, fit.law.family, json.dumps(dict(fit.law.parameters))),
-            *(fit.n, fit.rss, fit.spearman_p, fit.is_chosen, prior.origin),
-        )
-        for fit in fits
-    ]
-
-
-def _read_zones(
-    zone_boxes: str, chests: Mapping[str, Chest], catalogue: Catalogue
-) -> tuple[dict[str, dict[str, list[float]]], list[tuple]]:
-    """Return {side: {zone: box}} and the rows of :data:`ZONES`."""
-    fitted = {}
-    if zone_boxes:
-        regions = read_annotations("semisyn.priors.zones_table", zone_boxes, "chest_imagenome").regions
-        fitted = fit_zones(regions, "{stem}", chests, ZONE_PERCENTILES, MIN_ZONE_PATIENTS)
-        log.info("%d zones fitted", len(fitted))
-    zones: dict[str, dict[str, list[float]]] = {side: {} for side in SIDES}
-    rows = []
-    for side in SIDES:
-        for zone, box in catalogue.zones[side].items():
-            zone_box, patients = fitted.get((side, zone), (box, None))
-            zones[side][zone] = list(zone_box)
-            rows.append((side, zone, *zone_box, patients, "paper" if patients is None else "fit"))
-    return zones, rows

@@ -11,9 +11,9 @@ import yaml
 
 from cxr.annotations.regions import image_name, read_annotations
 from cxr.base.atomic import atomic_file
-from cxr.base.columns import Column, schema
-from cxr.base.paths import RESOURCES
-from cxr.base.tables import read_lines, read_table, write_table
+from cxr.base.columns import Column
+from cxr.base.resources import load_resource
+from cxr.base.tables import read_lines, write_rows
 from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.findings.catalogue import Catalogue, parse_prompt, read_catalogue
 from cxr.semisyn.references import finding_by_label, map_patients
@@ -21,10 +21,8 @@ from cxr.semisyn.references import finding_by_label, map_patients
 POSITIVE, DEFINITIVE, DEFINITE = "positive", "definitive", "definite"
 SECTIONS = ("findings", "impression", "last_paragraph")
 """Sections of a report that are mined, as in the paper."""
-SEVERAL, UNSURE, SHARED, WORDS, BARE = (
-    "several findings in the report", "not certain", "another finding in the sentence", "a word that is not listed",
-    "does not name the finding",
-)  # fmt: skip
+SEVERAL, UNSURE = "several findings in the report", "not certain"
+SHARED, WORDS = "another finding in the sentence", "a word that is not listed"
 
 
 class Mention(NamedTuple):
@@ -56,17 +54,11 @@ JOINS, ARTICLE = ("in", "at", "of", "with", "within", "and", "or"), "the"
 
 def _trim_words(words: list[str]) -> list[str]:
     """Remove prepositions and articles at both ends, repeated prepositions, and articles without a preposition."""
-    small = (*JOINS, ARTICLE)
-    while words and words[0] in small:
-        words = words[1:]
-    while words and words[-1] in small:
-        words = words[:-1]
+    content = [at for at, word in enumerate(words) if word not in (*JOINS, ARTICLE)]
     trimmed: list[str] = []
-    for word in words:
-        before = trimmed[-1] if trimmed else ""
-        if word in small and before in JOINS and word != ARTICLE:
-            continue
-        if word != ARTICLE or before in JOINS:
+    for word in words[content[0] : content[-1] + 1] if content else []:
+        follows_join = bool(trimmed) and trimmed[-1] in JOINS
+        if word not in (*JOINS, ARTICLE) or follows_join == (word == ARTICLE):
             trimmed.append(word)
     return trimmed
 
@@ -84,36 +76,30 @@ def mine_reports(lines: Iterable[Mapping], vocabulary: Vocabulary) -> tuple[list
     """
     mentions, excluded = [], Counter()
     for line in lines:
-        positives = [
-            statement for statement in (*line["tuples"], *line["other_tuples"]) if statement["presence"] == POSITIVE
-        ]
-        names = {finding_of(statement) for statement in positives} - {None}
+        positives = [row for row in (*line["tuples"], *line["other_tuples"]) if row["presence"] == POSITIVE]
+        findings = {finding_of(row) for row in positives} - {None}
         by_sentence: dict[int, list[Mapping]] = {}
         for statement in line["tuples"]:
             if statement["presence"] == POSITIVE:
                 by_sentence.setdefault(statement["sentence_index"], []).append(statement)
         for number, tuples in sorted(by_sentence.items()):
-            name = next((finding_of(statement) for statement in tuples if finding_of(statement)), None)
-            if name is None:
+            names = [finding_of(statement) for statement in tuples]
+            if not any(names):
                 continue
-            why = _reason_unfit(tuples, names)
-            phrase = None if why else vocabulary.phrase(line["sentences"][number - 1])
+            name, phrase = next(filter(None, names)), None
+            if len(findings) > 1:
+                reason = SEVERAL
+            elif None in names:
+                reason = SHARED
+            elif any((statement["certainty"], statement["hedge"]) != (DEFINITIVE, DEFINITE) for statement in tuples):
+                reason = UNSURE
+            else:
+                reason, phrase = WORDS, vocabulary.phrase(line["sentences"][number - 1])
             if phrase is None:
-                excluded[name, why or WORDS] += 1
+                excluded[name, reason] += 1
             else:
                 mentions.append(Mention(name, phrase, line["subject_id"]))
     return mentions, excluded
-
-
-def _reason_unfit(tuples: list[Mapping], names: set[str]) -> str:
-    """Return why a sentence is not mined, "" if it is."""
-    if len(names) > 1:
-        return SEVERAL
-    if any(finding_of(statement) is None for statement in tuples):
-        return SHARED
-    if any(statement["certainty"] != DEFINITIVE or statement["hedge"] != DEFINITE for statement in tuples):
-        return UNSURE
-    return ""
 
 
 class Phrase(NamedTuple):
@@ -145,8 +131,8 @@ def pool_phrases(reports: Iterable[Mention], reference: Iterable[Mention], least
         for key in finding_keys:
             shares = (count[key] / total / pools for count, total in zip(counts, sums, strict=True) if total)
             phrases.append(Phrase(*key, counts[0][key], counts[1][key], len(patients[key]), sum(shares)))
-    order = {name: at for at, name in enumerate(FINDINGS)}
-    return sorted(phrases, key=lambda phrase: (order[phrase.finding], -phrase.weight, phrase.phrase))
+    order = list(FINDINGS)
+    return sorted(phrases, key=lambda phrase: (order.index(phrase.finding), -phrase.weight, phrase.phrase))
 
 
 RESOURCE_FILES = ("semisyn/phrases.yaml",)
@@ -172,8 +158,6 @@ HEAD = """\
 # anything that could tell of a patient. Nothing uses this file by itself. Then name a copy in semisyn.findings_file, or
 # put the prompts of each finding into the one that is there. counts.tsv says what was left out and why.
 """
-
-
 MIN_PHRASES, MAX_PHRASES = 3, 40
 """Fewest phrases of a finding, else it keeps its prompts; most phrases."""
 
@@ -182,29 +166,25 @@ def run(
     *, reports: list[str], images: str, prompts: str, table: str, counts: str, least_patients: int, findings: list[str],
     reference: dict, findings_file: str = "", annotations: str = "",
 ) -> None:  # fmt: skip
-    """Mine the ``reports`` (lines of the reports stage), and the phrases of a ``reference`` if one is given.
+    """Mine the ``reports``, and the phrases of a ``reference``, whose file is ``annotations``, if one is given.
 
-    ``least_patients``: fewest patients of a phrase; ``reference``: {name, format, path, image_id, role, classes} of the
-    file ``annotations``.
-
-    Writes ``prompts`` (YAML, as semisyn.findings_file), ``table`` (:data:`PROMPTS`) and ``counts`` (:data:`COUNTS`).
-    Raises UserError for a reference that cannot be read.
+    ``least_patients``: fewest patients of a phrase. Writes ``prompts`` (YAML, as semisyn.findings_file), ``table``
+    (:data:`PROMPTS`) and ``counts`` (:data:`COUNTS`). Raises UserError for a reference that cannot be read.
     """
     catalogue = read_catalogue(findings_file)
-    words = read_vocabulary(catalogue)
+    vocabulary = read_vocabulary(catalogue)
     lines = (line for path in reports for line in read_lines(path) if line["section_name"] in SECTIONS)
-    report_phrases, outcomes = mine_reports(lines, words)
-    reference_phrases, reference_left_out = [], Counter()
+    report_mentions, outcomes = mine_reports(lines, vocabulary)
+    reference_mentions = []
     if annotations:
-        reference_phrases, reference_left_out = _mine_reference(images, words, reference, findings)
-    outcomes += reference_left_out
-    num_by_finding = Counter(mention.finding for mention in (*report_phrases, *reference_phrases))
-    phrases = pool_phrases(report_phrases, reference_phrases, least_patients)
+        reference_mentions, excluded = _mine_reference(images, vocabulary, reference, findings)
+        outcomes += excluded
+    phrases = pool_phrases(report_mentions, reference_mentions, least_patients)
     used = Counter()
     for phrase in phrases:
         used[phrase.finding] += phrase.reports + phrase.reference
-    for name in num_by_finding:
-        outcomes[name, MINED], outcomes[name, FEW] = used[name], num_by_finding[name] - used[name]
+    for name, number in Counter(mention.finding for mention in (*report_mentions, *reference_mentions)).items():
+        outcomes[name, MINED], outcomes[name, FEW] = used[name], number - used[name]
     rows, mined = [], {}
     for name in findings:
         finding_phrases, origin = [phrase for phrase in phrases if phrase.finding == name][:MAX_PHRASES], MINED
@@ -214,20 +194,18 @@ def run(
             finding_phrases = [Phrase(name, text, 0, 0, 0, weight / total) for text, weight in embedded.items()]
         else:
             mined[name] = {"prompts": {phrase.phrase: round(phrase.weight, 6) for phrase in finding_phrases}}
-        for phrase in finding_phrases:
-            side_zone, numbers = parse_prompt(phrase.phrase, catalogue.parser), phrase[2:5]
-            rows.append((name, phrase.phrase, phrase.weight, *side_zone, *numbers, origin))
+        for _, text, *numbers, weight in finding_phrases:
+            rows.append((name, text, weight, *parse_prompt(text, catalogue.parser), *numbers, origin))
     with atomic_file(prompts) as temporary:
         text = HEAD + yaml.safe_dump({"findings": mined}, sort_keys=False, allow_unicode=True, width=120)
         temporary.write_text(text, encoding="utf-8", newline="\n")
-    write_table(table, pl.DataFrame(rows, schema=schema(PROMPTS), orient="row"), PROMPTS)
-    count_rows = sorted((*key, number) for key, number in outcomes.items() if number)
-    write_table(counts, pl.DataFrame(count_rows, schema=schema(COUNTS), orient="row"), COUNTS)
+    write_rows(table, rows, PROMPTS)
+    write_rows(counts, sorted((*key, number) for key, number in outcomes.items() if number), COUNTS)
 
 
 def read_vocabulary(catalogue: Catalogue) -> Vocabulary:
     """Return the words of the resource and of the prompts in use."""
-    entries = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    entries = load_resource(RESOURCE_FILES[0])
     dropped = frozenset(entries["dropped"])
     texts = " ".join(text for finding in catalogue.findings.values() for text in finding.prompts).lower()
     allowed_words = frozenset(entries["kept"]) | frozenset("".join(c if c.isalpha() else " " for c in texts).split())
@@ -240,19 +218,19 @@ def _mine_reference(
     """Return the phrases of a reference's images with exactly one finding, and {reason: excluded phrases}."""
     regions, _ = read_annotations(f"semisyn.references.{settings['name']}.path", settings["path"], settings["format"])
     names = finding_by_label(settings["format"], settings["classes"], findings)
-    per_image: dict[str, set[tuple[str, str]]] = {}
+    phrases_by_image: dict[str, set[tuple[str, str]]] = {}
     for region in regions:
         image = image_name(settings["image_id"], region.image)
         if (finding := names.get(region.label.lower())) and region.phrase:
-            per_image.setdefault(image, set()).add((finding, region.phrase))
-    patient = map_patients(per_image, [read_table(images)])
-    mentions, left_out = [], Counter()
-    for image, pairs in sorted(per_image.items()):
-        several = len({finding for finding, _ in pairs}) > 1
+            phrases_by_image.setdefault(image, set()).add((finding, region.phrase))
+    patient = map_patients(phrases_by_image, images)
+    mentions, excluded = [], Counter()
+    for image, pairs in sorted(phrases_by_image.items()):
+        has_several = len({finding for finding, _ in pairs}) > 1
         for finding, text in sorted(pairs):
-            phrase = None if several else words.phrase(text)
+            phrase = None if has_several else words.phrase(text)
             if phrase is None:
-                left_out[finding, SEVERAL if several else WORDS] += 1
+                excluded[finding, SEVERAL if has_several else WORDS] += 1
             else:
                 mentions.append(Mention(finding, phrase, patient[image]))
-    return mentions, left_out
+    return mentions, excluded

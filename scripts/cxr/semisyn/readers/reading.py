@@ -1,22 +1,28 @@
-"""Statistics of the readings: how often an X-ray was called real and its finding named (Table 7), and agreement.
+"""Images of the reader study, and statistics of the readings: Table 7 and agreement, with intervals by images."""
 
-Intervals resample images, with all readings of an image together.
-"""
-
+from collections.abc import Iterable, Sequence
+from itertools import product
 from statistics import NormalDist
+from typing import NamedTuple
 
+import cv2
 import numpy as np
 import polars as pl
-import yaml
 
 from cxr.base.columns import Column, schema
-from cxr.base.paths import RESOURCES
+from cxr.base.errors import UserError
+from cxr.base.hdf5 import Shards
+from cxr.base.jobs import log
+from cxr.base.resources import load_resource
+from cxr.base.review_units import REVIEW_UNITS
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS
 from cxr.metrics.intervals import draw_weights, percentile_ends, ratio_intervals
 from cxr.metrics.raters import agreement_columns, measure_agreement
+from cxr.plotting.encoding import encode_image
 from cxr.semisyn.readers.settings import SEED
+from cxr.semisyn.references import Reference, read_reference
 from cxr.semisyn.shared import INTERVAL
 
 RESOURCE_FILES = ("semisyn/paper_tables.yaml",)
@@ -56,10 +62,7 @@ READINGS = {
 
 
 def count_readings(units: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
-    """Return :data:`READINGS`; ``units``: unit, source, finding; ``answers``: unit, expert, question, answer.
-
-    The form asks two questions: ``origin`` (real or generated) and ``finding``, which may be one of the user's.
-    """
+    """Return :data:`READINGS`; ``units``: unit, source, finding; ``answers``: unit, expert, question, answer."""
     answer_rows = answers.with_columns(pl.concat_str(pl.lit("said_"), "question").alias("question"))
     wide = answer_rows.pivot("question", index=["unit", "expert"], values="answer").join(units, on="unit")
     counts = wide.group_by("unit", "source", "finding").agg(
@@ -74,18 +77,24 @@ def make_table7(
     reading_table: pl.DataFrame, printed: dict, *, replicates: int, level: float, seed: int
 ) -> pl.DataFrame:
     """Return Table 7 of :data:`READINGS`. ``printed``: the paper's {source_measure: fractions per finding, mean}."""
-    rows, unprinted = [], [None] * (len(FINDINGS) + 1)
-    for source in (GENERATED, REAL):
-        of_source = reading_table.filter(pl.col("source") == source)
-        for finding in (*_findings(reading_table), MEAN):
-            part = of_source if finding == MEAN else of_source.filter(pl.col("finding") == finding)
-            row = {"source": source, "finding": finding, "images": len(part), "answers": int(part["readings"].sum())}
-            for measure in MEASURES:
-                row |= _rate(part, measure, replicates, level, seed)
-                values = printed.get(f"{source}_{measure}", unprinted)
-                paper = dict(zip((*FINDINGS, MEAN), values, strict=True)).get(finding)
-                row[f"{measure}_paper"] = None if paper is None else round(100 * paper, 3)
-            rows.append(row)
+    rows = []
+    for source, finding in product((GENERATED, REAL), (*_findings(reading_table), MEAN)):
+        part = (
+            reading_table.filter(source=source)
+            if finding == MEAN
+            else reading_table.filter(source=source, finding=finding)
+        )
+        row = {"source": source, "finding": finding, "images": len(part), "answers": int(part["readings"].sum())}
+        num_readings = part["readings"].to_numpy().astype(float)[:, None]
+        for measure in MEASURES if len(part) else ():
+            positives = part[measure].to_numpy().astype(float)[:, None]
+            low, high = ratio_intervals(positives, num_readings, replicates=replicates, level=level, seed=seed)
+            for end, value in (("", positives.sum() / num_readings.sum()), ("_low", low[0]), ("_high", high[0])):
+                row[measure + end] = None if np.isnan(value) else round(100 * float(value), 3)
+        for measure in MEASURES:
+            paper = dict(zip((*FINDINGS, MEAN), printed.get(f"{source}_{measure}", ()), strict=False)).get(finding)
+            row[f"{measure}_paper"] = None if paper is None else round(100 * paper, 3)
+        rows.append(row)
     return pl.DataFrame(rows, schema=schema(TABLE7))
 
 
@@ -94,32 +103,20 @@ def _findings(reading_table: pl.DataFrame) -> list[str]:
     return [*FINDINGS, *sorted(set(reading_table["finding"]) - set(FINDINGS))]
 
 
-def _rate(part: pl.DataFrame, measure: str, replicates: int, level: float, seed: int) -> dict:
-    positives, num_readings = (part[name].to_numpy().astype(float)[:, None] for name in (measure, "readings"))
-    if not len(part):
-        return dict.fromkeys((measure, f"{measure}_low", f"{measure}_high"))
-    low, high = ratio_intervals(positives, num_readings, replicates=replicates, level=level, seed=seed)
-    values = (positives.sum() / num_readings.sum(), low[0], high[0])
-    names = (measure, f"{measure}_low", f"{measure}_high")
-    return {name: _percent(value) for name, value in zip(names, values, strict=True)}
-
-
 def agreement_table(
     reading_table: pl.DataFrame, readers: int, *, replicates: int, level: float, seed: int
 ) -> pl.DataFrame:
     """Return the agreement on images that all readers read, and d' of telling generated from real images."""
     bootstrap = {"replicates": replicates, "level": level, "seed": seed}
-    of_all = reading_table.filter(pl.col("readings") == readers)
-    rows = []
-    for finding in (*_findings(reading_table), ALL):
-        part = of_all if finding == ALL else of_all.filter(pl.col("finding") == finding)
-        for measure in MEASURES:
-            statistics = measure_agreement(part[measure].to_numpy(), readers, part["unit"].to_numpy(), **bootstrap)
-            d_prime_values = d_prime(part, **bootstrap) if measure == "as_real" else (None, None, None)
-            percent = None if statistics.percent is None else round(100 * statistics.percent, 3)
-            values = (statistics.kappa, *statistics.kappa_interval, statistics.ac1, *statistics.ac1_interval)
-            rounded = (None if value is None else round(value, 4) for value in (*values, *d_prime_values))
-            rows.append((finding, measure, readers, statistics.units, percent, *rounded))
+    read_by_all, rows = reading_table.filter(readings=readers), []
+    for finding, measure in product((*_findings(reading_table), ALL), MEASURES):
+        part = read_by_all if finding == ALL else read_by_all.filter(finding=finding)
+        statistics = measure_agreement(part[measure].to_numpy(), readers, part["unit"].to_numpy(), **bootstrap)
+        d_prime_values = d_prime(part, **bootstrap) if measure == "as_real" else (None, None, None)
+        percent = None if statistics.percent is None else round(100 * statistics.percent, 3)
+        values = (statistics.kappa, *statistics.kappa_interval, statistics.ac1, *statistics.ac1_interval)
+        rounded = (None if value is None else round(value, 4) for value in (*values, *d_prime_values))
+        rows.append((finding, measure, readers, statistics.units, percent, *rounded))
     return pl.DataFrame(rows, schema=schema(AGREEMENT), orient="row")
 
 
@@ -148,17 +145,83 @@ def _z(counts: np.ndarray, totals: np.ndarray) -> np.ndarray:
     return np.array([NormalDist().inv_cdf(share) for share in (counts + 0.5) / (totals + 1)])
 
 
-def _percent(value: float) -> float | None:
-    return None if np.isnan(value) else round(100 * float(value), 3)
-
-
 def run(*, units: str, answers: str, table7: str, agreement: str, readers: int, replicates: int) -> None:
-    """Write ``table7``, with the paper's values, and ``agreement``; ``units``: what each image is.
-
-    ``readers``: their number; ``replicates``: of the bootstrap by images.
-    """
+    """Write ``table7`` with the paper's values, and ``agreement``. ``units``: what each image is."""
     reading_table = count_readings(read_table(units), read_table(answers))
-    printed = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["table7"]
+    printed = load_resource(RESOURCE_FILES[0])["table7"]
     bootstrap = {"replicates": replicates, "level": INTERVAL, "seed": SEED}
     write_table(table7, make_table7(reading_table, printed, **bootstrap), TABLE7)
     write_table(agreement, agreement_table(reading_table, readers, **bootstrap), AGREEMENT)
+
+
+QUESTION = "Read this X-ray."
+PNG = (cv2.IMWRITE_PNG_COMPRESSION, 9)
+UNITS = {
+    "unit": Column(pl.String, "Key of the image in the pages' table, without information."),
+    "source": Column(pl.String, "generated or real."),
+    "finding": Column(pl.String, "Its finding: the job's, or the reference's."),
+    "job_id": Column(pl.String, "Job of a generated image; empty for a real one."),
+    "image_id": Column(pl.String, "The real image, or the source of the generated one."),
+}
+
+
+class ReaderImage(NamedTuple):
+    """One image of the study: its finding, its job (empty for a real image) and its image."""
+
+    finding: str
+    job_id: str
+    image_id: str
+
+
+def run_units(
+    *, plan: str, annotations: str, edited: list[str], frames: list[str], units: str, page_units: str, images: int,
+    findings: list[str], reference: dict,
+) -> None:  # fmt: skip
+    """Draw the images; write what each is to ``units`` (:data:`UNITS`), and the input of the pages to ``page_units``.
+
+    ``edited``: the shards of the chosen configuration; ``images``: number per finding and source; ``reference``: of
+    the real images; ``annotations``: unused. Raises UserError where there is no fresh generated image, or no real one.
+    """
+    with Shards(edited) as edited_shards, Shards(frames) as frame_shards:
+        fresh = read_table(plan).filter(~pl.col("trial"), pl.col("job_id").is_in(edited_shards.ids))
+        jobs = fresh.select("finding", "job_id", "image_id")
+        if not len(jobs):
+            raise UserError(
+                "no edited image is left that no configuration was chosen by: raise semisyn.dataset.per_finding above "
+                "semisyn.selection.samples"
+            )
+        boxes = read_reference(Reference(**reference), findings).boxes
+        real = boxes.filter(pl.col("image_id").is_in(frame_shards.ids)).select("finding", "image_id").unique()
+        if not len(real):
+            raise UserError(
+                f"semisyn.references.{reference['name']} has no image of the cohort with a finding: name another "
+                "reference in semisyn.readers.reference"
+            )
+        candidates = {
+            GENERATED: [ReaderImage(*row) for row in jobs.iter_rows()],
+            REAL: [ReaderImage(finding, "", image) for finding, image in real.iter_rows()],
+        }
+        rows, judged = [], []
+        for source, source_images in candidates.items():
+            for image in draw_images(source_images, images, findings):
+                name, shards = (image.job_id, edited_shards) if image.job_id else (image.image_id, frame_shards)
+                picture = encode_image(".png", shards.get("image", name), PNG)
+                unit = f"{stable_hash(SEED, 'unit', *image):016x}"  # a key that reveals nothing about the image
+                rows.append((unit, source, *image))
+                judged.append((unit, picture, None, QUESTION, "", [], "", "", None, True))
+    write_table(units, pl.DataFrame(rows, schema=schema(UNITS), orient="row").sort("unit"), UNITS)
+    write_table(page_units, pl.DataFrame(judged, schema=schema(REVIEW_UNITS), orient="row").sort("unit"), REVIEW_UNITS)
+
+
+def draw_images(candidates: Iterable[ReaderImage], images: int, findings: Sequence[str]) -> list[ReaderImage]:
+    """Return up to ``images`` of each finding, in the order of their hashes, each for one finding; warn of too few."""
+    every = sorted(candidates, key=lambda candidate: stable_hash(SEED, *candidate))
+    drawn_images: list[ReaderImage] = []
+    for finding in findings:
+        used = {image[1:] for image in drawn_images}
+        finding_images = [image for image in every if image.finding == finding and image[1:] not in used][:images]
+        drawn_images += finding_images
+        if len(finding_images) < images:
+            kind = GENERATED if any(image.job_id for image in every) else REAL
+            log.warning("readers: %s has %d %s images, not %d", finding, len(finding_images), kind, images)
+    return drawn_images

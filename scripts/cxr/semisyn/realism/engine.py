@@ -1,18 +1,21 @@
-"""Interface of the feature engines, whose features compare edited with real images, and their loader.
+"""Interface of the feature engines, and the features of the images of a shard: a file per engine, which is a cache.
 
 An engine's module declares in ``METRICS`` {kind: metric name} of the metrics it provides: ``frechet`` and ``kernel``
 distances between edited and real images, ``similarity`` of an image and its prompt. Only features of FID's own net may
-be called FID.
+be called FID. Its function ``load(setup)`` returns a :class:`FeatureEngine`.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from cxr.base.engines import Setup, engine_module
+from cxr.base.hdf5 import Shards, ShardWriter
+from cxr.base.jobs import progress
+from cxr.base.tables import read_table
 
 
 class Features(NamedTuple):
@@ -22,18 +25,12 @@ class Features(NamedTuple):
     similarity: np.ndarray | None = None
 
 
-class FeatureEngine(Protocol):
-    """Computes features of X-rays. ``batch``: most images per call; ``weights``: digest of the weights."""
+class FeatureEngine(NamedTuple):
+    """A loaded engine: takes frames uint8 (512, 512) and prompts, ``batch`` at most; ``weights``: their digest."""
 
-    batch: int
+    features: Callable[[Sequence[np.ndarray], Sequence[str]], Features]
     weights: str
-
-    def features(self, images: Sequence[np.ndarray], prompts: Sequence[str]) -> Features:
-        """Return the features of frames uint8 (512, 512), and the similarity of each to its prompt.
-
-        Results are independent of the other images of a call.
-        """
-        ...
+    batch: int = 1
 
 
 def load_features(name: str, setup: Setup) -> FeatureEngine:
@@ -41,12 +38,55 @@ def load_features(name: str, setup: Setup) -> FeatureEngine:
     return engine_module("cxr.semisyn.realism", name).load(setup)
 
 
-def digest_of(*paths: str) -> str:
-    """Return a digest of the files' bytes."""
-    return hashlib.blake2b("".join(map(sha256_of, paths)).encode(), digest_size=16).hexdigest()
-
-
 def sha256_of(path: str | Path) -> str:
     """Return the SHA-256 of a file, 64 hexadecimal digits."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_of(path: str | Path) -> str:
+    """Return a digest of a file's bytes."""
+    return hashlib.blake2b(sha256_of(path).encode(), digest_size=16).hexdigest()
+
+
+def run_shard(
+    *, plan: str, edited: list[str], output: str, extractor: str, engine_settings: dict, attrs: dict,
+    compute: dict | None = None, **files: str,
+) -> None:  # fmt: skip
+    """Write the features of the edited images of a shard, key image_id = job.
+
+    ``plan``: prompts of the jobs; ``edited``: the edited shards of each engine; ``extractor``: the feature engine.
+    Writes ``feature`` float32 (N, D) and ``similarity`` float32 (N,), NaN if the engine uses no prompt.
+    """
+    engine = load_features(extractor, Setup.for_engine(engine_settings, files, compute, extractor))
+    prompts = dict(read_table(plan).select("job_id", "prompt").iter_rows())
+    with Shards(edited) as shards:
+        _write_features(output, shards, {name: prompts[name] for name in shards.ids}, engine, extractor, attrs)
+
+
+def run_reference(
+    *, frames: str, boxes: str, output: str, extractor: str, engine_settings: dict, attrs: dict,
+    compute: dict | None = None, **files: str,
+) -> None:  # fmt: skip
+    """Write the features of the real images of a shard of frames. ``boxes``: the table of their boxes."""
+    engine = load_features(extractor, Setup.for_engine(engine_settings, files, compute, extractor))
+    names = sorted(set(read_table(boxes)["image_id"]))
+    with Shards(frames) as shards:
+        _write_features(output, shards, dict.fromkeys(names, ""), engine, extractor, attrs)
+
+
+def _write_features(
+    output: str, shards: Shards, prompts: Mapping[str, str], engine: FeatureEngine, extractor: str, attrs: dict
+) -> None:
+    """Write the features of the images with a prompt, in their order."""
+    names = list(prompts)
+    empty = {"feature": ((1,), np.float32), "similarity": ((), np.float32)} if not names else {}
+    attrs = attrs | {"extractor": extractor, "weights": engine.weights}
+    batches = [names[first : first + engine.batch] for first in range(0, len(names), engine.batch)]
+    with ShardWriter(output, attrs=attrs, empty=empty) as writer:
+        for batch in progress(batches, len(batches), "features"):
+            images = [shards.get("image", name) for name in batch]
+            feature, similarity = engine.features(images, [prompts[name] for name in batch])
+            fits = np.full(len(batch), np.nan) if similarity is None else similarity
+            for name, row, fit in zip(batch, feature, fits, strict=True):
+                writer.append(name, feature=row.astype(np.float32), similarity=np.float32(fit))

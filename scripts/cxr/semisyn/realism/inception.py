@@ -9,31 +9,25 @@ from cxr.base.engines import Setup
 from cxr.nets.devices import inference, select_device
 from cxr.nets.inception import Inception
 from cxr.nets.tensors import load_strict
-from cxr.semisyn.realism.engine import Features, digest_of
+from cxr.semisyn.realism.engine import FeatureEngine, Features, digest_of
 
 METRICS = {"frechet": "fid", "kernel": "kid"}
 INPUTS = {"weights": "results/weights/inception.safetensors"}
 GPU = True
 
 
-class InceptionFeatures:
-    """See :class:`cxr.semisyn.realism.engine.FeatureEngine`."""
-
-    def __init__(self, net: torch.nn.Module, device: torch.device, batch: int, weights: str):
-        self.net, self.device, self.weights = net.eval().to(device), device, weights
-        self.batch = batch if device.type != "cpu" else 1  # sums must not depend on the other rows
-
-    @inference()
-    def features(self, images: Sequence[np.ndarray], prompts: Sequence[str]) -> Features:
-        """See :class:`cxr.semisyn.realism.engine.FeatureEngine`."""
-        grey = torch.from_numpy(np.stack(images)).to(self.device, torch.float32)
-        return Features(self.net(grey[:, None].expand(-1, 3, -1, -1)).cpu().numpy())
-
-
-def load(setup: Setup) -> InceptionFeatures:
+def load(setup: Setup) -> FeatureEngine:
     """Load the net. Raises UserError for weights that are missing or another net's."""
     with torch.device("meta"):
         net = Inception()
     load_strict(net, setup.files["weights"])
     device = select_device(setup.device, setup.asked)
-    return InceptionFeatures(net, device, setup.batch, digest_of(setup.files["weights"]))
+    net = net.eval().to(device)
+
+    @inference()
+    def compute(images: Sequence[np.ndarray], prompts: Sequence[str]) -> Features:
+        grey = torch.from_numpy(np.stack(images)).to(device, torch.float32)
+        return Features(net(grey[:, None].expand(-1, 3, -1, -1)).cpu().numpy())
+
+    # on a CPU sums must not depend on the other rows
+    return FeatureEngine(compute, digest_of(setup.files["weights"]), setup.batch if device.type != "cpu" else 1)

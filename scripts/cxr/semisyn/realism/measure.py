@@ -30,7 +30,7 @@ JOBS = {
     "leak": Column(pl.Float64, "Fraction of the squared change outside them; null for cardiomegaly."),
     "iou_visible": Column(pl.Float64, "IoU of visible and requested box, cut to the lung; mean over the boxes."),
     "edge_ratio": Column(pl.Float64, "Change at the boxes' sides over the mean change inside; 1 for a rectangle."),
-    "ctr_asked": Column(pl.Float64, "Requested cardiothoracic ratio; null for other findings."),
+    "ctr_requested": Column(pl.Float64, "Requested cardiothoracic ratio; null for other findings."),
     "ctr_measured": Column(pl.Float64, "Cardiothoracic ratio of the organs on the edited image; null for others."),
 }
 BOXES = {
@@ -58,11 +58,10 @@ def run_shard(
     ``requested_boxes``, ``edited_organs`` and ``edited_boxes``: the edited shards of each engine, their box tables, and
     the organs and detector boxes on them, in the same order; ``classes``: {finding: class of the detector}.
     """
-    image_of = read_table(plan).select("job_id", "finding", "image_id", "trial")
+    planned = read_table(plan).select("job_id", "finding", "image_id", "trial")
     patients = read_table(healthy).select("image_id", "subject_id")
-    job_by_id = {row["job_id"]: row for row in image_of.join(patients, on="image_id", how="left").iter_rows(named=True)}
-    boxes_of = read_tables(placed)
-    ratios = dict(boxes_of.filter(pl.col("ctr_to").is_not_null()).select("job_id", "ctr_to").iter_rows())
+    job_by_id = {row["job_id"]: row for row in planned.join(patients, on="image_id", how="left").iter_rows(named=True)}
+    ratios = dict(read_tables(placed).drop_nulls("ctr_to").select("job_id", "ctr_to").iter_rows())
     before = best_confidence(read_tables(source_boxes), classes)
     rows, parts = [], []
     with ExitStack() as stack:
@@ -73,16 +72,18 @@ def run_shard(
             after = best_confidence(read_table(detected), classes)
             for job_id in shard.ids:
                 job = job_by_id[job_id]
-                image = job["image_id"]
-                source, lungs = sources.shard_of(image).get("image", image), masks.shard_of(image).masks(image)
-                heart = organs_after.masks(job_id) if job_id in organs_after else None
-                row, box_rows = measure_job(source, shard.get("image", job_id), lungs, of_job[job_id], job["finding"])
-                name = classes.get(job["finding"])
-                row |= {key: job[key] for key in ("job_id", "finding", "image_id", "subject_id", "trial")}
+                image, name = job["image_id"], classes.get(job["finding"])
+                lungs = masks.shard_of(image).masks(image)
+                row, box_rows = measure_job(
+                    sources.get("image", image), shard.get("image", job_id), lungs, of_job[job_id], job["finding"]
+                )
+                row |= job | {"ctr_requested": ratios.get(job_id), "ctr_measured": None}
                 row["score"] = after.get((job_id, name), 0.0) if name else None
-                row["source_score"] = before.get((job["image_id"], name), 0.0) if name else None
-                row["ctr_asked"] = ratios.get(job_id)
-                row["ctr_measured"] = _heart_ratio(heart) if job_id in ratios else None
+                row["source_score"] = before.get((image, name), 0.0) if name else None
+                if job_id in ratios and job_id in organs_after:
+                    after_masks = organs_after.masks(job_id)
+                    ratio = edits.cardiothoracic_ratio(*(after_masks[organ] for organ in (HEART, *LUNGS)))
+                    row["ctr_measured"] = float(ratio) if np.isfinite(ratio) else None
                 rows.append(row)
                 parts += [part | {key: job[key] for key in ("job_id", "finding", "subject_id")} for part in box_rows]
     write_table(jobs, pl.DataFrame(rows, schema=schema(JOBS)).sort("job_id"), JOBS)
@@ -92,35 +93,35 @@ def run_shard(
 def measure_job(
     source: np.ndarray, image: np.ndarray, organs: Mapping[str, np.ndarray], boxes: pl.DataFrame, finding: str
 ) -> tuple[dict, list[dict]]:
-    """Return the measures of one job and of its boxes: rows of :data:`JOBS` and :data:`BOXES` without the ids.
-
-    ``boxes``: the rows of the job's boxes of both kinds.
-    """
-    lungs = np.stack([organs[name] for name in LUNGS])
-    conditioning_rows, visible_rows = (
-        {row["number"]: row for row in boxes.filter(pl.col("kind") == kind).iter_rows(named=True)}
+    """Return measures of a job and its boxes (of both kinds): :data:`JOBS` and :data:`BOXES` without ids."""
+    lungs, is_warped = np.stack([organs[name] for name in LUNGS]), finding == WARPED_FINDING
+    requested, visible = (
+        {number: (side, np.array(corners)) for number, side, *corners in
+         boxes.filter(pl.col("kind") == kind).select("number", "side", *CORNERS).iter_rows()}
         for kind in ("conditioning", "visible")
-    )
-    corners = {number: np.array([row[name] for name in CORNERS]) for number, row in conditioning_rows.items()}
-    every = np.stack(list(corners.values()))
+    )  # fmt: skip
+    corners = np.stack([box for _, box in requested.values()])
     difference = edits.difference_image(source, image)
-    inside = edits.mask_from_boxes(every, source.shape)
-    warped = finding == WARPED_FINDING
-    overlaps = [
-        _visible_iou(corners[number], visible_rows.get(number), row["side"], organs)
-        for number, row in conditioning_rows.items()
-    ]
-    edges = [edits.edge_ratio(difference, box, lungs.any(axis=0)) for box in corners.values()]
-    row = {
-        "change": edits.mean_change_inside(difference, inside),
-        "leak": None if warped else edits.leaked_fraction(difference, inside),
-        "iou_visible": None if warped else float(np.mean(overlaps)),
-        "edge_ratio": None if warped or not np.isfinite(edges).any() else float(np.nanmean(edges)),
+    inside = edits.mask_from_boxes(corners, source.shape)
+    row = {"change": edits.mean_change_inside(difference, inside)}
+    if is_warped:
+        return row, []
+    overlaps = []
+    for number, (side, box) in requested.items():  # both boxes are cut to the lung
+        lung = organs[LUNGS[0] if side == "right" else LUNGS[1]]
+        tight_boxes = [edits.tight_box_inside(each, lung) for each in (box, *visible.get(number, ())[1:])]
+        pair = [tight_box[None] for tight_box in tight_boxes if tight_box is not None]
+        overlaps.append(float(paired_iou(*pair)[0]) if len(pair) == 2 else 0.0)
+    edges = [edits.edge_ratio(difference, box, lungs.any(axis=0)) for box in corners]
+    row |= {
+        "leak": edits.leaked_fraction(difference, inside),
+        "iou_visible": float(np.mean(overlaps)),
+        "edge_ratio": float(np.nanmean(edges)) if np.isfinite(edges).any() else None,
     }
     parts = []
-    for number, box in corners.items():
-        neighbours = np.stack([neighbour for at, neighbour in corners.items() if at != number] or [np.zeros(4)])
-        values = None if warped else appearance.lesion_features(image, box, lungs, neighbours)
+    for at, number in enumerate(requested):
+        neighbours = np.delete(corners, at, axis=0) if len(corners) > 1 else np.zeros((1, 4))
+        values = appearance.lesion_features(image, corners[at], lungs, neighbours)
         if values is not None:
             parts.append({"number": number} | dict(zip(appearance.FEATURES, map(float, values), strict=True)))
     return row, parts
@@ -129,29 +130,8 @@ def measure_job(
 def best_confidence(detected: pl.DataFrame, classes: Mapping[str, str]) -> dict[tuple[str, str], float]:
     """Return {(image, class): highest confidence} of a table of a detector's boxes."""
     best = detected.filter(pl.col("class_name").is_in(list(classes.values())))
-    return {
-        (image, name): value
-        for image, name, value in best.group_by("image_id", "class_name").agg(pl.col("confidence").max()).iter_rows()
-    }
-
-
-def _visible_iou(box: np.ndarray, visible_row: Mapping | None, side: str, organs: Mapping[str, np.ndarray]) -> float:
-    """Return the IoU of visible and requested box, both cut to the lung; 0 without a visible box."""
-    if visible_row is None:
-        return 0.0
-    lung = organs[LUNGS[0] if side == "right" else LUNGS[1]]
-    conditioning_box = edits.tight_box_inside(box, lung)
-    visible_box = edits.tight_box_inside(np.array([visible_row[name] for name in CORNERS]), lung)
-    if conditioning_box is None or visible_box is None:
-        return 0.0
-    return float(paired_iou(conditioning_box[None], visible_box[None])[0])
-
-
-def _heart_ratio(organs: Mapping[str, np.ndarray] | None) -> float | None:
-    if organs is None:
-        return None
-    ratio = edits.cardiothoracic_ratio(organs[HEART], *(organs[name] for name in LUNGS))
-    return float(ratio) if np.isfinite(ratio) else None
+    best = best.group_by("image_id", "class_name").agg(pl.col("confidence").max())
+    return {(image, name): confidence for image, name, confidence in best.iter_rows()}
 
 
 REFERENCE = {
@@ -169,9 +149,8 @@ REFERENCE = {
 def run_reference(
     *, annotations: str, images: str, frames: str, organs: str, output: str, reference: dict, findings: list[str]
 ) -> None:
-    """Write :data:`REFERENCE` of the shard's images. ``images``: all images of the cohort.
+    """Write :data:`REFERENCE` of the shard's images. ``images``: of the cohort; ``annotations``: unused.
 
-    ``annotations``: unused, the path is in ``reference``: {name, format, path, image_id, role, classes}.
     A box has no measures if its image has no organs, if the lung under it or at the mirrored place is too small, or if
     it is a heart's. Raises UserError for a reference that cannot be read.
     """
@@ -179,25 +158,21 @@ def run_reference(
     boxes = read_reference(Reference(**reference), findings).boxes
     rows = []
     with Shard(frames) as pictures, Shard(organs) as masks:
-        for (name,), part in boxes.filter(pl.col("image_id").is_in(pictures.ids)).group_by(
-            "image_id", maintain_order=True
-        ):
+        framed_boxes = boxes.filter(pl.col("image_id").is_in(pictures.ids))
+        for (name,), part in framed_boxes.group_by("image_id", maintain_order=True):
             affine = pictures.get("to_original", name)
             corners = np.stack([box_to_frame(box, affine) for box in part.select(CORNERS).rows()])
             picture = pictures.get("image", name)
-            lungs = masks.masks(name) if name in masks else {}
+            image_masks = masks.masks(name) if name in masks else {}
+            lungs = [image_masks[label] for label in LUNGS if label in image_masks and image_masks[label].any()]
             for number, finding in enumerate(part["finding"]):
+                values = None
+                if finding != WARPED_FINDING and len(lungs) == len(LUNGS):
+                    neighbours = np.delete(corners, number, axis=0)
+                    values = appearance.lesion_features(picture, corners[number], np.stack(lungs), neighbours)
+                measures = [None] * len(appearance.FEATURES) if values is None else map(float, values)
                 row = {"image_id": name, "finding": finding, "subject_id": patients[name], "number": number}
-                rows.append(row | _measure_box(picture, corners, number, finding, lungs))
+                rows.append(row | dict(zip(appearance.FEATURES, measures, strict=True)))
     table = pl.DataFrame(rows, schema=schema(REFERENCE)).sort("image_id", "number")
     log.info("realism: %d real boxes, %d without measures", len(table), table["contrast"].null_count())
     write_table(output, table, REFERENCE)
-
-
-def _measure_box(picture: np.ndarray, boxes: np.ndarray, number: int, finding: str, organs: dict) -> dict:
-    lungs = [organs.get(name) for name in LUNGS]
-    usable = finding != WARPED_FINDING and all(lung is not None and lung.any() for lung in lungs)
-    neighbours = np.delete(boxes, number, axis=0)
-    values = appearance.lesion_features(picture, boxes[number], np.stack(lungs), neighbours) if usable else None
-    measures = [None] * len(appearance.FEATURES) if values is None else map(float, values)
-    return dict(zip(appearance.FEATURES, measures, strict=True))

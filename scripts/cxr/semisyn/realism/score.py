@@ -1,6 +1,11 @@
-"""Score one configuration, with bootstrap intervals by source patient, and write the replicates."""
+"""Score one configuration: write ``table`` (all jobs), ``output`` (:data:`SCORES`) and ``replicates``.
 
-from collections.abc import Mapping, Sequence
+``jobs`` and ``boxes``: measures of the shards; ``requested_boxes``, ``detected``: boxes of the jobs, and those of a
+detector; ``references``: measures of real boxes; ``features``: files ``edited_{engine}`` and ``real_{engine}``.
+Raises UserError for a reference without an image of the cohort.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,9 +14,10 @@ import polars as pl
 
 from cxr.base.columns import Column, schema
 from cxr.base.errors import UserError
+from cxr.base.hdf5 import Shards
 from cxr.base.jobs import log
 from cxr.base.seeds import stable_hash
-from cxr.base.tables import read_tables, write_table
+from cxr.base.tables import read_tables, write_rows, write_table
 from cxr.geometry.boxes import CORNERS
 from cxr.metrics.appearance import FEATURES, c2st
 from cxr.metrics.average_precision import average_precision, match_predictions
@@ -19,7 +25,6 @@ from cxr.metrics.distances import MIN_SAMPLES_PER_DIMENSION, fid, kid_of_subsets
 from cxr.metrics.intervals import percentile_ends
 from cxr.metrics.matching import Boxes
 from cxr.metrics.paired import draw_patient_weights
-from cxr.semisyn.realism.features import read_features, stack_features
 from cxr.semisyn.realism.measure import JOBS, REFERENCE
 from cxr.semisyn.shared import AP_IOUS, AP_RECALLS, CHOSEN_CONFIG, INTERVAL
 
@@ -38,12 +43,10 @@ SCORES = {
     "trial": Column(pl.Boolean, "Whether the images are those that every configuration edits."),
 }
 REPLICATES = {
-    "finding": Column(pl.String, "Finding."),
-    "config": Column(pl.String, "Configuration."),
-    "metric": Column(pl.String, "Metric."),
+    **{name: SCORES[name] for name in ("finding", "config", "metric")},
     "replicate": Column(pl.Int64, "-1: the value itself; others: bootstrap replicates, alike for all configurations."),
     "value": Column(pl.Float64, "Value of the metric; null where it is not defined."),
-    "circular": Column(pl.Boolean, "Whether the scorer learnt from the painter that made the images."),
+    "circular": SCORES["circular"],
 }
 
 
@@ -54,10 +57,7 @@ def draw_patients(patient: Sequence[str], replicates: int, seed: int) -> np.ndar
 
 
 def auroc(edited: np.ndarray, source: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Return AUROC, (R,), of scores of edited images (N,) against those of their unedited sources (N,).
-
-    A draw counts a job and its source equally.
-    """
+    """Return AUROC, (R,), of edited images' scores (N,) against those of their sources (N,)."""
     above = (edited[:, None] > source[None]) + 0.5 * (edited[:, None] == source[None])
     count = draws.astype(np.float64)
     return np.einsum("ri,ij,rj->r", count, above, count) / count.sum(axis=1) ** 2
@@ -72,26 +72,17 @@ def ap1070(predicted: Boxes, confidence: np.ndarray, true: Boxes, draws: np.ndar
 def two_sample_test(
     ours: np.ndarray, patients: Sequence[str], real: np.ndarray, real_patients: Sequence[str], draws: np.ndarray
 ) -> np.ndarray:
-    """Return c2st, (R,), of features of our boxes (N, K) against real ones (M, K); 0.5 = indistinguishable.
-
-    Draws resample our boxes; the real ones stay.
-    """
-    names = np.asarray(patients, str)
-    scores = []
-    for count in draws:
-        rows = np.repeat(np.arange(len(ours)), count)
-        scores.append(c2st(real, ours[rows], list(real_patients), names[rows].tolist()))
-    return np.array(scores)
+    """Return c2st, (R,), of our resampled boxes (N, K) against real ones (M, K); 0.5 = indistinguishable."""
+    names, row_sets = np.asarray(patients, str), (np.repeat(np.arange(len(ours)), count) for count in draws)
+    return np.array([c2st(real, ours[rows], list(real_patients), names[rows].tolist()) for rows in row_sets])
 
 
 def mean_over_draws(values: np.ndarray, draws: np.ndarray) -> np.ndarray:
     """Return the mean, (R,), of the finite ones of N values; NaN if a draw has none."""
-    is_finite = np.isfinite(values.astype(np.float64))
-    count = draws[:, is_finite].astype(np.float64)
+    values = values.astype(np.float64)
+    count = draws[:, np.isfinite(values)].astype(np.float64)
     total = count.sum(axis=1)
-    return np.divide(
-        count @ values[is_finite].astype(np.float64), total, out=np.full(len(draws), np.nan), where=total > 0
-    )
+    return np.divide(count @ values[np.isfinite(values)], total, out=np.full(len(draws), np.nan), where=total > 0)
 
 
 def frechet_distance(ours: np.ndarray, real: np.ndarray) -> float | None:
@@ -101,12 +92,8 @@ def frechet_distance(ours: np.ndarray, real: np.ndarray) -> float | None:
     return fid(ours, real)
 
 
-@dataclass(frozen=True)
-class EngineFeatures:
-    """Features of one engine. names: {kind: metric name}; edited, real: {job or image: (D,)}.
-
-    similarity: {job: similarity of image and prompt}; empty if no metric of the engine needs it.
-    """
+class EngineFeatures(NamedTuple):
+    """Features of one engine: {kind: metric name}, {job: (D,)}, {job: similarity to its prompt}, {real image: (D,)}."""
 
     names: Mapping[str, str]
     edited: Mapping[str, np.ndarray]
@@ -114,17 +101,10 @@ class EngineFeatures:
     real: Mapping[str, np.ndarray]
 
 
-def read_engine_features(
-    names: Mapping[str, str], edited: Sequence[str], real: Sequence[str], jobs: set[str], images: set[str]
-) -> EngineFeatures:
-    """Read those features of the shards ``edited`` and ``real`` that the metrics ``names`` need."""
-    distances, fits = {"frechet", "kernel"} & set(names), "similarity" in names
-    return EngineFeatures(
-        names=names if real else {kind: name for kind, name in names.items() if kind == "similarity"},
-        edited=read_features(edited, jobs) if distances and real else {},
-        similarity=read_features(edited, jobs, "similarity") if fits else {},
-        real=read_features(real, images) if distances else {},
-    )
+def _read_features(paths: Iterable[str], names: set[str], field: str = "feature") -> dict[str, np.ndarray]:
+    """Return {image or job: its row of a field} for those ``names`` that are in the shards."""
+    with Shards(paths) as shards:
+        return {name: shards.get(field, name) for name in shards.ids if name in names}
 
 
 def score_features(
@@ -137,21 +117,22 @@ def score_features(
     """
     values_by_metric = {}
     if name := featured.names.get("similarity"):
-        values_by_metric[name] = mean_over_draws(stack_features(featured.similarity, jobs["job_id"]), draws)
+        similarity = np.stack([featured.similarity[job] for job in jobs["job_id"]])
+        values_by_metric[name] = mean_over_draws(similarity, draws)
     if featured.real and len(images):
-        ours, real = stack_features(featured.edited, jobs["job_id"]), stack_features(featured.real, images)
+        ours = np.stack([featured.edited[job] for job in jobs["job_id"]])
+        real = np.stack([featured.real[image] for image in images])
         if (name := featured.names.get("kernel")) and min(len(ours), len(real)) > 1:
             # a job that a draw counts several times enters once: copies would look like a very narrow distribution
             values_by_metric[name] = kid_of_subsets(ours, real, draws > 0)
         if name := featured.names.get("frechet"):
-            distance = frechet_distance(ours, real)
-            if distance is None:
+            if (distance := frechet_distance(ours, real)) is not None:
+                values_by_metric[name] = np.array([distance])
+            else:
                 log.warning(
                     "realism: %s has no %s: %d edited and %d real images are too few for %d features",
                     jobs["finding"][0], name, len(ours), len(real), ours.shape[1],
                 )  # fmt: skip
-            else:
-                values_by_metric[name] = np.array([distance])
     return values_by_metric
 
 
@@ -212,11 +193,17 @@ def run(
             f"semisyn.references.{options.reference} has no image of the cohort with a finding: name another reference "
             "in semisyn.realism.reference"
         )
-    needed_ids = set(scored_jobs["job_id"]), set(real["image_id"])
-    featured = {
-        name: read_engine_features(names, features[f"edited_{name}"], features.get(f"real_{name}", []), *needed_ids)
-        for name, names in options.extractors.items()
-    }
+    job_ids, image_ids = set(scored_jobs["job_id"]), set(real["image_id"])
+    featured = {}
+    for engine, names in options.extractors.items():
+        edited_paths, real_paths = features[f"edited_{engine}"], features.get(f"real_{engine}", [])
+        distances = {kind for kind in names if kind != "similarity" and real_paths}
+        featured[engine] = EngineFeatures(
+            {kind: name for kind, name in names.items() if kind in {*distances, "similarity"}},
+            _read_features(edited_paths, job_ids) if distances else {},
+            _read_features(edited_paths, job_ids, "similarity") if "similarity" in names else {},
+            _read_features(real_paths, image_ids) if distances else {},
+        )
     rows, replicate_rows = [], []
     for finding in options.findings:
         finding_jobs = scored_jobs.filter(pl.col("finding") == finding)
@@ -226,78 +213,63 @@ def run(
         seed = stable_hash(options.seed, finding)
         draws = draw_patients(finding_jobs["subject_id"].to_list(), options.replicates, seed)
         theirs = real.filter(pl.col("finding") == finding)
-        values_by_metric = score_measures(finding_jobs, draws)
+        measures = {name: finding_jobs[name] for name in MEAN_MEASURES}
+        measures["ctr_error"] = (finding_jobs["ctr_measured"] - finding_jobs["ctr_requested"]).abs()
+        values_by_metric = {
+            name: MetricValues(mean_over_draws(values.to_numpy(), draws))
+            for name, values in measures.items()
+            if values.null_count() < len(finding_jobs)
+        }
         if finding in options.classes:
-            found_boxes = detections.filter(pl.col("class_name") == options.classes[finding])
-            scores = score_by_detector(finding_jobs, conditioning, found_boxes, draws)
+            class_boxes = detections.filter(pl.col("class_name") == options.classes[finding])
+            scores = score_by_detector(finding_jobs, conditioning, class_boxes, draws)
             values_by_metric |= {name: MetricValues(each, engine=options.detector) for name, each in scores.items()}
         ours = parts.filter(pl.col("job_id").is_in(finding_jobs["job_id"].implode()))
-        values_by_metric |= compare_boxes(ours, theirs.drop_nulls(FEATURES), options.reference, seed)
+        measured = theirs.drop_nulls(FEATURES)
+        if len(ours) and len(measured):
+            patients = [table["subject_id"].to_list() for table in (ours, measured)]
+            test = two_sample_test(
+                ours.select(FEATURES).to_numpy(), patients[0], measured.select(FEATURES).to_numpy(), patients[1],
+                draw_patients(patients[0], C2ST_REPLICATES, seed),
+            )  # fmt: skip
+            if np.isfinite(test[0]):
+                values_by_metric["c2st"] = MetricValues(test, f"{options.reference}, {len(measured)} boxes")
         images = theirs["image_id"].unique().sort()
         for engine, engine_features in featured.items():
             for name, each in score_features(engine_features, finding_jobs, images, draws).items():
                 is_similarity = name == engine_features.names.get("similarity")
                 reference = "" if is_similarity else f"{options.reference}, {len(images)} images"
                 values_by_metric[name] = MetricValues(each, reference, engine)
-        for metric, scored in values_by_metric.items():
-            values = scored.values
+        for metric, (values, reference, engine) in values_by_metric.items():
             low, high = percentile_ends(values[1:, None], INTERVAL) if len(values) > 1 else (np.full(1, np.nan),) * 2
             numbers = (None if np.isnan(number) else float(number) for number in (values[0], low[0], high[0]))
             # the scorer learnt from the painter that made the images, so that the score says little
-            circular = scored.engine == "lite" and options.painted
-            screened = metric == "auroc" and scored.engine == options.classifier
-            labels = scored.reference, scored.engine, circular, screened, finding_jobs["trial"][0]
+            circular = engine == "lite" and options.painted
+            screened = metric == "auroc" and engine == options.classifier
+            labels = reference, engine, circular, screened, finding_jobs["trial"][0]
             rows.append((options.config, finding, metric, *numbers, len(finding_jobs), *labels))
             replicate_rows += [
                 (finding, options.config, metric, number - 1, None if np.isnan(value) else float(value), circular)
                 for number, value in enumerate(values)
             ]
-    write_table(output, pl.DataFrame(rows, schema=schema(SCORES), orient="row"), SCORES)
-    write_table(replicates, pl.DataFrame(replicate_rows, schema=schema(REPLICATES), orient="row"), REPLICATES)
-
-
-def score_measures(jobs: pl.DataFrame, draws: np.ndarray) -> dict[str, MetricValues]:
-    """Return {metric: values} of the means of the jobs' measures, without those that no job has."""
-    errors = (jobs["ctr_measured"] - jobs["ctr_asked"]).abs()
-    measures = {name: jobs[name] for name in MEAN_MEASURES} | {"ctr_error": errors}
-    return {
-        name: MetricValues(mean_over_draws(values.to_numpy(), draws))
-        for name, values in measures.items()
-        if values.null_count() < len(jobs)
-    }
-
-
-def compare_boxes(ours: pl.DataFrame, theirs: pl.DataFrame, reference: str, seed: int) -> dict[str, MetricValues]:
-    """Return {c2st: values} of measures of our boxes against real ones; {} if it cannot be computed."""
-    if not len(ours) or not len(theirs):
-        return {}
-    features, patients = zip(
-        *((table.select(FEATURES).to_numpy(), table["subject_id"].to_list()) for table in (ours, theirs)), strict=True
-    )
-    draws = draw_patients(patients[0], C2ST_REPLICATES, seed)
-    test = two_sample_test(features[0], patients[0], features[1], patients[1], draws)
-    return {"c2st": MetricValues(test, f"{reference}, {len(theirs)} boxes")} if np.isfinite(test[0]) else {}
+    write_rows(output, rows, SCORES)
+    write_rows(replicates, replicate_rows, REPLICATES)
 
 
 def score_by_detector(
     jobs: pl.DataFrame, conditioning: pl.DataFrame, detected: pl.DataFrame, draws: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return {auroc, ap1070: values}; {} if the detector finds no box on any edited or source image.
-
-    ``detected``: its boxes of the finding.
-    """
+    """Return {auroc, ap1070: values}; {} if the detector finds no box of the finding on any edited or source image."""
     if not (pl.concat([jobs["score"], jobs["source_score"]]) > 0).any():
         return {}
     place = {job: number for number, job in enumerate(jobs["job_id"])}
-
-    def boxes_of(table: pl.DataFrame, column: str) -> Boxes:
-        indices = np.array([place[job] for job in table[column]], np.int64)
-        return Boxes(indices, table.select(CORNERS).to_numpy())
-
     true = conditioning.filter(pl.col("kind") == "conditioning", pl.col("job_id").is_in(list(place)))
-    detections = detected.filter(pl.col("image_id").is_in(list(place)))
-    confidence = detections["confidence"].to_numpy()
+    detections = detected.filter(pl.col("image_id").is_in(list(place))).rename({"image_id": "job_id"})
+    predicted_boxes, true_boxes = (
+        Boxes(np.array([place[job] for job in table["job_id"]], np.int64), table.select(CORNERS).to_numpy())
+        for table in (detections, true)
+    )
     return {
         "auroc": auroc(jobs["score"].to_numpy(), jobs["source_score"].to_numpy(), draws),
-        "ap1070": ap1070(boxes_of(detections, "image_id"), confidence, boxes_of(true, "job_id"), draws),
+        "ap1070": ap1070(predicted_boxes, detections["confidence"].to_numpy(), true_boxes, draws),
     }

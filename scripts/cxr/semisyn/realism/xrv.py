@@ -4,14 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-import yaml
 
 from cxr.base.engines import Setup
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.nets.densenet import DenseNet121, prepare_frame
 from cxr.nets.devices import inference, select_device
 from cxr.nets.tensors import load_strict
-from cxr.semisyn.realism.engine import Features, digest_of
+from cxr.semisyn.realism.engine import FeatureEngine, Features, digest_of
 
 METRICS = {"frechet": "fid_xrv", "kernel": "kid_xrv"}
 INPUTS = {"weights": "results/weights/xrv.safetensors"}
@@ -19,25 +18,18 @@ RESOURCE_FILES = ("semisyn/xrv.yaml",)
 GPU = True
 
 
-class XrvFeatures:
-    """See :class:`cxr.semisyn.realism.engine.FeatureEngine`."""
-
-    def __init__(self, net: DenseNet121, device: torch.device, batch: int, weights: str):
-        self.net, self.device, self.weights = net.eval().to(device), device, weights
-        self.batch = batch if device.type != "cpu" else 1  # sums must not depend on the other rows
-
-    @inference()
-    def features(self, images: Sequence[np.ndarray], prompts: Sequence[str]) -> Features:
-        """See :class:`cxr.semisyn.realism.engine.FeatureEngine`."""
-        inputs = torch.cat([prepare_frame(image) for image in images]).to(self.device)
-        return Features(self.net.pool_features(inputs).cpu().numpy())
-
-
-def load(setup: Setup) -> XrvFeatures:
+def load(setup: Setup) -> FeatureEngine:
     """Load the net. Raises UserError for weights that are missing or another net's."""
-    outputs = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["outputs"]
     with torch.device("meta"):
-        net = DenseNet121(len(outputs))
+        net = DenseNet121(len(load_resource(RESOURCE_FILES[0])["outputs"]))
     load_strict(net, setup.files["weights"])
     device = select_device(setup.device, setup.asked)
-    return XrvFeatures(net, device, setup.batch, digest_of(setup.files["weights"]))
+    net = net.eval().to(device)
+
+    @inference()
+    def compute(images: Sequence[np.ndarray], prompts: Sequence[str]) -> Features:
+        inputs = torch.cat([prepare_frame(image) for image in images]).to(device)
+        return Features(net.pool_features(inputs).cpu().numpy())
+
+    # on a CPU sums must not depend on the other rows
+    return FeatureEngine(compute, digest_of(setup.files["weights"]), setup.batch if device.type != "cpu" else 1)

@@ -1,6 +1,6 @@
 """Select one configuration for each finding, and write its table and the figures of the search."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import polars as pl
@@ -53,20 +53,13 @@ def score_table(metric_values: pl.DataFrame, costs: Mapping[str, tuple]) -> pl.D
     rows = []
     for (finding,), part in metric_values.filter(pl.col("replicate") == -1).group_by("finding", maintain_order=True):
         configs = sorted(set(part["config"]), key=lambda name: (costs[name], name))
-        table, complete = _values_by_metric(part, configs, [-1])
-        scores = _mean_scaled(table, len(configs))[:, 0]
-        order = sorted(range(len(configs)), key=lambda at: -round(scores[at], 12) if np.isfinite(scores[at]) else 1)
-        rank = {at: place for place, at in enumerate(order, start=1)}
-        normal = {metric: scale_metric(values, metric)[:, 0] for metric, values in table.items()}
-        row_by_key = {(row["config"], row["metric"]): row for row in part.iter_rows(named=True)}
-        for at, config in enumerate(configs):
-            score = float(scores[at]) if np.isfinite(scores[at]) else None
-            rows += [
-                (finding, config, metric, row_by_key[config, metric]["value"],
-                 float(normal[metric][at]) if metric in complete else None, score, rank[at],
-                 row_by_key[config, metric]["circular"])
-                for metric in sorted(set(part["metric"])) if (config, metric) in row_by_key
-            ]  # fmt: skip
+        scaled = _scale_metrics(part, configs, [-1])
+        means = dict(zip(configs, _mean_metric(scaled, len(configs))[:, 0].tolist(), strict=True))
+        order = sorted(configs, key=lambda name: -round(means[name], 12) if np.isfinite(means[name]) else 1)
+        for config, metric, value, circular in part.select("config", "metric", "value", "circular").iter_rows():
+            normalised = float(scaled[metric][configs.index(config), 0]) if metric in scaled else None
+            score = means[config] if np.isfinite(means[config]) else None
+            rows.append((finding, config, metric, value, normalised, score, order.index(config) + 1, circular))
     return pl.DataFrame(rows, schema=schema(SCORES), orient="row").sort("finding", "rank", "metric")
 
 
@@ -75,9 +68,8 @@ def choose_configs(
 ) -> dict[str, dict]:
     """Return {finding: {config, engine, score, second, difference, circular}} of the best configuration.
 
-    ``difference``: interval of its score minus the second's, over bootstrap replicates with the same source patients
-    for both; None with one configuration or without replicates. ``circular``: metrics whose scorer learnt from the
-    painter of its images.
+    ``difference``: interval of its score minus the second's over bootstrap replicates, None without them; ``circular``:
+    metrics whose scorer learnt from the painter of its images.
     """
     choice_by_finding = {}
     for (finding,), part in scores.group_by("finding", maintain_order=True):
@@ -85,59 +77,59 @@ def choose_configs(
         replicates = metric_values.filter(pl.col("finding") == finding, pl.col("replicate") >= 0)
         difference = None
         if len(ranked) > 1 and len(replicates):
-            table, _ = _values_by_metric(replicates, ranked, sorted(set(replicates["replicate"])))
-            replicate_scores = _mean_scaled(table, len(ranked))
+            scaled = _scale_metrics(replicates, ranked, sorted(set(replicates["replicate"])))
+            replicate_scores = _mean_metric(scaled, len(ranked))
             low, high = percentile_ends((replicate_scores[0] - replicate_scores[1])[:, None], level)
             difference = [round(float(low[0]), 4), round(float(high[0]), 4)] if np.isfinite(low[0]) else None
-        score = part.filter(pl.col("config") == ranked[0])["score"][0]
+        best = part.filter(pl.col("config") == ranked[0])
         choice_by_finding[finding] = {
             "config": ranked[0],
             "engine": engines[ranked[0]],
-            "score": None if score is None else round(score, 4),
+            "score": None if best["score"][0] is None else round(best["score"][0], 4),
             "second": ranked[1] if len(ranked) > 1 else None,
             "difference": difference,
-            "circular": part.filter(pl.col("config") == ranked[0], "circular")["metric"].to_list(),
+            "circular": best.filter("circular")["metric"].to_list(),
         }
     return choice_by_finding
 
 
-def _values_by_metric(
-    part: pl.DataFrame, configs: list[str], replicates: list[int]
-) -> tuple[dict[str, np.ndarray], set[str]]:
-    """Return {metric: values (configs, replicates)} of the metrics that every configuration has, and their names."""
-    place = {name: at for at, name in enumerate(configs)}
-    column = {number: at for at, number in enumerate(replicates)}
-    values_by_metric = {}
+def _scale_metrics(part: pl.DataFrame, configs: list[str], replicates: list[int]) -> dict[str, np.ndarray]:
+    """Return {metric: scaled values (configs, replicates)} of the metrics that every configuration has."""
+    scaled = {}
     for (metric,), metric_rows in part.group_by("metric", maintain_order=True):
         values = np.full((len(configs), len(replicates)), np.nan)
         for config, replicate, value in metric_rows.select("config", "replicate", "value").iter_rows():
-            values[place[config], column[replicate]] = np.nan if value is None else value
+            values[configs.index(config), replicates.index(replicate)] = np.nan if value is None else value
         if np.isfinite(values).any(axis=1).all():
-            values_by_metric[metric] = values
-    return values_by_metric, set(values_by_metric)
+            scaled[metric] = scale_metric(values, metric)
+    return scaled
 
 
-def _mean_scaled(table: Mapping[str, np.ndarray], configs: int) -> np.ndarray:
+def _mean_metric(scaled: Mapping[str, np.ndarray], configs: int) -> np.ndarray:
     """Return the mean of the scaled metrics, (configs, replicates); NaN without a metric."""
-    if not table:
-        return np.full((configs, 1), np.nan)
-    return np.mean([scale_metric(values, metric) for metric, values in table.items()], axis=0)
+    return np.mean(list(scaled.values()), axis=0) if scaled else np.full((configs, 1), np.nan)
 
 
-PIPELINE_KEYS = ("engine", "blending")
 OTHER_SETTINGS = ("prompt", "steps", "guidance", "strength", "negative")
 NOTHING = "No configuration of a search was scored: semisyn.editing.grid.pipelines names none."
 
 
-def draw_pipelines(parts: Sequence[tuple[str, pl.DataFrame]], path: str, dpi: int) -> None:
-    """Draw each pipeline's score over its soft masks at the full extent: the mean as a dot, the range as a line.
+def draw_search(points: pl.DataFrame, pipelines: str, extent: str, dpi: int) -> None:
+    """Draw the scores of a search's points, a table of :data:`GRID`.
 
-    ``parts``: of :func:`comparable_points`.
+    ``pipelines``: figure of each pipeline's score over its soft masks at the full extent, with the mean as a dot and
+    the range as a line; ``extent``: figure of its mean score over the conditioning extents. A pipeline's points are the
+    scored ones whose other settings are its most common ones.
     """
-    figure, axes = _new_figure(parts, "Pipelines: mean and range over the soft masks")
-    full = max((part["extent"].max() for _, part in parts), default=1.0)
-    names = []
-    for name, part in parts:
+    scored, parts = points.filter(pl.col("score").is_not_null(), pl.col("engine") != "lite"), {}
+    for (engine, blending), part in scored.group_by("engine", "blending", maintain_order=True):
+        counts = part.group_by(OTHER_SETTINGS, maintain_order=True).len()
+        usual = counts.sort("len", descending=True, maintain_order=True).head(1).select(OTHER_SETTINGS)
+        name = engine if engine == "radedit" else f"{engine}, {blending}"
+        parts[name] = part.join(usual, on=list(OTHER_SETTINGS), how="semi", maintain_order="left")
+    figure, axes = _new_figure(len(parts), "Pipelines: mean and range over the soft masks")
+    full, names = max((part["extent"].max() for part in parts.values()), default=1.0), []
+    for name, part in parts.items():
         scores = part.filter(extent=full)["score"]
         if len(scores):
             axes.plot([len(names)] * 2, [scores.min(), scores.max()], color=GREY, linewidth=2)
@@ -145,39 +137,23 @@ def draw_pipelines(parts: Sequence[tuple[str, pl.DataFrame]], path: str, dpi: in
             names.append(f"{name}\n{len(scores)} soft masks")
     if names:
         axes.set_xticks(range(len(names)), names)
-    save_png(figure, path, dpi)
-
-
-def draw_extents(parts: Sequence[tuple[str, pl.DataFrame]], path: str, dpi: int) -> None:
-    """Draw each pipeline's mean score over the conditioning extents."""
-    figure, axes = _new_figure(parts, "Conditioning extent")
-    for number, (name, part) in enumerate(parts):
+    save_png(figure, pipelines, dpi)
+    figure, axes = _new_figure(len(parts), "Conditioning extent")
+    for number, (name, part) in enumerate(parts.items()):
         means = part.group_by("extent").agg(pl.col("score").mean()).sort("extent")
         style = {"marker": "osD^"[number % 4], "color": LEVELS[number % 4]}
         axes.plot(means["extent"], means["score"], label=name, **style)
     if parts:
         axes.set_xlabel("fraction of the steps in which the mask applies")
         axes.legend(frameon=False)
-    save_png(figure, path, dpi)
+    save_png(figure, extent, dpi)
 
 
-def comparable_points(points: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
-    """Return each pipeline's name, and its scored points whose other settings are its most common ones."""
-    scored = points.filter(pl.col("score").is_not_null(), pl.col("engine") != "lite")
-    parts = []
-    for (engine, blending), part in scored.group_by(PIPELINE_KEYS, maintain_order=True):
-        counts = part.group_by(OTHER_SETTINGS, maintain_order=True).len()
-        usual = counts.sort("len", descending=True, maintain_order=True).head(1).select(OTHER_SETTINGS)
-        name = engine if engine == "radedit" else f"{engine}, {blending}"
-        parts.append((name, part.join(usual, on=list(OTHER_SETTINGS), how="semi", maintain_order="left")))
-    return parts
-
-
-def _new_figure(parts: Sequence, title: str) -> tuple:
+def _new_figure(num_parts: int, title: str) -> tuple:
     figure = Figure(figsize=(6.5, 4), layout="constrained")
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
-    if parts:
+    if num_parts:
         axes.set_ylabel("mean score of the findings")
         axes.set_title(title)
     else:
@@ -225,11 +201,9 @@ def run(
     costs = {name: (ENGINES.index(config["engine"]), config["steps"]) for name, config in configs.items()}
     scored = score_table(metric_values, costs)
     engines = {name: config["engine"] for name, config in configs.items()}
-    choice_by_finding = {
-        finding: entry | {"samples": samples}
-        for finding, entry in choose_configs(metric_values, scored, engines, INTERVAL).items()
-    }
+    choice_by_finding = choose_configs(metric_values, scored, engines, INTERVAL)
     for finding, entry in choice_by_finding.items():
+        entry["samples"] = samples
         if entry["circular"]:
             log.warning(
                 "%s: %s is chosen by %s too, of a model that learnt from its painter: that says little of its realism",
@@ -240,17 +214,13 @@ def run(
     write_table(table, scored, SCORES)
     points = grid_table(scored, configs, same_as)
     write_table(grid, points, GRID)
-    parts = comparable_points(points)
-    draw_pipelines(parts, pipelines, dpi)
-    draw_extents(parts, extent, dpi)
+    draw_search(points, pipelines, extent, dpi)
 
 
 def grid_table(scored: pl.DataFrame, configs: Mapping[str, dict], same_as: Mapping[str, str]) -> pl.DataFrame:
     """Return :data:`GRID`: every configuration with its mean score, or that of its equivalent."""
-    means = dict(
-        scored.unique(["finding", "config"], keep="first").group_by("config").agg(pl.col("score").mean()).iter_rows()
-    )
-    rows = []
+    scores, rows = scored.unique(["finding", "config"], keep="first"), []
+    means = dict(scores.group_by("config").agg(pl.col("score").mean()).iter_rows())
     for name, config in configs.items():
         substitute = same_as.get(name, "")
         kind, r, exponent = BLURS[config["blur"]]
