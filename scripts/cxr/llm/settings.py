@@ -33,11 +33,6 @@ class LlmSettings(Section):
         "Whether patients' texts and images may be sent to a server outside this machine and its private network.",
     )
 
-    @property
-    def job_gpus(self) -> int:
-        """GPUs of a job that asks a model."""
-        return self.gpus if self.transport == "offline" else 0
-
 
 class LanguageModel(Section):
     """One language model at a pinned revision; by default the one of the paper that structures reports."""
