@@ -141,11 +141,11 @@ class DetectorTraining(TrainingLoop):
         """Return the loss, and its parts for classes and boxes."""
         image = torch.from_numpy(np.stack(micro_batch.images))[:, None].to(memory_format=torch.channels_last)
         target = assign_targets(micro_batch.boxes, micro_batch.labelled_classes, self.net.grid)
-        outputs = tuple(part.float() for part in self.runner.forward(lambda net: net(image)))
-        classes, sides = detection_loss(*outputs, target, self.net.grid, self.recipe.importance)
+        logit, distance = (part.float() for part in self.runner.forward(lambda net: net(image)))
+        classes, sides = detection_loss(logit, distance, target, self.net.grid, self.recipe.importance)
         loss = classes + sides
         if any(micro_batch.image_labels):
-            film = self.recipe.image_label_weight * image_label_loss(outputs[0], micro_batch.image_labels)
+            film = self.recipe.image_label_weight * image_label_loss(logit, micro_batch.image_labels)
             loss, classes = loss + film, classes + film
         return loss, torch.stack([classes, sides]).detach().double()
 

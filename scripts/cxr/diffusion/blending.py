@@ -64,29 +64,19 @@ def sample_latents(
     noise = draw()
     num_masked_steps = count_masked_steps(len(steps), sampling.extent)
     latent = noise if sampling.pure else add_noise(clean, noise, steps[0].abar)
+    prompt_weight = torch.as_tensor(sampling.guidance, dtype=clean.dtype, device=clean.device).reshape(-1, 1, 1, 1)
     for number, step in enumerate(steps, 1):
         masked = number <= num_masked_steps
         if masked and sampling.blending == "before":
             latent = mix_by_mask(mask, latent, add_noise(clean, noise, step.abar))
-        predicted = _predict_with_mask(
-            predict, latent, step.time, sampling, mask if masked and sampling.blending == "guidance" else None
-        )
+        requests = [PredictionRequest(latent, prompt, 1.0) for prompt in (sampling.prompt, sampling.negative)]
+        conditional, unconditional = predict_guided(predict, step.time, requests)
+        is_guided_by_mask = masked and sampling.blending == "guidance"
+        weight = mask.to(clean.dtype) * prompt_weight if is_guided_by_mask else prompt_weight
+        predicted = unconditional + weight * (conditional - unconditional)
         latent = step_mean(latent, predicted, step, prediction)
         if number < len(steps):
             latent = latent + math.sqrt(step_variance(step)) * draw()
         if masked and sampling.blending == "after":
             latent = mix_by_mask(mask, latent, add_noise(clean, noise, step.before))
     return latent
-
-
-def _predict_with_mask(
-    predict: Predict, latent: torch.Tensor, time: int, sampling: Sampling, mask: torch.Tensor | None
-) -> torch.Tensor:
-    """Return the prediction under ``negative`` plus weight (times mask) times the prompt's change to it."""
-    conditional, unconditional = predict_guided(
-        predict,
-        time,
-        [PredictionRequest(latent, sampling.prompt, 1.0), PredictionRequest(latent, sampling.negative, 1.0)],
-    )
-    weight = torch.as_tensor(sampling.guidance, dtype=latent.dtype, device=latent.device).reshape(-1, 1, 1, 1)
-    return unconditional + (weight if mask is None else mask.to(latent.dtype) * weight) * (conditional - unconditional)
