@@ -4,6 +4,7 @@ import csv
 import importlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -20,7 +21,6 @@ from cxr.annotations.formats import FOLDERS, FORMATS
 from cxr.annotations.regions import (
     Annotation,
     Annotations,
-    annotation_table,
     format_module,
     image_name,
     lesion_by_label,
@@ -308,7 +308,7 @@ def test_what_is_written_is_read(tmp_path, kind):
         found, seen = written_as(tmp_path, kind, Annotations(regions, {one.image for one in regions}))
         if kind in FOLDERS:  # split by split, or file by file
             regions, found = (sorted(ones, key=lambda one: one.image) for ones in (regions, found))
-        assert annotation_table(found).equals(annotation_table(regions))
+        assert [replace(one, drawn=None) for one in found] == [replace(one, drawn=None) for one in regions]
         assert seen == {one.image for one in regions}
         for one, other in zip(regions, found, strict=True):
             assert (one.mask() is None) == (other.mask() is None)
@@ -329,9 +329,6 @@ def test_several_readers_and_phrases_of_a_picture_stay_apart(tmp_path):
     assert written_as(tmp_path, "vindr", Annotations(drawn, set())).regions == drawn
     said = [Annotation("a", "Edema", (1.0, 2.0, 3.0, 4.0), phrase=phrase) for phrase in ("left", "right", "left")]
     assert written_as(tmp_path, "ms_cxr", Annotations(said, set())).regions == said
-    frame = annotation_table(said)
-    assert frame["phrase"].to_list() == ["left", "right", "left"]
-    assert frame.select("x1", "y2", "rows", "split").rows() == [(1.0, 4.0, None, "")] * 3
 
 
 def test_both_files_of_vindr_are_written_and_read(tmp_path):
@@ -350,14 +347,31 @@ def test_ms_cxr_tells_phrase_and_split(tmp_path):
     assert (first.phrase, first.split, second.phrase) == ("opacity at the base", "val", "blunted")
 
 
-def test_the_table_of_chexmask_is_written_and_read(tmp_path):
+def encode_runs(mask: np.ndarray) -> str:
+    """Return the runs of a mask (rows, columns) as CheXmask's table writes them."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask.ravel() > 0, [False]])))
+    starts, ends = edges[::2], edges[1::2]
+    return " ".join(map(str, np.stack([starts + 1, ends - starts], axis=1).ravel()))
+
+
+def write_chexmask(path: Path, rows: dict[str, chexmask.Row]) -> None:
+    """Write CheXmask's table of some images, with one unused column, since the published table has several."""
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        header = [chexmask.IDS, chexmask.DICE, "Dice RCA (Max)", chexmask.POINTS, *chexmask.RUNS.values()]
+        writer.writerow([*header, chexmask.HEIGHT, chexmask.WIDTH])
+        for name, row in rows.items():
+            writer.writerow([name, row.dice, row.dice, row.points, *row.runs, *row.shape])
+
+
+def test_the_table_of_chexmask_is_read(tmp_path):
     rng = np.random.default_rng(2)
     masks = rng.integers(0, 2, (3, 5, 7)).astype(np.uint8)
     masks[1] = 0
     points = rng.integers(0, 700, (120, 2))
-    row = chexmask.Row(0.75, (5, 7), str(points), tuple(map(chexmask.encode_runs, masks)))
+    row = chexmask.Row(0.75, (5, 7), str(points), tuple(map(encode_runs, masks)))
     path = tmp_path / "table.csv"
-    chexmask.write_table(path, {"a": row, "b": chexmask.Row(0.5, (1, 1), "", ("", "1 1", ""))})
+    write_chexmask(path, {"a": row, "b": chexmask.Row(0.5, (1, 1), "", ("", "1 1", ""))})
     found = chexmask.read_rows("key", path, ["b", "a", "none"])
     assert (found["a"], found["b"].runs, len(found)) == (row, ("", "1 1", ""), 2)
     assert np.array_equal([chexmask.decode_runs(text, (5, 7)) for text in found["a"].runs], masks)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -39,10 +40,9 @@ def region_box(region: Annotation) -> tuple[float, float, float, float] | None:
     """Return a region's box, or its mask's box; None without either, for a NaN, or if the mask cannot be read."""
     if region.box is not None:
         return region.box if np.isfinite(region.box).all() else None
-    try:
+    mask = None
+    with suppress(ValueError):
         mask = region.mask()
-    except ValueError:
-        return None
     if mask is None or not mask.any():
         return None
     x1, y1, x2, y2 = map(float, bounding_box(mask))

@@ -24,6 +24,5 @@ def read(key: str, path: Path) -> Annotations:
 
 def write(path: Path, annotations: Annotations) -> None:
     """Write the table; an image without a region has no row."""
-    write_rows(
-        path, COLUMNS, ((region.image, region.label, *(region.box or ("",) * 4)) for region in annotations.regions)
-    )
+    rows = ((region.image, region.label, *(region.box or ("",) * 4)) for region in annotations.regions)
+    write_rows(path, COLUMNS, rows)

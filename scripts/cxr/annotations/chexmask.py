@@ -6,12 +6,11 @@ so it is streamed and only the requested images are kept. It is no human annotat
 :mod:`cxr.annotations.formats`.
 """
 
-import csv
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -28,15 +27,16 @@ BATCH = 64
 """Rows per block of the stream; one row takes about 60 kB."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of the table: estimated Dice, shape (rows, columns), landmarks and runs as undecoded text."""
+class Row(NamedTuple):
+    """A row of the table: estimated Dice, shape (rows, columns), landmarks and runs as undecoded text.
+
+    ``runs``: of each organ in :data:`RUNS`, in that order.
+    """
 
     dice: float
     shape: tuple[int, int]
     points: str
     runs: tuple[str, ...]
-    """The runs of each organ in :data:`RUNS`, in that order."""
 
 
 def stream_rows(key: str, path: str | Path, image_ids: list[str]) -> Iterator[dict[str, str]]:
@@ -102,25 +102,9 @@ def decode_runs(text: str, shape: tuple[int, int]) -> np.ndarray:
     return flat.reshape(shape)
 
 
-def encode_runs(mask: np.ndarray) -> str:
-    """Return the runs of a mask (rows, columns) as the table writes them."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask.ravel() > 0, [False]])))
-    starts, ends = edges[::2], edges[1::2]
-    return " ".join(map(str, np.stack([starts + 1, ends - starts], axis=1).ravel()))
-
-
 def decode_points(text: str, count: int) -> np.ndarray:
     """Return the points, float64 (count, 2: x, y), of a printed list or array. Raises ValueError for another count."""
     numbers = [float(number) for number in re.findall(r"-?\d+(?:\.\d*)?(?:e[+-]?\d+)?", text)]
     if len(numbers) != 2 * count:
         raise ValueError(f"{len(numbers)} numbers instead of {2 * count}")
     return np.array(numbers).reshape(count, 2)
-
-
-def write_table(path: str | Path, rows: Mapping[str, Row]) -> None:
-    """Write the table of some images, with one unused column, since the published table has several."""
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([IDS, DICE, "Dice RCA (Max)", POINTS, *RUNS.values(), HEIGHT, WIDTH])
-        for name, row in rows.items():
-            writer.writerow([name, row.dice, row.dice, row.points, *row.runs, *row.shape])

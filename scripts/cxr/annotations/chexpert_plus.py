@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from cxr.annotations.label_tables import LABELS, VALUE_BY_CELL, decode_sex, read_columns
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.annotations.tabular import refuse_damaged
 from cxr.base.ids import clean_id
 
 TABLE = "df_chexpert_plus_240401.csv"
@@ -41,21 +41,12 @@ def read_table(key: str, path: Path) -> pl.DataFrame:
 
 def read_labels(key: str, path: Path) -> pl.DataFrame:
     """Return ``path`` and the labels of a label file, one object per line. Raises UserError for any other file."""
-    rows: list[dict[str, str | None]] = []
-    number = 0
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            for line in file:
-                number += 1
-                record = json.loads(line)
-                cells = {name: _cell(record.get(name)) for name in LABELS}
-                rows.append({"path": clean_id(record["path_to_image"]), **cells})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        refuse_machine_fault(path, error)
-        cause = f"{type(error).__name__}: {error}"
-        raise UserError(f"{key}: {path} is no label file of CheXpert Plus, line {number} ({cause}): check it") from None
+    rows, fault = [], f"{key}: {path} is no label file of CheXpert Plus"
+    with refuse_damaged(path, fault):
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    for number, line in enumerate(lines, 1):
+        with refuse_damaged(path, f"{fault}, line {number}"):
+            record = json.loads(line)
+            cells = {name: VALUE_BY_CELL.get(str(record.get(name)).strip()) for name in LABELS}
+            rows.append({"path": clean_id(record["path_to_image"]), **cells})
     return pl.DataFrame(rows, schema={"path": pl.String} | dict.fromkeys(LABELS, pl.String))
-
-
-def _cell(value: float | str | None) -> str | None:
-    return None if value is None else VALUE_BY_CELL.get(str(value).strip())

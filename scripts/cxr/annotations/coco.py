@@ -70,20 +70,18 @@ def _parse_segmentation(segmentation: Any) -> dict | list | None:
         return segmentation or None
     if any(isinstance(part, dict) and "counts" in part for part in segmentation):
         return segmentation[0] if len(segmentation) == 1 else segmentation
-    polygons = segmentation if isinstance(segmentation[0], list) and not _is_pair(segmentation[0]) else [segmentation]
+    first = segmentation[0]
+    is_pair = isinstance(first, list) and len(first) == 2 and all(isinstance(part, int | float) for part in first)
+    polygons = segmentation if isinstance(first, list) and not is_pair else [segmentation]
     flat = [
-        [part for point in polygon for part in _point_numbers(point)]
+        [part for point in polygon for part in _list_numbers(point)]
         for polygon in polygons
         if isinstance(polygon, list)
     ]
     return [polygon for polygon in flat if len(polygon) > 4] or None
 
 
-def _is_pair(points: list) -> bool:
-    return len(points) == 2 and all(isinstance(part, int | float) for part in points)
-
-
-def _point_numbers(point: object) -> list:
+def _list_numbers(point: object) -> list:
     """Return the numbers of a point {x, y}, of a pair, or of a single number in a flat list."""
     if isinstance(point, dict):
         return [point.get("x"), point.get("y")]

@@ -17,17 +17,10 @@ from pathlib import Path
 
 from cxr.base.engines import read_assignments
 
-
-def _read_literals(source: Path) -> dict[str, object]:
-    """Return the literals WHAT and FOLDER of a module."""
-    if "\nWHAT = " not in source.read_text(encoding="utf-8"):
-        return {}
-    values = read_assignments(source)
-    return {name: ast.literal_eval(values[name]) for name in ("WHAT", "FOLDER") if name in values}
-
-
 _LITERALS_BY_FORMAT = {
-    path.stem: literals for path in sorted(Path(__file__).parent.glob("*.py")) if (literals := _read_literals(path))
+    path.stem: {name: ast.literal_eval(value) for name, value in values.items() if name in ("WHAT", "FOLDER")}
+    for path in sorted(Path(__file__).parent.glob("*.py"))
+    if "WHAT" in (values := read_assignments(path))
 }
 FORMATS = tuple(_LITERALS_BY_FORMAT)
 """The names of all formats."""

@@ -12,23 +12,17 @@ LABELS = (
     "Pneumonia", "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices",
 )  # fmt: skip
 VALUE_BY_CELL = {
-    **dict.fromkeys(("1", "1.0"), "present"),
-    **dict.fromkeys(("0", "0.0"), "absent"),
-    **dict.fromkeys(("-1", "-1.0"), "uncertain"),
+    f"{number}{end}": value
+    for number, value in ((1, "present"), (0, "absent"), (-1, "uncertain"))
+    for end in ("", ".0")
 }
 """{cell: its meaning}; an empty cell has none."""
+Names = Sequence[str]
 SEX = {"female": "F", "f": "F", "male": "M", "m": "M"}
 
 
 def read_columns(
-    key: str,
-    path: Path,
-    kind: str,
-    required: Sequence[str],
-    besides: Sequence[str] = (),
-    *,
-    ids: Sequence[str],
-    words: Sequence[str] = (),
+    key: str, path: Path, kind: str, required: Names, besides: Names = (), *, ids: Names, words: Names = ()
 ) -> pl.DataFrame:
     """Return the columns of a table as stripped strings; absent columns of ``besides`` are "".
 

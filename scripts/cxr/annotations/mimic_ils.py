@@ -32,10 +32,9 @@ def read(key: str, path: Path) -> Annotations:
             for pair in pairs
             if pair.get("seg_mask_path")
         }
-    regions = [
-        Annotation(image, target, drawn=path / MASKS / name, split=split)
-        for image, target, name, split in distinct_masks
-    ]
+    regions = []
+    for image, target, name, split in distinct_masks:
+        regions.append(Annotation(image, target, drawn=path / MASKS / name, split=split))
     return Annotations(regions, set())
 
 
@@ -45,14 +44,9 @@ def write(path: Path, annotations: Annotations) -> None:
     for index, region in enumerate(annotations.regions):
         empty = {"dicom_id": region.image, "instruction_answer_pairs": {"positive_pairs": [], "negative_pairs": []}}
         entry = studies_by_split.setdefault(region.split, {}).setdefault(f"s{region.image}", empty)
-        pair = {"target": region.label, "seg_mask_path": _write_mask(path, region, index)}
-        entry["instruction_answer_pairs"]["positive_pairs"].append(pair)
+        name = f"s{region.image}/s{region.image}_{region.label}_{index}.png"
+        entry["instruction_answer_pairs"]["positive_pairs"].append({"target": region.label, "seg_mask_path": name})
+        (path / MASKS / name).parent.mkdir(parents=True, exist_ok=True)
+        cv2.imwrite(str(path / MASKS / name), np.asarray(region.mask(), np.uint8) * 255)
     path.mkdir(parents=True, exist_ok=True)
     (path / JSON).write_text(json.dumps(studies_by_split), encoding="utf-8")
-
-
-def _write_mask(path: Path, region: Annotation, index: int) -> str:
-    name = f"s{region.image}/s{region.image}_{region.label}_{index}.png"
-    (path / MASKS / name).parent.mkdir(parents=True, exist_ok=True)
-    cv2.imwrite(str(path / MASKS / name), np.asarray(region.mask(), np.uint8) * 255)
-    return name

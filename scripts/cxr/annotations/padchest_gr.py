@@ -6,9 +6,8 @@ each with ``sentence_en``, ``boxes`` and ``extra_boxes`` (x1, y1, x2, y2 of the 
 """
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 
@@ -89,8 +88,7 @@ VIEWS = {"PA": "PA", "AP": "AP", "AP_horizontal": "AP"}
 """{frontal projection: view}; AP_horizontal is supine."""
 
 
-@dataclass(frozen=True)
-class Sentence:
+class Sentence(NamedTuple):
     """A sentence of a report with its boxes, extra boxes (unit square) and labels."""
 
     text: str
@@ -99,8 +97,7 @@ class Sentence:
     labels: list[str]
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """The sentences about an image, in order."""
 
     image_id: str
@@ -133,16 +130,14 @@ def read_master(key: str, path: Path) -> pl.DataFrame:
     return table.select(image_id="ImageID", split="split").unique("image_id", keep="first", maintain_order=True)
 
 
-def read_reports(key: str, path: Path) -> Iterator[Report]:
-    """Yield the reports of the JSON. Raises UserError for any other file."""
+def read_reports(key: str, path: Path) -> list[Report]:
+    """Return the reports of the JSON. Raises UserError for any other file."""
+    reports = []
     with refuse_damaged(path, f"{key}: {path} is no list of grounded reports"):
-        reports = [_parse_report(entry) for entry in json.loads(path.read_text(encoding="utf-8-sig"))]
-    yield from reports
-
-
-def _parse_report(entry: dict) -> Report:
-    sentences = []
-    for row in entry["findings"]:
-        lists = (row.get(name) or [] for name in ("boxes", "extra_boxes", "labels"))
-        sentences.append(Sentence(str(row.get("sentence_en") or "").strip(), *lists))
-    return Report(clean_id(str(entry["ImageID"])), clean_id(str(entry["StudyID"])), sentences)
+        for entry in json.loads(path.read_text(encoding="utf-8-sig")):
+            sentences = []
+            for row in entry["findings"]:
+                lists = (row.get(name) or [] for name in ("boxes", "extra_boxes", "labels"))
+                sentences.append(Sentence(str(row.get("sentence_en") or "").strip(), *lists))
+            reports.append(Report(clean_id(str(entry["ImageID"])), clean_id(str(entry["StudyID"])), sentences))
+    return reports

@@ -1,7 +1,8 @@
 """The common structure of all formats, annotated regions of images, and reading a file of any format."""
 
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -9,27 +10,15 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-import polars as pl
 
 from cxr.annotations.formats import FORMATS
 from cxr.base.ids import clean_id
 from cxr.base.regular_files import read_regular
-from cxr.geometry.boxes import CORNERS
 from cxr.geometry.rle import decode_rle
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".dcm", ".dicom", ".tif", ".tiff", ".bmp")
 UNLISTED = "(an image that the file does not list)"
 """Image of a region whose image number is not listed in its file."""
-SCHEMA = {
-    "image": pl.String,
-    "label": pl.String,
-    **dict.fromkeys(CORNERS, pl.Float64),
-    "phrase": pl.String,
-    "reader": pl.String,
-    **dict.fromkeys(("rows", "columns"), pl.Int64),
-    "split": pl.String,
-}
-"""Columns of :func:`annotation_table`; null: no box, no size."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +47,10 @@ class Annotation:
         if isinstance(self.drawn, dict):
             return decode_rle(self.drawn)
         if isinstance(self.drawn, Path):
-            try:
+            pixels = None
+            with suppress(OSError):
                 data = np.frombuffer(read_regular(self.drawn), np.uint8)
                 pixels = cv2.imdecode(data, cv2.IMREAD_GRAYSCALE) if data.size else None
-            except OSError:
-                pixels = None
             if pixels is None:
                 raise ValueError(f"{self.drawn.name} cannot be read")
             return pixels > 0
@@ -80,15 +68,6 @@ class Annotations(NamedTuple):
     seen: set[str]
 
 
-def annotation_table(regions: Iterable[Annotation]) -> pl.DataFrame:
-    """Return the regions as a table of :data:`SCHEMA`, one row per region, without the masks."""
-    rows = []
-    for region in regions:
-        box, size = region.box or (None,) * 4, region.size or (None, None)
-        rows.append((region.image, region.label, *box, region.phrase, region.reader, *size, region.split))
-    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
-
-
 def image_name(template: str, name: str) -> str:
     """Return an image's image_id in the cohort: ``template`` with {name} (no folder) or {stem} (no ending) filled.
 
@@ -104,11 +83,9 @@ def polygon_mask(flat_polygons: list[list[float]], shape: tuple[int, int]) -> np
 
     Raises ValueError for anything else than lists of numbers.
     """
-    mask = np.zeros(shape, bool)
-    try:
+    mask, outlines = np.zeros(shape, bool), [np.array([np.nan])]
+    with suppress(TypeError):
         outlines = [np.asarray(flat, np.float64).reshape(-1, 2) for flat in flat_polygons]
-    except TypeError:
-        raise ValueError("a polygon holds what is no number") from None
     if not all(np.isfinite(points).all() for points in outlines):
         raise ValueError("a polygon holds what is no number")
     for points in outlines:

@@ -59,11 +59,8 @@ def parse_box(cells: Iterable[Any]) -> Box | None:
 
 def box_from_sides(cells: Iterable[Any]) -> Box | None:
     """Return the box (x1, y1, x2, y2) of cells x, y, width, height; None if a cell is not a number."""
-    side_values = parse_numbers(cells)
-    if side_values is None:
-        return None
-    x, y, width, height = side_values
-    return x, y, x + width, y + height
+    sides = parse_box(cells)
+    return sides and (sides[0], sides[1], sides[0] + sides[2], sides[1] + sides[3])
 
 
 def box_sides(box: Box | None) -> tuple[float | str, ...]:

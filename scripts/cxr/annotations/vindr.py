@@ -52,10 +52,8 @@ def read_labels(key: str, path: Path) -> pl.DataFrame:
     table = read_frame(path, key, ("image_id", *BESIDES, *LABELS, *SAME_LABEL), ids=("image_id", *BESIDES))
     table = table.rename({old: new for old, new in SAME_LABEL.items() if old in table.columns})
     labels = [name for name in table.columns if name not in ("image_id", *BESIDES)]
-    remedy = "give a file of VinDr-CXR's image labels"
-    require_columns(
-        table.columns, ("image_id",) if set(labels) & set(LABELS) else ("image_id", LABELS[0]), path, key, remedy
-    )
+    required = ("image_id",) if set(labels) & set(LABELS) else ("image_id", LABELS[0])
+    require_columns(table.columns, required, path, key, "give a file of VinDr-CXR's image labels")
     table = table if BESIDES[0] in table.columns else table.with_columns(pl.lit("").alias(BESIDES[0]))
     return table.select(pl.col("image_id", BESIDES[0], *labels).str.strip_chars())
 
@@ -64,9 +62,8 @@ def write(path: Path, annotations: Annotations) -> None:
     """Write a training file, or a test file if no region names a reader."""
     read_by = any(region.reader for region in annotations.regions)
     header = ("image_id", *(BESIDES if read_by else ()), "class_name", *CORNERS)
-    table_rows = [
-        (region.image, region.reader, region.label, *(region.box or ("",) * 4)) for region in annotations.regions
-    ]
-    images_without_finding = sorted(annotations.seen - {region.image for region in annotations.regions})
+    regions = annotations.regions
+    table_rows = [(region.image, region.reader, region.label, *(region.box or ("",) * 4)) for region in regions]
+    images_without_finding = sorted(annotations.seen - {region.image for region in regions})
     table_rows += [(image, "R1", "No finding", *("",) * 4) for image in images_without_finding]
     write_rows(path, header, table_rows if read_by else ((image, *cells) for image, _, *cells in table_rows))
