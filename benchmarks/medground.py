@@ -60,7 +60,7 @@ def of_regions() -> list[dict]:
     except ImportError:
         print("scikit-image is not installed: the row of regions is left out")
         return []
-    masks = [mask for _, one in read_cells(200, 1) for mask in one.masks.values() if mask.any()]
+    masks = [mask for _, read_image in read_cells(200, 1) for mask in read_image().masks.values() if mask.any()]
 
     def ours() -> list[tuple]:
         return [
@@ -158,7 +158,7 @@ def of_verification(folder: Path) -> list[dict]:
     further: dict[str, list[dict]] = {}
     for one in regions_of(folder):
         by_image.setdefault(one["image_id"], []).append(one)
-    for one in read_table(folder / "regions/00.moved.parquet").to_dicts():
+    for one in read_table(folder / "regions/00.shifted.parquet").to_dicts():
         further.setdefault(one["image_id"], []).append(one)
     with Shard(folder / "sources/00.h5") as shard:
         facts, side = Facts.from_shard(shard), shard.shape("picture")[0]

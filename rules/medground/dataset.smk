@@ -253,7 +253,7 @@ rule medground_dataset_units:
         mem_mb=megabytes(4000),
         runtime=minutes(30),
     params:
-        **job("medground.dataset.audit_units.run"),
+        **job("medground.dataset.gallery.run_units"),
         source_names=list(PLAN.medground.sources),
         queries=PLAN.settings.review.positives,
         seed=PLAN.settings.seed,

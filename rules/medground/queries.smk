@@ -6,7 +6,7 @@ rule medground_queries_shard:
         sources="results/medground/sources/{source}/{shard}.h5",
         images="results/medground/sources/{source}/images.parquet",
         regions="results/medground/regions/{source}/{shard}.parquet",
-        shifted="results/medground/regions/{source}/{shard}.moved.parquet",
+        shifted="results/medground/regions/{source}/{shard}.shifted.parquet",
         text_files=PLAN.medground.texts,
         model_answers=partial(PLAN.medground.answer_files, "queries", "told"),
     output:

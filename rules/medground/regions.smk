@@ -8,7 +8,7 @@ rule medground_regions_shard:
     output:
         output="results/medground/regions/{source}/{shard}.parquet",
         dropped="results/medground/regions/{source}/{shard}.dropped.parquet",
-        shifted="results/medground/regions/{source}/{shard}.moved.parquet",
+        shifted="results/medground/regions/{source}/{shard}.shifted.parquet",
         excluded="results/medground/regions/{source}/{shard}.excluded.parquet",
     log:
         "logs/medground/regions/{source}/{shard}.log",

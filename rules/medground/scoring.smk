@@ -27,7 +27,7 @@ rule medground_scoring_run:
         mem_mb=megabytes(4000),
         runtime=minutes(30),
     params:
-        **job("medground.scoring.score_run.run_scores"),
+        **job("medground.scoring.scores.run_scores"),
         options=PLAN.medground.options["scoring"],
     message:
         "MedGround: scores of {wildcards.run}"
@@ -78,7 +78,7 @@ rule medground_scoring_comparison:
         mem_mb=megabytes(1000),
         runtime=minutes(10),
     params:
-        **job("medground.scoring.compare.run_comparison"),
+        **job("medground.scoring.scores.run_comparison"),
         runs=PLAN.vlm.asked_runs("medground_test"),
         zero_shot_runs=PLAN.zero_shot_runs,
         tau=PLAN.settings.medground.scoring.tau,

@@ -31,7 +31,7 @@ from cxr.language.reports import compare_engines, summarize_reports
 from cxr.medground.dataset import language, make_dataset, paper_comparison, scispacy_entities, tokens
 from cxr.medground.queries import make_queries, written_queries
 from cxr.medground.regions import make_regions
-from cxr.medground.scoring import columns as scores
+from cxr.medground.scoring import scores as medground_scores
 from cxr.medground.sources import read_sources
 from cxr.medground.verification import verify
 from cxr.radvlm.conversations import converse
@@ -134,7 +134,7 @@ TABLES: dict[str, Columns] = {
     "results/medground/sources/{source}/images.parquet": read_sources.IMAGES,
     "results/medground/regions/{source}/{shard}.parquet": make_regions.REGIONS,
     "results/medground/regions/{source}/{shard}.dropped.parquet": make_regions.DROPPED,
-    "results/medground/regions/{source}/{shard}.moved.parquet": make_regions.SHIFTED,
+    "results/medground/regions/{source}/{shard}.shifted.parquet": make_regions.SHIFTED,
     "results/medground/queries/{source}/{shard}.unasked.parquet": make_queries.UNASKED,
     "results/medground/queries/unused.parquet": written_queries.UNUSED,
     "results/medground/verification/passrate.tsv": verify.PASSED,
@@ -152,10 +152,10 @@ TABLES: dict[str, Columns] = {
     "results/review/queries/audit.parquet": review_queries.AUDIT,
     "results/review/queries/table7.tsv": review_queries.TABLE7,
     "results/review/queries/agreement.tsv": review_queries.AGREEMENT,
-    "results/medground/scoring/{run}/queries.parquet": scores.QUERIES,
-    "results/medground/scoring/{run}/scores.tsv": scores.SCORES,
-    "results/medground/scoring/{run}/sensitivity.tsv": scores.SENSITIVITY,
-    "results/medground/scoring/comparison.tsv": scores.COMPARISON,
+    "results/medground/scoring/{run}/queries.parquet": medground_scores.QUERIES,
+    "results/medground/scoring/{run}/scores.tsv": medground_scores.SCORES,
+    "results/medground/scoring/{run}/sensitivity.tsv": medground_scores.SENSITIVITY,
+    "results/medground/scoring/comparison.tsv": medground_scores.COMPARISON,
     "results/radvlm/sources/{source}/images.parquet": radvlm_sources.IMAGE_COLUMNS,
     "results/radvlm/sources/{source}/facts.parquet": radvlm_sources.FACT_COLUMNS,
     "results/radvlm/sources/{source}/counts.tsv": radvlm_sources.COUNT_COLUMNS,

@@ -16,7 +16,7 @@ from conftest import ROOT
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
-from cxr.medground.dataset import audit_units
+from cxr.medground.dataset import gallery
 from cxr.medground.dataset.make_dataset import UNITS
 from cxr.reporting.review import queries, unit_pages
 from medground_data import make_queries_of, make_regions_of, read_source, regions_of, source_keys
@@ -36,7 +36,7 @@ def cells(tmp_path_factory):
 
 def write_units(folder, **more) -> pl.DataFrame:
     options = {"queries": 0, "seed": 1, "source_names": ["cells"]} | more
-    audit_units.run(
+    gallery.run_units(
         lines=str(folder / "queries/00.jsonl"), images=[str(folder / "sources/images.parquet")],
         regions=[str(folder / "regions/00.parquet")], sources=[str(folder / "sources/00.h5")],
         units=str(folder / "shown.parquet"), **options,
@@ -75,7 +75,7 @@ def test_as_many_queries_are_drawn_as_are_asked_for(cells):
 def test_a_test_split_without_a_query_is_refused(cells, tmp_path):
     write_lines(tmp_path / "none.jsonl", [])
     with pytest.raises(UserError, match="holds no query"):
-        audit_units.run(
+        gallery.run_units(
             lines=str(tmp_path / "none.jsonl"), images=[], regions=[], sources=[], units=str(tmp_path / "x"),
             queries=0, seed=1, source_names=[],
         )  # fmt: skip

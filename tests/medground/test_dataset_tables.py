@@ -14,7 +14,7 @@ from cxr.medground import charts
 from cxr.medground.dataset import gallery, language, paper_comparison, scispacy_entities, tokens
 from cxr.medground.dataset.make_dataset import STATISTICS, _statistics
 from cxr.medground.logic.facts import Facts
-from cxr.medground.scoring.columns import COMPARISON
+from cxr.medground.scoring.scores import COMPARISON
 from cxr.medground.verification.verify import PASSED, REJECTED
 from cxr.vlm.families.qwen25vl import TEMPLATE
 from cxr.vlm.tokens import small_tokenizer
@@ -199,10 +199,10 @@ def test_the_papers_tables_stand_beside_ours(cells, tmp_path):
         "source": "cells",
         "split": "train",
         "stage": "I",
-        "kept_share": 98.5,
+        "accepted_percentage": 98.5,
         "unjudged": 2,
     }
-    rates = [rate, rate | {"source": "total", "split": "all", "stage": "III", "kept_share": 70.0}]
+    rates = [rate, rate | {"source": "total", "split": "all", "stage": "III", "accepted_percentage": 70.0}]
     write_table(tmp_path / "rates.tsv", pl.DataFrame(rates, schema=schema(PASSED)), PASSED)
     paper_comparison.run(
         statistics=str(tmp_path / "statistics.tsv"), rates=str(tmp_path / "rates.tsv"),
@@ -211,7 +211,7 @@ def test_the_papers_tables_stand_beside_ours(cells, tmp_path):
         comparison=str(tmp_path / "paper.tsv"), source_names=["cells"],
     )  # fmt: skip
     found = {
-        (row["table"], row["row"], row["what"]): (row["paper"], row["ours"], row["note"])
+        (row["table"], row["row"], row["column"]): (row["paper"], row["ours"], row["note"])
         for row in read_table(tmp_path / "paper.tsv").to_dicts()
     }
     train = [line for line in lines if line["split"] == "train"]

@@ -93,8 +93,8 @@ def test_every_accepted_line_stands_in_one_file(results, made):
 def test_counts_add_up_and_a_lost_line_fails_the_run(results, made, tmp_path):
     table = read_table(made / "conservation.tsv")
     assert (table["in"] == table["out"]).all()
-    assert set(table["what"]) == {"images", "components", "wanted", "made", "accepted"}
-    assert table.filter(what="wanted")["in"].sum() > 100
+    assert set(table["quantity"]) == {"images", "components", "wanted", "made", "accepted"}
+    assert table.filter(quantity="wanted")["in"].sum() > 100
     broken = tmp_path / "broken"
     shutil.copytree(results, broken)
     path = broken / "cells/verified/00.jsonl"

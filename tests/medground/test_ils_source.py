@@ -62,7 +62,9 @@ def test_no_organ_is_said_to_lie_inside_another(source):
         held = rows[image["image_id"]]
         decider = Decider(build_scene(image, held, facts_of(folder), 512), NUMBERS)
         forms = FormSearch(decider, ("class", "relation"), random.Random(0), max_atoms=2).run()
-        inside = [target for target, found in forms.of.items() if any(form.relation == "inside" for form in found)]
+        inside = [
+            target for target, found in forms.by_target.items() if any(form.relation == "inside" for form in found)
+        ]
         answers |= {held[one]["label"] for target in inside for one in target}
     assert answers
     assert not answers & {"cardiomegaly", "possible cardiomegaly", "heart", "left lung", "right lung"}

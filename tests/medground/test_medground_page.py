@@ -19,7 +19,7 @@ def test_the_section_has_all_that_the_template_reads(tmp_path, monkeypatch, scor
     extras += ["results/medground/scoring/comparison.tsv", "results/medground/scoring/scores.png"] if scored else []
     for name in extras:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-    pl.DataFrame({"split": ["all", "test"], "kept": [3, 1]}).write_csv(tmp_path / extras[0], separator="\t")
+    pl.DataFrame({"split": ["all", "test"], "accepted": [3, 1]}).write_csv(tmp_path / extras[0], separator="\t")
     pl.DataFrame({"source": ["cells"], "queries": [4]}).write_csv(tmp_path / extras[1], separator="\t")
     case = {"kind": "accepted", "file": "a.jpg", "image_id": "a", "queries": []}
     (tmp_path / extras[3]).write_text(json.dumps(case) + "\n", encoding="utf-8")

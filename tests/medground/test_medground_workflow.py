@@ -94,7 +94,7 @@ def test_every_count_adds_up_and_every_table_is_declared(run):
     assert set(counts["source"]) == {"cells", "mine"}
     gone = read_table(run / "results/medground/sources/mine/excluded.parquet")
     assert dict(gone.select("image_id", "reason").iter_rows()) == {"i3": "duplicate_image", "i4": "empty_mask"}
-    told = counts.filter(source="mine", what="images")["parts"].to_list()
+    told = counts.filter(source="mine", quantity="images")["parts"].to_list()
     assert sum("no_regions:1" in one for one in told) == 1  # the picture of specks
     for path in (run / "results").rglob("*"):
         if path.suffix in (".tsv", ".parquet") and "benchmarks" not in path.parts and "export" not in path.parts:
@@ -182,10 +182,10 @@ def test_statements_go_from_a_tree_to_zero_shot_scores_beside_the_rules_queries(
     assert {line["source"] for line in read_lines(part / "dataset/train.jsonl")} == {"cells"}
     counts = read_table(part / "dataset/conservation.tsv")
     assert (counts["in"] == counts["out"]).all()
-    (wanted,) = counts.filter(source="QaTa", split="test", what="wanted")["parts"]
+    (wanted,) = counts.filter(source="QaTa", split="test", quantity="wanted")["parts"]
     assert wanted == "made:2 unasked:2"
     rates = read_table(part / "verification/passrate.tsv").filter(source="QaTa", split="all")
-    assert rates.select("kept", "passed").rows() == [(3, 0)] * 3
+    assert rates.select("accepted", "passed").rows() == [(3, 0)] * 3
     scores = read_table(part / "scoring/comparison.tsv").filter(table="zero_shot", by="ours", model="medground")
     assert dict(scores.select("source", "number").iter_rows()) == {
         "QaTa": 3, "QaTa_rules": len(lines) - 3, "total": len(lines),

@@ -109,7 +109,7 @@ def test_a_file_cut_short_and_one_that_is_no_archive(tmp_path):
     with pytest.raises(UserError, match=r"fhpsaop_128\.npz is no npz file"):
         read_npz_source(tmp_path, path)
     path.write_bytes(b"<html>404 Not Found</html>" * 99)
-    with pytest.raises(UserError, match=r"fhpsaop_128\.npz is no npz file \(BadZipFile\): download it again"):
+    with pytest.raises(UserError, match=r"fhpsaop_128\.npz is no npz file \(File is not a zip file\): download it"):
         read_npz_source(tmp_path, path)
 
 

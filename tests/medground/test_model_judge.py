@@ -11,9 +11,9 @@ import language_model
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, write_lines
-from cxr.medground.asking.questions import Prompts
+from cxr.medground.asking import Prompts
 from cxr.medground.verification import verify
-from cxr.medground.verification.ask_judge import Views, candidates_to_show, find_contradiction
+from cxr.medground.verification.ask_judge import candidates_to_show, find_contradiction, make_views
 from cxr.medground.verification.judge import judge_from_answers
 from medground_data import (
     make_queries_of,
@@ -168,10 +168,10 @@ def test_confirm_shows_the_answer_alone(cells, lines):
     with Shard(cells / "sources/00.h5") as shard:
         picture = shard.get("picture", lines[0]["image_id"])
     rows = [row for row in regions_of(cells) if row["image_id"] == lines[0]["image_id"]]
-    views = Views(picture, rows)
-    first_view, second_view = (views.draw("confirm", regions).source.astype(int) for regions in ([0], [1]))
-    assert views.draw("confirm", [0]) is views.draw("confirm", [0])
-    plain = views.draw("confirm", []).source.astype(int)
+    views = make_views(picture, {row["region"]: row for row in rows})
+    first_view, second_view = (views("confirm", region).source.astype(int) for region in (0, 1))
+    assert views("confirm", 0) is views("confirm", 0)
+    plain = views("confirm").source.astype(int)
     for view, region in ((first_view, 0), (second_view, 1)):
         rows_at, columns = np.nonzero(np.abs(view - plain).sum(axis=2))
         x1, y1, x2, y2 = (2 * rows[region][side] for side in ("x1", "y1", "x2", "y2"))

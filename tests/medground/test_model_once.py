@@ -8,7 +8,7 @@ from conftest import ROOT, write_settings
 from cxr.llm import client
 from cxr.llm.answer_cache import question_key
 from cxr.llm.asking import Question
-from cxr.medground.asking import questions
+from cxr.medground import asking
 from cxr.medground.queries import ask_model, make_queries
 from cxr.medground.verification import ask_judge
 from medground_data import make_regions_of, queries_options, read_source, source_keys
@@ -40,8 +40,8 @@ def files_of(cells: Path, shards: list[str], sources: list[str]) -> dict[str, li
 def words(cells: Path, out: Path, shards: list[str], of: list[str]) -> list[bytes]:
     told = [out / name / f"{shard}.told.jsonl" for name, shard in zip(of, shards, strict=True)]
     ask_model.run(
-        **files_of(cells, shards, of), answers=list(map(str, told)), options=question_options(of=of, **STAND_IN),
-        execution=execution(""), compute=COMPUTE, code="c",
+        **files_of(cells, shards, of), answers=list(map(str, told)), execution=execution(""),
+        options=question_options(shard_sources=of, **STAND_IN), compute=COMPUTE, code="c",
     )  # fmt: skip
     return [path.read_bytes() for path in told]
 
@@ -51,7 +51,7 @@ def verdicts(cells: Path, out: Path, shards: list[str], of: list[str], queries: 
     told = [out / name / f"{shard}.{asked}.jsonl" for asked in WAYS for name, shard in pairs]
     ask_judge.run(
         **files_of(cells, shards, of), queries=queries, answers=list(map(str, told)), execution=execution(""),
-        options=judge_options(of=of, ways=WAYS, **STAND_IN), compute=COMPUTE, code="c",
+        options=judge_options(shard_sources=of, ways=WAYS, **STAND_IN), compute=COMPUTE, code="c",
     )  # fmt: skip
     return [path.read_bytes() for path in told]
 
@@ -69,7 +69,7 @@ def test_one_load_serves_all_with_the_bytes_of_a_job_for_each(cells, loads, tmp_
         files = {key: paths[0] for key, paths in files_of(cells, [one], [name]).items()}
         queries.append(str(tmp_path / f"{name}{one}.jsonl"))
         make_queries.run_shard(
-            **files, shifted=files["regions"].replace(".parquet", ".moved.parquet"), output=queries[-1],
+            **files, shifted=files["regions"].replace(".parquet", ".shifted.parquet"), output=queries[-1],
             unasked=str(tmp_path / "u.parquet"),
             model_answers=[str(tmp_path / f"all/{name}/{one}.told.jsonl")],
             **queries_options(name, engine="vllm"),
@@ -86,7 +86,7 @@ def test_one_load_serves_all_with_the_bytes_of_a_job_for_each(cells, loads, tmp_
 
 def test_a_job_that_was_cut_off_asks_for_the_rest_alone(cells, loads, tmp_path, monkeypatch):
     whole = words(cells, tmp_path / "whole", list(SHARDS), OF[:2])
-    monkeypatch.setattr(questions, "IMAGES_PER_BATCH", 2)
+    monkeypatch.setattr(asking, "IMAGES_PER_BATCH", 2)
     honest = client.TRANSPORTS["stand_in"]
 
     def breaking(options, how):
@@ -142,5 +142,5 @@ def test_the_plan_has_one_job_for_a_model_in_the_job(tmp_path, transport, jobs):
 def test_the_answers_of_several_shards_lie_above_their_folders(cells, loads, tmp_path):
     words(cells, tmp_path / "q", list(SHARDS), OF[:2])
     words(cells, tmp_path / "q", [SHARDS[0]], [OF[0]])
-    kept = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob(f"{questions.ANSWERS_FOLDER}/*"))
+    kept = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob(f"{asking.ANSWERS_FOLDER}/*"))
     assert kept == ["q/answers/all", "q/cells/answers/00.told"]

@@ -16,7 +16,7 @@ import language_model
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
-from cxr.medground.asking.questions import Prompts
+from cxr.medground.asking import Prompts
 from cxr.medground.logic.text import clean_description
 from cxr.medground.queries.ask_model import answer_schema, find_contradiction
 from cxr.medground.queries.written_queries import parse_answer

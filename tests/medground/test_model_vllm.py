@@ -18,10 +18,10 @@ from cxr.llm.asking import ask, find_violation
 from cxr.llm.client import connect
 from cxr.llm.messages import vllm_messages
 from cxr.llm.options import Execution
-from cxr.medground.asking.questions import Prompts
+from cxr.medground.asking import Prompts, Subject
 from cxr.medground.logic.facts import Facts
 from cxr.medground.queries.ask_model import QuestionOptions, build_request, find_contradiction
-from cxr.medground.verification.ask_judge import JudgeOptions, Views, build_question, confirm_schema, select_schema
+from cxr.medground.verification.ask_judge import JudgeOptions, build_question, confirm_schema, make_views, select_schema
 from cxr.workflow.plan_medground import MedgroundPlan
 from cxr.workflow.settings import Settings
 from medground_model import worded
@@ -80,22 +80,22 @@ class World:
             self.pictures = {name: shard.get("picture", name) for name in shard.ids}
 
     def asked(self, name: str):
-        return build_request(
-            "cells", self.images[name], self.rows[name], self.facts, self.pictures[name], self.questions, self.prompts
-        )
+        return build_request(self.subject(name), self.questions, self.prompts)
+
+    def subject(self, name: str) -> Subject:
+        return Subject("cells", self.images[name], self.rows[name], self.facts, self.pictures[name])
 
     def judged(self, asked: str, line: dict, picture: str = ""):
         """Return the question to the judge about a line; ``picture``: of another image, in place of its own."""
         name = line["image_id"]
-        views = Views(self.pictures[picture or name], self.rows[name])
-        image = self.images[name]
-        return build_question(asked, line, views, image, self.facts, self.judging, self.prompts, "cells").question
+        views = make_views(self.pictures[picture or name], {row["region"]: row for row in self.rows[name]})
+        return build_question(asked, line, views, self.subject(name), self.judging, self.prompts).question
 
     def lines(self) -> list[dict]:
         """Return the lines that a model words which has learned all by heart."""
         found = []
         for name in sorted(self.rows):
-            targets = [list(target) for _, target in self.asked(name).targets]
+            targets = [list(target) for _, target in self.asked(name).fields["targets"]]
             texts = worded([[one + 1 for one in target] for target in targets])["queries"]
             found += [
                 {"query_id": f"{name}{at}", "image_id": name, "query": text["text"], "regions": target}
@@ -117,7 +117,7 @@ def world(tmp_path_factory) -> World:
     lessons = []
     for name in sorted(found.rows):
         asked = found.asked(name)
-        told = worded([[one + 1 for one in target] for _, target in asked.targets])
+        told = worded([[one + 1 for one in target] for _, target in asked.fields["targets"]])
         lessons.append(tiny_vlm.Lesson(asked.question, json.dumps(told)))
     losses = tiny_vlm.train(folder / "words", lessons, updates=250, seed=1)
     assert losses[-1] < 0.1 < losses[0], losses[::25]
@@ -266,7 +266,7 @@ def test_the_whole_path(world):
         print(f"{asked}: {len(answers)} questions, {sum(problem is None for problem in schemas)} judged")
         assert sum(problem is None for problem in schemas) >= 0.7 * len(schemas)
     rates = read_table(part / "verification/passrate.tsv").filter(source="total").to_dicts()
-    print([(row["stage"], row["kept"], row["reasons"]) for row in rates])
+    print([(row["stage"], row["accepted"], row["reasons"]) for row in rates])
     kept = list(read_lines(part / "verification/cells/00.jsonl"))
     assert kept
     for line in kept:

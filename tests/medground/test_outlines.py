@@ -121,7 +121,7 @@ def by_image(rows) -> dict[str, list[dict]]:
 def outlines(folder) -> dict[str, Outlines]:
     """Return what tells the grades of an image's queries."""
     images = {row["image_id"]: row for row in read_table(folder / "sources/images.parquet").iter_rows(named=True)}
-    held = by_image(read_table(folder / "regions/00.moved.parquet").iter_rows(named=True))
+    held = by_image(read_table(folder / "regions/00.shifted.parquet").iter_rows(named=True))
     return {name: Outlines(images[name], held[name], facts_of(folder), 256) for name in held}
 
 
@@ -144,7 +144,7 @@ def test_robust_queries_are_asked_first(cells, tmp_path):
     known = outlines(cells)
     assert np.mean([one == ROBUST for held in grades(cells, known).values() for one in held]) == 1
     still = make_regions_of(whole_source(tmp_path, "cells", cells=16), outline_px=0)
-    assert not len(read_table(still / "regions/00.moved.parquet"))
+    assert not len(read_table(still / "regions/00.shifted.parquet"))
     equal = [one for held in grades(still, known).values() for one in held]
     assert len(equal) == 84
     assert np.mean([one == ROBUST for one in equal]) <= 0.75

@@ -286,11 +286,11 @@ def coverage(folder, side) -> tuple[list[int], int, int]:
         scene = build_scene(images[image_id], held, facts, side)
         forms = FormSearch(Decider(scene, NUMBERS), families, random.Random(0)).run()
         free = [at for at, row in enumerate(held) if row["candidate"]]
-        for at in (at for at in free if (at,) in forms.of):
-            assert resolve_plainly(query_as_dict(forms.of[at,][0]), scene_as_lists(scene), numbers()) == {at}
+        for at in (at for at in free if (at,) in forms.by_target):
+            assert resolve_plainly(query_as_dict(forms.by_target[at,][0]), scene_as_lists(scene), numbers()) == {at}
             alone += 1
         total += len(free)
-        sets.append(len(forms.of))
+        sets.append(len(forms.by_target))
     return sets, alone, total
 
 

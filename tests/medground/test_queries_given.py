@@ -35,7 +35,7 @@ def make_and_verify(folder, out, given) -> tuple[list[dict], list[dict], dict[st
         "regions": str(folder / "regions/00.parquet"),
     }  # fmt: skip
     make_queries.run_shard(
-        **common, shifted=str(folder / "regions/00.moved.parquet"), output=str(out / "q.jsonl"),
+        **common, shifted=str(folder / "regions/00.shifted.parquet"), output=str(out / "q.jsonl"),
         unasked=str(out / "u.parquet"), text_files=[str(given)], **queries_options("cells", engine="table"),
     )  # fmt: skip
     verify.run_shard(

@@ -65,6 +65,7 @@ def test_nuclei_have_the_counted_components_and_instances(shared):
     drawn = cv2.imread(str(folder / "stardist/mask2d.tif"), cv2.IMREAD_UNCHANGED)
     assert sum(one.area >= 20 for one in find_components(drawn > 0)) == 102
     assert len(find_instances(drawn, drawn > 0)) == 125
+    assert find_instances(np.zeros((8, 8), np.uint16), np.zeros((8, 8), bool)) == []
 
 
 @pytest.mark.parametrize("side", [128, 250, 256, 512, 1000])

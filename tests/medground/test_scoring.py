@@ -15,10 +15,16 @@ from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.geometry.unions import union_iou
-from cxr.medground.scoring import columns
-from cxr.medground.scoring.compare import run_comparison
-from cxr.medground.scoring.score_run import both_correct, matched_iou, mean_with_interval, run_scores
-from cxr.medground.scoring.settings import ScoringOptions
+from cxr.medground.scoring import scores as score_tables
+from cxr.medground.scoring.scores import (
+    COMPARISON,
+    both_correct,
+    matched_iou,
+    mean_with_interval,
+    run_comparison,
+    run_scores,
+)
+from cxr.medground.stage_settings import ScoringOptions
 
 OPTIONS, SEED = ScoringOptions(replicates=200), 7
 PAPER = yaml.safe_load((ROOT / "resources/medground/paper_tables.yaml").read_text(encoding="utf-8"))
@@ -161,7 +167,7 @@ def test_a_run_by_hand(files):
         "c": ("unreadable", "nothing"),
         "d": ("failed", "too_long"),
     }
-    blind = {name: [row[each] for each in columns.BLIND] for name, row in table.items()}
+    blind = {name: [row[each] for each in score_tables.BLIND] for name, row in table.items()}
     # largest, all candidates, mean box [50, 50, 200, 200], picture, the image's other answer
     assert blind["a"] == pytest.approx([0, 10000 / 30000, 2500 / (10000 + 22500 - 2500), 0.01, 0])
     assert blind["b"] == pytest.approx([1, 20000 / 30000, 0, 0.02, 0])
@@ -231,7 +237,7 @@ def test_the_comparison_has_the_runs_the_blind_and_the_paper(files, tmp_path):
     path = str(tmp_path / "comparison.tsv")
     run_comparison(**two, comparison=path, runs=["one", "two"], zero_shot_runs=[], tau=0.5)
     table = read_table(path)
-    assert table.columns == list(schema(columns.COMPARISON))
+    assert table.columns == list(schema(COMPARISON))
     ours = table.filter((pl.col("by") == "ours") & (pl.col("table") == "iou") & (pl.col("source") == "s"))
     assert dict(ours.select("model", "value").iter_rows()) == {"one": 37.5, "two": 37.5}
     blind = table.filter((pl.col("by") == "blind") & (pl.col("source") == "s") & (pl.col("table") == "iou"))
@@ -256,7 +262,7 @@ def test_a_baseline_without_a_value_is_no_row(files, tmp_path):
     scores = read_table(files["scored"]).with_columns(
         pl.lit(None, pl.Float64).alias(name) for name in ("mean_box", "shuffled")
     )
-    write_table(tmp_path / "zero_shot.tsv", scores, columns.SCORES)
+    write_table(tmp_path / "zero_shot.tsv", scores, score_tables.SCORES)
     run_comparison(
         scored=[files["scored"]], pairs_scored=[files["pairs_scored"]], comparison=str(tmp_path / "c.tsv"),
         runs=["one"], zero_shot_runs=["one"], tau=0.5, zero_shot=[str(tmp_path / "zero_shot.tsv")],

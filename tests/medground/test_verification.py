@@ -53,7 +53,7 @@ class Source:
             self.facts = Facts.from_shard(shard)
             self.side = shard.shape("picture")[0]
             self.grey = {
-                name: measured_plane(shard.get("picture", name), image["domain"], "hematoxylin", image["extent"])
+                name: measured_plane(shard.get("picture", name), image["domain"], image["extent"])
                 for name, image in self.images.items()
                 if name in self.rows
             }
@@ -272,11 +272,11 @@ def test_every_candidate_is_accepted_or_has_one_reason(made, tmp_path):
     )  # fmt: skip
     rates = read_table(tmp_path / "rates.tsv").to_dicts()
     (last,) = (row for row in rates if (row["source"], row["stage"]) == ("total", "III"))
-    assert (last["candidates"], last["kept"]) == (len(source.lines), len(kept))
+    assert (last["candidates"], last["accepted"]) == (len(source.lines), len(kept))
     groups = {(row["by"], row["value"]): row for row in read_table(tmp_path / "groups.tsv").to_dicts()}
     kinds = [row for (by, _), row in groups.items() if by == "kind"]
     assert sum(row["candidates"] for row in kinds) == len(source.lines)
-    assert sum(row["kept_III"] for row in kinds) == len(kept)
+    assert sum(row["accepted_III"] for row in kinds) == len(kept)
     named = sum("ordinal" in line["families"] for line in source.lines)
     assert groups["family", "ordinal"]["candidates"] == named
 
@@ -451,11 +451,10 @@ def test_nuclei_are_looked_at_in_their_stain():
     densities = np.array([[0.650, 0.704, 0.286], [0.072, 0.990, 0.105]])
     unit = densities / np.linalg.norm(densities, axis=1, keepdims=True)
     picture = np.uint8(np.clip(np.rint(256 * np.exp(-(amounts @ unit)) - 1), 0, 255))
-    plane = measured_plane(picture, "nuclei", "hematoxylin", (0, 0, 40, 40)).astype(float)
+    plane = measured_plane(picture, "nuclei", (0, 0, 40, 40)).astype(float)
     assert np.corrcoef(plane.ravel(), amounts[..., 0].ravel())[0, 1] < -0.999
     assert abs(np.corrcoef(plane.ravel(), amounts[..., 1].ravel())[0, 1]) < 0.1
     grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
-    for domain, stain in (("nuclei", "none"), ("bacteria", "hematoxylin")):
-        assert (measured_plane(picture, domain, stain, (0, 0, 40, 40)) == grey).all()
+    assert (measured_plane(picture, "bacteria", (0, 0, 40, 40)) == grey).all()
     plain = np.repeat(grey[..., None], 3, axis=2)
-    assert (measured_plane(plain, "nuclei", "hematoxylin", (0, 0, 40, 40)) == grey).all()
+    assert (measured_plane(plain, "nuclei", (0, 0, 40, 40)) == grey).all()

@@ -56,7 +56,7 @@ HOMES = {
 OTHERS = {
     "ils/masks/algorithm.py": {"compute_box_iou"},  # of boxes and a mask, as exact fractions: Algorithm 1's conditions
     "segmentation/losses.py": {"dice_loss"},  # a loss of logits
-    "medground/scoring/score_run.py": {"matched_iou"},  # the mean of box_iou over matched boxes
+    "medground/scoring/scores.py": {"matched_iou"},  # the mean of box_iou over matched boxes
     "medground/verification/anatomy.py": {"organ_iou"},  # paired_iou of a box and an organ's
     "vlm/reading.py": {"answer_iou"},  # union_iou of the boxes that a text holds
 }

@@ -10,8 +10,8 @@ from cxr.base.tables import read_lines, read_table
 from cxr.medground.logic.facts import Facts
 from cxr.medground.queries import make_queries
 from cxr.medground.regions import make_regions
-from cxr.medground.regions.settings import RegionsSettings
 from cxr.medground.sources.read_sources import run
+from cxr.medground.stage_settings import RegionsSettings
 from cxr.workflow.plan_medground import find_film_files
 from cxr.workflow.settings import Settings
 
@@ -151,7 +151,7 @@ def make_regions_of(folder: Path, **more: object) -> Path:
             sources=str(shard), images=str(folder / "sources/images.parquet"),
             output=str(made / f"{shard.stem}.parquet"),
             dropped=str(made / f"{shard.stem}.dropped.parquet"),
-            shifted=str(made / f"{shard.stem}.moved.parquet"),
+            shifted=str(made / f"{shard.stem}.shifted.parquet"),
             excluded=str(made / f"{shard.stem}.excluded.parquet"), options=regions_options(**more), seed=2026,
         )  # fmt: skip
     return folder
@@ -184,7 +184,7 @@ def make_queries_of(folder: Path, source: str, **more: object) -> list[dict]:
         make_queries.run_shard(
             sources=str(shard), images=str(folder / "sources/images.parquet"),
             regions=str(folder / f"regions/{shard.stem}.parquet"),
-            shifted=str(folder / f"regions/{shard.stem}.moved.parquet"), output=str(output),
+            shifted=str(folder / f"regions/{shard.stem}.shifted.parquet"), output=str(output),
             unasked=str(folder / f"queries/{shard.stem}.unasked.parquet"), **queries_options(source, **more),
         )  # fmt: skip
         lines += read_lines(output)

@@ -95,7 +95,7 @@ def ask(
     files = {name: [path] for name, path in files_of(folder).items()}
     ask_model.run(
         **files, answers=[str(out / "told.jsonl")], prompts=prompts or [],
-        options=question_options(of=["cells"], **own),
+        options=question_options(shard_sources=["cells"], **own),
         execution=execution(address), compute=COMPUTE, code=code,
     )  # fmt: skip
     return list(read_lines(out / "told.jsonl"))
@@ -104,7 +104,7 @@ def ask(
 def make_from_answers(folder: Path, out: Path) -> tuple[list[dict], list[dict]]:
     """Read the answers; return the candidates and the rows of the wanted queries that lack."""
     make_queries.run_shard(
-        **files_of(folder), shifted=str(folder / "regions/00.moved.parquet"), output=str(out / "q.jsonl"),
+        **files_of(folder), shifted=str(folder / "regions/00.shifted.parquet"), output=str(out / "q.jsonl"),
         unasked=str(out / "u.parquet"), model_answers=[str(out / "told.jsonl")],
         **queries_options("cells", engine="vllm"),
     )  # fmt: skip
@@ -117,7 +117,7 @@ def judge(folder: Path, out: Path, address: str, modes: tuple[str, ...] = ASKED,
     ask_judge.run(
         **files, answers=[str(out / f"{asked}.jsonl") for asked in modes],
         execution=execution(address), compute=COMPUTE,
-        options=judge_options(of=["cells"], ways=modes, **own), code=code,
+        options=judge_options(shard_sources=["cells"], ways=modes, **own), code=code,
     )  # fmt: skip
     told = {asked: [str(out / f"{asked}.jsonl")] for asked in modes}
     verify.run_shard(

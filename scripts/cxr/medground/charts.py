@@ -1,8 +1,9 @@
 """Bar charts of MedGround's tables: the queries' language, and all runs' scores (the paper's Figure 6)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cxr.base.tables import read_table
@@ -18,10 +19,8 @@ SCORES = {"iou": "mean IoU (%)", "sensitivity": "Semantic Sensitivity (%)"}
 RUN_COLOURS = (BLUE, ORANGE, GREEN)
 SET_COLOURS = (*RUN_COLOURS, GREY)
 TOTAL = "total"
-MIN_AXIS_TOP = 10.0
-"""Smallest upper end of an axis of scores, %, so that zeros are recognizable."""
-HATCHES = ("", "//", "..", "xx", "\\\\")
-"""Hatches of the blind baselines that do not depend on the run."""
+MIN_AXIS_TOP = 10.0  # smallest upper end of an axis of scores, %, so that zeros are recognizable
+HATCHES = ("", "//", "..", "xx", "\\\\")  # hatches of the blind baselines that do not depend on the run
 
 
 def run_language(*, language: str, chart: str, dpi: int) -> None:
@@ -34,9 +33,16 @@ def run_scores(*, comparison: str, chart: str, dpi: int) -> None:
     save_png(draw_scores(read_table(comparison)), chart, dpi)
 
 
-def _bar_places(at: int, num_bars: int, width: float, num_groups: int) -> list[float]:
-    """Return the places of the bars number ``at`` of all groups, each of ``num_bars`` bars."""
-    return [number + (at - (num_bars - 1) / 2) * width for number in range(num_groups)]
+def _draw_bars(axes: Axes, bars: Sequence[tuple[Sequence[Mapping], dict]], spread: float) -> None:
+    """Draw groups of bars: ``bars``: (a row {value, low, high} for each group, style); ``spread``: width of a group."""
+    width = spread / max(1, len(bars))
+    for at, (rows, style) in enumerate(bars):
+        places = [group + (at - (len(bars) - 1) / 2) * width for group in range(len(rows))]
+        axes.bar(places, [row.get("value") or 0.0 for row in rows], width, **style)
+        for place, row in zip(places, rows, strict=True):
+            if row.get("low") is not None and row.get("high") is not None:
+                axes.plot([place, place], [row["low"], row["high"]], color="black", linewidth=0.8)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def draw_language(table: pl.DataFrame) -> Figure:
@@ -45,48 +51,36 @@ def draw_language(table: pl.DataFrame) -> Figure:
     sets = table["set"].unique(maintain_order=True).to_list()
     figure = Figure(figsize=(10, 5.4), layout="constrained")
     panels = figure.subplots(len(SPLITS), len(MEASURES), squeeze=False, sharex=True, sharey="col")
-    width = 0.8 / max(1, len(sets))
     for row, split in zip(panels, SPLITS, strict=True):
         part = table.filter(split=split)
         for axes, (measure, label) in zip(row, MEASURES.items(), strict=True):
+            bars = []
             for at, name in enumerate(sets):
-                value_by_domain = dict(part.filter(set=name).select("domain", measure).iter_rows())
-                places = _bar_places(at, len(sets), width, len(domains))
-                axes.bar(
-                    places, [value_by_domain.get(domain, 0) for domain in domains], width,
-                    color=SET_COLOURS[at % len(SET_COLOURS)], label=name,
-                )  # fmt: skip
+                values = dict(part.filter(set=name).select("domain", measure).iter_rows())
+                style = {"color": SET_COLOURS[at % len(SET_COLOURS)], "label": name}
+                bars.append(([{"value": values.get(domain)} for domain in domains], style))
+            _draw_bars(axes, bars, 0.8)
             axes.set_xticks(range(len(domains)), domains)
             axes.set_title(f"{split}: {label}", fontsize=9)
-            axes.spines[["top", "right"]].set_visible(False)
     handles, names = panels[0][0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=len(sets), frameon=False)
     return figure
 
 
 def draw_scores(table: pl.DataFrame) -> Figure:
-    """Return the figure: a panel per measure, a bar per run and blind baseline, with its interval if it has one.
-
-    The paper's models are only in the table, because their sources differ.
-    """
+    """Return the figure: a panel per measure, a bar per run and blind baseline; the paper's sources differ."""
     figure = Figure(figsize=(10, 7), layout="constrained")
     for axes, (name, label) in zip(figure.subplots(len(SCORES), 1), SCORES.items(), strict=True):
         part = table.filter(pl.col("table") == name, pl.col("by") != "paper")
-        models = (
-            part.select("by", "model").unique(maintain_order=True).sort(pl.col("by") == "blind", maintain_order=True)
-        )
+        is_blind = pl.col("by") == "blind"
+        models = part.select("by", "model").unique(maintain_order=True).sort(is_blind, maintain_order=True)
         sources = sorted(part["source"].unique().to_list(), key=lambda source: (source == TOTAL, source))
-        width = 0.84 / max(1, len(models))
-        runs = models.filter(by="ours")["model"].to_list()
+        runs, bars = models.filter(by="ours")["model"].to_list(), []
         for at, (by, model) in enumerate(models.iter_rows()):
             row_by_source = {row["source"]: row for row in part.filter(by=by, model=model).to_dicts()}
-            places = _bar_places(at, len(models), width, len(sources))
-            values = [(row_by_source.get(source) or {}).get("value") or 0.0 for source in sources]
-            axes.bar(places, values, width, **_bar_style(by, model, runs, at))
-            for place, source in zip(places, sources, strict=True):
-                row = row_by_source.get(source)
-                if row and row["low"] is not None and row["high"] is not None:
-                    axes.plot([place, place], [row["low"], row["high"]], color="black", linewidth=0.8)
+            rows = [row_by_source.get(source) or {} for source in sources]
+            bars.append((rows, _bar_style(by, model, runs, at)))
+        _draw_bars(axes, bars, 0.84)
         counts = {row["source"]: row["number"] for row in part.filter(by="ours").to_dicts()}
         unit = "queries" if name == "iou" else "pairs"
         axes.set_xticks(range(len(sources)), [f"{source}\n{unit}: {counts.get(source, 0)}" for source in sources])
@@ -94,7 +88,6 @@ def draw_scores(table: pl.DataFrame) -> Figure:
         if not part.is_empty() and not any(part["value"].fill_null(0.0)):
             axes.text(0.5, 0.5, "all values are 0", transform=axes.transAxes, ha="center", va="center")
         axes.set_ylim(0, max(MIN_AXIS_TOP, axes.get_ylim()[1]))
-        axes.spines[["top", "right"]].set_visible(False)
         axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 

@@ -89,7 +89,7 @@ class MedgroundPlan:
         values = self.model_jobs[stage].values(wildcards)
         sources = [source for source in values["source"] for _ in values["shard"]]
         ways = {"ways": values["asked"]} if "asked" in values else {}
-        return dict(self.options[f"{stage}_told"]) | {"of": sources} | ways
+        return dict(self.options[f"{stage}_told"]) | {"shard_sources": sources} | ways
 
     def answer_files(self, stage: str, way: str, wildcards: Any) -> list[str]:
         """Return the file of a language model's answers that a shard's rule reads.

@@ -4,8 +4,9 @@ import json
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -38,8 +39,7 @@ PARQUET = {
 """Columns of the format hf; boxes in pixels of the picture."""
 
 
-@dataclass(frozen=True)
-class ExportedLine:
+class ExportedLine(NamedTuple):
     """A line with its image's size (px), and its boxes in pixels."""
 
     line: Mapping
@@ -53,6 +53,10 @@ class ExportedLine:
         return f"images/{self.line['source']}/{self.line['image_id']}.png"
 
 
+Samples = Mapping[str, list[ExportedLine]]
+"""{split: its lines}."""
+
+
 def forbids_derivatives(licence: str) -> bool:
     """Return whether a licence forbids to distribute derivatives of the images, as CC BY-NC-ND does."""
     return "ND" in licence.upper().replace("-", " ").split()
@@ -63,8 +67,7 @@ def resized_sides(
 ) -> InputSize:
     """Return the size, in multiples of ``patch * merge``, to which Qwen's processors resize an image.
 
-    Each side is rounded. If the area is then outside ``min_pixels`` to ``max_pixels``, both sides are scaled to the
-    limit and rounded up or down.
+    Each side is rounded; an area outside the limits is scaled to the limit.
     """
     unit = patch * merge
     sides = np.array([width, height], np.float64)
@@ -80,37 +83,31 @@ def run(
     *, lines: list[str], regions: list[str], sources: list[str], folder: str, format: str, options: DatasetSettings,
     source_names: list[str], audit: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write one format into ``folder``, whole or not at all.
-
-    ``lines``: files of the splits, and zero_shot; ``regions``, ``sources``: for each source and shard; ``audit``: the
-    experts' votes, by which the test split is filtered. Raises UserError.
-    """
+    """Write one format into ``folder``, whole or not at all; ``audit``: votes that filter the test split."""
     lines_by_split = {Path(path).stem: list(read_lines(path)) for path in lines}
     excluded_by_reason: Counter = Counter()
     if options.audited:
-        num_lines = len(lines_by_split["test"])
+        reason, num_lines = "test lines that are not audited or were not accepted", len(lines_by_split["test"])
         lines_by_split["test"] = keep_audited(lines_by_split["test"], audit[0])
-        reason = "test lines that are not audited or were not accepted"
         excluded_by_reason[reason] = num_lines - len(lines_by_split["test"])
     if "pixels" not in options.withhold and not options.allow_nd:
         for name, split_lines in lines_by_split.items():
             lines_by_split[name] = [line for line in split_lines if not forbids_derivatives(line["licence"])]
-            num_excluded = len(split_lines) - len(lines_by_split[name])
-            excluded_by_reason["lines whose licence forbids derivatives"] += num_excluded
+            reason = "lines whose licence forbids derivatives"
+            excluded_by_reason[reason] += len(split_lines) - len(lines_by_split[name])
     with atomic_folder(folder) as staging_dir:
         samples_by_split = _read_samples(lines_by_split, regions, sources, source_names, staging_dir, options)
-        if format in CONVERSATIONS:
-            to_entry, write, ending = CONVERSATIONS[format]
-            for name, samples in samples_by_split.items():
+        if format == "refcoco":
+            _write_refcoco(staging_dir, samples_by_split)
+        elif format == "hf":
+            _write_hf(staging_dir, samples_by_split, options)
+        for name, samples in samples_by_split.items():
+            if format == "coco":
+                _write_instances(staging_dir / f"instances_{name}.json", samples)
+            elif format in CONVERSATIONS:
+                to_entry, write, ending = CONVERSATIONS[format]
                 entries = (to_entry(to_conversation(sample, options)) for sample in samples)
                 write(staging_dir / f"{name}{ending}", entries)
-        elif format == "coco":
-            for name, samples in samples_by_split.items():
-                _write_instances(staging_dir / f"instances_{name}.json", samples)
-        elif format == "refcoco":
-            _write_refcoco(staging_dir, samples_by_split)
-        else:
-            _write_hf(staging_dir, samples_by_split, options)
         with open(staging_dir / "README.md", "a", encoding="utf-8") as file:
             file.write(_readme(samples_by_split, excluded_by_reason, format, options))
 
@@ -136,31 +133,26 @@ def _read_samples(
             path = folder / f"images/{key[0]}/{key[1]}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(encode_image(".png", picture[..., ::-1], [cv2.IMWRITE_PNG_COMPRESSION, 3]))
-    samples_by_split: dict[str, list[ExportedLine]] = {}
-    for name, split_lines in lines_by_split.items():
-        samples_by_split[name] = []
-        for line in split_lines:
-            width, height, row_by_region = image_by_key[line["source"], line["image_id"]]
-            rows = [row_by_region[region] for region in line["regions"]]
-            boxes = [[float(row[side]) for side in CORNERS] for row in rows]
-            samples_by_split[name].append(ExportedLine(line, width, height, boxes, [row["label"] for row in rows]))
-    return samples_by_split
+
+    def sample(line: Mapping) -> ExportedLine:
+        width, height, row_by_region = image_by_key[line["source"], line["image_id"]]
+        rows = [row_by_region[region] for region in line["regions"]]
+        boxes = [[float(row[side]) for side in CORNERS] for row in rows]
+        return ExportedLine(line, width, height, boxes, [row["label"] for row in rows])
+
+    return {name: list(map(sample, split_lines)) for name, split_lines in lines_by_split.items()}
 
 
 def to_conversation(sample: ExportedLine, options: DatasetSettings) -> Conversation:
     """Return a line as a question and an answer with boxes, in the options' coordinates."""
     line = sample.line
-    picture_size = InputSize(sample.width, sample.height)
-    if options.coordinates == "pixels_resized":
-        picture_size = resized_sides(sample.width, sample.height, options.resized.patch, options.resized.max_pixels)
     convention = find_convention("grid1000" if options.coordinates == "grid1000" else "pixels_resized")
-    fractions = np.array(line["boxes"], np.float64) / 1000
     if options.coordinates == "pixels_original":
-        boxes = [[int(np.floor(value + 0.5)) for value in box] for box in line["boxes_px"]]
-        box_entries = [{"bbox_2d": box} for box in boxes]
-        answer = json.dumps(box_entries[0] if len(box_entries) == 1 else box_entries)
+        boxes = [{"bbox_2d": [int(np.floor(value + 0.5)) for value in box]} for box in line["boxes_px"]]
+        answer = json.dumps(boxes[0] if len(boxes) == 1 else boxes)
     else:
-        answer = convention.answer(fractions.tolist(), picture_size)
+        size = resized_sides(sample.width, sample.height, options.resized.patch, options.resized.max_pixels)
+        answer = convention.answer((np.array(line["boxes"], np.float64) / 1000).tolist(), size)
     question = localization_question(line["query"], convention)
     picture = "" if "pixels" in options.withhold else sample.file
     extra_fields = {name: line[name] for name in COPIED_FIELDS if name != "query_id"}
@@ -169,89 +161,68 @@ def to_conversation(sample: ExportedLine, options: DatasetSettings) -> Conversat
 
 def _write_instances(path: Path, samples: Sequence[ExportedLine]) -> dict[tuple[str, str, int], tuple[int, int, int]]:
     """Write the file of one split; returns {(source, image, region): numbers of annotation, image, category}."""
-    labels = sorted({label for sample in samples for label in sample.labels})
-    kinds = make_categories(labels, "region")
-    numbers = {kind["name"]: kind["id"] for kind in kinds}
-    images: dict[tuple[str, str], list[ExportedLine]] = defaultdict(list)
+    kinds = make_categories(sorted({label for sample in samples for label in sample.labels}), "region")
+    categories = {kind["name"]: kind["id"] for kind in kinds}
+    samples_by_image: dict[tuple[str, str], list[ExportedLine]] = defaultdict(list)
     for sample in samples:
-        images[sample.line["source"], sample.line["image_id"]].append(sample)
-    numbers_by_region: dict[tuple[str, str, int], tuple[int, int, int]] = {}
+        samples_by_image[sample.line["source"], sample.line["image_id"]].append(sample)
+    numbers: dict[tuple[str, str, int], tuple[int, int, int]] = {}
     with CocoWriter(path, {"description": "MedGround: boxes that verified queries mean"}, kinds) as writer:
-        for key, image_samples in images.items():
+        for key, image_samples in samples_by_image.items():
             first = image_samples[0]
             image_fields = {name: first.line[name] for name in ("source", "domain", "licence")}
             image = writer.image(file_name=first.file, width=first.width, height=first.height, **image_fields)
-            query_ids_by_region = defaultdict(list)
-            box_by_region = {}
+            regions: dict[int, tuple[list[float], str, list[str]]] = {}
             for sample in image_samples:
                 for region, box, label in zip(sample.line["regions"], sample.boxes, sample.labels, strict=True):
-                    query_ids_by_region[region].append(sample.line["query_id"])
-                    box_by_region[region] = box, label
-            for region in sorted(box_by_region):
-                (x1, y1, x2, y2), label = box_by_region[region]
+                    regions.setdefault(region, (box, label, []))[2].append(sample.line["query_id"])
+            for region, ((x1, y1, x2, y2), label, query_ids) in sorted(regions.items()):
                 annotation = {"bbox": [x1, y1, x2 - x1, y2 - y1], "area": (x2 - x1) * (y2 - y1), "iscrowd": 0}
-                numbers_by_region[*key, region] = len(numbers_by_region) + 1, image, numbers[label]
-                writer.add_annotation(image, label, annotation, region=region, query_ids=query_ids_by_region[region])
-    return numbers_by_region
+                numbers[*key, region] = len(numbers) + 1, image, categories[label]
+                writer.add_annotation(image, label, annotation, region=region, query_ids=query_ids)
+    return numbers
 
 
-def _write_refcoco(folder: Path, samples_by_split: Mapping[str, list[ExportedLine]]) -> None:
+def _write_refcoco(folder: Path, samples_by_split: Samples) -> None:
     """Write instances.json of all splits and refs.json beside it."""
-    samples = [sample for split_samples in samples_by_split.values() for sample in split_samples]
+    refs, samples = [], list(chain.from_iterable(samples_by_split.values()))
     numbers = _write_instances(folder / "instances.json", samples)
-    refs = []
     for name, split_samples in samples_by_split.items():
         for sample in split_samples:
             line, split = sample.line, {"validate": "val"}.get(name, name)
             region_numbers = [numbers[line["source"], line["image_id"], region] for region in line["regions"]]
             _, image, category = region_numbers[0]
-            annotations = [annotation for annotation, *_ in region_numbers]
-            refs.append(
-                ReferringExpression(line["query_id"], line["query"], image, annotations, category, split, sample.file)
-            )
+            ids = [annotation for annotation, *_ in region_numbers]
+            refs.append(ReferringExpression(line["query_id"], line["query"], image, ids, category, split, sample.file))
     write_refs(folder / "refs.json", refs)
 
 
-def _write_hf(folder: Path, samples_by_split: Mapping[str, list[ExportedLine]], options: DatasetSettings) -> None:
+def _write_hf(folder: Path, samples_by_split: Samples, options: DatasetSettings) -> None:
     """Write data/{split}.parquet with the pictures inside, and the head of the card."""
     columns = {name: kind for name, kind in PARQUET.items() if name != "image" or "pixels" not in options.withhold}
     files = {name: samples for name, samples in samples_by_split.items() if samples}
     for name, samples in files.items():
         path = folder / f"data/{name}-00000.parquet"
         path.parent.mkdir(exist_ok=True)
-        rows = [_row(folder, sample, columns) for sample in samples]
+        rows = []
+        for sample in samples:
+            picture = {"bytes": (folder / sample.file).read_bytes()} if "image" in columns else {}
+            row = sample.line | {"boxes": sample.boxes, "grid": sample.line["boxes"]}
+            row["image"] = picture | {"path": f"{sample.line['image_id']}.png"}
+            rows.append({name: row.get(name) for name in columns})
         pl.DataFrame(rows, schema=columns).write_parquet(path, compression="zstd", statistics=False)
     shutil.rmtree(folder / "images", ignore_errors=True)
     splits = [{"split": {"validate": "validation"}.get(name, name), "path": f"data/{name}-*.parquet"} for name in files]
-    features = [{"name": name} | _feature(name, kind) for name, kind in columns.items()]
+    kinds = {"image": {"dtype": "image"}, "boxes": {"list": {"list": "float64"}}, "grid": {"list": {"list": "int64"}}}
+    features = [{"name": name} | kinds.get(name, {"dtype": "string"}) for name in columns]
     head = {"configs": [{"config_name": "default", "data_files": splits}], "dataset_info": {"features": features}}
     (folder / "README.md").write_text(f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n\n", encoding="utf-8")
 
 
-def _row(folder: Path, sample: ExportedLine, columns: Mapping) -> dict:
-    row = {name: sample.line.get(name) for name in columns} | {"boxes": sample.boxes, "grid": sample.line["boxes"]}
-    if "image" in columns:
-        row["image"] = {"bytes": (folder / sample.file).read_bytes(), "path": f"{sample.line['image_id']}.png"}
-    return row
-
-
-def _feature(name: str, kind: pl.DataType) -> dict:
-    if name == "image":
-        return {"dtype": "image"}
-    if kind == pl.String:
-        return {"dtype": "string"}
-    return {"list": {"list": "float64" if name == "boxes" else "int64"}}
-
-
-def _readme(
-    samples_by_split: Mapping[str, list[ExportedLine]],
-    excluded_by_reason: Mapping[str, int],
-    format: str,
-    options: DatasetSettings,
-) -> str:
+def _readme(samples_by_split: Samples, excluded_by_reason: Counter, format: str, options: DatasetSettings) -> str:
     """Return the README of the folder: counts, licences, coordinates, and what is excluded."""
     counts = ", ".join(f"{name} {len(samples)}" for name, samples in samples_by_split.items())
-    all_lines = [sample.line for split_samples in samples_by_split.values() for sample in split_samples]
+    all_lines = (sample.line for sample in chain.from_iterable(samples_by_split.values()))
     licences = Counter((line["source"], line["licence"] or "none stated") for line in all_lines)
     lines = [
         "# Referring queries of MedGround", "", f"Queries: {counts}. Format: {format}.",

@@ -1,78 +1,70 @@
-"""Gallery of accepted and rejected queries and of sensitivity pairs: numbered candidates, the answer highlighted."""
+"""Images for people: the gallery of queries and sensitivity pairs, and the units that experts judge."""
 
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import cv2
 import numpy as np
 
 from cxr.base.atomic import atomic_folder
+from cxr.base.errors import UserError
+from cxr.base.review_units import REVIEW_UNITS
 from cxr.base.seeds import stable_hash
-from cxr.base.tables import read_lines, read_table, write_lines
+from cxr.base.tables import read_lines, read_table, write_lines, write_rows
 from cxr.geometry.boxes import CORNERS
 from cxr.llm.guards import neutralize
-from cxr.medground.logic.facts import read_pictures
+from cxr.medground.logic.facts import read_images, read_pictures
 from cxr.plotting.encoding import encode_image
 from cxr.plotting.numbered_boxes import draw_numbered_boxes
 
-ANSWERS = ((230, 159, 0), (0, 200, 140))
-"""RGB colours of the answers of one or two queries."""
-MAX_OBSERVED = 120
-"""Longest observation of a language model in a caption, in characters."""
-WIDTH = 520
-"""Side of a picture of the gallery, px."""
-EACH = 3
-"""Images per source (accepted and pairs) and per reason (rejected)."""
+ANSWERS = ((230, 159, 0), (0, 200, 140))  # RGB colours of the answers of one or two queries
+MAX_OBSERVED = 120  # longest observation of a language model in a caption, in characters
+WIDTH = 520  # side of a picture of the gallery, px
+EACH = 3  # images per source (accepted and pairs) and per reason (rejected)
+QUESTION = "Does this query mean exactly the marked boxes?"
+FRAME = 256  # image side per pixel of a frame's line width
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """One image of the gallery. kind: accepted, rejected or pair; lines: one query, or the two of a pair."""
 
     kind: str
-    source: str
-    image_id: str
     lines: tuple[Mapping, ...]
-    captions: Mapping[str, str] = field(default_factory=dict)
+    captions: Mapping[str, str]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Source and image."""
+        return self.lines[0]["source"], self.lines[0]["image_id"]
 
 
 def run(
     *, accepted: list[str], queries: list[str], rejected: str, sensitivity: str, regions: list[str], sources: list[str],
     folder: str, source_names: list[str], quality: int, seed: int,
 ) -> None:  # fmt: skip
-    """Write ``gallery.jsonl`` and its images, JPEG of ``quality``, into ``folder``.
-
-    ``accepted`` and ``queries``: accepted lines and candidates; ``rejected``, ``sensitivity``: rejected queries and
-    pairs; ``regions``, ``sources``: of each source and shard.
-    """
+    """Write ``gallery.jsonl`` and its images, JPEG of ``quality``, into ``folder``."""
     accepted_lines = [line for path in accepted for line in read_lines(path)]
     line_by_id = {line["query_id"]: line for path in queries for line in read_lines(path)}
-    cases = [
-        *_accepted(accepted_lines, seed), *_rejected(read_table(rejected).to_dicts(), line_by_id, seed),
-        *_pairs(list(read_lines(sensitivity)), {line["query_id"]: line for line in accepted_lines}, seed),
-    ]  # fmt: skip
-    keys = {(case.source, case.image_id) for case in cases}
+    pairs = list(read_lines(sensitivity))
+    cases = list(_list_cases(accepted_lines, read_table(rejected).to_dicts(), pairs, line_by_id, seed))
+    keys = {case.key for case in cases}
     images = {key: (picture, rows) for key, picture, rows in read_pictures(source_names, regions, sources, keys)}
     rows = []
     with atomic_folder(folder) as staging_dir:
         for number, case in enumerate(cases):
             name = f"{case.kind}-{number:02d}.jpg"
             answers = [line["regions"] for line in case.lines]
-            framed_image = draw_case(*images[case.source, case.image_id], answers)
+            framed_image = draw_case(*images[case.key], answers)
             jpeg = encode_image(".jpg", framed_image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])
             (staging_dir / name).write_bytes(jpeg)
-            rows.append(_row(case, name, hashlib.sha256(jpeg).hexdigest()[:16]))
+            row = {"kind": case.kind, "file": name, "digest": hashlib.sha256(jpeg).hexdigest()[:16]}
+            row |= dict(zip(("source", "image_id"), case.key, strict=True))
+            row |= {"split": case.lines[0]["split"], "trivial": case.lines[0].get("trivial", False)}
+            queries = [{"query": line["query"], "regions": [at + 1 for at in line["regions"]]} for line in case.lines]
+            rows.append(row | {"queries": queries} | dict(case.captions))
         write_lines(staging_dir / "gallery.jsonl", rows)
-
-
-def _row(case: Case, name: str, digest: str) -> dict:
-    first = case.lines[0]
-    row = {"kind": case.kind, "file": name, "digest": digest, "source": case.source, "image_id": case.image_id}
-    row |= {"split": first["split"], "trivial": first.get("trivial", False)}
-    queries = [{"query": line["query"], "regions": [at + 1 for at in line["regions"]]} for line in case.lines]
-    return row | {"queries": queries} | dict(case.captions)
 
 
 def _sample_by_group(rows: Sequence[Mapping], names: tuple[str, ...], seed: int) -> Iterator[Mapping]:
@@ -86,12 +78,22 @@ def _sample_by_group(rows: Sequence[Mapping], names: tuple[str, ...], seed: int)
         yield from groups[key]
 
 
-def _accepted(lines: Sequence[Mapping], seed: int) -> Iterator[Case]:
-    plain = [line for line in lines if not line["trivial"]] or list(lines)
-    for line in _sample_by_group(plain, ("source",), seed):
+def _list_cases(
+    accepted: Sequence[Mapping], rejected: Sequence[Mapping], pairs: Sequence[Mapping], lines: Mapping, seed: int
+) -> Iterator[Case]:
+    """Yield the cases: accepted, rejected, pairs. ``lines``: {query: its line}."""
+    for line in _sample_by_group([line for line in accepted if not line["trivial"]] or accepted, ("source",), seed):
         checks = line["checks"]
         captions = {"verdict": checks["verdict"], "judge": checks["judge"], "reason": _describe_checks(checks)}
-        yield Case("accepted", line["source"], line["image_id"], (line,), captions)
+        yield Case("accepted", (line,), captions)
+    rows_with_regions = [row for row in rejected if lines.get(row["query_id"], {}).get("regions")]
+    for row in _sample_by_group(rows_with_regions, ("stage", "reason"), seed):
+        reason = f"{row['reason']} {row['detail']}".strip()
+        captions = {"verdict": f"rejected by stage {row['stage']}", "reason": reason}
+        yield Case("rejected", (lines[row["query_id"]],), captions)
+    for pair in _sample_by_group(pairs, ("source",), seed):
+        captions = {"verdict": "pair", "reason": "of one class" if pair["same_class"] else "of two classes"}
+        yield Case("pair", (lines[pair["first"]], lines[pair["second"]]), captions)
 
 
 def _describe_checks(checks: Mapping) -> str:
@@ -108,23 +110,49 @@ def _describe_checks(checks: Mapping) -> str:
     )
 
 
-def _rejected(rows: Sequence[Mapping], line_by_id: Mapping[str, Mapping], seed: int) -> Iterator[Case]:
-    rows_with_regions = [row for row in rows if line_by_id.get(row["query_id"], {}).get("regions")]
-    for row in _sample_by_group(rows_with_regions, ("stage", "reason"), seed):
-        reason = f"{row['reason']} {row['detail']}".strip()
-        captions = {"verdict": f"rejected by stage {row['stage']}", "reason": reason}
-        yield Case("rejected", row["source"], row["image_id"], (line_by_id[row["query_id"]],), captions)
-
-
-def _pairs(pairs: Sequence[Mapping], line_by_id: Mapping[str, Mapping], seed: int) -> Iterator[Case]:
-    for pair in _sample_by_group(pairs, ("source",), seed):
-        lines = line_by_id[pair["first"]], line_by_id[pair["second"]]
-        captions = {"verdict": "pair", "reason": "of one class" if pair["same_class"] else "of two classes"}
-        yield Case("pair", pair["source"], pair["image_id"], lines, captions)
-
-
 def draw_case(image: np.ndarray, rows: Sequence[Mapping], answers: Sequence[Sequence[int]]) -> np.ndarray:
     """Return an image uint8 (WIDTH, WIDTH, 3) with numbered candidates (from 1), each answer in its colour."""
     colours = {region + 1: colour for answer, colour in zip(answers, ANSWERS, strict=False) for region in answer}
     boxes = {row["region"] + 1: [row[side] for side in CORNERS] for row in rows if row["candidate"]}
     return draw_numbered_boxes(image, boxes, colours, WIDTH, show_numbers=True)
+
+
+def run_units(
+    *, lines: str, images: list[str], regions: list[str], sources: list[str], units: str, source_names: list[str],
+    queries: int, seed: int,
+) -> None:  # fmt: skip
+    """Write the table of REVIEW_UNITS of ``queries`` sampled queries, 0 for all; the unit is the query's id.
+
+    Raises UserError where the test split has no query.
+    """
+    all_lines = sorted(read_lines(lines), key=lambda line: stable_hash(seed, "audit", line["query_id"]))
+    if not all_lines:
+        raise UserError(f"{lines} holds no query, so there is nothing to audit: give a source with a test split")
+    row_by_image = dict(zip(source_names, map(read_images, images), strict=True))
+    lines_by_key = defaultdict(list)
+    for line in all_lines[: queries or None]:
+        lines_by_key[line["source"], line["image_id"]].append(line)
+    rows = []
+    for key, picture, region_rows in read_pictures(source_names, regions, sources, lines_by_key):
+        candidates, image = [row for row in region_rows if row["candidate"]], row_by_image[key[0]][key[1]]
+        is_sided = bool(image["radiological"])
+        hint = "Left and right are the patient's." if is_sided else ""
+        frames, png = np.zeros(picture.shape[:2], np.uint8), _png(picture[..., ::-1])
+        for row in candidates:
+            corners = (row["x1"], row["y1"]), (row["x2"] - 1, row["y2"] - 1)
+            cv2.rectangle(frames, *corners, 255, max(1, round(len(frames) / FRAME)))
+        frames_png = _png(frames, bits=True)
+        for line in lines_by_key[key]:
+            facts = [["Query", line["query"]], ["Kind of image", image["modality"] or image["domain"]]]
+            mask = np.zeros_like(frames)
+            for row in candidates:
+                if row["region"] in line["regions"]:
+                    mask[row["y1"] : row["y2"], row["x1"] : row["x2"]] = 255
+            details = QUESTION, hint, facts, "", "", frames_png, is_sided
+            rows.append((line["query_id"], png, _png(mask, bits=True), *details))
+    write_rows(units, sorted(rows, key=lambda row: row[0]), REVIEW_UNITS)
+
+
+def _png(image: np.ndarray, bits: bool = False) -> bytes:
+    parameters = [cv2.IMWRITE_PNG_COMPRESSION, 6, *((cv2.IMWRITE_PNG_BILEVEL, 1) if bits else ())]
+    return encode_image(".png", image, parameters)

@@ -3,8 +3,8 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 
@@ -29,9 +29,7 @@ LANGUAGE: Columns = {
     "morphology": Column(pl.Float64, "Queries with a term of the domain's appearance.", "%"),
     "morphology_terms": Column(pl.Float64, "Mean number of distinct such terms."),
     "spatial": Column(pl.Float64, "Mean number of words and phrases of place."),
-    "skeletons": Column(
-        pl.Int64, "Distinct queries after class, attribute and number words are replaced by their kinds."
-    ),
+    "skeletons": Column(pl.Int64, "Distinct queries with class, attribute and number words replaced by their kinds."),
     "commonest": Column(pl.Float64, "Queries with the commonest of these.", "%"),
     "distinct": Column(pl.Float64, "Distinct texts over queries.", "%"),
 }
@@ -41,8 +39,7 @@ WORDS: Columns = {
     "word": Column(pl.String, "Word of its queries."),
     "queries": Column(pl.Int64, "Queries that hold it."),
 }
-MAX_WORDS = 50
-"""Most words listed per domain and split."""
+MAX_WORDS = 50  # most words listed per domain and split
 SLOTS = ("class", "attribute", "number", "order", "place")
 
 
@@ -90,8 +87,7 @@ class Lexicon:
         return [(phrase, *(entry or ("", ""))) for phrase, entry in split_phrases(parts, self.phrases, self.longest)]
 
 
-@dataclass(frozen=True)
-class TextMeasures:
+class TextMeasures(NamedTuple):
     """One query: its text, words, concepts, terms of morphology, phrases of place, and its skeleton."""
 
     text: str
@@ -136,10 +132,7 @@ def run(
     *, lines: list[str], labels: list[str], sources: list[str], entities: list[str], language: str, words: str,
     source_names: list[str],
 ) -> None:  # fmt: skip
-    """Write the measures of the queries and of each baseline, by domain and split, and the commonest words.
-
-    ``entities``: the table of another engine's concept counts, or nothing.
-    """
+    """Write the measures of queries and baselines; ``entities``: another engine's concept counts, or nothing."""
     concepts_by_query = dict(read_table(entities[0]).iter_rows()) if entities else {}
     facts = {}
     for name, paths in paths_by_source(source_names, sources):
@@ -163,9 +156,8 @@ def run(
     order = sorted(groups, key=lambda key: (key[0] != QUERIES, key[0], key[1] == "total", key[1], key[2]))
     rows = (dict(zip(LANGUAGE, key, strict=False)) | summarise(groups[key]) for key in order)
     write_rows(language, rows, LANGUAGE)
-    word_rows = [
-        (*key, word, number)
-        for key in sorted(word_counts)
-        for word, number in sorted(word_counts[key].items(), key=lambda pair: (-pair[1], pair[0]))[:MAX_WORDS]
-    ]
+    word_rows: list[tuple] = []
+    for key, counts in sorted(word_counts.items()):
+        commonest = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:MAX_WORDS]
+        word_rows += ((*key, word, number) for word, number in commonest)
     write_rows(words, word_rows, WORDS)

@@ -1,7 +1,7 @@
 """Join the verified queries of all sources: lines per split, label baselines, pairs, statistics, conservation."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -12,7 +12,7 @@ import polars as pl
 from cxr.base.columns import Column, Columns
 from cxr.base.hdf5 import Shard
 from cxr.base.seeds import make_rng
-from cxr.base.tables import read_lines, read_table, write_lines, write_rows
+from cxr.base.tables import read_lines, read_tables, write_lines, write_rows
 from cxr.base.vocabulary import SPLITS
 from cxr.geometry.boxes import paired_iou
 from cxr.medground.logic.facts import GRID_CORNERS, Facts, count_queries, group_by_image, paths_by_source
@@ -37,13 +37,11 @@ STATISTICS: Columns = {
 CONSERVATION: Columns = {
     "source": Column(pl.String, "Source."),
     "split": Column(pl.String, "Split."),
-    "what": Column(pl.String, "What is counted: `images`, `components`, `wanted`, `made` or `accepted`."),
+    "quantity": Column(pl.String, "What is counted: `images`, `components`, `wanted`, `made` or `accepted`."),
     "in": Column(pl.Int64, "Number that went in."),
     "out": Column(pl.Int64, "Number that came out."),
     "parts": Column(pl.String, "What came out, by name."),
 }
-
-
 UNITS: Columns = {
     "query_id": Column(pl.String, "Query of the test split: what experts judge."),
     "source": Column(pl.String, "Its source."),
@@ -54,10 +52,8 @@ UNITS: Columns = {
 }
 LABEL_FIELDS = ("source", "image_id", "subject_id", "split", "domain", "modality")
 """Fields of a query's line that the lines of the baselines generic and class have as well."""
-PAIR_OVERLAP = 0.1
-"""Largest IoU of the two answers of a sensitivity pair."""
-PAIRS_PER_IMAGE = 3
-"""Most sensitivity pairs of an image."""
+PAIR_OVERLAP = 0.1  # largest IoU of the two answers of a sensitivity pair
+PAIRS_PER_IMAGE = 3  # most sensitivity pairs of an image
 
 
 @dataclass(frozen=True)
@@ -77,34 +73,30 @@ class Source:
     rejected: pl.DataFrame
 
 
-def answer_words(line: Mapping, labels: Mapping[int, str], facts: Facts) -> str:
-    """Return the class words of a line's answer, the text of the baseline "replaced"."""
-    nouns, counts = parse_class_words(facts.classes), Counter(labels[region] for region in line["regions"])
+def answer_words(labels: Iterable[str], facts: Facts) -> str:
+    """Return the class words of the regions of an answer, the text of the baseline "replaced"."""
+    nouns, counts = parse_class_words(facts.classes), Counter(labels)
     return " and ".join(nouns[name].many if counts[name] > 1 else nouns[name].one for name in sorted(counts))
 
 
 def make_baseline_lines(source: Source, kind: str) -> Iterator[dict]:
     """Yield the lines of a label baseline: generic, class or replaced."""
-    rows_by_image = {
-        image_id: {row["region"]: row for row in rows}
-        for image_id, rows in group_by_image(source.regions.filter("candidate").iter_rows(named=True)).items()
-    }
-    labels = {
-        image_id: {region: row["label"] for region, row in rows.items()} for image_id, rows in rows_by_image.items()
-    }
+    rows_by_image = group_by_image(source.regions.filter("candidate").iter_rows(named=True))
+    first_line_by_image = {line["image_id"]: line for line in reversed(source.accepted)}
     if kind == "replaced":
         for line in source.accepted:
-            yield line | {"query": answer_words(line, labels[line["image_id"]], source.facts), "logic": None}
+            labels = {row["region"]: row["label"] for row in rows_by_image[line["image_id"]]}
+            text = answer_words((labels[region] for region in line["regions"]), source.facts)
+            yield line | {"query": text, "logic": None}
         return
-    first_line_by_image = {line["image_id"]: line for line in reversed(source.accepted)}
     for image_id, line in sorted(first_line_by_image.items()):
-        label_by_region = labels[image_id]
-        for name in sorted(set(label_by_region.values())) if kind == "class" else [None]:
-            regions = [region for region in sorted(label_by_region) if name in (None, label_by_region[region])]
-            word = "region" if name is None else answer_words({"regions": regions}, label_by_region, source.facts)
-            boxes = [[rows_by_image[image_id][region][corner] for corner in GRID_CORNERS] for region in regions]
-            shared_fields = {"query_id": f"{image_id}-{name or 'all'}"} | {field: line[field] for field in LABEL_FIELDS}
-            yield shared_fields | {"query": word, "regions": regions, "boxes": boxes}
+        rows = rows_by_image[image_id]
+        for label in sorted({row["label"] for row in rows}) if kind == "class" else [None]:
+            class_rows = [row for row in rows if label in (None, row["label"])]
+            text = answer_words((row["label"] for row in class_rows), source.facts) if label else "region"
+            boxes = [[row[corner] for corner in GRID_CORNERS] for row in class_rows]
+            answer = {"query": text, "regions": [row["region"] for row in class_rows], "boxes": boxes}
+            yield {"query_id": f"{image_id}-{label or 'all'}"} | {name: line[name] for name in LABEL_FIELDS} | answer
 
 
 def sensitivity_pairs(
@@ -134,10 +126,8 @@ def check_conservation(source: Source, split: str) -> list[dict]:
     images, rejected, unasked = (
         table.filter(split=split) for table in (source.images, source.rejected, source.unasked)
     )
-    without_regions, regions, dropped = (
-        table.join(images.select("image_id"), on="image_id", how="semi")
-        for table in (source.without, source.regions, source.dropped)
-    )
+    tables, names = (source.without, source.regions, source.dropped), images.select("image_id")
+    without_regions, regions, dropped = (table.join(names, on="image_id", how="semi") for table in tables)
     candidate_lines = [line for line in source.queries if line["split"] == split]
     accepted = [line for line in source.accepted if line["split"] == split]
     queried, stages = {line["image_id"] for line in accepted}, Counter(rejected["stage"])
@@ -162,18 +152,12 @@ def check_conservation(source: Source, split: str) -> list[dict]:
 
 
 def _num_requested(per_image: int | None, regions: pl.DataFrame, candidate_lines: Sequence[Mapping]) -> int:
-    """Return how many queries the images with regions should have, by their number of candidates.
-
-    If a table has more for an image, all of them count.
-    """
+    """Return how many queries the images with regions should have; if a table has more for an image, all count."""
     if per_image is None:
         return regions["image_id"].n_unique()
     num_by_image = Counter(line["image_id"] for line in candidate_lines)
-    counts = regions.group_by("image_id").agg(pl.col("candidate").sum())
-    return sum(
-        max(num_by_image[image_id], count_queries(num_candidates, per_image))
-        for image_id, num_candidates in counts.iter_rows()
-    )
+    counts = regions.group_by("image_id").agg(pl.col("candidate").sum()).iter_rows()
+    return sum(max(num_by_image[image_id], count_queries(number, per_image)) for image_id, number in counts)
 
 
 def _conservation_row(source: str, split: str, quantity: str, num_in: int, parts: Mapping[str, int]) -> dict:
@@ -181,7 +165,7 @@ def _conservation_row(source: str, split: str, quantity: str, num_in: int, parts
     if num_in != num_out:
         raise AssertionError(f"medground, {source}, {split}: {num_in} {quantity} in, {num_out} out: {dict(parts)}")
     parts_text = " ".join(f"{name}:{count}" for name, count in parts.items())
-    return {"source": source, "split": split, "what": quantity, "in": num_in, "out": num_out, "parts": parts_text}
+    return {"source": source, "split": split, "quantity": quantity, "in": num_in, "out": num_out, "parts": parts_text}
 
 
 def _read_sources(
@@ -193,10 +177,8 @@ def _read_sources(
         paths = {name: parts[source] for name, parts in parts_by_file.items()}
         with Shard(paths["sources"][0]) as shard:
             facts = Facts.from_shard(shard)
-        tables = {
-            name: pl.concat(map(read_table, paths[name]))
-            for name in ("images", "regions", "dropped", "without", "unasked", "rejected")
-        }
+        table_names = ("images", "regions", "dropped", "without", "unasked", "rejected")
+        tables = {name: read_tables(paths[name]) for name in table_names}
         lines = {name: [line for path in paths[name] for line in read_lines(path)] for name in ("queries", "accepted")}
         yield Source(source, None if source in stated else per_image, facts=facts, **tables, **lines)
 
@@ -207,40 +189,34 @@ def run(
 ) -> None:  # fmt: skip
     """Write the dataset. Raises AssertionError if counts do not add up.
 
-    ``lines``: one file for each of :data:`FILES`, ``labels``: for each baseline and split; ``uses``: {source: dataset
-    or zero_shot}; ``stated``: sources whose queries are statements, one an image; ``files``: of all sources and shards.
+    ``uses``: {source: dataset or zero_shot}; ``stated``: sources whose queries are statements, one an image; ``files``:
+    of all sources and shards.
     """
-    written: dict[str, list[dict]] = {name: [] for name in FILES}
+    lines_by_file: dict[str, list[dict]] = {name: [] for name in FILES}
     baselines: dict[str, list[dict]] = {Path(path).parent.name: [] for path in labels}
     classes, conservation_rows = {}, []
     for source in _read_sources(source_names, per_image, stated, files):
-        use = uses[source.name]
         conservation_rows += [row for split in SPLITS for row in check_conservation(source, split)]
         for row in source.regions.iter_rows(named=True):
             classes.setdefault((source.name, row["image_id"]), {})[row["region"]] = row["label"]
         for line in source.accepted:
-            written["zero_shot" if use == "zero_shot" else line["split"]].append(line)
-        if use == "dataset":
+            lines_by_file["zero_shot" if uses[source.name] == "zero_shot" else line["split"]].append(line)
+        if uses[source.name] == "dataset":
             for folder in baselines:
                 baselines[folder] += make_baseline_lines(source, folder.removeprefix("label_"))
-        conservation_rows.append(_conservation_row(source.name, "all", "accepted", len(source.accepted), {
-            name: sum(line["source"] == source.name for line in written[name]) for name in FILES
-        }))  # fmt: skip
+        parts = {name: sum(line["source"] == source.name for line in lines_by_file[name]) for name in FILES}
+        conservation_rows.append(_conservation_row(source.name, "all", "accepted", len(source.accepted), parts))
+    for file_lines in (*lines_by_file.values(), *baselines.values()):
+        file_lines.sort(key=lambda line: (line["source"], line["image_id"], line["query_id"]))
     for path in lines:
-        write_lines(path, sorted(written[Path(path).stem], key=_sort_key))
+        write_lines(path, lines_by_file[Path(path).stem])
     for path in labels:
-        baseline_lines = [line for line in baselines[Path(path).parent.name] if line["split"] == Path(path).stem]
-        write_lines(path, sorted(baseline_lines, key=_sort_key))
-    all_lines = [line for name in FILES for line in sorted(written[name], key=_sort_key)]
-    write_lines(sensitivity, list(sensitivity_pairs(all_lines, classes, seed)))
-    test_lines = sorted(written["test"], key=_sort_key)
-    write_rows(units, ({name: line[name] for name in UNITS} for line in test_lines), UNITS)
-    write_rows(statistics, (row for name in FILES for row in _statistics(name, written[name])), STATISTICS)
+        write_lines(path, [line for line in baselines[Path(path).parent.name] if line["split"] == Path(path).stem])
+    all_lines = [line for file_lines in lines_by_file.values() for line in file_lines]
+    write_lines(sensitivity, sensitivity_pairs(all_lines, classes, seed))
+    write_rows(units, ({name: line[name] for name in UNITS} for line in lines_by_file["test"]), UNITS)
+    write_rows(statistics, (row for name in FILES for row in _statistics(name, lines_by_file[name])), STATISTICS)
     write_rows(counts, conservation_rows, CONSERVATION)
-
-
-def _sort_key(line: Mapping) -> tuple[str, str, str]:
-    return line["source"], line["image_id"], line["query_id"]
 
 
 def _statistics(split: str, lines: Sequence[Mapping]) -> Iterator[dict]:

@@ -7,7 +7,7 @@ import polars as pl
 
 from cxr.base.columns import Column, Columns
 from cxr.base.resources import load_resource
-from cxr.base.tables import read_table, write_rows
+from cxr.base.tables import read_table, read_tables, write_rows
 from cxr.medground.logic.facts import paths_by_source
 
 RESOURCE_FILES = ("medground/paper_tables.yaml",)
@@ -22,7 +22,7 @@ SOURCE_COUNTS: Columns = {
 PAPER_COMPARISON: Columns = {
     "table": Column(pl.String, "Table 1, 2, 5 or 6 of the paper."),
     "row": Column(pl.String, "Dataset, domain or source of the row."),
-    "what": Column(pl.String, "Column of the table."),
+    "column": Column(pl.String, "Column of the table."),
     "paper": Column(pl.Float64, "As printed; null where the paper has none."),
     "ours": Column(pl.Float64, "Of this dataset; null where it has none."),
     "unit": Column(pl.String, "Unit of both."),
@@ -49,18 +49,14 @@ def count_sources(
             split_by_image[image_id] for image_id in part.select("image_id", "label").unique()["image_id"]
         )
         domains = table["domain"].unique().to_list()
+        domain = domains[0] if len(domains) == 1 else "various"
         for split in splits:
-            is_all = split == "all"
-            rows.append({
-                "source": name, "domain": domains[0] if len(domains) == 1 else "various", "split": split,
-                "images": image_counts.total() if is_all else image_counts[split],
-                "image_classes": class_counts.total() if is_all else class_counts[split],
-                "excluded": num_excluded if is_all else None,
-            })  # fmt: skip
+            numbers = [counts.total() if split == "all" else counts[split] for counts in (image_counts, class_counts)]
+            numbers.append(num_excluded if split == "all" else None)
+            rows.append(dict(zip(SOURCE_COUNTS, (name, domain, split, *numbers), strict=True)))
     for split in splits:
-        parts = [row for row in rows if row["split"] == split]
+        parts, num_excluded = [row for row in rows if row["split"] == split], sum(excluded) if split == "all" else None
         sums = {unit: sum(row[unit] for row in parts) for unit in ("images", "image_classes")}
-        num_excluded = sum(excluded) if split == "all" else None
         rows.append({"source": "total", "domain": "various", "split": split, **sums, "excluded": num_excluded})
     return rows
 
@@ -84,9 +80,8 @@ def table2_rows(tables: Mapping, statistics: pl.DataFrame, domains: Mapping[str,
         note = f"printed as {printed[split + '_images']}"
         yield _row("Table 2", split, "queries", triplets, row.get("queries"), "queries", note)
         yield _row("Table 2", split, "words a query", printed[f"avg_words_{split}"], row.get("words"), "words")
-        source_rows = statistics.filter(pl.col("source") != "total", split=split).to_dicts()
         shares, queries_by_domain = printed[f"{split}_modality_percent"], Counter()
-        for source_row in source_rows:
+        for source_row in statistics.filter(pl.col("source") != "total", split=split).to_dicts():
             queries_by_domain[domains[source_row["source"]]] += source_row["queries"]
         count = queries_by_domain.total()
         for domain in sorted(shares.keys() | queries_by_domain.keys()):
@@ -113,28 +108,26 @@ def table6_rows(tables: Mapping, rates: pl.DataFrame) -> Iterator[dict]:
         for at, split in enumerate(("train", "test")):
             for stage in ("I", "II", "III"):
                 row = ours.get((name.lower(), "all" if name == "Total" else split, stage))
-                our_share, share = row["kept_share"] if row else None, printed_row[stage][at]
+                our_share, share = row["accepted_percentage"] if row else None, printed_row[stage][at]
                 note = printed_row.get("note", "") if (split, stage) == ("test", "III") else ""
                 yield _row("Table 6", f"{name}, {split}", f"kept after {stage}", share, our_share, "%", note)
     printed_names = {name.lower() for name in printed["rows"]}
     for (name, split, stage), row in ours.items():
         if name not in printed_names and split in ("train", "test"):
             note = f"{row['unjudged']} of them unjudged" if row["unjudged"] else ""
-            yield _row("Table 6", f"{name}, {split}", f"kept after {stage}", None, row["kept_share"], "%", note)
+            percentage = row["accepted_percentage"]
+            yield _row("Table 6", f"{name}, {split}", f"kept after {stage}", None, percentage, "%", note)
 
 
 def run(
     *, statistics: str, rates: str, images: list[str], excluded: list[str], regions: list[str], source_counts: str,
     comparison: str, source_names: list[str],
 ) -> None:  # fmt: skip
-    """Write the counts of the sources, and the comparison with the paper's tables.
-
-    ``images``, ``excluded``: of each source; ``regions``: of each source and shard.
-    """
+    """Write the counts of the sources, and the comparison with the paper's tables."""
     printed_tables, statistics_table = load_resource(RESOURCE_FILES[0]), read_table(statistics)
-    region_tables = [pl.concat(map(read_table, paths)) for _, paths in paths_by_source(source_names, regions)]
+    region_tables = [read_tables(paths) for _, paths in paths_by_source(source_names, regions)]
     num_excluded = [len(read_table(path)) for path in excluded]
-    rows = count_sources(source_names, [read_table(path) for path in images], region_tables, num_excluded)
+    rows = count_sources(source_names, list(map(read_table, images)), region_tables, num_excluded)
     write_rows(source_counts, rows, SOURCE_COUNTS)
     domains = {row["source"]: row["domain"] for row in rows}
     queries = statistics_table.filter(source="total")["queries"].sum()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from cxr.base.columns import Column, Columns
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.errors import UserError, refuse_unreadable
 from cxr.base.tables import read_lines, write_rows
 
 if TYPE_CHECKING:
@@ -19,16 +19,11 @@ if TYPE_CHECKING:
     from spacy.tokens import Doc
 
 KEY = "medground.dataset.scispacy"
-LINKER = "scispacy_linker"
-"""Factory of the linker; as a part of a pipeline it would download its files."""
-LINKED = "kb_ents"
-"""Extension attribute in which the linker stores an entity's [(concept, score)], best first."""
+LINKER = "scispacy_linker"  # factory of the linker; as a part of a pipeline it would download its files
+LINKED = "kb_ents"  # extension attribute in which the linker stores an entity's [(concept, score)], best first
 FILES = ("nmslib_index.bin", "tfidf_vectorizer.joblib", "tfidf_vectors_sparse.npz", "concept_aliases.json")
 """Files of a linker, besides the knowledge base ``*.jsonl``."""
-REPLACED_SETTINGS = ("factory", "linker_name", "candidate_generator")
-"""Settings of a linker that are replaced by its files."""
-
-
+REPLACED_SETTINGS = ("factory", "linker_name", "candidate_generator")  # of a linker, replaced by its files
 ENTITIES: Columns = {
     "query": Column(pl.String, "Text of a query, or of a label baseline; each once."),
     "concepts": Column(pl.Int64, "Distinct clinical concepts in it."),
@@ -50,19 +45,14 @@ def load_pipeline(path: str, linker: str = "") -> Callable[[Iterable[str]], Iter
     folder = Path(path)
     if not (folder / "config.cfg").is_file():
         raise UserError(f"{KEY}.pipeline: {folder} holds no config.cfg: give a folder to which spaCy saved a pipeline")
-    try:
+    problem = f"{KEY}.pipeline: {folder} cannot be read by spaCy"
+    with refuse_unreadable(folder, problem, "place one that it can", KeyError, ImportError):
         components = spacy.util.load_config(folder / "config.cfg").get("components", {})
         linkers = {name: component for name, component in components.items() if component.get("factory") == LINKER}
         pipeline = spacy.load(folder, exclude=list(linkers))
-    except (ValueError, OSError, KeyError, ImportError) as error:
-        refuse_machine_fault(folder, error)
-        first = " ".join(str(error).split())[:160]
-        raise UserError(f"{KEY}.pipeline: {folder} cannot be read by spaCy ({first}): place one that it can") from None
     if linkers and not linker:
-        raise UserError(
-            f"{KEY}.pipeline: {folder} has the component {next(iter(linkers))!r}, whose files would be fetched: place "
-            f"them in a folder and name it in {KEY}.linker"
-        )
+        problem = f"{folder} has the component {next(iter(linkers))!r}, whose files would be fetched"
+        raise UserError(f"{KEY}.pipeline: {problem}: place them in a folder and name it in {KEY}.linker")
     link = _linker(linker, pipeline, next(iter(linkers.values()), {})) if linker else None
     linked = Span.has_extension(LINKED)
 
@@ -80,10 +70,7 @@ def load_pipeline(path: str, linker: str = "") -> Callable[[Iterable[str]], Iter
 def run(
     *, lines: list[str], labels: list[str], model: list[str], entities: str, pipeline: str, linker: str = ""
 ) -> None:
-    """Write the number of concepts of every distinct text of the queries and of the label baselines.
-
-    ``model``: files of the folders ``pipeline`` and ``linker``, on which the table depends.
-    """
+    """Write the number of concepts of every distinct text; ``model``: files on which the table depends."""
     del model
     texts = sorted({line["query"] for path in (*lines, *labels) for line in read_lines(path)})
     counts = [len(concepts) for concepts in load_pipeline(pipeline, linker)(texts)]

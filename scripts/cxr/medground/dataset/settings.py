@@ -17,9 +17,7 @@ class ScispacySettings(Section):
 
     pipeline: str = key("", "Folder of a saved spaCy pipeline that finds entities: `config.cfg` and weights.")
     linker: str = key(
-        "",
-        "Folder with the four files of a scispaCy linker and its knowledge base (`*.jsonl`); they include a "
-        "pickle, which may run any code. Empty: the pipeline's own.",
+        "", "Folder of a scispaCy linker's files and knowledge base, with a pickle that may run any code; empty: none."
     )
 
 
@@ -29,31 +27,21 @@ class DatasetSettings(Section):
     @constraint
     def _a_pipeline_is_given(self) -> None:
         if self.entities == "scispacy" and not self.scispacy.pipeline:
-            raise ValueError(
-                "scispacy.pipeline is empty, but entities is scispacy: give the folder of a spaCy pipeline"
-            )
+            problem = "scispacy.pipeline is empty, but entities is scispacy"
+            raise ValueError(f"{problem}: give the folder of a spaCy pipeline")
 
     entities: Literal["lexicon", "scispacy"] = key(
-        "lexicon",
-        "Engine that counts clinical concepts (`language.tsv`). lexicon: words of classes, attributes, places and"
-        " findings; scispacy: a spaCy pipeline.",
+        "lexicon", "Engine that counts the clinical concepts of `language.tsv`: the lexicon or a spaCy pipeline."
     )
     scispacy: ScispacySettings = key(ScispacySettings, "The pipeline of the engine scispacy.")
-    tokenizer: str = key(
-        "",
-        "Folder of a model whose tokenizer counts the tokens of queries (tokens.tsv); empty: no counts.",
-    )
+    tokenizer: str = key("", "Folder of a model whose tokenizer counts tokens (tokens.tsv); empty: no token counts.")
     export: list[Literal["messages", "sharegpt", "swift", "coco", "refcoco", "hf"]] = key(
-        lambda: ["messages"],
-        "Formats of the exports. messages: OpenAI's roles; sharegpt: LLaVA's; swift: ms-swift's, with its own "
-        "boxes; coco, refcoco: boxes and expressions; hf: Parquet with a card.",
+        lambda: ["messages"], "Formats of the exports: OpenAI's, LLaVA's, ms-swift's, COCO's, RefCOCO's, Parquet."
     )
     coordinates: Literal["grid1000", "pixels_original", "pixels_resized"] = key(
-        "grid1000",
-        "Coordinates in messages and sharegpt. grid1000: 0 to 1000; pixels_original: the source's; "
-        "pixels_resized: those after a processor of the Qwen family.",
+        "grid1000", "Coordinates in texts: 0 to 1000, pixels of the source's image, or pixels after a Qwen processor."
     )
     resized: ProcessorSettings = key(ProcessorSettings, "The processor of pixels_resized.")
     withhold: list[Literal["pixels"]] = key(list, "What the exports exclude: pixels.")
     allow_nd: bool = key(False, "Whether exports with pixels include sources whose licence forbids derivatives (ND).")
-    audited: bool = key(False, "Whether the exports' test split has only queries that experts accepted.")
+    audited: bool = key(False, "Whether the exported test split has only audited queries (medground.audit).")

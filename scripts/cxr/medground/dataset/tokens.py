@@ -1,15 +1,13 @@
 """Token counts of queries and of training texts, with the user's tokenizer."""
 
-from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, Columns
 from cxr.base.errors import refuse_unreadable
-from cxr.base.tables import read_lines, write_rows
+from cxr.base.tables import read_lines, write_table
 from cxr.vlm.conventions import InputSize, find_convention
 from cxr.vlm.samples import parse_sample
 
@@ -17,8 +15,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 CONVENTION = "grid1000"
-
-
+SCHEMA = {"source": pl.String, "split": pl.String, "query": pl.Int64, "line": pl.Int64}
 TOKENS: Columns = {
     "source": Column(pl.String, "Source; `total`: all."),
     "split": Column(pl.String, "Split, or zero_shot."),
@@ -46,18 +43,19 @@ def run(*, lines: list[str], tokens: str, tokenizer: str) -> None:
     def count(text: str) -> int:
         return len(tokenize(text, add_special_tokens=False).input_ids)
 
-    groups: dict[tuple[bool, str, str], list[tuple[int, int]]] = defaultdict(list)
+    rows = []
     for path in lines:
         for line in read_lines(path):
             sample = parse_sample(line)
-            line_text = f"{sample.question(0, convention)}\n{sample.answer(0, convention, InputSize(1000, 1000))}"
-            token_counts = count(line["query"]), count(line_text)
-            for source in (line["source"], "total"):
-                groups[source == "total", source, Path(path).stem].append(token_counts)
-    rows = []
-    for (_, source, split), group in sorted(groups.items()):
-        query_counts, line_counts = (np.array(part) for part in zip(*group, strict=True))
-        means = {"query_tokens": float(query_counts.mean()), "line_tokens": float(line_counts.mean())}
-        shared_fields = {"source": source, "split": split, "queries": len(group)}
-        rows.append(shared_fields | means | {"total_tokens": int(line_counts.sum())})
-    write_rows(tokens, rows, TOKENS)
+            text = f"{sample.question(0, convention)}\n{sample.answer(0, convention, InputSize(1000, 1000))}"
+            rows.append((line["source"], Path(path).stem, count(line["query"]), count(text)))
+    table = pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    total = table.with_columns(source=pl.lit("total"))
+    counts = [
+        part.group_by("source", "split").agg(
+            queries=pl.len().cast(pl.Int64), query_tokens=pl.mean("query"), line_tokens=pl.mean("line"),
+            total_tokens=pl.sum("line"),
+        ).sort("source", "split")
+        for part in (table, total)
+    ]  # fmt: skip
+    write_table(tokens, pl.concat(counts), TOKENS)

@@ -6,67 +6,39 @@ import numpy as np
 
 from cxr.medground.logic.scene import Scene
 
-NO, UNCLEAR, YES = 0, 1, 2
-"""Values of an atom for a region. A conjunction of atoms is their minimum."""
-FAMILIES = ("class", "size", "shape", "position", "zone", "ordinal", "relation", "number", "appearance")
-"""Families of atoms. Sides of the patient belong to the family zone."""
+NO, UNCLEAR, YES = 0, 1, 2  # values of an atom for a region. A conjunction of atoms is their minimum
 DOMAINS_WITHOUT_APPEARANCE = ("cxr",)
 """Domains whose contrast is not related to findings, so that no query mentions appearance."""
 OPPOSITE_SIDE = {"left": "right", "right": "left"}
-HALVES = {"left": (0, -1), "right": (0, 1), "upper": (1, -1), "lower": (1, 1)}
-"""{half: (axis, direction)}."""
 
 
 @dataclass(frozen=True)
 class LogicOptions:
     """Where an attribute begins, and how near to a threshold it is unclear: this project's choices, none a setting."""
 
-    tiny: float = 0.005
-    """Areas below this fraction of the image are tiny."""
-    small: float = 0.03
-    """Areas from tiny up to this fraction are small."""
-    medium: float = 0.15
-    """Areas from small up to this fraction are medium-sized; above it, large."""
-    size_margin: float = 0.15
-    """Areas this near to a threshold, as a fraction of it, are unclear."""
-    relative_from: int = 4
-    """Fewest regions of a class of which some are the larger or the smaller ones."""
-    round: float = 0.25
-    """Elongation below which a region is round."""
-    elongated: float = 0.5
-    """Elongation from which a region is elongated; below it, oval."""
-    oval_solidity: float = 0.9
-    """Smallest solidity of an oval region."""
-    irregular: float = 0.8
-    """Solidity below which a region is irregular."""
-    shape_margin: float = 0.05
-    """Elongations and solidities this near to a threshold are unclear."""
-    shape_min_px: int = 64
-    """Area below which a region's shape is unclear, px."""
-    position_margin: float = 0.05
-    """Positions this near to a boundary, as a fraction of the side, are unclear."""
-    zone_yes: float = 0.5
-    """Fraction of a region in a zone from which it lies there."""
-    zone_no: float = 0.3
-    """Fraction of a region in a zone below which it does not lie there; between the two it is unclear."""
-    area_gap: float = 0.2
-    """Fraction by which the largest region's area must exceed the next one's."""
-    position_gap: float = 0.03
-    """Smallest distance to the next region for leftmost and the like, as a fraction of the side."""
-    farthest_nth: int = 3
-    """Highest n of "the n-th from the left"."""
-    relation_gap: float = 0.05
-    """Smallest distance of two centroids for left of and the like, as a fraction of the side."""
-    nearest_gap: float = 0.2
-    """Fraction by which the next region must be farther away than the nearest one."""
-    contrast_yes: float = 0.8
-    """Contrast from which a region is bright, or dark if negative."""
-    contrast_no: float = 0.3
-    """Contrast below which it is neither; between the two it is unclear."""
-    texture_rough: float = 1.3
-    """Texture from which a region is heterogeneous."""
-    texture_even: float = 0.77
-    """Texture up to which a region is homogeneous; between the two it is unclear."""
+    tiny: float = 0.005  # areas below this fraction of the image are tiny
+    small: float = 0.03  # areas from tiny up to this fraction are small
+    medium: float = 0.15  # areas from small up to this fraction are medium-sized; above it, large
+    size_margin: float = 0.15  # areas this near to a threshold, as a fraction of it, are unclear
+    relative_from: int = 4  # fewest regions of a class of which some are the larger or the smaller ones
+    round: float = 0.25  # elongation below which a region is round
+    elongated: float = 0.5  # elongation from which a region is elongated; below it, oval
+    oval_solidity: float = 0.9  # smallest solidity of an oval region
+    irregular: float = 0.8  # solidity below which a region is irregular
+    shape_margin: float = 0.05  # elongations and solidities this near to a threshold are unclear
+    shape_min_px: int = 64  # area below which a region's shape is unclear, px
+    position_margin: float = 0.05  # positions this near to a boundary, as a fraction of the side, are unclear
+    zone_yes: float = 0.5  # fraction of a region in a zone from which it lies there
+    zone_no: float = 0.3  # fraction in a zone below which it does not lie there; between the two it is unclear
+    area_gap: float = 0.2  # fraction by which the largest region's area must exceed the next one's
+    position_gap: float = 0.03  # smallest distance to the next region for leftmost and the like, fraction of the side
+    farthest_nth: int = 3  # highest n of "the n-th from the left"
+    relation_gap: float = 0.05  # smallest distance of two centroids for left of and the like, fraction of the side
+    nearest_gap: float = 0.2  # fraction by which the next region must be farther away than the nearest one
+    contrast_yes: float = 0.8  # contrast from which a region is bright, or dark if negative
+    contrast_no: float = 0.3  # contrast below which it is neither; between the two it is unclear
+    texture_rough: float = 1.3  # texture from which a region is heterogeneous
+    texture_even: float = 0.77  # texture up to which a region is homogeneous; between the two it is unclear
 
 
 def atom_family(atom: str) -> str:
@@ -76,10 +48,7 @@ def atom_family(atom: str) -> str:
 
 
 def atom_in_range(value: np.ndarray, low: float, high: float, margins: tuple[float, float]) -> np.ndarray:
-    """Return the atom low <= value < high, uint8 (N,): unclear within a margin of a bound, or for NaN.
-
-    An infinite bound has no margin.
-    """
+    """Return the atom low <= value < high, uint8 (N,): unclear within a margin of a finite bound, or for NaN."""
     under, over = margins
     sure = (value >= low + under) & (value < high - over)
     ruled_out = (value < low - under) | (value >= high + over)
@@ -91,32 +60,19 @@ def atom_at_least(value: np.ndarray, no: float, yes: float) -> np.ndarray:
     return np.where(value >= yes, YES, np.where(value < no, NO, UNCLEAR)).astype(np.uint8)
 
 
-def conjoin(*values: np.ndarray) -> np.ndarray:
-    """Return the conjunction of atoms' values (N,)."""
-    return np.minimum.reduce(values)
-
-
 def evaluate_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
     """Return {atom: values uint8 (N,)} of every atom that needs no reference region."""
-    atoms = (
-        _class_atoms(scene)
-        | _size_atoms(scene, numbers)
-        | _shape_atoms(scene, numbers)
-        | _position_atoms(scene, numbers)
-    )
-    return atoms | _side_atoms(scene, numbers) | _appearance_atoms(scene, numbers)
-
-
-def _class_atoms(scene: Scene) -> dict[str, np.ndarray]:
     words = {word for noun in scene.classes.values() for word in (noun.one, *noun.parents)}
-    return {f"class:{word}": np.where(scene.of_class(word), YES, NO).astype(np.uint8) for word in sorted(words)}
+    atoms = {f"class:{word}": np.where(scene.of_class(word), YES, NO).astype(np.uint8) for word in sorted(words)}
+    parts = (_size_atoms, _shape_atoms, _place_atoms, _appearance_atoms)
+    return atoms | {name: values for part in parts for name, values in part(scene, numbers).items()}
 
 
 def _size_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
-    edges = (0.0, numbers.tiny, numbers.small, numbers.medium, np.inf)
-    margins = [0.0, *(edge * numbers.size_margin for edge in edges[1:-1]), 0.0]
+    slack, edges = numbers.size_margin, (0.0, numbers.tiny, numbers.small, numbers.medium, np.inf)
+    margins = [0.0, *(edge * slack for edge in edges[1:-1]), 0.0]
     atoms = {
-        f"size:{name}": atom_in_range(scene.area_ratio, *edges[at : at + 2], tuple(margins[at : at + 2]))
+        f"size:{name}": atom_in_range(scene.area_ratio, edges[at], edges[at + 1], (margins[at], margins[at + 1]))
         for at, name in enumerate(("tiny", "small", "medium", "large"))
     }
     larger, smaller = np.zeros((2, len(scene)), np.uint8)
@@ -125,10 +81,10 @@ def _size_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
         if class_mask.sum() < numbers.relative_from:
             larger[class_mask] = smaller[class_mask] = UNCLEAR
             continue
-        low, high = np.quantile(scene.area[class_mask], (1 / 3, 2 / 3))
-        slack = numbers.size_margin
-        larger[class_mask] = atom_in_range(scene.area[class_mask], high, np.inf, (high * slack, 0.0))
-        smaller[class_mask] = atom_in_range(scene.area[class_mask], -np.inf, low, (0.0, low * slack))
+        area = scene.area[class_mask]
+        low, high = np.quantile(area, (1 / 3, 2 / 3))
+        larger[class_mask] = atom_in_range(area, high, np.inf, (high * slack, 0.0))
+        smaller[class_mask] = atom_in_range(area, -np.inf, low, (0.0, low * slack))
     return atoms | {"size:larger": larger, "size:smaller": smaller}
 
 
@@ -136,7 +92,7 @@ def _shape_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
     slack, long, solid = numbers.shape_margin, scene.elongation, scene.solidity
     atoms = {
         "shape:round": atom_in_range(long, -np.inf, numbers.round, (0.0, slack)),
-        "shape:oval": conjoin(
+        "shape:oval": np.minimum(
             atom_in_range(long, numbers.round, numbers.elongated, (slack, slack)),
             atom_in_range(solid, numbers.oval_solidity, np.inf, (slack, 0.0)),
         ),
@@ -147,35 +103,20 @@ def _shape_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
     return {name: np.where(small, UNCLEAR, values).astype(np.uint8) for name, values in atoms.items()}
 
 
-def relative_centroids(scene: Scene) -> np.ndarray:
-    """Return the centroids (x, y) relative to the image without padding, float (2, N), 0 to 1."""
+def _place_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
     x_min, y_min, x_max, y_max = scene.extent
-    return np.stack([(scene.cx - x_min) / (x_max - x_min), (scene.cy - y_min) / (y_max - y_min)])
-
-
-def _position_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
-    centroids, slack = relative_centroids(scene), numbers.position_margin
-    atoms = {}
-    for name, (axis, direction) in HALVES.items():
-        low, high = (-np.inf, 0.5) if direction < 0 else (0.5, np.inf)
-        atoms[f"position:{name}"] = atom_in_range(centroids[axis], low, high, (slack, slack))
-    third = [atom_in_range(centroids[axis], 1 / 3, 2 / 3, (slack, slack)) for axis in (0, 1)]
-    atoms["position:middle"] = conjoin(*third)
-    gap = scene.edge_gap
+    x, y = (scene.cx - x_min) / (x_max - x_min), (scene.cy - y_min) / (y_max - y_min)
+    slack, gap, atoms = numbers.position_margin, scene.edge_gap, {}
+    for low_half, high_half, place in (("left", "right", x), ("upper", "lower", y)):
+        atoms[f"position:{low_half}"] = atom_in_range(place, -np.inf, 0.5, (slack, slack))
+        atoms[f"position:{high_half}"] = atom_in_range(place, 0.5, np.inf, (slack, slack))
+    atoms["position:middle"] = np.minimum(*(atom_in_range(place, 1 / 3, 2 / 3, (slack, slack)) for place in (x, y)))
     atoms["position:border"] = np.where(gap <= 0, YES, np.where(gap < slack, UNCLEAR, NO)).astype(np.uint8)
-    return atoms
-
-
-def _side_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
-    """Return the atoms of zones, where these are known, and of the patient's sides, from the image's halves."""
-    atoms = {}
     for at, zone in enumerate(scene.zones if scene.shares is not None else ()):
         atoms[f"zone:{zone}"] = atom_at_least(scene.shares[:, at], numbers.zone_no, numbers.zone_yes)
-    if scene.radiological is not None:
-        half = _position_atoms(scene, numbers)
-        for side in OPPOSITE_SIDE:
-            image = OPPOSITE_SIDE[side] if scene.radiological else side
-            atoms[f"side:{side}"] = half[f"position:{image}"]
+    if scene.radiological is not None:  # the patient's sides, from the image's halves
+        for side, opposite in OPPOSITE_SIDE.items():
+            atoms[f"side:{side}"] = atoms[f"position:{opposite if scene.radiological else side}"]
     return atoms
 
 
@@ -194,20 +135,15 @@ def _appearance_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarr
 
 
 def evaluate_relation(kind: str, reference: int, scene: Scene, numbers: LogicOptions) -> np.ndarray:
-    """Return the atom "``kind`` the region ``reference``", uint8 (N,); it is no for the reference itself.
-
-    ``kind``: left_of, right_of, above, below (in the image) or inside.
-    """
-    if kind == "inside":
-        if scene.within is None:
-            values = np.full(len(scene), UNCLEAR, np.uint8)
-        else:
-            share = np.array([scene.within.get((region, reference), 0.0) for region in range(len(scene))])
-            values = atom_at_least(share, numbers.zone_no, numbers.zone_yes)
+    """Return the atom "``kind`` the region ``reference``", uint8 (N,); it is no for the reference itself."""
+    if kind != "inside":
+        place = scene.cx if kind in ("left_of", "right_of") else scene.cy
+        distance = (place - place[reference]) * (-1 if kind in ("left_of", "above") else 1)
+        values = atom_in_range(distance, 0.0, np.inf, (numbers.relation_gap, 0.0))
+    elif scene.within is None:
+        values = np.full(len(scene), UNCLEAR, np.uint8)
     else:
-        value = scene.cx if kind in ("left_of", "right_of") else scene.cy
-        further = value - value[reference]
-        further = -further if kind in ("left_of", "above") else further
-        values = atom_in_range(further, 0.0, np.inf, (numbers.relation_gap, 0.0))
+        share = np.array([scene.within.get((region, reference), 0.0) for region in range(len(scene))])
+        values = atom_at_least(share, numbers.zone_no, numbers.zone_yes)
     values[reference] = NO
     return values

@@ -1,7 +1,6 @@
 """Components of a class's mask, or its instances, and their measurements: centroid, shape, contrast, texture."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -35,15 +34,15 @@ class Component:
         return int(y.sum()) / self.area, int(x.sum()) / self.area
 
 
-def find_components(mask: np.ndarray, connectivity: int = 8) -> list[Component]:
-    """Return the components of a mask (H, W), ordered by y1, x1, y2, x2."""
+def find_components(mask: np.ndarray) -> list[Component]:
+    """Return the 8-connected components of a mask (H, W), ordered by y1, x1, y2, x2."""
     plane = np.ascontiguousarray(mask, bool).view(np.uint8)
     filled = cv2.countNonZero(plane)
     if not filled:
         return []
     # below 65,535 pixels the labels fit in 16 bits, which takes a third of the time
     kind = cv2.CV_16U if filled < np.iinfo(np.uint16).max else cv2.CV_32S
-    _, numbers, stats, _ = cv2.connectedComponentsWithStats(plane, connectivity=connectivity, ltype=kind)
+    _, numbers, stats, _ = cv2.connectedComponentsWithStats(plane, connectivity=8, ltype=kind)
     parts = []
     for number, (x, y, w, h, area) in enumerate(stats[1:].tolist(), 1):
         parts.append(Component((x, y, x + w, y + h), numbers[y : y + h, x : x + w] == number, area))
@@ -52,24 +51,17 @@ def find_components(mask: np.ndarray, connectivity: int = 8) -> list[Component]:
 
 def find_instances(numbers: np.ndarray, mask: np.ndarray) -> list[Component]:
     """Return the instances (H, W; 0 outside) with most of their pixels in a class's mask, in the same order."""
-    parts = []
-    for number, (box, pixels) in _instance_pixels(numbers):
-        area = int(pixels.sum())
-        x1, y1, x2, y2 = box
-        if number and 2 * int((pixels & mask[y1:y2, x1:x2]).sum()) > area:
-            parts.append(Component(box, pixels, area))
-    return sorted(parts, key=position_key)
-
-
-def _instance_pixels(numbers: np.ndarray) -> Iterator[tuple[int, tuple[tuple[int, int, int, int], np.ndarray]]]:
     rows, columns = np.nonzero(numbers)
-    pixel_numbers = numbers[rows, columns]
-    order = np.argsort(pixel_numbers, kind="stable")
-    values, starts = np.unique(pixel_numbers[order], return_index=True)
-    for value, part in zip(values, np.split(order, starts[1:]), strict=True):
-        y, x = rows[part], columns[part]
+    order = np.argsort(numbers[rows, columns], kind="stable")
+    values, starts = np.unique(numbers[rows, columns][order], return_index=True)
+    parts = []
+    for value, start, end in zip(values, starts, [*starts[1:], len(order)], strict=False):
+        y, x = rows[order[start:end]], columns[order[start:end]]
         box = (int(x.min()), int(y.min()), int(x.max()) + 1, int(y.max()) + 1)
-        yield int(value), (box, numbers[box[1] : box[3], box[0] : box[2]] == value)
+        component = Component(box, numbers[box[1] : box[3], box[0] : box[2]] == value, int(end - start))
+        if 2 * int((component.pixels & mask[component.window]).sum()) > component.area:
+            parts.append(component)
+    return sorted(parts, key=position_key)
 
 
 def position_key(component: Component) -> tuple[int, int, int, int]:
@@ -89,9 +81,8 @@ def elongation(component: Component) -> float:
     y, x = (at - mean for at, mean in zip(component.points, component.means, strict=True))
     a, b, c = (float(np.add.reduce(product)) / component.area for product in (x * x, y * y, x * y))
     a, b = a + 1 / 12, b + 1 / 12
-    spread = math.hypot((a - b) / 2, c)
-    low, high = (a + b) / 2 - spread, (a + b) / 2 + spread
-    return 1 - math.sqrt(max(low, 0.0) / high)
+    mean, spread = (a + b) / 2, math.hypot((a - b) / 2, c)
+    return 1 - math.sqrt(max(mean - spread, 0.0) / (mean + spread))
 
 
 def solidity(component: Component) -> float:
@@ -116,10 +107,9 @@ def compactness(component: Component) -> float:
 
 
 def contrast_and_texture(component: Component, grey: np.ndarray, taken: np.ndarray) -> tuple[float, float]:
-    """Return contrast and texture of a component against a ring of equal area; NaN without a ring.
+    """Return contrast (difference of means over pooled SD) and texture (ratio of SDs) against a ring of equal area.
 
-    The ring consists of the nearest pixels outside every component (``taken``, bool (H, W)). Contrast is the difference
-    of means divided by the pooled SD, texture the ratio of the SDs.
+    The ring is the nearest pixels outside every component (``taken``, bool (H, W)); NaN without a ring.
     """
     reach = math.ceil(math.sqrt(component.area)) + 3
     x1, y1, x2, y2 = component.box

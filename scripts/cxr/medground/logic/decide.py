@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,25 +43,17 @@ class Query:
     nth: int = 1
     number: int = 0
 
-    @property
-    def all_atoms(self) -> tuple[str, ...]:
-        """The atoms of the query and of its reference."""
-        return (*self.atoms, *(self.reference.atoms if self.reference else ()))
-
     def families(self) -> set[str]:
         """Return the families that the query uses."""
-        families = {atom_family(atom) for atom in self.atoms}
-        families |= {"relation"} if self.reference else set()
-        families |= {"ordinal"} if self.ordinal and self.ordinal != "nearest" else set()
-        return families | ({"number"} if self.number else set())
+        has_ordinal = self.ordinal and self.ordinal != "nearest"
+        parts = {"relation": self.reference, "ordinal": has_ordinal, "number": self.number}
+        return {atom_family(atom) for atom in self.atoms} | {name for name, part in parts.items() if part}
 
 
-@dataclass(frozen=True)
-class Answer:
-    """``selected`` and ``doubtful``: numbers of regions; ``reason``: why the query is not decidable, "" if it is."""
+class Answer(NamedTuple):
+    """``selected``: numbers of regions; ``reason``: why the query is not decidable, "" if it is."""
 
     selected: tuple[int, ...]
-    doubtful: tuple[int, ...] = ()
     reason: str = ""
 
     @property
@@ -70,18 +63,15 @@ class Answer:
 
 
 def answer_from_values(values: np.ndarray) -> Answer:
-    """Return the regions whose value is yes, and those whose value is unclear. ``values`` (N,): of a conjunction."""
-    selected, doubtful = (tuple((values == level).nonzero()[0].tolist()) for level in (YES, UNCLEAR))
-    return Answer(selected, doubtful, "doubtful" if doubtful else "" if selected else "empty")
+    """Return the regions whose value is yes; none may be unclear. ``values`` (N,): of a conjunction."""
+    selected = tuple((values == YES).nonzero()[0].tolist())
+    return Answer(selected, "doubtful" if (values == UNCLEAR).any() else "" if selected else "empty")
 
 
 def nth_region(
     value: np.ndarray, regions: tuple[int, ...], direction: int, nth: int, gap: float, *, ratio: bool
 ) -> int | None:
-    """Return the nth of ``regions`` by a value; None if it is too near to the one before or after it.
-
-    ``gap``: smallest difference, as a fraction of the smaller value if ``ratio``.
-    """
+    """Return the nth of ``regions`` by a value; None if a neighbour is within ``gap``, a fraction if ``ratio``."""
     if len(regions) < max(2, nth) or any(math.isnan(value[region]) for region in regions):
         return None
     order = sorted(regions, key=lambda region: (direction * value[region], region))
@@ -94,33 +84,16 @@ def nth_region(
     return order[place]
 
 
-def nearest_region(scene: Scene, regions: tuple[int, ...], reference: int, numbers: LogicOptions) -> int | None:
-    """Return the region whose centroid is nearest to the reference's; None if another one is nearly as near."""
-    other_regions = tuple(region for region in regions if region != reference)
-    distance = np.hypot(scene.cx - scene.cx[reference], scene.cy - scene.cy[reference])
-    return nth_region(distance, other_regions, 1, 1, numbers.nearest_gap, ratio=True)
-
-
-def ordinal_region(scene: Scene, regions: tuple[int, ...], name: str, nth: int, numbers: LogicOptions) -> int | None:
-    """Return the nth of ``regions`` by an ordinal; None if it is not clear."""
-    if nth > numbers.farthest_nth:
-        return None
-    attribute, direction = AXES[name]
-    gap = numbers.area_gap if attribute == "area" else numbers.position_gap
-    return nth_region(getattr(scene, attribute), regions, direction, nth, gap, ratio=attribute == "area")
-
-
 class Decider:
     """Answer queries about one image."""
 
     def __init__(self, scene: Scene, numbers: LogicOptions = NUMBERS):
         self.scene, self.numbers = scene, numbers
         self.atoms: Mapping[str, np.ndarray] = evaluate_atoms(scene, numbers)
-        self._everything = np.full(len(scene), YES, np.uint8)
 
     def conjunction(self, atoms: tuple[str, ...]) -> np.ndarray:
         """Return the values (N,) of a conjunction. Raises KeyError for an atom that the scene lacks."""
-        return np.minimum.reduce([self.atoms[atom] for atom in atoms]) if atoms else self._everything.copy()
+        return np.minimum.reduce([np.full(len(self.scene), YES, np.uint8), *(self.atoms[atom] for atom in atoms)])
 
     def is_closed(self, atoms: tuple[str, ...]) -> bool:
         """Return whether every class that the atoms allow is closed, that is, all its regions are listed."""
@@ -133,9 +106,24 @@ class Decider:
         answer = self.answer(Query(reference.atoms, ordinal=reference.ordinal))
         return answer.selected[0] if answer.decidable and len(answer.selected) == 1 else None
 
+    def nearest_region(self, regions: tuple[int, ...], reference: int) -> int | None:
+        """Return the region whose centroid is nearest to the reference's; None if another one is nearly as near."""
+        scene, other_regions = self.scene, tuple(region for region in regions if region != reference)
+        distance = np.hypot(scene.cx - scene.cx[reference], scene.cy - scene.cy[reference])
+        return nth_region(distance, other_regions, 1, 1, self.numbers.nearest_gap, ratio=True)
+
+    def ordinal_region(self, regions: tuple[int, ...], name: str, nth: int) -> int | None:
+        """Return the nth of ``regions`` by an ordinal; None if it is not clear."""
+        if nth > self.numbers.farthest_nth:
+            return None
+        attribute, direction = AXES[name]
+        is_area = attribute == "area"
+        gap = self.numbers.area_gap if is_area else self.numbers.position_gap
+        return nth_region(getattr(self.scene, attribute), regions, direction, nth, gap, ratio=is_area)
+
     def supports(self, query: Query) -> bool:
         """Return whether the scene has every atom of a query."""
-        return all(atom in self.atoms for atom in query.all_atoms)
+        return {*query.atoms, *(query.reference.atoms if query.reference else ())} <= self.atoms.keys()
 
     def answer(self, query: Query) -> Answer:
         """Return the answer of a query. Raises KeyError for an atom that the scene lacks."""
@@ -143,43 +131,37 @@ class Decider:
         if query.reference:
             reference = self.resolve_reference(query.reference)
             if reference is None:
-                return Answer((), reason="reference")
+                return Answer((), "reference")
             if query.relation:
                 values = np.minimum(values, evaluate_relation(query.relation, reference, self.scene, self.numbers))
             else:
-                values = values.copy()
                 values[reference] = NO
         answer = answer_from_values(values)
         if not answer.decidable:
             return answer
         if (query.ordinal or query.number) and not self.is_closed(query.atoms):
-            return Answer(answer.selected, reason="open class")
+            return Answer(answer.selected, "open class")
+        if query.ordinal == "nearest":
+            region = self.nearest_region(answer.selected, reference)
+        elif query.ordinal:
+            region = self.ordinal_region(answer.selected, query.ordinal, query.nth)
         if query.ordinal:
-            first = (
-                nearest_region(self.scene, answer.selected, reference, self.numbers)
-                if query.ordinal == "nearest"
-                else ordinal_region(self.scene, answer.selected, query.ordinal, query.nth, self.numbers)
-            )
-            if first is None:
-                return Answer(answer.selected, reason="ordinal")
-            answer = Answer((first,))
+            if region is None:
+                return Answer(answer.selected, "ordinal")
+            answer = Answer((region,))
         if query.number and len(answer.selected) != query.number:
-            return Answer(answer.selected, reason="number")
+            return Answer(answer.selected, "number")
         return answer
 
 
-ROBUST = 2
-"""Grade of a query that keeps its answer for both shifts."""
-ANSWER_CHANGES = -1
-"""Grade of a query with another answer for one shift: it is never asked."""
+ROBUST = 2  # grade of a query that keeps its answer for both shifts
+ANSWER_CHANGES = -1  # grade of a query with another answer for one shift: it is never asked
 
 
 class Outlines:
-    """Grade queries of one image by whether their answer survives shifted outlines.
+    """Grades queries of one image by whether their answer survives outlines shifted by a pixel, their uncertainty.
 
-    Outlines are uncertain by about a pixel; a rim of that width is over 15 % of the area of a region under 27 px. With
-    shifted outlines, regions may also merge, split, appear or vanish. ``shifted_rows``: the image's rows of
-    :data:`cxr.medground.regions.make_regions.SHIFTED`; if empty, every query is robust.
+    ``shifted_rows``: the image's rows of the table of shifted regions; if empty, every query is robust.
     """
 
     def __init__(self, image: Mapping, shifted_rows: Sequence[Mapping], facts: Facts, side: int):
@@ -191,10 +173,7 @@ class Outlines:
             self._deciders.append((Decider(build_scene(image, rows, facts, side)), twins))
 
     def grade(self, query: Query, target: tuple[int, ...]) -> int:
-        """Return for how many shifts a query keeps its answer ``target``: 0 to :data:`ROBUST`.
-
-        Return :data:`ANSWER_CHANGES` if it has another answer for one shift.
-        """
+        """Return for how many shifts a query keeps its answer; ANSWER_CHANGES if one gives it another answer."""
         grade = self._least
         for decider, twins in self._deciders:
             if not decider.supports(query) or not (answer := decider.answer(query)).decidable:

@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,21 +16,15 @@ from cxr.base.tables import read_table
 Row = TypeVar("Row", bound=Mapping)
 File = TypeVar("File")
 GRID = 1000
-GRID_CORNERS = ("gx1", "gy1", "gx2", "gy2")
-"""Column names of a box on the grid of 1000."""
-
-FACTS = "facts"
-"""Shard attribute that holds the facts as JSON."""
-
-MANY = 5
-"""Number of candidates above which an image gets twice as many queries."""
+GRID_CORNERS = ("gx1", "gy1", "gx2", "gy2")  # column names of a box on the grid of 1000
+FACTS = "facts"  # shard attribute that holds the facts as JSON
+MANY = 5  # number of candidates above which an image gets twice as many queries
 
 
 @dataclass(frozen=True)
 class Facts:
     """labels: classes in the order of the field ``mask``; classes: {class: {one, many, parents, ask}}; fields: further
-    fields of the images (instances, zones, …); zones: labels of the field ``zones``; allow: words exempt from the deny
-    lists.
+    fields of the images; zones: labels of the field ``zones``; allow: words exempt from the deny lists.
     """
 
     labels: Sequence[str]
@@ -40,10 +34,6 @@ class Facts:
     allow: Sequence[str] = ()
     modality: str = ""
     boxes_only: bool = False
-
-    def to_attrs(self) -> dict:
-        """Return the shard attribute."""
-        return {FACTS: asdict(self)}
 
     @classmethod
     def from_shard(cls, shard: Shard) -> "Facts":
@@ -63,14 +53,10 @@ class Planes:
 
 def read_planes(shard: Shard, facts: Facts, image_id: str) -> Planes:
     """Return the planes of an image. Raises StoreError for a damaged chunk."""
-    mask = shard.get("mask", image_id)
-    zones = shard.get("zones", image_id) if "zones" in facts.fields else ()
-    return Planes(
-        shard.get("picture", image_id),
-        dict(zip(facts.labels, mask, strict=True)),
-        shard.get("instances", image_id) if "instances" in facts.fields else None,
-        dict(zip(facts.zones, zones, strict=True)) if len(zones) else {},
-    )
+    masks = dict(zip(facts.labels, shard.get("mask", image_id), strict=True))
+    instances = shard.get("instances", image_id) if "instances" in facts.fields else None
+    zones = dict(zip(facts.zones, shard.get("zones", image_id), strict=True)) if "zones" in facts.fields else {}
+    return Planes(shard.get("picture", image_id), masks, instances, zones)
 
 
 def count_queries(num_candidates: int, per_image: int) -> int:
@@ -99,22 +85,27 @@ def read_regions(path: str | Path) -> dict[str, list[dict]]:
 def paths_by_source(names: Sequence[str], paths: Sequence[File]) -> Iterator[tuple[str, Sequence[File]]]:
     """Yield each source's name with its files, from the files of all sources in their order, equally many of each."""
     count = len(paths) // max(1, len(names))
-    yield from ((name, paths[at * count : (at + 1) * count]) for at, name in enumerate(names))
+    return ((name, paths[at * count : (at + 1) * count]) for at, name in enumerate(names))
 
 
 def read_pictures(
     names: Sequence[str], regions: Sequence[str], sources: Sequence[str], keys: Container[tuple[str, str]]
 ) -> Iterator[tuple[tuple[str, str], np.ndarray, list[dict]]]:
-    """Yield (key, pixels, rows of its regions) of images by their keys (source, image).
-
-    ``regions``, ``sources``: tables and shards of all sources, in their order.
-    """
+    """Yield (key, pixels, rows of its regions) of images by their keys (source, image)."""
     for source, files in paths_by_source(names, list(zip(regions, sources, strict=True))):
         for table, path in files:
             rows_by_image = read_regions(table)
             with Shard(path) as shard:
                 for image_id in (name for name in shard.ids if (source, name) in keys):
                     yield (source, image_id), shard.get("picture", image_id), rows_by_image[image_id]
+
+
+def find_answer(answers: Mapping[str, dict], subject: str, name: str, stage: str) -> dict:
+    """Return the line of a model's answer about a ``subject``, image or query. Raises UserError if there is none."""
+    if name not in answers:
+        rule = f"medground_{stage}_told"
+        raise UserError(f"{rule} has no answer for the {subject} {name}: ask again with `snakemake --forcerun {rule}`")
+    return answers[name]
 
 
 def keep_audited(lines: Sequence[Mapping], audit: str) -> list[Mapping]:

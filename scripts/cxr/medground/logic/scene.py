@@ -16,10 +16,7 @@ MEASURES = ("area", "area_ratio", "cx", "cy", "elongation", "solidity", "contras
 
 @dataclass(frozen=True)
 class ClassWords:
-    """Words of a class: singular, plural, hypernyms (singular to plural).
-
-    ``ask``: whether queries may ask for it; ``inside``: whether they may say that it lies inside another region.
-    """
+    """Words of a class (parents: hypernyms). ask, inside: whether queries may ask for it, may say it lies inside."""
 
     one: str
     many: str
@@ -36,14 +33,11 @@ class ClassWords:
 class Scene:
     """The N regions of an image, candidates and distractors, by their number.
 
-    Arrays (N,): area_ratio (of the picture without padding), area (px), cx and cy (centroid over the side, x to the
-    right, y down), elongation, solidity, contrast and texture (NaN: unknown), edge_gap (from the box to the
-    nearest edge of the picture, over the side; 0: it touches), candidate (bool). ``shares``:
-    (N, Z) share of each region in each zone of ``zones``, or None. ``within``: {(region, other): share of the region's
-    pixels inside the other}, None without masks. ``halves``: (left, top, right, bottom) of the picture without its
-    padding, over the side. ``classes``: {name: words}. ``open_classes``: classes from which specks over 1 % of the
-    pixels were dropped. ``radiological``: whether the image's left is the patient's right; None where there are no
-    sides or they are unknown.
+    Arrays (N,): area_ratio (of the image without padding), area (px), cx and cy (centroid over the side), elongation,
+    solidity, contrast and texture (NaN: unknown), edge_gap (from the box to the image's nearest edge, over the side),
+    candidate (bool). shares: (N, Z) fraction of each region in each of ``zones``, or None. within: {(region, other):
+    fraction of the region's pixels inside the other}, None without masks. radiological: whether the image's left is
+    the patient's right, None where sides are unknown. extent: the image without its padding, over the side.
     """
 
     label: Sequence[str]
@@ -78,18 +72,18 @@ def parse_class_words(classes: Mapping[str, Mapping]) -> dict[str, ClassWords]:
     """Return {class: words} from {class: {one, many, parents, ask, inside}}; absent entries follow from the name."""
     noun_by_class = {}
     for name, forms in classes.items():
-        singular, parents = forms.get("one") or name, dict(forms.get("parents") or {})
-        many = forms.get("many") or f"{singular}s"
-        noun_by_class[name] = ClassWords(singular, many, parents, forms.get("ask", True), forms.get("inside", True))
+        singular, flags = forms.get("one") or name, {flag: forms.get(flag, True) for flag in ("ask", "inside")}
+        noun_by_class[name] = ClassWords(
+            singular, forms.get("many") or f"{singular}s", dict(forms.get("parents") or {}), **flags
+        )
     return noun_by_class
 
 
 def zone_phrases(zone: str) -> tuple[str, ...]:
     """Return the wordings of a zone, the plainest first."""
-    side, _, zone_name = zone.partition(" ")
-    if zone_name == "lung base":
-        return f"{side} lung base", f"base of the {side} lung"
-    level = zone_name.partition(" ")[0]
+    side, level, *_ = zone.split()
+    if zone == f"{side} lung base":
+        return zone, f"base of the {side} lung"
     return f"{side} {level} lung zone", f"{level} zone of the {side} lung"
 
 
@@ -108,24 +102,24 @@ def build_scene(image: Mapping, rows: Sequence[Mapping], facts: Facts, side: int
     statement = parse_statement(image.get("description", ""), image["radiological"])
     if not zones and statement is not None:
         zones = described_zones(statement, region_sides(image, rows, side))
-    within, noun_by_class = None, parse_class_words(facts.classes)
-    if not facts.boxes_only:
-        within = {
-            (at, overlap["region"]): overlap["share"] if noun_by_class[row["label"]].inside else math.nan
-            for at, row in enumerate(rows)
-            for overlap in row["within"] or ()
-        }
+    noun_by_class, (x_min, y_min, x_max, y_max) = parse_class_words(facts.classes), image["extent"]
+    within = {
+        (at, overlap["region"]): overlap["share"] if noun_by_class[row["label"]].inside else math.nan
+        for at, row in enumerate(rows)
+        for overlap in row["within"] or ()
+    }
+    gaps = [(row["x1"] - x_min, row["y1"] - y_min, x_max - row["x2"], y_max - row["y2"]) for row in rows]
     return Scene(
         label=[row["label"] for row in rows],
         **{name: column(name) for name in MEASURES},
-        edge_gap=np.array([_edge_gap(row, image["extent"]) / side for row in rows], np.float64),
+        edge_gap=np.array([min(gap) / side for gap in gaps], np.float64),
         candidate=np.array([row["candidate"] for row in rows], bool),
         classes=noun_by_class,
         domain=image["domain"],
         radiological=image["radiological"],
         zones=tuple(zones),
         shares=np.stack(list(zones.values()), axis=1) if zones else None,
-        within=within,
+        within=None if facts.boxes_only else within,
         open_classes=frozenset(row["label"] for row in rows if row["open_class"]),
         extent=tuple(edge / side for edge in image["extent"]),
     )
@@ -135,9 +129,3 @@ def region_sides(image: Mapping, rows: Sequence[Mapping], side: int) -> list[str
     """Return the patient's side of each region of a radiological image, by its centroid."""
     middle = (image["extent"][0] + image["extent"][2]) / 2 / side
     return [patient_side(row["cx"], middle) for row in rows]
-
-
-def _edge_gap(row: Mapping, extent: Sequence[int]) -> int:
-    """Return the distance from a box to the nearest edge of the image, px."""
-    x_min, y_min, x_max, y_max = extent
-    return min(row["x1"] - x_min, row["y1"] - y_min, x_max - row["x2"], y_max - row["y2"])

@@ -1,17 +1,13 @@
 """Texts about images: descriptions that come with them, and the form that every query must have.
 
-Known forms of descriptions, of LViT's datasets and of its copy of MoNuSeg:
-
-    (bilateral|unilateral) pulmonary infection, NUMBER infected area(s), PLACE[, PLACE]* [and PLACE].
-    PLACE = all, or one or more of upper, middle, lower; then left or right lung
-
-    The nuclei density in the upper right is high.
+Known forms of descriptions, of LViT's datasets and of its copy of MoNuSeg: "(bilateral|unilateral) pulmonary infection,
+NUMBER infected area(s), PLACE[, PLACE]* [and PLACE].", where PLACE is all, or one or more of upper, middle, lower, then
+left or right lung; and "The nuclei density in the upper right is high."
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import cv2
 import numpy as np
@@ -27,8 +23,7 @@ COORDINATES = re.compile(r"\d|\bbox(?:es)? (?:number|no\.?|[a-z] )|\bbbox|\bcoor
 MARKS = re.compile(r"[<>{}\[\]\\`*#|_~]|[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 SENTENCE = re.compile(r"[.!?](?=\s+\S)")
 NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-LEVELS = {"upper": "upper", "middle": "mid", "lower": "lower"}
-"""{level in a description: its word in a zone's name}."""
+LEVELS = {"upper": "upper", "middle": "mid", "lower": "lower"}  # {level in a description: its word in a zone's name}
 _INFECTION = re.compile(
     r"(?:bilateral|unilateral) pulmonary infection, (\w+) infected areas?, (.+?)\.?$", re.IGNORECASE
 )
@@ -36,8 +31,7 @@ _PLACE = re.compile(r"((?:all|upper|middle|lower)(?: (?:upper|middle|lower))*) (
 _DENSITY = re.compile(r"the nuclei density in the (upper|lower)?\s?(left|right)? is high\.?$", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Description:
+class Description(NamedTuple):
     """number: infected areas, None if not stated; places: (levels, side), sides of the patient in LViT's form."""
 
     number: int | None
@@ -68,10 +62,7 @@ def parse_description(text: str) -> Description | None:
 
 
 def parse_statement(text: str, radiological: bool | None) -> Description | None:
-    """Return the content of a description that states a number of areas and the patient's sides; None for others.
-
-    ``radiological``: whether the image's sides are known.
-    """
+    """Return the content of a description that states a number and known sides of the patient; else None."""
     description = parse_description(text) if radiological else None
     return description if description is not None and description.number is not None and description.sides else None
 
@@ -83,16 +74,14 @@ def patient_side(x: float, middle: float) -> str:
 
 def description_faults(read: Description, sides: Sequence[str]) -> list[str]:
     """Return which of "side" and "number" a description has wrong. ``sides``: the patient's side of each region."""
-    faults = (("side", read.sides != set(sides)), ("number", read.number != len(sides)))
-    return [name for name, is_wrong in faults if is_wrong]
+    return ["side"] * (read.sides != set(sides)) + ["number"] * (read.number != len(sides))
 
 
 def described_zones(read: Description, sides: Sequence[str]) -> Mapping[str, np.ndarray]:
     """Return {zone: fraction of each region in it, float (N,), NaN: unknown} that a description implies.
 
-    Empty if its sides or number contradict the regions. If a region is alone on its side and the description gives one
-    level there, that is its zone; of several levels each is unknown. For regions that share a side, only the zones of
-    the other side are known (0).
+    Empty if it contradicts the regions. A region alone on its side lies in the level given there; of several levels
+    each is unknown. For regions that share a side, only the zones of the other side are known (0).
     """
     alone = [side for side in SIDES if list(sides).count(side) == 1]
     if description_faults(read, sides) or not alone:
@@ -108,16 +97,12 @@ def described_zones(read: Description, sides: Sequence[str]) -> Mapping[str, np.
     return shares_by_zone
 
 
-LONGEST = 600
-"""Longest description, in characters; the rest is cut off."""
+LONGEST = 600  # longest description, in characters; the rest is cut off
 _INVISIBLE = re.compile(r"[\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
 def clean_description(text: str) -> tuple[str, str]:
-    """Return (cleaned text, state) of a description: none, refused (it addresses a model), read (known form) or unread.
-
-    The text is neutralized and at most :data:`LONGEST` characters; a refused one is empty.
-    """
+    """Return (neutralized text, state): none, refused (it addresses a model), read (known form) or unread."""
     plain = " ".join(neutralize(_INVISIBLE.sub("", text)).split())
     if not plain:
         return "", "none"
@@ -127,42 +112,28 @@ def clean_description(text: str) -> tuple[str, str]:
     return plain, "unread" if parse_description(plain) is None else "read"
 
 
-def mask_sides(masks: Mapping[str, np.ndarray]) -> set[str]:
-    """Return the patient's sides on which the components of masks, bool (H, W), have their centroids."""
-    sides: set[str] = set()
+def sides_disagree(text: str, masks: Mapping[str, np.ndarray], radiological: bool) -> bool | None:
+    """Return whether a description's sides differ from those of the components in masks; None if it states none."""
+    statement, sides = parse_statement(text, radiological), set()
+    if statement is None:
+        return None
     for mask in masks.values():
         *_, centroids = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
         sides |= {patient_side(x + 0.5, mask.shape[1] / 2) for x, _ in centroids[1:].tolist()}
-    return sides
-
-
-def sides_disagree(text: str, masks: Mapping[str, np.ndarray], radiological: bool) -> bool | None:
-    """Return whether a description's sides differ from those of the masks.
-
-    None if it states none: another form, or an image whose sides are unknown.
-    """
-    statement = parse_statement(text, radiological)
-    return None if statement is None else statement.sides != mask_sides(masks)
+    return statement.sides != sides
 
 
 def split_phrases(
     parts: Sequence[str], entries: Mapping[str, Entry], longest: int
 ) -> Iterator[tuple[str, Entry | None]]:
-    """Yield (phrase, its entry) of the words of a text, the longest known phrase first; (word, None) of unknown ones.
-
-    ``longest``: number of words of the longest known phrase.
-    """
+    """Yield (phrase, its entry) of a text's words, longest known phrase first; (word, None) of unknown ones."""
     at = 0
     while at < len(parts):
-        for count in range(min(longest, len(parts) - at), 0, -1):
-            phrase = " ".join(parts[at : at + count])
-            if phrase in entries:
-                yield phrase, entries[phrase]
-                break
-        else:
-            yield parts[at], None
-            count = 1
-        at += count
+        counts = range(min(longest, len(parts) - at), 0, -1)
+        known_count = next((count for count in counts if " ".join(parts[at : at + count]) in entries), 1)
+        phrase = " ".join(parts[at : at + known_count])
+        yield phrase, entries.get(phrase)
+        at += known_count
 
 
 def find_text_fault(text: str) -> tuple[str, str] | None:

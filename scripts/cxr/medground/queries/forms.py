@@ -1,35 +1,21 @@
 """Search for the decidable queries about an image: targets, and the logical forms that select each."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cxr.medground.logic.atoms import NO, OPPOSITE_SIDE, YES, atom_family, evaluate_relation
-from cxr.medground.logic.decide import (
-    AXES,
-    RELATIONS,
-    Decider,
-    Query,
-    Reference,
-    answer_from_values,
-    nearest_region,
-    ordinal_region,
-)
+from cxr.medground.logic.atoms import NO, YES, atom_family, evaluate_relation
+from cxr.medground.logic.decide import AXES, RELATIONS, Decider, Query, Reference, answer_from_values
 
 KINDS = {"single": 0.6, "subset": 0.25, "all": 0.15}
 """Fraction of queries whose answer is one region, several, or all regions of a class or of the image."""
-MAX_ATOMS = 4
-"""Most attributes of a query, before those that lengthen it."""
-BUDGET = 20_000
-"""Combinations of attributes that are tried in an image."""
-REFERENCES = 5
-"""Most references tried per image."""
-FORMS = 40
-"""Most forms kept per target."""
-SEARCHED = ("class", "size", "shape", "appearance", "position", "zone")
-"""Families of atoms in the order of the search."""
+MAX_ATOMS = 4  # most attributes of a query, before those that lengthen it
+BUDGET = 20_000  # combinations of attributes that are tried in an image
+REFERENCES = 5  # most references tried per image
+FORMS = 40  # most forms kept per target
+SEARCHED = ("class", "size", "shape", "appearance", "position", "zone")  # families of atoms in the order of the search
 PLACES = (
     ("left",), ("right",), ("upper",), ("lower",), ("upper", "left"), ("upper", "right"), ("lower", "left"),
     ("lower", "right"), ("middle",), ("border",),
@@ -39,9 +25,9 @@ Target = tuple[int, ...]
 
 @dataclass
 class Forms:
-    """``of``: {target: forms}; ``spent``: whether the budget ended the search."""
+    """``by_target``: {target: forms}; ``spent``: whether the budget ended the search."""
 
-    of: dict[Target, list[Query]] = field(default_factory=dict)
+    by_target: dict[Target, list[Query]] = field(default_factory=dict)
     spent: bool = False
 
 
@@ -52,9 +38,8 @@ def find_references(decider: Decider, draw: random.Random) -> list[tuple[Referen
     options = [Reference((word,), name) for word in words for name in ("", *AXES)]
     draw.shuffle(options)
     for reference in sorted(options, key=lambda reference: bool(reference.ordinal)):
-        region = decider.resolve_reference(reference)
-        if region is not None and region not in reference_by_region:
-            reference_by_region[region] = reference
+        if (region := decider.resolve_reference(reference)) is not None:
+            reference_by_region.setdefault(region, reference)
     return [(reference, region) for region, reference in list(reference_by_region.items())[:REFERENCES]]
 
 
@@ -67,12 +52,12 @@ def _may_name(atom: str, decider: Decider) -> bool:
 class FormSearch:
     """Enumerate conjunctions family by family; a branch ends as soon as it selects nothing."""
 
-    def __init__(self, decider: Decider, families: tuple[str, ...], draw: random.Random, max_atoms: int = MAX_ATOMS):
+    def __init__(self, decider: Decider, families: Sequence[str], draw: random.Random, max_atoms: int = MAX_ATOMS):
         self.decider, self.max_atoms, self.families = decider, max_atoms, families
         self.draw, self.nodes = draw, 0
         self.references = find_references(decider, draw) if {"relation", "ordinal"} & set(families) else []
         self.sided = decider.scene.radiological is not None
-        self.found = Forms()
+        self.forms = Forms()
         self._ordered: dict[tuple, list[tuple[str, int, int]]] = {}
         self._seen: dict[Target, int] = {}
         self._relations: dict[tuple[str, int], np.ndarray] = {}
@@ -87,35 +72,30 @@ class FormSearch:
                 self._order(query, answer.selected)
             if "relation" in self.families and len(query.atoms) < min(self.max_atoms, 3):
                 self._relate(query, values)
-        return self.found
+        return self.forms
 
     def _grown(self, depth: int, query: Query, values: np.ndarray) -> Iterator[tuple[Query, np.ndarray]]:
         if self.nodes >= BUDGET:
-            self.found.spent = True
+            self.forms.spent = True
             return
         self.nodes += 1
         if depth == len(SEARCHED):
             yield query, values
             return
-        for option in self._options(depth, query):
-            grown = self._with(option, query, values)
-            if grown is not None:
+        for option in self._options(SEARCHED[depth]):
+            if grown := self._with(option, query, values):
                 yield from self._grown(depth + 1, *grown)
 
-    def _options(self, depth: int, query: Query) -> list:
-        name = SEARCHED[depth]
+    def _options(self, name: str) -> list[tuple[str, ...] | None]:
         if name not in self.families and name != "class":
             return [None]
+        options: list = [(atom,) for atom in self.decider.atoms if atom_family(atom) == name]
         if name == "position":
-            options: list = [tuple(f"position:{half}" for half in place) for place in PLACES]
-        else:
-            options = [(atom,) for atom in self.decider.atoms if atom_family(atom) == name]
-        if name == "class":
+            options = [tuple(f"position:{half}" for half in place) for place in PLACES]
+        elif name == "class":
             options = [option for option in options if _may_name(option[0], self.decider)]
-            self.draw.shuffle(options)
-            return [*options, None]
         self.draw.shuffle(options)
-        return [None, *options]
+        return [*options, None] if name == "class" else [None, *options]
 
     def _with(self, option: tuple[str, ...] | None, query: Query, values: np.ndarray):
         if option is None:
@@ -137,35 +117,33 @@ class FormSearch:
                     self._relations[kind, region] = evaluate_relation(kind, region, scene, numbers)
                 narrowed = np.minimum(values, self._relations[kind, region])
                 answer = answer_from_values(narrowed)
-                if not answer.decidable or (narrowed == values).all():
-                    continue
                 grown = replace(query, relation=kind, reference=reference)
-                if not (self.sided and mixes_sides(grown)):
+                is_new = answer.decidable and not (narrowed == values).all()
+                if is_new and not (self.sided and mixes_sides(grown)):
                     self._add(grown, answer.selected)
             other_values = values.copy()
             other_values[region] = NO
             answer = answer_from_values(other_values)
             if answer.decidable and self.decider.is_closed(query.atoms):
-                first = nearest_region(scene, answer.selected, region, numbers)
-                if first is not None:
-                    self._add(replace(query, reference=reference, ordinal="nearest"), (first,))
+                nearest = self.decider.nearest_region(answer.selected, region)
+                if nearest is not None:
+                    self._add(replace(query, reference=reference, ordinal="nearest"), (nearest,))
 
     def _order(self, query: Query, selected: Target) -> None:
         if len(selected) < 2 or "ordinal" not in self.families or not self.decider.is_closed(query.atoms):
             return
         if selected not in self._ordered:
-            scene, numbers = self.decider.scene, self.decider.numbers
             self._ordered[selected] = [
-                (name, nth, first)
+                (name, nth, region)
                 for name, (attribute, _) in AXES.items()
                 for nth in ((1,) if attribute == "area" else (1, 2, 3))
-                if (first := ordinal_region(scene, selected, name, nth, numbers)) is not None
+                if (region := self.decider.ordinal_region(selected, name, nth)) is not None
             ]
-        sized = any(atom.startswith("size:") for atom in query.atoms)
-        for name, nth, first in self._ordered[selected]:
+        is_sized = any(atom.startswith("size:") for atom in query.atoms)
+        for name, nth, region in self._ordered[selected]:
             grown = replace(query, ordinal=name, nth=nth)
-            if not (sized and name in ("largest", "smallest")) and not (self.sided and mixes_sides(grown)):
-                self._add(grown, (first,))
+            if not (is_sized and name in ("largest", "smallest")) and not (self.sided and mixes_sides(grown)):
+                self._add(grown, (region,))
 
     def _add(self, query: Query, target: Target) -> None:
         scene = self.decider.scene
@@ -174,7 +152,7 @@ class FormSearch:
         plain = all(atom.startswith("class:") for atom in query.atoms) and not query.reference
         if plain and not query.ordinal and not self.decider.is_closed(query.atoms):
             return
-        forms = self.found.of.setdefault(target, [])
+        forms = self.forms.by_target.setdefault(target, [])
         self._seen[target] = self._seen.get(target, 0) + 1
         if len(forms) < FORMS:
             forms.append(query)
@@ -184,33 +162,28 @@ class FormSearch:
 
 def mixes_sides(query: Query) -> bool:
     """Return whether a query mixes the patient's sides with left or right of the image, which confuses readers."""
-    sides = any(atom_family(atom) == "zone" for atom in query.atoms)
-    image = any(atom in ("position:left", "position:right") for atom in query.atoms)
-    image |= query.relation in ("left_of", "right_of") or query.ordinal in ("leftmost", "rightmost")
-    if query.reference:
-        image |= query.reference.ordinal in ("leftmost", "rightmost")
-    return sides and image
+    terms = {*query.atoms, query.relation, query.ordinal, query.reference.ordinal if query.reference else ""}
+    return any(atom_family(atom) == "zone" for atom in query.atoms) and not terms.isdisjoint(IMAGE_SIDES)
 
 
+IMAGE_SIDES = ("position:left", "position:right", "left_of", "right_of", "leftmost", "rightmost")
+"""Atoms, relations and ordinals about left or right of the image."""
 MIRRORED = {
-    **{f"{kind}:{side}": f"{kind}:{other_side}"
-       for kind in ("position", "side") for side, other_side in OPPOSITE_SIDE.items()},
-    "leftmost": "rightmost", "rightmost": "leftmost", "left_of": "right_of", "right_of": "left_of",
+    "position:left": "position:right", "position:right": "position:left", "side:left": "side:right",
+    "side:right": "side:left", "leftmost": "rightmost", "rightmost": "leftmost", "left_of": "right_of",
+    "right_of": "left_of",
 }  # fmt: skip
 
 
 def mirror_query(query: Query) -> Query:
     """Return a query with left and right exchanged, except in names of zones."""
-    reference = query.reference
-    if reference:
-        reference = replace(reference, ordinal=MIRRORED.get(reference.ordinal, reference.ordinal))
-    return replace(
-        query,
-        atoms=tuple(MIRRORED.get(atom, atom) for atom in query.atoms),
-        relation=MIRRORED.get(query.relation, query.relation),
-        ordinal=MIRRORED.get(query.ordinal, query.ordinal),
-        reference=reference,
-    )
+
+    def mirrored(term: str) -> str:
+        return MIRRORED.get(term, term)
+
+    reference = query.reference and replace(query.reference, ordinal=mirrored(query.reference.ordinal))
+    terms = {"relation": mirrored(query.relation), "ordinal": mirrored(query.ordinal)}
+    return replace(query, atoms=tuple(map(mirrored, query.atoms)), reference=reference, **terms)
 
 
 def target_kind(target: Target, decider: Decider) -> str:
@@ -220,8 +193,8 @@ def target_kind(target: Target, decider: Decider) -> str:
         return "single"
     labels = {scene.label[region] for region in target}
     for group in ({at for at in range(len(scene)) if scene.label[at] in labels}, set(range(len(scene)))):
-        free = {at for at in group if scene.candidate[at]}
-        if set(target) == free:
-            opened = any(scene.label[at] in scene.open_classes for at in group)
-            return "" if free != group or opened else "all"
+        candidates = {at for at in group if scene.candidate[at]}
+        if set(target) == candidates:
+            is_open = any(scene.label[at] in scene.open_classes for at in group)
+            return "" if candidates != group or is_open else "all"
     return "subset"

@@ -1,29 +1,26 @@
 """Wording of queries: a sentence with exactly the query's atoms, relation, ordinal and number."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cxr.base.resources import load_resource
 from cxr.medground.logic.atoms import atom_family
-from cxr.medground.logic.decide import Query, Reference
+from cxr.medground.logic.decide import Query
 from cxr.medground.logic.scene import Scene, zone_phrases
 from cxr.medground.logic.text import NUMBERS
+from cxr.medground.queries.forms import IMAGE_SIDES
 
 RESOURCE_FILES = ("medground/grammar.yaml", "medground/logic.yaml")
-MIN_WORDS = 4
-"""Fewest words of a query."""
+MIN_WORDS = 4  # fewest words of a query
 FRAMES = (("imperatives", 0.5), ("questions", 0.26), ("phrases", 0.24))
-BARE = 0.5
-"""Probability that a position omits "of the image", in images without sides of the patient."""
+BARE = 0.5  # probability that a position omits "of the image", in images without sides of the patient
 FRONTED = (0.15, 0.4)
 """Probabilities that a position begins the sentence: without, and with an ordinal that counts within it."""
-AMONG = 0.2
-"""Probability that a query with an ordinal names the group first, where it need not."""
+AMONG = 0.2  # probability that a query with an ordinal names the group first, where it need not
 COMPARING = ("higher", "lower than", "nearest", "closest", "contained")
 """Beginnings of relations that follow "is", not "lies"."""
-NUM_SYNONYMS = 3
-"""Words of a size or shape that queries use, the first of the lexicon; the rest is only understood."""
+NUM_SYNONYMS = 3  # words of a size or shape that queries use, the first of the lexicon; the rest is only understood
 AGREEMENT = {
     "is": ("is", "are"), "box": ("box", "boxes"), "a_box": ("a box", "boxes"), "position": ("position", "positions"),
     "extent": ("extent", "extents"), "Position": ("Position", "Positions"), "Extent": ("Extent", "Extents"),
@@ -38,13 +35,8 @@ class QueryWriter:
     scene: Scene
     draw: random.Random
 
-    @property
-    def grammar(self) -> Mapping:
-        return load_resource(RESOURCE_FILES[0])
-
-    @property
-    def lexicon(self) -> Mapping:
-        return load_resource(RESOURCE_FILES[1])
+    def __post_init__(self) -> None:
+        self.grammar, self.lexicon = map(load_resource, RESOURCE_FILES)
 
     def say(self, query: Query, count: int) -> str:
         """Return a sentence of at least four words for a query whose answer has ``count`` regions."""
@@ -54,7 +46,11 @@ class QueryWriter:
 
     def _draw_sentence(self, query: Query, count: int) -> str:
         many, places = count > 1, self._places(query)
-        image = self._turned(query, places)
+        # "on the image" is needed if unqualified sides are the patient's, and no position has it
+        names_image = any(place.endswith(tuple(self.grammar["of"])) for place in places)
+        orders = {query.relation, query.ordinal, query.reference.ordinal if query.reference else ""}
+        is_sided = self.scene.radiological is not None and not orders.isdisjoint(IMAGE_SIDES)
+        image = is_sided and not names_image
         # the ordinal counts within a position, as in "in the upper half, the second from the left"
         within = (query.nth > 1 or query.ordinal == "nearest") and bool(places or query.relation)
         # the ordinal would precede a relative size: "the rightmost relatively large cell"
@@ -70,7 +66,8 @@ class QueryWriter:
 
     def _filled(self, frame: str, phrase: str, many: bool, place: str = "") -> str:
         words = {name: forms[many] for name, forms in AGREEMENT.items()}
-        return frame.format(np=phrase, Np=_capitalise(phrase), Place=_capitalise(place), **words)
+        np, place = (text[:1].upper() + text[1:] for text in (phrase, place))
+        return frame.format(np=phrase, Np=np, Place=place, **words)
 
     def _among(self, query: Query, places: Sequence[str], *, image: bool) -> str:
         """Return "among …, the largest one": the group in the plural, then its member."""
@@ -85,18 +82,8 @@ class QueryWriter:
         group_phrase = self.phrase(group, True, places, image=image)
         return self.draw.choice(self.grammar["among"]).format(group=group_phrase, which=which)
 
-    def _turned(self, query: Query, places: Sequence[str]) -> bool:
-        """Return whether "on the image" is needed: unqualified sides are the patient's, and no position has it."""
-        orders = (query.ordinal, query.reference.ordinal if query.reference else "")
-        sided = query.relation in ("left_of", "right_of") or {"leftmost", "rightmost"} & {*orders}
-        names_image = any(place.endswith(tuple(self.grammar["of"])) for place in places)
-        return bool(sided) and self.scene.radiological is not None and not names_image
-
     def phrase(self, query: Query, many: bool, places: Sequence[str], *, image: bool) -> str:
-        """Return the noun phrase: article, number, ordinal, adjectives, noun, places, relation.
-
-        ``image``: whether it says "on the image".
-        """
+        """Return the noun phrase: article, number, ordinal, adjectives, noun, places, relation, "on the image"."""
         adjectives, clause = self._adjectives(query), ""
         if adjectives and not query.ordinal and self.draw.random() < 0.2:
             clause = self.draw.choice(self.grammar["predicate"]["many" if many else "one"])
@@ -136,29 +123,20 @@ class QueryWriter:
 
     def _adjectives(self, query: Query) -> list[str]:
         appearance_words = self.lexicon["appearance"].get(self.scene.domain, self.lexicon["appearance"]["other"])
-        adjectives = []
-        for family in ("size", "shape", "appearance"):
-            for atom in query.atoms:
-                if atom_family(atom) == family == "appearance":
-                    adjectives.append(self.draw.choice(appearance_words[atom.partition(":")[2]]))
-                elif atom_family(atom) == family:
-                    adjectives.append(self.draw.choice(self.lexicon["words"][atom][:NUM_SYNONYMS]))
-        return adjectives
+        words = {f"appearance:{value}": synonyms for value, synonyms in appearance_words.items()}
+        words |= {
+            atom: synonyms[:NUM_SYNONYMS] for atom, synonyms in self.lexicon["words"].items() if atom not in words
+        }
+        families = ("size", "shape", "appearance")
+        atoms = [atom for family in families for atom in query.atoms if atom_family(atom) == family]
+        return [self.draw.choice(words[atom]) for atom in atoms]
 
     def _noun(self, atoms: Sequence[str], many: bool) -> str:
         words = [atom.partition(":")[2] for atom in atoms if atom.startswith("class:")]
         if not words:
-            singular, plural = self.draw.choice(list(self.lexicon["generic"].items()))
-            return plural if many else singular
-        return self._plural(words[0]) if many else words[0]
-
-    def _plural(self, word: str) -> str:
-        for noun in self.scene.classes.values():
-            if word == noun.one:
-                return noun.many
-            if word in noun.parents:
-                return noun.parents[word]
-        raise KeyError(word)
+            return self.draw.choice(list(self.lexicon["generic"].items()))[many]
+        plurals = (({noun.one: noun.many} | dict(noun.parents)).get(words[0]) for noun in self.scene.classes.values())
+        return next(filter(None, plurals)) if many else words[0]
 
     def _places(self, query: Query) -> list[str]:
         """Return the query's positions and zones in words, in random order."""
@@ -166,9 +144,9 @@ class QueryWriter:
         templates, phrases = self.grammar["places"], []
         of_phrase = self.draw.choice(self.grammar["of"])
         short = self.scene.radiological is None and self.draw.random() < BARE
-        vertical = [half for half in halves if half in ("upper", "lower")]
-        across = [half for half in halves if half in ("left", "right")]
-        names = [" ".join((*vertical[:1], *across[:1]))] if vertical or across else []
+        vertical = [half for half in halves if half in ("upper", "lower")][:1]
+        across = [half for half in halves if half in ("left", "right")][:1]
+        names = [" ".join([*vertical, *across])] if vertical or across else []
         names += [half for half in halves if half in ("middle", "border")]
         for name in names:
             suffix = "" if short and name in self.grammar["bare"] else of_phrase
@@ -183,14 +161,12 @@ class QueryWriter:
         return phrases
 
     def _relation(self, query: Query, *, image: bool) -> str:
-        phrase = self.draw.choice(self.grammar["relations"][query.relation or "nearest"])
-        phrase = phrase.format(ref=self._reference(query.reference))
-        return f"{phrase} {self.grammar['on_image']}" if image else phrase
-
-    def _reference(self, reference: Reference) -> str:
+        reference, phrase = query.reference, self.draw.choice(self.grammar["relations"][query.relation or "nearest"])
         ordinals = self.lexicon["ordinals"].get(reference.ordinal)
         words = ["the", *([self.draw.choice(ordinals)] if ordinals else [])]
-        return " ".join([*words, *self._adjectives(Query(reference.atoms)), self._noun(reference.atoms, False)])
+        words += [*self._adjectives(Query(reference.atoms)), self._noun(reference.atoms, False)]
+        phrase = phrase.format(ref=" ".join(words))
+        return f"{phrase} {self.grammar['on_image']}" if image else phrase
 
 
 NTH = {2: "second", 3: "third"}
@@ -200,7 +176,3 @@ def _join_phrases(parts: Sequence[str]) -> str:
     """Return "a", "a and b" or "a, b and c"."""
     *first, last = parts
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def _capitalise(text: str) -> str:
-    return text[:1].upper() + text[1:]

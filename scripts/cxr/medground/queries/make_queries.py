@@ -1,7 +1,7 @@
 """Make the queries of one shard by rules, from a language model's answers (vllm), or from a user's table."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain
@@ -13,24 +13,23 @@ from cxr.base.columns import Column, Columns
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
 from cxr.base.seeds import make_rng
-from cxr.base.tables import write_lines, write_rows
+from cxr.base.tables import read_lines, write_lines, write_rows
 from cxr.geometry.affine import boxes_to_original
 from cxr.geometry.boxes import CORNERS
 from cxr.medground.logic.decide import Decider, Outlines, Query
-from cxr.medground.logic.facts import GRID_CORNERS, Facts, count_queries, read_images, read_regions
+from cxr.medground.logic.facts import GRID_CORNERS, Facts, count_queries, find_answer, read_images, read_regions
 from cxr.medground.logic.scene import build_scene, region_sides
 from cxr.medground.logic.text import description_faults, parse_statement
 from cxr.medground.queries.forms import FormSearch, target_kind
 from cxr.medground.queries.sampling import QuerySampler, SampledQuery
-from cxr.medground.queries.settings import QueriesSettings
 from cxr.medground.queries.written_queries import (
+    Request,
     WrittenQuery,
-    get_answer,
     match_regions,
     parse_answer,
-    read_answers,
     read_written_queries,
 )
+from cxr.medground.stage_settings import QueriesSettings
 
 UNASKED: Columns = {
     "image_id": Column(pl.String, "Image."),
@@ -38,11 +37,9 @@ UNASKED: Columns = {
     "number": Column(pl.Int64, "Which of the wanted queries, from 0."),
     "reason": Column(
         pl.String,
-        "undecidable: no further query has one answer; fragile: of every further query the answer depends on where "
-        "exactly the outlines lie; budget: the search was ended; not_given: the table or the model "
-        "has fewer, or no description is of the form that statements need; declined: the model left the text empty; "
-        "quarantined: no answer of the model could be used; side_disagrees, number_disagrees: a statement names other "
-        "sides, or another number, than the regions have.",
+        "undecidable: no further query has one answer; fragile: every further answer depends on the exact outlines; "
+        "budget: the search was ended; not_given: the table or model has fewer, or no statement; declined: the model "
+        "left it empty; quarantined: no usable answer; side_disagrees, number_disagrees: of a statement.",
     ),
 }
 Made = tuple[list[dict], list[dict]]
@@ -57,9 +54,7 @@ def query_id(image_id: str, query: str, regions: Iterable[int]) -> str:
 
 @dataclass(frozen=True)
 class ImageQueries:
-    """The queries of one image. image: its row; rows: of its regions; side: of its frame, px; engine, source: fields of
-    the lines.
-    """
+    """The queries of one image. image: its row; rows: of its regions; side: of its frame, px."""
 
     image: Mapping
     rows: list[dict]
@@ -82,53 +77,42 @@ class ImageQueries:
         """Return queries by rules. ``shifted_rows``: of the regions with shifted outlines."""
         outlines = Outlines(self.image, shifted_rows, self.facts, self.side)
         draw = make_rng(seed, self.source, self.image["image_id"], "forms")
-        forms = FormSearch(self.decider, tuple(options.families), draw).run()
-        key = (seed, self.source, self.image["image_id"])
-        sampler, lines, unasked, seen_texts = QuerySampler(self.decider, outlines, forms, options, key), [], [], set()
+        forms = FormSearch(self.decider, options.families, draw).run()
+        sampler = QuerySampler(self.decider, outlines, forms, options, (seed, self.source, self.image["image_id"]))
+        lines, unasked = [], []
         for number in range(count_queries(self.num_candidates, options.per_image)):
             query = sampler.draw(number)
-            if query is None or query.text in seen_texts:
-                is_fragile = query is None and sampler.withheld
-                reason = "fragile" if is_fragile else "budget" if forms.spent else "undecidable"
-                unasked.append(self._unasked_row(number, reason))
+            if query is not None and query.text not in {line["query"] for line in lines}:
+                lines.append(self._sampled_line(query))
                 continue
-            seen_texts.add(query.text)
-            lines.append(self._sampled_line(query))
+            is_fragile = query is None and sampler.withheld
+            reason = "fragile" if is_fragile else "budget" if forms.spent else "undecidable"
+            unasked.append(self._unasked_row(number, reason))
         return lines, unasked
 
-    def supply(self, queries: Sequence[WrittenQuery], per_image: int) -> Made:
-        """Return a user's queries."""
-        num_queries = count_queries(self.num_candidates, per_image)
-        missing = [self._unasked_row(number, "not_given") for number in range(len(queries), num_queries)]
-        return list(map(self._written_line, queries)), missing
-
-    def from_model(self, answer: Mapping) -> Made:
-        """Return a model's queries. ``answer``: a line of :mod:`cxr.medground.queries.ask_model`."""
+    def write(self, requests: Iterable[Request], is_described: bool = False) -> Made:
+        """Return the queries of a user's table or of a model; ``is_described``: whether it saw the description."""
         lines, missing = [], []
-        for number, query, reason in parse_answer(answer):
+        for number, query, reason in requests:
             if query is None:
                 missing.append(self._unasked_row(number, reason))
             else:
-                lines.append(self._written_line(query) | {"description_used": answer["described"]})
+                lines.append(self._written_line(query) | {"description_used": is_described})
         return lines, sorted(missing, key=lambda row: row["number"])
 
     def state(self) -> Made:
-        """Return the image's description as a query whose answer is all its regions.
-
-        It is not made if it has no known form, or if its sides or number are wrong.
-        """
-        statement = parse_statement(self.image["description"], self.image["radiological"])
-        reason = ""
+        """Return the image's description, if it is a correct statement, as a query whose answer is all regions."""
+        text, reason = self.image["description"], ""
+        statement = parse_statement(text, self.image["radiological"])
         if statement is None:
             reason = "not_given"
         elif faults := description_faults(statement, region_sides(self.image, self.rows, self.side)):
             reason = f"{faults[0]}_disagrees"
         elif self.num_candidates < len(self.rows):
             reason = "undecidable"  # a distractor is no answer
-        if reason:
-            return [], [self._unasked_row(0, reason)]
-        line = self._written_line(WrittenQuery(self.image["description"], tuple(range(len(self.rows)))))
-        return [line | {"engine": "statements", "description_used": True}], []
+        query = None if reason else WrittenQuery(text, tuple(range(len(self.rows))))
+        lines, missing = self.write([(0, query, reason)], is_described=True)
+        return [line | {"engine": "statements"} for line in lines], missing
 
     def _unasked_row(self, number: int, reason: str) -> dict:
         return {"image_id": self.image["image_id"], "split": self.image["split"], "number": number, "reason": reason}
@@ -142,18 +126,18 @@ class ImageQueries:
         return line | {"regions": list(regions), "boxes": boxes}
 
     def _sampled_line(self, query: SampledQuery) -> dict:
-        class_atoms = [atom for atom in query.query.atoms if atom.startswith("class:")][:1]
-        selected_by_class = (
-            bool(class_atoms) and self.decider.answer(Query(tuple(class_atoms))).selected == query.target
-        )
+        class_atoms = tuple(atom for atom in query.query.atoms if atom.startswith("class:"))[:1]
+        is_by_class = bool(class_atoms) and self.decider.answer(Query(class_atoms)).selected == query.target
         name = query_id(self.image["image_id"], query.text, query.target)
         logic = {"families": sorted(query.query.families()), "logic": asdict(query.query)}
         line = self._line(name, query.text, query.kind, list(query.target))
-        return line | {"by_class": selected_by_class} | logic
+        return line | {"by_class": is_by_class} | logic
 
     def _line(self, name: str, text: str, kind: str, regions: list[int]) -> dict:
         """Return the fields of a line in their order."""
         image, region_rows = self.image, [self.rows[region] for region in regions]
+        frame_boxes = np.array([[row[corner] for corner in CORNERS] for row in region_rows], np.float64)
+        original_boxes = boxes_to_original(frame_boxes, np.reshape(image["to_original"], (2, 3))).tolist()
         return {
             "query_id": name,
             "source": self.source,
@@ -163,9 +147,7 @@ class ImageQueries:
             "kind": kind,
             "regions": regions,
             "boxes": [[row[corner] for corner in GRID_CORNERS] for row in region_rows],
-            "boxes_px": [
-                _to_original([row[corner] for corner in CORNERS], image["to_original"]) for row in region_rows
-            ],
+            "boxes_px": [[round(corner, 2) for corner in box] for box in original_boxes],
             "candidates": self.num_candidates,
             "trivial": self.num_candidates == 1,
             "by_class": False,
@@ -177,12 +159,6 @@ class ImageQueries:
         }
 
 
-def _to_original(box: list[int], affine: list[float]) -> list[float]:
-    """Return a frame box in original pixels; ``affine``: six numbers, row by row."""
-    (corners,) = boxes_to_original(np.array(box, np.float64), np.reshape(affine, (2, 3))).tolist()
-    return [round(corner, 2) for corner in corners]
-
-
 def run_shard(
     *, sources: str, images: str, regions: str, shifted: str, output: str, unasked: str, options: QueriesSettings,
     source: str, seed: int, statements: bool = False, text_files: list[str] | None = None,
@@ -190,12 +166,11 @@ def run_shard(
 ) -> None:  # fmt: skip
     """Write the queries of one shard (JSON Lines) and the requested queries that could not be made.
 
-    ``source``: its name; ``statements``: whether the queries are the sentences of its descriptions; ``shifted``:
-    regions with shifted outlines; ``text_files``: file or folder of the engine table, whose queries about other
-    sources' images are ignored; ``model_answers``: of the engine vllm. Raises UserError if an answer is missing.
+    ``statements``: whether the queries are the sentences of its descriptions; ``text_files``: of the engine table;
+    ``model_answers``: of the engine vllm. Raises UserError if an answer is missing.
     """
     queries_by_image = read_written_queries(text_files[0]) if text_files else {}
-    answers = read_answers(model_answers[0]) if model_answers else {}
+    answers = {line["image_id"]: line for line in read_lines(model_answers[0])} if model_answers else {}
     rows_by_image, shifted_by_image, row_by_image = read_regions(regions), read_regions(shifted), read_images(images)
     lines, missing = [], []
     with Shard(sources) as shard:
@@ -205,9 +180,13 @@ def run_shard(
         if statements:
             results = image.state()
         elif text_files:
-            results = image.supply(queries_by_image.get(image_id, ()), options.per_image)
+            queries = queries_by_image.get(image_id, [])
+            missing_numbers = range(len(queries), count_queries(image.num_candidates, options.per_image))
+            requests = [(number, query, "") for number, query in enumerate(queries)]
+            results = image.write([*requests, *((number, None, "not_given") for number in missing_numbers)])
         elif model_answers:
-            results = image.from_model(get_answer(answers, image_id))
+            answer = find_answer(answers, "image", image_id, "queries")
+            results = image.write(parse_answer(answer), is_described=answer["described"])
         else:
             results = image.sample(shifted_by_image[image_id], options, seed)
         lines += results[0]

@@ -1,33 +1,30 @@
 """Sampling an image's queries by kind of answer and family of atoms, robust ones before fragile ones."""
 
 import random
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from cxr.base.seeds import make_rng
 from cxr.medground.logic.atoms import YES, atom_family
 from cxr.medground.logic.decide import ANSWER_CHANGES, ROBUST, Decider, Outlines, Query
 from cxr.medground.queries.forms import KINDS, Forms, Target, mirror_query, mixes_sides, target_kind
 from cxr.medground.queries.grammar import QueryWriter
-from cxr.medground.queries.settings import QueriesSettings
+from cxr.medground.stage_settings import QueriesSettings
 
-TRIES = 12
-"""Families drawn until one has a robust query."""
-TRIES_A_KIND = 4
-"""Families drawn before another kind of answer is drawn."""
-FORMS_A_TRY = 24
-"""Forms tried per family."""
+TRIES = 12  # families drawn until one has a robust query
+TRIES_A_KIND = 4  # families drawn before another kind of answer is drawn
+FORMS_A_TRY = 24  # forms tried per family
 WORDINGS = 6
-NUMBERED = 0.6
-"""Probability that the text states the number of regions, if there are several."""
+NUMBERED = 0.6  # probability that the text states the number of regions, if there are several
 MOST_NUMBERED = 10
 NUM_WORDS, SPREAD = 12, 2.5
 """Mean (paper) and standard deviation of the number of words to which queries are lengthened."""
 BEST = (ROBUST, True)
 
 
-@dataclass(frozen=True)
-class SampledQuery:
+class SampledQuery(NamedTuple):
     """A query, its text and its answer. ``kind``: single, subset or all."""
 
     kind: str
@@ -37,17 +34,14 @@ class SampledQuery:
 
 
 class QuerySampler:
-    """Sample the queries of one image. ``key``: seed of the draws.
-
-    ``withheld``: whether the last draw found only fragile queries and the image's limit of these was reached.
-    """
+    """Samples the queries of one image. ``withheld``: whether the last draw found only too fragile queries."""
 
     def __init__(self, decider: Decider, outlines: Outlines, forms: Forms, options: QueriesSettings, key: tuple):
         self.decider, self.outlines, self.options, self.key = decider, outlines, options, key
         self.by_kind: dict[str, dict[str, dict[Target, list[Query]]]] = {}
-        for target in sorted(forms.of):
+        for target in sorted(forms.by_target):
             kind = target_kind(target, decider)
-            for form in forms.of[target] if kind else ():
+            for form in forms.by_target[target] if kind else ():
                 for name in sorted(form.families() - {"class"}) or ["class"]:
                     forms_by_target = self.by_kind.setdefault(kind, {}).setdefault(name, {})
                     forms_by_target.setdefault(target, []).append(form)
@@ -60,13 +54,13 @@ class QuerySampler:
         """Return a new query, robust if possible; None if there is none within the limit of fragile ones."""
         draw = make_rng(*self.key, number)
         best: tuple[tuple[int, bool], str, Target, Query] | None = None
-        self.withheld = False
         for kind, target, form in self._tried(draw):
             rank = self._rank(target, form)
             if best is None or rank > best[0]:
                 best = rank, kind, target, form
             if rank == BEST:
                 break
+        self.withheld = False
         if best is None:
             return None
         (grade, _), kind, target, form = best
@@ -110,7 +104,9 @@ class QuerySampler:
         numbered_form = self._counted(form, target, kind, draw)
         if self.outlines.grade(_drop_all(numbered_form), target) >= grade:
             form = numbered_form
-        extra_atoms = self._fitting(form, target)
+        free_families = {*self.options.families, "class"} - {atom_family(atom) for atom in form.atoms}
+        atoms = ((atom, values) for atom, values in self.decider.atoms.items() if atom_family(atom) in free_families)
+        extra_atoms = [atom for atom, values in atoms if all(values[region] == YES for region in target)]
         draw.shuffle(extra_atoms)
         text = _closest_wording(speaker, form, len(target), length)
         while len(text.split()) < length and extra_atoms:
@@ -129,31 +125,23 @@ class QuerySampler:
     def _counted(self, form: Query, target: Target, kind: str, draw: random.Random) -> Query:
         """Return a form that may state the number of regions; -1 stands for "all"."""
         may_state_number = "number" in self.options.families and self.decider.is_closed(form.atoms)
+        number = 0
         if len(target) > 1 and may_state_number and not form.ordinal:
             if len(target) <= MOST_NUMBERED and draw.random() < NUMBERED:
-                return replace(form, number=len(target))
-            if kind == "all" and draw.random() < 0.5:
-                return replace(form, number=-1)
-        return form
-
-    def _fitting(self, form: Query, target: Target) -> list[str]:
-        """Return the atoms that hold for every target and belong to an unused family."""
-        free_families = {*self.options.families, "class"} - {atom_family(atom) for atom in form.atoms}
-        return [
-            atom
-            for atom, values in self.decider.atoms.items()
-            if atom_family(atom) in free_families and all(values[region] == YES for region in target)
-        ]
+                number = len(target)
+            elif kind == "all" and draw.random() < 0.5:
+                number = -1
+        return replace(form, number=number)
 
     def _clashes(self, query: Query) -> bool:
-        names = [atom_family(atom) for atom in query.atoms]
-        if any(names.count(name) > 1 for name in ("size", "shape", "appearance", "zone", "class")):
-            return True
-        places = {atom.partition(":")[2] for atom in query.atoms if atom.startswith("position:")}
-        if "middle" in places and len(places) > 1:
-            return True
-        sized = "size" in names and query.ordinal in ("largest", "smallest")
-        return sized or (self.decider.scene.radiological is not None and mixes_sides(query))
+        families = Counter(atom_family(atom) for atom in query.atoms)
+        is_sided = self.decider.scene.radiological is not None
+        return (
+            any(count > 1 for family, count in families.items() if family != "position")
+            or ("position:middle" in query.atoms and families["position"] > 1)
+            or (families["size"] > 0 and query.ordinal in ("largest", "smallest"))
+            or (is_sided and mixes_sides(query))
+        )
 
 
 def _drop_all(form: Query) -> Query:

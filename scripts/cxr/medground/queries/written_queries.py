@@ -3,8 +3,8 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 
@@ -23,16 +23,14 @@ UNUSED: Columns = {
     "query": Column(pl.String, "The text."),
     "reason": Column(
         pl.String,
-        "unknown_image: no source has it; excluded: a source left it out; no_regions: it has none that could be meant; "
-        "no_text: its file has no `Question:` with an `Answer:`.",
+        "unknown_image: in no source; excluded: by a source; no_regions; no_text: no question with an answer.",
     ),
 }
 """Columns of the table of unused texts."""
 _RAW = re.compile(r"Question:\s*(.+?)\s*\n\s*Answer:\s*(.+?)\s*(?=\n\s*Question:|\Z)", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class WrittenQuery:
+class WrittenQuery(NamedTuple):
     """A text with its answer: numbers of regions, or boxes on the grid of 1000."""
 
     text: str
@@ -40,33 +38,30 @@ class WrittenQuery:
     boxes: tuple[tuple[int, ...], ...] = ()
 
 
-def read_written_queries(path: str | Path) -> dict[str, list[WrittenQuery]]:
-    """Return {image_id: queries} of a JSON Lines file, or of a folder of ``{image_id}.txt`` in the raw form.
+Request = tuple[int, WrittenQuery | None, str]
+"""Number of a requested query, the query or None, and the reason why there is none."""
 
-    A line has image_id, query, and regions or boxes. Raises UserError for a malformed line.
-    """
-    queries_by_image: dict[str, list[WrittenQuery]] = {}
+
+def read_written_queries(path: str | Path) -> dict[str, list[WrittenQuery]]:
+    """Return {image_id: queries} of a JSON Lines file, or of a folder of raw files. Raises UserError for a bad line."""
     path = Path(path)
     if path.is_dir():
-        for file in sorted(path.glob("*.txt")):
-            queries_by_image[clean_id(file.stem)] = list(parse_raw_queries(read_text(file, KEY)))
-        return queries_by_image
+        texts = {clean_id(file.stem): read_text(file, KEY) for file in sorted(path.glob("*.txt"))}
+        return {image_id: list(parse_raw_queries(text)) for image_id, text in texts.items()}
+    queries_by_image: dict[str, list[WrittenQuery]] = {}
     for number, text in enumerate(read_text(path, KEY).splitlines(), 1):
-        if text.strip():
-            image_id, query = _parse_line(text, number, path.name)
-            queries_by_image.setdefault(image_id, []).append(query)
+        if not text.strip():
+            continue
+        try:
+            row = json.loads(text)
+            regions = None if row.get("regions") is None else tuple(int(region) for region in row["regions"])
+            boxes = tuple(tuple(box) for box in row["boxes"]) if regions is None else ()
+            query = WrittenQuery(str(row["query"]), regions, boxes)
+            queries_by_image.setdefault(clean_id(row["image_id"]), []).append(query)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            message = f"{KEY}: line {number} of {path.name} lacks or misstates {error}"
+            raise UserError(f"{message}: give image_id, query, and regions or boxes") from None
     return queries_by_image
-
-
-def _parse_line(text: str, number: int, name: str) -> tuple[str, WrittenQuery]:
-    try:
-        row = json.loads(text)
-        regions = None if row.get("regions") is None else tuple(int(region) for region in row["regions"])
-        boxes = tuple(tuple(box) for box in row["boxes"]) if regions is None else ()
-        return clean_id(row["image_id"]), WrittenQuery(str(row["query"]), regions, boxes)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        message = f"{KEY}: line {number} of {name} lacks or misstates {error}"
-        raise UserError(f"{message}: give image_id, query, and regions or boxes") from None
 
 
 def parse_raw_queries(text: str) -> Iterator[WrittenQuery]:
@@ -97,8 +92,7 @@ def run_unused(
 ) -> None:
     """Write the unused texts of the table with a reason each, and log their number.
 
-    ``queries``: candidates of all sources; ``images``, ``excluded``: the sources' tables. Raises AssertionError if a
-    text about an image with candidates is missing among these.
+    Raises AssertionError if a text about an image with candidates is missing among these.
     """
     queries_by_image = read_written_queries(text_files[0])
     texts_by_image: dict[str, set[str]] = {}
@@ -110,55 +104,38 @@ def run_unused(
     )
     rows = []
     for image_id, texts in sorted(queries_by_image.items()):
-        if image_id in texts_by_image and texts:
-            if missing_texts := [query.text for query in texts if query.text not in texts_by_image[image_id]]:
-                raise AssertionError(
-                    f"medground, {image_id}: {len(missing_texts)} of {len(texts)} supplied texts are no candidate"
-                )
-            continue
-        reason = "no_regions" if image_id in image_ids else "excluded" if image_id in excluded_ids else "unknown_image"
-        rows += [
-            {"image_id": image_id, "number": number, "query": query.text, "reason": reason}
-            for number, query in enumerate(texts)
-        ]
         if not texts:  # a file of the raw form without a question and an answer
-            rows.append({"image_id": image_id, "number": 0, "query": "", "reason": "no_text"})
+            rows.append((image_id, 0, "", "no_text"))
+        elif image_id not in texts_by_image:
+            known_reason = "no_regions" if image_id in image_ids else "excluded"
+            reason = known_reason if image_id in image_ids | excluded_ids else "unknown_image"
+            rows += [(image_id, number, query.text, reason) for number, query in enumerate(texts)]
+        elif missing := {query.text for query in texts} - texts_by_image[image_id]:
+            raise AssertionError(f"medground, {image_id}: {len(missing)} of the supplied texts are no candidate")
     if rows:
         log.warning(
             "medground.queries.table: %d of %d texts are about images that no source has, or that have no regions, "
-            "such as %s (%s): see %s", len(rows), sum(map(len, queries_by_image.values())),
-            rows[0]["image_id"], rows[0]["reason"], Path(unused).name,
+            "such as %s (%s): see %s",
+            len(rows), sum(map(len, queries_by_image.values())), rows[0][0], rows[0][3], Path(unused).name,
         )  # fmt: skip
     write_rows(unused, rows, UNUSED)
 
 
-def read_answers(path: str | Path) -> dict[str, dict]:
-    """Return {image_id: line} of a file of :mod:`cxr.medground.queries.ask_model`."""
-    return {line["image_id"]: line for line in read_lines(path)}
-
-
-def get_answer(answers: Mapping[str, dict], image_id: str) -> dict:
-    """Return the line of an image. Raises UserError if there is none."""
-    if image_id not in answers:
-        raise UserError(
-            f"medground_queries_told has no answer for the image {image_id}: ask again with "
-            "`snakemake --forcerun medground_queries_told`"
-        )
-    return answers[image_id]
-
-
-def parse_answer(line: Mapping) -> Iterator[tuple[int, WrittenQuery | None, str]]:
-    """Yield (number, query or None, reason) for every requested query of an image.
-
-    If the model chose the targets and wrote more queries than requested, all are used.
-    """
+def parse_answer(line: Mapping) -> Iterator[Request]:
+    """Yield every requested query from a line of a model's answer, and those that a model wrote beyond these."""
     for number, reason in line["lost"]:
         yield number, None, reason
     numbers = range(line["wanted"]) if line["targets"] is None else [at for at, _ in line["targets"]]
     if line["answer"] is None:
         yield from ((number, None, "quarantined") for number in numbers)
         return
-    queries = _parse_queries(line["answer"])
+    if isinstance(line["answer"], str):
+        queries = list(parse_raw_queries(line["answer"]))
+    else:
+        queries = [
+            WrittenQuery(" ".join(entry["text"].split()), tuple(number - 1 for number in entry["targets"]))
+            for entry in line["answer"]["queries"]
+        ]
     if line["targets"] is not None:
         for number, query in zip(numbers, queries, strict=True):
             yield (number, query, "") if query.text else (number, None, "declined")
@@ -169,12 +146,3 @@ def parse_answer(line: Mapping) -> Iterator[tuple[int, WrittenQuery | None, str]
             yield number, worded_queries[number], ""
         else:
             yield number, None, "declined" if number < len(queries) else "not_given"
-
-
-def _parse_queries(answer: dict | str) -> list[WrittenQuery]:
-    if isinstance(answer, str):
-        return list(parse_raw_queries(answer))
-    return [
-        WrittenQuery(" ".join(entry["text"].split()), tuple(at - 1 for at in entry["targets"]))
-        for entry in answer["queries"]
-    ]

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 import cv2
@@ -28,7 +28,7 @@ from cxr.medground.logic.components import (
     solidity,
 )  # fmt: skip
 from cxr.medground.logic.facts import GRID, GRID_CORNERS, Facts, Planes, read_images, read_planes
-from cxr.medground.regions.settings import RegionsSettings
+from cxr.medground.stage_settings import RegionsSettings
 
 WITHIN = pl.List(pl.Struct({"region": pl.Int64, "share": pl.Float64}))
 WHERE: Columns = {
@@ -82,12 +82,8 @@ SHIFTED: Columns = {
 }  # fmt: skip
 
 
-MAX_BOXES = 60
-"""Most candidates of an image; the other regions are distractors."""
-CONNECTIVITY = 8
-"""Pixels that touch at a corner are one component (8) or two (4)."""
-OPEN_FRACTION = 0.01
-"""Fraction of a class's pixels in dropped specks above which the class is open."""
+MAX_BOXES = 60  # most candidates of an image; the other regions are distractors
+OPEN_FRACTION = 0.01  # fraction of a class's pixels in dropped specks above which the class is open
 
 
 def box_on_grid(box: Sequence[int], side: int) -> tuple[int, int, int, int]:
@@ -102,68 +98,74 @@ def measure_image(
     row: Mapping, planes: Planes, options: RegionsSettings, seed: int
 ) -> tuple[list[dict], list[dict], list[dict]]:
     """Return one image's rows of :data:`REGIONS`, :data:`DROPPED` and :data:`SHIFTED`. ``row``: its row."""
-    rows, dropped_rows, labelled_components = _regions(row, planes, options, seed)
+    rows, dropped_rows, components = _measure(row, planes, options, seed)
     shifted_rows = []
     for px in (options.outline_px, -options.outline_px) if options.outline_px else ():
-        rows_at_px, _, parts = _regions(*shift_outlines(row, planes, px), options, seed)
-        twins = _match_twins(labelled_components, parts, planes.picture.shape[0])
+        rows_at_px, _, shifted_components = _measure(*shift_outlines(row, planes, px), options, seed)
+        twins = _match_twins(components, shifted_components, planes.picture.shape[0])
         # a speck that grew is no region's twin
         twin_by_region = {at: twin for at, twin in twins.items() if twin < len(rows)}
         shifted_rows += [row | {"px": px, "twin": twin_by_region.get(row["region"])} for row in rows_at_px]
     return rows, dropped_rows, shifted_rows
 
 
-def _match_twins(before: list[tuple[str, Component]], after: list[tuple[str, Component]], side: int) -> dict[int, int]:
+Components = list[tuple[str, Component]]
+"""(class, component) of all components of an image, regions first, by number."""
+
+
+def _number_planes(components: Components, side: int) -> dict[str, np.ndarray]:
+    """Return {class: plane of the numbers of its components plus 1, int32 (side, side)}, 0 outside."""
+    planes: dict[str, np.ndarray] = {}
+    for number, (label, component) in enumerate(components, 1):
+        plane = planes.setdefault(label, np.zeros((side, side), np.int32))
+        plane[component.window][component.pixels] = number
+    return planes
+
+
+def _match_twins(before: Components, after: Components, side: int) -> dict[int, int]:
     """Return {index of a shifted component: index of the original}, for pairs that overlap only each other."""
-    met: dict[int, set[int]] = {at: set() for at in range(len(after))}
-    for label in {label for label, _ in before}:
-        plane = np.zeros((side, side), np.int32)
-        for at, (component_label, component) in enumerate(before):
-            if component_label == label:
-                plane[component.window][component.pixels] = at + 1
-        for at, (component_label, component) in enumerate(after):
-            if component_label == label:
-                met[at] |= set((np.unique(plane[component.window][component.pixels]) - 1).tolist()) - {-1}
-    parts = Counter(chain.from_iterable(met.values()))
-    return {
-        at: next(iter(overlaps))
-        for at, overlaps in met.items()
-        if len(overlaps) == 1 and parts[next(iter(overlaps))] == 1
-    }
+    planes, nothing = _number_planes(before, side), np.zeros((side, side), np.int32)
+    pixels = (planes.get(label, nothing)[component.window][component.pixels] for label, component in after)
+    overlaps = [np.setdiff1d(values, [0]).tolist() for values in pixels]
+    counts = Counter(chain.from_iterable(overlaps))
+    return {at: numbers[0] - 1 for at, numbers in enumerate(overlaps) if len(numbers) == 1 and counts[numbers[0]] == 1}
 
 
-def _regions(
-    row: Mapping, planes: Planes, options: RegionsSettings, seed: int
-) -> tuple[list[dict], list[dict], list[tuple[str, Component]]]:
-    """Return an image's rows, the rows of its specks, and all (class, component) pairs, regions first, by number."""
-    side = planes.picture.shape[0]
-    labelled_components = _labelled_components(row, planes, side)
-    regions, dropped = [], []
-    for label, component in labelled_components:
-        (dropped if component.area < options.min_px else regions).append((label, component))
-    has_masks = not row["boxes"]
+def _measure(
+    image: Mapping, planes: Planes, options: RegionsSettings, seed: int
+) -> tuple[list[dict], list[dict], Components]:
+    """Return an image's rows, the rows of its specks, and all its components."""
+    side, has_masks = planes.picture.shape[0], not image["boxes"]
+    components = _list_components(image, planes, side)
+    regions = [(label, component) for label, component in components if component.area >= options.min_px]
+    dropped = [(label, component) for label, component in components if component.area < options.min_px]
     grey = cv2.cvtColor(planes.picture, cv2.COLOR_RGB2GRAY)
     taken = np.ones(grey.shape, bool)
-    x_min, y_min, x_max, y_max = row["extent"]
+    x_min, y_min, x_max, y_max = image["extent"]
     taken[y_min:y_max, x_min:x_max] = False
-    for _, component in labelled_components:
+    areas, dropped_areas = Counter(), Counter()
+    for label, component in components:
         taken[component.window] |= component.pixels
-    free, open_classes = _candidates(row, regions, seed), _open_classes(regions, dropped, OPEN_FRACTION)
-    zones = planes.zones if row["anatomy"] == "found" else {}
-    rows = [
-        _place(row, label, component)
-        | {"region": number, "candidate": number in free, "open_class": label in open_classes}
-        | _geometry(component, row, side, has_masks)
-        | _appearance(component, grey, taken, has_masks)
-        | {
-            "zones": [float(zone[component.window][component.pixels].mean()) for zone in zones.values()] or None,
-            "within": _overlaps_with_others(number, component, regions) if has_masks else None,
-        }
-        for number, (label, component) in enumerate(regions)
-    ]
-    _add_ranks(rows)
-    dropped_rows = [_place(row, label, component) | {"reason": "too_small"} for label, component in dropped]
-    return rows, dropped_rows, regions + dropped
+        areas[label] += component.area
+        dropped_areas[label] += component.area if component.area < options.min_px else 0
+    candidates, numbers = _candidates(image, regions, seed), _number_planes(regions, side)
+    zones = planes.zones if image["anatomy"] == "found" else {}
+    rows = []
+    for number, (label, component) in enumerate(regions):
+        row = _place(image, label, component) | _geometry(component, image, side)
+        row |= _shape(component, grey, taken) if has_masks else dict.fromkeys(SHAPE)
+        shares = [float(zone[component.window][component.pixels].mean()) for zone in zones.values()]
+        row |= {"region": number, "candidate": number in candidates, "zones": shares or None}
+        row["open_class"] = dropped_areas[label] > OPEN_FRACTION * areas[label]
+        rows.append(row | {"within": _overlaps(label, component, numbers) if has_masks else None})
+    for prefix in ("", "class_"):
+        for name, sign in (("area", -1), ("cx", 1), ("cy", 1)):
+            next_rank: Counter = Counter()
+            for region in sorted(rows, key=lambda region: (sign * region[name], region["region"])):
+                group = prefix and region["label"]
+                region[f"{prefix}rank_{name}"] = next_rank[group]
+                next_rank[group] += 1
+    return rows, [_place(image, *pair) | {"reason": "too_small"} for pair in dropped], regions + dropped
 
 
 def _place(row: Mapping, label: str, component: Component) -> dict:
@@ -171,52 +173,38 @@ def _place(row: Mapping, label: str, component: Component) -> dict:
     return {"image_id": row["image_id"], "label": label, **box, "area": component.area}
 
 
-def _labelled_components(row: Mapping, planes: Planes, side: int) -> list[tuple[str, Component]]:
-    labelled_components = []
+def _list_components(row: Mapping, planes: Planes, side: int) -> Components:
+    components = []
     for box in row["boxes"] or ():
         x1, y1 = (max(0, math.floor(box[name] + 0.5)) for name in ("x1", "y1"))
         x2, y2 = (min(side, math.floor(box[name] + 0.5)) for name in ("x2", "y2"))
         x2, y2 = max(x2, x1 + 1), max(y2, y1 + 1)
-        shape = (y2 - y1, x2 - x1)
-        component = Component((x1, y1, x2, y2), np.ones(shape, bool), shape[0] * shape[1])
-        labelled_components.append((box["label"], component))
-    if labelled_components:
-        return sorted(labelled_components, key=lambda pair: (pair[0], position_key(pair[1])))
-    for label in sorted(planes.mask):
-        mask = planes.mask[label]
-        is_numbered = planes.instances is not None
-        parts = find_instances(planes.instances, mask) if is_numbered else find_components(mask, CONNECTIVITY)
-        labelled_components += [(label, component) for component in parts]
-    return labelled_components
+        pixels = np.ones((y2 - y1, x2 - x1), bool)
+        components.append((box["label"], Component((x1, y1, x2, y2), pixels, pixels.size)))
+    if components:
+        return sorted(components, key=lambda pair: (pair[0], position_key(pair[1])))
+    for label, mask in sorted(planes.mask.items()):
+        has_numbers = planes.instances is not None
+        parts = find_instances(planes.instances, mask) if has_numbers else find_components(mask)
+        components += [(label, component) for component in parts]
+    return components
 
 
-def _candidates(row: Mapping, regions: list[tuple[str, Component]], seed: int) -> set[int]:
+def _candidates(row: Mapping, regions: Components, seed: int) -> set[int]:
     """Return the numbers of the candidates: not cut by a tile's edge, at most :data:`MAX_BOXES`."""
-    cut_edges = [(at, row["extent"][at]) for at, is_cut in enumerate(row["inner"]) if is_cut]
-    free = [
-        number
-        for number, (_, component) in enumerate(regions)
-        if not any(component.box[at] == edge for at, edge in cut_edges)
-    ]
-    if len(free) > MAX_BOXES:
-        free = make_rng(seed, "candidates", row["image_id"]).sample(free, MAX_BOXES)
-    return set(free)
+    cut_edges = [(at, row["extent"][at]) for at, is_inner in enumerate(row["inner"]) if is_inner]
+    is_cut = [any(component.box[at] == edge for at, edge in cut_edges) for _, component in regions]
+    candidates = [number for number in range(len(regions)) if not is_cut[number]]
+    if len(candidates) > MAX_BOXES:
+        candidates = make_rng(seed, "candidates", row["image_id"]).sample(candidates, MAX_BOXES)
+    return set(candidates)
 
 
-def _open_classes(regions: list, dropped: list, share: float) -> set[str]:
-    dropped_area, kept_area = Counter(), Counter()
-    for areas, labelled_components in ((dropped_area, dropped), (kept_area, regions)):
-        for label, component in labelled_components:
-            areas[label] += component.area
-    return {label for label, area in dropped_area.items() if area > share * (area + kept_area[label])}
-
-
-def _geometry(component: Component, row: Mapping, side: int, has_masks: bool) -> dict:
+def _geometry(component: Component, row: Mapping, side: int) -> dict:
     x1, y1, x2, y2 = component.box
     x_min, y_min, x_max, y_max = row["extent"]
     grid = box_on_grid(component.box, side)
     cx, cy = centroid(component)
-    shape_measures = {"solidity": solidity, "elongation": elongation, "compactness": compactness}
     return {
         **dict(zip(GRID_CORNERS, grid, strict=True)),
         "grid_iou": float(paired_iou(np.array(component.box, np.float64) * GRID / side, np.array(grid, np.float64))),
@@ -226,41 +214,29 @@ def _geometry(component: Component, row: Mapping, side: int, has_masks: bool) ->
         "aspect": (x2 - x1) / (y2 - y1),
         "cx": cx / side,
         "cy": cy / side,
-        "extent": component.area / ((x2 - x1) * (y2 - y1)) if has_masks else None,
-        **{name: measure(component) if has_masks else None for name, measure in shape_measures.items()},
         "touches_border": any(edge == limit for edge, limit in zip(component.box, row["extent"], strict=True)),
     }
 
 
-def _appearance(component: Component, grey: np.ndarray, taken: np.ndarray, has_masks: bool) -> dict:
-    values = contrast_and_texture(component, grey, taken) if has_masks else (math.nan, math.nan)
-    finite_values = (value if math.isfinite(value) else None for value in values)
-    return dict(zip(("contrast", "texture"), finite_values, strict=True))
+SHAPE = ("extent", "solidity", "elongation", "compactness", "contrast", "texture")
+"""Columns that are null without a mask."""
 
 
-def _overlaps_with_others(number: int, component: Component, regions: list[tuple[str, Component]]) -> list[dict]:
-    """Return the fractions of a region's pixels inside each region of another class."""
-    x1, y1, x2, y2 = component.box
+def _shape(component: Component, grey: np.ndarray, taken: np.ndarray) -> dict:
+    values = [component.area / component.pixels.size, solidity(component), elongation(component)]
+    values += [compactness(component), *contrast_and_texture(component, grey, taken)]
+    return {name: value if math.isfinite(value) else None for name, value in zip(SHAPE, values, strict=True)}
+
+
+def _overlaps(label: str, component: Component, planes: Mapping[str, np.ndarray]) -> list[dict]:
+    """Return the fractions of a component's pixels inside each region of another class."""
     overlaps = []
-    for region, (label, part) in enumerate(regions):
-        a1, b1, a2, b2 = part.box
-        if label == regions[number][0] or a1 >= x2 or a2 <= x1 or b1 >= y2 or b2 <= y1:
-            continue
-        low, high = (max(x1, a1), max(y1, b1)), (min(x2, a2), min(y2, b2))
-        mine = component.pixels[low[1] - y1 : high[1] - y1, low[0] - x1 : high[0] - x1]
-        its = part.pixels[low[1] - b1 : high[1] - b1, low[0] - a1 : high[0] - a1]
-        if shared := int((mine & its).sum()):
-            overlaps.append({"region": region, "share": shared / component.area})
+    for other_label, plane in sorted(planes.items()):
+        if other_label != label:
+            numbers, counts = np.unique(plane[component.window][component.pixels], return_counts=True)
+            pairs = zip(numbers.tolist(), counts.tolist(), strict=True)
+            overlaps += [{"region": number - 1, "share": count / component.area} for number, count in pairs if number]
     return overlaps
-
-
-def _add_ranks(rows: list[dict]) -> None:
-    for prefix, key in (("", lambda row: 0), ("class_", lambda row: row["label"])):
-        for name, sign in (("area", -1), ("cx", 1), ("cy", 1)):
-            next_rank: dict = {}
-            for row in sorted(rows, key=lambda row: (sign * row[name], row["region"])):
-                row[f"{prefix}rank_{name}"] = next_rank.get(key(row), 0)
-                next_rank[key(row)] = row[f"{prefix}rank_{name}"] + 1
 
 
 def run_shard(
@@ -286,29 +262,23 @@ def run_shard(
 def shift_outlines(row: Mapping, planes: Planes, px: int) -> tuple[dict, Planes]:
     """Return an image's row and planes with all outlines shifted outwards by ``px``, or inwards if it is negative.
 
-    Masks are dilated or eroded by a square of side 2 ``px`` + 1, within the image without padding, whose edge is no
-    outline. Instances grow only into background.
+    The edge of the image without padding is no outline. Instances grow only into background.
     """
     x_min, y_min, x_max, y_max = row["extent"]
     window, square = np.s_[y_min:y_max, x_min:x_max], np.ones((2 * abs(px) + 1,) * 2, np.uint8)
 
-    def inside(plane: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        changed = np.zeros_like(plane)
-        changed[window] = change(np.ascontiguousarray(plane[window]))
-        return changed
-
-    def mask(plane: np.ndarray) -> np.ndarray:
-        pixels = plane.astype(np.uint8)
-        return (cv2.dilate(pixels, square) if px > 0 else cv2.erode(pixels, square)) > 0
-
-    def instances(numbers: np.ndarray) -> np.ndarray:
-        most = cv2.dilate(numbers, square)
+    def shifted(plane: np.ndarray, *, has_numbers: bool) -> np.ndarray:
+        part = np.ascontiguousarray(plane[window]).astype(plane.dtype if has_numbers else np.uint8)
+        most, least = cv2.dilate(part, square), cv2.erode(part, square)
+        new_plane = np.zeros_like(plane)
         if px > 0:
-            return np.where(numbers > 0, numbers, most)
-        return np.where(cv2.erode(numbers, square) == most, numbers, 0).astype(numbers.dtype)
+            new_plane[window] = np.where(part > 0, part, most)
+        else:
+            new_plane[window] = np.where(least == most, part, 0)
+        return new_plane
 
-    masks = {label: inside(plane, mask) for label, plane in planes.mask.items()}
-    numbers = None if planes.instances is None else inside(planes.instances, instances)
+    masks = {label: shifted(plane, has_numbers=False) for label, plane in planes.mask.items()}
+    numbers = None if planes.instances is None else shifted(planes.instances, has_numbers=True)
     boxes = row["boxes"] and [_shift_box(box, row["extent"], px) for box in row["boxes"]]
     return dict(row) | {"boxes": boxes}, Planes(planes.picture, masks, numbers, planes.zones)
 
@@ -316,8 +286,7 @@ def shift_outlines(row: Mapping, planes: Planes, px: int) -> tuple[dict, Planes]
 def _shift_box(box: Mapping, extent: tuple[int, int, int, int], px: int) -> dict:
     """Return a box with its edges shifted outwards by ``px``, within the image; an edge at the image's edge stays."""
     shifted_box = dict(box)
-    for name, edge, way in zip(CORNERS, extent, (-1, -1, 1, 1), strict=True):
-        limit = max if way < 0 else min
+    for name, edge, way, limit in zip(CORNERS, extent, (-1, -1, 1, 1), (max, max, min, min), strict=True):
         shifted_box[name] = edge if box[name] == edge else limit(box[name] + way * px, edge)
     for low, high in (("x1", "x2"), ("y1", "y2")):
         if shifted_box[high] <= shifted_box[low]:  # collapsed to its centre

@@ -1,33 +1,25 @@
 """The source cells: synthetic microscopy with exact instances, embedded so that queries need no files."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import cv2
 import numpy as np
 
 from cxr.base.seeds import stable_hash
-from cxr.medground.sources.image import Image
+from cxr.medground.sources.image import Image, ImageReader
 
 SIDE = 256
-SHARES = {"train": 0.6, "validate": 0.1, "test": 0.3}
-KINDS = {"nucleus": (6.0, 17.0), "rod": (11.0, 24.0)}
-"""{class: smallest and largest major half axis, px}."""
+SPLIT_ENDS = {"train": 600, "validate": 701, "test": 1000}
+"""{split: number, of 1,000, below which an image's hash lies}."""
+KINDS = {"nucleus": (6.0, 17.0), "rod": (11.0, 24.0)}  # {class: smallest and largest major half axis, px}
 
 
-def read_cells(count: int, seed: int) -> Iterator[tuple[str, Image]]:
-    """Yield (image_id, image) of the synthetic images; their instances are exact."""
+def read_cells(count: int, seed: int) -> Iterator[tuple[str, ImageReader]]:
+    """Yield (image_id, function that draws it) of the synthetic images; their instances are exact."""
     for number in range(count):
         image_id = f"cells{number:04d}"
-        yield image_id, draw_cells(image_id, seed)
-
-
-def _split(image_id: str) -> str:
-    at = stable_hash("split", image_id) % 1000 / 1000
-    for split, share in SHARES.items():
-        if at < share:
-            return split
-        at -= share
-    return "test"
+        yield image_id, partial(draw_cells, image_id, seed)
 
 
 def draw_cells(image_id: str, seed: int) -> Image:
@@ -50,8 +42,10 @@ def draw_cells(image_id: str, seed: int) -> Image:
         level = ground + rng.choice([-1, 1]) * rng.uniform(25, 60)
         picture[body] = rng.normal(level, rng.choice([2.0, 5.0, 16.0]), int(body.sum()))
     grey = np.clip(np.round(picture), 0, 255).astype(np.uint8)
+    place = stable_hash("split", image_id) % 1000
+    split = next(split for split, end in SPLIT_ENDS.items() if place < end)
     return Image(
-        image_id, image_id, _split(image_id), np.repeat(grey[..., None], 3, axis=2), masks, instances,
+        image_id, image_id, split, np.repeat(grey[..., None], 3, axis=2), masks, instances,
         domain="nuclei", licence="drawn by this project",
     )  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Sources of the kinds folder and boxes: a table of images with masks or with boxes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +12,9 @@ from cxr.base.jobs import log
 from cxr.base.user_paths import PathFinder, UserPath
 from cxr.base.user_tables import listed_lines, read_sheet
 from cxr.base.vocabulary import SPLITS
+from cxr.dicom.files import Rejected
 from cxr.imaging.cohort.split import split_name
-from cxr.medground.sources.image import Image, Refused
+from cxr.medground.sources.image import Image
 from cxr.medground.sources.pixels import (
     instance_numbers,
     match_image_size,
@@ -30,8 +31,7 @@ REQUIRED = {
 """Required columns of a manifest, by kind."""
 IDS = ("image_id", "subject_id")
 OPTIONAL = (*IDS, "mask_path", "class", "domain", "licence", "description")
-WORDS = ("image_path", "split")
-"""Columns whose cells are single words, unless paths have blanks."""
+WORDS = ("image_path", "split")  # columns whose cells are single words, unless paths have blanks
 PATHS = ("image_path", "mask_path")
 
 
@@ -47,11 +47,11 @@ class Row:
         return self.cells.get(column, "")
 
     def file(self, column: str) -> Path:
-        """Return the file of ``image_path`` or ``mask_path``. Raises Refused if it is missing."""
+        """Return the file of ``image_path`` or ``mask_path``. Raises Rejected if it is missing."""
         file = self.files[column]
         if not Path(file.path).is_file():
             role = "the picture" if column == "image_path" else "the mask"
-            raise Refused("missing_file", f"{role}: {file.problem}" if file.problem else role)
+            raise Rejected("missing_file", f"{role}: {file.problem}" if file.problem else role)
         return Path(file.path)
 
 
@@ -98,32 +98,24 @@ def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
     return dict(sorted(rows_of.items()))
 
 
-def read_folder(options: Mapping, manifest: Mapping[str, list[Row]]) -> Iterator[tuple[str, Image | Refused]]:
-    """Yield (image_id, image or why it cannot be used) of a manifest's images, in order of their ids."""
-    for image_id, rows in manifest.items():
-        try:
-            yield image_id, _image(image_id, rows, options)
-        except Refused as refused:
-            yield image_id, refused
-
-
-def _image(image_id: str, rows: list[Row], options: Mapping) -> Image:
+def read_folder_image(image_id: str, rows: list[Row], options: Mapping) -> Image:
+    """Return the image of a manifest's rows. Raises Rejected if it cannot be used."""
     first = rows[0]
     picture = read_image(first.file("image_path"))
     masks, instances, boxes = {}, None, None
-    default = next(iter(options["classes"]))
     if options["kind"] == "boxes":
         boxes = _boxes(rows, picture.shape[:2], options["classes"])
     else:
         for row in rows:
-            path, shape, label = row.file("mask_path"), picture.shape[:2], row["class"] or default
+            path, shape = row.file("mask_path"), picture.shape[:2]
+            label = row["class"] or next(iter(options["classes"]))
             if options["mask_kind"] == "instances":
                 values = match_image_size(read_mask(path), shape, options["resize_masks"])
                 instances, masks[label] = instance_numbers(values), values > 0
             else:
                 masks |= read_class_masks(path, shape, label, options)
         if unknown := sorted(masks.keys() - options["classes"].keys()):
-            raise Refused("unknown_label", f"the class {unknown[0]!r} is not one of the source's")
+            raise Rejected("unknown_label", f"the class {unknown[0]!r} is not one of the source's")
         refuse_uniform(masks)
     return Image(
         image_id, first["subject_id"] or image_id, first["split"], picture, masks, instances, boxes,
@@ -138,10 +130,10 @@ def _boxes(rows: list[Row], shape: tuple[int, int], classes: Mapping) -> dict[st
         try:
             x, y, w, h = (float(row[side]) for side in ("x", "y", "w", "h"))
         except ValueError:
-            raise Refused("bad_row", f"line {row.line} has no box") from None
+            raise Rejected("bad_row", f"line {row.line} has no box") from None
         if not (w > 0 and h > 0 and 0 <= x < x + w <= shape[1] + 1 and 0 <= y < y + h <= shape[0] + 1):
-            raise Refused("bad_row", f"line {row.line} has a box outside its picture")
+            raise Rejected("bad_row", f"line {row.line} has a box outside its picture")
         if row["class"] not in classes:
-            raise Refused("unknown_label", f"the class {row['class']!r} is not one of the source's")
+            raise Rejected("unknown_label", f"the class {row['class']!r} is not one of the source's")
         boxes_by_class.setdefault(row["class"], []).append((x, y, x + w, y + h))
     return {label: np.array(boxes) for label, boxes in boxes_by_class.items()}

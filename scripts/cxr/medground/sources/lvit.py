@@ -1,25 +1,23 @@
 """Sources in LViT's layout: ``{Train,Val,Test}_Folder/{img,labelcol,*_text.xlsx}``, a description for each image."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.ids import clean_id
-from cxr.medground.sources.image import Image, Refused
+from cxr.dicom.files import Rejected
+from cxr.medground.sources.image import Image, ImageReader
 from cxr.medground.sources.pixels import read_class_masks, read_image, refuse_uniform
 
 FOLDERS = {"train": "Train_Folder", "validate": "Val_Folder", "test": "Test_Folder"}
 ENDINGS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
 COLUMNS = ("Image", "Description")
-PREFIX = "mask_"
-"""Optional prefix of a mask's name before the image's name."""
+PREFIX = "mask_"  # optional prefix of a mask's name before the image's name
 
 
 def read_workbook(path: Path, key: str) -> dict[str, str]:
-    """Return {file stem: description or ""} of the first sheet that has the columns.
-
-    Formulas give their saved values. Raises UserError for a file without such a sheet, or with an image twice.
-    """
+    """Return {file stem: description or ""} of the first sheet that has the columns. Raises UserError."""
     import openpyxl
 
     try:
@@ -50,51 +48,39 @@ def read_workbook(path: Path, key: str) -> dict[str, str]:
     raise UserError(f"{key}: {path.name} has no sheet with the columns {' and '.join(COLUMNS)}: add them")
 
 
-def _read_texts(folder: Path, key: str) -> dict[str, str]:
-    books = sorted(path for path in folder.glob("*.xlsx") if not path.name.startswith("~"))
-    if len(books) > 1:
-        raise UserError(f"{key}: {folder.name} has the workbooks {books[0].name} and {books[1].name}: leave one")
-    return read_workbook(books[0], key) if books else {}
-
-
 def _image_files(folder: Path) -> dict[str, Path]:
     paths = (path for path in sorted(folder.glob("*")) if path.suffix.lower() in ENDINGS)
     return {clean_id(path.stem): path for path in paths}
 
 
-def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, Image | Refused]]:
-    """Yield (image_id, image or why it is excluded), split by split; the id is the file's stem.
-
-    A split's folder may be absent. Raises UserError for an invalid workbook, an id in two splits, or no folder at all.
-    """
+def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, ImageReader]]:
+    """Yield (image_id, its reader), split by split; the id is the file's stem. Raises UserError."""
     key, root = f"medground.sources.sets.{name}.folder", Path(folder)
     folder_by_split = {split: root / part for split, part in FOLDERS.items() if (root / part).is_dir()}
     if not folder_by_split:
         raise UserError(f"{key}: {root.name} has none of the folders {', '.join(FOLDERS.values())}: give LViT's folder")
     split_by_image: dict[str, str] = {}
     for split, part in folder_by_split.items():
-        texts, images, masks = _read_texts(part, key), _image_files(part / "img"), _image_files(part / "labelcol")
-        text_by_image = {_resolve_image(stem, images): (stem, text) for stem, text in texts.items()}
+        books = sorted(path for path in part.glob("*.xlsx") if not path.name.startswith("~"))
+        if len(books) > 1:
+            raise UserError(f"{key}: {part.name} has the workbooks {books[0].name} and {books[1].name}: leave one")
+        texts = read_workbook(books[0], key) if books else {}
+        images, masks = _image_files(part / "img"), _image_files(part / "labelcol")
+        # some workbooks name the mask
+        plain_names = {stem: stem.removeprefix(PREFIX) for stem in texts if stem not in images}
+        image_by_stem = {stem: name for stem, name in plain_names.items() if name in images}
+        text_by_image = {image_by_stem.get(stem, stem): (stem, text) for stem, text in texts.items()}
         for image_id in sorted(images.keys() | text_by_image.keys()):
             if split_by_image.setdefault(image_id, split) != split:
                 raise UserError(f"{key}: {image_id!r} lies in {split_by_image[image_id]} and in {split}: remove one")
             stem, text = text_by_image.get(image_id, (image_id, ""))
             mask = next((masks[name] for name in (stem, PREFIX + image_id, image_id) if name in masks), None)
-            try:
-                yield image_id, _image(image_id, split, images.get(image_id), mask, text, options)
-            except Refused as refused:
-                yield image_id, refused
-
-
-def _resolve_image(stem: str, images: Mapping[str, Path]) -> str:
-    """Return the image for a name in a workbook; some workbooks name the mask."""
-    plain = stem.removeprefix(PREFIX)
-    return plain if stem not in images and plain in images else stem
+            yield image_id, partial(_image, image_id, split, images.get(image_id), mask, text, options)
 
 
 def _image(image_id: str, split: str, picture: Path | None, mask: Path | None, text: str, options: Mapping) -> Image:
     if picture is None or mask is None:
-        raise Refused("missing_file", "the picture" if picture is None else "the mask")
+        raise Rejected("missing_file", "the picture" if picture is None else "the mask")
     pixels = read_image(picture)
     masks = read_class_masks(mask, pixels.shape[:2], next(iter(options["classes"])), options)
     refuse_uniform(masks)

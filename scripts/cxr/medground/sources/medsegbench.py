@@ -6,13 +6,17 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.errors import UserError, refuse_unreadable
 from cxr.base.resources import load_resource
-from cxr.medground.sources.image import Image, Refused
+from cxr.dicom.files import Rejected
+from cxr.medground.sources.image import Image, ImageReader
 from cxr.medground.sources.pixels import refuse_uniform
 
 RESOURCE_FILES = ("medground/sources.yaml",)
@@ -32,10 +36,8 @@ def check_digest(path: Path, expected: Mapping[int, str]) -> None:
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     if digest not in expected.values():
-        raise UserError(
-            f"{path.name} has the MD5 {digest}, which is not the published one: download it again, or give "
-            "its images as a source of kind folder"
-        )
+        remedy = "download it again, or give its images as a source of kind folder"
+        raise UserError(f"{path.name} has the MD5 {digest}, which is not the published one: {remedy}")
 
 
 class Member:
@@ -44,69 +46,60 @@ class Member:
     def __init__(self, archive: zipfile.ZipFile, name: str):
         self.name, self._archive = name, archive
         if f"{name}.npy" not in archive.namelist():
-            raise self._wrong("is missing", "download the file again")
+            raise self.fault("is missing", "download the file again")
         with self._open() as file:
-            self.shape, self.dtype = self._header(file)
-
-    def _open(self):
-        return self._archive.open(f"{self.name}.npy")
-
-    def _wrong(self, fault: str, remedy: str) -> UserError:
-        return UserError(f"{Path(str(self._archive.filename)).name}: the member {self.name} {fault}: {remedy}")
-
-    def _header(self, file) -> tuple[tuple[int, ...], np.dtype]:
-        try:
             version = np.lib.format.read_magic(file)
             read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-            shape, fortran, dtype = read(file)
+            self.shape, is_by_columns, dtype = read(file)
+            self._header_size = file.tell()
+        if dtype.hasobject or is_by_columns or dtype != np.uint8:
+            raise self.fault(f"holds {dtype}, not unsigned bytes by rows", "give the published file")
+
+    def fault(self, problem: str, remedy: str) -> UserError:
+        """Return the error about this member."""
+        return UserError(f"{Path(str(self._archive.filename)).name}: the member {self.name} {problem}: {remedy}")
+
+    @contextmanager
+    def _open(self) -> Iterator[IO[bytes]]:
+        try:
+            with self._archive.open(f"{self.name}.npy") as file:
+                yield file
         except (ValueError, KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise self._wrong(f"is damaged ({type(error).__name__})", "download the file again") from None
-        if dtype.hasobject or fortran or dtype != np.uint8:
-            raise self._wrong(f"holds {dtype}, not unsigned bytes by rows", "give the published file")
-        return shape, dtype
+            raise self.fault(f"is damaged ({type(error).__name__})", "download the file again") from None
 
     def rows(self) -> Iterator[np.ndarray]:
         """Yield the rows, each uint8 (H, W) or (H, W, C)."""
         size = math.prod(self.shape[1:])
         with self._open() as file:
-            self._header(file)
+            file.read(self._header_size)
             for _ in range(self.shape[0]):
-                try:
-                    data = file.read(size)
-                except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-                    raise self._wrong(f"is damaged ({type(error).__name__})", "download the file again") from None
+                data = file.read(size)
                 if len(data) < size:
-                    raise self._wrong("is shorter than it says", "download the file again")
+                    raise self.fault("is shorter than it says", "download the file again")
                 yield np.frombuffer(data, np.uint8).reshape(self.shape[1:])
 
 
-def read_npz(path: str, flag: str, facts: Mapping) -> Iterator[tuple[str, Image | Refused]]:
-    """Yield (image_id, image or why it is excluded) of a file, split by split. Raises UserError."""
-    try:
+def read_npz(path: str, flag: str, facts: Mapping) -> Iterator[tuple[str, ImageReader]]:
+    """Yield (image_id, its reader) of a file, split by split. Raises UserError."""
+    with refuse_unreadable(path, f"{Path(path).name} is no npz file", "download it again", zipfile.BadZipFile):
         archive = zipfile.ZipFile(path)
-    except (OSError, zipfile.BadZipFile) as error:
-        refuse_machine_fault(path, error)
-        raise UserError(f"{Path(path).name} is no npz file ({type(error).__name__}): download it again") from None
     with archive:
         for split, name in SPLITS.items():
             pictures, labels = Member(archive, f"{split}_images"), Member(archive, f"{split}_label")
             if len(pictures.shape) not in (3, 4) or pictures.shape[3:] not in ((), (1,), (3,)):
-                raise pictures._wrong(f"has the shape {pictures.shape}, no pictures", "give the published file")
+                raise pictures.fault(f"has the shape {pictures.shape}, no pictures", "give the published file")
             if pictures.shape[:3] != labels.shape[:3] or labels.shape[3:] not in ((), (1,)):
-                raise labels._wrong(f"has the shape {labels.shape}, the images {pictures.shape}", "give another file")
+                raise labels.fault(f"has the shape {labels.shape}, the images {pictures.shape}", "give another file")
             for at, (picture, label) in enumerate(zip(pictures.rows(), labels.rows(), strict=True)):
                 image_id = f"{flag}_{split}_{at:05d}"
-                try:
-                    yield image_id, _image(image_id, name, picture, label.reshape(label.shape[:2]), facts)
-                except Refused as refused:
-                    yield image_id, refused
+                yield image_id, partial(_image, image_id, name, picture, label.reshape(label.shape[:2]), facts)
 
 
 def _image(image_id: str, split: str, picture: np.ndarray, label: np.ndarray, facts: Mapping) -> Image:
     names = list(facts["classes"])
     if facts["values"]:
         if unknown := sorted(set(np.unique(label).tolist()) - set(range(len(names) + 1))):
-            raise Refused("unknown_label", f"the value {unknown[0]} has no class")
+            raise Rejected("unknown_label", f"the value {unknown[0]} has no class")
         masks = {name: label == value for value, name in enumerate(names, 1)}
     else:
         masks = {names[0]: label > 0}
@@ -121,7 +114,6 @@ def parse_flag(path: str) -> tuple[str, int]:
     """Return the flag and side in a file's name, such as fhpsaop_256.npz. Raises UserError for another name."""
     match = re.fullmatch(r"([a-z0-9]+)_(128|256|512)", Path(path).stem)
     if not match:
-        raise UserError(
-            f"{Path(path).name} is not named as MedSegBench names its files: use fhpsaop_256.npz and the like"
-        )
+        problem = "is not named as MedSegBench names its files"
+        raise UserError(f"{Path(path).name} {problem}: use fhpsaop_256.npz and the like")
     return match[1], int(match[2])

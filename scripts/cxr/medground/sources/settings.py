@@ -6,8 +6,7 @@ from typing import Literal
 from cxr.base.settings import PAPER, Section, Share, constraint, key, refuse_equal_names
 
 Domain = Literal["bacteria", "nuclei", "ultrasound", "dermoscopy", "ct", "cxr", "other"]
-EMBEDDED = ("ils", "cells")
-"""Kinds that need no file of the user's."""
+EMBEDDED = ("ils", "cells")  # kinds that need no file of the user's
 
 
 class ClassSettings(Section):
@@ -17,15 +16,8 @@ class ClassSettings(Section):
     many: str = key("", "Its word in the plural; empty: the singular with an s.")
     parents: dict[str, str] = key(dict, "Wider words that queries may use: singular to plural.")
     ask: bool = key(True, "Whether a query may ask for it.")
-    opaque: bool = key(
-        True,
-        "Whether it is brighter than healthy lung, and so in the anomaly map; false for organs and for dark "
-        "findings such as pneumothorax.",
-    )
-    inside: bool = key(
-        True,
-        "Whether a query may say that it lies inside another region; false for organs, which only overlap.",
-    )
+    opaque: bool = key(True, "Whether it is brighter than healthy lung, so that the anomaly map can show it.")
+    inside: bool = key(True, "Whether a query may say that it lies inside another region; false for organs.")
 
 
 class SourceSet(Section):
@@ -33,43 +25,30 @@ class SourceSet(Section):
 
     kind: Literal["ils", "cells", "folder", "boxes", "medsegbench", "lvit"] = key(
         "folder",
-        "ils: lesion masks of ILS; cells: synthetic microscopy; folder: a CSV manifest of images and masks, also "
-        "DICOM (image_path, mask_path, split; optional image_id, subject_id, class, domain, description, "
-        "licence); boxes: the same with x, y, w, h, class in place of mask_path; medsegbench: one of its npz "
-        "files; lvit: a folder in LViT's layout.",
+        "ils: lesion masks of ILS; cells: synthetic microscopy; folder: a CSV manifest (image_path, mask_path, split; "
+        "optional image_id, subject_id, class, domain, description, licence); boxes: one with x, y, w, h, class in "
+        "place of mask_path; medsegbench: a published npz file; lvit: a folder in LViT's layout, with descriptions.",
     )
     manifest: str = key("", "The CSV manifest (kinds folder and boxes).")
     npz: str = key("", "The file, named as published, such as fhpsaop_256.npz (kind medsegbench).")
     folder: str = key("", "The folder that holds Train_Folder, Val_Folder or Test_Folder (kind lvit).")
     use: Literal["dataset", "zero_shot"] = key("dataset", "zero_shot: its queries are only in zero_shot.jsonl.")
     queries: Literal["engine", "statements"] = key(
-        "engine",
-        "engine: those of medground.queries; statements: the sentence of each image's description, whose answer "
-        "is the regions on the sides in it (kind lvit or folder, use zero_shot).",
-        source=PAPER,
+        "engine", "statements: each image's description, in place of medground.queries (use zero_shot).", source=PAPER
     )
-    anatomy: str = key(
-        "",
-        "Folder of ILS results (`results` or another) of the same radiographs, for the patient's zones (kind "
-        "folder, boxes or lvit, domain cxr), matched by file or id. Empty: no zones.",
-    )
-    anomaly: Literal["none", "results"] = key(
-        "none",
-        "results: the judge rules also uses the anomaly map of the results in anatomy; none: it does not.",
-    )
+    anatomy: str = key("", "Folder of ILS results for the same radiographs, for their zones (domain cxr); empty: none.")
+    anomaly: Literal["none", "results"] = key("none", "results: the judge also uses the anomaly map in anatomy.")
     thresholds: str = key("default", "Threshold set of the masks (kind ils).")
     domain: Domain = key("other", "Kind of image, if the manifest has no column domain.", source=PAPER)
     modality: str = key("", "Modality in words.")
     licence: str = key("", "Licence of images and masks, if the manifest has no column licence.")
     orientation: Literal["radiological", "unknown"] = key(
-        "radiological", "radiological: the image's left is the patient's right; unknown: queries name no sides."
+        "radiological", "radiological: the image's left is the patient's right (cxr, ct); unknown: no sides in queries."
     )
     mask_kind: Literal["semantic", "instances"] = key("semantic", "instances: each value of a mask is one region.")
     mask_values: dict[str, str] = key(dict, "Class of each value of a mask; empty: any foreground is the row's class.")
     classes: dict[str, ClassSettings] = key(dict, "Classes of the manifest, in words. Empty: one class, region.")
-    tile: int | None = key(
-        None, "Side of the tiles into which images are cut; null: no tiles.", unit="px", ge=32, le=4096
-    )
+    tile: int | None = key(None, "Side of the tiles of an image; null: no tiles.", unit="px", ge=32, le=4096)
     allow: list[str] = key(list, "Words that queries may use although they belong to another kind of image.")
 
     @constraint
@@ -101,30 +80,13 @@ class SourceSet(Section):
 class SourcesSettings(Section):
     """Sources of images and masks."""
 
-    sets: dict[str, SourceSet] = key(
-        dict,
-        "Sources by name; the name is the wildcard {source}. Empty: `ils`, the lesion masks of the cohort, and "
-        "for the embedded cohort `cells`, synthetic microscopy.",
-    )
+    sets: dict[str, SourceSet] = key(dict, "Sources by name; empty: `ils`, for the embedded cohort also `cells`.")
     size: int = key(512, "Side of frames, a multiple of 8; cells: 256; tiles: their own.", unit="px", ge=64, le=2048)
-    shards: int | None = key(
-        None,
-        "Shards of each source; null: the cohort's where a source is of kind ils, else 1 if all are embedded, else 8.",
-        ge=1,
-        le=1024,
-    )
-    mask_threshold: float = key(
-        0, "Value above which a pixel is foreground; 0: masks must be binary. Unused for masks of 0 and 1.", ge=0
-    )
-    most_foreground: Share = key(
-        0.8,
-        "Largest fraction of an image that a binary mask may cover; above it, or if it covers most of the image "
-        "and its edges, the image is excluded as inverted_mask. 1: never.",
-    )
+    shards: int | None = key(None, "Shards of each source; null: the cohort's, 1 or 8 by kind.", ge=1, le=1024)
+    mask_threshold: float = key(0, "Value above which a pixel is foreground; 0: masks must be binary.", ge=0)
+    most_foreground: Share = key(0.8, "Largest fraction of an image that a binary mask may cover; 1: any.")
     resize_masks: Literal["none", "nearest"] = key(
-        "none",
-        "A mask of another size than its image. nearest: it is resized by nearest neighbour, if the aspect ratios"
-        " differ by at most 1 %; none: the image is excluded as shape_mismatch.",
+        "none", "nearest: a mask of another size than its image is resized; none: the image is excluded."
     )
     cells: int = key(48, "Number of synthetic images.", ge=1, le=100_000)
 

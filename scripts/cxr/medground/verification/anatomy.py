@@ -7,6 +7,7 @@ text names, and the anomaly map, which is brighter in lesions. The source's mask
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,34 +22,21 @@ from cxr.medground.verification.claims import Claims
 class JudgeThresholds:
     """Where something stands out in a box, on radiographs in anatomy and anomaly map: our choices, no settings."""
 
-    contrast: float = 0.8
-    """Effect size against the surroundings from which a region stands out."""
-    blob_iou: float = 0.5
-    """IoU of a box and the blob in it from which a region stands out."""
-    enlarge: float = 0.25
-    """Margin of the crop around a box, as a fraction of the box's longer side."""
-    stain: str = "hematoxylin"
-    """Plane in which coloured images of nuclei are measured: the stain's density (hematoxylin), or luminance (none)."""
-    zone_no: float = 0.1
-    """Fraction of a box's lung pixels in a zone or lung that its text names below which it is not there."""
-    least_lung: float = 0.1
-    """Smallest fraction of a box that must be lung, else its zones are unknown."""
-    anomaly_level: int = 26
-    """Value of the anomaly map from which a pixel counts as anomalous, grey levels."""
-    anomaly_yes: float = 0.1
-    """Difference of a box's fraction of anomalous pixels and the other lung pixels' from which it stands out."""
-    anomaly_no: float = -0.1
-    """Difference below which a region counts as normal; between the two the judge abstains."""
-    slack: float = 2.0
-    """Factor on the logic's margins of size, shape and place, as boxes are measured less exactly than masks."""
+    contrast: float = 0.8  # effect size against the surroundings from which a region stands out
+    blob_iou: float = 0.5  # IoU of a box and the blob in it from which a region stands out
+    enlarge: float = 0.25  # margin of the crop around a box, as a fraction of the box's longer side
+    zone_no: float = 0.1  # fraction of a box's lung pixels in a zone or lung of its text below which it is not there
+    least_lung: float = 0.1  # smallest fraction of a box that must be lung, else its zones are unknown
+    anomaly_level: int = 26  # value of the anomaly map from which a pixel counts as anomalous, grey levels
+    anomaly_yes: float = 0.1  # excess of a box's fraction of anomalous lung pixels from which it stands out
+    anomaly_no: float = -0.1  # excess below which a region counts as normal; between the two the judge abstains
+    slack: float = 2.0  # factor on the logic's margins, as boxes are measured less exactly than masks
 
 
 @dataclass(frozen=True)
 class Anatomy:
-    """Results of ILS for a radiograph.
-
-    zones, organs: {name: bool (S, S)}, organs empty if the source's masks derive from them; anomaly: uint8 (S, S), grey
-    levels, or None; opaque: classes that the anomaly map can show.
+    """Results of ILS for a radiograph: zones and organs {name: bool (S, S)}, organs empty if the source's masks derive
+    from them; anomaly uint8 (S, S), grey levels, or None; opaque: classes that the anomaly map can show.
     """
 
     zones: Mapping[str, np.ndarray]
@@ -64,7 +52,7 @@ class Anatomy:
 
 def zone_fractions(film: Anatomy, box: Sequence[int], least: float) -> dict[str, float]:
     """Return each zone's fraction of the lung pixels in a box; empty if less than ``least`` of the box is lung."""
-    x1, y1, x2, y2 = (int(edge) for edge in box)
+    x1, y1, x2, y2 = box
     lungs = film.lungs[y1:y2, x1:x2]
     lung_area = int(lungs.sum())
     if lung_area == 0 or lung_area < least * lungs.size:
@@ -72,35 +60,17 @@ def zone_fractions(film: Anatomy, box: Sequence[int], least: float) -> dict[str,
     return {zone: float((mask[y1:y2, x1:x2] & lungs).sum() / lung_area) for zone, mask in film.zones.items()}
 
 
-def fraction_in_place(film: Anatomy, place: str, box: Sequence[int], least: float) -> float | None:
-    """Return the fraction of a box's lung pixels in a zone or lung, or of the box in another organ; None if unknown."""
-    if place in film.zones:
-        return zone_fractions(film, box, least).get(place)
-    x1, y1, x2, y2 = (int(edge) for edge in box)
-    mask = film.organs.get(place)
-    return None if mask is None or not mask.any() else float(mask[y1:y2, x1:x2].mean())
-
-
 def excess_anomaly(film: Anatomy, boxes: Sequence[Sequence[int]], level: float) -> list[float | None]:
-    """Return each box's fraction of anomalous lung pixels minus that of the lungs outside all boxes.
-
-    None without a map, or if a box or the remainder has no lung. ``level``: grey level from which a pixel is anomalous.
-    """
-    if film.anomaly is None:
+    """Return each box's fraction of lung pixels from ``level`` minus that outside all boxes; None if unknown."""
+    lungs = film.lungs
+    windows, outside = [np.s_[y1:y2, x1:x2] for x1, y1, x2, y2 in boxes], lungs.copy()
+    for window in windows:
+        outside[window] = False
+    if film.anomaly is None or not outside.any():
         return [None] * len(boxes)
-    lungs, is_anomalous = film.lungs, film.anomaly >= level
-    inside = np.zeros(lungs.shape, bool)
-    for x1, y1, x2, y2 in boxes:
-        inside[y1:y2, x1:x2] = True
-    outside = lungs & ~inside
-    if not outside.any():
-        return [None] * len(boxes)
-    elsewhere = float(is_anomalous[outside].mean())
-    shares = []
-    for x1, y1, x2, y2 in boxes:
-        part = is_anomalous[y1:y2, x1:x2][lungs[y1:y2, x1:x2]]
-        shares.append(float(part.mean()) - elsewhere if part.size else None)
-    return shares
+    is_anomalous = film.anomaly >= level
+    elsewhere, parts = float(is_anomalous[outside].mean()), [is_anomalous[window][lungs[window]] for window in windows]
+    return [float(part.mean()) - elsewhere if part.size else None for part in parts]
 
 
 def organ_iou(film: Anatomy, name: str, box: Sequence[int]) -> float | None:
@@ -111,8 +81,7 @@ def organ_iou(film: Anatomy, name: str, box: Sequence[int]) -> float | None:
     return float(paired_iou(np.array(box, np.float64), np.array(bounding_box(mask), np.float64)))
 
 
-@dataclass(frozen=True)
-class Measurements:
+class Measurements(NamedTuple):
     """Measurements in an answer's boxes: verdicts by kind (place, organ, anomaly), and values."""
 
     verdicts: Mapping[str, int]
@@ -132,7 +101,10 @@ def measure_boxes(
     verdicts: dict[str, list[int]] = defaultdict(list)
     limits = thresholds.zone_no, numbers.zone_yes
     for name in claimed_places(claims):
-        fractions = [fraction_in_place(film, name, box, thresholds.least_lung) for box in region_boxes]
+        mask = film.organs.get(name, np.zeros((0, 0)))
+        fractions: list[float | None] = [zones.get(name) for zones in shares]
+        if name not in film.zones and mask.any():
+            fractions = [float(mask[y1:y2, x1:x2].mean()) for x1, y1, x2, y2 in region_boxes]
         verdicts["place"] += [_at_least(fraction, *limits) for fraction in fractions]
     if claims.both:
         verdicts["place"] += [max(_at_least(zones.get(lung), *limits) for zones in shares) for lung in LUNGS]
@@ -142,31 +114,24 @@ def measure_boxes(
         elif excess is not None and scene.label[region] in film.opaque:
             verdicts["anomaly"].append(_at_least(excess, thresholds.anomaly_no, thresholds.anomaly_yes))
     observed = tuple(
-        _describe_box(zones, organ, excess, numbers.zone_yes)
+        {"zones": [name for name, share in zones.items() if share >= numbers.zone_yes]}
+        | ({} if organ is None else {"organ_iou": round(organ, 3)})
+        | ({} if excess is None else {"anomaly": round(excess, 3)})
         for zones, organ, excess in zip(shares, organs, maps, strict=True)
     )
     return Measurements({name: min(values) for name, values in verdicts.items()}, observed)
 
 
 def claimed_places(claims: Claims) -> list[str]:
-    """Return the zones, lungs and organs in which a text places its answer.
-
-    If a lung is a class of the source, "in the left lung" is a relation to it.
-    """
+    """Return the zones, lungs and organs in which a text places its answer, directly or by "in the left lung"."""
     query, places = claims.query, []
-    within = query.reference.atoms if query.reference and query.relation == "inside" else ()
-    for atom in (*claims.atoms, *(f"in:{inner_atom.partition(':')[2]}" for inner_atom in within)):
+    for atom in claims.atoms:
         family, _, value = atom.partition(":")
-        if family in ("zone", "side", "in"):
-            places.append(f"{value} lung" if family == "side" else value)
+        places += [value] if family == "zone" else [f"{value} lung"] if family == "side" else []
+    if query.reference and query.relation == "inside":
+        places += [atom.partition(":")[2] for atom in query.reference.atoms]
     return [name for name in places if name in (*ZONE_LABELS, *ORGAN_LABELS)]
 
 
 def _at_least(value: float | None, no: float, yes: float) -> int:
     return UNCLEAR if value is None else int(atom_at_least(np.array([value]), no, yes)[0])
-
-
-def _describe_box(zones: Mapping[str, float], organ: float | None, excess: float | None, yes: float) -> dict:
-    observation: dict = {"zones": [name for name, share in zones.items() if share >= yes]}
-    observation |= {} if organ is None else {"organ_iou": round(organ, 3)}
-    return observation | ({} if excess is None else {"anomaly": round(excess, 3)})

@@ -1,11 +1,10 @@
-"""Parser of stage II: turns the text of a query into atoms, and lists the words it could not read.
-
-It uses the words of resources/medground/logic.yaml and the source's classes, and nothing about how a text was made.
-"""
+"""Parser of stage II: turns the text of a query into atoms, by the words of resources/medground/logic.yaml and the
+source's classes, and lists the words it could not read."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 
 from cxr.base.resources import load_resource
@@ -40,6 +39,9 @@ class Token:
     plural: bool | None = None
 
 
+END = Token("end", "", "")
+
+
 @dataclass
 class Claims:
     """What a text claims. query: its conjunction; number: 0 if none is stated; plural: of its noun, None without one;
@@ -60,9 +62,8 @@ class Claims:
         return self.query.atoms
 
 
-def load_lexicon() -> Mapping:
-    """Return the words of resources/medground/logic.yaml."""
-    return load_resource(RESOURCE_FILES[0])
+load_lexicon = partial(load_resource, RESOURCE_FILES[0])
+"""Returns the words of resources/medground/logic.yaml."""
 
 
 def _token_by_phrase(scene: Scene) -> dict[str, Token]:
@@ -73,12 +74,9 @@ def _token_by_phrase(scene: Scene) -> dict[str, Token]:
         token_by_phrase.setdefault(words.lower(), Token(kind, value, words, plural))
 
     for forms in scene.classes.values():
-        for word, plural_word, value in (
-            (forms.one, forms.many, forms.one),
-            *((parent, plural_parent, parent) for parent, plural_parent in forms.parents.items()),
-        ):
-            add(word, "class", value, False)
-            add(plural_word, "class", value, True)
+        for word, plural_word in ((forms.one, forms.many), *forms.parents.items()):
+            add(word, "class", word, False)
+            add(plural_word, "class", word, True)
     for noun, plural_word in vocabulary["generic"].items():
         add(noun, "class", "", False)
         add(plural_word, "class", "", True)
@@ -160,14 +158,13 @@ def _resolve_relations(tokens: list[Token]) -> list[Token]:
     """Return tokens where "in the right lung" after a noun is a relation, if the right lung is a class."""
     new_tokens, has_noun, tokens = [], False, _reorder_nearest(tokens)
     for at, token in enumerate(tokens):
-        after = next((later_token for later_token in tokens[at + 1 :] if later_token.text != "the"), None)
-        if has_noun and token.text in ("in", "of") and after is not None and after.kind == "class" and after.value:
+        after = next((later_token for later_token in tokens[at + 1 :] if later_token.text != "the"), END)
+        if has_noun and token.text in ("in", "of") and after.kind == "class" and after.value:
             token = Token("relation", "inside", token.text)
-        if token.value in ("left_of", "right_of") and after is not None and after.text in IMAGE_NOUNS:
+        if token.value in ("left_of", "right_of") and after.text in IMAGE_NOUNS:
             new_tokens.append(Token("image", token.text, token.text))  # "on the left of the image"
             token = Token("position", token.value.partition("_")[0], token.text)
-        placed = after is not None and after.kind in ("zone", "side")
-        if token.kind == "relation" and token.value == "inside" and placed:
+        if token.kind == "relation" and token.value == "inside" and after.kind in ("zone", "side"):
             token = Token("silent", token.text, token.text)
         has_noun = has_noun or token.kind == "class"
         new_tokens.append(token)
@@ -199,10 +196,8 @@ def _claims(tokens: Sequence[Token], scene: Scene, imaged: bool) -> Claims:
         kind, value = token.kind, token.value
         if kind == "class":
             claims.nouns += 1
-            if claims.plural is None or value != "":
-                claims.plural = token.plural if claims.plural is None else claims.plural
-            if value:
-                atoms.append(f"class:{value}")
+            claims.plural = token.plural if claims.plural is None else claims.plural
+            atoms += [f"class:{value}"] if value else []
         elif kind == "atom":
             atoms.append(value)
         elif kind in ("zone", "side"):

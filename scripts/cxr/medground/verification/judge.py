@@ -1,42 +1,35 @@
-"""Stage III: a judge.
-
-By rules it measures pixels inside the answer's boxes, not masks; on radiographs, results of ILS. By a language model it
-reads the answers; a query without a usable answer is rejected.
-"""
+"""Stage III: a judge. By rules it measures pixels inside the answer's boxes, not masks; on radiographs, results of ILS.
+By a language model it reads the answers; a query without a usable answer is rejected."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
+from typing import NamedTuple
 
 import cv2
 import numpy as np
 
-from cxr.base.errors import UserError
-from cxr.base.tables import read_lines
+from cxr.geometry.boxes import paired_iou
 from cxr.llm.guards import neutralize
 from cxr.medground.logic.atoms import NO, YES, atom_family
 from cxr.medground.logic.components import Component, centroid, elongation, find_components, solidity
 from cxr.medground.logic.decide import Decider
+from cxr.medground.logic.facts import find_answer
 from cxr.medground.verification.anatomy import Anatomy, JudgeThresholds, measure_boxes
 from cxr.medground.verification.claims import Claims
 
 CONTRAST_DOMAINS = ("nuclei", "bacteria", "ultrasound", "dermoscopy")
 """Domains where contrast separates a region from its surroundings; tested on nuclei only."""
 THRESHOLDS = JudgeThresholds()
-MEASURED = ("size", "shape")
-"""Families of claims that are compared with the blob in a box."""
-
+MEASURED = ("size", "shape")  # families of claims that are compared with the blob in a box
 SIGN_BY_ATOM = {"appearance:bright": 1, "appearance:dark": -1}
-MAX_DETAIL = 200
-"""Longest reason of a model in the table of rejected queries, in characters."""
+MAX_DETAIL = 200  # longest reason of a model in the table of rejected queries, in characters
 Answers = Mapping[str, Mapping[str, Mapping]]
 """{confirm or select: {query_id: the line of the model's answer}}."""
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(NamedTuple):
     """verdict: grounded, rejected, unjudged or not_run; reason: code of a rejection; observed: measurements, or a
     model's observations; detail: more about the reason.
     """
@@ -48,12 +41,11 @@ class Judgement:
 
 
 def measure_box(grey: np.ndarray, box: Sequence[int], enlarge: float, extent: Sequence[int] | None = None) -> dict:
-    """Measure a box (x1, y1, x2, y2; px): effect size and texture against its surroundings, its blob, and their IoU.
+    """Measure a box: effect size and texture against its surroundings, its blob, and their IoU.
 
-    ``enlarge``: margin of the crop around the box, as a fraction of its longer side. ``extent``: the part (x1, y1, x2,
-    y2; px) of ``grey`` without padding, which limits the crop; None for all of it.
+    ``enlarge``: margin of the crop, as a fraction of the box's longer side; ``extent``: ``grey`` without padding.
     """
-    x1, y1, x2, y2 = (int(v) for v in box)
+    x1, y1, x2, y2 = box
     first_x, first_y, last_x, last_y = extent or (0, 0, *grey.shape[::-1])
     reach = max(3, round(enlarge * max(x2 - x1, y2 - y1)))
     y_min, x_min = max(first_y, y1 - reach), max(first_x, x1 - reach)
@@ -62,27 +54,20 @@ def measure_box(grey: np.ndarray, box: Sequence[int], enlarge: float, extent: Se
     inner[y1 - y_min : y2 - y_min, x1 - x_min : x2 - x_min] = True
     # a region rarely fills the corners of its box, so the inscribed ellipse is measured
     yy, xx = np.nonzero(inner)
-    round_part = np.zeros_like(inner)
     cy, cx = (yy.mean(), xx.mean()) if len(yy) else (0, 0)
     ry, rx = max((y2 - y1) / 2, 0.5), max((x2 - x1) / 2, 0.5)
-    keep = ((yy - cy) / ry) ** 2 + ((xx - cx) / rx) ** 2 <= 1
-    round_part[yy[keep], xx[keep]] = True
-    ring = ~inner
-    if ring.sum() < 8 or round_part.sum() < 4:
+    is_in_ellipse = ((yy - cy) / ry) ** 2 + ((xx - cx) / rx) ** 2 <= 1
+    inside, outside = crop[yy[is_in_ellipse], xx[is_in_ellipse]], crop[~inner]
+    if len(outside) < 8 or len(inside) < 4:
         return {"effect": None, "texture": None, "blob_iou": 0.0, "blob": None}
-    inside, outside = crop[round_part], crop[ring]
     spread = math.sqrt((inside.var() + outside.var()) / 2)
     effect = float((inside.mean() - outside.mean()) / spread) if spread > 0 else 0.0
     overlap, blob = _find_blob(crop, effect > 0, (x1 - x_min, y1 - y_min, x2 - x_min, y2 - y_min))
     if blob is not None:
         a1, b1, a2, b2 = blob.box
         blob = replace(blob, box=(a1 + x_min, b1 + y_min, a2 + x_min, b2 + y_min))
-    return {
-        "effect": round(effect, 3),
-        "texture": round(float(inside.std() / outside.std()), 3) if outside.std() > 0 else None,
-        "blob_iou": round(overlap, 3),
-        "blob": blob,
-    }
+    texture = round(float(inside.std() / outside.std()), 3) if outside.std() > 0 else None
+    return {"effect": round(effect, 3), "texture": texture, "blob_iou": round(overlap, 3), "blob": blob}
 
 
 def _find_blob(crop: np.ndarray, bright: bool, box: tuple[int, int, int, int]) -> tuple[float, Component | None]:
@@ -90,21 +75,16 @@ def _find_blob(crop: np.ndarray, bright: bool, box: tuple[int, int, int, int]) -
     grey = cv2.GaussianBlur(np.clip(crop, 0, 255).astype(np.uint8), (3, 3), 0)
     mode = cv2.THRESH_BINARY if bright else cv2.THRESH_BINARY_INV
     _, mask = cv2.threshold(grey, 0, 1, mode + cv2.THRESH_OTSU)
-    best, blob = 0.0, None
-    for component in find_components(mask > 0):
-        x1, y1, x2, y2 = component.box
-        shared = max(0, min(x2, box[2]) - max(x1, box[0])) * max(0, min(y2, box[3]) - max(y1, box[1]))
-        union = (x2 - x1) * (y2 - y1) + (box[2] - box[0]) * (box[3] - box[1]) - shared
-        if shared / union > best:
-            best, blob = shared / union, component
-    return best, blob
+    components = find_components(mask > 0)
+    ious = paired_iou(np.array([component.box for component in components]).reshape(-1, 4), np.array(box)).tolist()
+    best = max(ious, default=0.0)
+    return best, components[ious.index(best)] if best else None
 
 
 class ImageJudge:
-    """The judge's measurements of one image: each candidate's box, measured once.
+    """The judge's measurements of one image ``grey``, uint8 (S, S): each candidate's box, measured once.
 
-    grey: uint8 (S, S); boxes: (N, 4), of all regions, px; film: the anatomy of a radiograph, None without it; extent:
-    the part of ``grey`` that is no padding, None for all of it.
+    boxes: (N, 4), of all regions, px; film: the anatomy of a radiograph; extent: the part of ``grey`` without padding.
     """
 
     def __init__(
@@ -127,11 +107,11 @@ class ImageJudge:
         """Return the same as plain values, for the checks of a line."""
         measurement, blob, side = self.measurement(region), self.measurement(region)["blob"], self.grey.shape[0]
         observation = {name: measurement[name] for name in ("effect", "texture", "blob_iou")}
-        if blob is not None:
-            x, y = (round(value / side, 3) for value in centroid(blob))
-            shape = {"elongation": round(elongation(blob), 3), "solidity": round(solidity(blob), 3)}
-            observation |= {"px": blob.area, "x": x, "y": y} | shape
-        return observation
+        if blob is None:
+            return observation
+        x, y = (round(value / side, 3) for value in centroid(blob))
+        shape = {"elongation": round(elongation(blob), 3), "solidity": round(solidity(blob), 3)}
+        return observation | {"px": blob.area, "x": x, "y": y} | shape
 
     @cached_property
     def remeasured(self) -> Decider:
@@ -158,18 +138,17 @@ class ImageJudge:
         return Decider(measured_scene, replace(numbers, **margins))
 
 
-def judge_query(looked: ImageJudge, regions: Sequence[int], claims: Claims) -> Judgement:
-    """Return the judgement of a query for its answer ``regions``.
-
-    Grounded: something stands out in each box, and the measurements contradict no claim on appearance, size or shape.
-    Unambiguous: with the measurements of all candidates, the claims select no other set.
+def judge_query(image_judge: ImageJudge, regions: Sequence[int], claims: Claims) -> Judgement:
+    """Return the judgement of a query: grounded if something stands out in each box and no measurement contradicts its
+    claims on appearance, size or shape; unambiguous if by these measurements its claims select no other set.
     """
-    scene, thresholds = looked.decider.scene, looked.thresholds
-    if looked.film is not None:
-        return _judge_anatomy(looked, looked.film, regions, claims)
-    if scene.domain not in CONTRAST_DOMAINS:
+    thresholds = image_judge.thresholds
+    if image_judge.film is not None:
+        return _judge_anatomy(image_judge, image_judge.film, regions, claims)
+    if image_judge.decider.scene.domain not in CONTRAST_DOMAINS:
         return Judgement("unjudged")
-    observed = tuple(looked.observed(region) for region in regions)
+    claimed_signs = [sign for atom, sign in SIGN_BY_ATOM.items() if atom in claims.atoms]
+    observed = tuple(image_judge.observed(region) for region in regions)
     for observation in observed:
         effect = observation["effect"]
         stands_out = effect is not None and (
@@ -177,21 +156,20 @@ def judge_query(looked: ImageJudge, regions: Sequence[int], claims: Claims) -> J
         )
         if not stands_out:
             return Judgement("rejected", "not_grounded", observed)
-        claimed_signs = [sign for atom, sign in SIGN_BY_ATOM.items() if atom in claims.atoms]
         if any(-sign * (effect or 0) >= thresholds.contrast for sign in claimed_signs):
             return Judgement("rejected", "not_grounded", observed, "appearance")
     for atom in claims.atoms:
-        values = looked.remeasured.atoms.get(atom) if atom_family(atom) in MEASURED else None
+        values = image_judge.remeasured.atoms.get(atom) if atom_family(atom) in MEASURED else None
         if values is not None and any(values[region] == NO for region in regions):
             return Judgement("rejected", "not_grounded", observed, atom_family(atom))
-    if num_others := _count_other_fits(looked.remeasured, regions, claims):
+    if num_others := _count_other_fits(image_judge.remeasured, regions, claims):
         return Judgement("rejected", "ambiguous_seen", observed, f"{num_others} others fit")
     return Judgement("grounded", "", observed)
 
 
-def _judge_anatomy(looked: ImageJudge, film: Anatomy, regions: Sequence[int], claims: Claims) -> Judgement:
+def _judge_anatomy(image_judge: ImageJudge, film: Anatomy, regions: Sequence[int], claims: Claims) -> Judgement:
     """Return the judgement on a radiograph: rejected if any verdict is no, grounded if all are yes, else unjudged."""
-    measured = measure_boxes(film, looked.decider, looked.boxes, regions, claims, looked.thresholds)
+    measured = measure_boxes(film, image_judge.decider, image_judge.boxes, regions, claims, image_judge.thresholds)
     against = [name for name, value in measured.verdicts.items() if value == NO]
     if against:
         return Judgement("rejected", "not_grounded", measured.observed, against[0])
@@ -214,22 +192,16 @@ def _count_other_fits(decider: Decider, regions: Sequence[int], claims: Claims) 
     return len(fits - set(regions))
 
 
-NUCLEI = "nuclei"
 STAINS = np.array([[0.650, 0.704, 0.286], [0.072, 0.990, 0.105], [0.268, 0.570, 0.776]])
 """Optical densities (red, green, blue) of hematoxylin, eosin and DAB (Ruifrok and Johnston 2001)."""
-DENSEST = 99.9
-"""Percentile of the density that becomes 0, the darkest value."""
+DENSEST = 99.9  # percentile of the density that becomes 0, the darkest value
 
 
-def measured_plane(picture: np.ndarray, domain: str, stain: str, extent: Sequence[int]) -> np.ndarray:
-    """Return the plane, uint8 (H, W), of an image uint8 (H, W, 3) in which the judge measures.
-
-    ``stain``: hematoxylin: its density, dark, for coloured images of nuclei; none: always luminance. ``extent``: the
-    part (x1, y1, x2, y2; px) without padding.
-    """
+def measured_plane(picture: np.ndarray, domain: str, extent: Sequence[int]) -> np.ndarray:
+    """Return the plane, uint8 (H, W), in which the judge measures: luminance; of stained nuclei hematoxylin's."""
     grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
     coloured = bool((picture != picture[..., :1]).any())
-    if stain == "none" or domain != NUCLEI or not coloured:
+    if domain != "nuclei" or not coloured:
         return grey
     density = -np.log((picture.reshape(-1, 3).astype(np.float64) + 1) / 256)
     unmixed = np.linalg.inv(STAINS / np.linalg.norm(STAINS, axis=1, keepdims=True))
@@ -241,39 +213,20 @@ def measured_plane(picture: np.ndarray, domain: str, stain: str, extent: Sequenc
     return np.uint8(np.rint(255 - 255 * np.clip(hematoxylin / most, 0, 1)))
 
 
-def read_answers(paths: Mapping[str, str | Path]) -> Answers:
-    """Return the answers of the files {confirm or select: path} (:mod:`cxr.medground.verification.ask_judge`)."""
-    return {way: {line["query_id"]: line for line in read_lines(path)} for way, path in paths.items()}
-
-
 def judge_from_answers(query_id: str, regions: Sequence[int], answers: Answers) -> Judgement:
-    """Return the judgement of a query with the answer ``regions``; confirm is read before select.
-
-    Raises UserError if a query has no answer.
-    """
+    """Return the judgement of a query, by confirm before select. Raises UserError if a query has no answer."""
     observed = []
     for way, line_by_query in sorted(answers.items()):
-        if query_id not in line_by_query:
-            raise UserError(
-                f"medground_verification_told has no answer for the query {query_id}: ask again with "
-                "`snakemake --forcerun medground_verification_told`"
-            )
-        line = line_by_query[query_id]
+        line = find_answer(line_by_query, "query", query_id, "verification")
         if line["answer"] is None:
             return Judgement("rejected", "judge_failed", tuple(observed), f"{way}: {line['problem']}")
-        observed.append({"asked": way} | line["answer"])
-        reason, detail = _find_fault(line["answer"], regions)
+        observed.append({"asked": way} | (answer := line["answer"]))
+        reason, detail = "", ""
+        if "targets" not in answer:
+            detail = neutralize(answer["reason"])[:MAX_DETAIL]
+            reason = "not_grounded" if not answer["grounded"] else "" if answer["unambiguous"] else "ambiguous_seen"
+        elif sorted(answer["targets"]) != sorted(region + 1 for region in regions):
+            reason, detail = "other_target", f"selected {', '.join(map(str, sorted(answer['targets']))) or 'none'}"
         if reason:
             return Judgement("rejected", reason, tuple(observed), detail)
     return Judgement("grounded", "", tuple(observed))
-
-
-def _find_fault(answer: Mapping, regions: Sequence[int]) -> tuple[str, str]:
-    """Return (reason, detail) of an answer that rejects a query; ("", "") of one that accepts it."""
-    if "targets" in answer:
-        selected, expected = sorted(answer["targets"]), sorted(region + 1 for region in regions)
-        detail = f"selected {', '.join(map(str, selected)) or 'none'}"
-        return ("", "") if selected == expected else ("other_target", detail)
-    reason = "" if answer["unambiguous"] else "ambiguous_seen"
-    reason = reason if answer["grounded"] else "not_grounded"
-    return reason, neutralize(answer["reason"])[:MAX_DETAIL]

@@ -1,35 +1,32 @@
 """Stages I and II: the form of a query, and its text against the measurements. A query's logic is never read."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cxr.medground.logic.atoms import NO, atom_family
 from cxr.medground.logic.decide import Decider
+from cxr.medground.logic.facts import GRID_CORNERS
 from cxr.medground.logic.text import find_text_fault
 from cxr.medground.verification.claims import Claims, load_lexicon, read_claims
 
 Fault = tuple[str, str]
-GROUPS = ("among ", "of ", "from ", "out of ")
-"""Beginnings of a sentence that names a group first, then its member."""
+GROUPS = ("among ", "of ", "from ", "out of ")  # beginnings of a sentence that names a group first, then its member
 
 
 def find_denied_word(text: str, domain: str, allowed: Sequence[str]) -> Fault | None:
-    """Return the fault of a word from another domain, or of something no image shows; None without one.
-
-    ``allowed``: words and phrases exempt from the lists.
-    """
+    """Return the fault of a word from another domain, or of something no image shows; ``allowed``: exempt words."""
     plain = text.lower()
     for words in sorted(allowed, key=len, reverse=True):
-        plain = re.sub(rf"(?<![\w-]){re.escape(words.lower())}(?![\w-])", " ", plain)
-    vocabulary = load_lexicon()
-    denied = [
-        ("domain_leak", word) for name in ("deny", "deny_directions") for word in vocabulary[name].get(domain, ())
-    ]
-    denied += [
-        ("not_visible", word) for name in ("not_visible", "not_visible_unless_class") for word in vocabulary[name]
-    ]
-    faults = (fault for fault in denied if re.search(rf"(?<![\w-]){re.escape(fault[1])}(?![\w-])", plain))
+        plain = _word_pattern(words.lower()).sub(" ", plain)
+    lexicon = load_lexicon()
+    denied = [("domain_leak", lexicon[name].get(domain, ())) for name in ("deny", "deny_directions")]
+    denied += [("not_visible", lexicon[name]) for name in ("not_visible", "not_visible_unless_class")]
+    faults = ((reason, word) for reason, words in denied for word in words if _word_pattern(word).search(plain))
     return next(faults, None)
+
+
+def _word_pattern(words: str) -> re.Pattern:
+    return re.compile(rf"(?<![\w-]){re.escape(words)}(?![\w-])")
 
 
 def allowed_words(decider: Decider, allow: Sequence[str], description: str = "") -> list[str]:
@@ -55,12 +52,14 @@ def check_text(
 
 
 def _find_contradiction(claims: Claims, regions: Sequence[int], decider: Decider) -> Fault | None:
+
+    def excludes(atom: str, meet: Callable[[Iterable[bool]], bool]) -> bool:
+        return atom in decider.atoms and meet(decider.atoms[atom][region] == NO for region in regions)
+
     for atom in claims.atoms:
-        values = decider.atoms.get(atom)
-        if values is not None and any(values[region] == NO for region in regions):
+        if excludes(atom, any):
             return ("side", atom) if atom.startswith("side:") else ("claim_contradicted", atom_family(atom))
-    sides = [decider.atoms.get(f"side:{side}") for side in ("left", "right")]
-    if claims.both and any(values is not None and all(values[region] == NO for region in regions) for values in sides):
+    if claims.both and (excludes("side:left", all) or excludes("side:right", all)):
         return "side", "both sides"
     return None
 
@@ -81,26 +80,19 @@ def _find_selection_fault(claims: Claims, regions: Sequence[int], decider: Decid
     if claims.unread or claims.both or not is_read:
         return None
     answer, target = decider.answer(query), tuple(sorted(regions))
-    if answer.decidable:
-        if answer.selected == target:
-            return None
+    if answer.decidable and answer.selected != target:
         reason = "ambiguous" if set(target) < set(answer.selected) else "wrong_answer"
         return reason, f"{len(answer.selected)} selected"
     if answer.reason == "empty":
         return "wrong_answer", "nothing is selected"
-    if answer.reason in ("doubtful", "ordinal", "reference"):
-        return "ambiguous", answer.reason
-    return None
+    return ("ambiguous", answer.reason) if answer.reason in ("doubtful", "ordinal", "reference") else None
 
 
 REQUIRED_FIELDS = ("query_id", "source", "image_id", "query", "kind", "regions", "boxes")
 
 
-def find_form_fault(line: Mapping, boxes: Mapping[int, Sequence[int]], candidates: set[int]) -> tuple[str, str] | None:
-    """Return (reason, detail) if a line fails stage I, else None.
-
-    ``boxes``: {region: box on the grid} of the image; ``candidates``: regions that may be an answer.
-    """
+def find_form_fault(line: Mapping, rows: Sequence[Mapping]) -> Fault | None:
+    """Return (reason, detail) if a line fails stage I, else None; ``rows``: of the image's regions."""
     if missing := [name for name in REQUIRED_FIELDS if name not in line]:
         return "missing_field", missing[0]
     text, regions = line["query"], line["regions"]
@@ -110,8 +102,9 @@ def find_form_fault(line: Mapping, boxes: Mapping[int, Sequence[int]], candidate
         return "missing_field", "query or regions"
     if len(set(regions)) != len(regions):
         return "target_twice", ""
-    if any(region not in candidates for region in regions):
+    boxes = {row["region"]: [row[name] for name in GRID_CORNERS] for row in rows if row["candidate"]}
+    if any(region not in boxes for region in regions):
         return "unknown_target", ""
-    if [list(box) for box in line["boxes"]] != [list(boxes[region]) for region in regions]:
+    if [list(box) for box in line["boxes"]] != [boxes[region] for region in regions]:
         return "box_moved", ""
     return find_text_fault(text)

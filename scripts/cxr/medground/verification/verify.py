@@ -1,32 +1,31 @@
 """Verify the queries of one shard: form, text, judge. Each rejected query gets a row with its reason."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import cv2
+import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, Columns
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
-from cxr.base.tables import read_lines, read_table, write_lines, write_rows, write_table
+from cxr.base.tables import read_lines, read_tables, write_lines, write_rows, write_table
 from cxr.base.vocabulary import ORGAN_LABELS
 from cxr.geometry.boxes import CORNERS
 from cxr.medground.logic.decide import Decider
-from cxr.medground.logic.facts import GRID_CORNERS, Facts, group_by_image, read_images, read_regions
+from cxr.medground.logic.facts import Facts, group_by_image, read_images, read_regions
 from cxr.medground.logic.scene import build_scene
+from cxr.medground.stage_settings import VerificationSettings
 from cxr.medground.verification.anatomy import Anatomy
 from cxr.medground.verification.judge import (
-    THRESHOLDS,
     Answers,
     ImageJudge,
     Judgement,
     judge_from_answers,
     judge_query,
     measured_plane,
-    read_answers,
 )
-from cxr.medground.verification.settings import VerificationSettings
 from cxr.medground.verification.text_rules import allowed_words, check_text, find_form_fault
 
 STAGES = ("I", "II", "III")
@@ -44,72 +43,52 @@ PASSED: Columns = {
     "split": Column(pl.String, "Split; `all`."),
     "stage": Column(pl.String, "I, II or III."),
     "candidates": Column(pl.Int64, "Queries that were made."),
-    "kept": Column(pl.Int64, "Queries left after the stage."),
-    "kept_share": Column(pl.Float64, "The same of the candidates, as the paper prints it.", "%"),
+    "accepted": Column(pl.Int64, "Queries left after the stage."),
+    "accepted_percentage": Column(pl.Float64, "The same of the candidates, as the paper prints it.", "%"),
     "of_before": Column(pl.Float64, "The same of those left by the stage before.", "%"),
-    "unjudged": Column(pl.Int64, "Of the kept, those that the judge could not judge."),
-    "passed": Column(
-        pl.Int64,
-        "The kept ones that the stage decided about: not the unjudged, not those of a judge that was not run, and no "
-        "statements.",
-    ),
+    "unjudged": Column(pl.Int64, "Of the accepted, those that the judge could not judge."),
+    "passed": Column(pl.Int64, "The accepted that the stage decided about: neither the unjudged nor statements."),
     "reasons": Column(pl.String, "Rejects by reason."),
     "noted": Column(pl.String, "What the stage found in statements, none of which it rejects, by reason."),
 }
-
 GROUPED: Columns = {
     "by": Column(pl.String, "kind of the answer, or family of what the query says; a query may have several families."),
     "value": Column(pl.String, "Which; `unknown` of a text made elsewhere, whose families nobody states."),
     "candidates": Column(pl.Int64, "Queries that were made."),
-    **{f"kept_{stage}": Column(pl.Int64, f"Of these, left after the stage {stage}.") for stage in STAGES},
+    **{f"accepted_{stage}": Column(pl.Int64, f"Of these, left after the stage {stage}.") for stage in STAGES},
     "unjudged": Column(pl.Int64, "Of the last, those that the judge could not judge."),
 }
 """Columns of the pass rates by kind and by family."""
 
 
 def verify_line(
-    line: Mapping,
-    rows: list[dict],
-    looked: ImageJudge,
-    facts: Facts,
-    options: VerificationSettings,
-    is_statement: bool = False,
-    description: str = "",
-    answers: Answers | None = None,
-) -> tuple[tuple[str, str, str] | None, dict]:
+    line: Mapping, rows: list[dict], image_judge: ImageJudge, facts: Facts, options: VerificationSettings,
+    is_statement: bool = False, description: str = "", answers: Answers | None = None,
+) -> tuple[tuple[str, str, str] | None, dict]:  # fmt: skip
     """Return (stage, reason, detail) of a rejected line or None, and the checks of an accepted one.
 
     A statement, the sentence of a description, is always accepted; faults of stages I and II become part of its checks.
-    ``description``: the image's text, whose words are exempt from the deny lists; ``answers``: of the judge vllm.
     """
-    boxes = {row["region"]: [row[name] for name in GRID_CORNERS] for row in rows}
-    candidates = {row["region"] for row in rows if row["candidate"]}
-    wrong = ("I", *fault) if (fault := find_form_fault(line, boxes, candidates)) else None
+    wrong = ("I", *fault) if (fault := find_form_fault(line, rows)) else None
     if wrong and not is_statement:
         return wrong, {}
-    allowed = allowed_words(looked.decider, facts.allow, description)
-    fault, claims = check_text(line["query"], line["regions"], looked.decider, allowed)
+    allowed = allowed_words(image_judge.decider, facts.allow, description)
+    fault, claims = check_text(line["query"], line["regions"], image_judge.decider, allowed)
     wrong = wrong or (("II", *fault) if fault else None)
     if wrong and not is_statement:
         return wrong, {}
-    judge = "none" if is_statement else options.judge
-    if judge == "vllm":
+    engine, judgement = "none" if is_statement else options.judge, Judgement("not_run")
+    if engine == "vllm":
         judgement = judge_from_answers(line["query_id"], line["regions"], answers or {})
-    else:
-        judgement = Judgement("not_run") if judge == "none" else judge_query(looked, line["regions"], claims)
+    elif engine == "rules":
+        judgement = judge_query(image_judge, line["regions"], claims)
     if judgement.verdict == "rejected":
         return ("III", judgement.reason, judgement.detail), {}
     if judgement.verdict == "unjudged" and options.unjudged == "drop":
         return ("III", "unjudged", ""), {}
-    return None, {
-        "read": sorted(claims.atoms),
-        "ordinal": claims.query.ordinal,
-        "unread": claims.unread,
-        "judge": judge,
-        "verdict": judgement.verdict,
-        "observed": list(judgement.observed),
-        "noted": list(wrong or ()),
-    }
+    checks = {"read": sorted(claims.atoms), "ordinal": claims.query.ordinal, "unread": claims.unread, "judge": engine}
+    judged = {"verdict": judgement.verdict, "observed": list(judgement.observed)}
+    return None, checks | judged | {"noted": list(wrong or ())}
 
 
 def read_anatomy(shard: Shard, facts: Facts, image: Mapping) -> Anatomy | None:
@@ -132,12 +111,11 @@ def run_shard(
 ) -> None:  # fmt: skip
     """Write the accepted lines of one shard and its rejected queries. Raises AssertionError if one is lost.
 
-    ``statements``: whether the queries are the sentences of descriptions, of which none is rejected or judged;
-    ``confirm``, ``select``: answers of the judge vllm to these questions, if asked.
+    ``statements``: whether the queries are statements; ``confirm``, ``select``: answers of the judge vllm, if asked.
     """
     cv2.setNumThreads(1)
-    paths_by_way = {"confirm": confirm, "select": select}
-    answers = read_answers({way: paths[0] for way, paths in paths_by_way.items() if paths})
+    paths_by_way = {way: paths[0] for way, paths in (("confirm", confirm), ("select", select)) if paths}
+    answers = {way: {line["query_id"]: line for line in read_lines(path)} for way, path in paths_by_way.items()}
     by_image, lines, row_by_image = read_regions(regions), group_by_image(read_lines(queries)), read_images(images)
     accepted_lines, rejected_rows = [], []
     with Shard(sources) as shard:
@@ -146,13 +124,12 @@ def run_shard(
             picture, image, rows = shard.get("picture", image_id), row_by_image[image_id], by_image[image_id]
             decider, regions_by_text = Decider(build_scene(image, rows, facts, picture.shape[0])), {}
             boxes = [[row[name] for name in CORNERS] for row in rows]
-            plane = measured_plane(picture, image["domain"], THRESHOLDS.stain, image["extent"])
+            plane = measured_plane(picture, image["domain"], image["extent"])
             film = read_anatomy(shard, facts, image)
-            looked = ImageJudge(plane, boxes, decider, film=film, extent=image["extent"])
+            image_judge = ImageJudge(plane, boxes, decider, film=film, extent=image["extent"])
+            details = options, statements, image["description"], answers
             for line in lines[image_id]:
-                fault, checks = verify_line(
-                    line, rows, looked, facts, options, statements, image["description"], answers
-                )
+                fault, checks = verify_line(line, rows, image_judge, facts, *details)
                 if fault is None and regions_by_text.setdefault(line["query"], line["regions"]) != line["regions"]:
                     fault = ("I", "repeated", "")
                 if fault is None:
@@ -171,7 +148,7 @@ def run_rates(
     *, queries: list[str], accepted: list[str], parts: list[str], rates: str, grouped: str, rejected: str
 ) -> None:
     """Write the pass rates of all sources, the same by kind and family, and all rejected queries."""
-    rejected_table = pl.concat(read_table(path) for path in parts).sort("source", "image_id", "query_id")
+    rejected_table = read_tables(parts).sort("source", "image_id", "query_id")
     write_table(rejected, rejected_table, REJECTED)
     accepted_lines = [line for path in accepted for line in read_lines(path)]
     groups: dict[tuple[str, str], tuple[list, list]] = defaultdict(lambda: ([], []))
@@ -181,8 +158,7 @@ def run_rates(
                 groups[group][at].append(row)
     write_rows(rates, (row for group in sorted(groups) for row in _rate_rows(group, *groups[group])), PASSED)
     candidate_lines = (line for path in queries for line in read_lines(path))
-    rows = count_by_group(candidate_lines, accepted_lines, rejected_table.to_dicts())
-    write_rows(grouped, rows, GROUPED)
+    write_rows(grouped, count_by_group(candidate_lines, accepted_lines, rejected_table.to_dicts()), GROUPED)
 
 
 def count_by_group(
@@ -191,45 +167,29 @@ def count_by_group(
     """Return the rows of :data:`GROUPED`: queries made, and queries left after each stage."""
     ends = {(row["source"], row["query_id"]): STAGES.index(row["stage"]) for row in rejected_rows}
     verdicts = {(line["source"], line["query_id"]): line["checks"]["verdict"] for line in accepted_lines}
-    counts_by_group: dict[tuple[str, str], Counter] = defaultdict(Counter)
+    counts_by_group: dict[tuple[str, str], np.ndarray] = defaultdict(lambda: np.zeros(2 + len(STAGES), np.int64))
     for line in candidate_lines:
         key = line["source"], line["query_id"]
+        end, is_unjudged = ends.get(key, len(STAGES)), verdicts.get(key) == "unjudged"
         groups = [("kind", line["kind"] or "unknown")]
         groups += [("family", name) for name in line.get("families") or ["unknown"]]
         for group in groups:
-            count = counts_by_group[group]
-            count["candidates"] += 1
-            for at, stage in enumerate(STAGES):
-                count[f"kept_{stage}"] += ends.get(key, len(STAGES)) > at
-            count["unjudged"] += verdicts.get(key) == "unjudged"
+            counts_by_group[group] += [1, *(end > at for at in range(len(STAGES))), is_unjudged]
     order = sorted(counts_by_group, key=lambda group: (group[0] != "kind", group))
-    count_columns = list(GROUPED)[2:]
-    return [
-        dict(zip(GROUPED, group, strict=False)) | {name: counts_by_group[group][name] for name in count_columns}
-        for group in order
-    ]
+    return [dict(zip(GROUPED, (*group, *counts_by_group[group].tolist()), strict=True)) for group in order]
 
 
-def _is_undecided(line: Mapping, stage: str) -> bool:
-    """Return whether a stage kept a line without deciding: a statement, or a query that no judge judged."""
-    return line["engine"] == "statements" or (stage == "III" and line["checks"]["verdict"] in ("unjudged", "not_run"))
-
-
-def _rate_rows(group: tuple[str, str], accepted_lines: list[dict], rejected_rows: list[dict]) -> list[dict]:
+def _rate_rows(group: tuple[str, str], accepted_lines: list[dict], rejected_rows: list[dict]) -> Iterator[tuple]:
+    """Yield the rows of :data:`PASSED` of a source and split."""
     total = before = len(accepted_lines) + len(rejected_rows)
-    rows = []
     for stage in STAGES:
-        lost = Counter(row["reason"] for row in rejected_rows if row["stage"] == stage)
-        num_kept = before - sum(lost.values())
-        unjudged = sum(line["checks"]["verdict"] == "unjudged" for line in accepted_lines) if stage == "III" else 0
-        unvouched = sum(_is_undecided(line, stage) for line in accepted_lines)
+        reasons = Counter(row["reason"] for row in rejected_rows if row["stage"] == stage)
+        accepted = before - reasons.total()
+        verdicts = [line["checks"]["verdict"] if stage == "III" else "" for line in accepted_lines]
+        pairs = zip(accepted_lines, verdicts, strict=True)
+        undecided = sum(line["engine"] == "statements" or verdict in ("unjudged", "not_run") for line, verdict in pairs)
         noted = Counter(line["checks"]["noted"][1] for line in accepted_lines if line["checks"]["noted"][:1] == [stage])
-        rows.append(
-            dict(zip(PASSED, (
-                *group, stage, total, num_kept, 100 * num_kept / total,
-                100 * num_kept / before if before else None, unjudged, num_kept - unvouched,
-                *(" ".join(f"{name}:{count}" for name, count in sorted(counts.items())) for counts in (lost, noted)),
-            ), strict=True))
-        )  # fmt: skip
-        before = num_kept
-    return rows
+        texts = (" ".join(f"{name}:{count}" for name, count in sorted(part.items())) for part in (reasons, noted))
+        percentages = 100 * accepted / total, 100 * accepted / before if before else None
+        yield *group, stage, total, accepted, *percentages, verdicts.count("unjudged"), accepted - undecided, *texts
+        before = accepted

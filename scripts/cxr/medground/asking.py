@@ -1,19 +1,16 @@
-"""What both of MedGround's language models share: options, prompts, views of an image, and asking batch by batch.
-
-A box's number is its region's number plus 1 in images, tables, answers and pages.
-"""
+"""What both of MedGround's language models share: options, prompts, images with boxes (a box's number is its region's
+number plus 1), and asking batch by batch."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import yaml
 
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.errors import UserError, refuse_unreadable
 from cxr.base.faults import Tolerance
 from cxr.base.hdf5 import Shard
 from cxr.base.paths import RESOURCES
@@ -33,23 +30,18 @@ from cxr.plotting.numbered_boxes import draw_numbered_boxes
 log = logging.getLogger("cxr")
 RESOURCE_FILES = ("medground/prompts.yaml",)
 PROMPTS = RESOURCES / RESOURCE_FILES[0]
-IMAGES_PER_BATCH = 64
-"""Images asked about at a time, all of them in memory."""
-ANSWERS_FOLDER, ALL = "answers", "all"
-"""Folder of the answer cache, and its subfolder for a job of several shards."""
-MAX_CHARACTERS = 400
-"""Longest text in an answer, in characters, so that a model that does not end is stopped."""
-SIDE = 512
-"""Smallest side of an image with boxes, px: on a smaller one, numbers would hide the regions."""
-MARKED = (230, 159, 0)
-"""RGB colour of an answer's outline."""
+IMAGES_PER_BATCH = 64  # images asked about at a time, all of them in memory
+ANSWERS_FOLDER, ALL = "answers", "all"  # folder of the answer cache, and its subfolder for a job of several shards
+MAX_CHARACTERS = 400  # longest text in an answer, in characters, so that a model that does not end is stopped
+SIDE = 512  # smallest side of an image with boxes, px: on a smaller one, numbers would hide the regions
+MARKED = (230, 159, 0)  # RGB colour of an answer's outline
 
 
 @dataclass(frozen=True, kw_only=True)
 class AskingOptions(ModelOptions):
-    """of: the sources of a job's shards, one each; the rest: options of the model."""
+    """shard_sources: the source of each of a job's shards; the rest: options of the model."""
 
-    of: Sequence[str] = ()
+    shard_sources: Sequence[str] = ()
 
     def seed_of(self, *parts: object) -> int:
         """Return the seed of a question from its source and subject, so that it does not depend on other images."""
@@ -66,24 +58,19 @@ class Prompts:
     @classmethod
     def read(cls, path: str | Path = "") -> "Prompts":
         """Read a user's file, or the default one. Raises UserError for invalid YAML or an unknown key."""
-        ours = _read_yaml(str(PROMPTS))
-        if not path:
-            return cls(ours, str(PROMPTS))
-        theirs = _read_yaml(str(path))
-        if unknown := sorted(set(theirs) - set(ours)):
-            raise UserError(f"{path} has the key {unknown[0]!r}: choose of {', '.join(ours)}")
-        return cls({**ours, **theirs}, str(path))
+        defaults, wordings = _read_yaml(str(PROMPTS)), _read_yaml(str(path or PROMPTS))
+        if unknown := sorted(set(wordings) - set(defaults)):
+            raise UserError(f"{path} has the key {unknown[0]!r}: choose of {', '.join(defaults)}")
+        return cls({**defaults, **wordings}, str(path or PROMPTS))
 
     def prompt(self, name: str, domain: str, user: str = "user") -> dict[str, str]:
-        """Return {system, user} of a prompt for a domain; ``user``: key of the user text.
-
-        Raises UserError if the file lacks one.
-        """
+        """Return {system, user} of a prompt; ``user``: key of the user text. Raises UserError if the file lacks one."""
         texts = self.wordings[name]
         if not isinstance(texts, Mapping) or not all(isinstance(texts.get(role), str) for role in ("system", user)):
             raise UserError(f"{self.path}: {name} lacks system or {user}: give both as texts")
-        note = self.wordings["domain_notes"].get(domain, self.wordings["domain_notes"]["other"])
-        return {"system": fill_slots(texts["system"], domain_note=note), "user": texts[user]}
+        notes = self.wordings["domain_notes"]
+        system = fill_slots(texts["system"], domain_note=notes.get(domain, notes["other"]))
+        return {"system": system, "user": texts[user]}
 
     def description(self, text: str) -> str:
         """Return the text for the slot of an image's description."""
@@ -96,56 +83,37 @@ class Prompts:
 
 @cache
 def _read_yaml(path: str) -> Mapping:
-    try:
+    with refuse_unreadable(path, f"{path} is no YAML", f"give a file such as {PROMPTS.name}", yaml.YAMLError):
         wordings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        refuse_machine_fault(path, error)
-        first = str(error).strip().splitlines()[0]
-        raise UserError(f"{path} is no YAML ({first[:120]}): give a file such as {PROMPTS.name}") from None
     if not isinstance(wordings, Mapping):
         raise UserError(f"{path} has no keys: give a file such as {PROMPTS.name}")
     return wordings
 
 
-class Request(Protocol):
-    """A question, or why it is not asked, with what its line of the answers' file holds besides."""
+@dataclass(frozen=True)
+class Subject:
+    """An image to ask about: its source, row, rows of its regions, facts of the source, pixels uint8 (S, S, 3)."""
 
+    source: str
+    image: Mapping
+    rows: list[dict]
+    facts: Facts
+    picture: np.ndarray
+
+
+@dataclass(frozen=True)
+class Request:
+    """A question, or why it is not asked; ``fields``: those of its line before the answer's."""
+
+    fields: dict
     question: Question | Answer
-
-
-R = TypeVar("R", bound=Request)
-Build = Callable[[str, Mapping, list[dict], Facts, np.ndarray], Mapping[str, R]]
-"""Takes source, image's row, rows of its regions, source's facts and pixels; returns {name: request}."""
-
-
-class ShardFiles(NamedTuple):
-    """Paths of a shard of images, the table of its source's images, and the table of its regions."""
-
-    shard: str
-    images: str
-    regions: str
-
-
-def list_shards(
-    options: AskingOptions, sources: Sequence[str], images: Sequence[str], regions: Sequence[str]
-) -> list[tuple[str, ShardFiles]]:
-    """Return the source and files of each of a job's shards.
-
-    sources, regions: one path per shard; images: one table per source, in their order.
-    """
-    table_by_source = dict(zip(dict.fromkeys(options.of), images, strict=True))
-    return [
-        (source, ShardFiles(shard, table_by_source[source], table))
-        for source, shard, table in zip(options.of, sources, regions, strict=True)
-    ]
 
 
 class ModelSession:
     """A job's language model, which is loaded at the first question that is not in the cache of answers.
 
-    The cache is a folder ``answers``: beside the output of a single shard, or above the folders of several shards.
-    ``code``: digest of the code; ``prompts``: a user's
-    file of wordings, or none. Raises UserError if the model cannot be reached.
+    The cache is a folder ``answers`` beside the output of a single shard, or above the folders of several shards.
+    Raises UserError if the model cannot be reached.
     """
 
     def __init__(
@@ -153,37 +121,42 @@ class ModelSession:
         compute: dict | None, prompts: Sequence[str],
     ):  # fmt: skip
         self.options, self.prompts, self.tolerance = options, Prompts.read(*prompts), Tolerance.from_settings(compute)
-        first = Path(outputs[0])
-        shared, alone = first.parents[1] / ANSWERS_FOLDER / ALL, first.parent / ANSWERS_FOLDER / first.stem
+        first, has_shards = Path(outputs[0]), len(options.shard_sources) > 1
+        folder = first.parents[1] / ANSWERS_FOLDER / ALL if has_shards else first.parent / ANSWERS_FOLDER / first.stem
         model = ModelOptions(**{field.name: getattr(options, field.name) for field in fields(ModelOptions)})
-        self.generate = cache_replies(
-            connect_lazily(options, execution),
-            folder=shared if len(options.of) > 1 else alone, digest=answer_digest(model, code),
-        )  # fmt: skip
+        generate = connect_lazily(options, execution)
+        self.generate = cache_replies(generate, folder=folder, digest=answer_digest(model, code))
+
+    def list_shards(
+        self, sources: Sequence[str], images: Sequence[str], regions: Sequence[str]
+    ) -> list[tuple[str, str, str, str]]:
+        """Return (source, shard, table of the source's images, table of regions) of each of the job's shards."""
+        names = self.options.shard_sources
+        table_by_source = dict(zip(dict.fromkeys(names), images, strict=True))
+        return list(zip(names, sources, map(table_by_source.__getitem__, names), regions, strict=True))
 
     def ask(
-        self, source: str, files: ShardFiles, build: Build[R], image_ids: Sequence[str] | None = None
-    ) -> Iterator[tuple[R, dict]]:
-        """Yield each request about some images of a shard, by default all with regions, and its answer's fields.
-
-        Raises Broken if none of the model's answers can be used.
-        """
-        row_by_image, rows_by_image = read_images(files.images), read_regions(files.regions)
+        self, files: tuple[str, str, str, str], build: Callable[[Subject], Iterable[Request]],
+        image_ids: Sequence[str] | None = None,
+    ) -> Iterator[dict]:  # fmt: skip
+        """Yield the lines of the answers about images, by default all with regions. Raises Broken if none is usable."""
+        source, shard_path, images, regions = files
+        row_by_image, rows_by_image = read_images(images), read_regions(regions)
         image_ids = sorted(rows_by_image) if image_ids is None else image_ids
-        with Shard(files.shard) as shard:
+        with Shard(shard_path) as shard:
             facts = Facts.from_shard(shard)
             for first in range(0, len(image_ids), IMAGES_PER_BATCH):
-                batch, requests = image_ids[first : first + IMAGES_PER_BATCH], {}
-                for name in batch:
+                requests: list[Request] = []
+                for name in image_ids[first : first + IMAGES_PER_BATCH]:
                     picture = shard.get("picture", name)
-                    requests |= build(source, row_by_image[name], rows_by_image[name], facts, picture)
-                questions = {name: request.question for name, request in requests.items()}
+                    requests += build(Subject(source, row_by_image[name], rows_by_image[name], facts, picture))
+                questions = {number: request.question for number, request in enumerate(requests)}
                 answers = ask_each(questions, self.generate, self.options.limits, self.tolerance)
-                for name, answer in answers.items():
+                for request, answer in zip(requests, answers.values(), strict=True):
                     answer_fields = {"answer": answer.value, "problem": answer.problem, "raw": answer.raw}
-                    yield requests[name], answer_fields | {"attempts": answer.attempts, "model": self.options.name}
-                done = first + len(batch)
-                log.info("%d of %d images of %s are asked about", done, len(image_ids), files.shard)
+                    yield request.fields | answer_fields | {"attempts": answer.attempts, "model": self.options.name}
+                done = min(first + IMAGES_PER_BATCH, len(image_ids))
+                log.info("%d of %d images of %s are asked about", done, len(image_ids), shard_path)
 
 
 def box_number(region: int) -> int:

@@ -1,1 +1,0 @@
-"""Questions to MedGround's language models: prompts, tables of measurements, images with boxes."""

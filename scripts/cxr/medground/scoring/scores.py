@@ -1,0 +1,351 @@
+"""Scores of runs: each run's answers to the test split, and one table of all runs, blind baselines and the paper."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from scipy.optimize import linear_sum_assignment
+
+from cxr.base.columns import Column, Columns, schema
+from cxr.base.errors import UserError, refuse_empty
+from cxr.base.resources import load_resource
+from cxr.base.tables import read_lines, read_table, write_rows, write_table
+from cxr.geometry.boxes import box_iou
+from cxr.geometry.unions import union_ious
+from cxr.medground.logic.facts import GRID_CORNERS, keep_audited
+from cxr.medground.stage_settings import ScoringOptions
+from cxr.metrics.intervals import ratio_intervals, sums_by_subject
+from cxr.vlm.conventions import GRID
+from cxr.vlm.reading import read_answer
+
+BLIND = {
+    "largest": "the largest candidate",
+    "candidates": "all candidates",
+    "mean_box": "the mean box of the source's training lines",
+    "picture": "the whole picture",
+    "shuffled": "the model's own answer to another query of the image",
+}
+"""Answers that no query is read for."""
+QUERIES: Columns = {
+    "query_id": Column(pl.String, "Query of the test split."),
+    "source": Column(pl.String, "Its source."),
+    "image_id": Column(pl.String, "Its image."),
+    "subject_id": Column(pl.String, "Its subject."),
+    "kind": Column(pl.String, "single, subset or all."),
+    "trivial": Column(pl.Boolean, "Whether the image has one candidate."),
+    "by_class": Column(pl.Boolean, "Whether the class's word alone selects the answer."),
+    "true": Column(pl.Int64, "True boxes."),
+    "boxes": Column(pl.List(pl.List(pl.Int64)), "Boxes that were read: x1, y1, x2, y2.", "grid units"),
+    "convention": Column(pl.String, "Convention of coordinates that they were read in."),
+    "outcome": Column(pl.String, "`boxes`, `none`, `unreadable`, or `failed` without an answer."),
+    "reason": Column(pl.String, "Why there is no box; empty with one."),
+    "notes": Column(pl.List(pl.String), "What was mended: swapped, clipped, cut, bare, left_out, truncated."),
+    "iou": Column(pl.Float64, "IoU of the unions of boxes, a fraction; null where a failure is left out."),
+    "matched": Column(pl.Float64, "Sum of the IoU of matched boxes over the larger number of boxes."),
+    "paper": Column(pl.Float64, "IoU if every number is read on a grid of 1000, as the paper read all models."),
+    **{name: Column(pl.Float64, f"IoU of {baseline}; null without one.") for name, baseline in BLIND.items()},
+}
+SCORES: Columns = {
+    "source": Column(pl.String, "Source; `total`: all."),
+    "part": Column(pl.String, "all, not_trivial, not_by_class, single, subset or all_of_class."),
+    "queries": Column(pl.Int64, "Queries that are scored."),
+    "subjects": Column(pl.Int64, "Their subjects."),
+    "iou": Column(pl.Float64, "Mean IoU.", "%"),
+    "iou_low": Column(pl.Float64, "Lower end of its interval, by subject.", "%"),
+    "iou_high": Column(pl.Float64, "Upper end.", "%"),
+    "acc": Column(pl.Float64, "Queries of IoU over `medground.scoring.tau`.", "%"),
+    "acc_low": Column(pl.Float64, "Lower end of its interval.", "%"),
+    "acc_high": Column(pl.Float64, "Upper end.", "%"),
+    "matched": Column(pl.Float64, "Mean over matched boxes.", "%"),
+    "paper": Column(pl.Float64, "Mean IoU if every number is read on a grid of 1000.", "%"),
+    "unreadable": Column(pl.Float64, "Queries without a readable box.", "%"),
+    "failed": Column(pl.Int64, "Queries without an answer."),
+    **{name: Column(pl.Float64, f"Mean IoU of {baseline}.", "%") for name, baseline in BLIND.items()},
+}
+SENSITIVITY: Columns = {
+    "source": Column(pl.String, "Source; `total`: all."),
+    "pairs_of": Column(pl.String, "all pairs, or those whose answers are of the same_class or of other_classes."),
+    "tau": Column(pl.Float64, "IoU that both answers must exceed."),
+    "pairs": Column(pl.Int64, "Pairs that are scored."),
+    "left_out": Column(pl.Int64, "Pairs with a member that is not scored."),
+    "sensitivity": Column(pl.Float64, "Semantic Sensitivity: pairs with both answers right.", "%"),
+    "low": Column(pl.Float64, "Lower end of its interval, by subject.", "%"),
+    "high": Column(pl.Float64, "Upper end.", "%"),
+    "swapped": Column(pl.Float64, "The same with the two answers exchanged.", "%"),
+}
+COMPARISON: Columns = {
+    "by": Column(pl.String, "ours, blind (a baseline that reads no query) or paper."),
+    "table": Column(pl.String, "iou (Table 3), sensitivity (Table 4), or zero_shot: iou on zero-shot sources."),
+    "model": Column(pl.String, "Run, baseline, or model of the paper with its state."),
+    "source": Column(pl.String, "Source, or dataset of the paper."),
+    "number": Column(pl.Int64, "Queries or pairs; null for the paper."),
+    "value": Column(pl.Float64, "Mean IoU or Semantic Sensitivity.", "%"),
+    "low": Column(pl.Float64, "Lower end of its interval.", "%"),
+    "high": Column(pl.Float64, "Upper end.", "%"),
+}
+RESOURCE_FILES = ("medground/paper_tables.yaml",)
+Key = tuple[str, str]
+"""Source and image."""
+PARTS = {
+    "all": pl.lit(True),
+    "not_trivial": ~pl.col("trivial"),
+    "not_by_class": ~pl.col("by_class"),
+    "single": pl.col("kind") == "single",
+    "subset": pl.col("kind") == "subset",
+    "all_of_class": pl.col("kind") == "all",
+}
+CLASSES = {"all": (True, False), "same_class": (True,), "other_classes": (False,)}
+TAUS = (0.3, 0.5, 0.7)  # thresholds of the table of Semantic Sensitivity
+INTERVAL = 0.95  # coverage of the intervals
+LINE_FIELDS = ("query_id", "source", "image_id", "subject_id", "kind", "trivial", "by_class")
+NO_BOXES = np.zeros((0, 4), np.int64)
+
+
+def read_baselines(regions: Sequence[str], train: str) -> tuple[dict[Key, np.ndarray], dict[str, np.ndarray]]:
+    """Return what blind baselines answer: {image: candidates' boxes, largest first}, {source: mean training box}."""
+    candidates: dict[Key, np.ndarray] = {}
+    for path in regions:
+        table = read_table(path).filter("candidate")
+        ordered = table.sort("image_id", "area", "region", descending=[False, True, False])
+        for (image_id,), rows in ordered.group_by("image_id", maintain_order=True):
+            boxes = rows.select(GRID_CORNERS).to_numpy().astype(np.int64)
+            candidates[Path(path).parent.name, str(image_id)] = boxes
+    boxes_by_source: dict[str, list] = {}
+    for line in read_lines(train):
+        boxes_by_source.setdefault(line["source"], []).extend(line["boxes"])
+    means = {source: np.rint(np.mean(boxes, axis=0)) for source, boxes in boxes_by_source.items()}
+    return candidates, {source: box.astype(np.int64)[None] for source, box in means.items()}
+
+
+def score_queries(
+    lines: Sequence[Mapping], answers: Mapping[str, Mapping], candidates: Mapping[Key, np.ndarray],
+    mean_boxes: Mapping[str, np.ndarray],
+) -> Iterator[dict]:  # fmt: skip
+    """Yield a row of :data:`QUERIES` for each test line, in order; a query without an answer counts as wrong."""
+    readings = {line["query_id"]: _read_answer_line(answers.get(line["query_id"])) for line in lines}
+    lines_by_image: dict[Key, list[Mapping]] = {}
+    for line in lines:
+        lines_by_image.setdefault((line["source"], line["image_id"]), []).append(line)
+
+    def boxes_by_measure(line: Mapping) -> dict[str, np.ndarray]:
+        key = line["source"], line["image_id"]
+        answer, image_candidates = readings[line["query_id"]], candidates.get(key, NO_BOXES)
+        other_lines = [image_line for image_line in lines_by_image[key] if image_line["regions"] != line["regions"]]
+        blind = {
+            "largest": image_candidates[:1], "candidates": image_candidates, "picture": np.array([[0, 0, GRID, GRID]]),
+            "mean_box": mean_boxes.get(line["source"], NO_BOXES),
+        }  # fmt: skip
+        measures = {"iou": answer["found"], "paper": answer["paper"]}
+        measures |= {name: boxes for name, boxes in blind.items() if len(boxes)}
+        return measures | ({"shuffled": readings[other_lines[0]["query_id"]]["found"]} if other_lines else {})
+
+    compared = [(np.array(line["boxes"], np.int64), boxes_by_measure(line)) for line in lines]
+    pairs = [(boxes, true_boxes) for true_boxes, measures in compared for boxes in measures.values()]
+    ious = iter(union_ious([boxes for boxes, _ in pairs], [true_boxes for _, true_boxes in pairs]).tolist())
+    for line, (true_boxes, measures) in zip(lines, compared, strict=True):
+        answer = readings[line["query_id"]]
+        iou_by_measure = {name: next(ious) for name in measures}
+        yield {
+            **{name: line[name] for name in LINE_FIELDS},
+            "true": len(true_boxes),
+            "boxes": answer["found"].tolist(),
+            **{name: answer[name] for name in ("convention", "outcome", "reason", "notes")},
+            "matched": matched_iou(answer["found"], true_boxes),
+            **{name: iou_by_measure.get(name) for name in ("iou", "paper", *BLIND)},
+        }
+
+
+def _read_answer_line(line: Mapping | None) -> dict:
+    """Return an answer as it was read; ``found``: its boxes, ``paper``: its numbers read on a grid of 1000."""
+    if line is None or line["failure"]:
+        reason, convention = (line["failure"], line["convention"]) if line else ("not_given", "")
+        failure = {"convention": convention, "outcome": "failed", "reason": reason, "notes": []}
+        return failure | {"found": NO_BOXES, "paper": NO_BOXES}
+    size = tuple(line["seen"])
+    (reading, boxes), (_, paper) = (read_answer(line["text"], name, size) for name in (line["convention"], "grid1000"))
+    notes = sorted([*reading.notes, *(["truncated"] if line["stop"] == "length" else [])])
+    answer = {"convention": line["convention"], "outcome": reading.outcome, "reason": reading.reason, "notes": notes}
+    return answer | {"found": boxes, "paper": paper}
+
+
+def scores(table: pl.DataFrame, options: ScoringOptions, seed: int) -> Iterator[dict]:
+    """Yield a row of :data:`SCORES` for each source and part that has a query, and for all sources."""
+    columns = ["iou", "acc", "matched", "paper", "unreadable", *BLIND]
+    table = table.with_columns(
+        acc=(pl.col("iou") > options.tau).cast(pl.Float64),
+        unreadable=pl.when(pl.col("iou").is_not_null()).then((pl.col("outcome") != "boxes").cast(pl.Float64)),
+    )
+    for source in [*sorted(set(table["source"])), "total"]:
+        source_table = table if source == "total" else table.filter(source=source)
+        for part, condition in PARTS.items():
+            rows = source_table.filter(condition)
+            if rows.is_empty():
+                continue
+            values = rows.select(pl.col(columns).cast(pl.Float64).fill_null(np.nan)).to_numpy() * 100
+            subjects = rows["subject_id"].to_list()
+            ends = mean_with_interval(values, subjects, replicates=options.replicates, level=INTERVAL, seed=seed)
+            row = {
+                f"{name}{ending}": value
+                for ending, end in zip(("", "_low", "_high"), ends, strict=True)
+                for name, value in zip(columns, _nulls(end), strict=True)
+            }
+            row |= {"source": source, "part": part, "queries": int(rows["iou"].is_not_null().sum())}
+            row |= {"subjects": len(set(subjects)), "failed": int((rows["outcome"] == "failed").sum())}
+            yield {name: row[name] for name in SCORES}
+
+
+def _nulls(values: np.ndarray) -> list[float | None]:
+    return [None if np.isnan(value) else float(value) for value in values]
+
+
+def sensitivity(
+    pairs: Sequence[Mapping], table: pl.DataFrame, truth: Mapping[str, np.ndarray], options: ScoringOptions, seed: int
+) -> Iterator[dict]:
+    """Yield a row of :data:`SENSITIVITY` for each source, kind of pair and threshold; ``truth``: {query: its boxes}."""
+    rows = {row["query_id"]: row for row in table.iter_rows(named=True)}
+    ious = {query_id: row["iou"] for query_id, row in rows.items() if row["iou"] is not None}
+    members = [(pair["first"], pair["second"]) for pair in pairs]
+    crossings = [
+        ids for first, second in members for ids in ((first, second), (second, first)) if {*ids} <= ious.keys()
+    ]
+    answers = [np.array(rows[answer_id]["boxes"], np.int64).reshape(-1, 4) for _, answer_id in crossings]
+    measured = union_ious(answers, [truth[truth_id] for truth_id, _ in crossings]).tolist()
+    swapped = dict(zip(crossings, measured, strict=True))
+    for source in [*sorted({pair["source"] for pair in pairs}), "total"]:
+        for name, classes in CLASSES.items():
+            class_pairs = [
+                pair for pair in pairs if source in (pair["source"], "total") and pair["same_class"] in classes
+            ]
+            for tau in TAUS if class_pairs else ():
+                right = both_correct(class_pairs, ious, tau) * 100
+                is_scored = ~np.isnan(right)
+                if not is_scored.any():
+                    continue
+                scored = [(class_pairs[at]["first"], class_pairs[at]["second"]) for at in np.flatnonzero(is_scored)]
+                exchanged = [min(swapped[first, second], swapped[second, first]) > tau for first, second in scored]
+                mean, low, high = mean_with_interval(
+                    right[is_scored][:, None], [rows[first]["subject_id"] for first, _ in scored],
+                    replicates=options.replicates, level=INTERVAL, seed=seed,
+                )  # fmt: skip
+                yield {
+                    "source": source,
+                    "pairs_of": name,
+                    "tau": tau,
+                    "pairs": len(scored),
+                    "left_out": len(class_pairs) - len(scored),
+                    "sensitivity": float(mean[0]),
+                    "low": _nulls(low)[0],
+                    "high": _nulls(high)[0],
+                    "swapped": float(np.mean(exchanged)) * 100,
+                }
+
+
+def run_scores(
+    *, answers: str, lines: str, train: str, pairs: str, regions: list[str], queries: str, scored: str,
+    pairs_scored: str, options: ScoringOptions, seed: int, audit: Sequence[str] = (), sampled: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Score the ``answers`` to the test ``lines``; write tables of queries, scores and sensitivity.
+
+    ``train``: lines for the mean box; ``audit``: votes: only accepted lines are scored; ``sampled``: the lines that
+    were asked, if not all were. Raises UserError for answers to other queries.
+    """
+    refuse_empty(lines, "to score")
+    test_lines = list(read_lines(lines))
+    answer_by_id = {line["sample_id"]: line for line in read_lines(answers)}
+    if unknown := answer_by_id.keys() - {line["query_id"] for line in test_lines}:
+        raise UserError(f"{answers} answers {min(unknown)}, which is no query of {lines}: ask again")
+    scored_lines = keep_audited(test_lines, audit[0]) if audit else test_lines
+    if sampled:
+        sampled_ids = {line["query_id"] for line in read_lines(sampled[0])}
+        scored_lines = [line for line in scored_lines if line["query_id"] in sampled_ids]
+    rows = score_queries(scored_lines, answer_by_id, *read_baselines(regions, train))
+    table = pl.DataFrame(list(rows), schema=schema(QUERIES))
+    write_table(queries, table, QUERIES)
+    write_rows(scored, scores(table, options, seed), SCORES)
+    truth = {line["query_id"]: np.array(line["boxes"], np.int64) for line in scored_lines}
+    scored_pairs = [pair for pair in read_lines(pairs) if {pair["first"], pair["second"]} & truth.keys()]
+    write_rows(pairs_scored, sensitivity(scored_pairs, table, truth, options, seed), SENSITIVITY)
+
+
+def matched_iou(predicted: np.ndarray, reference: np.ndarray) -> float:
+    """Return the largest sum of IoU over one-to-one matches of boxes, divided by the larger number; 0 without boxes."""
+    if not len(predicted) or not len(reference):
+        return 0.0
+    table = box_iou(predicted.astype(np.float64), reference.astype(np.float64))
+    return float(table[linear_sum_assignment(table, maximize=True)].sum() / max(table.shape))
+
+
+def mean_with_interval(
+    values: np.ndarray, subjects: Sequence[str], *, replicates: int, level: float, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return mean, lower and upper end, (K,) each, of columns of values (N, K); intervals by subject, NaN excluded."""
+    has_value = ~np.isnan(values)
+    _, subject = np.unique(np.asarray(subjects, str), return_inverse=True)
+    count = int(subject.max(initial=-1)) + 1
+    tops = sums_by_subject(subject, count, np.where(has_value, values, 0.0))
+    below = sums_by_subject(subject, count, has_value.astype(np.float64))
+    total = below.sum(axis=0)
+    mean = np.divide(tops.sum(axis=0), total, out=np.full(values.shape[1], np.nan), where=total > 0)
+    return mean, *ratio_intervals(tops, below, replicates=replicates, level=level, seed=seed)
+
+
+def both_correct(pairs: Sequence[Mapping], ious: Mapping[str, float], tau: float) -> np.ndarray:
+    """Return whether both IoUs of each pair exceed ``tau``, float64 (N,); NaN if one of them is not scored."""
+    iou_pairs = [(ious.get(pair["first"]), ious.get(pair["second"])) for pair in pairs]
+    return np.array([np.nan if None in iou_pair else float(min(iou_pair) > tau) for iou_pair in iou_pairs])
+
+
+def _row(by: str, table: str, model: str, source: str, number: int | None, *values: float | None) -> dict:
+    return dict(zip(COMPARISON, (by, table, model, source, number, *(*values, None, None)[:3]), strict=True))
+
+
+def run_rows(run: str, scores: pl.DataFrame, pairs: pl.DataFrame, tau: float) -> Iterator[dict]:
+    """Yield the rows of a run: mean IoU and Semantic Sensitivity at ``tau``, each with its blind baselines."""
+    for row in scores.filter(part="all").iter_rows(named=True):
+        yield _row("ours", "iou", run, row["source"], row["queries"], row["iou"], row["iou_low"], row["iou_high"])
+        for name in (name for name in BLIND if row[name] is not None):
+            model = f"{run}: {name}" if name == "shuffled" else name
+            yield _row("blind", "iou", model, row["source"], row["queries"], row[name])
+    for row in pairs.filter((pl.col("pairs_of") == "all") & (pl.col("tau") == tau)).iter_rows(named=True):
+        yield _row("ours", "sensitivity", run, row["source"], row["pairs"], row["sensitivity"], row["low"], row["high"])
+        yield _row("blind", "sensitivity", f"{run}: swapped", row["source"], row["pairs"], row["swapped"])
+
+
+def paper_rows() -> Iterator[dict]:
+    """Yield the rows of the paper's Tables 3 and 4, as printed."""
+    tables = load_resource(RESOURCE_FILES[0])
+    third, fourth = tables["table3"], tables["table4"]
+    for state in ("base", "finetuned", "delta"):
+        for model, values in third[state].items():
+            for source, value in zip(third["columns"], values, strict=True):
+                yield _row("paper", "iou", f"{model}, {state}", source, None, float(value))
+    for model, states in fourth["rows"].items():
+        for state, values in states.items():
+            for source, value in zip(fourth["columns"], values, strict=True):
+                yield _row("paper", "sensitivity", f"{model}, {state}", source, None, float(value))
+
+
+def read_declared(path: str | Path, columns: Columns) -> pl.DataFrame:
+    """Return a table; a column without values gets its declared type, which a text file does not store."""
+    table = read_table(path)
+    empty = [name for name in table.columns if table[name].dtype == pl.String and columns[name].kind != pl.String]
+    return table.with_columns(pl.lit(None, columns[name].kind).alias(name) for name in empty)
+
+
+def run_comparison(
+    *, scored: list[str], pairs_scored: list[str], comparison: str, runs: list[str], zero_shot_runs: list[str],
+    tau: float, zero_shot: list[str] | None = None,
+) -> None:  # fmt: skip
+    """Write the scores of the runs, in their order, on zero-shot sources as well, and of the paper's models."""
+    rows = []
+    for run, scores, pairs in zip(runs, scored, pairs_scored, strict=True):
+        rows += run_rows(run, read_declared(scores, SCORES), read_declared(pairs, SENSITIVITY), tau)
+    rows += paper_rows()
+    for run, path in zip(zero_shot_runs, zero_shot or (), strict=True):
+        zero_shot_rows = run_rows(run, read_declared(path, SCORES), pl.DataFrame(schema=schema(SENSITIVITY)), tau)
+        rows += (row | {"table": "zero_shot"} for row in zero_shot_rows)
+    unique_rows: dict[tuple, dict] = {}
+    for row in rows:  # most baselines are the same for all runs
+        unique_rows.setdefault(tuple(row[part] for part in ("by", "table", "model", "source")), row)
+    write_rows(comparison, unique_rows.values(), COMPARISON)
