@@ -38,7 +38,8 @@ from cxr.radvlm.conversations import converse
 from cxr.radvlm.evaluation import columns as radvlm_scores
 from cxr.radvlm.evaluation import conservation as radvlm_conservation
 from cxr.radvlm.filtered import filter_texts
-from cxr.radvlm.instructions import columns as radvlm_instructions
+from cxr.radvlm.instructions import join_parts as radvlm_mix
+from cxr.radvlm.instructions import write_part as radvlm_part
 from cxr.radvlm.sources import facts as radvlm_sources
 from cxr.radvlm.sources.read_sources import CONFLICTS
 from cxr.reporting import privacy
@@ -163,9 +164,9 @@ TABLES: dict[str, Columns] = {
     "results/radvlm/sources/split_conflicts.parquet": CONFLICTS,
     "results/radvlm/filtered/{source}/agreement.tsv": filter_texts.AGREEMENT,
     "results/radvlm/conversations/{source}/outcomes.tsv": converse.OUTCOMES,
-    f"{MIX}/table1.tsv": radvlm_instructions.TABLE1,
-    f"{MIX}/conservation.tsv": radvlm_instructions.OUTCOMES,
-    f"{MIX}/parts/{{source}}.index.parquet": radvlm_instructions.INDEX,
+    f"{MIX}/table1.tsv": radvlm_mix.TABLE1,
+    f"{MIX}/conservation.tsv": radvlm_part.OUTCOMES,
+    f"{MIX}/parts/{{source}}.index.parquet": radvlm_part.INDEX,
     "results/radvlm/evaluation/{run}/scores.tsv": radvlm_scores.SCORES,
     "results/radvlm/evaluation/{run}/samples.parquet": radvlm_scores.SAMPLES,
     "results/radvlm/evaluation/{run}/counts.tsv": radvlm_scores.COUNTS,

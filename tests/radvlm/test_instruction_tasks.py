@@ -14,11 +14,10 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import write_lines, write_table
 from cxr.geometry.masks import component_boxes
 from cxr.radvlm.instructions import source_block, tasks
-from cxr.radvlm.instructions.columns import INDEX
+from cxr.radvlm.instructions.write_part import INDEX
 from cxr.radvlm.instructions.draws import ABSENCE_SCHEMA, draw_samples, select_absences
 from cxr.radvlm.instructions.join_parts import build_table1, drop_conflicts, pair_images
 from cxr.radvlm.instructions.mix import CODE, OWN, PAPER, PAPER_PLUS_ILS, mix_rows, rows_from_options
-from cxr.radvlm.instructions.outcomes import outcome_table
 from cxr.radvlm.instructions.source_block import Blocks, SourceBlock, box_parts, summarize_source
 from cxr.radvlm.instructions.tasks import TaskOptions
 from cxr.radvlm.instructions.wordings import (
@@ -220,7 +219,7 @@ def written(blocks: Blocks, rows, options, pairs=frozenset()) -> tuple[list, Sam
         how = TaskOptions(options.seed, pairs=pairs)
         writer = SampleWriter(options, rows, draw_samples(blocks, rows, how), pairs)
         made = [one for given in blocks.each() for one in writer.records(given)]
-        return made, writer, outcome_table(blocks, writer.num_by_outcome, {})
+        return made, writer, writer.outcome_table(blocks)
 
 
 def test_boxes_of_a_finding_are_one_pair_and_readers_boxes_are_none():

@@ -120,20 +120,13 @@ def make_sample(
 
 def sample_line(sample: Record) -> dict:
     """Return the JSON line of a sample, with keys in a fixed order."""
+    ids = ("sample_id", "task", "source", "subject_id", "study_id", "image_id", "split")
     return {
-        "sample_id": sample.sample_id,
-        "task": sample.task,
-        "source": sample.source,
-        "subject_id": sample.subject_id,
-        "study_id": sample.study_id,
-        "image_id": sample.image_id,
-        "split": sample.split,
-        "pass": sample.more["pass"],
-        "asked": sample.more["asked"],
-        "turns": [{"question": turn.question, "answer": turn.answer, "wording": turn.wording} for turn in sample.turns],
+        **{name: getattr(sample, name) for name in ids},
+        **{name: sample.more[name] for name in ("pass", "asked")},
+        "turns": [dict(vars(turn)) for turn in sample.turns],
         "boxes": {name: [list(box) for box in boxes] for name, boxes in sample.boxes.items()},
         "labels": sample.more["labels"],
         "mask_ids": list(sample.mask_ids),
-        "facts": sample.more["facts"],
-        "engine": sample.more["engine"],
+        **{name: sample.more[name] for name in ("facts", "engine")},
     }

@@ -9,7 +9,7 @@ import polars as pl
 from cxr.base.seeds import stable_hash
 from cxr.radvlm.instructions import tasks
 from cxr.radvlm.instructions.mix import TRAIN, MixRow
-from cxr.radvlm.instructions.source_block import Blocks, SourceBlock
+from cxr.radvlm.instructions.source_block import Blocks
 from cxr.radvlm.instructions.tasks import ABSENT, PRESENT, UNITS_BY_TASK, TaskOptions
 
 ABSENCES_PER_SAMPLE = 1.0
@@ -43,37 +43,27 @@ def draw_samples(blocks: Blocks, rows: Sequence[MixRow], settings: TaskOptions) 
     counted_rows = [row for row in rows if row is not absent and (row.limits or (absent and row.task == PRESENT))]
     if not counted_rows and not absent:
         return SampleDraws()
-    drawn_tasks = [row.task for row in (*counted_rows, absent) if row is not None]
-    reading = {tasks.LINES_BY_TASK[task] for task in drawn_tasks if task in tasks.LINES_BY_TASK}
+    drawn_tasks = {row.task for row in (*counted_rows, absent) if row is not None}
     units, pool = [], []
-    for inputs in blocks.each(sorted(reading)):
-        units.append(pl.DataFrame(_list_units(inputs, counted_rows, settings), schema=UNIT_SCHEMA, orient="row"))
-        if absent:
-            pool.append(pl.DataFrame(_list_absences(inputs, settings), schema=ABSENCE_SCHEMA, orient="row"))
-    unit_table = pl.concat(units)
+    for inputs in blocks.each(sorted({tasks.LINES_BY_TASK[task] for task in drawn_tasks & tasks.LINES_BY_TASK.keys()})):
+        splits = {image_id: row["split"] for image_id, row in inputs.images.items()}
+        for row in counted_rows:
+            for unit in UNITS_BY_TASK[row.task](inputs, settings):
+                split = splits[unit.image_id]
+                units.append((row.task, unit.image_id, split, row.split_of(split), unit.parts[0].target))
+        for image_id, name, _ in tasks.find_absences(inputs) if absent else ():
+            rank = stable_hash(settings.seed, "absent", inputs.source, image_id, name)
+            pool.append((splits[image_id], name, image_id, rank))
+    unit_table = pl.DataFrame(units, schema=UNIT_SCHEMA, orient="row")
     kept_images = dict(pair for row in counted_rows for pair in _images_within_limits(row, unit_table, settings.seed))
     if not absent:
         return SampleDraws(kept_images)
     present = _count_present(rows, unit_table, SampleDraws(kept_images))
-    absences = select_absences(pl.concat(pool), present, ABSENCES_PER_SAMPLE)
-    splits = pl.col("split").replace(dict.fromkeys(absent.splits, TRAIN))
-    absence_units = absences.select(
-        pl.lit(ABSENT).alias("task"), "image_id", pl.col("split").alias("source_split"), splits, "name"
-    )
+    pool_table = pl.DataFrame(pool, schema=ABSENCE_SCHEMA, orient="row")
+    absences = select_absences(pool_table, present, ABSENCES_PER_SAMPLE)
+    mix_split = pl.col("split").replace(dict.fromkeys(absent.splits, TRAIN))
+    absence_units = absences.select("image_id", "name", task=pl.lit(ABSENT), source_split="split", split=mix_split)
     return SampleDraws(kept_images | dict(_images_within_limits(absent, absence_units, settings.seed)), absences)
-
-
-def _list_units(inputs: SourceBlock, rows: Sequence[MixRow], settings: TaskOptions) -> Iterator[tuple]:
-    for row in rows:
-        for unit in UNITS_BY_TASK[row.task](inputs, settings):
-            split = inputs.images[unit.image_id]["split"]
-            yield row.task, unit.image_id, split, row.split_of(split), unit.parts[0].target
-
-
-def _list_absences(inputs: SourceBlock, settings: TaskOptions) -> Iterator[tuple]:
-    for image_id, name, _ in tasks.find_absences(inputs):
-        rank = stable_hash(settings.seed, "absent", inputs.source, image_id, name)
-        yield inputs.images[image_id]["split"], name, image_id, rank
 
 
 def _images_within_limits(

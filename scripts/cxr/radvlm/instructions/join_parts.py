@@ -9,19 +9,32 @@ from typing import TypeVar
 import polars as pl
 
 from cxr.base.atomic import atomic_file
-from cxr.base.columns import schema
+from cxr.base.columns import Column, Columns, schema
 from cxr.base.conservation import CountRow, counted_rows
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_lines, write_table
 from cxr.base.vocabulary import SPLITS
-from cxr.radvlm.instructions.columns import INDEX, OUTCOMES, TABLE1
 from cxr.radvlm.instructions.mix import TEST, TRAIN, MixRow, rows_from_options
 from cxr.radvlm.instructions.source_block import LineFiles
+from cxr.radvlm.instructions.write_part import INDEX, OUTCOMES, STAGE
 from cxr.radvlm.samples import TASKS
 
 VALIDATE, EXCHANGED = "validate", "exchanged"
-STAGE = "radvlm_instructions"
 T = TypeVar("T")
+TABLE1: Columns = {
+    "task": Column(pl.String, "Task; total: all."),
+    "source": Column(pl.String, "Source; its format, where none of this format is configured."),
+    "facts": Column(pl.Int64, "Facts that the lines of train rest on."),
+    "pairs": Column(pl.Int64, "Images with what is asked of them, of train, each once."),
+    "passes": Column(pl.Int64, "Passes over the pairs, each with new wordings; null of the total."),
+    "lines": Column(pl.Int64, "Lines of train."),
+    "validate": Column(pl.Int64, "Lines of validate."),
+    "evaluation": Column(pl.Int64, "Lines of test."),
+    "paper": Column(pl.Int64, "Lines of train in the paper's mix: pairs times passes; null where it has none."),
+    "code": Column(pl.Int64, "The same of its authors' code."),
+    "difference": Column(pl.Int64, "Lines less those of the paper; null where it has none."),
+    "note": Column(pl.String, "`not configured`: no source of this format is in use."),
+}
 
 
 @dataclass(frozen=True)

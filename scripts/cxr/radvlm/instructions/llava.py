@@ -38,13 +38,6 @@ def image_path(source: str, image_id: str) -> str:
     return f"images/{source}/{quote(image_id, safe=' ')}.png"
 
 
-def to_conversation(line: Mapping, picture: str, convention: Convention) -> Conversation:
-    """Return a line of the mix as a conversation, boxes written in a convention independent of image size."""
-    sample, image_size = parse_sample(line), InputSize(GRID, GRID)
-    turns = [Turn(turn.question, sample.answer(at, convention, image_size)) for at, turn in enumerate(sample.turns)]
-    return Conversation(line["sample_id"], picture, turns, more={name: line[name] for name in COPIED_FIELDS})
-
-
 def run(
     *, lines: Sequence[str], frames: Sequence[str], images: Sequence[str], folder: str, options: LlavaOptions
 ) -> None:
@@ -73,9 +66,15 @@ def run(
 
 
 def to_entries(path: str | Path, picture: Callable[[Mapping], str], convention: Convention) -> Iterator[dict]:
-    """Yield the entry of each line; ``picture``: returns the image path of a line."""
+    """Yield the entry of each line, with boxes written in a convention independent of image size.
+
+    ``picture``: returns the image path of a line.
+    """
+    image_size = InputSize(GRID, GRID)
     for line in read_lines(path):
-        yield to_sharegpt(to_conversation(line, picture(line), convention))
+        sample, more = parse_sample(line), {name: line[name] for name in COPIED_FIELDS}
+        turns = [Turn(turn.question, sample.answer(at, convention, image_size)) for at, turn in enumerate(sample.turns)]
+        yield to_sharegpt(Conversation(line["sample_id"], picture(line), turns, more=more))
 
 
 def write_images(

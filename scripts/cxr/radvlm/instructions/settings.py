@@ -3,13 +3,10 @@
 from typing import Annotated, Literal
 
 from cxr.base.settings import PAPER, Limits, Section, constraint, key, refuse_equal_names
+from cxr.radvlm.samples import TASKS
 
 MixName = Annotated[str, Limits(pattern=r"^[a-z0-9][a-z0-9_]*$")]
-Task = Literal[
-    "report_generation", "classification", "anatomical_grounding", "abnormality_grounding", "abnormality_detection",
-    "phrase_grounding", "conversation", "conversation_grounded", "absent_grounding", "ils_grounding",
-    "ils_segmentation",
-]  # fmt: skip
+Task = Literal[TASKS]  # type: ignore[valid-type]
 
 
 class Asked(Section):

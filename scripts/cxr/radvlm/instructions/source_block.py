@@ -3,11 +3,11 @@
 import json
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import IO
+from typing import IO, Self
 
 import cv2
 import numpy as np
@@ -23,12 +23,12 @@ from cxr.radvlm.samples import sort_by_area, survive_rounding, unit_boxes
 
 
 class LineFiles:
-    """Lines of several files, accessed by position; a context manager."""
+    """Lines of several files, accessed by position, which is all that is in memory; a context manager."""
 
     def __init__(self, paths: Sequence[str]):
         self._paths = paths
 
-    def __enter__(self) -> "LineFiles":
+    def __enter__(self) -> Self:
         self._stack = ExitStack()
         self._files: list[IO[bytes]] = []
         self._starts = [array("Q") for _ in self._paths]
@@ -52,37 +52,6 @@ class LineFiles:
         """Return line ``row`` of file ``part``, both from 0, as bytes."""
         self._files[part].seek(self._starts[part][row])
         return self._files[part].readline()
-
-
-class LinesByBlock(LineFiles):
-    """Lines about images, by block; memory holds positions only. A context manager.
-
-    ``blocks``: {image: block}; ``about``: returns the images of a line. num_images: references to images in all lines;
-    num_by_missing_image: references to each image without a block.
-    """
-
-    def __init__(self, paths: Sequence[str], blocks: Mapping[str, int], about: Callable[[dict], Sequence[str]]):
-        super().__init__(paths)
-        self._rows: dict[int, array] = defaultdict(lambda: array("Q"))
-        self.num_by_missing_image: Counter[str] = Counter()
-        self.num_images = 0
-        for part, path in enumerate(paths):
-            for row, line in enumerate(read_lines(path)):
-                images = about(line)
-                self.num_images += len(images)
-                self.num_by_missing_image.update(image for image in images if image not in blocks)
-                for block in {blocks[image] for image in images if image in blocks}:
-                    self._rows[block].extend((part, row))
-
-    def lines_of_block(self, block: int) -> list[dict]:
-        """Return the lines about images of a block, in file order."""
-        places = iter(self._rows.get(block, ()))
-        return [self._line(part, row) for part, row in zip(places, places, strict=True)]
-
-    def _line(self, part: int, row: int) -> dict:
-        line = json.loads(self.get(part, row))
-        line.pop(CRC, None)
-        return line
 
 
 BOX, LABEL, PHRASE, REGION = "box", "label", "phrase", "region"
@@ -241,45 +210,56 @@ IMAGES_OF_LINE = {
 """{kind of lines: function that returns the images of a line}."""
 
 
-class Blocks:
+class Blocks(LineFiles):
     """The blocks of a source, sorted by image; a context manager.
 
     ``images``: usable images; ``facts``: fact table sorted by image; ``sizes``: {image: (rows, columns)}; ``lines``:
-    {texts, phrases, conversations, pairs: files}. Raises ValueError if the facts are not sorted.
+    {texts, phrases, conversations, pairs: files}; ``areas``: {mask_id: boxes}. num_images: {kind of lines: references
+    to images}; num_by_missing_image: {(kind, image without a block): references}. Raises ValueError if the facts are
+    not sorted.
     """
 
     def __init__(
         self, source: str, images: pl.DataFrame, facts: str, sizes: Mapping, lines: Mapping[str, Sequence[str]],
         areas: Mapping[str, tuple] | None = None,
     ):  # fmt: skip
+        kind_paths = [(kind, path) for kind in IMAGES_OF_LINE for path in lines.get(kind, ())]
+        super().__init__([path for _, path in kind_paths])
         self.source, self.facts, self._sizes, self._areas = source, scan_table(facts), sizes, areas or {}
         self._images = images.sort("image_id")
         self.summary = summarize_source(self.facts)
         ids = self._images["image_id"]
-        self._starts = range(0, max(len(ids), 1), BLOCK_SIZE)
+        self._starts_of_blocks = range(0, max(len(ids), 1), BLOCK_SIZE)
         blocks = {image_id: at // BLOCK_SIZE for at, image_id in enumerate(ids)}
-        self.lines = {kind: LinesByBlock(lines.get(kind, ()), blocks, about) for kind, about in IMAGES_OF_LINE.items()}
+        self._places: dict[tuple[str, int], array] = defaultdict(lambda: array("Q"))
+        self.num_images: Counter[str] = Counter()
+        self.num_by_missing_image: Counter[tuple[str, str]] = Counter()
+        for part, (kind, path) in enumerate(kind_paths):
+            for row, line in enumerate(read_lines(path)):
+                image_ids = IMAGES_OF_LINE[kind](line)
+                self.num_images[kind] += len(image_ids)
+                self.num_by_missing_image.update((kind, image_id) for image_id in image_ids if image_id not in blocks)
+                for block in {blocks[image_id] for image_id in image_ids if image_id in blocks}:
+                    self._places[kind, block].extend((part, row))
         fact_image_ids = self.facts.select("image_id").collect()["image_id"]
         if not fact_image_ids.is_sorted():
             raise ValueError(f"{facts} is not sorted by image")
-        self._edges = [0, *(fact_image_ids.search_sorted(ids[at]) for at in self._starts[1:]), len(fact_image_ids)]
-
-    def __enter__(self) -> "Blocks":
-        self._stack = ExitStack()
-        for lines in self.lines.values():
-            self._stack.enter_context(lines)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
+        first_ids = (ids[at] for at in self._starts_of_blocks[1:])
+        self._edges = [0, *map(fact_image_ids.search_sorted, first_ids), len(fact_image_ids)]
 
     def each(self, reading: Collection[str] = tuple(IMAGES_OF_LINE)) -> Iterator[SourceBlock]:
         """Yield each block, with lines of the kinds ``reading`` only."""
-        for block, at in enumerate(self._starts):
+        for block, at in enumerate(self._starts_of_blocks):
             first, last = self._edges[block], self._edges[block + 1]
             rows = self._images.slice(at, BLOCK_SIZE).iter_rows(named=True)
             yield SourceBlock(
                 self.source, {row["image_id"]: row for row in rows}, self.facts.slice(first, last - first).collect(),
                 self._sizes, self.summary, boxes_by_mask=self._areas,
-                **{kind: self.lines[kind].lines_of_block(block) for kind in reading},
+                **{kind: self._lines_of_block(kind, block) for kind in reading},
             )  # fmt: skip
+
+    def _lines_of_block(self, kind: str, block: int) -> list[dict]:
+        """Return the lines about images of a block, in file order."""
+        places = iter(self._places.get((kind, block), ()))
+        lines = [json.loads(self.get(part, row)) for part, row in zip(places, places, strict=True)]
+        return [{name: value for name, value in line.items() if name != CRC} for line in lines]

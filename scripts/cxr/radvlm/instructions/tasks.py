@@ -36,19 +36,6 @@ class Part:
     turns: tuple[Turn, ...] = ()
 
 
-class LazyParts(Sequence[Part]):
-    """Parts built on access: few passes use few of many parts."""
-
-    def __init__(self, build: Callable[[NamedBoxes], Part], named_boxes: Sequence[NamedBoxes]):
-        self._build, self._named_boxes = build, named_boxes
-
-    def __len__(self) -> int:
-        return len(self._named_boxes)
-
-    def __getitem__(self, number: int) -> Part:
-        return self._build(self._named_boxes[number])
-
-
 @dataclass(frozen=True)
 class Unit:
     """An image with its question. key: seed of its wordings; parts: one per pass, or one for all passes if
@@ -69,9 +56,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """Settings of tasks. exclude: called with (reason, fact ids) of
-    excluded facts; pairs: ids of the selected ILS pairs.
-    """
+    """Settings of tasks. exclude: called with (reason, ids) of excluded facts; pairs: ids of the selected ILS pairs."""
 
     seed: int
     exclude: Callable[[str, Sequence[str]], None] = lambda reason, ids: None
@@ -105,7 +90,7 @@ def anatomical_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator
             regions_by_image.setdefault(region.image_id, []).append(region)
     for image_id, regions in regions_by_image.items():
         make_rng(settings.seed, "regions", inputs.source, image_id).shuffle(regions)
-        parts = LazyParts(lambda region: _grounding_part(region, "region"), regions)
+        parts = [_grounding_part(region, "region") for region in regions]
         yield Unit(image_id, image_id, parts, repeats_part=False)
 
 
@@ -132,7 +117,9 @@ def abnormality_detection(inputs: SourceBlock, settings: TaskOptions) -> Iterato
             name for name in inputs.present.get(image_id, ()) if name in label_resource.findings and name not in boxed
         ]
         flat = any(finding.flat and not finding.boxes for finding in findings_by_image.get(image_id, []))
-        if missing or flat or image_id not in inputs.sizes or not (boxed_findings or _was_examined(inputs, image_id)):
+        # an image without boxes was examined if it has labels, or if its source has none at all
+        is_known = boxed_findings or image_id in inputs.stated or not inputs.summary.labelled
+        if missing or flat or image_id not in inputs.sizes or not is_known:
             settings.exclude("no_boxes", [fact for finding in boxed_findings for fact in finding.facts])
             continue
         items = [f"{load_spoken_names().say(finding.name)} {box_slot(finding.name)}" for finding in boxed_findings]
@@ -198,7 +185,7 @@ def find_absences(inputs: SourceBlock) -> Iterator[tuple[str, str, tuple[str, ..
             yield image_id, name, facts
 
 
-def absent_unit(settings: TaskOptions, image_id: str, name: str, facts: tuple[str, ...]) -> Unit:
+def absent_unit(image_id: str, name: str, facts: tuple[str, ...]) -> Unit:
     """Return the unit of an absent finding."""
     words = load_spoken_names().say(name)
     slots = {"finding": words, "a finding": load_spoken_names().with_article(words)}
@@ -260,11 +247,6 @@ def _grounding_part(named_boxes: NamedBoxes, slot_name: str) -> Part:
 def _exclude_flat_boxes(named_boxes: NamedBoxes, settings: TaskOptions) -> None:
     if named_boxes.flat:
         settings.exclude("no_area", named_boxes.flat)
-
-
-def _was_examined(inputs: SourceBlock, image_id: str) -> bool:
-    """True if an image without boxes was examined: it has labels, or the source has none at all."""
-    return image_id in inputs.stated or not inputs.summary.labelled
 
 
 ABSENT, PRESENT = "absent_grounding", "abnormality_grounding"

@@ -1,4 +1,4 @@
-"""Write the samples of one source of a mix: all tasks and splits in one file."""
+"""Write the samples of one source of a mix: all tasks and splits in one file; and count what became of its records."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,19 +7,60 @@ from dataclasses import dataclass
 import cv2
 import polars as pl
 
-from cxr.base.columns import schema
+from cxr.base.columns import Column, Columns, schema
+from cxr.base.conservation import counted_rows
 from cxr.base.jobs import log
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.instructions.record import Record
-from cxr.radvlm.instructions import outcomes, tasks
-from cxr.radvlm.instructions.columns import INDEX, OUTCOMES
+from cxr.radvlm.instructions import tasks
 from cxr.radvlm.instructions.draws import SampleDraws, draw_samples
 from cxr.radvlm.instructions.mix import TRAIN, MixRow, rows_from_options
 from cxr.radvlm.instructions.source_block import Blocks, SourceBlock, read_mask_boxes, read_sizes
 from cxr.radvlm.instructions.tasks import ABSENT, LINES_BY_TASK, UNITS_BY_TASK, TaskOptions, Unit
 from cxr.radvlm.instructions.wordings import word_turn
 from cxr.radvlm.samples import make_sample, sample_line
+
+STAGE = "radvlm_instructions"
+INDEX: Columns = {
+    "sample_id": Column(pl.String, "Sample; the rows stand in the order of the lines beside the table."),
+    "task": Column(pl.String, "Its task."),
+    "source": Column(pl.String, "Its source."),
+    "split": Column(pl.String, "Split of the mix."),
+    "source_split": Column(pl.String, "Split that its source gives the image."),
+    "subject_id": Column(pl.String, "Patient."),
+    "image_id": Column(pl.String, "Image."),
+    "view": Column(pl.String, "Its view; null if unknown."),
+    "unit": Column(pl.String, "What is asked: a fact, or the image."),
+    "pass": Column(pl.Int64, "Pass, from 0."),
+    "facts": Column(pl.Int64, "Facts it rests on; 0 in a pass that asks the same again."),
+}
+OUTCOMES: Columns = {
+    "source": Column(pl.String, "Source."),
+    "what": Column(
+        pl.String,
+        "What is counted: facts of a kind, texts, conversations, pairs of ILS; of the mix `lines`, `table1` (the lines "
+        "that Table 1 tells) and `exchanged` (lines of test, about another picture).",
+    ),
+    "outcome": Column(
+        pl.String,
+        "`all`, or what became of it. `used`; of facts `reader`: fused with others, or a single reader's label; of "
+        "facts, texts, conversations and pairs `split_conflict`: its patient is in another split of the mix too, "
+        "`no_image`: its image is not in the source, or no frame shows it; `no_area`, `nothing_left`, `bad_form`, "
+        "`no_boxes`: reasons; `not_in_mix`: no task asks them; `not_drawn`: a limit, or a draw. Of lines `file`, "
+        "`train`, `validate`, `test`: they were written, and counted at that; `no_other`: there is no other picture.",
+    ),
+    "number": Column(pl.Int64, "How many."),
+}
+ILS = ("ils_grounding", "ils_segmentation")
+UNITS_OF_LINE = {
+    "texts": lambda line: [(image, image, ("report_generation",)) for image in line["image_ids"]],
+    "conversations": lambda line: [
+        (line["image_id"], line["conversation_id"], ("conversation_grounded" if line["grounded"] else "conversation",))
+    ],
+    "pairs": lambda line: [(line["image_id"], line["pair_id"], ILS)],
+}
+"""{kind of lines: function that returns (image, key, tasks) of the units of a line}; tasks: those that may use it."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +76,8 @@ class PartOptions:
 class SampleWriter:
     """Builds the samples of a source block by block and counts outcomes.
 
-    index: one table of INDEX rows per block; num_by_outcome: {(kind, outcome): number}.
+    ``pairs``: ids of the selected pairs; ``reason_by_image``: {image: why it is excluded}. index: one table of INDEX
+    rows per block; num_by_outcome: {(kind, outcome): number}.
     """
 
     def __init__(
@@ -46,64 +88,105 @@ class SampleWriter:
         self.reason_by_image = reason_by_image or {}
         self.index: list[pl.DataFrame] = []
         self.num_by_outcome: Counter[tuple[str, str]] = Counter()
-        self.task_options = TaskOptions(options.seed, self._note, pairs)
-        self._block = outcomes.BlockOutcome()
+        self.task_options = TaskOptions(options.seed, self._exclude, pairs)
+        # of a block: ids of facts that lines use, {fact or pair: why it is excluded}, and (kind, key) of units
+        self._used_facts: set[str] = set()
+        self._reasons: dict[str, str] = {}
+        self._used_units: set[tuple[str, str]] = set()
+        self._undrawn_units: set[tuple[str, str]] = set()
 
-    def _note(self, reason: str, ids: Sequence[str]) -> None:
-        self._block.reasons.update(dict.fromkeys(ids, reason))
+    def _exclude(self, reason: str, ids: Sequence[str]) -> None:
+        self._reasons.update(dict.fromkeys(ids, reason))
 
     def records(self, inputs: SourceBlock) -> Iterator[Record]:
-        """Yield the samples of a block for all mix rows."""
-        self._block, index = outcomes.BlockOutcome(), []
+        """Yield the samples of a block for all mix rows. Raises AssertionError for a unit without an outcome."""
+        for of_block in (self._used_facts, self._reasons, self._used_units, self._undrawn_units):
+            of_block.clear()
+        index: list[tuple] = []
         for row in self.rows:
             units = self._absent(inputs) if row.task == ABSENT else UNITS_BY_TASK[row.task](inputs, self.task_options)
             for unit in units:
-                yield from self._row_records(row, inputs, unit, index)
+                yield from self._unit_records(row, inputs, unit, index)
         self.index.append(pl.DataFrame(index, schema=schema(INDEX), orient="row"))
-        task_names = {row.task for row in self.rows}
-        self.num_by_outcome += outcomes.count_outcomes(
-            inputs, self._block, task_names, self.reason_by_image, self.task_options.pairs
-        )
-
-    def _row_records(self, row: MixRow, inputs: SourceBlock, unit: Unit, index: list[tuple]) -> Iterator[Record]:
-        image = inputs.images[unit.image_id]
-        split = row.split_of(image["split"])
-        unit_key = (LINES_BY_TASK.get(row.task, ""), unit.key)
-        if not self.draws.keeps(row.task, split, unit.image_id):
-            self._block.not_drawn.add(unit_key)
-            return
-        passes = row.repeat if split == TRAIN or not unit.repeats_part else 1
-        self._block.used_units.add(unit_key)
-        for number in range(passes):
-            if (part := unit.part(number)) is None:
-                break
-            sample = self._record(row, inputs, unit, part, image | {"split": split}, number)
-            new = number == 0 or not unit.repeats_part
-            index.append((
-                sample.sample_id, sample.task, sample.source, sample.split, image["split"], sample.subject_id,
-                sample.image_id, image["view"], unit.key, number, len(part.facts) if new else 0,
-            ))  # fmt: skip
-            self._block.used.update(part.facts)
-            yield sample
+        self._count_outcomes(inputs)
 
     def _absent(self, inputs: SourceBlock) -> Iterator[Unit]:
         """Yield the units of the selected absences."""
         absences = self.draws.absent.filter(pl.col("image_id").is_in(list(inputs.images)))
-        wanted_pairs = set(absences.select("image_id", "name").iter_rows())
+        selected = set(absences.select("image_id", "name").iter_rows())
         for image_id, name, facts in tasks.find_absences(inputs):
-            if (image_id, name) in wanted_pairs:
-                yield tasks.absent_unit(self.task_options, image_id, name, facts)
+            if (image_id, name) in selected:
+                yield tasks.absent_unit(image_id, name, facts)
 
-    def _record(
-        self, row: MixRow, inputs: SourceBlock, unit: Unit, part: tasks.Part, image: Mapping, number: int
-    ) -> Record:
-        seed_parts = (self.options.seed, row.source, unit.key)
-        turns = part.turns or (word_turn(row.task, part.kind, seed_parts, number, part.slots),)
-        name = f"r{stable_hash(row.task, row.source, unit.key, number):016x}"
-        return make_sample(
-            name, row.task, image, turns, boxes=part.boxes, labels=inputs.present.get(unit.image_id),
-            mask_ids=part.mask_ids, facts=part.facts, engine=part.engine, number=number, target=part.target,
-        )  # fmt: skip
+    def _unit_records(self, row: MixRow, inputs: SourceBlock, unit: Unit, index: list[tuple]) -> Iterator[Record]:
+        image = inputs.images[unit.image_id]
+        split = row.split_of(image["split"])
+        unit_key = (LINES_BY_TASK.get(row.task, ""), unit.key)
+        if not self.draws.keeps(row.task, split, unit.image_id):
+            self._undrawn_units.add(unit_key)
+            return
+        self._used_units.add(unit_key)
+        for number in range(row.repeat if split == TRAIN or not unit.repeats_part else 1):
+            if (part := unit.part(number)) is None:
+                break
+            drawn_for = (self.options.seed, row.source, unit.key)
+            turns = part.turns or (word_turn(row.task, part.kind, drawn_for, number, part.slots),)
+            name = f"r{stable_hash(row.task, row.source, unit.key, number):016x}"
+            sample = make_sample(
+                name, row.task, image | {"split": split}, turns, boxes=part.boxes,
+                labels=inputs.present.get(unit.image_id), mask_ids=part.mask_ids, facts=part.facts, engine=part.engine,
+                number=number, target=part.target,
+            )  # fmt: skip
+            is_new = number == 0 or not unit.repeats_part
+            index.append((
+                sample.sample_id, sample.task, sample.source, sample.split, image["split"], sample.subject_id,
+                sample.image_id, image["view"], unit.key, number, len(part.facts) if is_new else 0,
+            ))  # fmt: skip
+            self._used_facts.update(part.facts)
+            yield sample
+
+    def _count_outcomes(self, inputs: SourceBlock) -> None:
+        """Count each fact, text, conversation and pair of a block once."""
+        task_names = {row.task for row in self.rows}
+        for fact_id, image_id, kind, reader in inputs.facts.select("fact_id", "image_id", "kind", "reader").iter_rows():
+            if fact_id in self._used_facts:
+                outcome = "used"
+            elif reader is not None:
+                outcome = "reader"
+            elif image_id not in inputs.images:
+                outcome = self.reason_by_image.get(image_id, "no_image")
+            else:
+                unused = "not_in_mix" if task_names.isdisjoint(tasks.TASKS_BY_FACT[kind]) else "not_drawn"
+                outcome = self._reasons.get(fact_id, unused)
+            self.num_by_outcome[kind, outcome] += 1
+        for kind, units_of in UNITS_OF_LINE.items():
+            for image_id, key, possible_tasks in (unit for line in getattr(inputs, kind) for unit in units_of(line)):
+                if image_id in inputs.images:
+                    is_in_mix = not task_names.isdisjoint(possible_tasks)
+                    self.num_by_outcome[kind, self._unit_outcome(kind, key, is_in_mix)] += 1
+
+    def _unit_outcome(self, kind: str, key: str, is_in_mix: bool) -> str:
+        if (kind, key) in self._used_units:
+            return "used"
+        if key in self._reasons or not is_in_mix:
+            return self._reasons.get(key, "not_in_mix")
+        if (kind, key) in self._undrawn_units or (kind == "pairs" and key not in self.task_options.pairs):
+            return "not_drawn"
+        raise AssertionError(f"{STAGE}: a unit of {kind} is neither asked nor left out")
+
+    def outcome_table(self, blocks: Blocks) -> pl.DataFrame:
+        """Return the outcomes of all blocks. Raises AssertionError if they do not add up to the source's files."""
+        counts = Counter(self.num_by_outcome)
+        totals = Counter(dict(blocks.facts.group_by("kind").len().collect().iter_rows()))
+        totals += Counter({kind: blocks.num_images[kind] for kind in UNITS_OF_LINE})
+        for (kind, image_id), number in blocks.num_by_missing_image.items():
+            if kind in UNITS_OF_LINE:
+                counts[kind, self.reason_by_image.get(image_id, "no_image")] += number
+        rows = []
+        for kind in sorted(totals.keys() | {kind for kind, _ in counts}):
+            parts = {name: number for (counted_kind, name), number in sorted(counts.items()) if counted_kind == kind}
+            rows += [(blocks.source, *row) for row in counted_rows(STAGE, kind, totals[kind], parts)]
+        return pl.DataFrame(rows, schema=schema(OUTCOMES), orient="row")
 
 
 def run(
@@ -138,5 +221,5 @@ def run(
         sample_lines = (sample_line(sample) for inputs in blocks.each() for sample in writer.records(inputs))
         write_lines(lines_out, sample_lines)
         write_table(index, pl.concat(writer.index), INDEX)
-        write_table(excluded, outcomes.outcome_table(blocks, writer.num_by_outcome, reason_by_image), OUTCOMES)
+        write_table(excluded, writer.outcome_table(blocks), OUTCOMES)
         log.info("%s: %d lines of %d tasks", options.source, sum(map(len, writer.index)), len(rows))
