@@ -174,7 +174,7 @@ def model():
 
 
 def test_a_language_model_judges_by_its_schema(model):
-    items = [judging.with_expected_answers(item) for item in conversations()]
+    items = [judging.exchange_answers(item, item, 0) for item in conversations()]
     found = model(items)
     assert [one.score for one in found] == [10.0] * len(items)
     assert len(found[0].rounds) == 5

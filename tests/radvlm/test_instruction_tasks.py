@@ -14,7 +14,6 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import write_lines, write_table
 from cxr.geometry.masks import component_boxes
 from cxr.radvlm.instructions import source_block, tasks
-from cxr.radvlm.instructions.write_part import INDEX
 from cxr.radvlm.instructions.draws import ABSENCE_SCHEMA, draw_samples, select_absences
 from cxr.radvlm.instructions.join_parts import build_table1, drop_conflicts, pair_images
 from cxr.radvlm.instructions.mix import CODE, OWN, PAPER, PAPER_PLUS_ILS, mix_rows, rows_from_options
@@ -28,7 +27,7 @@ from cxr.radvlm.instructions.wordings import (
     load_wordings,
     word_turn,
 )
-from cxr.radvlm.instructions.write_part import PartOptions, SampleWriter
+from cxr.radvlm.instructions.write_part import INDEX, PartOptions, SampleWriter
 from cxr.radvlm.samples import TASKS, join_in_words, sample_line
 from cxr.radvlm.sources.facts import FACT_COLUMNS, FACTS_SCHEMA, IMAGES_SCHEMA
 from cxr.vlm.conventions import CONVENTIONS, InputSize

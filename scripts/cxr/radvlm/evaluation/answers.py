@@ -162,6 +162,12 @@ def _join_turns(turns: Sequence[Sequence[Mapping]]) -> SampleAnswer:
                     crop=tuple(first.get("crop") or WHOLE_IMAGE))  # fmt: skip
 
 
+def turn_boxes(line: Mapping, turn: int) -> np.ndarray:
+    """Return the reference boxes of a turn, float64 (N, 4), in slot order."""
+    boxes = [box for name in slot_names(line["turns"][turn]["answer"]) for box in line["boxes"][name]]
+    return np.array(boxes, np.float64).reshape(-1, 4)
+
+
 def find_commonest_answers(train: Iterable[Mapping]) -> dict[tuple[str, str], str]:
     """Return {(task, source): most common training answer of any turn}; ties go to the first in text order.
 

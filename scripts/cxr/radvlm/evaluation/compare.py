@@ -18,7 +18,7 @@ MASKS = ("giou", "n_acc")
 """Mask measures of the ILS evaluation, over all its pairs."""
 MASK_NOTES = {"head": "masks of the model's head", "tool": "masks of ROSALIA as a tool"}
 ORDER = ("table2", "table3", "figure4", "table4", "table5", "table6", "table6b", "ours")
-EMPTY = dict.fromkeys(("value", "low", "high", "exchanged", "samples"))
+SCORE_COLUMNS = ("value", "low", "high", "exchanged", "samples")
 
 
 load_our_tables = cache(lambda: load_resource(RESOURCE_FILES[1]))
@@ -38,15 +38,15 @@ class ComparisonOptions:
 
 def _cell(table: str, by: str, model: str, source: str, column: str, note: str = "", **values: object) -> dict:
     fields = {"table": table, "by": by, "model": model, "source": source, "column": column, "note": note}
-    return {name: (EMPTY | fields | values)[name] for name in TABLES}
+    return fields | values
 
 
 def paper_cells() -> Iterator[dict]:
     """Yield the cells of the paper's tables, and the agreement between human readers."""
     paper_tables = dict(load_resource(RESOURCE_FILES[0]))
     for column, entry in paper_tables.pop("people").items():
-        yield _cell("table4", "people", "readers of VinBigData", "vindr", column, entry["note"], value=entry["value"],
-                    samples=entry["samples"])  # fmt: skip
+        values = {"value": entry["value"], "samples": entry["samples"]}
+        yield _cell("table4", "people", "readers of VinBigData", "vindr", column, entry["note"], **values)
     for table, entry in paper_tables.items():
         for model, values in entry["rows"].items():
             note = entry.get("notes", {}).get(model, "")
@@ -63,26 +63,23 @@ def scored_cells(
     ``judged``: note on the judge; ``sampling_notes``: {(task, source): note on subsampling}; ``adapter``: of another
     model; cells of tasks that it was not made for have a note.
     """
+
+    def scored_cell(table: str, column: str, row: Mapping, judge_note: str = "") -> dict:
+        made_for = adapter is None or adapter.made_for(row["task"])
+        beyond = "" if made_for else "asked beyond what it was made for"
+        note = "; ".join(filter(None, (beyond, judge_note, sampling_notes.get((row["task"], row["source"]), ""))))
+        return _cell(table, "ours", name, row["source"], column, note, **{key: row[key] for key in SCORE_COLUMNS})
+
     overall_rows = scores.filter((pl.col("part") == ALL) & (pl.col("reference") != "original"))
-    tables = load_our_tables()["cells"]
-    cells = [(table, column, *score) for table, columns in tables.items() for column, score in columns.items()]
-    for table, column, task, metric in cells:
-        for row in overall_rows.filter(task=task, metric=metric).iter_rows(named=True):
-            yield _scored_cell(table, name, column, row, judged if metric == "judge" else "", sampling_notes, adapter)
-            if row["blind"] is not None:
-                blind = {"value": row["blind"], "samples": row["samples"]}
-                yield _cell(table, "blind", f"{name}: looks at nothing", row["source"], column, **blind)
+    for table, columns in load_our_tables()["cells"].items():
+        for column, (task, metric) in columns.items():
+            for row in overall_rows.filter(task=task, metric=metric).iter_rows(named=True):
+                yield scored_cell(table, column, row, judged if metric == "judge" else "")
+                if row["blind"] is not None:
+                    blind = {"value": row["blind"], "samples": row["samples"]}
+                    yield _cell(table, "blind", f"{name}: looks at nothing", row["source"], column, **blind)
     for row in scores.filter(task="classification", metric="f1").iter_rows(named=True):
-        yield _scored_cell("figure4", name, row["part"], row, "", sampling_notes, adapter)
-
-
-def _scored_cell(
-    table: str, name: str, column: str, row: Mapping, judged: str, sampling_notes: Mapping, adapter: Adapter | None
-) -> dict:
-    made_for = adapter is None or adapter.made_for(row["task"])
-    beyond = "" if made_for else "asked beyond what it was made for"
-    note = "; ".join(filter(None, (beyond, judged, sampling_notes.get((row["task"], row["source"]), ""))))
-    return _cell(table, "ours", name, row["source"], column, note, **{key: row[key] for key in EMPTY})
+        yield scored_cell("figure4", row["part"], row)
 
 
 def masked_cells(run: str, join: str, scores: pl.DataFrame) -> Iterator[dict]:
@@ -94,31 +91,6 @@ def masked_cells(run: str, join: str, scores: pl.DataFrame) -> Iterator[dict]:
         yield _cell("ours", "ours", run, "own", name, MASK_NOTES[join], **values, samples=row[number])
 
 
-def ablation_cells(cells: Sequence[Mapping], runs: Sequence[str]) -> Iterator[dict]:
-    """Yield Tables 6 and 6b: the cells of all runs, if there are several."""
-    for table, columns in load_our_tables()["ablations"].items():
-        for run in runs if len(runs) > 1 else ():
-            for cell in cells:
-                if cell["by"] == "ours" and cell["model"] == run and cell["column"] in columns:
-                    yield dict(cell) | {"table": table}
-
-
-def judge_note(check: pl.DataFrame) -> str:
-    """Return a note if the judge fails its check, else ""."""
-    failed = [row["check"] for row in check.to_dicts() if not row["passed"]]
-    return f"the judge fails its check: {', '.join(failed)}" if failed else ""
-
-
-def read_sampling_notes(draw: Sequence[str]) -> dict[tuple[str, str], str]:
-    """Return {(task, source): note on how many samples were asked}, where not all were."""
-    return {
-        (row["task"], row["source"]): f"{row['asked']} of {row['samples']} samples asked"
-        for path in draw
-        for row in read_table(path).to_dicts()
-        if row["asked"] < row["samples"]
-    }
-
-
 def run_comparison(
     *, scored: Sequence[str], judge_check: str, comparison: str, options: ComparisonOptions,
     models_scored: Sequence[str] = (), masks_scored: Sequence[str] = (), draw: Sequence[str] = (),
@@ -128,26 +100,29 @@ def run_comparison(
     ``masks_scored``: ILS score tables, in the order of ``options.masked``; ``draw``: numbers of requested and available
     test samples, if they differ.
     """
-    sampling_notes = read_sampling_notes(draw)
-    note = judge_note(read_table(judge_check))
+    sampling_notes = {
+        (row["task"], row["source"]): f"{row['asked']} of {row['samples']} samples asked"
+        for path in draw
+        for row in read_table(path).to_dicts()
+        if row["asked"] < row["samples"]
+    }
+    failed = [row["check"] for row in read_table(judge_check).to_dicts() if not row["passed"]]
+    note = f"the judge fails its check: {', '.join(failed)}" if failed else ""
     cells = []
     for name, path in zip(options.runs, scored, strict=True):
         cells += scored_cells(name, read_scores(path), note, sampling_notes)
     for (run, join), path in zip(options.masked, masks_scored, strict=True):
         cells += masked_cells(run, join, read_table(path))
-    cells += list(ablation_cells(cells, options.runs))  # list: it reads the cells it is added to
+    ours = [cell for run in options.runs for cell in cells if cell["by"] == "ours" and cell["model"] == run]
+    for table, columns in load_our_tables()["ablations"].items() if len(options.runs) > 1 else ():
+        cells += [cell | {"table": table} for cell in ours if cell["column"] in columns]
     for (name, adapter), path in zip(options.adapters.items(), models_scored, strict=True):
         cells += scored_cells(name, read_scores(path), note, sampling_notes, load_adapters()[adapter])
-    cells += [*_ability_cells(options), *paper_cells()]
-    place = {name: number for number, name in enumerate(ORDER)}
-    table = pl.DataFrame(sorted(cells, key=lambda cell: place[cell["table"]]), schema=schema(TABLES))
-    write_table(comparison, table, TABLES)
-
-
-def _ability_cells(options: ComparisonOptions) -> Iterator[dict]:
-    """Yield Table 2: the abilities of each run and model."""
-    for name in (*options.runs[:1], *options.adapters):
-        adapter = load_adapters()[options.adapters[name]] if name in options.adapters else None
+    for name in (*options.runs[:1], *options.adapters):  # Table 2: abilities
+        own_adapter = load_adapters()[options.adapters[name]] if name in options.adapters else None
         for column, tasks in load_our_tables()["abilities"].items():
-            able = adapter is None or any(adapter.made_for(task) for task in tasks)
-            yield _cell("table2", "ours", name, "", column, value=float(able))
+            is_able = own_adapter is None or any(own_adapter.made_for(task) for task in tasks)
+            cells.append(_cell("table2", "ours", name, "", column, value=float(is_able)))
+    cells += paper_cells()
+    table = pl.DataFrame(sorted(cells, key=lambda cell: ORDER.index(cell["table"])), schema=schema(TABLES))
+    write_table(comparison, table, TABLES)

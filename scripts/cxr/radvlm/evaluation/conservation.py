@@ -85,50 +85,36 @@ def run(
 
     Raises AssertionError if a table does not add up.
     """
-    stages = {
-        "radvlm_sources": (sources, pl.DataFrame.iter_rows),
-        "radvlm_conversations": (conversations, _conversation_rows),
-        "radvlm_instructions": (instructions, _instruction_rows), "vlm_tuning": (tunings, _tuning_rows),
-        "radvlm_evaluation": (counts, _sample_rows),
+    paths_by_stage = {
+        "radvlm_sources": sources, "radvlm_conversations": conversations, "radvlm_instructions": instructions,
+        "vlm_tuning": tunings, STAGE: counts,
     }  # fmt: skip
-    rows = [
-        (stage, name, *row)
-        for stage, (paths, rows_of) in stages.items()
-        for path in paths
-        for name in [Path(path).parent.name]
-        for row in check_rows(f"{stage}, {name}", rows_of(read_table(path)))
-    ]
+    rows = []
+    for stage, paths in paths_by_stage.items():
+        for path in paths:
+            name = Path(path).parent.name
+            counts_by_kind: dict[str, dict[str, int]] = {}
+            for record_kind, outcome, number in _table_rows(stage, read_table(path)):
+                counts_by_kind.setdefault(record_kind, {})[outcome] = number
+            for record_kind, parts in counts_by_kind.items():
+                counted = counted_rows(f"{stage}, {name}", record_kind, parts.pop(ALL, 0), parts)
+                rows += [(stage, name, *row) for row in counted]
     write_table(conservation, pl.DataFrame(rows, schema=schema(CONSERVATION), orient="row"), CONSERVATION)
 
 
-def check_rows(where: str, rows: Iterable[CountRow]) -> Iterator[CountRow]:
-    """Yield the rows grouped by kind. Raises AssertionError if a kind does not add up to its `all`."""
-    counts_by_kind: dict[str, dict[str, int]] = {}
-    for record_kind, outcome, number in rows:
-        counts_by_kind.setdefault(record_kind, {})[outcome] = number
-    for record_kind, parts in counts_by_kind.items():
-        yield from counted_rows(where, record_kind, parts.pop(ALL, 0), parts)
-
-
-def _conversation_rows(table: pl.DataFrame) -> Iterator[CountRow]:
+def _table_rows(stage: str, table: pl.DataFrame) -> Iterator[CountRow]:
+    """Yield (kind, outcome, number) of a stage's table; the kind of a tuning's samples names the number of passes."""
     for row in table.iter_rows(named=True):
-        outcome = ALL if row["outcome"] == ASKED else row["outcome"]
-        yield f"{row['kind']}, {row['split']}", outcome, row["conversations"]
-
-
-def _instruction_rows(table: pl.DataFrame) -> Iterator[CountRow]:
-    for row in table.iter_rows(named=True):
-        yield ", ".join(filter(None, (row["source"], row["what"]))), row["outcome"], row["number"]
-
-
-def _tuning_rows(table: pl.DataFrame) -> Iterator[CountRow]:
-    """Yield the outcomes of lines and samples; the kind of samples names the number of passes."""
-    (passes,) = table.filter(what=PASSES)["number"]
-    for record_kind, outcome, number in table.filter(pl.col("what") != PASSES).iter_rows():
-        yield f"samples of {passes} passes" if record_kind == "samples" else record_kind, outcome, number
-
-
-def _sample_rows(table: pl.DataFrame) -> Iterator[CountRow]:
-    """Yield the outcomes of the requested samples."""
-    for row in table.filter(~pl.col("outcome").is_in([UNKNOWN, NOT_ASKED])).iter_rows(named=True):
-        yield f"{row['answers']}, {row['task']}", ALL if row["outcome"] == ASKED else row["outcome"], row["number"]
+        if stage == "radvlm_conversations":
+            kind, number = f"{row['kind']}, {row['split']}", row["conversations"]
+        elif stage == "radvlm_instructions":
+            kind, number = ", ".join(filter(None, (row["source"], row["what"]))), row["number"]
+        elif stage == STAGE:
+            kind, number = f"{row['answers']}, {row['task']}", row["number"]
+        else:
+            kind, number = row["what"], row["number"]
+        if stage == "vlm_tuning" and kind == "samples":
+            (passes,) = table.filter(what=PASSES)["number"]
+            kind = f"samples of {passes} passes"
+        if row["outcome"] not in (UNKNOWN, NOT_ASKED) and kind != PASSES:
+            yield kind, ALL if row["outcome"] == ASKED else row["outcome"], number

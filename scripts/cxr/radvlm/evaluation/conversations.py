@@ -10,11 +10,11 @@ import polars as pl
 from cxr.base.columns import schema
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, write_lines, write_table
-from cxr.radvlm.evaluation.answers import SampleAnswer, find_commonest_answers, join_answers
+from cxr.radvlm.evaluation.answers import SampleAnswer, find_commonest_answers, join_answers, turn_boxes
 from cxr.radvlm.evaluation.claims import load_claim_reader
 from cxr.radvlm.evaluation.columns import CHECK
 from cxr.radvlm.evaluation.judge import Item, Judge, Judgement, JudgeOptions, Round, load_judge
-from cxr.radvlm.samples import slot_names, write_slots
+from cxr.radvlm.samples import write_slots
 
 EXCHANGED_PERCENTAGES = (0, 25, 50, 75, 100)
 """Percentages of exchanged answers."""
@@ -22,61 +22,41 @@ MIN_EXPECTED_SCORE, MAX_EXCHANGED_SCORE = 9.5, 4.0
 """Required mean scores: at least, for expected answers; at most, for answers of a study with other findings."""
 
 
-def with_expected_answers(item: Item) -> Item:
-    """Return the conversation with its expected answers as generated ones."""
-    return replace(
-        item,
-        rounds=tuple(_with_answer(qa_round, qa_round.expected, qa_round.expected_boxes) for qa_round in item.rounds),
-    )
-
-
-def _with_answer(qa_round: Round, text: str, boxes: np.ndarray) -> Round:
-    return replace(qa_round, generated=text, generated_boxes=boxes)
-
-
-def affirmed_findings(item: Item) -> frozenset[str]:
-    """Return the findings affirmed by the expected answers."""
-    read_answer = load_claim_reader().answer
-    return frozenset(
-        entity
-        for qa_round in item.rounds
-        for entity, which in read_answer(qa_round.question, qa_round.expected).findings
-        if which == "positive"
-    )
-
-
 def find_partners(items: Sequence[Item]) -> dict[str, Item]:
     """Return {name: next conversation in hash order that affirms no common finding}; skip those without one."""
     ordered_items = sorted(items, key=lambda item: (stable_hash("judge_check", item.name), item.name))
-    findings_by_name = {item.name: affirmed_findings(item) for item in ordered_items}
+    read_answer = load_claim_reader().answer
+    findings_by_name = {
+        item.name: {
+            entity
+            for qa_round in item.rounds
+            for entity, presence in read_answer(qa_round.question, qa_round.expected).findings
+            if presence == "positive"
+        }
+        for item in ordered_items
+    }
     partner_by_name = {}
     for place, item in enumerate(ordered_items):
-        candidates = (ordered_items[(place + step) % len(ordered_items)] for step in range(1, len(ordered_items)))
-        apart = (
-            candidate
-            for candidate in candidates
-            if findings_by_name[candidate.name] != findings_by_name[item.name]
-            and not findings_by_name[candidate.name] & findings_by_name[item.name]
-        )
-        if (partner := next(apart, None)) is not None:
-            partner_by_name[item.name] = partner
+        findings = findings_by_name[item.name]
+        for candidate in (*ordered_items[place + 1 :], *ordered_items[:place]):
+            other_findings = findings_by_name[candidate.name]
+            if other_findings != findings and not other_findings & findings:
+                partner_by_name[item.name] = candidate
+                break
     return partner_by_name
 
 
-def exchange_answers(item: Item, partner: Item, share: int) -> Item:
-    """Return a conversation with ``share`` percent of its answers replaced by the partner's expected answers.
+def exchange_answers(item: Item, partner: Item, percentage: int) -> Item:
+    """Return a conversation with its expected answers as generated ones, a percentage of them of the partner.
 
     Rounds are selected by hash; those of a lower percentage are a subset of those of a higher one.
     """
     order = sorted(range(len(item.rounds)), key=lambda place: stable_hash("judge_check", item.name, place))
-    taken = set(order[: round(len(order) * share / 100)])
+    taken = set(order[: round(len(order) * percentage / 100)])
     rounds = []
     for place, qa_round in enumerate(item.rounds):
-        if place in taken:
-            partner_round = partner.rounds[place % len(partner.rounds)]
-            rounds.append(_with_answer(qa_round, partner_round.expected, partner_round.expected_boxes))
-        else:
-            rounds.append(_with_answer(qa_round, qa_round.expected, qa_round.expected_boxes))
+        answering = partner.rounds[place % len(partner.rounds)] if place in taken else qa_round
+        rounds.append(replace(qa_round, generated=answering.expected, generated_boxes=answering.expected_boxes))
     return replace(item, rounds=tuple(rounds))
 
 
@@ -87,25 +67,25 @@ def check_judge(items: Sequence[Item], judge: Judge) -> Iterator[dict]:
     """
     pairs = find_partners(items)
     mixed = [item for item in items if item.name in pairs]
-    means = [
-        _mean_score(judge([exchange_answers(item, pairs[item.name], share) for item in mixed]))
-        for share in EXCHANGED_PERCENTAGES
-    ]
-    right = _mean_score(judge([with_expected_answers(item) for item in items]))
-    target = f">= {MIN_EXPECTED_SCORE}"
-    yield _row("expected answers", right, target, len(items), right >= MIN_EXPECTED_SCORE)
-    target, is_low = f"<= {MAX_EXCHANGED_SCORE}", means[-1] <= MAX_EXCHANGED_SCORE
+    exchanged = {
+        percentage: [exchange_answers(item, pairs[item.name], percentage) for item in mixed]
+        for percentage in EXCHANGED_PERCENTAGES
+    }
+    means = [_mean_score(judge(exchanged[percentage])) for percentage in EXCHANGED_PERCENTAGES]
+    expected_mean = _mean_score(judge([exchange_answers(item, item, 0) for item in items]))
+    is_right, is_low = expected_mean >= MIN_EXPECTED_SCORE, means[-1] <= MAX_EXCHANGED_SCORE
+    yield _row("expected answers", expected_mean, f">= {MIN_EXPECTED_SCORE}", len(items), is_right)
+    target = f"<= {MAX_EXCHANGED_SCORE}"
     yield _row("answers of a study with other findings", means[-1], target, len(mixed), is_low)
-    before = [(None, None), *zip(EXCHANGED_PERCENTAGES, means, strict=True)]
-    for (last_share, last), share, mean in zip(before, EXCHANGED_PERCENTAGES, means, strict=False):
-        target = "" if last_share is None else f"below that of {last_share} %"
-        yield _row(f"{share} % exchanged", mean, target, len(mixed), bool(mixed) and (last is None or mean < last))
-    half_exchanged = [exchange_answers(item, pairs[item.name], 50) for item in mixed]
-    is_same = _scores(judge(half_exchanged[::-1]))[::-1] == _scores(judge(half_exchanged))
+    for number, (percentage, mean) in enumerate(zip(EXCHANGED_PERCENTAGES, means, strict=True)):
+        target = f"below that of {EXCHANGED_PERCENTAGES[number - 1]} %" if number else ""
+        passed = bool(mixed) and (not number or mean < means[number - 1])
+        yield _row(f"{percentage} % exchanged", mean, target, len(mixed), passed)
+    reordered = judge(exchanged[50][::-1])[::-1]
+    is_same = _scores(reordered) == _scores(judge(exchanged[50]))
     yield _row("scores in another order", float(is_same), "the same", len(mixed), is_same and bool(mixed))
-    expected = [with_expected_answers(item) for item in reversed(mixed)]
-    renamed = [replace(item, name=f"other {place}") for place, item in enumerate(expected)]
-    is_same = _scores(judge(renamed)) == _scores(judge(expected))
+    renamed = [replace(item, name=f"other {place}") for place, item in enumerate(exchanged[0])]
+    is_same = _scores(judge(renamed)) == _scores(judge(exchanged[0]))
     yield _row("scores under other names", float(is_same), "the same", len(mixed), is_same and bool(mixed))
 
 
@@ -113,15 +93,13 @@ def _scores(judgements: Sequence[Judgement]) -> list[float | None]:
     return [judgement.score for judgement in judgements]
 
 
-def _mean_score(judgements) -> float:
-    return float(np.mean([judgement.score or 0.0 for judgement in judgements])) if judgements else float("nan")
+def _mean_score(judgements: Sequence[Judgement]) -> float:
+    return float(np.mean([score or 0.0 for score in _scores(judgements)])) if judgements else float("nan")
 
 
 def _row(check: str, value: float, target: str, conversations: int, passed: bool) -> dict:
-    value = None if np.isnan(value) else value
-    return {
-        "check": check, "value": value, "target": target, "conversations": conversations, "passed": bool(passed),
-    }  # fmt: skip
+    row = (check, None if np.isnan(value) else value, target, conversations, bool(passed))
+    return dict(zip(CHECK, row, strict=True))
 
 
 TASKS = ("conversation", "conversation_grounded")
@@ -129,6 +107,7 @@ TEST, EXCHANGED, BLIND = "test", "exchanged", "blind"
 """Judged answers: the model's, those about exchanged images, and one constant answer."""
 
 
+JUDGED_FIELDS = ("answers", "sample_id", "score", "problem", "rounds", "raw", "judge")
 CHECKED_CONVERSATIONS = 200
 """Conversations on which the judge is checked, the first in line order."""
 
@@ -138,16 +117,9 @@ def to_item(line: Mapping, answer: SampleAnswer | None, name: str = "") -> Item:
     rounds = []
     has_answer = bool(answer and not answer.failure)
     for turn, qa_pair in enumerate(line["turns"]):
-        expected_boxes = [box for slot in slot_names(qa_pair["answer"]) for box in line["boxes"][slot]]
-        rounds.append(
-            Round(
-                write_slots(qa_pair["question"], line["boxes"]),
-                write_slots(qa_pair["answer"], line["boxes"]),
-                answer.texts[turn] if has_answer else "",
-                np.array(expected_boxes, np.float64).reshape(-1, 4),
-                answer.boxes(turn).boxes if has_answer else np.zeros((0, 4)),
-            )
-        )
+        texts = (write_slots(qa_pair[name], line["boxes"]) for name in ("question", "answer"))
+        generated = (answer.texts[turn], answer.boxes(turn).boxes) if has_answer else ("", np.zeros((0, 4)))
+        rounds.append(Round(*texts, generated[0], turn_boxes(line, turn), generated[1]))
     return Item(name or line["sample_id"], tuple(rounds), tuple(line.get("labels") or ()))
 
 
@@ -177,22 +149,14 @@ def run_judge(
         text = commonest_answers.get((line["task"], line["source"]), "")
         constant[line["sample_id"]] = SampleAnswer((text,) * len(line["turns"]))
     answer_sets.append((BLIND, conversations, constant))
-    rows = [row for answer_set in answer_sets for row in _judge_answers(*answer_set, judge, options.judge)]
+    rows = []
+    for name, set_lines, answer_by_sample in answer_sets:
+        answered_lines = [line for line in set_lines if not answer_by_sample[line["sample_id"]].failure]
+        judgements = judge([to_item(line, answer_by_sample[line["sample_id"]]) for line in answered_lines])
+        for line, judgement in zip(answered_lines, judgements, strict=True):
+            row = {"answers": name, "sample_id": line["sample_id"]} | vars(judgement) | {"judge": options.judge}
+            rows.append({key: row[key] for key in JUDGED_FIELDS})
     write_lines(judged, rows)
-
-
-def _judge_answers(
-    name: str, lines: Sequence[Mapping], answer_by_sample: Mapping[str, SampleAnswer], judge, judge_name: str
-) -> list[dict]:
-    answered_lines = [line for line in lines if not answer_by_sample[line["sample_id"]].failure]
-    judgements = judge([to_item(line, answer_by_sample[line["sample_id"]]) for line in answered_lines])
-    return [
-        {
-            "answers": name, "sample_id": line["sample_id"], "score": judgement.score, "problem": judgement.problem,
-            "rounds": list(judgement.rounds), "raw": judgement.raw, "judge": judge_name,
-        }
-        for line, judgement in zip(answered_lines, judgements, strict=True)
-    ]  # fmt: skip
 
 
 def _with_answer_folder(execution: Mapping, output: str, code: str) -> dict:

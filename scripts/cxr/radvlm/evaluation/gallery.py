@@ -14,9 +14,9 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, write_lines
 from cxr.geometry.affine import boxes_to_frame
 from cxr.plotting.encoding import encode_image
-from cxr.radvlm.evaluation.answers import SampleAnswer, join_answers
+from cxr.radvlm.evaluation.answers import SampleAnswer, join_answers, turn_boxes
 from cxr.radvlm.evaluation.conversations import TASKS
-from cxr.radvlm.samples import TEXT_TASKS, slot_names, write_slots
+from cxr.radvlm.samples import TEXT_TASKS, write_slots
 
 GREEN, RED = (0, 158, 115), (213, 58, 0)
 """RGB colours of the reference boxes and the answer's boxes."""
@@ -50,15 +50,15 @@ def select_samples(lines: Sequence[Mapping], seed: int) -> Iterator[Mapping]:
 
 def build_case(line: Mapping, sample_answer: SampleAnswer) -> tuple[dict, np.ndarray, np.ndarray]:
     """Return the page record of a sample, and reference and answer boxes as fractions (N, 4)."""
-    turns, true_boxes, answer_boxes = [], [], []
+    turns, true_boxes, answer_boxes = [], [np.zeros((0, 4))], [np.zeros((0, 4))]
     for turn, qa_pair in enumerate(line["turns"][:MAX_TURNS]):
         answer = sample_answer.failure or sample_answer.texts[turn]
         expected = write_slots(qa_pair["answer"], line["boxes"])
         turns.append({"question": qa_pair["question"], "expected": expected, "answer": answer})
-        true_boxes += [box for name in slot_names(qa_pair["answer"]) for box in line["boxes"][name]]
-        answer_boxes += [] if sample_answer.failure else sample_answer.boxes(turn).boxes.tolist()
+        true_boxes.append(turn_boxes(line, turn))
+        answer_boxes += [] if sample_answer.failure else [sample_answer.boxes(turn).boxes]
     case = {name: line[name] for name in ("task", "source", "image_id", "split")} | {"turns": turns}
-    return case, *(np.array(boxes, np.float64).reshape(-1, 4) for boxes in (true_boxes, answer_boxes))
+    return case, np.concatenate(true_boxes), np.concatenate(answer_boxes)
 
 
 def draw_boxes(

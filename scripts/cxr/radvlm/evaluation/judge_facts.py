@@ -27,18 +27,17 @@ def load(options: JudgeOptions, execution: Mapping) -> Judge:
     read_claims = lru_cache(maxsize=100_000)(load_claim_reader().answer)
 
     def judge(items: Sequence[Item]) -> list[Judgement]:
-        return [judge_item(item, read_claims) for item in items]
+        judgements = []
+        for item in items:
+            rounds = []
+            for qa_round in item.rounds:
+                claims = (read_claims(qa_round.question, text) for text in (qa_round.expected, qa_round.generated))
+                rounds.append(score_round(qa_round, *claims))
+            worth = float(np.mean([round_scores["worth"] for round_scores in rounds]))
+            judgements.append(Judgement(MAX_SCORE * worth, tuple(rounds)))
+        return judgements
 
     return judge
-
-
-def judge_item(item: Item, read_claims) -> Judgement:
-    """Return the judgement of a conversation; ``read_claims``: returns the claims of (question, answer)."""
-    rounds = []
-    for qa_round in item.rounds:
-        expected, generated = (read_claims(qa_round.question, text) for text in (qa_round.expected, qa_round.generated))
-        rounds.append(score_round(qa_round, expected, generated))
-    return Judgement(MAX_SCORE * float(np.mean([round_scores["worth"] for round_scores in rounds])), tuple(rounds))
 
 
 def score_round(qa_round: Round, expected: AnswerClaims, generated: AnswerClaims) -> dict[str, float]:

@@ -25,7 +25,6 @@ from cxr.radvlm.evaluation.tasks import ScoringTools, coco_scores, measure_task
 from cxr.radvlm.samples import write_slots
 
 RESOURCE_FILES = ("radvlm/names.yaml",)
-NO_SCORE = Score(None, None, None)
 BOTH = "both"
 INTERVAL = 0.95
 """Coverage of the bootstrap intervals."""
@@ -48,10 +47,6 @@ class Group:
             return list(zip(self.lines, self.run_answers, strict=True))
         return [(line, self.exchanged[line["sample_id"]]) for line in self.lines if line["sample_id"] in self.exchanged]
 
-    @property
-    def subjects(self) -> list[str]:
-        return [line["subject_id"] for line in self.lines]
-
 
 def group_samples(
     lines: Sequence[Mapping], answer_by_sample: Mapping[str, SampleAnswer],
@@ -63,8 +58,7 @@ def group_samples(
     for line in lines:
         lines_by_group.setdefault((line["task"], line["source"]), []).append(line)
     for key, group_lines in sorted(lines_by_group.items()):
-        text = commonest_answers.get(key, "")
-        blind = [SampleAnswer((text,) * len(line["turns"])) for line in group_lines]
+        blind = [SampleAnswer((commonest_answers.get(key, ""),) * len(line["turns"])) for line in group_lines]
         names = [line["sample_id"] for line in group_lines]
         group_exchanged = {name: exchanged_by_sample[name] for name in names if name in exchanged_by_sample}
         yield Group(*key, group_lines, [answer_by_sample[name] for name in names], blind, group_exchanged)
@@ -74,54 +68,48 @@ def score_rows(group: Group, tools: ScoringTools, reference: str, seed: int) -> 
     """Yield a row of :data:`SCORES` for each measure of a group; ``seed``: of the bootstrap."""
     interval_options = {"replicates": tools.options.replicates, "level": INTERVAL, "seed": seed}
 
-    def measure_answers(lines, answers, which) -> list[Measure]:
+    def measure(lines, answers, which: str) -> list[Measure]:
         return measure_task(group.task, lines, answers, tools, which=which, reference=reference)
 
-    ours = measure_answers(group.lines, group.run_answers, TEST)
-    blind = measure_answers(group.lines, group.blind, BLIND)
-    test_scores = score_measures(ours, group.subjects, **interval_options)
-    gain_by_measure = _score_against(ours, blind, group.subjects, interval_options)
-    drop_by_measure = _score_exchanged(group, measure_answers, interval_options)
+    def compare(first: Sequence[Measure], second: Sequence[Measure], subjects: Sequence[str], *names: str) -> dict:
+        """Return {measure: {name of the second score: its value, name of the difference: …, its interval}}."""
+        pairs = _pair_measures(first, second)
+        first_measures, second_measures = ([pair[side] for pair in pairs] for side in (0, 1))
+        differences = score_differences(first_measures, second_measures, subjects, **interval_options)
+        values = (float(other.value(other.sums.sum(axis=0)) * other.scale) for _, other in pairs)
+        return {
+            _key(pair[0]): {names[0]: _none_if_nan(value)} | _interval_fields(names[1], difference)
+            for pair, value, difference in zip(pairs, values, differences, strict=True)
+        }
+
+    subjects = [line["subject_id"] for line in group.lines]
+    ours = measure(group.lines, group.run_answers, TEST)
+    by_measure = [compare(ours, measure(group.lines, group.blind, BLIND), subjects, "blind", "gain")]
+    if group.exchanged:
+        lines, exchanged_answers = zip(*group.answers(EXCHANGED), strict=True)
+        run_answers = [answer for line, answer in group.answers(TEST) if line["sample_id"] in group.exchanged]
+        own, exchanged = measure(lines, run_answers, TEST), measure(lines, exchanged_answers, EXCHANGED)
+        by_measure.append(compare(own, exchanged, [line["subject_id"] for line in lines], "exchanged", "drop"))
     common_fields = {
         "task": group.task, "source": group.source,
         "reference": reference if group.task == "report_generation" else "",
-        "samples": len(group.lines), "subjects": len(set(group.subjects)),
+        "samples": len(group.lines), "subjects": len(set(subjects)),
         "failed": sum(bool(answer.failure) for answer in group.run_answers),
     }  # fmt: skip
-    for measure, score in zip(ours, test_scores, strict=True):
-        blind_value, gain = gain_by_measure.get(_key(measure), (None, NO_SCORE))
-        exchanged, drop = drop_by_measure.get(_key(measure), (None, NO_SCORE))
-        yield _row(common_fields, measure.name, measure.part, score, blind_value, gain, exchanged, drop)
+    for one_measure, score in zip(ours, score_measures(ours, subjects, **interval_options), strict=True):
+        fields = {"metric": one_measure.name, "part": one_measure.part} | _interval_fields("", score)
+        for fields_by_measure in by_measure:
+            fields |= fields_by_measure.get(_key(one_measure), {})
+        yield common_fields | fields
     if reference != ORIGINAL:
         for name, value in coco_scores(group.task, group.lines, group.run_answers, tools).items():
-            yield _row(common_fields, name, ALL, Score(value, None, None), None, NO_SCORE, None, NO_SCORE)
+            yield common_fields | {"metric": name, "part": ALL, "value": value}
 
 
-def _score_exchanged(
-    group: Group, measure_answers, interval_options: Mapping
-) -> dict[tuple[str, str], tuple[float, Score]]:
-    """Return {measure: (score with exchanged images, difference)} of the samples that have one."""
-    places = [place for place, line in enumerate(group.lines) if line["sample_id"] in group.exchanged]
-    if not places:
-        return {}
-    lines = [group.lines[place] for place in places]
-    first = measure_answers(lines, [group.run_answers[place] for place in places], TEST)
-    second = measure_answers(lines, [group.exchanged[line["sample_id"]] for line in lines], EXCHANGED)
-    return _score_against(first, second, [line["subject_id"] for line in lines], interval_options)
-
-
-def _score_against(
-    first: Sequence[Measure], second: Sequence[Measure], subjects: Sequence[str], interval_options: Mapping
-) -> dict[tuple[str, str], tuple[float, Score]]:
-    """Return {measure: (its value in ``second``, difference first - second)} of the measures that both have."""
-    pairs = _pair_measures(first, second)
-    differences = score_differences(
-        [measure for measure, _ in pairs], [other_measure for _, other_measure in pairs], subjects, **interval_options
-    )
-    return {
-        _key(measure): (float(other_measure.value(other_measure.sums.sum(axis=0)) * other_measure.scale), difference)
-        for (measure, other_measure), difference in zip(pairs, differences, strict=True)
-    }
+def _interval_fields(name: str, score: Score) -> dict[str, float | None]:
+    """Return the columns of a score with its interval."""
+    names = (name, f"{name}_low", f"{name}_high") if name else ("value", "low", "high")
+    return dict(zip(names, score, strict=True))
 
 
 def _key(measure: Measure) -> tuple[str, str]:
@@ -133,50 +121,35 @@ def _pair_measures(first: Sequence[Measure], second: Sequence[Measure]) -> list[
     return [(measure, second_by_key[_key(measure)]) for measure in first if _key(measure) in second_by_key]
 
 
-def _row(
-    common_fields: Mapping, metric: str, part: str, score: Score, blind: float | None, gain: Score,
-    exchanged: float | None, drop: Score,
-) -> dict:  # fmt: skip
-    values = {
-        "metric": metric, "part": part, "value": score.value, "low": score.low, "high": score.high,
-        "blind": _none_if_nan(blind), "gain": gain.value, "gain_low": gain.low, "gain_high": gain.high,
-        "exchanged": _none_if_nan(exchanged), "drop": drop.value, "drop_low": drop.low, "drop_high": drop.high,
-    }  # fmt: skip
-    return {name: (dict(common_fields) | values)[name] for name in SCORES}
-
-
-def _none_if_nan(value: float | None) -> float | None:
-    return None if value is None or np.isnan(value) else value
+def _none_if_nan(value: float) -> float | None:
+    return None if np.isnan(value) else value
 
 
 def sample_rows(group: Group, tools: ScoringTools) -> Iterator[dict]:
     """Yield a row of :data:`SAMPLES` for each sample of a group that has a measure."""
-    ours = measure_task(group.task, group.lines, group.run_answers, tools)
-    if not ours:
-        return
-    first = ours[:1]
-    blind = _pair_measures(first, measure_task(group.task, group.lines, group.blind, tools, which=BLIND))
-    # blind answers are not annotated
-    blind_values = _sample_values(blind[0][1]) if blind else [None] * len(group.lines)
-    pairs = group.answers(EXCHANGED)
-    lines, exchanged_answers = [line for line, _ in pairs], [answer for _, answer in pairs]
-    exchanged = measure_task(group.task, lines, exchanged_answers, tools, which=EXCHANGED) if lines else []
-    exchanged_values = [_sample_values(measure) for _, measure in _pair_measures(first, exchanged)]
-    exchanged_by_sample = {
-        line["sample_id"]: value for values in exchanged_values for line, value in zip(lines, values, strict=True)
-    }
-    run_values = _sample_values(ours[0])
-    samples = zip(group.lines, group.run_answers, run_values, blind_values, strict=True)
-    for line, answer, value, blind_value in samples:
-        yield {
-            **{name: line[name] for name in ("sample_id", "task", "source", "subject_id", "image_id")},
-            "asked": line.get("asked") or "", "failure": answer.failure, "metric": ours[0].name, "value": value,
-            "blind": blind_value, "exchanged": exchanged_by_sample.get(line["sample_id"]),
-        }  # fmt: skip
+    first = measure_task(group.task, group.lines, group.run_answers, tools)[:1]
+    blind_pairs = list(zip(group.lines, group.blind, strict=True))
+    values: dict[str, dict[str, float | None]] = {BLIND: {}, EXCHANGED: {}}
+    for which, pairs in ((BLIND, blind_pairs), (EXCHANGED, group.answers(EXCHANGED))):
+        lines, answers = [line for line, _ in pairs], [answer for _, answer in pairs]
+        measures = measure_task(group.task, lines, answers, tools, which=which) if pairs else []
+        for _, measure in _pair_measures(first, measures):  # blind answers are not annotated
+            values[which] = _sample_values(lines, measure)
+    for measure in first:
+        run_values = _sample_values(group.lines, measure)
+        for line, answer in group.answers(TEST):
+            name = line["sample_id"]
+            yield {
+                **{key: line[key] for key in ("sample_id", "task", "source", "subject_id", "image_id")},
+                "asked": line.get("asked") or "", "failure": answer.failure, "metric": measure.name,
+                "value": run_values[name], "blind": values[BLIND].get(name),
+                "exchanged": values[EXCHANGED].get(name),
+            }  # fmt: skip
 
 
-def _sample_values(measure: Measure) -> list[float | None]:
-    return [_none_if_nan(float(value)) for value in measure.value(measure.sums) * measure.scale]
+def _sample_values(lines: Sequence[Mapping], measure: Measure) -> dict[str, float | None]:
+    values = measure.value(measure.sums) * measure.scale
+    return {line["sample_id"]: _none_if_nan(float(value)) for line, value in zip(lines, values, strict=True)}
 
 
 def run_scores(

@@ -7,13 +7,12 @@ import numpy as np
 
 from cxr.metrics.answer_boxes import score_answer
 from cxr.radvlm.evaluation import classification, detection, grounding, reports
-from cxr.radvlm.evaluation.answers import NO_BOXES, AnswerBoxes, SampleAnswer, load_grammar
+from cxr.radvlm.evaluation.answers import NO_BOXES, AnswerBoxes, SampleAnswer, load_grammar, turn_boxes
 from cxr.radvlm.evaluation.classification import LabelReader
 from cxr.radvlm.evaluation.conversations import BLIND, TASKS, TEST
 from cxr.radvlm.evaluation.grounding import MeanBoxes
 from cxr.radvlm.evaluation.measures import ALL, HIT_IOU, MAP, Measure, ratio
 from cxr.radvlm.evaluation.settings import ScoreOptions
-from cxr.radvlm.samples import slot_names
 
 GROUNDING_TASKS = ("anatomical_grounding", "abnormality_grounding", "phrase_grounding", "ils_grounding")
 UNNAMED_TASKS = ("phrase_grounding",)
@@ -154,10 +153,10 @@ def _sum_precisions(line: Mapping, answer: SampleAnswer, tools: ScoringTools) ->
     if _is_excluded(answer, tools):
         return 0.0, 0.0
     total, number = 0.0, 0
-    for turn, qa_pair in enumerate(line["turns"]):
-        true_boxes = [box for slot in slot_names(qa_pair["answer"]) for box in line["boxes"][slot]]
-        if true_boxes:
+    for turn in range(len(line["turns"])):
+        true_boxes = turn_boxes(line, turn)
+        if len(true_boxes):
             answer_boxes = NO_BOXES if answer.failure else answer.boxes(turn)
-            total += score_answer(answer_boxes.boxes, np.array(true_boxes, np.float64), HIT_IOU).precision
+            total += score_answer(answer_boxes.boxes, true_boxes, HIT_IOU).precision
             number += 1
     return total, float(number)
