@@ -3,7 +3,7 @@
 import polars as pl
 
 from cxr.radvlm.conversations.engine import Conversation, Turn, line_of
-from cxr.radvlm.conversations.facts import ImageFacts, Phrase, SourceTables, gather_facts, index_masks
+from cxr.radvlm.conversations.facts import ImageFacts, Phrase, gather_facts, index_masks
 from cxr.radvlm.conversations.topics import collect_subjects
 from cxr.radvlm.conversations.wordings import load_wordings
 from cxr.radvlm.samples import box_slot
@@ -27,7 +27,7 @@ def test_a_mask_of_all_of_a_finding_is_preferred():
     assert index_masks(pairs) == {"a": {"edema": "m2", "opacity": "m3"}}
 
 
-def tables(**changed):
+def facts_of_tables(**changed):
     images = [
         {"source": "own", "image_id": name, "study_id": "s1", "subject_id": "p1", "split": split, "view": view,
          "rows": 200, "columns": 100}
@@ -44,12 +44,13 @@ def tables(**changed):
     facts = [{"image_id": "b"} | fact for fact in facts]
     texts = [{"image_ids": ["b", "c"], "sentences": [{"from": 1, "text": None}, {"from": 2, "text": "Clear."}]}]
     phrases = [{"image_id": "b", "group": group, "text": f"New words {group}."} for group in ("g1", "g2", "g3")]
-    given = {"texts": texts, "phrases": phrases} | changed
-    return SourceTables(pl.DataFrame(images, IMAGES_SCHEMA), pl.DataFrame(facts, FACTS_SCHEMA), **given)
+    table = pl.DataFrame(images, IMAGES_SCHEMA).filter(pl.col("split").is_in(["train", "validate"]))
+    given = {"images": table, "facts": pl.DataFrame(facts, FACTS_SCHEMA), "texts": texts, "phrases": phrases}
+    return gather_facts(**given, **changed)
 
 
 def test_the_facts_of_an_image():
-    first, second = gather_facts(tables(masks={"b": {"edema": "m"}}), ["train", "validate"])
+    first, second = facts_of_tables(masks={"b": {"edema": "m"}})
     assert (first.image_id, first.view, first.sentences, first.present, first.phrases) == ("a", None, {}, (), ())
     assert (second.image_id, second.view, second.sentences) == ("b", "PA", {2: "Clear."})
     assert (second.present, second.absent) == (("Fracture",), ("Pneumothorax",))  # what is uncertain is neither

@@ -3,21 +3,16 @@
 from collections import Counter
 from dataclasses import asdict
 
-import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import write_lines, write_table
-from cxr.geometry.masks import component_boxes
 from cxr.radvlm.instructions import source_block, tasks
 from cxr.radvlm.instructions.draws import ABSENCE_SCHEMA, draw_samples, select_absences
 from cxr.radvlm.instructions.join_parts import build_table1, drop_conflicts, pair_images
 from cxr.radvlm.instructions.mix import CODE, OWN, PAPER, PAPER_PLUS_ILS, mix_rows, rows_from_options
-from cxr.radvlm.instructions.source_block import Blocks, SourceBlock, box_parts, summarize_source
+from cxr.radvlm.instructions.source_block import Blocks, SourceBlock, summarize_source
 from cxr.radvlm.instructions.tasks import TaskOptions
 from cxr.radvlm.instructions.wordings import (
     KINDS,
@@ -502,14 +497,3 @@ def test_conversations_keep_their_turns_in_every_pass():
     line = sample_line(found[1])
     assert line["turns"][4] == {"question": "q4", "answer": "a4 <box:heart>", "wording": "w4"}
     assert (line["boxes"], line["facts"], line["engine"]) == (talks[1]["boxes"], ["f1", "s1#2"], "rules")
-
-
-# ---- boxes of masks -------------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=200, deadline=None)
-@given(arrays(bool, st.tuples(st.integers(1, 9), st.integers(1, 9)), elements=st.booleans()), st.integers(1, 4))
-def test_boxes_around_the_parts_of_a_mask_are_those_of_the_whole_frame(mask, smallest):
-    framed = np.zeros((24, 24), bool)
-    framed[7 : 7 + mask.shape[0], 10 : 10 + mask.shape[1]] = mask
-    np.testing.assert_array_equal(box_parts(framed, smallest), component_boxes(framed, smallest))

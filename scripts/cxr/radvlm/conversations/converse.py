@@ -24,7 +24,7 @@ from cxr.radvlm.conversations.engine import (
     line_of,
     load_engine,
 )
-from cxr.radvlm.conversations.facts import ID_COLUMNS, ImageFacts, SourceTables, gather_facts, index_masks
+from cxr.radvlm.conversations.facts import ID_COLUMNS, ImageFacts, gather_facts, index_masks
 from cxr.radvlm.statements import read_digests, split_batches
 
 RESOURCE_FILES = ("radvlm/statements.yaml", "radvlm/labels.yaml", "lexicon")
@@ -150,12 +150,13 @@ def read_requests(
     facts, texts: of the source and of the source whose images it uses; elsewhere: phrases of sources that use its
     images, whose conversations are made there; pairs: lines of the ILS dataset, for masks.
     """
-    tables = SourceTables(
-        read_table(images), pl.concat(map(read_table, facts)), [line for path in texts for line in read_lines(path)],
-        list(read_lines(phrases)), index_masks(pair for path in pairs for pair in read_lines(path)),
-    )  # fmt: skip
     image_ids_elsewhere = {line["image_id"] for path in elsewhere for line in read_lines(path)}
-    return select_requests(gather_facts(tables, PARTS[part]), image_ids_elsewhere, options)
+    image_table = read_table(images).filter(pl.col("split").is_in(PARTS[part]))
+    fact_table = pl.concat(map(read_table, facts))
+    text_lines = (line for path in texts for line in read_lines(path))
+    masks = index_masks(pair for path in pairs for pair in read_lines(path))
+    image_facts = gather_facts(image_table, fact_table, text_lines, read_lines(phrases), masks)
+    return select_requests(image_facts, image_ids_elsewhere, options)
 
 
 def select_requests(

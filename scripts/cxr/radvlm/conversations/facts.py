@@ -1,6 +1,6 @@
 """The facts of one image that a conversation may use, gathered from the tables and texts of its source."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -51,41 +51,39 @@ class ImageFacts:
     ids: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class SourceTables:
-    """Tables of a source; facts and texts include those of the source whose images it uses.
+def gather_facts(
+    images: pl.DataFrame, facts: pl.DataFrame, texts: Iterable[Mapping], phrases: Iterable[Mapping], masks: Mapping
+) -> Iterator[ImageFacts]:
+    """Yield the facts of each image, sorted by image.
 
-    masks: {image_id: {lesion type: mask_id}}.
+    ``facts``, ``texts``: of the source, and of the source whose images it uses; ``masks``: {image_id: {lesion type:
+    mask_id}}.
     """
-
-    images: pl.DataFrame
-    facts: pl.DataFrame
-    texts: Sequence[Mapping]
-    phrases: Sequence[Mapping]
-    masks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-
-def gather_facts(tables: SourceTables, splits: Sequence[str]) -> Iterator[ImageFacts]:
-    """Yield the facts of each image in ``splits``, sorted by image."""
-    images = tables.images.filter(pl.col("split").is_in(list(splits))).sort("image_id")
-    labels, ids = _index_labels(tables.facts.filter(kind=LABEL).join(images, on="image_id", how="semi"))
-    texts = {image_id: line for line in tables.texts for image_id in line["image_ids"]}
-    phrases = _index_phrases(tables, images)
+    images = images.sort("image_id")
+    stated: dict[str, dict[str, str]] = {}
+    ids: dict[str, dict[str, str]] = {}
+    # the stated value, so that uncertain labels stay uncertain whatever radvlm.sources.uncertain is
+    labels = facts.filter(kind=LABEL).join(images, on="image_id", how="semi")
+    values = pl.coalesce("stated", "value")
+    for image_id, name, value, fact_id in labels.select("image_id", "name", values, "fact_id").iter_rows():
+        stated.setdefault(image_id, {})[name] = value
+        ids.setdefault(image_id, {})[name] = fact_id
+    line_by_image = {image_id: line for line in texts for image_id in line["image_ids"]}
+    phrases_by_image = _index_phrases(facts, phrases, images)
     for row in images.iter_rows(named=True):
         image_id = row["image_id"]
-        line = texts.get(image_id)
-        stated = labels.get(image_id, {})
+        value_by_label, line = stated.get(image_id, {}), line_by_image.get(image_id, {"sentences": ()})
         yield ImageFacts(
             *(row[name] for name in ID_COLUMNS),
             view=row["view"] or None,
             sex=row["sex"],
-            sentences={part["from"]: part["text"] for part in (line["sentences"] if line else ()) if part["text"]},
-            present=tuple(name for name, value in stated.items() if value == PRESENT),
-            absent=tuple(name for name, value in stated.items() if value == ABSENT),
-            phrases=tuple(phrases.get(image_id, ())),
-            masks=tables.masks.get(image_id, {}),
+            sentences={part["from"]: part["text"] for part in line["sentences"] if part["text"]},
+            present=tuple(name for name, value in value_by_label.items() if value == PRESENT),
+            absent=tuple(name for name, value in value_by_label.items() if value == ABSENT),
+            phrases=tuple(phrases_by_image.get(image_id, ())),
+            masks=masks.get(image_id, {}),
             ids=ids.get(image_id, {}),
-        )  # fmt: skip
+        )
 
 
 def index_masks(pairs: Iterable[Mapping]) -> dict[str, dict[str, str]]:
@@ -97,36 +95,19 @@ def index_masks(pairs: Iterable[Mapping]) -> dict[str, dict[str, str]]:
     return masks_by_image
 
 
-def _index_labels(table: pl.DataFrame) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
-    """Return {image_id: {label: stated value}} and {image_id: {label: fact_id}}.
-
-    The stated value is used, so that uncertain labels stay uncertain whatever radvlm.sources.uncertain is.
-    """
-    stated: dict[str, dict[str, str]] = {}
-    ids: dict[str, dict[str, str]] = {}
-    values = pl.coalesce("stated", "value")
-    for image_id, name, value, fact_id in table.select("image_id", "name", values, "fact_id").iter_rows():
-        stated.setdefault(image_id, {})[name] = value
-        ids.setdefault(image_id, {})[name] = fact_id
-    return stated, ids
-
-
-def _index_phrases(tables: SourceTables, images: pl.DataFrame) -> dict[str, list[Phrase]]:
+def _index_phrases(facts: pl.DataFrame, phrases: Iterable[Mapping], images: pl.DataFrame) -> dict[str, list[Phrase]]:
     sizes = {row[0]: row[1:] for row in images.select("image_id", "rows", "columns").iter_rows()}
-    phrase_facts = tables.facts.filter((pl.col("kind") == PHRASE) & (pl.col("reader").fill_null("") != EXTRA))
+    phrase_facts = facts.filter((pl.col("kind") == PHRASE) & (pl.col("reader").fill_null("") != EXTRA))
     groups: dict[tuple[str, str], list[tuple]] = {}
     for image_id, group, *fact_row in phrase_facts.select("image_id", "group", "fact_id", *CORNERS).iter_rows():
         groups.setdefault((image_id, group), []).append(fact_row)
     phrases_by_image: dict[str, list[Phrase]] = {}
-    for line in sorted(tables.phrases, key=lambda line: (line["image_id"], line["group"])):
-        image_id = line["image_id"]
-        fact_rows = groups.get((image_id, line["group"]), [])
-        rows, columns = sizes.get(image_id, (None, None))
+    for line in sorted(phrases, key=lambda line: (line["image_id"], line["group"])):
+        fact_rows = groups.get((line["image_id"], line["group"]), [])
+        rows, columns = sizes.get(line["image_id"], (None, None))
         if fact_rows and rows and columns:
             boxes = unit_boxes(np.array([row[1:] for row in fact_rows]), rows, columns)
-            sorted_boxes = sort_by_area(boxes[survive_rounding(boxes)])
-            if sorted_boxes:
-                phrases_by_image.setdefault(image_id, []).append(
-                    Phrase(line["text"], sorted_boxes, tuple(row[0] for row in fact_rows))
-                )
+            if sorted_boxes := sort_by_area(boxes[survive_rounding(boxes)]):
+                phrase = Phrase(line["text"], sorted_boxes, tuple(row[0] for row in fact_rows))
+                phrases_by_image.setdefault(line["image_id"], []).append(phrase)
     return phrases_by_image

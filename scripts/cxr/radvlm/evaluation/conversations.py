@@ -117,9 +117,9 @@ def to_item(line: Mapping, answer: SampleAnswer | None, name: str = "") -> Item:
     rounds = []
     has_answer = bool(answer and not answer.failure)
     for turn, qa_pair in enumerate(line["turns"]):
-        texts = (write_slots(qa_pair[name], line["boxes"]) for name in ("question", "answer"))
-        generated = (answer.texts[turn], answer.boxes(turn).boxes) if has_answer else ("", np.zeros((0, 4)))
-        rounds.append(Round(*texts, generated[0], turn_boxes(line, turn), generated[1]))
+        question, expected = (write_slots(qa_pair[name], line["boxes"]) for name in ("question", "answer"))
+        generated, boxes = (answer.texts[turn], answer.boxes(turn).boxes) if has_answer else ("", np.zeros((0, 4)))
+        rounds.append(Round(question, expected, generated, turn_boxes(line, turn), boxes))
     return Item(name or line["sample_id"], tuple(rounds), tuple(line.get("labels") or ()))
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import IO, Self
 
-import cv2
 import numpy as np
 import polars as pl
 
@@ -56,8 +55,6 @@ class LineFiles:
 
 BOX, LABEL, PHRASE, REGION = "box", "label", "phrase", "region"
 """Kinds of facts."""
-PARENT_COLUMN = 3
-"""Column of OpenCV's contour hierarchy with the parent; below 0 for outer contours."""
 
 
 @dataclass(frozen=True)
@@ -167,27 +164,10 @@ def read_mask_boxes(
         with Shard(path, key="mask_id") as shard:
             for mask_id in filter(image_by_mask.__contains__, shard.ids):
                 affine, shape = placed[image_by_mask[mask_id]]
-                boxes = box_parts(shard.get("mask", mask_id), smallest)
+                boxes = component_boxes(shard.get("mask", mask_id), smallest)
                 unit = unit_boxes(boxes_to_original(boxes, affine), *shape)
                 boxes_by_mask[mask_id] = sort_by_area(unit[survive_rounding(unit)])
     return boxes_by_mask
-
-
-def box_parts(mask: np.ndarray, smallest: int) -> np.ndarray:
-    """Return what :func:`boxes_around` does, for a mask (H, W) with few parts that are close to each other.
-
-    Only their bounding box is searched, and a single part needs no labelling.
-    """
-    rows, columns = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
-    if not len(rows):
-        return component_boxes(mask, smallest)
-    # the labelling works on blocks of 2 × 2 pixels: keep its order of equal parts
-    first_row, first_column = rows[0] // 2 * 2, columns[0] // 2 * 2
-    part = mask[first_row : rows[-1] + 1, first_column : columns[-1] + 1].astype(np.uint8)
-    _, (outlines,) = cv2.findContours(part, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE)
-    if np.count_nonzero(outlines[:, PARENT_COLUMN] < 0) == 1:
-        return np.array([[columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]], np.float64)
-    return component_boxes(part, smallest) + np.array([first_column, first_row, first_column, first_row])
 
 
 def _read_geometry(frames: Sequence[str], wanted_ids: set[str]) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
