@@ -211,9 +211,11 @@ def test_the_mean_box_counts_a_fact_once_and_knows_its_name():
     train = [line("1", "heart", UNIT.tolist()), line("2", "heart", OTHER.tolist()), line("3", "lung", OTHER.tolist())]
     train.append(train[0] | {"sample_id": "again"})
     mean = grounding.compute_mean_boxes(train)
-    np.testing.assert_allclose(mean.answer(line("9", "heart", [])), [[0.25, 0.25, 0.65, 0.65]])
-    np.testing.assert_allclose(mean.answer(line("9", "unheard", [])), [np.mean([UNIT, OTHER, OTHER], axis=0)[0]])
-    assert mean.answer(line("9", "heart", [], source="vindr")).shape == (0, 4)
+    np.testing.assert_allclose(grounding.blind_boxes(mean, line("9", "heart", [])), [[0.25, 0.25, 0.65, 0.65]])
+    np.testing.assert_allclose(
+        grounding.blind_boxes(mean, line("9", "unheard", [])), [np.mean([UNIT, OTHER, OTHER], axis=0)[0]]
+    )
+    assert grounding.blind_boxes(mean, line("9", "heart", [], source="vindr")).shape == (0, 4)
 
 
 # Detection
@@ -255,7 +257,7 @@ def test_f1_by_hand_with_an_empty_class():
     said = [{"Edema"}, {"Fracture", "Nodule"}, set()]
     held = {
         (m.name, m.part): float(m.value(m.sums.sum(axis=0)))
-        for m in classification.measures(said, true, names, "No Finding")
+        for m in classification.measures(list(zip(said, true, strict=True)), names, "No Finding")
     }
     assert held["f1", "Edema"] == pytest.approx(2 / 3)
     assert held["f1", "Fracture"] == 1.0

@@ -8,7 +8,7 @@ LLM, True if it asks a language model; ENVIRONMENT, suffix of its environment's 
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -33,29 +33,6 @@ class AnnotateOptions:
     reference: str
 
 
-def list_items(
-    lines: Sequence[Mapping], answers: Mapping, texts: Mapping, reference: str, pairs: bool
-) -> Iterator[Item]:
-    """Yield the items to annotate. ``answers``: {sample: answer}; ``texts``: {(source, study): original section}.
-
-    Failed answers are skipped.
-    """
-    reference_kinds = (FILTERED, ORIGINAL) if reference == BOTH else (reference,)
-    for line in lines:
-        name, answer = line["sample_id"], answers[line["sample_id"]]
-        answer_text = None if answer.failure else answer.text
-        if not pairs and answer_text is not None:
-            yield name, ANSWER, (answer_text,)
-        for reference_kind in reference_kinds:
-            reference_text = (
-                line["turns"][0]["answer"] if reference_kind == FILTERED else texts[line["source"], line["study_id"]]
-            )
-            if not pairs:
-                yield name, reference_kind, (reference_text,)
-            elif answer_text is not None:
-                yield name, reference_kind, (answer_text, reference_text)
-
-
 def run(
     *, lines: str, answers: str, notes_out: str, options: AnnotateOptions, execution: Mapping,
     texts: Sequence[str] = (), weights: str = "", prompt: str = "", placed: Sequence[str] = (), code: str = "",
@@ -74,7 +51,18 @@ def run(
         report_lines, (answer for answer in read_lines(answers) if answer["sample_id"] in names)
     )
     original = {(report["source"], report["study_id"]): report["text"] for path in texts for report in read_lines(path)}
-    annotation_items = list(list_items(report_lines, answer_by_sample, original, options.reference, module.PAIRS))
+    reference_kinds = (FILTERED, ORIGINAL) if options.reference == BOTH else (options.reference,)
+    annotation_items: list[Item] = []
+    for line in report_lines:
+        name, answer = line["sample_id"], answer_by_sample[line["sample_id"]]
+        texts_by_kind = {FILTERED: line["turns"][0]["answer"]}
+        if ORIGINAL in reference_kinds:
+            texts_by_kind[ORIGINAL] = original[line["source"], line["study_id"]]
+        if not answer.failure and not module.PAIRS:
+            annotation_items.append((name, ANSWER, (answer.text,)))
+        for kind in reference_kinds if not (answer.failure and module.PAIRS) else ():
+            answer_text = (answer.text,) if module.PAIRS else ()
+            annotation_items.append((name, kind, (*answer_text, texts_by_kind[kind])))
     unique_texts = sorted({item_texts for *_, item_texts in annotation_items})
     files = {"weights": weights, "prompt": prompt}
     resumable_execution = dict(execution) | {"answers": str(Path(notes_out).with_suffix("")), "code": code}

@@ -35,11 +35,9 @@ class ClaimReader:
 
     def __init__(self) -> None:
         vocabulary = load_resource(RESOURCE_FILES[0])["judge"]
+        places = {"side": vocabulary["sides"], "zone": vocabulary["zones"]}
         self.places = {
-            word: (kind, name)
-            for kind, part in (("side", vocabulary["sides"]), ("zone", vocabulary["zones"]))
-            for name, words in part.items()
-            for word in words
+            word: (kind, name) for kind, part in places.items() for name, words in part.items() for word in words
         }
         self.silent = frozenset(vocabulary["silent"])
 
@@ -53,24 +51,19 @@ class ClaimReader:
 
     def answer(self, question: str, answer: str) -> AnswerClaims:
         """Return the claims of an answer; the question only resolves "yes" and "it"."""
-        question_sentences, answer_sentences = (
-            split_sentences(_BRACKETS.sub(" ", text)) for text in (question, answer)
-        )
-        question_keys = {_finding_key(finding) for finding in _find_tuples(question_sentences)}
+        questions, answers = (split_sentences(_BRACKETS.sub(" ", text)) for text in (question, answer))
+        question_keys = {_finding_key(finding) for finding in _find_tuples(questions)}
         findings = [
             finding
-            for finding in _find_tuples([*question_sentences, *answer_sentences])
+            for finding in _find_tuples([*questions, *answers])
             if finding["denies"]
-            and (finding["sentence_index"] > len(question_sentences) or _finding_key(finding) not in question_keys)
+            and (finding["sentence_index"] > len(questions) or _finding_key(finding) not in question_keys)
         ]
         items = {("finding", finding["entity"], finding["presence"]) for finding in findings}
         located = [(finding["entity"], " ".join(finding["location"] or ())) for finding in findings]
         numbers_with_findings = {finding["sentence_index"] for finding in findings}
-        located += [
-            ("", sentence)
-            for number, sentence in enumerate(answer_sentences, start=len(question_sentences) + 1)
-            if number not in numbers_with_findings
-        ]
+        numbered = enumerate(answers, start=len(questions) + 1)
+        located += [("", sentence) for number, sentence in numbered if number not in numbers_with_findings]
         for entity, text in located:
             places = (self.places[word] for word in _words(text) if word in self.places)
             items |= {(kind, entity, name) for kind, name in places}

@@ -1,7 +1,7 @@
 """Label scores: macro and micro F1 over 13 and 14 labels, and per label."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -96,31 +96,27 @@ def _compile_names(names: tuple[str, ...]) -> re.Pattern:
     return re.compile(rf"\b({'|'.join(spaced)})(?:s|es)?\b", re.IGNORECASE)
 
 
-def count_labels(predicted: Collection[str], reference: Collection[str], names: Sequence[str]) -> np.ndarray:
-    """Return true positives, false positives and false negatives, float64 (L, 3), of the labels ``names``."""
-    is_predicted = np.array([name in predicted for name in names], bool)
-    is_reference = np.array([name in reference for name in names], bool)
-    outcomes = (is_predicted & is_reference, is_predicted & ~is_reference, is_reference & ~is_predicted)
+def count_labels(pairs: Iterable[tuple | None], names: Sequence[str]) -> np.ndarray:
+    """Return true positives, false positives and false negatives, float64 (N, L, 3), of the labels ``names``.
+
+    ``pairs``: (predicted, reference) labels of N texts, None if excluded.
+    """
+    texts = [([], []) if pair is None else pair for pair in pairs]
+    predicted, reference = (
+        np.array([[name in text[side] for name in names] for text in texts], bool).reshape(-1, len(names))
+        for side in (0, 1)
+    )
+    outcomes = (predicted & reference, predicted & ~reference, reference & ~predicted)
     return np.stack(outcomes, axis=-1).astype(np.float64)
 
 
-def measures(
-    predictions: Sequence[Collection[str] | None],
-    references: Sequence[Collection[str]],
-    names: Sequence[str],
-    nothing: str,
-) -> list[Measure]:
-    """Return the measures of N answers over the labels ``names``; ``nothing`` is No Finding.
+def measures(pairs: Sequence[tuple | None], names: Sequence[str], nothing: str) -> list[Measure]:
+    """Return the measures of the ``pairs`` of :func:`count_labels`; ``nothing`` is No Finding.
 
     macro_f1: over labels in the reference; macro_f1_zero: over all labels, 0 for those not in the reference. ``_13``:
-    without No Finding. A prediction of None is an excluded failure.
+    without No Finding.
     """
-    empty = np.zeros((len(names), 3))
-    counts = [
-        empty if predicted is None else count_labels(predicted, reference, names)
-        for predicted, reference in zip(predictions, references, strict=True)
-    ]
-    table = np.array(counts).reshape(-1, len(names), 3)
+    table = count_labels(pairs, names)
     support = table[..., [0, 2]].sum(axis=(0, 2))
     measures = []
     for number, scored_labels in ((14, list(names)), (13, [name for name in names if name != nothing])):
@@ -143,7 +139,7 @@ def measures(
     return measures
 
 
-def _macro(has_support: np.ndarray):
+def _macro(has_support: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """Return the mean F1 of labels with support, bool (L,); replicates skip labels without support."""
     return lambda sums: label_scores.macro_f1(sums.reshape(*sums.shape[:-1], len(has_support), 3)[..., has_support, :])
 

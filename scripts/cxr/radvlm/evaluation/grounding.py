@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,34 +28,28 @@ def reference_boxes(line: Mapping) -> np.ndarray:
     return np.array([box for boxes in line["boxes"].values() for box in boxes], np.float64).reshape(-1, 4)
 
 
-@dataclass(frozen=True)
-class MeanBoxes:
-    """Blind boxes: the mean training box by task, source and name; of task and source for unseen names."""
-
-    by_name: Mapping[tuple[str, str, str], np.ndarray]
-    any_name: Mapping[tuple[str, str], np.ndarray]
-
-    def answer(self, line: Mapping) -> np.ndarray:
-        """Return the mean box for a line, (1, 4), or (0, 4) without training lines of its task and source."""
-        key = line["task"], line["source"]
-        box = self.by_name.get((*key, line.get("asked") or ""), self.any_name.get(key))
-        return np.zeros((0, 4)) if box is None else box[None]
+MeanBoxes = Mapping[tuple[str, ...], np.ndarray]
+"""{(task, source, name) and (task, source): mean training box (4,)}."""
 
 
 def compute_mean_boxes(train: Iterable[Mapping]) -> MeanBoxes:
     """Return the mean boxes of training lines; repeated questions about a fact count once."""
-    boxes_by_name, boxes_by_source, seen_facts = defaultdict(list), defaultdict(list), set()
+    boxes_by_key, seen_facts = defaultdict(list), set()
     for line in train:
-        boxes = reference_boxes(line)
-        key = line["task"], line["source"]
-        fact_key = (*key, line["image_id"], line.get("asked") or "")
-        if not len(boxes) or fact_key in seen_facts:
-            continue
-        seen_facts.add(fact_key)
-        boxes_by_name[(*key, line.get("asked") or "")].append(boxes)
-        boxes_by_source[key].append(boxes)
-    return MeanBoxes(*({name: np.concatenate(box_arrays).mean(axis=0) for name, box_arrays in boxes_by_key.items()}
-                       for boxes_by_key in (boxes_by_name, boxes_by_source)))  # fmt: skip
+        boxes, key = reference_boxes(line), (line["task"], line["source"])
+        name_key = (*key, line.get("asked") or "")
+        if len(boxes) and (*name_key, line["image_id"]) not in seen_facts:
+            seen_facts.add((*name_key, line["image_id"]))
+            boxes_by_key[name_key].append(boxes)
+            boxes_by_key[key].append(boxes)
+    return {key: np.concatenate(box_arrays).mean(axis=0) for key, box_arrays in boxes_by_key.items()}
+
+
+def blind_boxes(mean_boxes: MeanBoxes, line: Mapping) -> np.ndarray:
+    """Return the mean box for a line, (1, 4): of its name, else of its task and source; (0, 4) without any."""
+    key = line["task"], line["source"]
+    box = mean_boxes.get((*key, line.get("asked") or ""), mean_boxes.get(key))
+    return np.zeros((0, 4)) if box is None else box[None]
 
 
 def measures(

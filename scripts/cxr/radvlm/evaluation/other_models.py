@@ -79,7 +79,9 @@ def convert_answers(
         text, failure = line.get("text", ""), line.get("failure") or ""
         if not isinstance(name, str) or not isinstance(turn, int) or not isinstance(text, str):
             raise UserError(f"{key}.path, line {number}: give sample_id and text, as texts, and turn as a number")
-        if (crop := line.get("crop")) and not _is_crop(crop):
+        crop = line.get("crop") or []
+        is_list = isinstance(crop, list) and all(isinstance(number, int | float) for number in crop)
+        if crop and not (is_list and len(crop) == 4 and 0 <= crop[0] < crop[2] <= 1 and 0 <= crop[1] < crop[3] <= 1):
             raise UserError(f"{key}.path, line {number}: give crop as four fractions, x1 < x2 and y1 < y2, or leave it")
         sample = line_by_sample.get(name)
         if sample is not None and not options.beyond and not adapter.made_for(sample["task"]):
@@ -90,14 +92,6 @@ def convert_answers(
             "sample_id": name, "turn": turn, "text": text if boxed else adapter.clean(text), "tokens": 0,
             "stop": "end", "failure": failure, "convention": grammar, "seen": list(size),
         } | ({"crop": crop} if crop else {})  # fmt: skip
-
-
-def _is_crop(crop: object) -> bool:
-    """True if a crop is a part of the image, (x1, y1, x2, y2) in fractions."""
-    if not (isinstance(crop, list) and len(crop) == 4 and all(isinstance(number, int | float) for number in crop)):
-        return False
-    x1, y1, x2, y2 = crop
-    return 0 <= x1 < x2 <= 1 and 0 <= y1 < y2 <= 1
 
 
 def run_read(*, lines: str, path: str, images: Sequence[str], answers: str, options: ReadOptions) -> None:

@@ -100,8 +100,7 @@ _MISSING = object()
 
 def _chexbert_measures(ending: str, values: Sequence[tuple | None], labels: Sequence[str]) -> list[Measure]:
     """Return macro and micro F1 of (predicted, reference) labels of N reports; None is an excluded failure."""
-    empty = np.zeros((len(labels), 3))
-    counts = np.array([empty if pair is None else count_labels(pair[0], pair[1], labels) for pair in values])
+    counts = count_labels(values, labels)
     sums = counts.reshape(len(counts), -1)
 
     def macro_f1(sums: np.ndarray) -> np.ndarray:

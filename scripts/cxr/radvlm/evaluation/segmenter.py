@@ -14,7 +14,7 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.jobs import log
 from cxr.base.tables import read_lines, write_lines
-from cxr.instructions.record import Turn
+from cxr.instructions.record import Record, Turn
 from cxr.radvlm.samples import SEG, make_sample, sample_line
 from cxr.radvlm.statements import read_statements, split_sentences
 
@@ -25,13 +25,13 @@ INSTRUCTION = "Segment the {}."
 
 def run_ils(*, pairs: str, lines: str) -> None:
     """Write all ILS pairs of a split as samples, in order; the sample id is the pair id."""
-    write_lines(lines, (sample_line(_sample(pair)) for pair in read_lines(pairs)))
 
+    def to_sample(pair: Mapping) -> Record:
+        turns = (Turn(pair["instruction"], pair["answer"], f"ils:{pair['type']}"),)
+        fields = {"mask_ids": (pair["mask_id"] or "",), "facts": (pair["pair_id"],), "target": pair["target"]}
+        return make_sample(pair["pair_id"], ILS, dict(pair) | {"source": OWN}, turns, **fields)
 
-def _sample(pair: Mapping):
-    turns = (Turn(pair["instruction"], pair["answer"], f"ils:{pair['type']}"),)
-    fields = {"mask_ids": (pair["mask_id"] or "",), "facts": (pair["pair_id"],), "target": pair["target"]}
-    return make_sample(pair["pair_id"], ILS, dict(pair) | {"source": OWN}, turns, **fields)
+    write_lines(lines, (sample_line(to_sample(pair)) for pair in read_lines(pairs)))
 
 
 def run_asked(*, lines: str, answers: str, asked: str, source: str) -> None:
@@ -53,12 +53,14 @@ def run_asked(*, lines: str, answers: str, asked: str, source: str) -> None:
 
 def build_pairs(line: Mapping, text_by_turn: Mapping[int, str]) -> Iterator[dict]:
     """Yield the requests about a sample. ``text_by_turn``: {turn: the model's answer}."""
-    if line["task"] == ILS:  # its instruction, whatever the model answered
-        yield _pair_line(line, line["facts"][0], line["turns"][0]["question"], 0, 0)
-        return
     texts = [(turn["question"], text_by_turn.get(number, "")) for number, turn in enumerate(line["turns"])]
-    for turn, number, instruction in build_instructions(texts):
-        yield _pair_line(line, mask_key(line["sample_id"], turn, number), instruction, turn, number)
+    # a pair is asked with its instruction, whatever the model answered
+    is_pair = line["task"] == ILS
+    for turn, number, instruction in [(0, 0, texts[0][0])] if is_pair else build_instructions(texts):
+        pair_id = line["facts"][0] if is_pair else mask_key(line["sample_id"], turn, number)
+        fields = {"pair_id": pair_id, "image_id": line["image_id"], "instruction": instruction}
+        fields |= {"answer": "", "seg": False, "mask_id": None}
+        yield fields | {"sample_id": line["sample_id"], "turn": turn, "number": number}
 
 
 def mask_key(sample_id: str, turn: int, number: int) -> str:
@@ -89,12 +91,6 @@ def _last_lesion(text: str, before: str | None) -> str | None:
     return statements[-1].lesion if statements else before
 
 
-def _pair_line(line: Mapping, pair_id: str, instruction: str, turn: int, number: int) -> dict:
-    fields = {"pair_id": pair_id, "image_id": line["image_id"], "instruction": instruction}
-    fields |= {"answer": "", "seg": False, "mask_id": None}
-    return fields | {"sample_id": line["sample_id"], "turn": turn, "number": number}
-
-
 def run_asked_image(*, conversation: str, asked: str) -> None:
     """Write one request {instruction, turn, number} per [SEG] of the answers about one image."""
     about = json.loads(Path(conversation, "answers.json").read_text(encoding="utf-8"))
@@ -109,20 +105,20 @@ def run_beside(*, asked: list[str], predictions: list[str], segmented: str) -> N
     A line is {sample_id, turn, number, instruction, text, mask, note, failure}; mask: id in the source's HDF5 file,
     null without a mask. Raises UserError for a missing answer.
     """
-    write_lines(segmented, (line for pair in zip(asked, predictions, strict=True) for line in _join_predictions(*pair)))
 
+    def joined_lines() -> Iterator[dict]:
+        for requests_path, predictions_path in zip(asked, predictions, strict=True):
+            answers = {answer["pair_id"]: answer for answer in read_lines(predictions_path)}
+            for request in read_lines(requests_path):
+                prediction = answers.get(request["pair_id"])
+                if prediction is None:
+                    problem = f"{predictions_path} lacks {request['pair_id']}, which {requests_path} asks"
+                    raise UserError(f"{problem}: regenerate it")
+                fields = {name: request[name] for name in ("sample_id", "turn", "number", "instruction")}
+                fields |= {"text": prediction["answer"], "mask": prediction["mask"]}
+                yield fields | {name: prediction.get(name, "") for name in ("note", "failure")}
 
-def _join_predictions(requests: str, predictions: str) -> Iterator[dict]:
-    answers = {answer["pair_id"]: answer for answer in read_lines(predictions)}
-    for request in read_lines(requests):
-        prediction = answers.get(request["pair_id"])
-        if prediction is None:
-            raise UserError(f"{predictions} lacks {request['pair_id']}, which {requests} asks: regenerate it")
-        fields = {name: request[name] for name in ("sample_id", "turn", "number", "instruction")}
-        yield fields | {
-            "text": prediction["answer"], "mask": prediction["mask"], "note": prediction.get("note", ""),
-            "failure": prediction.get("failure", ""),
-        }  # fmt: skip
+    write_lines(segmented, joined_lines())
 
 
 NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"

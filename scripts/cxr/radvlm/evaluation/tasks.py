@@ -48,9 +48,12 @@ def measure_task(
         return _report_measures(lines, answers, tools, which, reference)
     if task == "classification":
         read_labels = tools.labels.asserted if tools.options.label_match == "asserted" else tools.labels.substring
-        true_labels = [tools.labels.truth(line["labels"] or ()) for line in lines]
-        predictions = [None if _is_excluded(answer, tools) else read_labels(answer.text) for answer in answers]
-        return classification.measures(predictions, true_labels, tools.labels.names, tools.labels.nothing)
+        true_labels = (tools.labels.truth(line["labels"] or ()) for line in lines)
+        pairs = [
+            None if _is_excluded(answer, tools) else (read_labels(answer.text), labels)
+            for answer, labels in zip(answers, true_labels, strict=True)
+        ]
+        return classification.measures(pairs, tools.labels.names, tools.labels.nothing)
     if task == "abnormality_detection":
         return detection.measures(lines, read_classes(answers, tools))
     if task in TASKS:
@@ -90,7 +93,7 @@ def read_boxes(
 ) -> list[AnswerBoxes | None]:
     """Return the boxes of answers, or mean boxes for blind answers; a failure has no boxes, None if excluded."""
     if which == BLIND:
-        return [AnswerBoxes(tools.mean_boxes.answer(line)) for line in lines]
+        return [AnswerBoxes(grounding.blind_boxes(tools.mean_boxes, line)) for line in lines]
     return [
         None if _is_excluded(answer, tools) else NO_BOXES if answer.failure else answer.boxes() for answer in answers
     ]

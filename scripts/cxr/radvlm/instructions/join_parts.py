@@ -48,13 +48,9 @@ class JoinOptions:
 
 def read_indices(paths: Sequence[str]) -> pl.DataFrame:
     """Return the rows of all INDEX tables, with the number of the table (part) and the row in it."""
-    empty = pl.DataFrame(schema=schema(INDEX))
-    tables = [read_table(path) for path in paths]
-    numbered = [
-        table.with_columns(part=pl.lit(at, pl.Int64), row=pl.int_range(pl.len(), dtype=pl.Int64))
-        for at, table in enumerate(tables or [empty])
-    ]
-    return pl.concat(numbered)
+    tables = [read_table(path) for path in paths] or [pl.DataFrame(schema=schema(INDEX))]
+    row = pl.int_range(pl.len(), dtype=pl.Int64)
+    return pl.concat(table.with_columns(part=pl.lit(at, pl.Int64), row=row) for at, table in enumerate(tables))
 
 
 def drop_conflicts(index: pl.DataFrame, families: Mapping[str, str]) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -66,11 +62,7 @@ def drop_conflicts(index: pl.DataFrame, families: Mapping[str, str]) -> tuple[pl
     trained = index.filter((pl.col("split") == TRAIN) & (pl.col("source_split") != TRAIN))
     training_subjects = trained.select("family", "subject_id").unique()
     conflicts = index.filter(split=VALIDATE).join(training_subjects, on=["family", "subject_id"], how="semi")
-    places = conflicts.select("part", "row")
-    kept_index, removed_index = (
-        index.join(places, on=["part", "row"], how=how).drop("family") for how in ("anti", "semi")
-    )
-    return kept_index, removed_index
+    return index.join(conflicts, on=["part", "row"], how="anti").drop("family"), conflicts.drop("family")
 
 
 def sort_split(index: pl.DataFrame, split: str, seed: int) -> pl.DataFrame:
