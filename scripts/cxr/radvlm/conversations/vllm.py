@@ -7,7 +7,6 @@ is accepted, as in the authors' code. Boxes are text in prompt and answer; check
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 from cxr.base.jobs import log
@@ -51,9 +50,6 @@ SEEDS = 2**31
 _FAULT = re.compile(rf"^({'|'.join(check.REASONS)})(?:: (.*))?$")
 
 
-_load_prompts = cache(lambda: load_resource(RESOURCE_FILES[0]))
-
-
 def load(options: ConversationOptions, execution: Mapping) -> Engine:
     """Return the engine. Its model answers in this job, or has answered in another job, whose files it reads.
 
@@ -87,7 +83,7 @@ def build_engine(options: ConversationOptions, generate: Generate) -> Engine:
 
 def build_question(request: ConversationRequest, evidence: Evidence, options: ConversationOptions) -> Question:
     """Return the prompt for a conversation, checked against ``evidence``."""
-    prompt = _load_prompts()[request.kind]
+    prompt = load_resource(RESOURCE_FILES[0])[request.kind]
     least, most = ROUNDS
     system = fill_slots(prompt["system"], least=str(least), most=str(most))
     messages = fill_prompt(prompt | {"system": system}, facts=describe_facts(request.facts, request.grounded))

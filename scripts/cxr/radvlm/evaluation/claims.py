@@ -30,52 +30,44 @@ class AnswerClaims:
         return frozenset((entity, which) for kind, entity, which in self.items if kind == "finding")
 
 
-class ClaimReader:
-    """Extracts claims from reports and answers."""
-
-    def __init__(self) -> None:
-        vocabulary = load_resource(RESOURCE_FILES[0])["judge"]
-        places = {"side": vocabulary["sides"], "zone": vocabulary["zones"]}
-        self.places = {
-            word: (kind, name) for kind, part in places.items() for name, words in part.items() for word in words
-        }
-        self.silent = frozenset(vocabulary["silent"])
-
-    def findings(self, report: str) -> tuple[frozenset[tuple[str, str, str]], frozenset[tuple[str, str]]]:
-        """Return a report's claims as (entity, polarity, zone) per zone, and as (entity, polarity)."""
-        findings = [finding for finding in _find_tuples(split_sentences(report)) if finding["denies"]]
-        strict = {
-            (finding["entity"], finding["presence"], zone) for finding in findings for zone in finding["labels"] or [""]
-        }
-        return frozenset(strict), frozenset((entity, presence) for entity, presence, _ in strict)
-
-    def answer(self, question: str, answer: str) -> AnswerClaims:
-        """Return the claims of an answer; the question only resolves "yes" and "it"."""
-        questions, answers = (split_sentences(_BRACKETS.sub(" ", text)) for text in (question, answer))
-        question_keys = {_finding_key(finding) for finding in _find_tuples(questions)}
-        findings = [
-            finding
-            for finding in _find_tuples([*questions, *answers])
-            if finding["denies"]
-            and (finding["sentence_index"] > len(questions) or _finding_key(finding) not in question_keys)
-        ]
-        items = {("finding", finding["entity"], finding["presence"]) for finding in findings}
-        located = [(finding["entity"], " ".join(finding["location"] or ())) for finding in findings]
-        numbers_with_findings = {finding["sentence_index"] for finding in findings}
-        numbered = enumerate(answers, start=len(questions) + 1)
-        located += [("", sentence) for number, sentence in numbered if number not in numbers_with_findings]
-        for entity, text in located:
-            places = (self.places[word] for word in _words(text) if word in self.places)
-            items |= {(kind, entity, name) for kind, name in places}
-        words = _words(_BRACKETS.sub(" ", answer))
-        sign = words[0] if words[:1] in (["yes"], ["no"]) else ""
-        return AnswerClaims(frozenset(items), tuple(word for word in words if word not in self.silent), sign)
-
-
 @cache
-def load_claim_reader() -> ClaimReader:
-    """Load the reader, once per process."""
-    return ClaimReader()
+def _load_places() -> dict[str, tuple[str, str]]:
+    """Return {word: (side or zone, its name)}."""
+    vocabulary = load_resource(RESOURCE_FILES[0])["judge"]
+    places = {"side": vocabulary["sides"], "zone": vocabulary["zones"]}
+    return {word: (kind, name) for kind, part in places.items() for name, words in part.items() for word in words}
+
+
+def read_report(report: str) -> tuple[frozenset[tuple[str, str, str]], frozenset[tuple[str, str]]]:
+    """Return a report's claims as (entity, polarity, zone) per zone, and as (entity, polarity)."""
+    findings = [finding for finding in _find_tuples(split_sentences(report)) if finding["denies"]]
+    strict = {
+        (finding["entity"], finding["presence"], zone) for finding in findings for zone in finding["labels"] or [""]
+    }
+    return frozenset(strict), frozenset((entity, presence) for entity, presence, _ in strict)
+
+
+def read_answer(question: str, answer: str) -> AnswerClaims:
+    """Return the claims of an answer; the question only resolves "yes" and "it"."""
+    questions, answers = (split_sentences(_BRACKETS.sub(" ", text)) for text in (question, answer))
+    question_keys = {_finding_key(finding) for finding in _find_tuples(questions)}
+    findings = [
+        finding
+        for finding in _find_tuples([*questions, *answers])
+        if finding["denies"]
+        and (finding["sentence_index"] > len(questions) or _finding_key(finding) not in question_keys)
+    ]
+    items = {("finding", finding["entity"], finding["presence"]) for finding in findings}
+    located = [(finding["entity"], " ".join(finding["location"] or ())) for finding in findings]
+    numbers_with_findings = {finding["sentence_index"] for finding in findings}
+    numbered = enumerate(answers, start=len(questions) + 1)
+    located += [("", sentence) for number, sentence in numbered if number not in numbers_with_findings]
+    for entity, text in located:
+        places = (_load_places()[word] for word in _words(text) if word in _load_places())
+        items |= {(kind, entity, name) for kind, name in places}
+    words, silent = _words(_BRACKETS.sub(" ", answer)), load_resource(RESOURCE_FILES[0])["judge"]["silent"]
+    sign = words[0] if words[:1] in (["yes"], ["no"]) else ""
+    return AnswerClaims(frozenset(items), tuple(word for word in words if word not in silent), sign)
 
 
 def _find_tuples(sentence_texts: list[str]) -> list[dict]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 import polars as pl
 
@@ -19,10 +18,6 @@ MASKS = ("giou", "n_acc")
 MASK_NOTES = {"head": "masks of the model's head", "tool": "masks of ROSALIA as a tool"}
 ORDER = ("table2", "table3", "figure4", "table4", "table5", "table6", "table6b", "ours")
 SCORE_COLUMNS = ("value", "low", "high", "exchanged", "samples")
-
-
-load_our_tables = cache(lambda: load_resource(RESOURCE_FILES[1]))
-"""Load where our scores stand beside the paper's tables, once per process."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +66,7 @@ def scored_cells(
         return _cell(table, "ours", name, row["source"], column, note, **{key: row[key] for key in SCORE_COLUMNS})
 
     overall_rows = scores.filter((pl.col("part") == ALL) & (pl.col("reference") != "original"))
-    for table, columns in load_our_tables()["cells"].items():
+    for table, columns in load_resource(RESOURCE_FILES[1])["cells"].items():
         for column, (task, metric) in columns.items():
             for row in overall_rows.filter(task=task, metric=metric).iter_rows(named=True):
                 yield scored_cell(table, column, row, judged if metric == "judge" else "")
@@ -114,13 +109,13 @@ def run_comparison(
     for (run, join), path in zip(options.masked, masks_scored, strict=True):
         cells += masked_cells(run, join, read_table(path))
     ours = [cell for run in options.runs for cell in cells if cell["by"] == "ours" and cell["model"] == run]
-    for table, columns in load_our_tables()["ablations"].items() if len(options.runs) > 1 else ():
+    for table, columns in load_resource(RESOURCE_FILES[1])["ablations"].items() if len(options.runs) > 1 else ():
         cells += [cell | {"table": table} for cell in ours if cell["column"] in columns]
     for (name, adapter), path in zip(options.adapters.items(), models_scored, strict=True):
         cells += scored_cells(name, read_scores(path), note, sampling_notes, load_adapters()[adapter])
     for name in (*options.runs[:1], *options.adapters):  # Table 2: abilities
         own_adapter = load_adapters()[options.adapters[name]] if name in options.adapters else None
-        for column, tasks in load_our_tables()["abilities"].items():
+        for column, tasks in load_resource(RESOURCE_FILES[1])["abilities"].items():
             is_able = own_adapter is None or any(own_adapter.made_for(task) for task in tasks)
             cells.append(_cell("table2", "ours", name, "", column, value=float(is_able)))
     cells += paper_cells()

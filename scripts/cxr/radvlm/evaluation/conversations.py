@@ -11,7 +11,7 @@ from cxr.base.columns import schema
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, write_lines, write_table
 from cxr.radvlm.evaluation.answers import SampleAnswer, find_commonest_answers, join_answers, turn_boxes
-from cxr.radvlm.evaluation.claims import load_claim_reader
+from cxr.radvlm.evaluation.claims import read_answer
 from cxr.radvlm.evaluation.columns import CHECK
 from cxr.radvlm.evaluation.judge import Item, Judge, Judgement, JudgeOptions, Round, load_judge
 from cxr.radvlm.samples import write_slots
@@ -25,7 +25,6 @@ MIN_EXPECTED_SCORE, MAX_EXCHANGED_SCORE = 9.5, 4.0
 def find_partners(items: Sequence[Item]) -> dict[str, Item]:
     """Return {name: next conversation in hash order that affirms no common finding}; skip those without one."""
     ordered_items = sorted(items, key=lambda item: (stable_hash("judge_check", item.name), item.name))
-    read_answer = load_claim_reader().answer
     findings_by_name = {
         item.name: {
             entity

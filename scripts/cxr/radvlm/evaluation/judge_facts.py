@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from cxr.geometry.boxes import box_iou
-from cxr.radvlm.evaluation.claims import AnswerClaims, load_claim_reader
+from cxr.radvlm.evaluation.claims import AnswerClaims, read_answer
 from cxr.radvlm.evaluation.judge import MAX_SCORE, Item, Judge, Judgement, JudgeOptions, Round
 from cxr.radvlm.evaluation.measures import HIT_IOU
 
@@ -24,7 +24,7 @@ OPPOSITE = {"positive": "negative", "negative": "positive", "yes": "no", "no": "
 def load(options: JudgeOptions, execution: Mapping) -> Judge:
     """Return the judge."""
     del options, execution
-    read_claims = lru_cache(maxsize=100_000)(load_claim_reader().answer)
+    read_claims = lru_cache(maxsize=100_000)(read_answer)
 
     def judge(items: Sequence[Item]) -> list[Judgement]:
         judgements = []

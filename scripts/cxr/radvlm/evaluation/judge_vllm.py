@@ -5,7 +5,6 @@ retries are ``unscored``, with a reason.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 from cxr.base.resources import load_resource
 from cxr.llm.asking import Answer, Question, ask_each
@@ -21,9 +20,6 @@ RESOURCE_FILES = ("radvlm/judge_prompt.yaml",)
 GPU = True
 FIELDS = ("rounds", "correctness", "completeness", "relevance", "note", "overall")
 MAX_NOTE_CHARACTERS = 200
-
-
-_load_prompt = cache(lambda: load_resource(RESOURCE_FILES[0]))
 
 
 def load(options: JudgeOptions, execution: Mapping) -> Judge:
@@ -60,7 +56,9 @@ def build_question(item: Item) -> Question:
     note = {"type": "string", "maxLength": MAX_NOTE_CHARACTERS}
     round_schema = object_schema(correctness=grade, completeness=grade, relevance=grade, note=note)
     rounds = {"type": "array", "items": round_schema, "minItems": len(item.rounds), "maxItems": len(item.rounds)}
-    messages = fill_prompt(_load_prompt(), facts=facts, rounds=rounds_text, number=str(len(item.rounds)))
+    messages = fill_prompt(
+        load_resource(RESOURCE_FILES[0]), facts=facts, rounds=rounds_text, number=str(len(item.rounds))
+    )
     return Question(
         messages, object_schema(rounds=rounds, overall={"type": "number", "minimum": 0, "maximum": MAX_SCORE})
     )

@@ -9,7 +9,7 @@ from cxr.base.resources import load_resource
 from cxr.metrics import labels as label_scores
 from cxr.metrics.reports import bleu, bleu_counts, green_score, rouge_l, set_f1
 from cxr.radvlm.evaluation.answers import ANSWER, FILTERED, ORIGINAL
-from cxr.radvlm.evaluation.claims import load_claim_reader
+from cxr.radvlm.evaluation.claims import read_report
 from cxr.radvlm.evaluation.classification import count_labels
 from cxr.radvlm.evaluation.measures import ALL, Measure, mean_measure
 
@@ -38,8 +38,7 @@ def text_measures(texts: Sequence[str | None], references: Sequence[str], metric
         counts = np.array([none if text is None else bleu_counts(text, true) for text, true in pairs])
         measures.append(Measure("bleu", ALL, counts.reshape(len(pairs), -1), bleu))
     if "findings_f1" in metrics:
-        read_findings = load_claim_reader().findings
-        finding_pairs = [None if text is None else (read_findings(text), read_findings(true)) for text, true in pairs]
+        finding_pairs = [None if text is None else (read_report(text), read_report(true)) for text, true in pairs]
         for place, name in enumerate(("findings_f1", "findings_f1_without_zone")):
             values = [pair and set_f1(pair[0][place], pair[1][place], empty=1.0) for pair in finding_pairs]
             measures.append(mean_measure(name, values))

@@ -5,7 +5,6 @@ again, and the report is quarantined after ``retries``. Equal reports are proces
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 from cxr.base.resources import load_resource
 from cxr.llm.asking import Answer, Question, ask_each
@@ -23,9 +22,6 @@ GPU = True
 FIELDS = ("sentences", "index", "text")
 MODEL = "model"
 """Reason of every sentence that a language model changed."""
-
-
-_load_prompt = cache(lambda: load_resource(RESOURCE_FILES[0]))
 
 
 def load(options: FilterOptions, execution: Mapping) -> Engine:
@@ -53,7 +49,7 @@ def load(options: FilterOptions, execution: Mapping) -> Engine:
 def build_question(sentences: Sequence[str], rules: SentenceFilter) -> Question:
     """Return the prompt for the sentences of one section."""
     numbered_text = "\n".join(f"{number}. {neutralize(text)}" for number, text in enumerate(sentences, start=1))
-    messages = fill_prompt(_load_prompt(), sentences=numbered_text, number=str(len(sentences)))
+    messages = fill_prompt(load_resource(RESOURCE_FILES[0]), sentences=numbered_text, number=str(len(sentences)))
     longest = max(map(len, sentences))
     item = object_schema(
         index={"type": "integer", "minimum": 1, "maximum": len(sentences)},

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 
 from cxr.base.resources import load_resource
 from cxr.radvlm.samples import TASKS
@@ -39,14 +38,9 @@ class MixRow:
         return TRAIN if source_split in self.splits else source_split
 
 
-@cache
-def _load_mixes() -> dict:
-    return load_resource(RESOURCE_FILES[0])
-
-
 def _published_rows(preset: str, formats: Mapping[str, str]) -> list[MixRow]:
     """Return the rows of a published mix, one per source of the row's format, or one unused row."""
-    resource, rows = _load_mixes(), []
+    resource, rows = load_resource(RESOURCE_FILES[0]), []
     for entry in resource["published"]:
         paper, code = tuple(entry["paper"]), tuple(entry["code"])
         pairs, repeat, evaluated = code if preset == CODE else paper
@@ -61,7 +55,8 @@ def _published_rows(preset: str, formats: Mapping[str, str]) -> list[MixRow]:
 
 
 def _own_rows(name: str, formats: Mapping[str, str]) -> list[MixRow]:
-    return [MixRow(entry["task"], OWN, entry["repeat"], used=OWN in formats) for entry in _load_mixes()[name]]
+    entries = load_resource(RESOURCE_FILES[0])[name]
+    return [MixRow(entry["task"], OWN, entry["repeat"], used=OWN in formats) for entry in entries]
 
 
 def mix_rows(mix: Mapping, formats: Mapping[str, str]) -> list[MixRow]:
