@@ -16,7 +16,7 @@ from cxr.ils.rosalia.lite import FOLDER, TENSORS_BY_TOKEN, extend_base, load_bas
 from cxr.ils.rosalia.tokens import write_prompt
 from cxr.ils.settings import LiteSizes
 from cxr.ils.templates import TYPES, write_instruction, write_negative_answer
-from cxr.imaging.phantom.cohort import draw_frontal
+from cxr.imaging.phantom.make_phantom import draw_frontal
 from cxr.imaging.phantom.plan import make_plan
 from cxr.nets.lite_weights import list_lite_weights
 from cxr.nets.weight_files import WeightFiles

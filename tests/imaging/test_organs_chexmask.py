@@ -21,8 +21,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.vocabulary import ORGAN_LABELS
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.organs import chexmask
-from cxr.imaging.organs.engine import load_engine
-from cxr.imaging.organs.outline import fill_outlines
+from cxr.imaging.organs.engine import fill_outlines, load_engine
 from cxr.imaging.organs.settings import ChexmaskSettings
 from cxr.imaging.phantom.chest import draw_chest
 from organs_runs import OPTIONS, verdicts_of, write_frames

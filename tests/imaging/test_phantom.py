@@ -18,7 +18,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import HEART, LESIONS, SPLITS, ZONE_LABELS
 from cxr.geometry.affine import fit_affine, to_frame
-from cxr.imaging.phantom import cohort, files, make_phantom, plan, prose
+from cxr.imaging.phantom import files, make_phantom, plan, prose
 from cxr.imaging.phantom.chest import draw_chest
 from cxr.imaging.phantom.settings import PhantomSettings
 from cxr.workflow.settings import Settings
@@ -159,7 +159,7 @@ def test_a_lateral_says_so_wherever_the_view_of_its_id_would_stand(number, tmp_p
         "view": "LL",
         "acquired": "2199-01-02T03:04:05",
     }
-    ds = files.make_dicom(cohort.draw_lateral(0, "i", 128), "explicit_12", **ids)
+    ds = files.make_dicom(make_phantom.draw_lateral(0, "i", 128), "explicit_12", **ids)
     files.write_broken(tmp_path / "a.dcm", ds, "lateral")
     assert pydicom.dcmread(tmp_path / "a.dcm").ViewPosition == "LL"
 
@@ -169,7 +169,7 @@ def test_good_files_show_their_truth_and_broken_ones_do_not_decode(small):
         row["image_id"]: small / row["image_path"] for row in pl.read_csv(small / "manifest.csv").iter_rows(named=True)
     }
     with Shard(small / "truth.h5") as masks:
-        assert masks.labels() == list(cohort.TRUTH_LABELS)
+        assert masks.labels() == list(make_phantom.TRUTH_LABELS)
         accepted = []
         for row in read_lines(small / "truth.jsonl"):
             for image in row["images"]:

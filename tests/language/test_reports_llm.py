@@ -26,8 +26,8 @@ from cxr.language.reports.read_reports import ReportsOptions, run_shard
 from cxr.language.reports.rules import lexicon as rules_lexicon
 from cxr.llm.client import connect
 from cxr.llm.guards import INJECTION
-from cxr.llm.keys import texts_key
 from cxr.llm.options import Execution, ModelOptions
+from cxr.llm.replies import texts_key
 from cxr.llm.settings import LlmSettings
 from cxr.nets.hub import find_downloaded_model
 from cxr.workflow.params import stage_options

@@ -19,8 +19,8 @@ from cxr.language.reports import reading
 from cxr.language.reports.llm import answers, mapping, prompts, structuring, terms
 from cxr.llm.asking import Question
 from cxr.llm.client import connect
-from cxr.llm.keys import texts_key
 from cxr.llm.options import Execution, ModelOptions
+from cxr.llm.replies import texts_key
 
 pytest.importorskip("vllm", reason="vLLM is not installed here: `make vllm` installs and runs it")
 

@@ -7,9 +7,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cxr.geometry.affine import FITS, fit_affine, points_to_frame, points_to_original, to_frame, to_original
-from cxr.geometry.boxes import box_iou, clip_boxes
+from cxr.geometry.boxes import box_iou, clip_boxes, suppress_overlaps
 from cxr.geometry.masks import component_boxes, largest_component, resize_mask
-from cxr.geometry.suppression import suppress_overlaps
 
 SIZE = 128
 sides = st.integers(20, 700)

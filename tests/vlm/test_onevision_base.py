@@ -17,7 +17,7 @@ from cxr.base.hdf5 import ShardWriter
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LESIONS
 from cxr.imaging.phantom.chest import draw_chest as sample_chest
-from cxr.imaging.phantom.cohort import TRUTH_LABELS
+from cxr.imaging.phantom.make_phantom import TRUTH_LABELS
 from cxr.vlm.families import onevision
 from cxr.vlm.models import load_model, make_tiny
 from cxr.vlm.samples import Sample

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from conftest import ROOT
-from cxr.base import formulas
+from cxr.base import tables as formulas
 from cxr.base.tables import read_table, write_table
 from cxr.imaging.cohort.rows import describe_unusable
 from cxr.plotting import plots

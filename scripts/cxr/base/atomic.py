@@ -12,8 +12,7 @@ from pathlib import Path
 
 HOST = platform.node().partition(".")[0]
 """Name of this computer. Process numbers are unique only within one, and a shared folder has many writers."""
-ABANDONED_S = 86400
-"""Seconds without a change after which another computer's temporary file counts as abandoned."""
+ABANDONED_S = 86400  # seconds without a change after which another computer's temporary file counts as abandoned
 
 
 @contextmanager

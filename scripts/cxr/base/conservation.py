@@ -6,16 +6,14 @@ import polars as pl
 
 from cxr.base.columns import Column, Columns
 
-ALL = "all"
-"""The outcome that counts all items; the other outcomes add up to it."""
+ALL = "all"  # the outcome that counts all items; the other outcomes add up to it
 CONSERVED: Columns = {
     "what": Column(pl.String, "What is counted."),
     "outcome": Column(pl.String, "`all`, or what became of it."),
     "number": Column(pl.Int64, "How many."),
 }
 
-CountRow = tuple[str, str, int]
-"""A row of :data:`CONSERVED`."""
+CountRow = tuple[str, str, int]  # a row of :data:`CONSERVED`
 
 
 def counted_rows(stage: str, quantity: str, total: int, parts: Mapping[str, int]) -> list[CountRow]:

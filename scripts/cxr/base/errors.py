@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-FULL = {errno.ENOSPC, errno.EDQUOT}
-"""Error numbers of a full file system or an exhausted quota."""
+FULL = {errno.ENOSPC, errno.EDQUOT}  # error numbers of a full file system or an exhausted quota
 OUT_OF_MEMORY = re.compile(
     r"out of memory|_status_alloc_failed|can't allocate memory|cannot allocate memory|"
     r"failed to allocate memory|insufficient memory|bad_alloc",
@@ -19,12 +18,10 @@ OUT_OF_MEMORY = re.compile(
 """Out-of-memory messages of torch, onnxruntime, OpenCV and C++ that have no error class of their own."""
 
 NO_SPACE = "no space left on the device, or its quota is used up: free some and run again, finished files stay"
-LEAST_ROOM = 1 << 16
-"""Free bytes below which a file system counts as full."""
+LEAST_ROOM = 1 << 16  # free bytes below which a file system counts as full
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 """Error numbers of a missing permission or a read-only file system."""
-NOT_SUPPORTED = 524
-"""The kernel's ENOTSUPP, which Lustre returns for a file lock; Python has no name for it."""
+NOT_SUPPORTED = 524  # the kernel's ENOTSUPP, which Lustre returns for a file lock; Python has no name for it
 NOT_SUPPORTED_TEXT = "operation not supported"
 NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.EAGAIN, errno.EDEADLK, NOT_SUPPORTED}
 """Error numbers of a file system without file locks."""

@@ -27,10 +27,8 @@ DEVICE_WORDS = re.compile(
     re.IGNORECASE,
 )
 """Messages of torch, onnxruntime and the libraries below them about a failing device or its software."""
-OURS = PurePath(__file__).parents[1].name
-"""The package whose function names identify a failure."""
-CALLER = f"{OURS}.base.workers"
-"""The module that calls the engines; its functions do not identify a failure."""
+OURS = PurePath(__file__).parents[1].name  # the package whose function names identify a failure
+CALLER = f"{OURS}.base.workers"  # the module that calls the engines; its functions do not identify a failure
 
 
 class Broken(RuntimeError):
@@ -85,10 +83,8 @@ def describe_failure(error: BaseException) -> str:
 class Tolerance:
     """How many engine failures are attributed to the images (``compute.failures_in_row``, ``failed_share``)."""
 
-    in_row: int | None = None
-    """Number of consecutive images with the same error that ends the job; None for no limit."""
-    share: float = 1.0
-    """Fraction of the images that may fail; it applies once ``in_row`` images, or all, have failed."""
+    in_row: int | None = None  # number of consecutive images with the same error that ends the job; None for no limit
+    share: float = 1.0  # fraction of the images that may fail; it applies once ``in_row`` images, or all, have failed
 
     @classmethod
     def from_settings(cls, compute: dict | None) -> "Tolerance":
@@ -97,8 +93,7 @@ class Tolerance:
         return cls(compute.get("failures_in_row"), compute.get("failed_share", 1.0))
 
 
-NO_LIMIT = Tolerance()
-"""No limit: every failure is attributed to its image."""
+NO_LIMIT = Tolerance()  # no limit: every failure is attributed to its image
 
 
 class Failures:

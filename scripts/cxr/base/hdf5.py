@@ -28,15 +28,13 @@ import numpy.typing as npt
 from cxr.base.atomic import atomic_file
 from cxr.base.errors import StoreError, unreadable_file_error
 
-FRAME_SIZE = 512
-"""Side of the canonical frame, px."""
+FRAME_SIZE = 512  # side of the canonical frame, px
 FRAME = (
     f"{FRAME_SIZE} x {FRAME_SIZE} pixels; sides are the patient's: right is on the image's left; "
     "frames hold to_original, the way back"
 )
 
-MASK = hdf5plugin.Zstd(clevel=3)
-"""Codec of packed masks."""
+MASK = hdf5plugin.Zstd(clevel=3)  # codec of packed masks
 MAP = hdf5plugin.Zstd(clevel=14)
 """Codec of mostly-zero arrays that a net makes: its slower writing is negligible beside the net."""
 PICTURE = hdf5plugin.Htj2k()

@@ -8,8 +8,7 @@ import unicodedata
 
 _INVISIBLE = "[\u00ad\u034f\u061c\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb]"
 """Soft hyphen, joiners, marks of direction, variation selectors, byte-order mark: nobody sees them."""
-_BLANKS = "[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]"
-"""No-break and other wide or narrow blanks."""
+_BLANKS = "[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]"  # no-break and other wide or narrow blanks
 _MONTH = (
     "jan|janv|feb|f[eé]v|f[eé]vr|m[aä]r|mrz|mars|apr|avr|abr|may|mai|jun|juin|jul|juil|aug|ao[uû]t|ago|sep|sept|oct|"
     "okt|nov|dec|dez|d[eé]c|dic|ene"
@@ -23,8 +22,7 @@ _SHORTENED = re.compile(r"[+-]?\d+(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)
 """Programs always write the sign of the exponent; ``12e5`` is an identifier."""
 _ERROR = re.compile(r"#\S{2,20}[!?]|#N/A|#NV|#N/D|#{3,}")
 _MAY_BE_SPOILT = re.compile(r"#|[+-]?\d+(?:[.,]\d+)?E[+-]|\d{1,2}[.]?[- ][^\W\d]|\d{4}-\d\d-\d\d[ T]", re.IGNORECASE)
-KEPT_DIGITS = 15
-"""Digits of a number that a spreadsheet keeps; it replaces the others by zeros."""
+KEPT_DIGITS = 15  # digits of a number that a spreadsheet keeps; it replaces the others by zeros
 SUSPECT = (
     r"(?i)^\d{16,}$|^\d+[.]0+$|^\d{1,2}[.]?[- ]\p{L}|^\p{L}{3,5}[.]?[- ]\d\d$|^[+-]?\d+([.,]\d+)?E[+-]|^#|00:00:00$"
 )

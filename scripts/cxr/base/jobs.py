@@ -29,8 +29,7 @@ ARITHMETIC = {
 Each numeric library reads its own when it loads: one thread inside it, and products that do not depend on where an
 array lies in memory (MKL's "conditional numerical reproducibility").
 """
-OPEN_FILES = 65536
-"""Most files that a job asks to have open at once."""
+OPEN_FILES = 65536  # most files that a job asks to have open at once
 
 
 def start_logging(log_file: str) -> None:

@@ -1,9 +1,7 @@
-"""End a job whose Snakemake was killed, so that no orphan writes beside the next run.
+"""End a job whose Snakemake was killed (SIGKILL, out of memory), so that no orphan writes beside the next run.
 
-Snakemake stops its jobs when it is interrupted, but not when it is killed outright (SIGKILL, out of memory): then they
-would work on. Each Snakemake process that starts jobs announces itself in an environment variable, and each job watches
-that process. On a cluster this is the Snakemake of the job's own step, so a job outlives a killed Snakemake on the
-login node (``workflow.folder`` finds such jobs). Processes are looked up in /proc, so this works on Linux only.
+Each Snakemake process that starts jobs announces itself in an environment variable, and each job watches that process;
+on a cluster it is the Snakemake of the job's own step. Processes are looked up in /proc, so this works on Linux only.
 """
 
 import os
@@ -17,8 +15,7 @@ from pathlib import Path
 
 RUNNER = "CXR_ILS_RUNNER"
 """Environment variable that holds the identity of the Snakemake process that starts the jobs."""
-INTERVAL_S = 0.5
-"""Seconds between two looks at that process."""
+INTERVAL_S = 0.5  # seconds between two looks at that process
 PROC = Path("/proc")
 
 

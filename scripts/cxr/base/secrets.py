@@ -6,12 +6,10 @@ from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file
 
-MIN_BYTES = 16
-"""Shortest accepted key; a shorter one could be guessed by trial."""
+MIN_BYTES = 16  # shortest accepted key; a shorter one could be guessed by trial
 LETTERS = {"subject_id": "p", "study_id": "s", "image_id": "i", "mask_id": "m"}
 """First letter of the digest that replaces an identifier, so that no digest reads as a number."""
-DIGITS = 16
-"""Hexadecimal digits of such a digest: 64 bits, so that a million digests practically never collide."""
+DIGITS = 16  # hexadecimal digits of such a digest: 64 bits, so that a million digests practically never collide
 
 
 def read_secret(setting: str, path: str | None) -> bytes:

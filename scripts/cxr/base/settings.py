@@ -45,8 +45,7 @@ class Check:
         self.function, self.before = function, before
 
 
-FEWEST_REPLICATES = 100
-"""Smallest number of replicates from which an interval is meaningful."""
+FEWEST_REPLICATES = 100  # smallest number of replicates from which an interval is meaningful
 
 
 def _none_or_enough(value: int) -> int:

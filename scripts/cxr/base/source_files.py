@@ -1,8 +1,7 @@
 """The files of a cohort that a job has read: tables of their states, by which a later run notices that one has changed.
 
 A cohort's images and reports are no inputs of rules, because Snakemake would look at each of hundreds of thousands of
-files several times. The job that reads them writes a table instead. Before the next run ``workflow.changed_files``
-compares size and time, and reads only the files where these differ.
+files several times. Before the next run ``workflow.changed_files`` reads only the files whose size or time differ.
 """
 
 import os
@@ -27,8 +26,7 @@ COLUMNS = {
     "modified_ns": Column(pl.Int64, "Time of its last change then; null likewise.", "ns since 1970"),
     "crc32": Column(pl.Int64, "CRC-32 of the bytes that count; null likewise."),
 }
-BLOCK = 1 << 20
-"""Bytes that are read at a time."""
+BLOCK = 1 << 20  # bytes that are read at a time
 
 
 class FileState(NamedTuple):

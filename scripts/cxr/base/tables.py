@@ -14,16 +14,12 @@ from cxr.base.atomic import atomic_file
 from cxr.base.columns import Column, Columns, check_columns, schema
 from cxr.base.errors import unreadable_file_error
 from cxr.base.exclusions import REASONS
-from cxr.base.formulas import guard_formulas, unguard_formulas
 
-DIGEST = "digest"
-"""Metadata key under which a Parquet file holds a digest of itself; polars writes no page checksums."""
-BLANK = "0" * 32
-"""Placeholder for a Parquet file's digest while it is computed."""
+DIGEST = "digest"  # metadata key under which a Parquet file holds a digest of itself; polars writes no page checksums
+BLANK = "0" * 32  # placeholder for a Parquet file's digest while it is computed
 BEFORE_DIGEST = b"\x18%c%b\x18%c" % (len(DIGEST), DIGEST.encode(), len(BLANK))
 """The bytes before the digest in a Parquet file: its key and, in Thrift's encoding, both lengths."""
-CRC = "crc32"
-"""Last key of a checked JSON line: CRC-32 of the rest of the line, eight hexadecimal digits."""
+CRC = "crc32"  # last key of a checked JSON line: CRC-32 of the rest of the line, eight hexadecimal digits
 
 
 def write_table(path: str | Path, table: pl.DataFrame, columns: Columns | None = None) -> None:
@@ -173,3 +169,31 @@ def write_excluded(path: str | Path, rows: list[dict]) -> None:
         raise ValueError(f"unknown reason codes: {sorted(unknown)}")
     table = pl.DataFrame(rows, schema=EXCLUDED_SCHEMA)
     write_table(path, table.sort("image_id", "study_id", "reason", "detail"), EXCLUDED)
+
+
+# A text that a spreadsheet would run as a formula gets an apostrophe in TSV and CSV: a report may begin with "-", an id
+# with "=". A text that already begins with apostrophes before such a sign gets one more, so that reading restores it.
+_START, _SIGN, _NUMBER = r"^[=@\t\r]", r"^[+-]", r"^[+-][0-9.,eE+\-% ]*$"
+
+
+def _is_formula(text: pl.Expr) -> pl.Expr:
+    text = text.str.strip_chars_start("'")
+    return text.str.contains(_START) | (text.str.contains(_SIGN) & ~text.str.contains(_NUMBER))
+
+
+def guard_formulas(table: pl.DataFrame) -> pl.DataFrame:
+    """Return a table with its texts guarded, for writing; numbers are not guarded."""
+    text = pl.col(pl.String)
+    return table.with_columns(pl.when(_is_formula(text)).then("'" + text).otherwise(text).name.keep())
+
+
+def unguard_formulas(table: pl.DataFrame) -> pl.DataFrame:
+    """Return a table without the apostrophes that :func:`guard_formulas` added."""
+    text = pl.col(pl.String)
+    is_guarded = text.str.starts_with("'") & _is_formula(text)
+    return table.with_columns(pl.when(is_guarded).then(text.str.slice(1)).otherwise(text).name.keep())
+
+
+def unguard_cell(cell: str) -> str:
+    """Return one cell as :func:`unguard_formulas` does."""
+    return unguard_formulas(pl.DataFrame({"cell": [cell]})).item()

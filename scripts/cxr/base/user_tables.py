@@ -24,8 +24,7 @@ from cxr.base.ids import SUSPECT, IdColumn, clean_id, clean_ids, id_fault
 log = logging.getLogger("cxr")
 csv.field_size_limit(1 << 27)
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
-HEAD_BYTES = 1 << 20
-"""Bytes of a table that are checked before any job is planned."""
+HEAD_BYTES = 1 << 20  # bytes of a table that are checked before any job is planned
 ENDINGS = (".dcm", ".dicom", ".png", ".jpg", ".jpeg")
 _OTHER_KINDS = (
     (b"PK\x03\x04", "an Excel or OpenDocument workbook, or another ZIP file: save its sheet as CSV (UTF-8)"),
@@ -391,8 +390,7 @@ def _integral(column) -> bool:
 
 # ------------------------------------------------------------------------------------------ whole tables
 
-_BATCH = 1 << 17
-"""Rows that are converted to a table at a time; as Python objects they take ten times the memory."""
+_BATCH = 1 << 17  # rows that are converted to a table at a time; as Python objects they take ten times the memory
 _BIG = 1 << 24
 """Size from which polars reads a table without quotation marks, bytes. Nothing in such a table can join two lines."""
 

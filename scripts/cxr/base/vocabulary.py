@@ -40,15 +40,13 @@ LOBES = (
     "lung lower lobe left", "lung upper lobe left", "lung lower lobe right", "lung middle lobe right",
     "lung upper lobe right",
 )  # fmt: skip
-ZONE_LABELS = VALID_LOCATIONS + LOBES
-"""The 15 zone labels of Figure 10."""
+ZONE_LABELS = VALID_LOCATIONS + LOBES  # the 15 zone labels of Figure 10
 
 HEART = "heart"
 CARDIOMEDIASTINUM = "cardiomediastinum"
 ORGAN_LABELS = ("right lung", "left lung", "heart")
 """What every organs engine must give; an engine may add more (``cardiomediastinum``)."""
-ANATOMY_LABELS = (*ZONE_LABELS, HEART)
-"""What every anatomy engine must give, in this order."""
+ANATOMY_LABELS = (*ZONE_LABELS, HEART)  # what every anatomy engine must give, in this order
 
 LOBE_ZONES: dict[str, tuple[str, ...]] = {
     "lung upper lobe right": ("right apical zone lung", "right upper zone lung"),

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 log = logging.getLogger("cxr")
-Fault = tuple[str, str]
-"""Why an image is excluded: a code of :data:`cxr.base.exclusions.REASONS`, and a detail."""
+Fault = tuple[str, str]  # why an image is excluded: a code of :data:`cxr.base.exclusions.REASONS`, and a detail
 
 
 class EngineFault(tuple):

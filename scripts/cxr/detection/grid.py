@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cxr.geometry.suppression import confidence_order, suppress_overlaps
+from cxr.geometry.boxes import confidence_order, suppress_overlaps
 
 CONFIDENCE_DIGITS, PIXEL_DIGITS = 6, 2
 """Decimal digits of a detector's confidences and corners; rounding hides the order of summation."""

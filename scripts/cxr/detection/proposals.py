@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import torch
 
-from cxr.geometry.suppression import suppress_overlaps
+from cxr.geometry.boxes import suppress_overlaps
 
 
 class ScoredBoxes(NamedTuple):

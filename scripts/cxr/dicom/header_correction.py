@@ -16,8 +16,7 @@ _SYNTAXES_OF_MARKER = {
 }  # fmt: skip
 _CONTAINERS_OF_SEGMENTS = {1: (1, 8), 2: (1, 16), 3: (3, 8), 6: (3, 16)}
 """Number of RLE segments: (samples per pixel, bits allocated) (PS3.5 G.5)."""
-_RLE_HEADER_BYTES = 64
-"""Size of an RLE frame's header, bytes: the offset of its first segment."""
+_RLE_HEADER_BYTES = 64  # size of an RLE frame's header, bytes: the offset of its first segment
 _MAX_ROUGHNESS_RATIO, _MAX_OVERLAY_CHANGES = 0.7, 0.05
 """Measured on radiographs of 256 and 1024 px. In the bits above BitsStored, text changes between 0.01 of neighbouring
 pixels, bits of the image between 0.05 to 0.5. Removing noise or sign bits at least halves the roughness.

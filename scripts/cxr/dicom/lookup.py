@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydicom.dataset import Dataset
 
-MAX_ENTRIES = 1 << 16
-"""Largest number of entries; a descriptor writes it as 0, because its field has 16 bits."""
+MAX_ENTRIES = 1 << 16  # largest number of entries; a descriptor writes it as 0, because its field has 16 bits
 
 
 class UnusableTable(Exception):

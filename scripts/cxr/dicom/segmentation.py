@@ -43,8 +43,7 @@ CODES = {lesion.name: Code(*lesion.code) for lesion in LESION_TYPES}
 LESION, ABNORMAL, AI = (_to_code(_CODE_TABLE[name]) for name in ("lesion", "category", "algorithm"))
 ANATOMY = {name: _to_code(entry) for name, entry in _CODE_TABLE["anatomy"].items()}
 SIDE_CODES = {name: _to_code(entry) for name, entry in _CODE_TABLE["sides"].items()}
-PRIVATE_SCHEME = _CODE_TABLE["private"]
-"""Coding scheme of private codes, for concepts without a standard one."""
+PRIVATE_SCHEME = _CODE_TABLE["private"]  # coding scheme of private codes, for concepts without a standard one
 REQUIRED_ELEMENTS = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "SOPClassUID", "Rows", "Columns")
 """Header elements without which an image cannot be referenced."""
 EMPTY_ALLOWED_ELEMENTS = (
@@ -52,20 +51,16 @@ EMPTY_ALLOWED_ELEMENTS = (
     "AccessionNumber", "ReferringPhysicianName",
 )  # fmt: skip
 """Elements that the standard requires but that may be empty (type 2)."""
-CHARACTER_SET = "ISO_IR 192"
-"""Character set of the segmentations: UTF-8."""
+CHARACTER_SET = "ISO_IR 192"  # character set of the segmentations: UTF-8
 _TIME_PATTERNS = {
     "DA": re.compile(r"(\d{4}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]))?"),
     "TM": re.compile(r"(([01]\d|2[0-3])([0-5]\d([0-5]\d(\.\d{1,6})?)?)?)?"),
     "DT": re.compile(r"(\d{4,14}(\.\d{1,6})?([+-]\d{4})?)?"),
 }
 """Forms of dates and times, by value representation (PS3.5 6.2)."""
-_FIRST_BULK_GROUP = 0x5000
-"""First group of curves, overlays and pixels."""
-SERIES_NUMBER = 900
-"""Series number of the segmentation, above the numbers that modalities assign in a study."""
-MAX_LABEL_LENGTH, MAX_TEXT_LENGTH = 64, 1024
-"""Longest segment label and description (VR LO and ST), characters."""
+_FIRST_BULK_GROUP = 0x5000  # first group of curves, overlays and pixels
+SERIES_NUMBER = 900  # series number of the segmentation, above the numbers that modalities assign in a study
+MAX_LABEL_LENGTH, MAX_TEXT_LENGTH = 64, 1024  # longest segment label and description (VR LO and ST), characters
 
 
 class NoSegmentation(Exception):

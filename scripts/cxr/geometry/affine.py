@@ -1,9 +1,8 @@
 """Affine maps between frame pixels and original pixels.
 
-An affine is a float64 (2, 3) matrix that maps frame coordinates to original coordinates, both continuous with pixel
-centres at integer + 0.5: ``x_original = a[0, 0] * x + a[0, 1] * y + a[0, 2]``. Frames are upright. If the original is
-stored turned or mirrored, the affine includes that turn (:mod:`cxr.geometry.turns`). It never shears: each of its
-first two columns has a 0.
+An affine is a float64 (2, 3) matrix from frame to original coordinates, both continuous with pixel centres at integer +
+0.5: ``x_original = a[0, 0] * x + a[0, 1] * y + a[0, 2]``. Frames are upright; the affine includes the turn of an
+original that is stored turned or mirrored (:mod:`cxr.geometry.turns`), and never shears.
 """
 
 from collections.abc import Sequence

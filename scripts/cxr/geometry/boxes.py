@@ -1,9 +1,8 @@
-"""Half-open boxes (x1, y1, x2, y2) in pixels: clipping, area, IoU."""
+"""Half-open boxes (x1, y1, x2, y2) in pixels: clipping, area, IoU, non-maximum suppression."""
 
 import numpy as np
 
-CORNERS = ("x1", "y1", "x2", "y2")
-"""Column names of a box in tables."""
+CORNERS = ("x1", "y1", "x2", "y2")  # column names of a box in tables
 
 
 def clip_boxes(boxes: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -43,3 +42,34 @@ def bounding_box(mask: np.ndarray) -> tuple[int, int, int, int]:
     """Return the half-open bounding box (x1, y1, x2, y2) of a mask, bool (H, W); zeros for an empty mask."""
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     return (int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1) if rows.size else (0, 0, 0, 0)
+
+
+def confidence_order(boxes: np.ndarray, confidence: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Return the indices (N,) by decreasing confidence; coordinates, then class index, break ties."""
+    return np.lexsort((classes, boxes[:, 3], boxes[:, 2], boxes[:, 1], boxes[:, 0], -confidence))
+
+
+def suppress_overlaps(
+    boxes: np.ndarray, confidence: np.ndarray, classes: np.ndarray, iou: float, most: int | None = None
+) -> np.ndarray:
+    """Return the indices that greedy non-maximum suppression keeps within each class, at most ``most``.
+
+    Takes boxes (N, 4), confidences (N,) and class indices (N,). In :func:`confidence_order`, a box is dropped if an
+    earlier kept box of its class overlaps it by more than ``iou``.
+    """
+    order = confidence_order(boxes, confidence, classes)
+    # IoUs are computed one row at a time, because a net may return a hundred thousand boxes
+    candidates_by_class = {kind: np.nonzero(classes[order] == kind)[0] for kind in np.unique(classes)}
+    alive = np.ones(len(order), bool)
+    kept_indices: list[int] = []
+    for place, index in enumerate(order):
+        if len(kept_indices) == most:
+            break
+        if alive[place]:
+            kept_indices.append(index)
+            later = candidates_by_class[classes[index]]
+            later = later[later > place]
+            beaten = box_iou(boxes[index][None], boxes[order[later]])[0] > iou
+            alive[later[beaten]] = False
+            candidates_by_class[classes[index]] = later[~beaten]
+    return np.array(kept_indices, dtype=np.int64)

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-MAX_SIDE = 16_384
-"""Largest accepted side of a mask, px; anything larger is damaged data."""
+MAX_SIDE = 16_384  # largest accepted side of a mask, px; anything larger is damaged data
 
 
 def decode_rle(rle: dict) -> np.ndarray:

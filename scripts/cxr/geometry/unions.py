@@ -1,8 +1,7 @@
 """Exact IoU of unions of integer boxes, for many pairs of box sets at once and without rasterising the image.
 
-The boxes' horizontal edges cut the image into strips. A strip is a row of bits, one per column; a box sets the same
-bits in a range of strips. Any range is the union of two ranges of 2^k strips, so bits are first set per power k and
-then passed down from the highest power to single strips.
+The boxes' horizontal edges cut the image into strips: rows of bits, one per column. A box sets the same bits in a range
+of strips, the union of two ranges of 2^k strips; so bits are set per power k and then passed down to single strips.
 """
 
 import functools
@@ -11,10 +10,8 @@ from itertools import pairwise
 
 import numpy as np
 
-MAX_COLUMNS = 2048
-"""Widest image, in columns, whose strips are stored as rows of bits."""
-EDGES_PER_CHUNK = 6000
-"""Box edges processed at once, so that their rows of bits stay in a core's cache."""
+MAX_COLUMNS = 2048  # widest image, in columns, whose strips are stored as rows of bits
+EDGES_PER_CHUNK = 6000  # box edges processed at once, so that their rows of bits stay in a core's cache
 BoxSets = Sequence[np.ndarray]
 BoxesByPair = tuple[np.ndarray, np.ndarray]
 """Non-empty boxes, int64 (N, 4), and the index of each box's pair (N,), ascending."""

@@ -1,8 +1,6 @@
 """Answers stored on disk, so that an interrupted job resumes and a later job asks only about new texts.
 
-A folder holds ``identity``, a digest of everything an answer depends on, and numbered files of checked lines, the
-model's replies, each written as soon as its questions are answered. Answers of another model, prompt or code are
-removed.
+A folder holds ``identity``, a digest of everything an answer depends on, and numbered files of the model's replies.
 """
 
 import hashlib
@@ -23,8 +21,7 @@ from cxr.llm.replies import NoAnswer, Reply
 
 log = logging.getLogger("cxr")
 PATTERN = "answers-*.jsonl"
-MAX_LINES = 2048
-"""Maximum replies in one file."""
+MAX_LINES = 2048  # maximum replies in one file
 
 
 def answer_digest(options: ModelOptions, code: str) -> str:

@@ -13,8 +13,7 @@ from cxr.llm.messages import Messages, content_parts
 from cxr.llm.replies import NoAnswer, Reply, without_reasoning
 
 log = logging.getLogger("cxr")
-TOO_LONG = "the text is too long for the model"
-"""Problem of a question that is not sent."""
+TOO_LONG = "the text is too long for the model"  # problem of a question that is not sent
 _FENCE = re.compile(r"\s*```(?:json)?\s(.*?)\s*```\s*", re.DOTALL | re.IGNORECASE)
 """A Markdown fence around a whole answer."""
 

@@ -14,8 +14,7 @@ import yaml
 from cxr.base.paths import RESOURCES
 
 RESOURCE_FILES = ("llm/orders.yaml",)
-INJECTION = "the text speaks to the model"
-"""Problem of a text that is not sent because it addresses the model."""
+INJECTION = "the text speaks to the model"  # problem of a text that is not sent because it addresses the model
 
 _HARMLESS = str.maketrans("<>[]{}＜＞［］｛｝", "‹›()()‹›()()")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")

@@ -10,10 +10,8 @@ import numpy as np
 
 from cxr.base.errors import UserError, refuse_machine_fault
 
-MEDIA = {"PNG": "image/png", "JPEG": "image/jpeg"}
-"""Formats that every server reads."""
-IMAGE_MODES = ("L", "RGB", "P", "1")
-"""PIL modes of images with at most 8 bits per channel and no transparency."""
+MEDIA = {"PNG": "image/png", "JPEG": "image/jpeg"}  # formats that every server reads
+IMAGE_MODES = ("L", "RGB", "P", "1")  # PIL modes of images with at most 8 bits per channel and no transparency
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,12 +6,9 @@ from pathlib import Path
 
 from cxr.llm.asking import Limits
 
-RETRIES = 2
-"""Number of retries after an answer that breaks the schema or the logic."""
-RETRY_TEMPERATURE = 0.5
-"""Lowest temperature of a retry: greedy decoding would repeat the answer."""
-TIMEOUT_S = 600
-"""Time limit of one request to a server, seconds."""
+RETRIES = 2  # number of retries after an answer that breaks the schema or the logic
+RETRY_TEMPERATURE = 0.5  # lowest temperature of a retry: greedy decoding would repeat the answer
+TIMEOUT_S = 600  # time limit of one request to a server, seconds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Replies of a model: the text in a server's reply or why there is none, its reasoning removed, its schema checked."""
 
+import hashlib
 import json
 import re
 from dataclasses import dataclass
@@ -110,3 +111,8 @@ def object_schema(**properties: dict) -> dict:
 def text_schema(longest: int) -> dict:
     """Return the schema of a text of 1 to ``longest`` characters; the limit stops a model that never ends."""
     return {"type": "string", "minLength": 1, "maxLength": longest}
+
+
+def texts_key(texts: list[str]) -> str:
+    """Return the key under which the answer for a list of texts is stored: equal lists are asked once."""
+    return hashlib.blake2b("\n".join(texts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

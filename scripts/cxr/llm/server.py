@@ -25,8 +25,7 @@ _NETWORKS = (
     "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 "  # RFC 1918, RFC 4193
     "100.64.0.0/10 169.254.0.0/16 fe80::/10"  # RFC 6598, RFC 3927, RFC 4291
 )
-PRIVATE_NETWORKS = tuple(map(ip_network, _NETWORKS.split()))
-"""Networks that routers do not forward to the Internet."""
+PRIVATE_NETWORKS = tuple(map(ip_network, _NETWORKS.split()))  # networks that routers do not forward to the Internet
 
 
 def connect(options: ModelOptions, execution: Execution) -> Generate:

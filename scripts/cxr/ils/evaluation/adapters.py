@@ -1,8 +1,7 @@
 """Convert the outputs of other models to predictions: one small adapter for each of Table 4's eight baselines.
 
-The published codes name their outputs after images. Here each pair is asked separately, and its output is named after
-the pair_id (``docs/systems/evaluation.md`` lists the change in each model's code). An adapter is made from the folder
-or file and the options; it returns the union of a pair's masks in the model's own size, or None without a mask.
+Here each pair is asked separately, and its output is named after the pair_id (``docs/systems/evaluation.md`` lists the
+change in each model's code). An adapter returns the union of a pair's masks in the model's own size, or None.
 """
 
 import json
@@ -24,8 +23,7 @@ from cxr.ils.evaluation.predictions import MaskFault, fit_mask, read_map, read_m
 
 LISA_ABOVE = 50
 """LISA's and PixelLM's scripts write masks as JPEG with 100 for the lesion; this threshold is half of it."""
-BACKGROUND = "others"
-"""Text4Seg's label of the background."""
+BACKGROUND = "others"  # Text4Seg's label of the background
 
 
 @dataclass(frozen=True)
@@ -37,8 +35,7 @@ class Output:
     note: str = ""
 
 
-Adapter = Callable[[str], Output]
-"""Returns the output of a pair_id. Raises MaskFault if there is no usable output."""
+Adapter = Callable[[str], Output]  # returns the output of a pair_id. Raises MaskFault if there is no usable output
 
 
 class MaskFiles(NamedTuple):

@@ -1,13 +1,9 @@
 """Judge answers by strict rules, and by the looser rules of the authors' evaluation (since removed from their code).
 
-``strict``: the answer equals the expected answer of Table 2, ``[SEG]`` included, up to white space.
-``strict_lesion``: as ``strict``, but "is highly suggestive of" and "possibly reflects" are equal.
-``authors``: the main rule of the authors' code. Type, target, location and presence are extracted from both answers by
-their phrases and must be equal. In a positive lesion inference only the lesion's name counts.
-``authors_certainty``: as ``authors``, and the certainty of a lesion inference must be equal.
-``authors_side``: as ``authors``, but a global answer that names one whole lung is right if that side is in the
-reference ("without exact match" in their output).
-
+``strict``: equal to the expected answer of Table 2, ``[SEG]`` included; ``strict_lesion``: also if only "is highly
+suggestive of" and "possibly reflects" differ. ``authors``: type, target, location and presence, extracted by their
+phrases, are equal (a positive lesion inference: the lesion's name alone); ``authors_certainty``: and the certainty of a
+lesion inference; ``authors_side``: a global answer that names one whole lung is right if that side is in the reference.
 By the authors' rules a positive basic is right unless the answer denies it, so garbage counts as right.
 """
 
@@ -17,8 +13,7 @@ from dataclasses import dataclass
 from cxr.ils.templates import BASIC, GLOBAL, INFERENCE
 
 RULES = ("strict", "strict_lesion", "authors", "authors_certainty", "authors_side")
-SHOWN_RULES = ("strict", "authors")
-"""Rules whose accuracy stands beside the masks' scores."""
+SHOWN_RULES = ("strict", "authors")  # rules whose accuracy stands beside the masks' scores
 NOT_EXTRACTED = "not extracted"
 
 _CERTAINTY = re.compile(r"is highly suggestive of|possibly reflects")

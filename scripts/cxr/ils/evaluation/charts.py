@@ -12,8 +12,7 @@ from cxr.metrics.masks import PAIR_METRICS
 from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, YELLOW
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW, GREY)
-HATCHES = ("", "//", "..", "xx")
-"""One hatch per cycle of the colours."""
+HATCHES = ("", "//", "..", "xx")  # one hatch per cycle of the colours
 PAPER_LABEL = "paper (ROSALIA, or the model of that name)"
 PLACES = (TOTAL, *(group for group in GROUPS if group != TOTAL))
 Cell = Mapping[str, float | None]

@@ -27,8 +27,7 @@ COLUMNS = {
 }
 MEASURES = (*PAIR_METRICS, *(f"text_{rule}" for rule in SHOWN_RULES))
 CELLS = [(lesion, measure) for lesion in GROUPS for measure in MEASURES]
-PLAIN, REWORDED = "", "_reworded"
-"""Suffixes of the joined columns of pairs asked both ways."""
+PLAIN, REWORDED = "", "_reworded"  # suffixes of the joined columns of pairs asked both ways
 
 
 def run(

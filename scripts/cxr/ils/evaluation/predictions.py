@@ -46,8 +46,7 @@ REASONS = {
 EMPTY = ("no_mask", "undecodable_text")
 FAILURES = ("no_prediction", "duplicate", "failed", "missing_mask", "damaged_mask", "wrong_size")
 """Reasons why a pair has no usable prediction."""
-NOT_ASKED = "not_asked"
-"""Reason of a pair without a wording of the persona. In other runs it counts as a failure."""
+NOT_ASKED = "not_asked"  # reason of a pair without a wording of the persona. In other runs it counts as a failure
 MASK_FIELDS = ("mask", "mask_path", "rle")
 
 

@@ -33,8 +33,7 @@ COLUMNS = {
     "reason": Column(pl.String, "Why the pair is not scored as it stands; null if it is."),
     "detail": Column(pl.String, "What exactly was wrong."),
 }
-SCHEMA = schema(COLUMNS)
-"""``iou`` and the rules are null if the pair is not scored for masks or text."""
+SCHEMA = schema(COLUMNS)  # ``iou`` and the rules are null if the pair is not scored for masks or text
 REQUIRED = ("pair_id", "subject_id", "target", "type", "instruction", "answer", "seg", "mask_id")
 
 

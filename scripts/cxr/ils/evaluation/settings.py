@@ -6,8 +6,7 @@ from typing import Literal
 from cxr.base.settings import AUTHORS, PAPER, Section, constraint, key
 from cxr.ils.settings import RunName
 
-FILE_ADAPTERS = ("jsonl", "text4seg")
-"""Adapters that read one file; the others read a folder."""
+FILE_ADAPTERS = ("jsonl", "text4seg")  # adapters that read one file; the others read a folder
 
 
 class OutputFormat(Section):

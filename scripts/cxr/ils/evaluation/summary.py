@@ -57,10 +57,8 @@ def read_paper_scores(path: str | Path) -> PaperScores:
 TOTAL = "total"
 GROUPS = (*LESIONS, TOTAL)
 OVERALL = "overall"
-COVERAGE = 0.95
-"""Coverage of the intervals."""
-DIGITS = 2
-"""Decimals of the percentages in the tables."""
+COVERAGE = 0.95  # coverage of the intervals
+DIGITS = 2  # decimals of the percentages in the tables
 
 
 def make_measure_columns(measure: str, title: str) -> Columns:

@@ -30,10 +30,8 @@ class Reply:
     mask_values: np.ndarray | None = None
     """Mask logits float32 (T, T) in the target square, the maximum over all [SEG] (positive inside the mask), converted
     by ``keep`` of :meth:`Asker.ask`; None without [SEG]."""
-    note: str = ""
-    """``NO_SEG`` or ``SEVERAL_SEG``."""
-    fault: str = ""
-    """Why there is no reply."""
+    note: str = ""  # ``NO_SEG`` or ``SEVERAL_SEG``
+    fault: str = ""  # why there is no reply
     error: Exception | None = None  # The model's exception, if any; all pairs of an image share one object
 
 

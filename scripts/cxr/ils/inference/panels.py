@@ -22,10 +22,8 @@ from cxr.metrics import masks as metrics
 from cxr.plotting.overlay import PREDICTED, REFERENCE, draw_mask
 from cxr.plotting.plots import save_jpeg
 
-MAX_ROWS = 6
-"""Maximum number of pairs shown per image, positives first."""
-MAX_LETTERS = 52
-"""Maximum number of characters in a line of text."""
+MAX_ROWS = 6  # maximum number of pairs shown per image, positives first
+MAX_LETTERS = 52  # maximum number of characters in a line of text
 FIELDS = ("pair_id", "image_id", "target", "instruction", "answer", "seg", "mask_id")
 
 

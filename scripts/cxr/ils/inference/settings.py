@@ -30,6 +30,5 @@ class InferenceOptions(PromptSettings, AnswerSettings):
     """How a model is asked: the settings, and what depends on the run and the job."""
 
     dtype: str = "float32"
-    persona: str = ""
-    """Persona whose wordings are asked; "" for the plain instructions."""
+    persona: str = ""  # persona whose wordings are asked; "" for the plain instructions
     seed: int = 0  # Seed of the choice among a persona's wordings

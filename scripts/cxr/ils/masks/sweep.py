@@ -1,7 +1,5 @@
 """Evaluate a grid of threshold sets in one pass over a shard, for recall (Table 8) and yield.
 
-``output`` (Parquet, :data:`columns.SWEEP`): one row per threshold set and per study and lesion type (except
-cardiomegaly) with a finding that needs a mask, sorted by set (in settings order), study, image and lesion type.
 Recall of a lesion type: studies with ``grounded`` > 0 divided by all its studies, including those without labels.
 """
 

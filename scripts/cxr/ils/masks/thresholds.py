@@ -12,9 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-EDEMA = "edema"
-GENERAL = "general"
-"""The two parts of a threshold set (Table 7)."""
+EDEMA, GENERAL = "edema", "general"  # the two parts of a threshold set (Table 7)
 
 
 def threshold_part(target: str) -> str:

@@ -1,12 +1,8 @@
 """The paraphrase stage: collect the distinct instructions of a dataset, and reword each by personas.
 
-Instructions are collected over all splits, as JSON Lines sorted by text: instruction, type, word (the named lesion
-type), location (list). The last three are null if the text is not of Table 2, as in a release by others. No other field
-of a pair is written, so new pairs with the same instructions do not change the file.
-
-Wordings are JSON Lines, one per instruction and persona in that order: instruction, type, word and location (as in the
-instructions file), persona, wordings (list; empty if none is usable), problem (why none is usable, or null), raw (the
-engine's last answer if it was unusable), attempts, made_by.
+Both files are JSON Lines: an instruction per line with type, word (the named lesion type) and location, null if the
+text is not of Table 2, as in a release by others; then one per instruction and persona, with wordings (empty if none is
+usable), problem (why, or null), raw (the engine's last answer if it was unusable), attempts, made_by.
 """
 
 import logging
@@ -26,8 +22,7 @@ from cxr.ils.paraphrase.wording_checks import find_problem
 from cxr.ils.templates import Instruction, parse_instruction
 
 log = logging.getLogger("cxr")
-MAX_LOGGED_LETTERS = 1000
-"""Maximum number of characters of an answer in the log. An answer contains no patient text."""
+MAX_LOGGED_LETTERS = 1000  # maximum number of characters of an answer in the log. An answer contains no patient text
 NOT_AN_INSTRUCTION = "not an instruction of Table 2"
 COUNTS = {
     "persona": Column(pl.String, "Persona."),

@@ -6,8 +6,7 @@ from cxr.base.settings import PAPER, Section, constraint, key, redefine
 from cxr.llm.settings import LanguageModel
 
 Persona = Literal["medical_expert", "layperson", "ai_developer"]
-RULES_WORDINGS = 3
-"""Wordings of a persona in resources/paraphrase/wordings.yaml."""
+RULES_WORDINGS = 3  # wordings of a persona in resources/paraphrase/wordings.yaml
 
 
 class ParaphraseLlm(LanguageModel):

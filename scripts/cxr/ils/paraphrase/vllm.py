@@ -1,8 +1,4 @@
-"""The paper's engine: a language model rewords each instruction as each persona would.
-
-An answer is accepted only if every wording keeps the instruction's meaning and none repeats; otherwise the model is
-asked again. After ``retries`` attempts the persona has no wording of that instruction.
-"""
+"""The paper's engine: a language model rewords each instruction as each persona would, and its wordings are checked."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -22,8 +18,7 @@ from cxr.llm.replies import object_schema, text_schema
 
 RESOURCE_FILES = ("paraphrase/prompt.yaml",)
 GPU = True
-MAX_LETTERS = 400
-"""Maximum length of a wording in the answer's schema, which stops a model that does not end."""
+MAX_LETTERS = 400  # maximum length of a wording in the answer's schema, which stops a model that does not end
 
 
 @cache

@@ -21,8 +21,7 @@ from cxr.nets.weight_files import WeightFiles, fill_module, write_json, write_sh
 from cxr.segmentation.head import make_empty
 from cxr.segmentation.published import SAM_TABLE, infer_sam_config, make_renamers
 
-SAM_PREFIX = "model.visual_model."
-"""Prefix of SAM's own names in LISA's checkpoints."""
+SAM_PREFIX = "model.visual_model."  # prefix of SAM's own names in LISA's checkpoints
 CLIP_PREFIX = "model.vision_tower.vision_tower."
 """Prefix of CLIP's own names; the published models hold no CLIP weights."""
 CLIP_LAYER = "mm_vision_select_layer"

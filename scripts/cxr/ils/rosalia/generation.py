@@ -7,8 +7,7 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-GPU_CHECK_INTERVAL = 4
-"""Tokens between two checks on a GPU whether answers have ended. A check waits for the device."""
+GPU_CHECK_INTERVAL = 4  # tokens between two checks on a GPU whether answers have ended. A check waits for the device
 
 
 class PrefixCache(Cache):

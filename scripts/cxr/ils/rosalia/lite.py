@@ -15,8 +15,7 @@ from cxr.ils.settings import LiteSizes
 from cxr.nets.weight_files import WeightFiles
 from cxr.segmentation.published import make_sam_config
 
-HEAD_SIZE = 16
-"""Channels of every attention head."""
+HEAD_SIZE = 16  # channels of every attention head
 CLIP_LAYERS = 2
 WINDOW = 7
 """Side of the attention window in patches; every second layer of SAM's encoder and the last have global attention."""

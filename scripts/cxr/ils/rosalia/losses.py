@@ -7,8 +7,7 @@ from cxr.ils.rosalia.model import Output
 from cxr.ils.rosalia.samples import Batch
 from cxr.segmentation.losses import LossWeights, bce_loss, dice_loss, mean_loss
 
-WEIGHTS = LossWeights(text=0.5, bce=5.0, dice=1.0)
-"""Weights of the losses (paper)."""
+WEIGHTS = LossWeights(text=0.5, bce=5.0, dice=1.0)  # weights of the losses (paper)
 
 
 def compute_text_loss(output: Output) -> torch.Tensor:

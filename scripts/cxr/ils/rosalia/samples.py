@@ -158,8 +158,7 @@ def make_sample(
     return Sample(pair_id, image_id, equalised, *texts, *pixels, mask, resized, (options.target, options.target))
 
 
-NO_FRAME = "no_frame"
-"""Fault of a pair that is asked, whose image is missing."""
+NO_FRAME = "no_frame"  # fault of a pair that is asked, whose image is missing
 
 
 class Pairs(Dataset):

@@ -17,8 +17,7 @@ from cxr.base.tables import read_lines, read_table
 
 FIELDS = {"pair_id": str, "image_id": str, "instruction": str, "answer": str, "seg": bool, "mask_id": str | None}
 """The fields read from a pair, with their types."""
-GREY_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
-"""Pillow's modes with at most eight bits per channel."""
+GREY_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")  # Pillow's modes with at most eight bits per channel
 
 
 class _PerProcess:
@@ -198,8 +197,7 @@ def _describe_paths(paths: list) -> str:
     return f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else str(paths[0]) if paths else "no frames"
 
 
-NO_WORDING = "no_wording"
-"""Fault of a pair whose instruction has no wording of the persona."""
+NO_WORDING = "no_wording"  # fault of a pair whose instruction has no wording of the persona
 WORDING_FIELDS = ("instruction", "persona", "wordings")
 
 

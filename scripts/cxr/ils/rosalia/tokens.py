@@ -1,8 +1,7 @@
 """Prompts as in LISA, and texts as the token ids of LISA's tokenizer (the slow Llama tokenizer of transformers 4.31).
 
-That tokenizer splits a text at the tokens that LISA added, drops white space next to them, and encodes each piece with
-a leading "▁". Later versions keep the space, which would put a "▁" between "ASSISTANT:" and [SEG] and shift the
-position of the mask. This module splits the text first, so the tokenizer's version makes no difference.
+That tokenizer splits a text at the tokens that LISA added, and drops white space next to them. Later versions keep it,
+which would shift the position of the mask. So this module splits the text first.
 """
 
 import re
@@ -17,12 +16,10 @@ from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerBase, Pre
 
 from cxr.base.errors import UserError, refuse_machine_fault
 
-SEG = "[SEG]"
-"""The token that requests a mask."""
+SEG = "[SEG]"  # the token that requests a mask
 IMAGE_START, IMAGE, IMAGE_END = "<im_start>", "<image>", "<im_end>"
 END = "</s>"
-CONVERSATIONS = ("llava_v1", "llava_llama_2")
-"""Names of LISA's two conversation templates."""
+CONVERSATIONS = ("llava_v1", "llava_llama_2")  # names of LISA's two conversation templates
 ANSWER_AFTER = {"llava_v1": "ASSISTANT:", "llava_llama_2": "[/INST]"}
 """The text right before an answer; a prompt without an answer ends with it, without a space."""
 SYSTEMS = {
@@ -36,8 +33,7 @@ SYSTEMS = {
         "and assist the user with a variety of tasks using natural language."
     ),
 }
-IGNORED = -100
-"""Label of a token that the loss ignores."""
+IGNORED = -100  # label of a token that the loss ignores
 UNKNOWN, BEGIN = "<unk>", "<s>"
 _ADDED = (SEG, IMAGE_START, IMAGE_END)
 _MARKS = (*_ADDED, IMAGE, END)

@@ -1,9 +1,7 @@
 """The paper's anatomy engine: CXAS, a U-Net on a ResNet-50 that segments 159 structures, of which 16 are used.
 
-The net is the class of the package ``cxas`` (0.0.20), without the package's loader, which downloads weights and skips
-tensors that do not fit. Classes are found by their names in that package. Frames are prepared as the package prepares
-images of 512 x 512 pixels: grey as RGB from 0 to 1, normalised with ImageNet's mean and deviation, not resampled. Sides
-are the patient's. Source: Seibold et al., arXiv 2306.03934.
+The net is the class of the package ``cxas`` (0.0.20), without its loader, which downloads weights and skips tensors
+that do not fit. Frames are prepared as the package does, and not resampled. Source: Seibold et al., arXiv 2306.03934.
 """
 
 import importlib.util
@@ -21,8 +19,7 @@ from cxr.nets.tensors import load_strict
 
 INPUTS = {"weights": "results/weights/cxas.safetensors"}
 GPU = True
-MODEL = "UNet_ResNet50_default"
-"""The only published model."""
+MODEL = "UNet_ResNet50_default"  # the only published model
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 

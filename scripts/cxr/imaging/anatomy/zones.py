@@ -1,12 +1,9 @@
 """Deriving the 15 zone labels from two lung masks by geometry.
 
-A pixel of a lung has two coordinates: ``depth``, 0 at the apex and 1 at the base along the axis of the chest, and
-``side``, 0 at the medial and 1 at the lateral edge. The axis is the mean of the two lungs' long axes, whose outward
-slants cancel, so that the cuts follow a tilted patient.
-
-The four zones are bands of depth and partition the lung. Lobes lie behind one another on a frontal film, so their masks
-overlap, as in CXAS: each border is a straight line from the medial to the lateral edge. Pixels that no other lobe
-covers belong to the lower lobe, so that every lung pixel is in at least one lobe.
+A lung's pixel has a ``depth``, 0 at the apex and 1 at the base, along the mean of the two lungs' long axes, so that the
+cuts follow a tilted patient; and a ``side``, 0 at the medial and 1 at the lateral edge. The four zones are bands of
+depth and partition the lung. Lobes overlap, as in CXAS: each border is a straight line from the medial to the lateral
+edge, and pixels that no other lobe covers belong to the lower lobe.
 """
 
 import math
@@ -19,14 +16,10 @@ ZONE_ENDS = (0.17, 0.42, 0.68)
 """Where the apical, upper and mid zone end, in lung heights (0 apex, 1 base). Ours, as the numbers below."""
 RIGHT_UPPER_END = (0.50, 0.55)
 """Minor fissure: where the right upper lobe ends, lung heights at its (medial, lateral) end."""
-MIDDLE_END = (0.95, 0.70)
-"""Where the middle lobe ends, (medial, lateral)."""
-LEFT_UPPER_END = (0.80, 0.62)
-"""Where the left upper lobe with its lingula ends, (medial, lateral)."""
-LOWER_BEGIN = (0.38, 0.55)
-"""Where both lower lobes begin behind the others, (medial, lateral)."""
-MAX_TILT = 15.0
-"""Largest tilt of the chest that the cuts follow, degrees."""
+MIDDLE_END = (0.95, 0.70)  # where the middle lobe ends, (medial, lateral)
+LEFT_UPPER_END = (0.80, 0.62)  # where the left upper lobe with its lingula ends, (medial, lateral)
+LOWER_BEGIN = (0.38, 0.55)  # where both lower lobes begin behind the others, (medial, lateral)
+MAX_TILT = 15.0  # largest tilt of the chest that the cuts follow, degrees
 
 
 def _axis_angle(mask: np.ndarray) -> float | None:

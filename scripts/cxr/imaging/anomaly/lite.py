@@ -1,10 +1,7 @@
 """The embedded counterfactual engine: a small net that estimates and removes the brightness of lesions.
 
-The net receives only the lungs, stretched to a square. It predicts each pixel's probability of a lesion and how much
-brighter the lesion makes it, in units of the image's range of grey levels; :mod:`cxr.imaging.anomaly.restore` removes
-it.
-It was trained on healthy X-rays, real and synthetic, with painted lesions, and on X-rays on which radiologists marked
-lesions (resources/anomaly).
+The net (resources/anomaly) receives the lungs, stretched to a square. It predicts each pixel's probability of a lesion,
+and how much brighter the lesion makes it in units of the image's range; :mod:`cxr.imaging.anomaly.restore` removes it.
 """
 
 from pathlib import Path
@@ -21,18 +18,14 @@ from cxr.imaging.anomaly.restore import remove_lesions
 from cxr.nets import onnx
 
 RESOURCE_FILES = ("anomaly/lite.onnx",)
-SIDE = 128
-"""Pixels of the net's square input."""
-MARGIN = 0.09
-"""Margin of the window around the lungs, in their widths and heights."""
+SIDE = 128  # pixels of the net's square input
+MARGIN = 0.09  # margin of the window around the lungs, in their widths and heights
 TRIM = 0.01
 """Fraction of the lungs' pixels that may lie outside on each side: stray mask pixels must not move the window."""
 SIGMA = 1.2
 """Blur of the input in its pixels: the net was trained on painted lesions and must not detect brush strokes."""
-PERCENTILES = (1.0, 99.0)
-"""Percentiles of the grey levels in the lungs' hull that span the net's unit."""
-SUREST = 0.06
-"""Fraction of the lungs, the brightest excess, whose mean decides how far an image is damped."""
+PERCENTILES = (1.0, 99.0)  # percentiles of the grey levels in the lungs' hull that span the net's unit
+SUREST = 0.06  # fraction of the lungs, the brightest excess, whose mean decides how far an image is damped
 QUIET, LOUD = 45.0, 55.0
 """Mean excess there, grey levels: up to QUIET an image looks healthy; from LOUD on it shows a lesion."""
 DAMPED = 0.6
@@ -42,12 +35,9 @@ DAMPED = 0.6
 class LungView(NamedTuple):
     """The lungs of one image as the net receives them."""
 
-    image: np.ndarray
-    """float32 (SIDE, SIDE), 0..1 between the percentiles."""
-    lungs: np.ndarray
-    """float32 (2, SIDE, SIDE), right and left lung."""
-    span: float
-    """Grey levels between the percentiles."""
+    image: np.ndarray  # float32 (SIDE, SIDE), 0..1 between the percentiles
+    lungs: np.ndarray  # float32 (2, SIDE, SIDE), right and left lung
+    span: float  # grey levels between the percentiles
 
 
 def _trimmed_range(counts: np.ndarray) -> tuple[int, int]:

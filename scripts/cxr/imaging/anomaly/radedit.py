@@ -1,11 +1,8 @@
 """The paper's counterfactual engine: a latent diffusion model edits the lungs and the heart towards a healthy report.
 
-The model is RadEdit, or any model in Stable Diffusion's layout (``anomaly.radedit.model``). The procedure is
-edit-friendly DDPM inversion with an edit and a keep mask (:mod:`cxr.diffusion.edit`).
-
-Each image has its own noise generator on the CPU, seeded by (seed, image_id). On a CPU an image's result is the same to
-the last bit in every batch; on a GPU sums may round differently in a batch of another size. Besides the nets, memory
-holds about a dozen latents of 64 KiB per image, for any number of steps.
+The model is RadEdit, or any in Stable Diffusion's layout (``anomaly.radedit.model``); the procedure is edit-friendly
+DDPM inversion with an edit and a keep mask (:mod:`cxr.diffusion.edit`). Each image has its own noise generator on the
+CPU, so that on a CPU its result is the same to the last bit in every batch.
 """
 
 from pathlib import Path
@@ -31,8 +28,7 @@ INPUTS = {
 }
 INSTEAD = "model"
 GPU = True
-KEY = "anomaly.radedit"
-"""The engine's section of the settings, for messages."""
+KEY = "anomaly.radedit"  # the engine's section of the settings, for messages
 
 
 def kept_region(region: np.ndarray, margin: int) -> np.ndarray:

@@ -1,32 +1,22 @@
 """Remove a lesion from an image, given its probability and the grey levels that it adds at each pixel.
 
-The image is split into a low-pass base and the detail on it: ribs, vessels, texture. What a lesion adds is subtracted
-from the base alone. Absorption is multiplicative, so the detail gets the factor by which the base's distance to white
-grew, and keeps its position. Where the base is far brighter than the healthy parts of the same lungs, it approaches
-their usual brightness. A fainter lesion loses at most ``ROOM`` grey levels, usually far fewer; without them it would
-have no map. The edit fades towards the outline of lungs and heart. One rule treats both lungs.
+What a lesion adds is subtracted from the low-pass base alone. Absorption is multiplicative, so the detail on it (ribs,
+vessels) gets the factor by which the base's distance to white grew. Where the base is far brighter than the healthy
+parts of the same lungs, it approaches their usual brightness; a fainter lesion loses at most ``ROOM`` grey levels.
 """
 
 import cv2
 import numpy as np
 
-SIGMA = 8.0
-"""Standard deviation of the low-pass blur in pixels: about a rib's width."""
-FADE = 8.0
-"""Pixels from the outline of the region within which the edit fades to nothing."""
-UNSUSPICIOUS = 0.3
-"""Probability of a lesion below which a pixel counts as healthy."""
-MIN_HEALTHY_FRACTION = 0.1
-"""Smallest fraction of the lungs that counts as healthy: the least suspicious pixels."""
-ROOM = 100.0
-"""Grey levels that may be subtracted anywhere, even where a lesion is no brighter than the healthy parts."""
-BLACK = 4.0
-"""Darkest grey level that an edit may make: a lung holds tissue, only the air beside the patient is black."""
+SIGMA = 8.0  # standard deviation of the low-pass blur in pixels: about a rib's width
+FADE = 8.0  # pixels from the outline of the region within which the edit fades to nothing
+UNSUSPICIOUS = 0.3  # probability of a lesion below which a pixel counts as healthy
+MIN_HEALTHY_FRACTION = 0.1  # smallest fraction of the lungs that counts as healthy: the least suspicious pixels
+ROOM = 100.0  # grey levels that may be subtracted anywhere, even where a lesion is no brighter than the healthy parts
+BLACK = 4.0  # darkest grey level that an edit may make: a lung holds tissue, only the air beside the patient is black
 WHITE = 255.0
-MIN_WHITE_DISTANCE = 10.0
-"""Smallest distance to white used as a divisor, grey levels."""
-MAX_DETAIL_GAIN = 3.0
-"""Largest factor applied to detail."""
+MIN_WHITE_DISTANCE = 10.0  # smallest distance to white used as a divisor, grey levels
+MAX_DETAIL_GAIN = 3.0  # largest factor applied to detail
 
 
 def low_pass(image: np.ndarray, region: np.ndarray) -> np.ndarray:

@@ -1,7 +1,6 @@
-"""The engine table: boxes of any detector from a CSV or Parquet table, one row per box.
+"""The engine table: boxes of any detector from a CSV or Parquet table, one row per box, clipped to the frame.
 
-Columns: image_id, x1, y1, x2, y2, confidence (0..1), class_name (a VinBigData name); others are ignored. No suppression
-is applied. Boxes are clipped to the frame and limited by ``floor`` and ``max_boxes``.
+Columns: image_id, x1, y1, x2, y2, confidence (0..1), class_name (a VinBigData name). No suppression is applied.
 """
 
 import logging
@@ -13,8 +12,7 @@ from cxr.base.errors import UserError, count_phrase
 from cxr.base.user_tables import fold_name, read_frame, require_columns
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.geometry.affine import boxes_to_frame
-from cxr.geometry.boxes import CORNERS
-from cxr.geometry.suppression import confidence_order
+from cxr.geometry.boxes import CORNERS, confidence_order
 from cxr.imaging.boxes.engine import Detections
 from cxr.imaging.boxes.settings import BoxesSettings
 

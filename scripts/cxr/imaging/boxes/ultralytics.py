@@ -1,8 +1,7 @@
 """Any detector of ultralytics (YOLO v8 and later, v5 with a u) for VinBigData's classes.
 
-The package is under the AGPL: only this module imports it, in a separate environment, to build and run the net.
-Suppression is our own, within each class. As in the package's validation, a box counts in every class whose score
-reaches the floor. Of a net with two heads (v10, 26), the head that needs suppression is run, as in the package.
+The package is under the AGPL: only this module imports it, in a separate environment. Suppression is our own, within
+each class; as in the package's validation, a box counts in every class whose score reaches the floor.
 """
 
 import os

@@ -30,8 +30,7 @@ _MONTHS = {
 }  # fmt: skip
 """Months by the first letters of their English, German, French and Spanish names."""
 _NUMBER = re.compile(r"(\d+)((?:\.\d+)?)")
-_CENTURY_FROM = 70
-"""Years of two digits from this one on are of the twentieth century, as in POSIX."""
+_CENTURY_FROM = 70  # years of two digits from this one on are of the twentieth century, as in POSIX
 
 
 def sortable_times(texts: Mapping[int, str], key: str) -> tuple[dict[int, str], list[int]]:

@@ -14,8 +14,7 @@ from cxr.dicom.raster import read_exif_turn, read_jpeg_start
 from cxr.geometry.turns import UPRIGHT, Turn
 from cxr.imaging.cohort.view import CODE_FIELDS, FIELDS, OTHER, TEXT_FIELDS, read_view
 
-MIN_SIDE = 128
-"""Smallest accepted side of an image, pixels, else too_small."""
+MIN_SIDE = 128  # smallest accepted side of an image, pixels, else too_small
 # Only the size is read here; the stage frames has its own limit.
 Image.MAX_IMAGE_PIXELS = None
 
@@ -27,8 +26,7 @@ _UNKNOWN_PARTS = {
     "NOT AVAILABLE",
 }  # fmt: skip
 """Values of BodyPartExamined that name no body part."""
-_LETTERS_OF_PART = 5
-"""Fewest letters of a body part that counts inside a longer word: RIB is in TRIBE, too."""
+_LETTERS_OF_PART = 5  # fewest letters of a body part that counts inside a longer word: RIB is in TRIBE, too
 _CR = "1.2.840.10008.5.1.4.1.1.1"
 _MODALITY_OF_CLASS = {_CR: "CR", f"{_CR}.1": "DX", f"{_CR}.1.1": "DX"}
 

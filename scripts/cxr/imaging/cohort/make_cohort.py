@@ -26,10 +26,8 @@ from cxr.imaging.cohort.rows import IMAGES, SHARD, Row, in_batches
 from cxr.imaging.cohort.settings import DEFAULT_SHARDS, CohortSettings
 from cxr.imaging.cohort.split import subject_splits
 
-WAITING = 8
-"""Concurrent file operations per thread: on a shared file system each takes milliseconds."""
-HEADER_BYTES = 1 << 16
-"""Leading bytes of an image file whose change makes the cohort outdated: they hold its header."""
+WAITING = 8  # concurrent file operations per thread: on a shared file system each takes milliseconds
+HEADER_BYTES = 1 << 16  # leading bytes of an image file whose change makes the cohort outdated: they hold its header
 
 
 def complete_row(row: Row, options: CohortSettings) -> None:

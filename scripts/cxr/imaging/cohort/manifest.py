@@ -20,8 +20,7 @@ from cxr.imaging.cohort.view import parse_view_code
 
 OPTIONAL = tuple(name for name in MANIFEST_COLUMNS if name not in ID_COLUMNS)
 SEVERAL = 'put a text of several lines into quotation marks ("…")'
-MOST_LETTERS = 32_767
-"""Characters of a cell that Excel keeps: it cuts a longer text."""
+MOST_LETTERS = 32_767  # characters of a cell that Excel keeps: it cuts a longer text
 
 
 def _fault(cells: dict[str, str]) -> str:

@@ -17,8 +17,7 @@ from cxr.imaging.cohort.rows import Row, in_batches
 from cxr.imaging.cohort.split import split_name
 from cxr.imaging.cohort.view import first_view
 
-IMAGE_ENDINGS = ("", ".dcm", ".jpg", ".jpeg", ".png")
-"""File extensions of images in a study folder."""
+IMAGE_ENDINGS = ("", ".dcm", ".jpg", ".jpeg", ".png")  # file extensions of images in a study folder
 METADATA_VIEWS = {
     "ViewPosition": "ViewPosition",
     "ViewCodeSequence_CodeMeaning": "ViewCodeSequence",

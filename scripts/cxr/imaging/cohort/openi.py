@@ -1,9 +1,8 @@
-"""Reading the chest X-rays of Indiana University (Open-i of the NLM): reports in XML, images as PNG or DICOM.
+"""Reading a cohort from the Indiana University collection: a report per XML, whose images get their views from tables.
 
-An XML file is the report of one study of one patient. It names its images but not their views, which come from tables.
-Kaggle's ``indiana_projections.csv`` takes precedence: people classified every image. The two tables of torchxrayvision
-hold the DICOM headers, and a view from clustering the first image of each report. Most headers of lateral images also
-say PA ("Xray Chest PA and Lateral"), so a header's PA counts only if the study has no better candidate.
+Kaggle's ``indiana_projections.csv`` takes precedence: people classified every image. The tables of torchxrayvision hold
+the DICOM headers and a view from clustering. Most headers of lateral images also say PA, so a header's PA counts only
+if the study has no better candidate.
 """
 
 import os
@@ -27,8 +26,7 @@ from cxr.imaging.cohort.view import OTHER, parse_view_code, parse_view_orientati
 UNSETTLED = "?"
 """View of an image that no table calls lateral in a study with a frontal one; most are lateral
 (docs/getting-started/openi.md)."""
-SEEN_VIEWS = {"PA": "PA", "L": OTHER}
-"""Labels of frontal and lateral views in the table of clusters."""
+SEEN_VIEWS = {"PA": "PA", "L": OTHER}  # labels of frontal and lateral views in the table of clusters
 
 
 class Tables(NamedTuple):

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from cxr.base.errors import UserError, existing_folder
 from cxr.imaging.cohort.settings import CohortSettings
 
-REPORTS = "ecgen-radiology"
-"""The folder in which NLMCXR_reports.tgz holds its XML."""
+REPORTS = "ecgen-radiology"  # the folder in which NLMCXR_reports.tgz holds its XML
 PROJECTIONS, HEADERS, CLUSTERS = "indiana_projections", "nlmcxr_dicom_metadata", "nlmcxr_tsne_pa"
 """Tables that state which images are frontal: Kaggle's, and two of the package torchxrayvision."""
 TABLE_COLUMNS = {

@@ -226,8 +226,7 @@ IMAGES: Columns = ID_COLUMNS | {
 }
 
 
-BATCH = 256
-"""Items per task: submitting a single one takes longer than listing a folder."""
+BATCH = 256  # items per task: submitting a single one takes longer than listing a folder
 
 
 def in_batches(pool: Executor, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:

@@ -10,8 +10,7 @@ BODY_PARTS = (
     "CHEST", "THORAX", "TORAX", "TORACE", "TORAKS", "RIBCAGE", "RIB", "RIBS", "LUNG", "LUNGS", "LUNGE", "PULMON",
     "PULMAO", "POUMON", "HEART", "CXR",
 )  # fmt: skip
-Code = Annotated[str, Check(lambda text: text.strip().upper())]
-"""A coded value of a DICOM header, in capitals."""
+Code = Annotated[str, Check(lambda text: text.strip().upper())]  # a coded value of a DICOM header, in capitals
 
 
 class CohortSettings(Section):

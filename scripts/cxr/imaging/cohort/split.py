@@ -9,8 +9,7 @@ from cxr.base.vocabulary import SPLITS
 
 _SPELLINGS = {"val": "validate", "valid": "validate", "validation": "validate", "dev": "validate", "training": "train"}
 
-LARGE_COHORT = 2000
-"""Subjects from which on :data:`LARGE_SHARES` are the default: 1 % is then 20 subjects."""
+LARGE_COHORT = 2000  # subjects from which on :data:`LARGE_SHARES` are the default: 1 % is then 20 subjects
 SMALL_SHARES, LARGE_SHARES = (80.0, 10.0, 10.0), (98.0, 1.0, 1.0)
 """Default weights of train, validate and test, below and from :data:`LARGE_COHORT` subjects."""
 

@@ -7,8 +7,7 @@ from pydicom.dataset import Dataset
 
 from cxr.dicom.files import get_text
 
-OTHER = "OTHER"
-"""A view that is known and neither PA nor AP: lateral, oblique, decubitus, axial …"""
+OTHER = "OTHER"  # a view that is known and neither PA nor AP: lateral, oblique, decubitus, axial …
 
 CODE_FIELDS = ("ViewPosition", "ViewCodeSequence", "PatientPosition", "ProjectionEponymousNameCodeSequence")
 TEXT_FIELDS = (

@@ -1,8 +1,7 @@
 """Text that is burned into an image: finding it by reading, and blacking it out.
 
-The detector and the reader are those of RapidOCR (PP-OCRv6, Apache 2.0), whose package holds its models. The detector
-sees the image reduced, the reader each piece of text at full size, also turned and mirrored. Letters and words that
-every radiograph has (L, R, AP, ERECT, PORTABLE) are harmless.
+The detector and the reader are those of RapidOCR (PP-OCRv6, Apache 2.0), whose package holds its models. Letters and
+words that every radiograph has (L, R, AP, ERECT, PORTABLE) are harmless.
 """
 
 import logging
@@ -37,8 +36,7 @@ oblique ortostatismo out pa port portable post prone r re rechts right rt seduto
 sicu sin sinistra sitting sitzend standing stehend stretcher supine sx table thorax torace up upright view
 ward wheelchair with without
 """
-_MARKERS = frozenset(_MARKER_WORDS.split())
-"""Words of the markers that a radiograph has, in lower case."""
+_MARKERS = frozenset(_MARKER_WORDS.split())  # words of the markers that a radiograph has, in lower case
 _LONG_MARKERS = sorted(word for word in _MARKERS if len(word) > 3)
 
 

@@ -22,8 +22,7 @@ from cxr.base.hdf5 import FRAME_SIZE
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import ORGAN_LABELS
 from cxr.geometry.affine import to_frame
-from cxr.imaging.organs.engine import NoOrgans
-from cxr.imaging.organs.outline import LANDMARKS, fill_outlines
+from cxr.imaging.organs.engine import LANDMARKS, NoOrgans, fill_outlines
 from cxr.imaging.organs.settings import OrgansSettings
 
 SOURCES = ("table",)

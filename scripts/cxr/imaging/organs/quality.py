@@ -1,7 +1,6 @@
 """Checking with image and organ masks that an image shows a complete, usable chest.
 
-The paper first excludes severe truncation and images without a chest (section D.1), but does not give its limits. The
-checks here are of the same kind, with limits of ours.
+The paper excludes severe truncation and images without a chest (section D.1), but gives no limits: these are ours.
 """
 
 import cv2
@@ -13,18 +12,12 @@ from cxr.geometry.turns import UPRIGHT
 from cxr.imaging.organs import upright
 from cxr.imaging.organs.settings import OrgansSettings
 
-MIN_LUNG_SHARE = 0.02
-"""Fraction of the image that each lung must cover, else no_lungs."""
-MAX_LUNG_RATIO = 5.0
-"""Largest ratio of the larger lung mask's area to the smaller one's, else no_lungs."""
-BORDER_MARGIN = 0.027
-"""Distance from the image's edge within which an outline touches it, frame widths."""
-MAX_BORDER_SHARE = 0.17
-"""Fraction of a lung's outline that may touch the image's edge, else cut_off."""
-MIN_CONTRAST = 8.0
-"""Smallest standard deviation inside the chest, grey levels, else extreme_contrast."""
-MAX_SATURATED = 0.5
-"""Largest fraction of pure black or white pixels in the chest, else extreme_contrast."""
+MIN_LUNG_SHARE = 0.02  # fraction of the image that each lung must cover, else no_lungs
+MAX_LUNG_RATIO = 5.0  # largest ratio of the larger lung mask's area to the smaller one's, else no_lungs
+BORDER_MARGIN = 0.027  # distance from the image's edge within which an outline touches it, frame widths
+MAX_BORDER_SHARE = 0.17  # fraction of a lung's outline that may touch the image's edge, else cut_off
+MIN_CONTRAST = 8.0  # smallest standard deviation inside the chest, grey levels, else extreme_contrast
+MAX_SATURATED = 0.5  # largest fraction of pure black or white pixels in the chest, else extreme_contrast
 
 
 def content_rectangle(

@@ -1,9 +1,8 @@
 """Checking with a small net that an image is an upright, unmirrored, positive chest X-ray.
 
 The net (resources/organs, made by train_upright.py) scores how much an image looks like a correctly displayed frontal
-chest X-ray. It scores 16 versions of an image: all eight rotations and reflections, each as it is and inverted. The
-right version gets the highest score; an image without a chest has no high score. The net uses the image, not organ
-masks, so it works with every engine.
+chest X-ray: all eight rotations and reflections, each as it is and inverted. An image without a chest has no high
+score.
 """
 
 import cv2
@@ -13,8 +12,7 @@ from cxr.base.paths import RESOURCES
 from cxr.nets import onnx
 
 RESOURCE_FILES = ("organs/upright.onnx",)
-SIZE = 64
-"""Side of the net's input, pixels."""
+SIZE = 64  # side of the net's input, pixels
 PERCENTILES = (0.5, 99.5)
 MIRRORED = "mirrored"
 TURNS = (
@@ -24,8 +22,7 @@ TURNS = (
 """Description of an image whose version k of :func:`rotate_and_reflect` is upright; k = 8 … 15: of its negative."""
 INVERTED = "inverted"
 NO_CHEST = "nothing in the image looks like a complete chest"
-MIN_NAMED_PROBABILITY = 0.5
-"""Smallest probability of a version that a detail names."""
+MIN_NAMED_PROBABILITY = 0.5  # smallest probability of a version that a detail names
 
 
 def rotate_and_reflect(picture: np.ndarray) -> np.ndarray:

@@ -25,8 +25,7 @@ from cxr.base.paths import RESOURCES
 logging.getLogger("openjpeg.encode").setLevel(logging.WARNING)
 
 PADDING_VALUE = 0
-PADDED_ROWS = 6
-"""Rows of padding at the top and the bottom of a padded image."""
+PADDED_ROWS = 6  # rows of padding at the top and the bottom of a padded image
 
 
 @dataclass(frozen=True)

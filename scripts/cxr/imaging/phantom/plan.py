@@ -1,7 +1,4 @@
-"""Planning the embedded cohort before any pixel is drawn: patients, studies, findings, images and files.
-
-Everything is a function of the seed and the numbers of subjects and studies. Identifiers state that they are synthetic.
-"""
+"""Planning the embedded cohort before any pixel is drawn, by the seed and the numbers of subjects and studies."""
 
 from dataclasses import dataclass
 
@@ -15,8 +12,7 @@ from cxr.imaging.phantom.prose import LAYOUTS, Finding
 
 SHARES = {"train": 0.6, "validate": 0.2, "test": 0.2}
 FRONTAL_VIEWS = (["PA"], ["AP"], ["PA", "AP"], ["AP", "AP"])
-STRENGTHS = (0.65, 0.85, 1.0, 1.2)
-"""Density of a study's painted lesions, from hardly visible to obvious."""
+STRENGTHS = (0.65, 0.85, 1.0, 1.2)  # density of a study's painted lesions, from hardly visible to obvious
 
 RESOURCE_FILES = ("phantom/plan.yaml",)
 _TABLES = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
@@ -25,8 +21,7 @@ RECIPES = tuple(
     for recipe in _TABLES["recipes"]
 )
 """Findings that occur together: (target, possible places). The first six cover all seven types and a normal chest."""
-LOOKALIKES = tuple(_TABLES["lookalikes"])
-"""Lesions that a reader may confuse."""
+LOOKALIKES = tuple(_TABLES["lookalikes"])  # lesions that a reader may confuse
 ENCODINGS = tuple(_TABLES["encodings"])
 """Encodings of the valid files; see :mod:`cxr.imaging.phantom.files`."""
 BROKEN_EXTRA, BROKEN_ALONE = tuple(_TABLES["broken_extra"]), tuple(_TABLES["broken_alone"])

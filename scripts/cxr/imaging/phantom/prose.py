@@ -1,7 +1,6 @@
 """Writing sectioned radiology reports about given findings, with the truth of their statements.
 
-The layout is that of MIMIC-CXR: header lines begin with one space, capitals and a colon; dates are replaced by ``___``.
-Most reports have FINDINGS and IMPRESSION, some only IMPRESSION, some neither (their last paragraph is the report).
+The layout is that of MIMIC-CXR. Most have FINDINGS and IMPRESSION, some only IMPRESSION, some neither.
 """
 
 import textwrap
@@ -66,8 +65,7 @@ class Report:
 
     text: str
     section: str
-    findings: list[dict]
-    """target, entity, labels, certainty, hedge, place, hard, sentence (as written)."""
+    findings: list[dict]  # target, entity, labels, certainty, hedge, place, hard, sentence (as written)
     negatives: list[str] = field(default_factory=list)
     """Explicitly denied lesion types, in the order of ``LESIONS``; "no new X" denies nothing."""
 

@@ -37,8 +37,7 @@ class View:
     """Maps body coordinates to pixels of an image of ``shape`` (rows, columns)."""
 
     shape: tuple[int, int]
-    matrix: np.ndarray
-    """float64 (2, 3): body (x, y) to pixel coordinates."""
+    matrix: np.ndarray  # float64 (2, 3): body (x, y) to pixel coordinates
 
     @property
     def unit(self) -> float:
@@ -102,8 +101,7 @@ class Anatomy:
     ctr: float
     ap: bool
     female: bool
-    lung_box: dict[str, tuple[float, float]]
-    """Top and bottom y of each lung."""
+    lung_box: dict[str, tuple[float, float]]  # top and bottom y of each lung
 
 
 def _lung(sign: float, rng: np.random.Generator, volume: float, broad: float, wall: float, dome: float) -> np.ndarray:

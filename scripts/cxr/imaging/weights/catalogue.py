@@ -11,8 +11,7 @@ from cxr.base.errors import UserError, existing_file
 from cxr.base.paths import RESOURCES
 
 RESOURCE_FILES = ("weights.yaml",)
-CONVERTED_FOLDER = "results/weights"
-"""Folder of the converted weights."""
+CONVERTED_FOLDER = "results/weights"  # folder of the converted weights
 PARAMS = ("source", "revision", "licence", "used_by")
 """Keys of an entry that its rule receives unchanged; prose is left out, so that editing it re-runs nothing."""
 

@@ -12,8 +12,7 @@ from safetensors import SafetensorError, safe_open
 from cxr.base.atomic import atomic_file
 from cxr.base.errors import UserError, refuse_machine_fault
 
-ARTEFACT = ("artefact", "used_by", "licence", "source", "revision")
-"""What a manifest tells of the whole artefact."""
+ARTEFACT = ("artefact", "used_by", "licence", "source", "revision")  # what a manifest tells of the whole artefact
 DOCUMENTS = {b"<!doctype": "a web page", b"<html": "a web page", b"version https://git-lfs": "a Git LFS pointer"}
 """First bytes of what a failed download often leaves, such as Google Drive's quota page."""
 

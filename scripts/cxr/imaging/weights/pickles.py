@@ -22,15 +22,11 @@ from cxr.base.faults import broken_part
 from cxr.imaging.weights.stubs import Array, Storage, Stub, Unpickler
 from cxr.nets import tensors
 
-MAGIC = 0x1950A86A20F9469CFC6C
-"""First number of the plain stream."""
+MAGIC = 0x1950A86A20F9469CFC6C  # first number of the plain stream
 FOREIGN = "it was saved on a big-endian machine"
-DEEPEST = 100
-"""Largest nesting depth of modules."""
-PIECE = 2**20
-"""Bytes that are read at a time."""
-EXPANDED = 2**26
-"""Largest number of values in a tensor that repeats the values of a smaller storage."""
+DEEPEST = 100  # largest nesting depth of modules
+PIECE = 2**20  # bytes that are read at a time
+EXPANDED = 2**26  # largest number of values in a tensor that repeats the values of a smaller storage
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "OptimizedModule")
 """Modules in which training code wraps a net."""
 
@@ -41,8 +37,7 @@ class Saved:
 
     path: Path
     root: object
-    offsets: dict[str, int] | None
-    """Offset of each storage in a plain stream; None for an archive."""
+    offsets: dict[str, int] | None  # offset of each storage in a plain stream; None for an archive
 
     def arrays(self, module: Stub) -> dict[str, Array]:
         """Return the contents of a module's state dict: parameters and persistent buffers by their dotted names.

@@ -12,8 +12,7 @@ from cxr.imaging.weights.manifest import WeightsOptions
 
 Converter = Callable[[Path, Path], dict]
 REMEDY = "delete it and download it again (docs/how-to/models.md)"
-COPIED = (".json", ".model")
-"""Configurations and tokenizers of a checkpoint's folder, which stay as they are."""
+COPIED = (".json", ".model")  # configurations and tokenizers of a checkpoint's folder, which stay as they are
 
 
 def run(*, sources: list[str], weights: list[str], manifest: str, options: WeightsOptions, attrs: dict) -> None:

@@ -20,8 +20,7 @@ WRAPPERS = ("model_state_dict", "state_dict", "model", "module", "network", "net
 """Keys under which training code stores the state dict or the net; the first existing one is used."""
 PREFIXES = ("module", "model", "network", "net", "_orig_mod")
 """Prefixes that training code adds to the names of a net's tensors."""
-UNREAD = "torch._utils._rebuild"
-"""Prefixes of unsupported kinds of tensors: sparse, quantized, without numbers."""
+UNREAD = "torch._utils._rebuild"  # prefixes of unsupported kinds of tensors: sparse, quantized, without numbers
 
 
 class State(NamedTuple):

@@ -14,7 +14,7 @@ def load(options) -> Structure:
     from cxr.language.reports import rules
     from cxr.language.reports.llm.join import Joiner
     from cxr.language.reports.rules import lexicon
-    from cxr.llm.keys import texts_key
+    from cxr.llm.replies import texts_key
 
     line_by_text = {line["text"]: line for line in read_lines(options.files["structured"])}
     joiner = Joiner(

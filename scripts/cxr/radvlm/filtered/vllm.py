@@ -10,10 +10,9 @@ from cxr.base.resources import load_resource
 from cxr.llm.asking import Answer, Question, ask_each
 from cxr.llm.client import connect_resumably
 from cxr.llm.guards import INJECTION, addresses_the_model, neutralize
-from cxr.llm.keys import texts_key
 from cxr.llm.messages import fill_prompt
 from cxr.llm.options import ModelOptions
-from cxr.llm.replies import object_schema
+from cxr.llm.replies import object_schema, texts_key
 from cxr.radvlm.filtered.engine import DROPPED, KEPT, REWRITTEN, Engine, FilteredText, FilterOptions, Sentence
 from cxr.radvlm.filtered.rules import SentenceFilter, load_sentence_filter
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from cxr.base.errors import UserError
-from cxr.base.formulas import unguard_cell
+from cxr.base.tables import unguard_cell
 from cxr.base.user_tables import read_sheet
 from cxr.reporting.review.page import Form
 

@@ -1,8 +1,7 @@
 """The public detector for VinBigData: five ScaledYOLOv4-P6 nets, one per fold, joined by non-maximum suppression.
 
-The frame is scaled and gets a grey border, as in the public evaluation. Suppression uses :data:`FOLD_IOU` within each
-fold and :data:`ENSEMBLE_IOU` over all folds (``boxes.nms_iou`` is not used). Source: Beaver48/kaggle-vinbigdata
-(MIT); the net is our own code, see :mod:`cxr.imaging.boxes.scaled_yolov4.network`.
+Suppression uses :data:`FOLD_IOU` within each fold and :data:`ENSEMBLE_IOU` over all folds (``boxes.nms_iou`` is not
+used). Source: Beaver48/kaggle-vinbigdata (MIT); the net is our own code.
 """
 
 import numpy as np
@@ -36,12 +35,10 @@ PUBLISHED = (
 """The classes of the published checkpoints in their order, for a checkpoint without class names."""
 IMAGE_SIZE, BORDER = 1024, 32
 """Side to which the frame is scaled and width of the border around it, pixels, as in the public code."""
-GREY = 114
-"""Grey level of the border."""
+GREY = 114  # grey level of the border
 FOLD_IOU, ENSEMBLE_IOU = 0.65, 0.5
 """IoU above which the weaker of two boxes of one fold, and of different folds, is dropped, as in the public code."""
-MAX_BOXES_PER_FOLD = 300
-"""Largest number of boxes per fold, as in the public evaluation."""
+MAX_BOXES_PER_FOLD = 300  # largest number of boxes per fold, as in the public evaluation
 
 
 def number_type(device: torch.device) -> torch.dtype:

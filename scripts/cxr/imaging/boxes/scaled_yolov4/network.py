@@ -1,9 +1,8 @@
-"""The ScaledYOLOv4 family in plain PyTorch: a net built from the plan in its checkpoint.
+"""The ScaledYOLOv4 family in plain PyTorch, for the plans P5 to P7: a net built from the plan in its checkpoint.
 
-A plan lists layers as [from, number, module, arguments]: the source of a layer's input (-1: the layer before; several
-for a concatenation), its number of blocks, its kind, and its channels, kernel and stride. Source: the published plans
-and descriptions (Wang et al., Scaled-YOLOv4, CVPR 2021; Cross Stage Partial nets). Attribute names are those of the
-published state dicts. Only the layers of the plans P5 to P7 are supported.
+A plan lists layers as [from, number, module, arguments]: the source of a layer's input (-1: the layer before), its
+number of blocks, its kind, and its channels, kernel and stride. Attribute names are those of the published state dicts.
+Source: Wang et al., Scaled-YOLOv4, CVPR 2021, and the published plans.
 """
 
 import math
@@ -12,8 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-POOLS = (5, 9, 13)
-"""Window sizes of the spatial pyramid pooling, cells."""
+POOLS = (5, 9, 13)  # window sizes of the spatial pyramid pooling, cells
 
 
 class Conv(nn.Module):

@@ -9,16 +9,14 @@ import torch
 from cxr.base.engines import Setup
 from cxr.geometry.affine import fit_affine, frame_scales, to_frame
 from cxr.geometry.affine import to_original as from_frame
-from cxr.imaging.organs.engine import NoOrgans
+from cxr.imaging.organs.engine import LANDMARKS, OUTLINES, NoOrgans, fill_outlines
 from cxr.imaging.organs.hybridgnet.net import SIZE, HybridGNet
-from cxr.imaging.organs.outline import LANDMARKS, OUTLINES, fill_outlines
 from cxr.nets.devices import inference, select_device
 from cxr.nets.tensors import load_strict
 
 INPUTS = {"weights": "results/weights/hybridgnet.safetensors"}
 GPU = True
-BLACK = 1
-"""Highest grey level of a black border: CheXmask crops such borders before it scales an image."""
+BLACK = 1  # highest grey level of a black border: CheXmask crops such borders before it scales an image
 
 
 def make_square_input(frame: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

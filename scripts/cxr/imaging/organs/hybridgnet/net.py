@@ -1,9 +1,8 @@
 """HybridGNet with two image-to-graph skip connections, the net behind CheXmask, in plain torch.
 
-A convolutional encoder turns an image of 1024 x 1024 pixels into 64 numbers. A graph decoder turns these into 120
-landmarks on three rings; twice it samples the encoder's features around its current landmarks. Architecture: Gaggion et
-al., IEEE TMI 2022 and Scientific Data 2024. Parameters have the names of the published weights (107 tensors, 17,511,090
-values). The graphs are not part of the weights: they are built here.
+An encoder turns an image of 1024 x 1024 pixels into 64 numbers; a graph decoder turns these into 120 landmarks on three
+rings, and twice samples the encoder's features around them. Parameters have the names of the published weights. Source:
+Gaggion et al., IEEE TMI 2022 and Scientific Data 2024.
 """
 
 from itertools import pairwise
@@ -12,14 +11,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-SIZE = 1024
-"""Side of the net's input, px."""
-RINGS = (44, 50, 26)
-"""Landmarks of right lung, left lung and heart; the coarse graph has half of each."""
+SIZE = 1024  # side of the net's input, px
+RINGS = (44, 50, 26)  # landmarks of right lung, left lung and heart; the coarse graph has half of each
 LATENT, WIDE, NARROW, ORDER = 64, 32, 16, 6
 """Numbers between encoder and decoder; features of a node on the fine and coarse graph; terms of a graph filter."""
-CHANNELS = (1, 8, 16, 32, 64, 128, 128)
-"""Channels before and after each of the encoder's six blocks."""
+CHANNELS = (1, 8, 16, 32, 64, 128, 128)  # channels before and after each of the encoder's six blocks
 BACK, ON, SAMPLES = 1.0, 2.0, 4
 """A look-up's window, before and after the landmark in pixels of the feature map, and the most samples along it."""
 

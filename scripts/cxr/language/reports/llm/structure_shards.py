@@ -1,7 +1,7 @@
 """Structuring the sections of shards with a language model (Figure 9); each distinct text is sent once.
 
 Writes JSON Lines, for each shard one line per distinct text, sorted by ``text``: text (its key, see
-:func:`cxr.llm.keys.texts_key`), findings (the answer's list, null if no answer was usable), problem (null, or
+:func:`cxr.llm.replies.texts_key`), findings (the answer's list, null if no answer was usable), problem (null, or
 why), raw (the last answer if it was unusable), attempts, model.
 """
 
@@ -17,8 +17,8 @@ from cxr.language.reports import reading
 from cxr.language.reports.llm import structuring
 from cxr.llm.answer_cache import answer_digest, cache_replies
 from cxr.llm.client import connect_lazily
-from cxr.llm.keys import texts_key
 from cxr.llm.options import ModelOptions
+from cxr.llm.replies import texts_key
 
 log = logging.getLogger("cxr")
 ANSWERS, SEVERAL_SHARDS = "answers", "all"
