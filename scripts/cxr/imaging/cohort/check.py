@@ -52,13 +52,10 @@ def mimic_tables(root: str, tables: str) -> dict[str, Path]:
     folders = ([existing_folder("cohort.tables", tables)] if tables else []) + [mimic_base(root)]
     path_by_kind = {}
     for kind, folder in itertools.product(TABLE_COLUMNS, folders):
-        matches = sorted(path for ending in ("csv", "csv.gz") for path in folder.glob(f"*-{kind}.{ending}"))
-        stems = sorted({path.name.removesuffix(".gz") for path in matches})
-        if len(stems) > 1:
-            raise UserError(
-                f"cohort.tables: {folder} holds {' and '.join(stems)}: leave one of them, "
-                "or set cohort.tables to another folder"
-            )
+        matches = sorted([*folder.glob(f"*-{kind}.csv"), *folder.glob(f"*-{kind}.csv.gz")])
+        if len(stems := sorted({path.name.removesuffix(".gz") for path in matches})) > 1:
+            several = f"cohort.tables: {folder} holds {' and '.join(stems)}"
+            raise UserError(f"{several}: leave one of them, or set cohort.tables to another folder")
         if matches:
             path_by_kind.setdefault(kind, matches[0])
     if tables and not any(path.parent == folders[0] for path in path_by_kind.values()):

@@ -66,8 +66,9 @@ def _padded(texts: Mapping[int, str]) -> dict[int, str]:
 
 
 def _readings(text: str) -> Iterator[tuple[str, str]]:
+    orders: list[tuple[str, str, str, str]] = []
     if match := _DICOM.fullmatch(text):
-        yield from _dates([("YYYYMMDD", *match.group(1, 2, 3))], match)
+        orders = [("YYYYMMDD", *match.group(1, 2, 3))]
     elif match := _NUMERIC.fullmatch(text):
         first, sign, second, third = match.group(1, 2, 3, 4)
         if len(first) == 4:
@@ -75,15 +76,12 @@ def _readings(text: str) -> Iterator[tuple[str, str]]:
         else:
             orders = [(f"d{sign}m{sign}y", third, second, first)]
             orders += [(f"m{sign}d{sign}y", third, first, second)] if sign != "." else []
-        yield from _dates(orders, match)
     elif match := _NAMED.fullmatch(unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()):
-        month = _month(match["name"] or match["name2"])
-        yield from _dates([("day and name of month", match["year"], month, match["day"] or match["day2"])], match)
-
-
-def _month(name: str) -> str:
-    letters = name.lower()
-    return str(_MONTHS.get(letters[:4]) or _MONTHS.get(letters[:3], 0))
+        letters = (match["name"] or match["name2"]).lower()
+        month = str(_MONTHS.get(letters[:4]) or _MONTHS.get(letters[:3], 0))
+        orders = [("day and name of month", match["year"], month, match["day"] or match["day2"])]
+    if match:
+        yield from _dates(orders, match)
 
 
 def _dates(orders: Iterable[tuple[str, str, str, str]], match: re.Match) -> Iterator[tuple[str, str]]:
@@ -92,18 +90,12 @@ def _dates(orders: Iterable[tuple[str, str, str, str]], match: re.Match) -> Iter
         number = int(year)
         if len(year) < 3:
             number += 1900 if number >= _CENTURY_FROM else 2000
-        hour = int(match["hour"] or 0)
-        half = match.groupdict().get("half")
-        if half:
+        hour, minute, second = (int(match[part] or 0) for part in ("hour", "minute", "second"))
+        if half := match.groupdict().get("half"):
             hour = hour % 12 + (12 if half[0] in "pP" else 0)
-        clock = (
-            hour,
-            int(match["minute"] or 0),
-            int(match["second"] or 0),
-            int((match["part"] or "0")[:6].ljust(6, "0")),
-        )
+        microsecond = int((match["part"] or "0")[:6].ljust(6, "0"))
         try:
-            time = datetime(number, int(month), int(day), *clock, tzinfo=UTC)
+            time = datetime(number, int(month), int(day), hour, minute, second, microsecond, tzinfo=UTC)
         except ValueError:
             continue
         zone = match["zone"]

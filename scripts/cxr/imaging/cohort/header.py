@@ -88,7 +88,7 @@ def _picture_header(path: str, kind: str) -> Header:
             if kind == "png":
                 with Image.open(file, formats=("PNG",)) as picture:
                     size = picture.height, picture.width
-            elif (codestream := read_jpeg(read_jpeg_start(file))) is not None:
+            elif codestream := read_jpeg(read_jpeg_start(file)):
                 size = codestream.rows, codestream.columns
             else:
                 raise Rejected("unreadable_header", "no JPEG frame header")

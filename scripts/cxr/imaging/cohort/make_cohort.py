@@ -105,8 +105,8 @@ def _collect(options: CohortSettings, pool: ThreadPoolExecutor) -> tuple[list[Ro
         pass
     missing = {row.path: row.image_id for row in rows if row.reason == "missing_file" and row.path}
     missing |= {row.expected_report: row.study_id for row in rows if row.report_missing and row.expected_report}
-    for path in [path for _, path, *_ in states]:
-        missing.pop(path, None)
+    known_paths = {path for _, path, *_ in states}
+    missing = {path: name for path, name in missing.items() if path not in known_paths}
     states += in_batches(pool, lambda path: state_row(missing[path], path), list(missing))
     return sorted(rows, key=lambda row: row.image_id), states
 

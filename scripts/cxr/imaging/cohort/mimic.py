@@ -58,13 +58,12 @@ def _folders(folder: str, pattern: str) -> list[str]:
 
 def _list_images(patient: str, base: str) -> list[tuple[str, str, str, str]]:
     image_rows = []
-    for study in _folders(patient, r"s\d+"):
-        if os.path.isdir(study):
-            ids = (os.path.basename(patient)[1:], os.path.basename(study)[1:])
-            for name in sorted(list_names(study)):
-                stem, ending = os.path.splitext(name)
-                if ending.lower() in IMAGE_ENDINGS and not name.startswith("."):
-                    image_rows.append((*ids, stem, os.path.relpath(os.path.join(study, name), base)))
+    for study in filter(os.path.isdir, _folders(patient, r"s\d+")):
+        ids = (os.path.basename(patient)[1:], os.path.basename(study)[1:])
+        for name in sorted(list_names(study)):
+            stem, ending = os.path.splitext(name)
+            if ending.lower() in IMAGE_ENDINGS and not name.startswith("."):
+                image_rows.append((*ids, stem, os.path.relpath(os.path.join(study, name), base)))
     return image_rows
 
 

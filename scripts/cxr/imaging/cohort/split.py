@@ -74,25 +74,14 @@ def _place(subject_id: str, seed: int) -> float:
 def _fill_empty_splits(
     splits: dict[str, str], usable: Collection[str], movable: Sequence[str], shares: Sequence[float], seed: int
 ) -> None:
-    """Move one subject into each split of ``splits`` that should have some and has none.
-
-    The subject whose place is nearest to the empty split moves, so that the choice depends on the ids alone.
-    """
-    counts = Counter(splits[subject_id] for subject_id in usable)
+    """Move a subject into each split that should have some and has none: the one whose place is nearest to it."""
     ends = [sum(shares[:number]) / sum(shares) for number in range(len(shares) + 1)]
     for number, name in reversed(list(enumerate(SPLITS))):
-        if shares[number] == 0 or counts[name]:
-            continue
-        movable_counts = Counter(splits[subject_id] for subject_id in movable)
-        donors = [split for split in SPLITS if counts[split] > 1 and movable_counts[split]]
-        if not donors:
+        counts = Counter(splits[subject_id] for subject_id in usable)
+        donors = {splits[subject_id] for subject_id in movable if counts[splits[subject_id]] > 1}
+        if shares[number] == 0 or counts[name] or not donors:
             continue
         donor = max(donors, key=lambda split: (counts[split], -SPLITS.index(split)))
         middle = (ends[number] + ends[number + 1]) / 2
-        nearest = min(
-            (subject_id for subject_id in movable if splits[subject_id] == donor),
-            key=lambda subject_id: (abs(_place(subject_id, seed) - middle), subject_id),
-        )
-        splits[nearest] = name
-        counts[donor] -= 1
-        counts[name] += 1
+        places = {subject_id: _place(subject_id, seed) for subject_id in movable if splits[subject_id] == donor}
+        splits[min(places, key=lambda subject_id: (abs(places[subject_id] - middle), subject_id))] = name

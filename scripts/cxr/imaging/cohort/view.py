@@ -18,10 +18,14 @@ FIELDS = (*CODE_FIELDS, "PatientOrientation", *TEXT_FIELDS)
 """Header fields that may hold the view, the most reliable first."""
 
 # written out, and as the SNOMED and SRT codes of the projections, DICOM CID 4010
-_SPELLINGS = {
-    "PA": re.compile(r"R-10214|272479007|POSTER(?:O|IOR)[\s_-]*ANTERIOR|\bP[.-]A\b"),
-    "AP": re.compile(r"R-10206|399348003|ANTER(?:O|IOR)[\s_-]*POSTERIOR|\bA[.-]P\b"),
-}
+_SPELLINGS = (
+    (re.compile("R-10214|272479007"), " PA "),
+    (re.compile("R-10206|399348003"), " AP "),
+    (re.compile(r"POSTER(?:O|IOR)[\s_-]*ANTERIOR"), " PA "),
+    (re.compile(r"ANTER(?:O|IOR)[\s_-]*POSTERIOR"), " AP "),
+    (re.compile(r"\bP[.-]A\b"), " PA "),
+    (re.compile(r"\bA[.-]P\b"), " AP "),
+)
 _OTHER_WORDS = re.compile(r"(?:LAT|LATERAL\w*|OBL|OBLIQUE\w*|DECUB\w*|LORDOTIC|SWIMMERS?|XTABLE|TANGENTIAL|PROFILE?)$")
 # Only where the field holds a code: in free text two letters may be anything ("120 ML").
 _OTHER_CODES = {
@@ -30,8 +34,8 @@ _OTHER_CODES = {
 
 
 def _match_views(text: str, codes: bool) -> set[str]:
-    for view, pattern in _SPELLINGS.items():
-        text = pattern.sub(f" {view} ", text)
+    for pattern, view in _SPELLINGS:
+        text = pattern.sub(view, text)
     words = set(re.findall(r"[A-Z]+", text))
     is_other = any(_OTHER_WORDS.match(word) for word in words) or bool(codes and words & _OTHER_CODES)
     return (words & {"PA", "AP"}) | ({OTHER} if is_other else set())

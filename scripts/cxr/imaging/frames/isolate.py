@@ -37,7 +37,7 @@ class Worker:
         )
         cause = None
         try:
-            self._send(process, self._options)
+            _send(process, self._options)
             problem = pickle.load(process.stdout)
         except (EOFError, OSError) as error:
             problem, cause = "the decoder process does not start; its message is above", error
@@ -47,20 +47,13 @@ class Worker:
             raise Broken(f"frames: {problem}") from cause
         return process
 
-    @staticmethod
-    def _send(process: subprocess.Popen, item: object) -> None:
-        pickle.dump(item, process.stdin)
-        process.stdin.flush()
-
     def ask(self, path: str, seconds: float) -> tuple:
         """Return the worker's answer for one file. Raises :class:`Crashed` if it dies or takes longer."""
-        if self._process is None:
-            self._process = self._start()
-        process = self._process
+        process = self._process = self._process or self._start()
         timer = threading.Timer(seconds, process.kill)
         timer.start()
         try:
-            self._send(process, path)
+            _send(process, path)
             return pickle.load(process.stdout)
         except (EOFError, OSError, pickle.UnpicklingError):
             self.close()
@@ -76,6 +69,11 @@ class Worker:
             self._process.stdin.close()
             self._process.stdout.close()
             self._process = None
+
+
+def _send(process: subprocess.Popen, item: object) -> None:
+    pickle.dump(item, process.stdin)
+    process.stdin.flush()
 
 
 class Workers:

@@ -56,32 +56,6 @@ def map_ahead(pool: Executor, function: Callable[[T], R], items: Iterable[T], de
         yield waiting.popleft().result()
 
 
-class Spool:
-    """A temporary file of frames, written in any order and read by id, so that memory does not grow with the shard."""
-
-    def __init__(self, folder: Path):
-        folder.mkdir(parents=True, exist_ok=True)
-        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
-        self._rows: dict[str, tuple[int, np.ndarray, tuple[int, int]]] = {}
-
-    def put(self, image_id: str, frame: np.ndarray, affine: np.ndarray, shape: tuple[int, int]) -> None:
-        """Write one frame to the temporary file."""
-        self._rows[image_id] = (len(self._rows), affine, shape)
-        self._file.write(frame.tobytes())
-
-    def __iter__(self) -> Iterator[tuple[str, np.ndarray, np.ndarray, tuple[int, int]]]:
-        """Yield (image_id, frame, affine, original shape) in order of image_id."""
-        for image_id in sorted(self._rows):
-            place, affine, shape = self._rows[image_id]
-            self._file.seek(place * FRAME_SIZE**2)
-            frame = np.frombuffer(self._file.read(FRAME_SIZE**2), np.uint8).reshape(FRAME_SIZE, FRAME_SIZE)
-            yield image_id, frame, affine, shape
-
-    def close(self) -> None:
-        """Delete the temporary file."""
-        self._file.close()
-
-
 def run_shard(
     *,
     cohort: str,
@@ -106,7 +80,10 @@ def run_shard(
     num_candidates = sum(map(len, groups))
     failures = Failures("frames", num_candidates, Tolerance.from_settings(compute))
     narrow, missing, corrections = 0, 0, []
-    spool = Spool(Path(output).parent)
+    Path(output).parent.mkdir(parents=True, exist_ok=True)
+    # frames come in any order and are written by id: a file between, so that memory does not grow with the shard
+    spool = tempfile.TemporaryFile(dir=Path(output).parent)  # noqa: SIM115
+    frame_rows: dict[str, tuple[int, np.ndarray, tuple[int, int]]] = {}
     states: list[tuple] = []
 
     def try_group(group: list[Candidate]) -> list[tuple]:
@@ -129,7 +106,8 @@ def run_shard(
             if outcome == "frame":
                 frame, affine, shape, is_squeezed, notes = answer
                 ledger.accept(image_id)
-                spool.put(image_id, frame, affine, shape)
+                frame_rows[image_id] = len(frame_rows), affine, shape
+                spool.write(frame.tobytes())
                 narrow += is_squeezed
                 names = {"image_id": image_id, "study_id": study_id}
                 corrections += [names | {"correction": note} for note in notes]
@@ -147,20 +125,16 @@ def run_shard(
             "%d of %d images: over %g of the grey range is held by under %g of the pixels (markers, metal); "
             "frames.window: percentile gives the chest more of it", *counts,
         )  # fmt: skip
-    empty = {
-        "image": ((FRAME_SIZE, FRAME_SIZE), np.uint8),
-        "to_original": ((2, 3), np.float64),
-        "original_shape": ((2,), np.int32),
-    }
-    units = {
-        "image": "grey level 0..255",
-        "to_original": "original pixels from frame pixels, x and y, pixel centres at .5",
-        "original_shape": "rows, columns",
-    }
-    with ShardWriter(output, attrs=attrs, units=units, pictures=("image",), empty=empty) as writer:
-        for image_id, frame, affine, shape in spool:
+    empty = {"image": ((FRAME_SIZE, FRAME_SIZE), np.uint8), "to_original": ((2, 3), np.float64)}
+    empty |= {"original_shape": ((2,), np.int32)}
+    units = {"image": "grey level 0..255", "original_shape": "rows, columns"}
+    units |= {"to_original": "original pixels from frame pixels, x and y, pixel centres at .5"}
+    with spool, ShardWriter(output, attrs=attrs, units=units, pictures=("image",), empty=empty) as writer:
+        for image_id in sorted(frame_rows):
+            place, affine, shape = frame_rows[image_id]
+            spool.seek(place * FRAME_SIZE**2)
+            frame = np.frombuffer(spool.read(FRAME_SIZE**2), np.uint8).reshape(FRAME_SIZE, FRAME_SIZE)
             writer.append(image_id, image=frame, to_original=affine, original_shape=np.array(shape, np.int32))
-    spool.close()
     write_corrected(corrected, corrections)
     ledger.finish(excluded, (candidate.image_id for group in groups for candidate in group))
     if files_read:
