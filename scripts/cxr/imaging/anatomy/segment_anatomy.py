@@ -46,11 +46,9 @@ def outer_edges(masks: dict[str, np.ndarray]) -> dict[str, float | None]:
     """
     right_columns, left_columns = (np.flatnonzero(masks[name].any(axis=0)) for name in LUNGS)
     heart_rows = np.flatnonzero(masks[HEART].any(axis=1))
-    return {
-        "outer edge of the right lung": float(right_columns[0]) if right_columns.size else None,
-        "outer edge of the left lung": float(left_columns[-1]) if left_columns.size else None,
-        "lower edge of the heart": float(heart_rows[-1]) if heart_rows.size else None,
-    }
+    edges = {"outer edge of the right lung": right_columns[:1], "outer edge of the left lung": left_columns[-1:]}
+    edges |= {"lower edge of the heart": heart_rows[-1:]}
+    return {name: float(places[0]) if places.size else None for name, places in edges.items()}
 
 
 def disagreement(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> tuple[float, str]:

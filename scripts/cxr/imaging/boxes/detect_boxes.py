@@ -53,8 +53,8 @@ def run_shard(
         def read(name: str) -> tuple[np.ndarray, str, np.ndarray]:
             return shard.get("image", name), name, shard.get("to_original", name)
 
-        def work(image: np.ndarray, name: str, to_original: np.ndarray):
-            return engine.detect(image, name, to_original), None
+        def work(*row):
+            return engine.detect(*row), None
 
         def work_batch(rows: list[tuple]):
             return [(detections, None) for detections in engine.detect_batch([image for image, _, _ in rows])]

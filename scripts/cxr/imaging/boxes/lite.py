@@ -39,15 +39,9 @@ class LiteEngine:
 
     def detect(self, image: np.ndarray, image_id: str, to_original: np.ndarray) -> Detections:
         """See :class:`cxr.imaging.boxes.engine.BoxEngine`."""
-        options = self.options
-        boxes, confidence, classes = select_boxes(
-            *self.predict(image),
-            floor=options.floor,
-            iou=options.nms_iou,
-            most=options.max_boxes,
-            across=options.lite.region_iou,
-            apart=self.apart,
-        )
+        limits = {"floor": self.options.floor, "iou": self.options.nms_iou, "most": self.options.max_boxes}
+        limits |= {"across": self.options.lite.region_iou, "apart": self.apart}
+        boxes, confidence, classes = select_boxes(*self.predict(image), **limits)
         return Detections(boxes, confidence, [self.trained[index] for index in classes])
 
 

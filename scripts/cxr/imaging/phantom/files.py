@@ -89,10 +89,9 @@ def _header(image_id: str, study_id: str, subject_id: str, view: str, acquired: 
     # The view is stored as in archives: mostly in ViewPosition, otherwise in another field.
     where = int.from_bytes(hashlib.blake2b(image_id.encode(), digest_size=1).digest(), "big") % 10
     ds.ViewPosition = view if where < 7 else ""
-    if 7 <= where < 9:
-        ds.PatientPosition = view
-    elif where == 9:
-        ds.SeriesDescription = f"CHEST {view}"
+    if where >= 7:
+        field, text = ("PatientPosition", view) if where < 9 else ("SeriesDescription", f"CHEST {view}")
+        setattr(ds, field, text)
     return ds
 
 
@@ -149,13 +148,14 @@ def _compress(ds: Dataset, values: np.ndarray, encoding: Encoding) -> None:
         ds["PixelData"].is_undefined_length = True
 
 
-def make_dicom(
-    image: np.ndarray, name: str, *, image_id: str, study_id: str, subject_id: str, view: str, acquired: str
-) -> Dataset:
-    """Return a pydicom Dataset of the image (float32 in 0..1) in the encoding ``name`` of ``DICOM_ENCODINGS``."""
+def make_dicom(image: np.ndarray, name: str, **identity: str) -> Dataset:
+    """Return a pydicom Dataset of the image (float32 in 0..1) in the encoding ``name`` of ``DICOM_ENCODINGS``.
+
+    ``identity``: image_id, study_id, subject_id, view and acquired.
+    """
     encoding = DICOM_ENCODINGS[name]
     values = stored_values(image, encoding)
-    ds = _header(image_id, study_id, subject_id, view, acquired)
+    ds = _header(**identity)
     _describe_pixels(ds, values, encoding)
     _compress(ds, values, encoding)
     return ds

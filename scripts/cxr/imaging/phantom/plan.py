@@ -99,8 +99,7 @@ def _misread(findings: tuple[Finding, ...], rng: np.random.Generator) -> tuple[t
     errors = []
     for number, finding in enumerate(findings):
         if finding.target in LOOKALIKES and rng.random() < 0.2:
-            confusable_lesions = [lesion for lesion in LOOKALIKES if lesion != finding.target]
-            errors.append((number, str(rng.choice(confusable_lesions))))
+            errors.append((number, str(rng.choice([lesion for lesion in LOOKALIKES if lesion != finding.target]))))
     return tuple(errors)
 
 
@@ -112,16 +111,11 @@ def healthy_plans(seed: int, count: int) -> list[StudyPlan]:
     plans = []
     for number in range(count):
         subject = f"SYNH{number + 1:05d}"
-        study = f"{subject}-1"
-        rng = generator(seed, study, "plan")
-        image = ImagePlan(f"{study}-1", "PA", ENCODINGS[number % len(ENCODINGS)])
-        split = ("train", "validate", "train", "test", "train")[number % 5]
-        plans.append(
-            StudyPlan(
-                study_id=study, subject_id=subject, split=split, acquired=_acquired(number), strength=STRENGTHS[0],
-                layout=_layout(rng), images=(image,),
-            )
-        )  # fmt: skip
+        study, split = f"{subject}-1", ("train", "validate", "train", "test", "train")[number % 5]
+        images = (ImagePlan(f"{study}-1", "PA", ENCODINGS[number % len(ENCODINGS)]),)
+        layout, acquired = _layout(generator(seed, study, "plan")), _acquired(number)
+        names = {"study_id": study, "subject_id": subject, "split": split, "acquired": acquired}
+        plans.append(StudyPlan(**names, strength=STRENGTHS[0], layout=layout, images=images))
     return plans
 
 
@@ -177,11 +171,8 @@ def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
         # not in the first round, so that a small cohort still shows every lesion type as it is called
         misread = _misread(findings, generator(seed, study, "misread")) if recipe > len(RECIPES) else ()
         strength = STRENGTHS[int(rng.integers(len(STRENGTHS)))]
-        plans.append(
-            StudyPlan(
-                study_id=study, subject_id=subject, split=splits[subject], acquired=_acquired(number),
-                findings=findings, hidden=hidden, unreported=unreported, misread=misread, strength=strength,
-                layout=_layout(rng), images=tuple(images), report=mute.get(number, ""),
-            )
-        )  # fmt: skip
+        names = {"study_id": study, "subject_id": subject, "split": splits[subject], "acquired": _acquired(number)}
+        painted = {"findings": findings, "hidden": hidden, "unreported": unreported, "misread": misread}
+        files = {"layout": _layout(rng), "images": tuple(images), "report": mute.get(number, "")}
+        plans.append(StudyPlan(**names, **painted, strength=strength, **files))
     return sorted(plans, key=lambda plan: plan.study_id)

@@ -99,7 +99,6 @@ class Anatomy:
     spine: np.ndarray
     knob: tuple[float, float, float]
     ctr: float
-    ap: bool
     female: bool
     lung_box: dict[str, tuple[float, float]]  # top and bottom y of each lung
 
@@ -193,19 +192,9 @@ def draw_anatomy(rng: np.random.Generator, *, cardiomegaly: bool, ap: bool) -> A
         "right": (-0.088 - float(rng.uniform(0, 0.02)), 0.415 + volume * 0.4),
         "left": (0.092 + float(rng.uniform(0, 0.02)), 0.395 + volume * 0.4),
     }
-    return Anatomy(
-        lungs=lungs,
-        heart=heart,
-        cardiomediastinum=vessels,
-        body=_body(rng, broad, ap),
-        hilum=hilum,
-        spine=spine,
-        knob=knob,
-        ctr=ctr,
-        ap=ap,
-        female=bool(rng.random() < 0.48),
-        lung_box={side: (float(o[:, 1].min()), float(o[:, 1].max())) for side, o in lungs.items()},
-    )
+    body, female = _body(rng, broad, ap), bool(rng.random() < 0.48)
+    lung_box = {side: (float(outline[:, 1].min()), float(outline[:, 1].max())) for side, outline in lungs.items()}
+    return Anatomy(lungs, heart, vessels, body, hilum, spine, knob, ctr, female, lung_box)
 
 
 def organ_masks(anatomy: Anatomy, view: View) -> dict[str, np.ndarray]:

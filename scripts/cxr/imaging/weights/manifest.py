@@ -32,9 +32,8 @@ def check_published_file(path: Path, pin: str, sha256: str | None, remedy: str) 
         raise UserError(f"{path} is {'empty' if path.is_file() else 'missing'}: {remedy}")
     with open(path, "rb") as file:
         head = file.read(512).lstrip().lower()
-    for mark, kind in DOCUMENTS.items():
-        if head.startswith(mark):
-            raise UserError(f"{path} is {kind} and not the file itself: {remedy}")
+    if kind := next((kind for mark, kind in DOCUMENTS.items() if head.startswith(mark)), ""):
+        raise UserError(f"{path} is {kind} and not the file itself: {remedy}")
     if sha256 and (actual_sha256 := sha256_of(path)) != sha256:
         raise UserError(
             f"{path} has sha256 {actual_sha256} and not {sha256}: {remedy}, or, if you mean this file, set "

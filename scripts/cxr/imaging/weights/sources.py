@@ -43,9 +43,6 @@ def note_model(*, sources: list[str], manifest: str, options: WeightsOptions, at
 
 def list_sources(*, manifests: list[str], table: str) -> None:
     """Write a row for each published file in ``manifests`` (JSON, see :mod:`cxr.imaging.weights.manifest`)."""
-    rows = []
-    for path in manifests:
-        manifest = json.loads(Path(path).read_text(encoding="utf-8"))
-        shared = {name: manifest[name] for name in ARTEFACT}
-        rows += [shared | file for file in manifest["published"]]
+    contents = [json.loads(Path(path).read_text(encoding="utf-8")) for path in manifests]
+    rows = [{name: content[name] for name in ARTEFACT} | file for content in contents for file in content["published"]]
     write_table(table, pl.DataFrame(rows, schema=schema(COLUMNS)), COLUMNS)

@@ -22,6 +22,14 @@ STORAGES = {
 }  # fmt: skip
 
 
+CLASSES: dict[tuple[str, str], object] = (
+    {("builtins", name): kind for name, kind in BUILTINS.items()}
+    | {("torch", name): dtype for name, dtype in STORAGES.items()}
+    | {("collections", "OrderedDict"): OrderedDict, ("torch", "Size"): tuple}
+    | {("torch.storage", "UntypedStorage"): torch.uint8}
+)
+
+
 class Stub:
     """An object of an unknown class: its attributes, without items or behaviour."""
 
@@ -87,18 +95,10 @@ class Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> object:
         module = "builtins" if module == "__builtin__" else module
-        if module == "builtins" and name in BUILTINS:
-            return BUILTINS[name]
-        if (module, name) == ("collections", "OrderedDict"):
-            return OrderedDict
-        if module == "torch" and name in STORAGES:
-            return STORAGES[name]
+        if (module, name) in CLASSES:
+            return CLASSES[module, name]
         if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
             return getattr(torch, name)
-        if (module, name) == ("torch.storage", "UntypedStorage"):
-            return torch.uint8
-        if module == "torch" and name == "Size":
-            return tuple
         maker = getattr(self, f"make{name}", None) if module in ("torch._utils", "torch._tensor") else None
         if maker:
             return maker
