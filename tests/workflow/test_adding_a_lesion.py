@@ -1,4 +1,4 @@
-"""Adding a lesion type takes two places: an entry in `base/lesions.py`, and a word in the lexicon."""
+"""Adding a lesion type takes two places: an entry in `resources/lesions.toml`, and a word in the lexicon."""
 
 import csv
 import shutil
@@ -10,21 +10,20 @@ from cxr.base.tables import read_lines
 from cxr.base.vocabulary import SPLITS
 
 pytestmark = pytest.mark.slow
-NODULE = '''    LesionType(
-        "nodule",
-        colour="#332288",
-        code=("427359005", "SCT", "Solitary nodule of lung"),
-        labels=("Lung Lesion",),
-        box_class="Nodule/Mass",
-        noun="nodule",
-        plural="nodules",
-        wordings={"medical_expert": "pulmonary nodule", "layperson": "round spot", "ai_developer": "nodule"},
-        synonyms=("nodule", "pulmonary nodule", "round spot"),
-        parent="opacity",
-        global_share=0.05,
-    ),
-)  # fmt: skip
-"""The seven types'''
+NODULE = """
+[[lesion]]
+name = "nodule"
+colour = "#332288"
+code = ["427359005", "SCT", "Solitary nodule of lung"]
+parent = "opacity"
+global_share = 0.05
+labels = ["Lung Lesion"]
+box_class = "Nodule/Mass"
+noun = "nodule"
+plural = "nodules"
+wordings = { medical_expert = "pulmonary nodule", layperson = "round spot", ai_developer = "nodule" }
+synonyms = ["nodule", "pulmonary nodule", "round spot"]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +34,11 @@ def root(tmp_path_factory):
         shutil.copy(ROOT / name, root / name)
     for name in ("scripts", "rules", "envs", "report", "resources", "profiles", "schemas"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    lesions, lexicon = root / "scripts/cxr/base/lesions.py", root / "resources/lexicon/entities.yaml"
-    for path, old, new in (
-        (lesions, ')  # fmt: skip\n"""The seven types', NODULE),
-        (lexicon, "  - name: nodule\n", "  - name: nodule\n    lesion: nodule\n"),
-    ):
-        text = path.read_text()
-        assert text.count(old) == 1
-        path.write_text(text.replace(old, new))
+    lesions, lexicon = root / "resources/lesions.toml", root / "resources/lexicon/entities.yaml"
+    lesions.write_text(lesions.read_text() + NODULE)
+    text = lexicon.read_text()
+    assert text.count("  - name: nodule\n") == 1
+    lexicon.write_text(text.replace("  - name: nodule\n", "  - name: nodule\n    lesion: nodule\n"))
     return root
 
 
