@@ -39,11 +39,7 @@ class Ledger:
 
 
 def gather_exclusions(
-    *,
-    excluded: Sequence[str | Path],
-    images: str | Path,
-    gathered: str | Path,
-    thresholds: Sequence[str] = (),
+    *, excluded: Sequence[str | Path], images: str | Path, gathered: str | Path, thresholds: Sequence[str] = ()
 ) -> None:
     """Join tables of exclusions into one sorted table, with the study of each image from the cohort's table ``images``.
 

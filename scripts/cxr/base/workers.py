@@ -18,6 +18,11 @@ log = logging.getLogger("cxr")
 Fault = tuple[str, str]  # why an image is excluded: a code of :data:`cxr.base.exclusions.REASONS`, and a detail
 
 
+Read = Callable[[str], tuple]
+Work = Callable[..., tuple[R, Fault | None]]
+BatchWork = Callable[[list[tuple]], list[tuple[R, Fault | None]]]
+
+
 class EngineFault(tuple):
     """A :data:`Fault` raised by the engine, with its error; a :class:`Tolerance` counts these."""
 
@@ -32,12 +37,7 @@ class EngineFault(tuple):
 
 
 def process_images(
-    ledger: "Ledger",
-    image_ids: list[str],
-    read: Callable[[str], tuple],
-    work: Callable[..., tuple[R, Fault | None]],
-    threads: int,
-    tolerance: Tolerance = NO_LIMIT,
+    ledger: "Ledger", image_ids: list[str], read: Read, work: Work[R], threads: int, tolerance: Tolerance = NO_LIMIT
 ) -> Iterator[tuple[str, R]]:
     """Yield (image_id, result) of the accepted images, in order of image_id, and enter every image in the ledger.
 
@@ -52,12 +52,7 @@ def process_images(
 
 
 def process_batches(
-    ledger: "Ledger",
-    image_ids: list[str],
-    read: Callable[[str], tuple],
-    work: Callable[[list[tuple]], list[tuple[R, Fault | None]]],
-    batch: int,
-    tolerance: Tolerance = NO_LIMIT,
+    ledger: "Ledger", image_ids: list[str], read: Read, work: BatchWork[R], batch: int, tolerance: Tolerance = NO_LIMIT
 ) -> Iterator[tuple[str, R]]:
     """Do as :func:`process_images`, with up to ``batch`` rows at a time, while one thread reads the next rows.
 
@@ -71,9 +66,9 @@ def process_batches(
 def process_singly_or_batched(
     ledger: "Ledger",
     image_ids: list[str],
-    read: Callable[[str], tuple],
-    work: Callable[..., tuple[R, Fault | None]],
-    work_batch: Callable[[list[tuple]], list[tuple[R, Fault | None]]],
+    read: Read,
+    work: Work[R],
+    work_batch: BatchWork[R],
     *,
     engine: object,
     threads: int,
@@ -146,7 +141,7 @@ def _batched(names: list[str], read: Callable, work: Callable, batch: int, task:
 
 
 def process_fitting_batches(
-    work: Callable[[list[tuple]], list[tuple[R, Fault | None]]], rows: list[tuple], batch: int, task: str
+    work: BatchWork[R], rows: list[tuple], batch: int, task: str
 ) -> tuple[list[tuple[R | None, Fault | None]], int]:
     """Return ``work`` of the rows, up to ``batch`` at a time, and the batch size that fits into memory.
 

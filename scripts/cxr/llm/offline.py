@@ -40,14 +40,8 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
             temperature, seed = options.sampling(attempt, question.seed)
             # whitespace is unconstrained: a model forced into compact JSON answers worse
             json_constraint = None if question.schema is None else StructuredOutputsParams(json=question.schema)
-            params.append(
-                SamplingParams(
-                    temperature=temperature,
-                    seed=seed,
-                    max_tokens=options.max_tokens,
-                    structured_outputs=json_constraint,
-                )
-            )
+            how = {"temperature": temperature, "seed": seed, "max_tokens": options.max_tokens}
+            params.append(SamplingParams(**how, structured_outputs=json_constraint))
         outputs = model.chat([vllm_messages(question.messages) for question in questions], params, use_tqdm=True)
         return [output.outputs[0].text for output in outputs]
 

@@ -68,55 +68,28 @@ def make_finding_rows(case: Case, outcomes: list[Outcome], masks: MaskWriter) ->
         is_lesion = outcome.mask is not None and not finding.heart
         lesions_beside = [lesion for lesion in lesions if is_lesion and lesion is not outcome]
         shared = [lesion.finding.index for lesion in lesions_beside if (lesion.mask & outcome.mask).any()]
-        rows.append(
-            case.names
-            | {
-                "finding": finding.index,
-                "entity": finding.entity,
-                "sentence_index": finding.sentence_index,
-                "target": finding.target,
-                "word": finding.word if finding.target else None,
-                "certainty": finding.certainty,
-                "hedge": finding.hedge,
-                "reported": list(finding.reported),
-                "grounded": list(outcome.grounded),
-                "locations": list(outcome.locations),
-                "reported_locations": list(outcome.reported_locations),
-                "mask_id": masks.add(case.study_id, outcome.mask),
-                "area": outcome.area,
-                "productive_boxes": outcome.num_productive_boxes,
-                "reason": outcome.reason,
-                "share_outside": outcome.num_pixels_outside / outcome.area if is_lesion else None,
-                "shared_with": shared,
-                "box_verdicts": outcome.verdicts.tolist(),
-            }
-        )
+        row = {"finding": finding.index, "word": finding.word if finding.target else None}
+        row |= {name: getattr(finding, name) for name in ("entity", "sentence_index", "target", "certainty", "hedge")}
+        row |= {"reported": finding.reported, "mask_id": masks.add(case.study_id, outcome.mask), "shared_with": shared}
+        row |= {
+            name: getattr(outcome, name) for name in ("grounded", "locations", "reported_locations", "area", "reason")
+        }
+        row |= {"productive_boxes": outcome.num_productive_boxes, "box_verdicts": outcome.verdicts.tolist()}
+        row |= {"share_outside": outcome.num_pixels_outside / outcome.area if is_lesion else None}
+        rows.append(case.names | row)
     return rows
 
 
 def make_unit_rows(case: Case, units: Iterable[Unit], masks: MaskWriter) -> list[dict]:
     """Return the rows of the units table for one image."""
-    return [
-        case.names
-        | {
-            "unit": number,
-            "kind": unit.kind,
-            "target": unit.target,
-            "word": unit.word,
-            "certainty": unit.certainty,
-            "sentence_index": unit.sentence_index,
-            "location": list(unit.location),
-            "grounded_location": unit.grounded,
-            "reported_location": unit.reported,
-            "finding": unit.findings,
-            "mask_id": masks.add(case.study_id, unit.mask),
-            "area": 0 if unit.mask is None else count_pixels(unit.mask),
-            "inference": unit.inference,
-            "dropped": unit.dropped,
-            "inference_dropped": unit.inference_dropped,
-        }
-        for number, unit in enumerate(units)
-    ]
+    rows = []
+    shared_names = "kind", "target", "word", "certainty", "sentence_index", "location"
+    for number, unit in enumerate(units):
+        row = {name: getattr(unit, name) for name in (*shared_names, "inference", "dropped", "inference_dropped")}
+        row |= {"unit": number, "grounded_location": unit.grounded, "reported_location": unit.reported}
+        row |= {"finding": unit.findings, "mask_id": masks.add(case.study_id, unit.mask)}
+        rows.append(case.names | row | {"area": 0 if unit.mask is None else count_pixels(unit.mask)})
+    return rows
 
 
 def run_shard(

@@ -62,35 +62,18 @@ def compute_decision(finding: Finding, case: Case, thresholds: ThresholdSet) -> 
 
 
 def _make_outcome(finding: Finding, lesion: Lesion, name_min_share: float) -> Outcome:
-    ungrounded_labels = [label for label in finding.reported if label not in lesion.grounded]
-    location_names = name_locations(
-        lesion.grounded,
-        lesion.pixels_by_label,
-        lesion.area,
-        min_share=name_min_share,
-        excluded_zones=ungrounded_labels,
-    )
-    return Outcome(
-        finding,
-        lesion.mask,
-        lesion.area,
-        lesion.grounded,
-        tuple(location_names),
-        tuple(_all_names(finding.reported)),
-        _reason(lesion, location_names),
-        lesion.verdicts,
-        int(np.count_nonzero(lesion.verdicts == 0)),
-        lesion.outside,
-    )
-
-
-def _reason(lesion: Lesion, location_names: list[str]) -> str | None:
+    limits = {"min_share": name_min_share, "excluded_zones": set(finding.reported) - set(lesion.grounded)}
+    names = tuple(name_locations(lesion.grounded, lesion.pixels_by_label, lesion.area, **limits))
     if lesion.mask is None:
-        passed = (lesion.verdicts == CONDITION_BITS["empty_after_refine"]).any()
-        return "empty_after_refine" if passed else "no_productive_box"
-    if not lesion.grounded:
-        return "no_grounded_label"
-    return None if location_names else "no_name"
+        has_passed = (lesion.verdicts == CONDITION_BITS["empty_after_refine"]).any()
+        reason = "empty_after_refine" if has_passed else "no_productive_box"
+    elif not lesion.grounded:
+        reason = "no_grounded_label"
+    else:
+        reason = None if names else "no_name"
+    texts = lesion.grounded, names, tuple(_all_names(finding.reported)), reason
+    num_productive = int(np.count_nonzero(lesion.verdicts == 0))
+    return Outcome(finding, lesion.mask, lesion.area, *texts, lesion.verdicts, num_productive, lesion.outside)
 
 
 def _all_names(labels: tuple[str, ...]) -> list[str]:
