@@ -41,18 +41,11 @@ def _fault(cells: dict[str, str]) -> str:
 def _row(cells: dict[str, str], line: int) -> Row:
     written = {name: cells.get(name, "") for name in MANIFEST_COLUMNS}
     values = written | {name: "" for name in OPTIONAL if is_no_value(written[name])}
-    row = Row(
-        **{name: written[name].strip() for name in IDS},
-        path=written["image_path"].strip(),
-        report_path=values["report_path"].strip() or None,
-        findings=values["findings"] or None,
-        impression=values["impression"] or None,
-        view=parse_view_code(values["view"]) or "",
-        acquired=values["acquired"].strip() or None,
-        extra={name: value for name, value in cells.items() if name and name not in MANIFEST_COLUMNS},
-        line=line,
-        view_text=values["view"].strip(),
-    )
+    row = Row(*(written[name].strip() for name in (*IDS, "image_path")), line=line)
+    row.findings, row.impression = values["findings"] or None, values["impression"] or None
+    row.report_path, row.acquired = values["report_path"].strip() or None, values["acquired"].strip() or None
+    row.view, row.view_text = parse_view_code(values["view"]) or "", values["view"].strip()
+    row.extra = {name: value for name, value in cells.items() if name and name not in MANIFEST_COLUMNS}
     if fault := _fault({name: written[name] for name in (*ID_COLUMNS, *REPORT_COLUMNS, "acquired")}):
         row.exclude("bad_row", fault)
     if not row.path:

@@ -129,15 +129,6 @@ def read_report(path: str | Path) -> Report:
     return Report(id_element.get("id") or "", texts["FINDINGS"].strip(), texts["IMPRESSION"].strip(), images)
 
 
-def _files(root: str) -> dict[str, tuple[Name, str]]:
-    file_by_key: dict[str, tuple[Name, str]] = {}
-    for name, path in openi_files.image_files(root):
-        previous = file_by_key.get(name.key)
-        if previous is None or openi_files.ENDINGS.index(name.ending) < openi_files.ENDINGS.index(previous[0].ending):
-            file_by_key[name.key] = (name, os.path.normpath(path))
-    return file_by_key
-
-
 def _report_rows(report: Report, files: dict[str, tuple[Name, str]]) -> Iterator[Row]:
     ids = [image for image, _ in report.images]
     if report.fault:  # the files named after it stand for its images
@@ -161,7 +152,9 @@ def read_openi(root: str, tables: str, pool: Executor) -> list[Row]:
     """
     paths = sorted(openi_files.reports_folder(root).glob("*.xml"))
     reports = list(in_batches(pool, read_report, [str(path) for path in paths]))
-    files = _files(root)
+    files: dict[str, tuple[Name, str]] = {}
+    for name, path in sorted(openi_files.image_files(root), key=lambda file: openi_files.ENDINGS.index(file[0].ending)):
+        files.setdefault(name.key, (name, os.path.normpath(path)))  # of several files of one image, the best one
     rows = [row for report in reports for row in _report_rows(report, files)]
     if not rows:
         raise UserError(f"cohort.root: no report below {root!r} names an image: unpack NLMCXR_reports.tgz again")

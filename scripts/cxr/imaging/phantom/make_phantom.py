@@ -173,29 +173,19 @@ def _truth(plan: StudyPlan, report: Report, pictures: dict[str, PhantomImage | N
         painted = bool(good) and all(picture.painted[number].any() for picture in good)
         findings.append({"finding": number, **row, "painted": painted, "painted_as": plan.painted[number]})
     visible_lesions = [plan.painted[i] for i, mask in enumerate(good[0].painted if good else ()) if mask.any()]
-    return {
-        "study_id": plan.study_id,
-        "subject_id": plan.subject_id,
-        "split": plan.split,
-        "section_name": None if plan.report else report.section,
-        "report_fault": plan.report or None,
-        "strength": plan.strength,
-        "findings": findings,
-        "negatives": [] if plan.report else report.negatives,
-        "shown": [lesion for lesion in LESIONS if lesion in visible_lesions],
-        "unsaid": [{"target": f.target, "place": f.place, "labels": list(f.labels)} for f in plan.unreported],
-        "images": [
-            {
-                "image_id": image.image_id,
-                "view": image.view,
-                "encoding": image.fault or image.encoding,
-                "verdict": EXPECTED[image.fault],
-                "shape": None if (picture := pictures[image.image_id]) is None else list(picture.image.shape),
-                "ctr": None if picture is None else round(picture.chest.ctr, 4),
-            }
-            for image in plan.images
-        ],
-    }
+    images = []
+    for image in plan.images:
+        row = {"image_id": image.image_id, "view": image.view, "encoding": image.fault or image.encoding}
+        row |= {"verdict": EXPECTED[image.fault], "shape": None, "ctr": None}
+        if (picture := pictures[image.image_id]) is not None:
+            row |= {"shape": list(picture.image.shape), "ctr": round(picture.chest.ctr, 4)}
+        images.append(row)
+    line = {"study_id": plan.study_id, "subject_id": plan.subject_id, "split": plan.split}
+    line |= {"section_name": None if plan.report else report.section, "report_fault": plan.report or None}
+    line |= {"strength": plan.strength, "findings": findings, "negatives": [] if plan.report else report.negatives}
+    line |= {"shown": [lesion for lesion in LESIONS if lesion in visible_lesions]}
+    unsaid = [{"target": f.target, "place": f.place, "labels": list(f.labels)} for f in plan.unreported]
+    return line | {"unsaid": unsaid, "images": images}
 
 
 def run(
@@ -227,8 +217,7 @@ def run(
         masks = [(name, picture.truth(plan)) for name, picture in pictures.items() if picture is not None]
         return rows, _truth(plan, report, pictures), masks
 
-    rows: list[dict] = []
-    lines: list[dict] = []
+    rows, lines = [], []
     attrs |= {"frame": "512 x 512, pad"}
     writing = ShardWriter(truth_masks, attrs=attrs, labels=TRUTH_LABELS, units={"mask": "boolean, packed along x"})
     with ThreadPoolExecutor(max(1, threads)) as pool, writing as writer:

@@ -118,10 +118,6 @@ def deniable(targets: set[str], rng: np.random.Generator) -> list[str]:
     return allowed
 
 
-def _join(terms: list[str], word: str) -> str:
-    return terms[0] if len(terms) == 1 else f"{', '.join(terms[:-1])}{',' if len(terms) > 2 else ''} {word} {terms[-1]}"
-
-
 def _denials(targets: set[str], rng: np.random.Generator) -> tuple[list[str], list[str]]:
     denied_lesions = [lesion for lesion in deniable(targets, rng) if rng.random() < DENIED[lesion]]
     waiting = [denied_lesions[i] for i in rng.permutation(len(denied_lesions))]
@@ -135,7 +131,9 @@ def _denials(targets: set[str], rng: np.random.Generator) -> tuple[list[str], li
             continue
         if rng.random() < 0.5:
             terms.append("pneumothorax")
-        sentences.append(_written(rng, "negations", list=_join(terms, "or")))
+        comma = "," if len(terms) > 2 else ""
+        listed = f"{', '.join(terms[:-1])}{comma} or {terms[-1]}" if len(terms) > 1 else terms[0]
+        sentences.append(_written(rng, "negations", list=listed))
     return sentences, denied_lesions
 
 
@@ -163,19 +161,13 @@ def _body(findings: list[Finding], devices: int, rng: np.random.Generator) -> tu
         denials.append(_sentence(template.format(term=WORDING["negatable"][_pick(rng, idle)][0])))
     organs = heart + lungs + denials if rng.random() < 0.4 else lungs + denials + heart
     sentences = organs + extras if rng.random() < 0.6 else extras + organs
-    truth = [
-        {
-            "target": finding.target,
-            "entity": "opacity" if finding.linked and not finding.hard else finding.target,
-            "labels": list(finding.labels),
-            "certainty": "definitive" if finding.hedge == "definite" else "tentative",
-            "hedge": finding.hedge,
-            "place": finding.place,
-            "hard": finding.hard,
-            "sentence": text,
-        }
-        for text, finding in stated
-    ]
+    truth = []
+    for text, finding in stated:
+        entity = "opacity" if finding.linked and not finding.hard else finding.target
+        certainty = "definitive" if finding.hedge == "definite" else "tentative"
+        row = {"target": finding.target, "entity": entity, "labels": list(finding.labels), "certainty": certainty}
+        row |= {"hedge": finding.hedge, "place": finding.place, "hard": finding.hard, "sentence": text}
+        truth.append(row)
     return sentences, truth, [lesion for lesion in LESIONS if lesion in denied]
 
 
