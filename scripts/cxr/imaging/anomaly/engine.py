@@ -19,12 +19,11 @@ def edit_region(organs: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def compose(image: np.ndarray, proposal: np.ndarray, region: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the edited image and the anomaly map, both uint8 (H, W).
+    """Return the edited image and the anomaly map, both uint8 (H, W). Raises BadMap.
 
-    ``image`` uint8 (H, W), ``proposal`` the engine's output (H, W) in grey levels 0..255, ``region`` bool (H, W).
-    Inside the region the edited image is the proposal, rounded and clipped to 0..255; outside it is the image itself.
-    The map is max(image - edited, 0), exact in grey levels, because a lesion is brighter than healthy tissue. Raises
-    BadMap.
+    ``proposal``: the engine's output (H, W) in grey levels. Inside ``region``, bool (H, W), the edited image is the
+    proposal, rounded and clipped to 0..255; outside it is the image itself. The map is max(image - edited, 0), because
+    a lesion is brighter than healthy tissue.
     """
     if proposal.shape != image.shape:
         raise BadMap(f"shape {proposal.shape} instead of {image.shape}")

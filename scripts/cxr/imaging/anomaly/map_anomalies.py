@@ -37,9 +37,8 @@ def needs_anomaly_map(tuples: Iterable[Mapping]) -> bool:
 def images_with_findings(cohort: str | Path, reports: str | Path) -> set[str]:
     """Return the images of a shard whose study's report needs a mask from the anomaly map.
 
-    ``cohort``: the shard's table of images; ``reports``: its report lines. A study without a line needs none. Only the
-    report's tuples decide: a change of the masks' rules or thresholds must not rerun the editor. So some images count
-    whose findings a rule drops later.
+    Only the report's tuples decide, because a change of the masks' rules or thresholds must not rerun the editor. So
+    some images count whose findings a rule drops later.
     """
     studies = {line["study_id"] for line in read_lines(reports) if needs_anomaly_map(line["tuples"])}
     rows = read_table(cohort).select("image_id", "study_id").iter_rows()
@@ -64,11 +63,9 @@ def run_shard(
     """Remove the lesions from every image of a shard that has organ masks.
 
     Writes ``output`` (HDF5: ``anomaly`` = max(frame - edited, 0) and ``brighter`` = max(edited - frame, 0), uint8
-    (512, 512) for each accepted image; 0 outside lungs and heart; ``unedited`` uint8; :mod:`cxr.base.edited_images`
-    reads the edited image) and the ledger ``excluded`` (reasons ``bad_map``, ``engine_failure``). With
-    ``images: with_findings``, the images whose report needs no mask from the map (by ``cohort`` and ``reports`` of
-    the shard) are not edited: both are 0 and ``unedited`` 1. ``files``: the engine's other input files; ``compute``:
-    how its net is run. Raises UserError for an unknown engine.
+    (512, 512); :mod:`cxr.base.edited_images` reads the edited image) and the ledger ``excluded``. With ``images:
+    with_findings``, the images whose report needs no mask from the map (by ``cohort`` and ``reports``) are not edited:
+    both are 0 and ``unedited`` 1. ``files``: the engine's other input files; ``compute``: how its net is run.
     """
     engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine, seed))
     ledger = Ledger("anomaly")

@@ -39,11 +39,10 @@ def run_shard(
     compute: dict | None = None,
     **files: str,
 ) -> None:
-    """Detect boxes on every frame of a shard.
+    """Detect boxes on every frame of a shard. Writes ``output`` (:data:`SCHEMA`) and the ledger ``excluded``.
 
-    Writes ``output`` (Parquet: :data:`SCHEMA`, sorted by image_id, decreasing confidence, coordinates, class) and the
-    ledger ``excluded``. An image without boxes has no row; an image on which the engine failed is excluded. ``files``:
-    the engine's other input files; ``compute``: how its net is run. Raises UserError for an unknown engine or class.
+    An image without boxes has no row; an image on which the engine failed is excluded. ``files``: the engine's other
+    input files; ``compute``: how its net is run. Raises UserError for an unknown engine or class.
     """
     engine = load_engine(options, Setup.of_job(files, compute, options.engine))
     ledger, rows = Ledger("boxes"), []

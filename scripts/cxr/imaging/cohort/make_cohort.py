@@ -160,8 +160,7 @@ def run(
 
     ``shards``: the output paths in the order of ``seeds.shard_names``; ``sources``: the files that ``options`` also
     names; ``files_read``: table for the states of the files that were read. The tables hold no ``attrs``, because a
-    shard without new studies must keep its bytes. Raises UserError for a mistake in the settings or in the manifest as
-    a whole.
+    shard without new studies must keep its bytes. Raises UserError for a mistake in the settings or the manifest.
     """
     check_inputs(options)
     num_shards = options.shards or DEFAULT_SHARDS

@@ -60,10 +60,9 @@ def _row(cells: dict[str, str], line: int) -> Row:
 def read_manifest(manifest: str, pool: Executor, *, check_files: bool = True) -> list[Row]:
     """Read the manifest (``check.check_inputs`` has seen its header): one :class:`Row` per line that is not blank.
 
-    Paths are relative to the manifest's folder; returned paths are relative to the working directory, or absolute. They
-    stay as they are written unless ``check_files``.
-    Lines with too few or too many cells become excluded rows. Raises UserError if the table as a whole cannot be read
-    (``user_tables``), or if no row has a usable split although the column is filled in.
+    Paths are relative to the manifest's folder, returned ones to the working directory; they stay as they are written
+    unless ``check_files``. Lines with too few or too many cells become excluded rows. Raises UserError if the table as
+    a whole cannot be read, or if no row has a usable split although the column is filled in.
     """
     rows, strange_splits = [], 0
     sheet = read_sheet(manifest, "cohort.manifest", MANIFEST_COLUMNS, ids=IDS, words=IDS)

@@ -159,8 +159,7 @@ def read_mimic(root: str, tables: str, pool: Executor, *, check_files: bool = Tr
     """Read the tree: one :class:`Row` per image of the record list, or per image file without such a list.
 
     Folders are listed if ``check_files``, but no image is opened. Reports are expected at
-    ``files/p10/p10000032/s50414267.txt``.
-    Raises UserError if a table cannot be used.
+    ``files/p10/p10000032/s50414267.txt``. Raises UserError if a table cannot be used.
     """
     base = str(mimic_base(root))
     table_by_kind = {kind: _table(path, kind) for kind, path in mimic_tables(root, tables).items()}

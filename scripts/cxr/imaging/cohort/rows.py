@@ -28,10 +28,9 @@ LONGEST_ID = 128
 class Row:
     """An input image: its entry in the manifest or tree, and the reason if it is excluded.
 
-    ``view`` and ``size`` come from a table, before the header is read; ``view_text`` is the table's text for the view.
-    ``extra`` holds unknown columns, which are passed on; ``line`` is the line in the manifest, else 0.
-    ``report_missing``: a report file is named, or expected in the tree, but missing; ``expected_report`` is its path.
-    ``path_problem``: why no file fits the path.
+    ``view_text`` is the table's text for the view; ``extra`` holds unknown columns, which are passed on; ``line`` is
+    the line in the manifest, else 0. ``report_missing``: a report file is named, or expected in the tree, but missing;
+    ``expected_report`` is its path. ``path_problem``: why no file fits the path.
     """
 
     image_id: str
