@@ -13,7 +13,7 @@ from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import CARDIOMEDIASTINUM, HEART, LUNGS
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.anatomy.zones import zone_masks
-from cxr.imaging.phantom import cohort, make_phantom
+from cxr.imaging.phantom import make_phantom
 from cxr.imaging.phantom.chest import Chest
 from cxr.imaging.phantom.settings import PhantomSettings
 from cxr.nets.map_net import MapNet
@@ -85,7 +85,7 @@ def paint(folder: Path, seed: int, studies: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     manifest = folder / "manifest.csv"
     options = PhantomSettings(subjects=studies * 5 // 8, studies=studies)
-    with patch.object(cohort, "sample", pick):  # which draws the synthetic chest
+    with patch.object(make_phantom, "draw_chest", pick):  # which draws the synthetic chest
         make_phantom.run(
             manifest=str(manifest), truth=str(folder / "truth.jsonl"), truth_masks=str(folder / "truth.h5"),
             options=options, seed=seed, attrs={},

@@ -15,7 +15,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.seeds import stable_hash
 from cxr.base.vocabulary import LESIONS, LUNGS, ZONE_LABELS
 from cxr.ils.templates import CARDIOMEGALY
-from cxr.imaging.phantom.cohort import EXTENT
+from cxr.imaging.phantom.make_phantom import EXTENT
 from cxr.painting.lesions import paint
 
 COPIES = 3
