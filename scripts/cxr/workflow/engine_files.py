@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from cxr.base.engines import installed_engines, read_assignments
+from cxr.base.engines import read_assignments
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.paths import SCRIPTS
 from cxr.workflow.code_digest import installed_module, module_file, packages_folder
@@ -59,8 +59,9 @@ def environment_file(stage: str, engine: str) -> str:
 
     That of an installed engine is the file environment.yaml beside its module.
     """
-    if engine in installed_engines(stage):
-        return str(_engine_source(find_package(stage), engine).with_name("environment.yaml"))
+    package = find_package(stage)
+    if installed_module(f"{package}.{engine}") and (source := _engine_source(package, engine)):
+        return str(source.with_name("environment.yaml"))
     return f"../../envs/{stage}-{engine}.yaml"
 
 

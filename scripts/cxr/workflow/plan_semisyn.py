@@ -231,13 +231,13 @@ class DetectorsPlan:
         }
         # {used reference: its options, its file, its images where they are not the cohort's, shards of its frames}
         self.references = {name: reference_options(name, reference) for name, reference in used.items()}
-        # modules that read them
-        self.formats = sorted({f"annotations.{reference.format}" for reference in used.values()})
         self.annotations = {name: reference_file(system, name) for name in used}
         self.image_sources = {name: _image_source(name, used[name]) for name in used if used[name].images}
         self._cohort = [f"results/frames/{shard}.h5" for shard in shards]
         self._own_frames = {name: f"results/semisyn/references/{name}/frames.h5" for name in self.image_sources}
         self.frames = {name: [self._own_frames[name]] if name in self._own_frames else self._cohort for name in used}
+        # modules that read the used references
+        self.formats = sorted({f"annotations.{reference.format}" for reference in used.values()})
         patients = [COHORT, *_patient_tables(used)]
         # {run: its options, input files of its trainings}
         self.runs = {name: self._run_options(run, options, sizes) for name, run in runs.items()}
