@@ -6,7 +6,7 @@ Outcomes: ``boxes``, ``none`` (the answer says that there is no box), ``unreadab
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -146,7 +146,7 @@ def _find_numbers(
         return PALIGEMMA, [values[at : at + 4] for at in range(0, len(values) - len(values) % 4, 4)], False
     if spans := _SPAN.findall(text):
         return convention, [_parse_numbers(span) for span in spans], False
-    x_first = _x_first(convention) if convention.y_first else convention
+    x_first = replace(convention, y_first=False)
     if named_boxes := list(_named_boxes(text, x_first, size)):  # names make the order explicit
         return x_first, named_boxes, False
     starts = [match.end() for match in _KEY.finditer(text)]
@@ -166,10 +166,6 @@ def _find_numbers(
         elif values:
             lists = [values]
     return convention, lists, bool(_NOTHING.fullmatch(answer_text))
-
-
-def _x_first(convention: Convention) -> Convention:
-    return Convention(f"{convention.name}_named", convention.scale, convention.decimals)
 
 
 def _named_boxes(text: str, convention: Convention, size: InputSize) -> Iterator[list[float]]:

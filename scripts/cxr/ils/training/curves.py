@@ -26,15 +26,10 @@ def draw_curves(updates: pl.DataFrame, epochs: pl.DataFrame) -> Figure:
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     loss_axes, score_axes = figure.subplots(1, 2)
     applied_updates = updates.filter(~pl.col("skipped"))
-    at = applied_updates["update"].to_numpy()
+    at = average_groups(applied_updates["update"].to_numpy())
     for name, colour in COLOURS.items():
-        loss_axes.plot(
-            average_groups(at),
-            average_groups(applied_updates[name].to_numpy()),
-            color=colour,
-            label=name,
-            lw=2 if name == "loss" else 1.2,
-        )
+        losses = average_groups(applied_updates[name].to_numpy())
+        loss_axes.plot(at, losses, color=colour, label=name, lw=2 if name == "loss" else 1.2)
     loss_axes.set(xlabel="update", ylabel="weighted loss", title="Training")
     loss_axes.legend()
     for name, (label, colour, mark) in SCORES.items():
