@@ -26,7 +26,7 @@ def read_marks(options: ReadOptions) -> SourceRecords:
         place = {"view": "PA", "sex": None, "rows": 10, "columns": 10, "path": "none.png", "frames": options.name}
         records.images.append(image | {"split": "train"} | place)
         records.facts += image_label_facts(row["image"], {row["label"]: "present"}, options.uncertain)
-    records.num_rows[IMAGES] = records.num_kept[IMAGES] = len(records.images)
+    records.num_rows[IMAGES] = len(records.images)
     return records
 '''
 
