@@ -81,8 +81,8 @@ def find_fault(
             return "no_lungs", f"{name} covers {share:.3f} of the image"
     if max(areas) > MAX_LUNG_RATIO * min(areas):
         return "no_lungs", f"one lung is {max(areas) / min(areas):.1f} times the other"
-    right, left = (np.array([axis.mean() for axis in np.nonzero(masks[name])]) for name in LUNGS)
-    down, across = left - right
+    right_centre, left_centre = (np.array([axis.mean() for axis in np.nonzero(masks[name])]) for name in LUNGS)
+    down, across = left_centre - right_centre
     if across <= abs(down):
         return "no_lungs", "the lungs do not lie side by side"
     for name in LUNGS:
