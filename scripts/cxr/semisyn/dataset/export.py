@@ -69,11 +69,10 @@ FORMAT_NOTES = {
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Settings of the exports.
+    """Settings of the exports: findings in class order, and labels {finding: display name}.
 
-    findings: in class order; labels: {finding: display name}; kind, target: of the boxes; pixels: ``frame`` or
-    ``original``; withhold: of ``pixels`` and ``ids``; salt: file with the key of the ids; frames: decoding of the
-    originals; size: of all findings together, or ``fifth``, ``half``, ``all``; format: ``yolo``, ``coco`` or ``hf``.
+    kind, target: of the boxes; pixels: ``frame`` or ``original``; withhold: of ``pixels`` and ``ids``; salt: file with
+    the key of the ids; frames: decoding of the originals; size: of all, or ``fifth``, ``half``, ``all``.
     """
 
     findings: list[str]
@@ -256,9 +255,14 @@ def write_hf(folder: Path, source: ImageSource, key: bytes, options: ExportOptio
             path.parent.mkdir(exist_ok=True)
             table = pl.DataFrame([*islice(rows, ROWS_PER_FILE)], schema=columns)
             table.write_parquet(path, compression="zstd", statistics=False)
+    names = {str(number): name for number, name in enumerate(options.class_names)}
+    box = {"name": "bbox", "list": {"list": "float64", "length": 4}}
+    category = {"name": "category", "list": {"class_label": {"names": names}}}
+    special = {"image": {"dtype": "image"}, "objects": {"struct": [box, category]}}
+    features = [{"name": name} | special.get(name, {"dtype": "string"}) for name in columns]
     head = {"configs": [{"config_name": "default", "data_files": [
         {"split": {"val": "validation"}.get(subset, subset), "path": f"data/{subset}-*.parquet"} for subset in subsets
-    ]}], "dataset_info": {"features": card_features(columns, options.class_names)}}  # fmt: skip
+    ]}], "dataset_info": {"features": features}}  # fmt: skip
     text = yaml.safe_dump(head, sort_keys=False)
     (folder / "README.md").write_text(f"---\n{text}---\n\n", encoding="utf-8")
 
@@ -272,15 +276,6 @@ def hf_row(picture: ExportImage, key: bytes, options: ExportOptions) -> dict:
         row["image"] = {"bytes": picture.png(), "path": None}
     categories = [options.findings.index(facts["finding"])] * len(picture.boxes)
     return row | {"objects": {"bbox": [list(box) for box, _ in picture.boxes], "category": categories}}
-
-
-def card_features(columns: dict, classes: Sequence[str]) -> list[dict]:
-    """Return the features of a Hugging Face dataset card for the columns."""
-    names = {str(number): name for number, name in enumerate(classes)}
-    box = {"name": "bbox", "list": {"list": "float64", "length": 4}}
-    category = {"name": "category", "list": {"class_label": {"names": names}}}
-    special = {"image": {"dtype": "image"}, "objects": {"struct": [box, category]}}
-    return [{"name": name} | special.get(name, {"dtype": "string"}) for name in columns]
 
 
 def _exported(folder: Path, source: ImageSource, options: ExportOptions) -> Iterator[ExportImage]:

@@ -1,7 +1,5 @@
 """Draw the mean AP of each run with its interval, and the recall over the false boxes per image."""
 
-from collections.abc import Sequence
-
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -25,42 +23,36 @@ def run_charts(*, scores: str, curves: str, dpi: int, against: str) -> None:
     grid = figure.subplots(len(references), 2, squeeze=False)
     for row, name in zip(grid, references, strict=True):
         reference_rows = table.filter(pl.col("reference") == name)
-        _draw_intervals(row[0], reference_rows, runs, colours)
-        _draw_recalls(row[1], reference_rows, runs, colours)
+        _draw_runs(row[0], row[1], reference_rows, colours)
         images, boxes, patients = reference_rows.select("images", "boxes", "patients").row(0)
         row[0].set_title(f"{name}: {images} images, {boxes} boxes, {patients} patients", fontsize=10)
     grid[-1][1].legend(fontsize=8, loc="lower right")
     save_png(figure, curves, dpi)
 
 
-def _draw_intervals(axes: Axes, table: pl.DataFrame, runs: Sequence[str], colours: dict[str, str]) -> None:
-    """Draw the mean over seeds with its interval, and each seed as a bar."""
+def _draw_runs(intervals: Axes, recalls: Axes, table: pl.DataFrame, colours: dict[str, str]) -> None:
+    """Draw the mean AP over seeds with its interval, each seed as a bar, and the recalls."""
     ap = table.filter(pl.col("metric").str.starts_with("map"), pl.col("low").is_not_null())
     metric = ap["metric"][0] if len(ap) else ""
-    for place, run in enumerate(runs):
-        run_rows = ap.filter(pl.col("run") == run, pl.col("metric") == metric)
-        for value, low, high, seed in run_rows.select("value", "low", "high", "seed").iter_rows():
+    for place, (run, colour) in enumerate(colours.items()):
+        scores = ap.filter(pl.col("run") == run, pl.col("metric") == metric)
+        for value, low, high, seed in scores.select("value", "low", "high", "seed").iter_rows():
             if seed is None:
-                axes.plot([low, high], [place, place], color=colours[run], linewidth=2)
-                axes.plot(value, place, "o", color=colours[run], markersize=7)
+                intervals.plot([low, high], [place, place], color=colour, linewidth=2)
+                intervals.plot(value, place, "o", color=colour, markersize=7)
             else:
-                axes.plot(value, place, "|", color=colours[run], markersize=12)
-    axes.set_yticks(range(len(runs)), runs)
-    axes.invert_yaxis()
-    axes.set_xlabel(f"{metric}, % (interval by patients; bars: seeds)")
-    axes.grid(axis="x", alpha=0.3)
-
-
-def _draw_recalls(axes: Axes, table: pl.DataFrame, runs: Sequence[str], colours: dict[str, str]) -> None:
-    for place, run in enumerate(runs):
-        run_rows = table.filter(pl.col("run") == run, pl.col("metric").is_in([*FALSE_BOXES]))
-        means = dict(run_rows.group_by("metric").agg(pl.col("value").mean()).iter_rows())
+                intervals.plot(value, place, "|", color=colour, markersize=12)
+        means = dict(table.filter(pl.col("run") == run).group_by("metric").agg(pl.col("value").mean()).iter_rows())
         points = [(false, means[name]) for name, false in FALSE_BOXES.items() if name in means]
         if points:
             mark = MARKS[place % len(MARKS)]
-            axes.plot(*zip(*points, strict=True), marker=mark, color=colours[run], label=run, linewidth=1.2)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks([*FALSE_BOXES.values()], ["1/4", "1/2", "1", "2"])
-    axes.set_xlabel("false boxes an image")
-    axes.set_ylabel("recall at IoU 0.3, %")
-    axes.grid(alpha=0.3)
+            recalls.plot(*zip(*points, strict=True), marker=mark, color=colour, label=run, linewidth=1.2)
+    intervals.set_yticks(range(len(colours)), [*colours])
+    intervals.invert_yaxis()
+    intervals.set_xlabel(f"{metric}, % (interval by patients; bars: seeds)")
+    intervals.grid(axis="x", alpha=0.3)
+    recalls.set_xscale("log", base=2)
+    recalls.set_xticks([*FALSE_BOXES.values()], ["1/4", "1/2", "1", "2"])
+    recalls.set_xlabel("false boxes an image")
+    recalls.set_ylabel("recall at IoU 0.3, %")
+    recalls.grid(alpha=0.3)

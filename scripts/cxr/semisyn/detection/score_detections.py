@@ -120,9 +120,9 @@ def rarest_finding(population: Population) -> np.ndarray:
 class DetectionOptions:
     """Settings of the stage (``semisyn.detection``).
 
-    runs: [run, seed number, reference] of each prediction file, in their order; references: [{name, format, path,
-    image_id, role, classes}]; synthetic: {run: number of synthetic images, or a size of the dataset}; prior_seen: names
-    of the references that the priors were fitted to.
+    runs: [run, seed number, reference] of each prediction file; references: [{name, format, path, image_id, role,
+    classes}]; synthetic: {run: number of synthetic images, or a size of the dataset}; prior_seen: names of the
+    references that the priors were fitted to.
     """
 
     against: str
@@ -150,9 +150,8 @@ def run_scores(
 ) -> None:
     """Score all predictions and compare the runs. ``references``: unused, the paths are in ``options``.
 
-    ``predictions``: tables of :data:`PREDICTIONS`, in the order of ``options.runs``; ``patients``: tables with image_id
-    and subject_id; ``images``: the dataset's image table, if a run names a size of it. Raises UserError for an image or
-    a patient in two roles, and for predictions on a training reference.
+    ``predictions``: as ``options.runs``; ``patients``: tables with image_id and subject_id; ``images``: the dataset's
+    image table, if a run names a size. Raises UserError for an image or a patient in two roles or trained on.
     """
     reference_by_name = {settings["name"]: Reference(**settings) for settings in options.references}
     boxes_by_reference = {

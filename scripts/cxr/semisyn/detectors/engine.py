@@ -84,11 +84,10 @@ class DetectorsOptions:
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """One training.
+    """One training: {pool: its images}, and {pool: its shares of a batch at the first and at the last step}.
 
-    pools: {pool: its images}; shares: {pool: its fraction of a batch at the first and at the last step}; updates:
-    number of steps; epochs: most epochs of an engine that divides them; points: steps after which the detector is
-    scored on ``validation``, if given.
+    updates: number of steps; epochs: most epochs of an engine that divides them; points: steps after which the detector
+    is scored on ``validation``, if given.
     """
 
     pools: Mapping[str, Sequence[LazySample]]

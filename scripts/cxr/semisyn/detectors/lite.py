@@ -79,9 +79,8 @@ def train_lite(
 ) -> Detector:
     """Train a detector on batches mixed from the pools; runs of one seed start from the same weights.
 
-    ``shares``: {pool: its fraction of a batch at the first and the last step}, ignored for an empty pool.
-    ``unfinished``: folder of the checkpoint, resumed if no input has changed. ``losses`` receives the losses of every
-    step; ``watch`` scores the net during training. Raises ValueError if no pool has an image.
+    ``shares``: as in a task, ignored for an empty pool. ``unfinished``: folder of the checkpoint, resumed if no input
+    has changed. ``losses`` receives each step's losses; ``watch`` scores the net. Raises ValueError without images.
     """
     shares = {name: tuple(map(float, share)) for name, share in shares.items() if pools.get(name) and any(share)}
     if not shares:

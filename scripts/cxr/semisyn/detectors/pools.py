@@ -1,8 +1,8 @@
 """Pools of training images, and batches mixed from them.
 
-Compared runs share every draw: the image and the augmentation at each position of a batch depend on the seed, the step
-and the position alone. The pools ``synthetic``, ``unedited`` and ``shuffled`` list the same jobs in the same order, so
-a position with an edited image in one run has its unedited source in the control.
+Compared runs share every draw: those at a position of a batch depend on the seed, the step and the position alone. The
+pools ``synthetic``, ``unedited`` and ``shuffled`` list the same jobs in the same order, so a position with an edited
+image in one run has its unedited source in the control.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -73,11 +73,10 @@ NAMES = ("image_id", "image_path", "subject_id", "view", "position")
 
 
 def run_listing(*, annotations: str, pictures: str, output: str, reference: dict) -> None:
-    """Write :data:`PICTURES`, a row for each image of the reference that is in ``pictures``.
+    """Write :data:`PICTURES`, a row for each image of the reference that is in ``pictures``. Raises UserError for none.
 
     ``reference``: {name, format, path, image_id} of the reference, whose file is ``annotations``; ``pictures``: a
-    folder, or a CSV of :data:`NAMES` with paths relative to it. Raises UserError if it has none of the images, or two
-    with one name.
+    folder, or a CSV of :data:`NAMES` with paths relative to it.
     """
     source = Reference(**reference, role="", classes={})
     regions = read_annotations(source.key, source.path, source.format)

@@ -30,10 +30,10 @@ class Job:
 
 @dataclass(frozen=True)
 class EditedImage:
-    """An edited image, grey levels 0..255, uint8 or float (512, 512).
+    """An edited image, uint8 or float (512, 512), and the random ``parameters`` of the edit.
 
     ``lesion`` bool (512, 512): the finding's exact mask, if known; ``support`` bool (512, 512): where the engine may
-    have changed the image, None where the job's mask is above 0; ``parameters``: random parameters of the edit.
+    have changed the image, None where the job's mask is above 0.
     """
 
     image: np.ndarray
@@ -46,11 +46,10 @@ class EditingEngine(Protocol):
     """An editor that puts findings into chest X-rays."""
 
     def edit(self, image: np.ndarray, organs: dict[str, np.ndarray], job: Job) -> EditedImage:
-        """Edit a frame uint8 (512, 512) with its masks {label: bool (512, 512)}.
+        """Edit a frame uint8 (512, 512) with its masks {label: bool (512, 512)}; called from several threads at once.
 
-        It is called from several threads at once. An engine with a large net has ``edit_batch(images, organs, jobs)``
-        instead, on lists and called from one thread, and the attribute ``batch``. No result may depend on another job.
-        Raises BoxTooSmall for a job with a box that is too small for the engine.
+        An engine with a large net has ``edit_batch(images, organs, jobs)`` instead, on lists and called from one
+        thread, and the attribute ``batch``. No result may depend on another job. Raises BoxTooSmall if it edits none.
         """
         ...
 

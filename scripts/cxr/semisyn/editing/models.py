@@ -60,7 +60,6 @@ class ModelEditor(ABC):
         """Return the edited images, float32 (512, 512) in grey levels: the mean of the model's three channels.
 
         A job may appear several times with different configurations; shared work on its source is done once.
-        Raises BoxTooSmall for a box that covers no cell of the latent grid.
         """
         scaled = torch.from_numpy(np.stack(images)).float()[:, None] / 127.5 - 1
         image_indices, first_rows = _group_indices([job.job_id for job in jobs])

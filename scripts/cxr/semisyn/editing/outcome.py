@@ -19,10 +19,9 @@ CUT = 3
 def soft_mask(boxes: np.ndarray, shape: tuple[int, int], blur: str) -> np.ndarray:
     """Return the edit weight of each pixel, float32 ``shape`` in 0..1. ``boxes`` (N, 4) in pixels, half-open.
 
-    The result is the pixelwise maximum of one mask per box, each with the maximum 1. ``blur``: one of :data:`BLURS`;
-    ``none`` is 1 where a pixel's centre lies in the box; ``gauss`` blurs that, with the deviation half the side (whole
-    pixels) over r along each axis; ``ggauss`` is exp(-(|t| / (sqrt(2) deviation)) ** exponent) of the distance t from
-    the box's centre.
+    It is the maximum of one mask per box, each with the maximum 1. ``blur``, of :data:`BLURS`: ``none`` is 1 where a
+    pixel's centre lies in the box; ``gauss`` blurs that, with the deviation half the side (whole pixels) over r along
+    each axis; ``ggauss`` is exp(-(|t| / (sqrt(2) deviation)) ** exponent) of the distance t from the box's centre.
     """
     mask = np.zeros(shape, np.float32)
     for box in np.asarray(boxes, np.float64).reshape(-1, 4):

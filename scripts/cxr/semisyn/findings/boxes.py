@@ -14,7 +14,7 @@ ROUNDING = 4 * np.spacing(200.0)
 
 @dataclass(frozen=True)
 class Places:
-    """Bounds of boxes, one row each; boxes are (N, 4: x1, y1, x2, y2) in frame pixels.
+    """Bounds of boxes (N, 4: x1, y1, x2, y2) in frame pixels, one row each.
 
     lungs, hearts: their boxes; pictures: part of the frame that the image covers; left: bool (N,), whether it is the
     left lung; zones: (N, 4) percent, bounds of the centre.
@@ -57,7 +57,7 @@ def overshoot_limits(prior: Prior, places: Places, bounds: str) -> np.ndarray:
 def size_bounds(prior: Prior, centres: np.ndarray, outside: np.ndarray, bounds: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the smallest and the largest width and height, (N, 2) each in percent, of boxes with these centres.
 
-    A box that must cover the lung's lower edge is at least twice as high as its centre's distance to it. With
+    A box that must cover the lung's lower edge is at least twice as high as its centre's distance to it; with
     ``strict`` it may reach below and is cut there afterwards.
     """
     low = np.tile(np.array(prior.minimum), (len(centres), 1))

@@ -135,8 +135,8 @@ class Catalogue:
     """All findings, zones {side: {zone: box}}, the parser, the lung engine of the priors, and the negative prompt.
 
     Zones: percent of the lung's box as displayed, x from the image's left. The parser reads a prompt: sides and zones:
-    [(regular expression, result)], the first match wins; instead: {zone: its substitute on a side that lacks it};
-    lacking: [expression] of prompts that need a substitute, which are counted.
+    [(expression, result)], the first match wins; instead: {zone: its substitute on a side that lacks it}; lacking:
+    expressions of prompts that need a substitute, which are counted.
     """
 
     findings: dict[str, Finding]

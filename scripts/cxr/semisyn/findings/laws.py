@@ -58,9 +58,8 @@ def draw_pair_within(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return values (N, 2) of a two-dimensional log-normal law truncated to a box, and its mass there (N,).
 
-    ``uniforms``, ``low`` and ``high`` (N, 2). The first value comes from the truncated law's own first margin, which is
-    tabulated at :data:`GRID` points, the second from the conditional law given the first. Where the mass is 0, the
-    values are ``low``.
+    The first value of ``uniforms`` (N, 2) draws from the truncated law's own first margin, tabulated at :data:`GRID`
+    points, the second from the conditional law given the first. Where the mass is 0, the values are ``low``.
     """
     uniforms, low, high = (np.asarray(array, np.float64) for array in (uniforms, low, high))
     mu, deviation, slope, residual_deviation = _moments(law)
@@ -96,10 +95,9 @@ def pair_mass(law: Law, low: np.ndarray, high: np.ndarray, points: int = GRID) -
 
 
 def _tabulate_margin(law: Law, low: np.ndarray, high: np.ndarray, points: int) -> tuple[np.ndarray, ...]:
-    """Tabulate the truncated first margin.
+    """Return the logarithms of the bounds (N, 2) of the truncated first margin, and its table (N, points).
 
-    Returns the logarithms of the lower and upper bounds (N, 2), then (N, points): places in standard deviations,
-    density, and mass of the cells (one fewer).
+    Of the table: places in standard deviations, density, and mass of the cells (one fewer).
     """
     mu, deviation, slope, residual_deviation = _moments(law)
     bottom, top = _log(low), _log(np.maximum(high, 0.0))

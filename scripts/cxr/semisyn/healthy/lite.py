@@ -28,8 +28,7 @@ AP_VIEW = "AP"
 class LiteClassifier(Classifier):
     """Scores from box confidences. A wide heart counts as cardiomegaly, which has no score.
 
-    The score of opacity is the probability that at least one of its boxes is right, taken as independent; for other
-    findings it is the highest confidence.
+    Opacity: the probability that at least one of its boxes is right, taken as independent; others: the best confidence.
     """
 
     def __init__(self, settings: LiteSettings, files: Mapping[str, str]):

@@ -178,11 +178,11 @@ def run_shard(
     compute: dict | None = None,
     **files: str,
 ) -> None:
-    """Select the healthy images of a shard: write ``output`` (:data:`HEALTHY`) and the ledger ``excluded``.
+    """Select the healthy images of a shard. The ledger ``excluded`` names the stage that excluded each other image.
 
-    The ledger accounts for every image and names the stage that excluded it. ``files``: the label table (``chexpert``)
-    or reports (``reports``, ``reports_excluded``), MIMIC's ``metadata``, the references (``reference_<name>``), and the
-    classifier's files; ``references``: {name: {format, path, image_id}}. Raises UserError for an unusable file.
+    ``files``: the label table (``chexpert``) or reports (``reports``, ``reports_excluded``), MIMIC's ``metadata``, the
+    references (``reference_<name>``), and the classifier's files; ``references``: {name: {format, path, image_id}}.
+    Raises UserError for an unusable file.
     """
     rows = read_table(cohort).sort("image_id").to_dicts()
     listed = read_table(images)

@@ -66,10 +66,10 @@ log = logging.getLogger("cxr.semisyn.placement")
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """Settings of the plan.
+    """Settings of the plan; spare: fraction of additional jobs; samples: trial jobs of each finding.
 
     per_finding: images requested of each finding; None: as many as the largest of ``sizes`` needs or, with ``auto``, as
-    the pool allows, at most ``default_most``. spare: fraction of additional jobs; samples: trial jobs of each finding.
+    the pool allows, at most ``default_most``.
     """
 
     per_finding: int | None
@@ -193,8 +193,8 @@ def run_shard(
 ) -> None:  # fmt: skip
     """Write the boxes of the shard's jobs to ``output``, and the jobs without room to the ledger ``excluded``.
 
-    ``plan``: jobs; ``healthy``: table of all healthy images with their organ boxes; ``frames``: shard of frames, for
-    the extent of each image in its frame; ``priors``: priors.yaml; ``bounds``: see :func:`draw_boxes`.
+    ``healthy``: table of all healthy images with their organ boxes; ``frames``: shard of frames, for the extent of each
+    image in its frame; ``bounds``: see :func:`draw_boxes`.
     """
     catalogue = findings.read_catalogue(findings_file, priors)
     jobs = read_table(plan).filter(pl.col("shard") == shard)

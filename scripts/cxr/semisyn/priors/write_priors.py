@@ -226,12 +226,11 @@ def run(
     own_images: str = "", own_frames: str = "", own_organs: str = "", reference: str = "", format: str = "",
     image_id: str = "", classes: Mapping[str, str], organ_engine: str = "", min_boxes: int = MIN_BOXES,
 ) -> None:  # fmt: skip
-    """Write ``priors`` (YAML), and the tables of samples, fits, zones and symmetry.
+    """Write ``priors`` (YAML) and the tables. All inputs are empty if nothing is fitted. Raises UserError.
 
     ``boxes``: the file of the ``reference`` of a fit; ``zone_boxes``: the table of anatomical zones; ``images``,
     ``frames``, ``organs``: of the cohort; ``own_...``: of a reference with images outside the cohort; ``organ_engine``:
-    that made the organs; ``min_boxes``: fewest boxes of a fit. All are empty if nothing is fitted. Raises UserError for
-    a file of another format and a reference without usable boxes.
+    that made the organs; ``min_boxes``: fewest boxes of a fit.
     """
     catalogue = read_catalogue(findings_file)
     chests = read_chests(images, frames, organs) if images else {}

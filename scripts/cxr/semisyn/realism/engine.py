@@ -55,8 +55,8 @@ def run_shard(
 ) -> None:  # fmt: skip
     """Write the features of the edited images of a shard, key image_id = job.
 
-    ``plan``: prompts of the jobs; ``edited``: the edited shards of each engine; ``extractor``: the feature engine.
-    Writes ``feature`` float32 (N, D) and ``similarity`` float32 (N,), NaN if the engine uses no prompt.
+    ``extractor``: the feature engine; ``output``: ``feature`` float32 (N, D), and ``similarity`` float32 (N,) of an
+    image and its prompt, NaN if the engine uses none.
     """
     engine = load_features(extractor, Setup.for_engine(engine_settings, files, compute, extractor))
     prompts = dict(read_table(plan).select("job_id", "prompt").iter_rows())

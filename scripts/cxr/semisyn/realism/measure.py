@@ -52,11 +52,10 @@ def run_shard(
     edited: list[str], requested_boxes: list[str], edited_organs: list[str], edited_boxes: list[str], jobs: str,
     boxes: str, classes: dict[str, str],
 ) -> None:  # fmt: skip
-    """Write the table of the jobs (:data:`JOBS`) and that of their boxes (:data:`BOXES`).
+    """Write the tables of the jobs (:data:`JOBS`) and of their boxes (:data:`BOXES`).
 
-    ``placed``, ``frames``, ``organs``, ``source_boxes``: of the shards with the jobs' images. ``edited``,
-    ``requested_boxes``, ``edited_organs`` and ``edited_boxes``: the edited shards of each engine, their box tables, and
-    the organs and detector boxes on them, in the same order; ``classes``: {finding: class of the detector}.
+    ``placed``, ``frames``, ``organs``, ``source_boxes``: of the shards with the jobs' images. The other lists: the
+    edited shards of each engine, in one order; ``classes``: {finding: class of the detector}.
     """
     planned = read_table(plan).select("job_id", "finding", "image_id", "trial")
     patients = read_table(healthy).select("image_id", "subject_id")
@@ -149,10 +148,9 @@ REFERENCE = {
 def run_reference(
     *, annotations: str, images: str, frames: str, organs: str, output: str, reference: dict, findings: list[str]
 ) -> None:
-    """Write :data:`REFERENCE` of the shard's images. ``images``: of the cohort; ``annotations``: unused.
+    """Write :data:`REFERENCE` of the shard's images. ``images``: of the cohort. Raises UserError.
 
-    A box has no measures if its image has no organs, if the lung under it or at the mirrored place is too small, or if
-    it is a heart's. Raises UserError for a reference that cannot be read.
+    A box has no measures if its image has no organs, if a lung under it or mirrored is too small, or for a heart.
     """
     patients = dict(read_table(images).select("image_id", pl.col("subject_id").cast(pl.String)).iter_rows())
     boxes = read_reference(Reference(**reference), findings).boxes

@@ -1,9 +1,4 @@
-"""Score one configuration: write ``table`` (all jobs), ``output`` (:data:`SCORES`) and ``replicates``.
-
-``jobs`` and ``boxes``: measures of the shards; ``requested_boxes``, ``detected``: boxes of the jobs, and those of a
-detector; ``references``: measures of real boxes; ``features``: files ``edited_{engine}`` and ``real_{engine}``.
-Raises UserError for a reference without an image of the cohort.
-"""
+"""Scores of one configuration's edited images, compared with real ones."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -112,8 +107,8 @@ def score_features(
 ) -> dict[str, np.ndarray]:
     """Return {metric: value and replicates} of the jobs of one finding.
 
-    ``images``: real images with it; ``draws`` (R, N): how often each job counts. A Fréchet distance has no replicates,
-    because its value depends on the number of images.
+    ``images``: real images with it; ``draws`` (R, N): how often each job counts. A Fréchet distance, whose value
+    depends on the number of images, has no replicates.
     """
     values_by_metric = {}
     if name := featured.names.get("similarity"):
@@ -146,8 +141,8 @@ MEAN_MEASURES = ("change", "leak", "iou_visible", "edge_ratio")
 class ScoreOptions:
     """classes: {finding: class of the detector}; detector, classifier: engines of the boxes and of the healthy screen.
 
-    painted: whether the images are painted; reference: name of the real images, "" for none; extractors: {feature
-    engine: {kind of metric: its name}}.
+    painted: whether the images are painted; reference: name of the real images, or ""; extractors: {feature engine:
+    {kind of metric: its name}}.
     """
 
     config: str

@@ -115,11 +115,9 @@ NOTHING = "No configuration of a search was scored: semisyn.editing.grid.pipelin
 
 
 def draw_search(points: pl.DataFrame, pipelines: str, extent: str, dpi: int) -> None:
-    """Draw the scores of a search's points, a table of :data:`GRID`.
+    """Draw the scores of a search's points, a table of :data:`GRID`, whose other settings are a pipeline's most common.
 
-    ``pipelines``: figure of each pipeline's score over its soft masks at the full extent, with the mean as a dot and
-    the range as a line; ``extent``: figure of its mean score over the conditioning extents. A pipeline's points are the
-    scored ones whose other settings are its most common ones.
+    ``pipelines``: figure of the scores over the soft masks at the full extent: mean and range; ``extent``: of the mean.
     """
     scored, parts = points.filter(pl.col("score").is_not_null(), pl.col("engine") != "lite"), {}
     for (engine, blending), part in scored.group_by("engine", "blending", maintain_order=True):
@@ -186,11 +184,10 @@ def run(
     *, replicates: list[str], choice: str, table: str, grid: str, pipelines: str, extent: str, configs: dict[str, dict],
     same_as: dict[str, str], metrics: list[str], samples: int, dpi: int,
 ) -> None:  # fmt: skip
-    """Choose from the scores of all configurations. ``replicates``: one table per configuration.
+    """Choose from the scores of all configurations (``replicates``: a table each). Raises UserError if none has any.
 
     ``configs``: {name: configuration}; ``same_as``: {name: equivalent configuration that is edited instead};
-    ``metrics``: that enter the score; ``samples``: trial jobs of each finding. Raises UserError if no configuration has
-    any of the metrics.
+    ``metrics``: that enter the score; ``samples``: trial jobs of each finding.
     """
     metric_values = read_tables(replicates).filter(pl.col("metric").is_in(metrics))
     if not len(metric_values):
