@@ -16,16 +16,7 @@ PAGE_TABLES = ("splits", "funnel", "conservation", "counts", "recall")
 EMBEDDED_TRUTH = "results/phantom/truth.h5"
 ENVS = SCRIPTS.parent / "envs"
 DATASET_ENGINES = ("reports", "organs", "anomaly", "anatomy", "boxes")
-PATH_KEYS = (
-    "root",
-    "tables",
-    "manifest",
-    "exclude",
-    "chexstruct",
-    "table",
-    "folder",
-    "server",
-)
+PATH_KEYS = ("root", "tables", "manifest", "exclude", "chexstruct", "table", "folder", "server")
 """Keys that name a user's file, folder or address."""
 PATH_PATTERN = re.compile(r"^(?:[/~\\.]|[A-Za-z]:[\\/]|\w+://)|@")
 """Texts that look like a path or address under any other key."""

@@ -24,11 +24,7 @@ READERS = {
     ("review_query_pages", "lines"): ("review{}", MORE_STUDIES),
 }
 """{(rule that needs lines, its input of lines): (what it does with them in a system, what to do without any)}."""
-OF_SYSTEM = {
-    "results/dataset/": "ILS",
-    "results/medground/": "MedGround",
-    "results/radvlm/instructions/": "RadVLM",
-}
+OF_SYSTEM = {"results/dataset/": "ILS", "results/medground/": "MedGround", "results/radvlm/instructions/": "RadVLM"}
 
 
 def refusals(plan: Plan, cohort: CohortForecast, counts: SystemCounts, planned: Sequence[Planned]) -> list[str]:

@@ -38,11 +38,7 @@ from cxr.radvlm.settings import Radvlm
 from cxr.reporting.agreement.settings import AgreementSettings
 from cxr.reporting.release.settings import ReleaseSettings
 from cxr.reporting.review.settings import ReviewSettings
-from cxr.reporting.settings import (
-    FiguresSettings,
-    PageSettings,
-    PrivacySettings,
-)
+from cxr.reporting.settings import FiguresSettings, PageSettings, PrivacySettings
 from cxr.semisyn.settings import SemisynSettings
 from cxr.vlm.settings import Vlm
 from cxr.workflow.settings.changed_keys import MIMIC_ILS, describe_changed_keys
