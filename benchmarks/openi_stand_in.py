@@ -98,7 +98,7 @@ def stages(results: Path) -> list[tuple[str, str, int]]:
             ", ".join(
                 f"{number} `{reason}`" for reason, number in part.select("reason", "images").iter_rows() if reason
             ),
-            part["left"].min(),
+            part["remaining"].min(),
         )
         for (name,), part in funnel.group_by("stage", maintain_order=True)
     ]

@@ -16,7 +16,7 @@ rule agreement_images:
         masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=PLAN.built, shard=PLAN.shards),
     output:
         values="results/agreement/{reference}/values.parquet",
-        left_out="results/agreement/{reference}/left_out.parquet",
+        excluded="results/agreement/{reference}/excluded.parquet",
     log:
         "logs/agreement/{reference}.log",
     benchmark:
@@ -45,7 +45,7 @@ rule agreement_scores:
             "agreement.references is empty, so there is nothing to compare with: name a file of annotated boxes or "
             "masks (docs/how-to/agreement.md)",
         ),
-        left_out_parts=expand("results/agreement/{reference}/left_out.parquet", reference=PLAN.reporting.references),
+        excluded_parts=expand("results/agreement/{reference}/excluded.parquet", reference=PLAN.reporting.references),
     output:
         scores=report(
             "results/agreement/scores.tsv",
@@ -61,7 +61,7 @@ rule agreement_scores:
             subcategory="human annotations",
             labels={"result": "compared images (table)"},
         ),
-        left_out="results/agreement/left_out.parquet",
+        excluded="results/agreement/excluded.parquet",
     log:
         "logs/agreement/scores.log",
     benchmark:

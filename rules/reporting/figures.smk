@@ -6,10 +6,7 @@ rule figures_panels:
         findings=expand("results/masks/{{thresholds}}/{shard}.findings.parquet", shard=PLAN.shards),
         masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=PLAN.shards),
         boxes=expand("results/boxes/{shard}.parquet", shard=PLAN.shards),
-        frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
-        organs=expand("results/organs/{shard}.h5", shard=PLAN.shards),
-        anomaly=expand("results/anomaly/{shard}.h5", shard=PLAN.shards),
-        anatomy=expand("results/anatomy/{shard}.h5", shard=PLAN.shards),
+        maps=expand("results/{stage}/{shard}.h5", stage=("frames", "organs", "anomaly", "anatomy"), shard=PLAN.shards),
         lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=PLAN.splits),
     output:
         panels=report(

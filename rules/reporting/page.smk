@@ -8,10 +8,7 @@ rule page_pictures:
         masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=PLAN.built, shard=PLAN.shards),
         reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
         boxes=expand("results/boxes/{shard}.parquet", shard=PLAN.shards),
-        frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
-        organs=expand("results/organs/{shard}.h5", shard=PLAN.shards),
-        anomaly=expand("results/anomaly/{shard}.h5", shard=PLAN.shards),
-        anatomy=expand("results/anatomy/{shard}.h5", shard=PLAN.shards),
+        maps=expand("results/{stage}/{shard}.h5", stage=("frames", "organs", "anomaly", "anatomy"), shard=PLAN.shards),
     output:
         gallery=report(
             directory("results/page/gallery"),
@@ -65,14 +62,11 @@ rule page_index:
         words_table="results/reports/unknown_words.tsv",
         cases_lines="results/page/cases.jsonl",  # of the pictures beside it: a file has a content, a folder only a time
         reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
-        frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
-        organs=expand("results/organs/{shard}.h5", shard=PLAN.shards),
-        anomaly=expand("results/anomaly/{shard}.h5", shard=PLAN.shards),
-        anatomy=expand("results/anatomy/{shard}.h5", shard=PLAN.shards),
+        maps=expand("results/{stage}/{shard}.h5", stage=("frames", "organs", "anomaly", "anatomy"), shard=PLAN.shards),
         masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=PLAN.built, shard=PLAN.shards),
         test=expand("results/dataset/{thresholds}/{split}.jsonl", thresholds=PLAN.build, split=PLAN.ils.split),
         corrected=expand("results/frames/{shard}.corrected.parquet", shard=PLAN.shards),
-        left_out=expand("results/{stage}/excluded.parquet", stage=("cohort", "frames", "reports")),
+        excluded=expand("results/{stage}/excluded.parquet", stage=("cohort", "frames", "reports")),
         manifests=expand("results/weights/{artefact}.json", artefact=[*PLAN.weights.needed, *PLAN.weights.models]),
     output:
         index="results/index.html",

@@ -68,7 +68,7 @@ rule release_package:
         segmentations=expand("results/release/.parts/{{thresholds}}/dicom_seg/{shard}", shard=PLAN.shards),
         # this layout holds one image per study
         layout=["results/dataset/{thresholds}/layout"] if PLAN.settings.frames.per_study == "first" else [],
-        images="results/cohort/images.parquet",
+        lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=PLAN.splits),
         filtered=lambda wildcards: PLAN.settings.release.test.replace("{thresholds}", wildcards.thresholds) or [],
         salt=PLAN.settings.release.salt or [],
         # in the order of the stages
@@ -78,10 +78,7 @@ rule release_package:
             "results/dataset/{thresholds}/excluded.parquet",
         ],
         dropped="results/dataset/{thresholds}/dropped.parquet",
-        frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
-        organs=expand("results/organs/{shard}.h5", shard=PLAN.shards),
-        anomaly=expand("results/anomaly/{shard}.h5", shard=PLAN.shards),
-        anatomy=expand("results/anatomy/{shard}.h5", shard=PLAN.shards),
+        maps=expand("results/{stage}/{shard}.h5", stage=("frames", "organs", "anomaly", "anatomy"), shard=PLAN.shards),
         masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=PLAN.shards),
         reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
         weights=expand("results/weights/{artefact}.json", artefact=PLAN.weights.needed),

@@ -5,13 +5,11 @@ rule tables_counts:
     input:
         images="results/cohort/images.parquet",
         excluded=expand("results/{stage}/excluded.parquet", stage=STAGES),
-        cohort=expand("results/cohort/{shard}.parquet", shard=PLAN.shards),
-        frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
-        reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
-        organs=expand("results/organs/{shard}.h5", shard=PLAN.shards),
-        anomaly=expand("results/anomaly/{shard}.h5", shard=PLAN.shards),
-        anatomy=expand("results/anatomy/{shard}.h5", shard=PLAN.shards),
-        boxes=expand("results/boxes/{shard}.parquet", shard=PLAN.shards),
+        shards=[
+            *expand("results/{stage}/{shard}.parquet", stage=("cohort", "boxes"), shard=PLAN.shards),
+            *expand("results/{stage}/{shard}.h5", stage=("frames", "organs", "anomaly", "anatomy"), shard=PLAN.shards),
+            *expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
+        ],
         studies=expand("results/masks/{thresholds}/{shard}.studies.parquet", thresholds=PLAN.built, shard=PLAN.shards),
         findings=expand("results/masks/{thresholds}/findings.parquet", thresholds=PLAN.build),
         lines=expand("results/dataset/{thresholds}/{split}.jsonl", thresholds=PLAN.build, split=PLAN.splits),

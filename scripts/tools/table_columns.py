@@ -192,7 +192,7 @@ TABLES: dict[str, Columns] = {
     "results/page/jobs.tsv": costs.JOBS,
     "results/agreement/scores.tsv": compare.SCORES,
     "results/agreement/population.tsv": compare.POPULATION,
-    "results/agreement/left_out.parquet": compare.EXCLUSIONS,
+    "results/agreement/excluded.parquet": compare.EXCLUSIONS,
     "results/agreement/{reference}/values.parquet": compare.VALUES,
     "results/review/{thresholds}/units.parquet": make_pages.UNITS,
     "results/review/{thresholds}/items.parquet": make_pages.ITEMS,
@@ -239,7 +239,7 @@ SAME_COLUMNS = {
     "results/review/queries/items.parquet": "results/semisyn/readers/items.parquet",
     "results/review/queries/answers.parquet": "results/semisyn/readers/answers.parquet",
     "results/masks/mimic_ils/index.parquet": "results/masks/{thresholds}/index.parquet",
-    "results/agreement/{reference}/left_out.parquet": "results/agreement/left_out.parquet",
+    "results/agreement/{reference}/excluded.parquet": "results/agreement/excluded.parquet",
     **{
         f"results/medground/scoring/{{run}}/zero_shot/{name}": f"results/medground/scoring/{{run}}/{name}"
         for name in ("queries.parquet", "scores.tsv", "sensitivity.tsv")

@@ -185,15 +185,15 @@ def test_counts_show_realised_beside_wanted(workflow_run):
         share = 100 * sum(row["type"] == "global" for row in denied) / len(denied)
         told = rows[f"global among negatives of {lesion}, %"]
         assert told["default"] == pytest.approx(share, abs=0.005)
-        assert told["wanted"] == pytest.approx(100 * DEFAULT[lesion], abs=0.005)
+        assert told["configured"] == pytest.approx(100 * DEFAULT[lesion], abs=0.005)
         assert told["paper"] == pytest.approx(100 * DEFAULT[lesion], abs=0.01)
     at_places = [row for row in made if not row["seg"] and row["target"] == "opacity" and row["type"] != "global"]
     told = rows["lesion inference among opacity's negatives at a place, %"]
     kinds = [row["type"] == "lesion_inference" for row in at_places]
     assert told["default"] == pytest.approx(100 * sum(kinds) / len(kinds), abs=0.005)
     assert abs(sum(kinds) - len(kinds) / 2) <= 0.5
-    assert told["wanted"] == 50
-    assert rows["pairs"]["wanted"] is None
+    assert told["configured"] == 50
+    assert rows["pairs"]["configured"] is None
 
 
 DEFAULT = {

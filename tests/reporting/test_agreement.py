@@ -198,7 +198,7 @@ def test_scores_are_ratios_of_sums_with_intervals_by_patient(monkeypatch):
     ]
     table = pl.DataFrame(rows, schema=schema(VALUES), orient="row")
     found = tabulate_scores(table, 2000, 3).to_dicts()
-    assert [(row["what"], row["lesion"], row["value"], row["images"], row["patients"]) for row in found] == [
+    assert [(row["output"], row["lesion"], row["value"], row["images"], row["patients"]) for row in found] == [
         ("boxes", "any", 0.6, 3, 2),
         ("masks default", "any", 0.5, 1, 1),
         ("masks default", "edema", None, 0, 0),
@@ -254,7 +254,7 @@ def run(results: Path, folder: Path, name: str, kind: str, path: Path, **more) -
     """Run the first part of the stage on the slice; returns its values and what is left out."""
     shards = ("00", "01", "02")
     given = {"name": name, "format": kind, "path": str(path), "classes": {}, "image_id": "{stem}"} | more
-    values, left_out = folder / f"{name}.parquet", folder / f"{name}.left_out.parquet"
+    values, excluded = folder / f"{name}.parquet", folder / f"{name}.excluded.parquet"
     run_images(
         reference=str(path), images=str(results / "cohort/images.parquet"),
         **{stage: [str(results / f"{stage}/{s}.h5") for s in shards] for stage in ("frames", "organs", "anomaly")},
@@ -263,10 +263,10 @@ def run(results: Path, folder: Path, name: str, kind: str, path: Path, **more) -
         findings=[str(results / f"masks/default/{s}.findings.parquet") for s in shards],
         studies=[str(results / f"masks/default/{s}.studies.parquet") for s in shards],
         masks=[str(results / f"masks/default/{s}.h5") for s in shards],
-        values=str(values), left_out=str(left_out),
+        values=str(values), excluded=str(excluded),
         **settings_arguments(run_images, stage_options(SETTINGS)["agreement"] | given),
     )  # fmt: skip
-    return read_table(values), read_table(left_out)
+    return read_table(values), read_table(excluded)
 
 
 def test_the_slice_against_its_own_truth_is_what_numpy_says(workflow_run, tmp_path, painted):
@@ -275,7 +275,7 @@ def test_the_slice_against_its_own_truth_is_what_numpy_says(workflow_run, tmp_pa
     findings = read_table(results / "masks/default/findings.parquet")
     seen = 0
     with Shard(results / "phantom/truth.h5") as truth:
-        for row in values.filter((pl.col("what") == "masks default") & (pl.col("measure") == "dice")).to_dicts():
+        for row in values.filter((pl.col("output") == "masks default") & (pl.col("measure") == "dice")).to_dicts():
             if row["lesion"] == "any":
                 continue
             region = np.logical_or.reduce(
@@ -303,7 +303,7 @@ def test_the_slice_against_its_own_truth_is_what_numpy_says(workflow_run, tmp_pa
     assert sorted(left.select("image_id", "reason").rows()) == [
         ("SYN0006-1-1", "class_not_mapped"), ("stranger", "no_image"),
     ]  # fmt: skip
-    at = (pl.col("what") == "anomaly map") & (pl.col("measure") == "covered") & (pl.col("at") == 0.1)
+    at = (pl.col("output") == "anomaly map") & (pl.col("measure") == "covered") & (pl.col("at") == 0.1)
     first = {r["image_id"]: r["top"] for r in coco.filter(at & (pl.col("lesion") == "opacity")).to_dicts()}
     opacity = values.filter(at & (pl.col("lesion") == "opacity")).to_dicts()
     second = {r["image_id"]: r["top"] for r in opacity if r["image_id"] in first}
@@ -335,19 +335,19 @@ def test_who_is_counted_and_the_figures(workflow_run, tmp_path, painted, monkeyp
         run(results, tmp_path, "boxes", "nih", painted[1]),
     ]
     paths = [
-        (str(tmp_path / f"{name}.parquet"), str(tmp_path / f"{name}.left_out.parquet")) for name in ("haze", "boxes")
+        (str(tmp_path / f"{name}.parquet"), str(tmp_path / f"{name}.excluded.parquet")) for name in ("haze", "boxes")
     ]
     out = {name: str(tmp_path / f"{name}.tsv") for name in ("scores", "population")}
     monkeypatch.setattr(compare, "REPLICATES", 50)
     run_scores(
-        values=[values for values, _ in paths], left_out_parts=[left for _, left in paths], **out,
-        left_out=str(tmp_path / "left_out.parquet"), seed=1,
+        values=[values for values, _ in paths], excluded_parts=[left for _, left in paths], **out,
+        excluded=str(tmp_path / "excluded.parquet"), seed=1,
     )  # fmt: skip
-    written = {name: tmp_path / f"{name}.tsv" for name in out} | {"left_out": tmp_path / "left_out.parquet"}
+    written = {name: tmp_path / f"{name}.tsv" for name in out} | {"excluded": tmp_path / "excluded.parquet"}
     paths = {f"results/agreement/{path.name}": path for path in written.values()}
     paths["results/agreement/{reference}/values.parquet"] = tmp_path / "haze.parquet"
     assert [differing(path, name) for name, path in paths.items()] == [""] * 4
-    population = {(row["reference"], row["what"]): row["number"] for row in read_table(out["population"]).to_dicts()}
+    population = {(row["reference"], row["outcome"]): row["number"] for row in read_table(out["population"]).to_dicts()}
     for name, (values, left) in zip(("haze", "boxes"), parts, strict=True):
         assert population[name, "compared"] == values["image_id"].n_unique()
         for (reason,), rows in left.group_by("reason"):
@@ -379,7 +379,7 @@ def test_a_dataset_agrees_with_itself(workflow_run, tmp_path, pixels):
     index = str(results / "masks/default/index.parquet")
     write_layout(**splits, index=index, masks=masks, frames=frames, layout=str(layout), pixels=pixels)
     values, left = run(results, tmp_path, "own", "mimic_ils", layout)
-    dice = values.filter(pl.col("what") == "masks default", pl.col("measure") == "dice")
+    dice = values.filter(pl.col("output") == "masks default", pl.col("measure") == "dice")
     lines = [line for path in splits.values() for line in read_lines(path)]
     assert set(dice.filter(pl.col("lesion") != "any")["lesion"]) >= {
         line["target"] for line in lines if line["mask_id"]
@@ -388,7 +388,7 @@ def test_a_dataset_agrees_with_itself(workflow_run, tmp_path, pixels):
     assert set(left["reason"]) == {"no_reference"}
     if pixels == "frame":
         assert set(dice["top"]) == {1.0}
-        boxed = values.filter(pl.col("measure") == "covered", pl.col("what") == "masks default")
+        boxed = values.filter(pl.col("measure") == "covered", pl.col("output") == "masks default")
         assert set(boxed["top"]) == {1.0}
     else:
         assert dice["top"].min() > 0.97  # there and back again
@@ -405,9 +405,7 @@ def test_a_reference_without_a_lesion_is_one_sentence(tmp_path):
     )
 
 
-def test_without_a_reference_there_is_nothing_to_compare_with(tmp_path):
-    with pytest.raises(UserError, match=r"agreement\.references is empty, so there is nothing to compare with"):
-        run_scores(values=[], left_out_parts=[], scores="", left_out="", population="", seed=1)
+def test_the_embedded_cohort_alone_has_a_reference_of_its_own():
     assert set(reference_options(SETTINGS)) == {"painted"}
     assert reference_options(read({"cohort": {"source": "manifest", "manifest": "m.csv"}})) == {}
 

@@ -8,11 +8,10 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from cxr.base.vocabulary import LESIONS, ORGAN_LABELS, ZONE_LABELS, list_failed_conditions
-from cxr.plotting import palette
+from cxr.plotting import panels
 from cxr.plotting.plots import save_png
 from cxr.reporting.figures import draw_figures
-from cxr.reporting.figures.draw_figures import choose_images, funnel_steps
-from cxr.reporting.figures.panel import PanelContent, draw_panel
+from cxr.reporting.figures.draw_figures import PanelContent, choose_images, draw_panel, funnel_steps
 
 
 def findings(rows: list[tuple[str, str | None, str | None]]) -> pl.DataFrame:
@@ -150,7 +149,7 @@ def test_the_funnel_steps_hold_every_reason():
             "stage": ["input", "cohort", "cohort", "frames"],
             "reason": [None, "not_frontal", "empty_file", None],
             "images": [9, 2, 1, 0],
-            "left": [9, 6, 6, 6],
+            "remaining": [9, 6, 6, 6],
         }
     )
     steps = funnel_steps(table)
@@ -170,5 +169,5 @@ def test_positive_and_negative_differ_in_brightness():
     def brightness(colour: str) -> float:
         return float(np.dot(to_rgb(colour), (0.299, 0.587, 0.114)))
 
-    assert abs(brightness(palette.POSITIVE) - brightness(palette.NEGATIVE)) > 0.2
-    assert len(set(palette.LESION_COLOURS.values())) == len(LESIONS)
+    assert abs(brightness(panels.POSITIVE) - brightness(panels.NEGATIVE)) > 0.2
+    assert len(set(panels.LESION_COLOURS.values())) == len(LESIONS)

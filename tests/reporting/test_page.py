@@ -165,7 +165,8 @@ def test_the_numbers_have_the_lungs_of_the_organs_stage(workflow_run, tmp_path):
     told = {}
     for name, lower in (("as stored", 0), ("lower", 60)):
         inputs = picture_inputs(workflow_run)
-        inputs["organs"] = [lower_lungs(path, tmp_path / name, lower) for path in inputs["organs"]]
+        folder = tmp_path / name / "organs"
+        inputs["maps"] = [lower_lungs(path, folder, lower) if "/organs/" in path else path for path in inputs["maps"]]
         gallery.run(**inputs, **picture_outputs(tmp_path / name), **of_page(workflow_run))
         lines = [line for line in read_lines(tmp_path / name / "cases.jsonl") if line["kind"] == "case"]
         told[name] = [box["reason"] for line in lines for box in line["judged"]]
@@ -350,14 +351,14 @@ def test_counts_and_funnel_are_those_of_the_tables(workflow_run, page):
     ]
     shown, _ = page.table("Shares among the negatives")
     assert shown == [
-        [row["count"].removesuffix(", %"), row["default"], row["wanted"], row["paper"]]
+        [row["count"].removesuffix(", %"), row["default"], row["configured"], row["paper"]]
         for row in counts
         if "%" in row["count"]
     ]
     assert len(shown) == len(LESIONS)  # cardiomegaly is always global; opacity has one more
     funnel = rows_of(workflow_run / "results/tables/funnel.tsv")
     stages = list(dict.fromkeys(row["stage"] for row in funnel))
-    left = {row["stage"]: int(row["left"]) for row in funnel}
+    left = {row["stage"]: int(row["remaining"]) for row in funnel}
     shown, widths = page.table("Images left")
     assert [row[0] for row in shown] == stages
     assert widths == [pytest.approx(100 * left[stage] / left["input"], abs=0.01) for stage in stages]
@@ -412,7 +413,7 @@ def test_recall_and_truth_are_those_of_the_tables(workflow_run, page):
     assert [row[0] for row in shown] == list(dict.fromkeys(row["measure"] for row in truth))
     whole = [row for row in truth if row["lesion"] == "all"]
     assert [row[1] for row in shown] == [
-        f"{float(r['value']):.2f} | {r['of']}" if r["value"] else f"– | {r['of']}" for r in whole
+        f"{float(r['value']):.2f} | {r['trials']}" if r["value"] else f"– | {r['trials']}" for r in whole
     ]
 
 
@@ -585,8 +586,8 @@ def test_versions_are_those_of_the_results(workflow_run, page):
 
 def page_inputs(run: Path, thresholds: tuple[str, ...] = ("default",)) -> dict:
     results = run / "results"
-    shards = {name: sorted(map(str, (results / name).glob("??.h5"))) for name in STAGES}
     return {
+        "maps": [str(path) for name in STAGES for path in sorted((results / name).glob("??.h5"))],
         "counts_table": str(results / "tables/counts.tsv"), "splits_table": str(results / "tables/splits.tsv"),
         "funnel_table": str(results / "tables/funnel.tsv"), "recall_table": str(results / "tables/recall.tsv"),
         "reading_table": str(results / "reports/reading.tsv"),
@@ -596,8 +597,8 @@ def page_inputs(run: Path, thresholds: tuple[str, ...] = ("default",)) -> dict:
         "masks": sorted(map(str, (results / "masks/default").glob("??.h5"))),
         "test": [str(results / f"dataset/default/{SPLITS[2]}.jsonl")],
         "corrected": sorted(map(str, (results / "frames").glob("??.corrected.parquet"))),
-        "left_out": [str(results / stage / "excluded.parquet") for stage in ("cohort", "frames", "reports")],
-    } | shards  # fmt: skip
+        "excluded": [str(results / stage / "excluded.parquet") for stage in ("cohort", "frames", "reports")],
+    }  # fmt: skip
 
 
 def test_details_are_quoted_the_most_frequent_first():
@@ -606,7 +607,7 @@ def test_details_are_quoted_the_most_frequent_first():
     rows += [("a", "", "cohort", "missing_file", ""), ("b", "", "cohort", "bad_row", "line 5")]
     cohort, frames = pl.DataFrame(rows, schema, orient="row"), pl.DataFrame([], dict.fromkeys(schema, pl.String))
     assert sections.exclusion_details([cohort, frames], 2) == [
-        {"stage": "cohort", "reason": "bad_row", "images": 6, "said": [("line 5", 2), ("line 1", 1)], "more": 3}
+        {"stage": "cohort", "reason": "bad_row", "images": 6, "details": [("line 5", 2), ("line 1", 1)], "more": 3}
     ]
 
 
@@ -641,7 +642,7 @@ def test_the_page_is_the_same_to_the_byte(workflow_run, tmp_path):
 
 def picture_inputs(run: Path) -> dict[str, list[str]]:
     results = run / "results"
-    inputs = {name: sorted(map(str, (results / name).glob("??.h5"))) for name in STAGES}
+    inputs = {"maps": [str(path) for name in STAGES for path in sorted((results / name).glob("??.h5"))]}
     inputs["boxes"] = sorted(p for p in map(str, (results / "boxes").glob("??.parquet")))
     inputs["reports"] = sorted(map(str, (results / "reports").glob("??.jsonl")))
     inputs["masks"] = sorted(map(str, (results / "masks/default").glob("??.h5")))

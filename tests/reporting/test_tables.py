@@ -256,13 +256,10 @@ def write_run(root: Path) -> dict:
     return {
         "images": str(results / "cohort" / "images.parquet"),
         "excluded": excluded,
-        "cohort": parquet("cohort", "", ["ace", "bd"]),
-        "frames": h5("frames", ["ac", "bd"]),
-        "reports": reports,
-        "organs": h5("organs", ["ac", "b"]),
-        "anomaly": h5("anomaly", ["ac", "b"]),
-        "anatomy": h5("anatomy", ["ac", "b"]),
-        "boxes": parquet("boxes", "", ["aac", ""]),
+        "shards": [
+            *parquet("cohort", "", ["ace", "bd"]), *h5("frames", ["ac", "bd"]), *reports, *h5("organs", ["ac", "b"]),
+            *h5("anomaly", ["ac", "b"]), *h5("anatomy", ["ac", "b"]), *parquet("boxes", "", ["aac", ""]),
+        ],
         "studies": studies,
         "findings": [str(findings)],
         "lines": paths,
@@ -270,7 +267,7 @@ def write_run(root: Path) -> dict:
         "thresholds": ["default"],
         "global_share": SHARES,
         "opacity_inference_share": 0.5,
-    }
+    }  # fmt: skip
 
 
 def test_run_counts_writes_four_tables(tmp_path):
@@ -291,7 +288,7 @@ def test_run_counts_writes_four_tables(tmp_path):
     ]
     assert set(balance["balanced"]) == {"yes"}
     steps = read_table(arguments["funnel_table"])
-    assert steps["left"].to_list()[-1] == 2
+    assert steps["remaining"].to_list()[-1] == 2
     assert steps["thresholds"].unique().to_list() == ["default"]
     table = read_table(arguments["splits_table"])
     row = table.row(by_predicate=(pl.col("split") == "train") & (pl.col("lesion") == "edema"), named=True)
@@ -344,7 +341,7 @@ def test_counts_of_several_sets_stand_side_by_side():
     rows = counts.count_by_name(tally, pl.DataFrame({"target": ["edema"], "mask_id": ["m1"]}), 9)
     both = {"default": rows, "half": rows | {"pairs": 5}}
     table = counts.count_table({"default": tally, "half": tally}, both, SHARES, 0.5, NUMBERS)
-    assert table.columns == ["count", "default", "half", "wanted", "paper"]
+    assert table.columns == ["count", "default", "half", "configured", "paper"]
     assert table.row(by_predicate=pl.col("count") == "pairs") == ("pairs", "1", "5", "", "1100000")
 
 

@@ -48,17 +48,17 @@ def test_mask_measures_by_hand():
             finding(2, None, ["right lung"], [], None),
         ]
     )
-    overlap, precision, recalled = truth.mask_measures(findings, masks.get, {"a": TRUTH}.get)
+    rows = truth.tabulate_truth(truth.mask_measures(findings, masks.get, {"a": TRUTH}.get)).to_dicts()
     # edema: 2 * 100 / (100 + 200); effusion: 2 * 100 / (300 + 100)
-    assert overlap.rows() == [
-        {"measure": "mask Dice", "lesion": "edema", "value": 0.667, "of": 1},
-        {"measure": "mask Dice", "lesion": "effusion", "value": 0.5, "of": 1},
-        {"measure": "mask Dice", "lesion": "all", "value": 0.583, "of": 2},
+    assert rows[:3] == [
+        {"measure": "mask Dice", "lesion": "edema", "value": 0.667, "trials": 1},
+        {"measure": "mask Dice", "lesion": "effusion", "value": 0.5, "trials": 1},
+        {"measure": "mask Dice", "lesion": "all", "value": 0.583, "trials": 2},
     ]
     # grounded: edema right (true), effusion left (false); truly there: edema right, effusion right
-    assert precision.rows()[-1] == {"measure": "grounding precision", "lesion": "all", "value": 0.5, "of": 2}
-    assert recalled.rows()[-1] == {"measure": "grounding recall", "lesion": "all", "value": 0.5, "of": 2}
-    assert truth.mask_measures(findings, masks.get, {}.get)[0].rows()[-1]["value"] is None
+    assert {"measure": "grounding precision", "lesion": "all", "value": 0.5, "trials": 2} in rows
+    assert {"measure": "grounding recall", "lesion": "all", "value": 0.5, "trials": 2} in rows
+    assert truth.tabulate_truth(truth.mask_measures(findings, masks.get, {}.get))["value"].to_list() == [None] * 9
 
 
 def report_tuple(
@@ -99,8 +99,8 @@ def test_text_measures_by_hand():
     }
     blank = {"study_id": "other", "report_fault": "empty_report", "findings": [], "negatives": []}
     lines = [line, {"study_id": "other", "tuples": [report_tuple("edema", [])]}, {"study_id": "strange", "tuples": []}]
-    measures = truth.text_measures(lines, {"s": written, "other": blank})
-    found = {row["measure"]: (row["value"], row["of"]) for m in measures for row in m.rows() if row["lesion"] == "all"}
+    table = truth.tabulate_truth(truth.text_measures(lines, {"s": written, "other": blank})).filter(lesion="all")
+    found = {name: (value, trials) for name, _, value, trials in table.rows() if name.startswith("text")}
     assert found == {
         "text precision": (0.667, 3),
         "text recall": (1.0, 2),

@@ -10,6 +10,7 @@ import polars as pl
 import pydicom
 
 from conftest import SLICE
+from cxr.base.exclusions import MAP_STAGES
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import settings_arguments
 from cxr.base.seeds import shard_names
@@ -48,7 +49,7 @@ def _make(run: Path, out: Path, codes: dict, layout: Path | str | None, cohort: 
     results, sets = run / "results", read(SLICE).thresholds.all_sets()
     lines = {split: str(results / f"dataset/default/{split}.jsonl") for split in ("train", "validate", "test")}
     shards = {name: [str(results / f"{name}/{shard}.h5") for shard in SHARDS] for name in ("frames", "masks/default")}
-    index, images = str(results / "masks/default/index.parquet"), str(results / "cohort/images.parquet")
+    index = str(results / "masks/default/index.parquet")
     both = {"filtered": release.get("test") or [], "salt": release.get("salt") or []}
     out.mkdir(parents=True)
     export_tables.run_tables(
@@ -70,13 +71,12 @@ def _make(run: Path, out: Path, codes: dict, layout: Path | str | None, cohort: 
     params |= {"environments": read_environments(params["engines"]), "thresholds": "default", "codes": codes}
     params |= {"taus": sets["default"].as_dict()}
     ledgers = [*STAGES, "masks/default", "dataset/default"]
-    nets = ("organs", "anomaly", "anatomy")
-    made = {name: [str(results / name / f"{shard}.h5") for shard in SHARDS] for name in nets}
+    maps = [str(results / name / f"{shard}.h5") for name in MAP_STAGES for shard in SHARDS]
     package.run_package(
         tables=str(out / "tables"), segmentations=[str(out / "dicom" / shard) for shard in SHARDS],
-        layout=[str(layout)] if layout else [], images=images, **both,
+        layout=[str(layout)] if layout else [], lines=list(lines.values()), **both,
         dropped=str(results / "dataset/default/dropped.parquet"),
-        excluded=[str(results / name / "excluded.parquet") for name in ledgers], **made, frames=shards["frames"],
+        excluded=[str(results / name / "excluded.parquet") for name in ledgers], maps=maps,
         masks=shards["masks/default"], reports=[str(results / f"reports/{shard}.jsonl") for shard in SHARDS],
         weights=[], package=str(out / "package"), **settings_arguments(package.run_package, params),
         attrs={"code_digest": code_digest("job.py", "cxr.reporting.release.package")},

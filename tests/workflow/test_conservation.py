@@ -55,7 +55,7 @@ def test_a_stage_that_does_not_balance_is_named(bad, message):
 
 def test_funnel_counts_each_image_once_at_its_first_stage():
     table = tabulate_funnel(good_flows(), frozenset("abcdef"), frozenset("ab"))
-    assert table.select("stage", "reason", "images", "left").rows() == [
+    assert table.select("stage", "reason", "images", "remaining").rows() == [
         ("input", "", 6, 6),
         ("cohort", "not_frontal", 1, 5),
         ("frames", "undecodable", 1, 4),
@@ -66,7 +66,7 @@ def test_funnel_counts_each_image_once_at_its_first_stage():
         ("pairs", "", 2, 2),
     ]
     lost = table.filter(pl.col("reason") != "")["images"].sum()
-    assert lost + table["left"][-1] == table["images"][0]
+    assert lost + table["remaining"][-1] == table["images"][0]
 
 
 @pytest.mark.parametrize("with_pairs", ["abc", "a"])

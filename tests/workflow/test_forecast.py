@@ -98,7 +98,7 @@ def test_a_finished_cohort_is_counted(workflow_run, monkeypatch):
     shards = ["00", "01", "02"]
     found = forecast_cohort("embedded", options_of_stages, shards, set(), 0.5)
     assert found.basis == "the finished tables"
-    funnel = {row["stage"]: row["left"] for row in read_table("results/tables/funnel.tsv").to_dicts()}
+    funnel = {row["stage"]: row["remaining"] for row in read_table("results/tables/funnel.tsv").to_dicts()}
     assert found.num_images == funnel["input"]
     assert (sum(found.num_xrays.values()), sum(found.num_reports.values())) == (funnel["frames"], funnel["reports"])
     before = forecast_cohort("embedded", options_of_stages, shards, {"results/cohort/images.parquet"}, 0.5)

@@ -51,7 +51,7 @@ def test_nothing_is_lost(workflow_run):
     manifest = pl.read_csv(results / "phantom/manifest.csv", infer_schema=False)
     assert sorted(images["image_id"]) == sorted(manifest["image_id"])
     funnel = read_table(results / "tables/funnel.tsv")
-    assert funnel.filter(pl.col("reason") != "")["images"].sum() + funnel["left"][-1] == len(images)
+    assert funnel.filter(pl.col("reason") != "")["images"].sum() + funnel["remaining"][-1] == len(images)
     assert set(read_table(results / "tables/conservation.tsv")["balanced"]) == {"yes"}
 
 

@@ -1,4 +1,4 @@
-"""Draw frames and what lies on them (masks, zones, anomaly maps) on axes."""
+"""Draw frames and what lies on them (masks, zones, anomaly maps) on axes, with the same colours in all stages."""
 
 from collections.abc import Mapping
 
@@ -6,10 +6,18 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
 
+from cxr.base.lesions import LESION_TYPES
 from cxr.base.vocabulary import SIDES, zones_of
-from cxr.plotting.palette import LEVELS
-from cxr.plotting.plots import draw_legend
+from cxr.plotting.plots import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, draw_legend
 
+ORGANS = {"right lung": SKY, "left lung": GREEN, "heart": VERMILION, "cardiomediastinum": PURPLE}
+LEVELS = (ORANGE, SKY, GREEN, PURPLE)
+"""Apical, upper, mid, base: the same four on both sides."""
+LESION_COLOURS = {lesion.name: lesion.colour for lesion in LESION_TYPES}
+POSITIVE, NEGATIVE = BLUE, ORANGE
+"""Positive and negative pairs."""
+KEPT, DROPPED = SKY, ORANGE
+"""Productive boxes, and boxes that failed a condition."""
 SHADE = {"facecolor": "black", "alpha": 0.55, "edgecolor": "none", "pad": 1}
 """Background of a text on an image."""
 LEAST_BRIGHTEST = 64

@@ -11,7 +11,7 @@ from cxr.base.settings import PAPER, Limits, Section, Share, constraint, key, re
 from cxr.ils.settings import ReportLogic
 
 ThresholdName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-RESERVED = ("sweep", "count", "wanted", "paper", "mimic_ils", "release")
+RESERVED = ("sweep", "count", "configured", "paper", "mimic_ils", "release")
 """Names that a set cannot have: a folder next to the sets' folders, and columns of the table of counts."""
 STRICT = "strict"
 TauName = Literal["ano", "anatomy", "conf", "signal", "size"]

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import LESIONS
-from cxr.plotting.palette import LESION_COLOURS
+from cxr.plotting.panels import LESION_COLOURS
 from cxr.plotting.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, save_png
 from cxr.reporting.agreement.compare import BOX_IOUS
 from cxr.reporting.agreement.references import ANY
@@ -40,13 +40,15 @@ def draw_bars(table: pl.DataFrame) -> Figure:
         reference_rows = table.filter(pl.col("reference") == name)
         for axes, measure in zip(row, columns, strict=True):
             if measure == "pointing":
-                rows = reference_rows.filter(pl.col("what") == "anomaly map")
+                rows = reference_rows.filter(pl.col("output") == "anomaly map")
                 rows = rows.filter(pl.col("measure").is_in(["pointing", "chance"]))
                 _draw_bars(axes, rows, "measure", ("pointing", "chance"))
                 axes.set_title("pointing of the map; chance", fontsize=9)
             else:
-                rows = reference_rows.filter(pl.col("what").str.starts_with("masks ") & (pl.col("measure") == measure))
-                _draw_bars(axes, rows, "what", rows["what"].unique(maintain_order=True).to_list())
+                rows = reference_rows.filter(
+                    pl.col("output").str.starts_with("masks ") & (pl.col("measure") == measure)
+                )
+                _draw_bars(axes, rows, "output", rows["output"].unique(maintain_order=True).to_list())
                 axes.set_title(BAR_TITLES[measure], fontsize=9)
         row[0].set_ylabel(name, fontweight="bold")
     return figure
@@ -61,7 +63,11 @@ def _draw_bars(axes: Axes, rows: pl.DataFrame, by: str, names: Sequence[str]) ->
         bars = [(place, row) for place, row in bars if row["value"] is not None]
         at = [place + (number - (len(names) - 1) / 2) * width for place, _ in bars]
         values = [row["value"] for _, row in bars]
-        ends = [[_distance_to_end(row, end) for _, row in bars] for end in ("low", "high")]
+        # 0 without an interval
+        ends = [
+            [0.0 if row[end] is None else max(0.0, abs(row["value"] - row[end])) for _, row in bars]
+            for end in ("low", "high")
+        ]
         axes.bar(at, values, width * 0.9, color=(BLUE, ORANGE, GREEN, PURPLE)[number % 4], hatch=("", "//")[number % 2],
                  yerr=ends if bars else None, ecolor=GREY, capsize=2, label=name, edgecolor="white")  # fmt: skip
     axes.set_ylim(0, 1)
@@ -71,11 +77,6 @@ def _draw_bars(axes: Axes, rows: pl.DataFrame, by: str, names: Sequence[str]) ->
         axes.legend(fontsize=7, frameon=False)
     if not lesions:
         axes.text(0.5, 0.5, "none", transform=axes.transAxes, ha="center", color=GREY)
-
-
-def _distance_to_end(row: dict, end: str) -> float:
-    """Return the distance from the value to an end of its interval; 0 without an interval."""
-    return 0.0 if row[end] is None else max(0.0, abs(row["value"] - row[end]))
 
 
 def draw_curves(table: pl.DataFrame, iou: float) -> Figure:
@@ -88,7 +89,7 @@ def draw_curves(table: pl.DataFrame, iou: float) -> Figure:
     lines: dict[str, object] = {}
     for row, name in zip(grid, references, strict=True):
         for axes, (output, measure, title) in zip(row, columns, strict=True):
-            condition = (pl.col("reference") == name) & (pl.col("what") == output) & (pl.col("measure") == measure)
+            condition = (pl.col("reference") == name) & (pl.col("output") == output) & (pl.col("measure") == measure)
             panel_rows = table.filter(condition & pl.col("at").is_not_null() & pl.col("value").is_not_null())
             lines |= _draw_lines(axes, panel_rows)
             axes.set_title(title, fontsize=9)

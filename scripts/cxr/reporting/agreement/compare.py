@@ -1,7 +1,7 @@
 """The agreement stage: compare each reference with masks, anomaly maps and boxes, image by image, then score them.
 
 The population of a reference is every image with a frame that it names. Every other image, and every region that is
-not compared, has one row in ``left_out``, with one of :data:`cxr.reporting.agreement.references.EXCLUSION_REASONS`.
+not compared, has one row in ``excluded``, with one of :data:`cxr.reporting.agreement.references.EXCLUSION_REASONS`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +16,7 @@ from cxr.base.edited_images import is_unedited
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import FRAME_SIZE, Shard
 from cxr.base.jobs import progress
+from cxr.base.paths import group_by_folder
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import LUNGS
 from cxr.geometry.boxes import CORNERS
@@ -54,7 +55,7 @@ CONFIDENCE_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
 """Confidences at which boxes are compared."""
 KEY_COLUMNS = {
     "reference": Column(pl.String, "Reference, by its name in `agreement.references`."),
-    "what": Column(pl.String, "`masks {thresholds}`, `anomaly map` or `boxes`."),
+    "output": Column(pl.String, "`masks {thresholds}`, `anomaly map` or `boxes`."),
     "lesion": Column(pl.String, "Lesion type, or `any`: all except cardiomegaly."),
     "measure": Column(pl.String, "Measure ([agreement.md](../how-to/agreement.md#what-is-measured))."),
     "at": Column(pl.Float64, "Threshold: tau_ano of the map, confidence of boxes; null without one."),
@@ -80,7 +81,7 @@ EXCLUSIONS = {
 }
 POPULATION = {
     "reference": Column(pl.String, "Reference."),
-    "what": Column(pl.String, "`compared`, or the code of a reason."),
+    "outcome": Column(pl.String, "`compared`, or the code of a reason."),
     "number": Column(pl.Int64, "Images compared, or images or regions excluded."),
     "meaning": Column(pl.String, "The same in words."),
 }
@@ -116,7 +117,7 @@ def run_images(
     studies: list[str],
     masks: list[str],
     values: str,
-    left_out: str,
+    excluded: str,
     options: ReferenceSettings,
     name: str,
     sets: Sequence[str],
@@ -129,23 +130,17 @@ def run_images(
     exclusions += [(image, "no_image", "") for image in reference_data.regions if image not in row_by_image]
     tables = [pl.DataFrame(schema=schema(VALUES))]
     framed: set[str] = set()
-    count = len(frames)
-    for place in progress(range(count), count, f"agreement with {name}"):
+    findings_by_set, studies_by_set, masks_by_set = map(group_by_folder, (findings, studies, masks))
+    for place in progress(range(len(frames)), len(frames), f"agreement with {name}"):
         rows: list[tuple] = []
         with ExitStack() as stack:
-            of_set = {
-                set_name: tuple(paths[number * count + place] for paths in (findings, studies, masks))
-                for number, set_name in enumerate(sets)
-            }
-            maps = [stack.enter_context(Shard(paths[place])) for paths in (frames, organs, anomaly)]
+            used_boxes = read_table(boxes[place]).filter("is_used").partition_by("image_id", as_dict=True)
             shards = CohortPart(
-                maps[0],
-                maps[1],
-                maps[2],
-                _read_boxes(boxes[place]),
+                *(stack.enter_context(Shard(paths[place])) for paths in (frames, organs, anomaly)),
+                {str(image_id): rows for (image_id,), rows in used_boxes.items()},
                 set(read_table(boxes_excluded[place])["image_id"]),
-                {set_name: _read_used_findings(*paths[:2]) for set_name, paths in of_set.items()},
-                {set_name: stack.enter_context(Shard(paths[2], key="mask_id")) for set_name, paths in of_set.items()},
+                {key: _read_used_findings(findings_by_set[key][place], studies_by_set[key][place]) for key in sets},
+                {key: stack.enter_context(Shard(masks_by_set[key][place], key="mask_id")) for key in sets},
             )
             painted = stack.enter_context(Shard(reference)) if options.format == PAINTED else None
             framed.update(shards.frames.ids)
@@ -164,12 +159,7 @@ def run_images(
     exclusions += [(image, "no_frame", row_by_image[image]["reason"] or "frames") for image in unframed]
     write_table(values, pl.concat(tables).sort(*VALUES), VALUES)
     table = pl.DataFrame([(name, *row) for row in exclusions], schema=schema(EXCLUSIONS), orient="row")
-    write_table(left_out, table.sort(*EXCLUSIONS), EXCLUSIONS)
-
-
-def _read_boxes(path: str) -> dict[str, pl.DataFrame]:
-    table = read_table(path).filter(pl.col("is_used"))
-    return {key[0]: rows for key, rows in table.partition_by("image_id", as_dict=True).items()}
+    write_table(excluded, table.sort(*EXCLUSIONS), EXCLUSIONS)
 
 
 def _read_used_findings(findings: str, studies: str) -> dict[str, list[dict]]:
@@ -212,14 +202,14 @@ def _measure_image(
 ) -> Iterator[tuple[str, str, Measure]]:
     """Yield (output, lesion, measure) of one image, for the lesion types that the reference has there."""
     chest = [lesion for lesion in lesions if lesion != HEART]
-    region_by_lesion = {
-        lesion: union_mask(regions, lesion, FRAME_SIZE) for lesion in (*lesions, *([ANY] if chest else []))
-    }
-    region_by_lesion = {lesion: region for lesion, region in region_by_lesion.items() if region.any()}
+    masks = {lesion: union_mask(regions, lesion, FRAME_SIZE) for lesion in (*lesions, *([ANY] if chest else []))}
+    region_by_lesion = {lesion: region for lesion, region in masks.items() if region.any()}
     for name, of_image in shards.findings.items():
         if image_id in of_image:
             for lesion, region in region_by_lesion.items():
-                mask = _union_of_masks(of_image[image_id], lesion, shards.masks[name])
+                mask_ids = {row["mask_id"] for row in of_image[image_id] if row["target"] in included_lesions(lesion)}
+                lesion_masks = [shards.masks[name].get("mask", mask_id) for mask_id in sorted(mask_ids)]
+                mask = np.logical_or.reduce([np.zeros_like(region), *lesion_masks])
                 yield from ((f"masks {name}", lesion, value) for value in measures.measure_mask(mask, region))
     places = {lesion: region for lesion, region in region_by_lesion.items() if lesion != HEART}
     if image_id in shards.anomaly and places and not is_unedited(shards.anomaly, image_id):
@@ -245,24 +235,12 @@ def _reference_boxes(regions: Sequence[Region], lesion: str) -> np.ndarray:
     return np.concatenate([np.zeros((0, 4)), *box_arrays])
 
 
-def _union_of_masks(findings: Sequence[dict], lesion: str, shard: Shard) -> np.ndarray:
-    """Return the union of the masks of a lesion type and its subtypes."""
-    mask_ids = {row["mask_id"] for row in findings if row["target"] in included_lesions(lesion)}
-    empty = np.zeros((FRAME_SIZE, FRAME_SIZE), bool)
-    return np.logical_or.reduce([empty, *(shard.get("mask", name) for name in sorted(mask_ids))])
-
-
 def run_scores(
-    *, values: list[str], left_out_parts: list[str], scores: str, left_out: str, population: str, seed: int
+    *, values: list[str], excluded_parts: list[str], scores: str, excluded: str, population: str, seed: int
 ) -> None:
     """Write the scores of all references with intervals, and the excluded images and regions."""
-    if not values:
-        raise UserError(
-            "agreement.references is empty, so there is nothing to compare with: name a file of annotated boxes or "
-            "masks"
-        )
     table = pl.concat([read_table(path) for path in values])
-    exclusions = pl.concat([read_table(path) for path in left_out_parts])
+    exclusions = pl.concat([read_table(path) for path in excluded_parts])
     if table.is_empty():
         reasons = exclusions.group_by("reason").len().sort("reason").iter_rows()
         numbers = [f"{number} {reason} ({EXCLUSION_REASONS[reason]})" for reason, number in reasons]
@@ -272,7 +250,7 @@ def run_scores(
             "whether image_id of the reference gives the cohort's names"
         )
     write_table(scores, tabulate_scores(table, REPLICATES, seed), SCORES)
-    write_table(left_out, exclusions.sort(exclusions.columns), EXCLUSIONS)
+    write_table(excluded, exclusions.sort(exclusions.columns), EXCLUSIONS)
     write_table(population, tabulate_population(table, exclusions), POPULATION)
 
 
@@ -309,4 +287,4 @@ def tabulate_population(table: pl.DataFrame, exclusions: pl.DataFrame) -> pl.Dat
     rows = [(name, "compared", number, "images with a measure") for name, number in compared.iter_rows()]
     for name, reason, number in exclusions.group_by("reference", "reason").len().iter_rows():
         rows.append((name, reason, number, EXCLUSION_REASONS[reason]))
-    return pl.DataFrame(rows, schema=schema(POPULATION), orient="row").sort("reference", "what")
+    return pl.DataFrame(rows, schema=schema(POPULATION), orient="row").sort("reference", "outcome")

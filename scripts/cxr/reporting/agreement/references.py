@@ -80,9 +80,7 @@ def load_reference(key: str, kind: str, path: str | Path, classes: Mapping[str, 
             reference.exclusions.append((image, "class_not_mapped", annotation.label))
         else:
             reference.regions[image].append(annotation)
-    mapped_lesions = {
-        names[annotation.label] for image_annotations in reference.regions.values() for annotation in image_annotations
-    }
+    mapped_lesions = {names[annotation.label] for group in reference.regions.values() for annotation in group}
     if not mapped_lesions and (annotations or not image_names):
         raise UserError(f"{key} {str(path)!r} has no label that is a lesion type: name them in its `classes`")
     # without any region, all images are healthy, and every box is a false one
@@ -103,11 +101,8 @@ def region_in_frame(
     except ValueError:
         return None, "broken_mask"
     if isinstance(annotation.drawn, Path) and annotated_mask is not None and annotated_mask.shape == (size, size):
-        return (
-            (Region(lesion, annotated_mask, component_boxes(annotated_mask, MIN_COMPONENT_PX)), "")
-            if annotated_mask.any()
-            else (None, "no_area")
-        )
+        region = Region(lesion, annotated_mask, component_boxes(annotated_mask, MIN_COMPONENT_PX))
+        return (region, "") if annotated_mask.any() else (None, "no_area")
     annotated_shape = annotated_mask.shape if annotated_mask is not None else annotation.size or shape
     scale = np.array([shape[1] / annotated_shape[1], shape[0] / annotated_shape[0]])
     if abs(scale[0] / scale[1] - 1) > MAX_ASPECT_DIFFERENCE:

@@ -102,7 +102,10 @@ def _text_lines(block: Block) -> list[str]:
         words = _join_marks(block, str, lambda text, mark: f"[{text} | {mark.note}]").split()
         return textwrap.wrap(" ".join(words), WIDTH, initial_indent="  ", subsequent_indent="  ")
     if isinstance(block, Table):
-        return _align_columns([block.head, *block.rows])
+        rows = [block.head, *block.rows]
+        widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+        padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
+        return [("  " + "  ".join(row)).rstrip() for row in padded]
     return []
 
 
@@ -113,12 +116,6 @@ def _join_marks(block: MarkedText, plain: Callable[[str], str], marked: Callable
         parts += [plain(block.text[at : mark.start]), marked(block.text[mark.start : mark.end], mark)]
         at = mark.end
     return "".join([*parts, plain(block.text[at:])])
-
-
-def _align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
-    return [("  " + "  ".join(row)).rstrip() for row in padded]
 
 
 def render_html(title: str, blocks: Sequence[Block]) -> str:

@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from cxr.base.vocabulary import HEART, LUNGS
-from cxr.plotting.palette import DROPPED, KEPT, ORGANS
-from cxr.plotting.panels import SHADE, draw_anomaly_map, draw_frame, draw_masks, draw_zones
+from cxr.plotting.panels import DROPPED, KEPT, ORGANS, SHADE, draw_anomaly_map, draw_frame, draw_masks, draw_zones
 from cxr.plotting.plots import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW, draw_legend
 
 OUTLINED_ORGANS = (*LUNGS, HEART)

@@ -50,8 +50,6 @@ MAX_BOXES = 12
 RESULT_HEAD = ["finding", "what", "target", "reported location", "result", "not confirmed", "boxes", "outside"]
 FINDING_HEAD = ["finding", "sentence", "what", "presence", "certainty", "location", "labels", "lesion type"]
 UNIT_HEAD = ["kind", "target", "certainty", "location", "findings", "mask", "becomes a pair", "lesion inference"]
-
-
 WORDS = tomllib.loads((RESOURCES / "explain/reasons.toml").read_text(encoding="utf-8"))
 FINDING_REASONS, BOX_MEASURES, PAIR_REASONS = (WORDS[name] for name in ("findings", "boxes", "pairs"))
 
@@ -61,7 +59,7 @@ def explain(results: str | Path, study: str, thresholds: Sequence[str], dpi: int
 
     Raises UserError for an unknown study or set.
     """
-    blocks = describe_study(read_study(Path(results), study, thresholds), dpi)
+    blocks = list(describe_study(read_study(Path(results), study, thresholds), dpi))
     return render_text(blocks), render_html(f"Study {study}", blocks)
 
 
@@ -79,22 +77,31 @@ def run(*, page: str, text: str, study: str, results_digest: str, dpi: int, resu
     sys.stdout.write(text_content)
 
 
-def describe_study(study: Study, dpi: int) -> list[Block]:
-    """Return the document; ``dpi``: resolution of its images."""
-    first = study.images[0].row
-    blocks: list[Block] = [Heading(f"Study {study.study_id}", 1)]
-    blocks.append(Paragraph(f"Subject {first['subject_id']}, split {first['split'] or 'none'}."))
-    blocks += [Paragraph(sentence) for sentence in summarize_images(study)]
-    blocks += [Heading("Images"), image_table(study)]
-    blocks += report_blocks(study)
+def describe_study(study: Study, dpi: int) -> Iterator[Block]:
+    """Yield the document; ``dpi``: resolution of its images."""
+    first = study.images[0]
+    yield Heading(f"Study {study.study_id}", 1)
+    yield Paragraph(f"Subject {first.row['subject_id']}, split {first.row['split'] or 'none'}.")
+    yield from map(Paragraph, summarize_images(study))
+    yield Heading("Images")
+    rows = [
+        [image.image_id, image.row["view"] or "unknown", image.row["shard"] or "-"]
+        + [step.reason or step.state for step in image.steps]
+        for image in study.images
+    ]
+    yield Table(["image", "view", "shard", *(step.stage for step in first.steps)], rows, "how far each image came")
+    yield from report_blocks(study)
     for image in study.images:
-        blocks += map_blocks(image, dpi)
+        yield from map_blocks(image, dpi)
     if len(study.outcomes) > 1:
-        blocks += comparison_blocks(study)
-    for name, of_images in study.outcomes.items():
+        yield from comparison_blocks(study)
+    for name, outcome_by_image in study.outcomes.items():
         for image in study.images:
-            blocks += outcome_blocks(name, image, of_images[image.image_id], study, dpi)
-    return [*blocks, *provenance_blocks(study)]
+            yield from outcome_blocks(name, image, outcome_by_image[image.image_id], study, dpi)
+    if study.provenance:
+        yield Heading("Made by")
+        rows = [[stage, code, settings] for stage, (code, settings) in study.provenance.items()]
+        yield Table(["stage", "code digest", "settings"], rows, "code and settings behind the arrays")
 
 
 def summarize_images(study: Study) -> list[str]:
@@ -133,47 +140,35 @@ def describe_result(outcome: Outcome) -> str:
     return f"{number} pair{'s' * (number != 1)}, {positive} positive and {number - positive} negative."
 
 
-def image_table(study: Study) -> Table:
-    """Return the table of stages that each image passed."""
-    stages = [step.stage for step in study.images[0].steps]
-    rows = [
-        [image.image_id, image.row["view"] or "unknown", image.row["shard"] or "-"]
-        + [step.reason or step.state for step in image.steps]
-        for image in study.images
-    ]
-    return Table(["image", "view", "shard", *stages], rows, "how far each image came")
-
-
 def report_blocks(study: Study) -> Iterator[Block]:
     """Yield the report with its findings marked, and a table of the findings."""
     yield Heading("Report")
     line = study.report
     if line is None:
-        steps = [step for image in study.images for step in image.steps if step.stage == "reports"]
-        why = next((step for step in steps if step.state == STOPPED), None)
-        yield Paragraph(f"The study {describe_stop(why)}" if why else "No report of this study was read.")
+        steps = (step for image in study.images for step in image.steps)
+        stop = next((step for step in steps if (step.stage, step.state) == ("reports", STOPPED)), None)
+        yield Paragraph(f"The study {describe_stop(stop)}" if stop else "No report of this study was read.")
         return
     yield Paragraph(f"Section {line['section_name']}, read by the engine {line['engine']}.")
     marks = [_finding_mark(number, finding) for number, finding in enumerate(line["tuples"]) if finding.get("span")]
     yield MarkedText(line["section_text"], merge_marks(marks))
     if line["tuples"]:
-        yield Table(FINDING_HEAD, _finding_rows(line["tuples"]), "findings of the report")
+        yield _finding_table(line["tuples"], "findings of the report")
     if line.get("other_tuples"):
         yield Paragraph(f"The section {line['other_section']} was not used; its findings only block negatives.")
-        yield Table(FINDING_HEAD, _finding_rows(line["other_tuples"]), "findings of the other section")
+        yield _finding_table(line["other_tuples"], "findings of the other section")
 
 
 def _finding_mark(number: int, finding: dict) -> Mark:
+    kind = "tentative"
     if finding["lesion_type"] is None:
         kind = "outside"
     elif finding["presence"] == "negative" or finding["certainty"] == "definitive":
         kind = finding["presence"]
-    else:
-        kind = "tentative"
     return Mark(*finding["span"], kind, f"{number} {finding['presence']}")
 
 
-def _finding_rows(findings: Sequence[dict]) -> list[list[str]]:
+def _finding_table(findings: Sequence[dict], label: str) -> Table:
     rows = []
     for number, finding in enumerate(findings):
         predicted = finding.get("predicted_lesion_type")
@@ -183,7 +178,7 @@ def _finding_rows(findings: Sequence[dict]) -> list[list[str]]:
             _join_labels(finding["labels"], finding["category"]),
             (finding["lesion_type"] or "none of the seven") + (f", explained as {predicted}" if predicted else ""),
         ])  # fmt: skip
-    return rows
+    return Table(FINDING_HEAD, rows, label)
 
 
 def _join_labels(labels: Sequence[str] | None, otherwise: str | None = None) -> str:
@@ -207,10 +202,8 @@ def map_blocks(image: Image, dpi: int) -> Iterator[Block]:
     if organs:
         yield Paragraph("Organs: " + ", ".join(f"{name} {int(mask.sum()):,} px" for name, mask in organs.items()) + ".")
     if organs and zones:
-        where = "image" if image.unedited else "edited image"
-        yield Paragraph(
-            f"Distance of the organs on the {where} from those on the image: {_describe_distances(organs, zones)}."
-        )
+        where, distances = "image" if image.unedited else "edited image", _describe_distances(organs, zones)
+        yield Paragraph(f"Distance of the organs on the {where} from those on the image: {distances}.")
         empty = [name for name in ZONE_LABELS if not zones[name].any()]
         yield Paragraph(f"Zones without a pixel: {_join_labels(empty, 'none')}.")
     if image.boxes:
@@ -221,11 +214,8 @@ def map_blocks(image: Image, dpi: int) -> Iterator[Block]:
             for number, row in enumerate(image.boxes)
             if row["confidence"] >= lowest_confidence
         ]  # fmt: skip
-        used = sum(row["is_used"] for row in image.boxes)
-        yield Paragraph(
-            f"The detector found {len(image.boxes)} boxes, {used} of them of a used class; the {len(rows)} most "
-            "confident:"
-        )
+        detection = f"The detector found {len(image.boxes)} boxes, {sum(row['is_used'] for row in image.boxes)} of them"
+        yield Paragraph(f"{detection} of a used class; the {len(rows)} most confident:")
         yield Table(["box", "class", "confidence", "x1 y1 x2 y2", "class is used"], rows, "the most confident boxes")
     elif any(step.stage == "boxes" and step.state == ACCEPTED for step in image.steps):
         yield Paragraph("The detector found no box.")
@@ -236,12 +226,11 @@ def _describe_distances(organs: dict[str, np.ndarray], zones: dict[str, np.ndarr
     parts = []
     for name, axis, end in ((LUNGS[0], 0, 0), (LUNGS[1], 0, -1), (HEART, 1, -1)):
         ends = [np.flatnonzero(masks[name].any(axis=axis)) for masks in (organs, zones)]
-        edge_name = f"{'lower' if name == HEART else 'outer'} edge of the {name}"
+        text = "not in both"
         if all(len(positions) for positions in ends):
             distance = abs(int(ends[0][end]) - int(ends[1][end])) / organs[name].shape[1]
-            parts.append(f"{edge_name} {distance:.3f} of the frame's width")
-        else:
-            parts.append(f"{edge_name} not in both")
+            text = f"{distance:.3f} of the frame's width"
+        parts.append(f"{'lower' if name == HEART else 'outer'} edge of the {name} {text}")
     return ", ".join(parts)
 
 
@@ -255,9 +244,8 @@ def comparison_blocks(study: Study) -> Iterator[Block]:
         for number in sorted(set().union(*by_set)):
             finding_rows = [rows_of.get(number) for rows_of in by_set]
             entity = next(row["entity"] for row in finding_rows if row)
-            rows.append(
-                [image.image_id, f"{number} {entity}", *(describe_finding(row) if row else "-" for row in finding_rows)]
-            )
+            results = (describe_finding(row) if row else "-" for row in finding_rows)
+            rows.append([image.image_id, f"{number} {entity}", *results])
         rows.append([image.image_id, "pairs", *(describe_result(image_outcome) for image_outcome in of_sets)])
     yield Table(["image", "finding", *study.outcomes], rows, "per-finding result under each set")
 
@@ -288,10 +276,8 @@ def outcome_blocks(name: str, image: Image, outcome: Outcome, study: Study, dpi:
         yield Table(RESULT_HEAD, [_result_row(row) for row in outcome.findings], "per-finding result")
     else:
         yield Paragraph("The report affirms nothing, so there is no finding to look for.")
-    yield Picture(
-        drawing.encode_png(_draw_result(image, outcome), dpi),
-        f"Boxes and masks of {image.image_id} under the thresholds {name}",
-    )
+    png = drawing.encode_png(_draw_result(image, outcome), dpi)
+    yield Picture(png, f"Boxes and masks of {image.image_id} under the thresholds {name}")
     for row in outcome.findings:
         yield from box_blocks(row, image, settings)
     yield from _instruction_blocks(outcome)
@@ -317,13 +303,12 @@ def _draw_result(image: Image, outcome: Outcome) -> drawing.Figure:
     judged = [row["box_verdicts"] for row in outcome.findings if row["box_verdicts"]]
     best = [min(verdicts, key=int.bit_count) for verdicts in zip(*judged, strict=True)]
     order = sorted(range(len(best)), key=lambda place: (best[place].bit_count(), place))[:MAX_BOXES]
-    boxes = [
-        (*(used_boxes[place][1][corner] for corner in CORNERS), used_boxes[place][0], best[place] == 0)
-        for place in order
-    ]
-    masks = {
-        f"{row['finding']} {row['target']}": outcome.masks[row["mask_id"]] for row in outcome.findings if row["mask_id"]
-    }
+    boxes = []
+    for place in order:
+        number, box = used_boxes[place]
+        boxes.append((*(box[corner] for corner in CORNERS), number, best[place] == 0))
+    masked = [row for row in outcome.findings if row["mask_id"]]
+    masks = {f"{row['finding']} {row['target']}": outcome.masks[row["mask_id"]] for row in masked}
     return drawing.draw_outcome(image.arrays["image"], boxes, masks)
 
 
@@ -338,9 +323,8 @@ def box_blocks(row: dict, image: Image, settings: dict) -> Iterator[Block]:
     taus = thresholds_for(row["target"], settings)
     used_boxes = [(number, box) for number, box in enumerate(image.boxes) if box["is_used"]]
     arrays = (image.arrays[stage] for stage in ("anatomy", "organs", "anomaly"))
-    judged = judge_boxes(
-        [box for _, box in used_boxes], row["reported"], *arrays, target=row["target"], settings=settings
-    )
+    boxes = [box for _, box in used_boxes]
+    judged = judge_boxes(boxes, row["reported"], *arrays, target=row["target"], settings=settings)
     order = sorted(range(len(used_boxes)), key=lambda at: (verdicts[at].bit_count(), at))
     yield Heading(f"Boxes for finding {row['finding']}, {row['entity']} in {_join_labels(row['reported'])}", 3)
     lines = []
@@ -356,16 +340,13 @@ def box_blocks(row: dict, image: Image, settings: dict) -> Iterator[Block]:
         verdict = f"dropped: {failed}" if failed else "productive"
         lines.append([str(number), box["class_name"], *cells, verdict + changed])
     yield Table(
-        ["box", "class", *(BOX_MEASURES[tau] for tau in MEASURED_CONDITIONS), "verdict"],
-        lines,
-        "boxes of one finding",
+        ["box", "class", *(BOX_MEASURES[tau] for tau in MEASURED_CONDITIONS), "verdict"], lines, "boxes of one finding"
     )
     if omitted_boxes := order[MAX_BOXES:]:
         counts = Counter(name for at in omitted_boxes for name in list_failed_conditions(verdicts[at]))
         words = ", ".join(f"{BOX_MEASURES[name]} {count}" for name, count in sorted(counts.items()))
-        yield Paragraph(
-            f"{len(omitted_boxes)} more boxes; the numbers that fail each condition: {words or 'none fails any'}."
-        )
+        what_fails = f"the numbers that fail each condition: {words or 'none fails any'}."
+        yield Paragraph(f"{len(omitted_boxes)} more boxes; {what_fails}")
 
 
 def _instruction_blocks(outcome: Outcome) -> Iterator[Block]:
@@ -404,14 +385,6 @@ def _unit_row(row: dict) -> list[str]:
         ", ".join(map(str, row["finding"])), f"{row['area']:,} px",
         "yes" if row["dropped"] is None else f"no: {describe_reason(row['dropped'], PAIR_REASONS)}", twin,
     ]  # fmt: skip
-
-
-def provenance_blocks(study: Study) -> Iterator[Block]:
-    """Yield the digests of the code and the settings that made the arrays."""
-    if study.provenance:
-        yield Heading("Made by")
-        rows = [[stage, code, settings] for stage, (code, settings) in study.provenance.items()]
-        yield Table(["stage", "code digest", "settings"], rows, "code and settings behind the arrays")
 
 
 def describe_reason(code: str, words: dict[str, str]) -> str:

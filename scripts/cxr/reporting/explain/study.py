@@ -122,23 +122,19 @@ def results_digest(results: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def list_threshold_sets(results: Path) -> list[str]:
-    """Return the threshold sets that have masks, ``default`` first."""
-    names = {path.parent.name for path in results.glob("masks/*/*.findings.parquet")}
-    return sorted(names, key=lambda name: (name != "default", name))
-
-
 def read_study(results: Path, study_id: str, thresholds: Sequence[str]) -> Study:
     """Read a study. Raises UserError for an unknown study or a threshold set without masks."""
     rows = find_study_rows(results, study_id)
-    sets = list_threshold_sets(results)
+    names = {path.parent.name for path in results.glob("masks/*/*.findings.parquet")}
+    sets = sorted(names, key=lambda name: (name != "default", name))
     if missing := [name for name in thresholds if name not in sets]:
         raise UserError(
             f"thresholds names {missing[0]!r}, but the sets with masks are {', '.join(sets) or 'none'}: "
             f"choose one, or make it with `snakemake results/masks/{missing[0]}/index.parquet`"
         )
     shards = sorted({row["shard"] for row in rows if row["shard"]})
-    line = next((line for shard in shards if (line := _read_report_line(results, shard, study_id))), None)
+    paths = [path for shard in shards if (path := results / "reports" / f"{shard}.jsonl").is_file()]
+    line = next((line for path in paths for line in read_lines(path) if line["study_id"] == study_id), None)
     images = [_read_image(results, row) for row in rows]
     outcomes = {
         name: {image.image_id: _read_outcome(results, name, image, line) for image in images}
@@ -146,11 +142,6 @@ def read_study(results: Path, study_id: str, thresholds: Sequence[str]) -> Study
     }
     provenance = dict(_read_provenance(results, shards[0])) if shards else {}
     return Study(study_id, images, line, outcomes, provenance)
-
-
-def _read_report_line(results: Path, shard: str, study_id: str) -> dict | None:
-    path = results / "reports" / f"{shard}.jsonl"
-    return next((line for line in read_lines(path) if line["study_id"] == study_id), None) if path.is_file() else None
 
 
 def _read_rows(path: Path, image_id: str) -> list[dict] | None:
@@ -161,13 +152,11 @@ def _read_rows(path: Path, image_id: str) -> list[dict] | None:
 
 
 def _read_image(results: Path, row: dict) -> Image:
-    image, image_id, shard = Image(row, []), row["image_id"], row["shard"]
+    image, image_id, shard = Image(row, [Step("cohort", ACCEPTED)]), row["image_id"], row["shard"]
     if row["reason"]:
         excluded = _read_rows(results / "cohort" / "excluded.parquet", image_id)
-        image.steps.append(Step("cohort", STOPPED, row["reason"], excluded[0]["detail"] if excluded else ""))
-    else:
-        image.steps.append(Step("cohort", ACCEPTED))
-    for stage in [stage for stage in STAGES[1:] if stage not in BY_THRESHOLDS]:
+        image.steps = [Step("cohort", STOPPED, row["reason"], excluded[0]["detail"] if excluded else "")]
+    for stage in STAGES[1 : -len(BY_THRESHOLDS)]:
         image.steps.append(_stage_step(results / stage / f"{shard}.excluded.parquet", stage, image, image.steps))
     passed = {step.stage for step in image.steps if step.state == ACCEPTED}
     corrected = _read_rows(results / "frames" / f"{shard}.corrected.parquet", image_id) or []

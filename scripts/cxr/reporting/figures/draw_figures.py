@@ -4,22 +4,61 @@ import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
 
+import numpy as np
 import polars as pl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from cxr.base.edited_images import is_unedited, read_edited_image
+from cxr.base.exclusions import MAP_STAGES
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
+from cxr.base.paths import group_by_folder
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table
-from cxr.base.vocabulary import LESIONS, ZONE_LABELS
-from cxr.plotting import palette
-from cxr.plotting.plots import BLUE, GREY, VERMILION, save_jpeg, save_png
-from cxr.reporting.figures.panel import PanelContent, draw_panel
+from cxr.base.vocabulary import LESIONS, ZONE_LABELS, list_failed_conditions
+from cxr.plotting.panels import (
+    DROPPED,
+    KEPT,
+    LESION_COLOURS,
+    NEGATIVE,
+    ORGANS,
+    POSITIVE,
+    SHADE,
+    draw_anomaly_map,
+    draw_frame,
+    draw_masks,
+    draw_outline,
+    draw_zones,
+)
+from cxr.plotting.plots import BLUE, GREY, VERMILION, draw_legend, save_jpeg, save_png
 from cxr.reporting.settings import FiguresSettings
+
+MIN_LABEL_DISTANCE = 22
+"""Minimum distance between the numbers of two boxes, in pixels of the frame."""
+
+
+@dataclass(frozen=True)
+class PanelContent:
+    """The content of one panel. Images are uint8 and masks bool, all (512, 512) in the frame."""
+
+    title: str
+    image: np.ndarray
+    edited: np.ndarray
+    unedited: bool
+    """Whether the edited image is the image itself."""
+    anomaly: np.ndarray
+    organs: dict[str, np.ndarray]
+    zones: dict[str, np.ndarray]
+    boxes: list[dict]
+    findings: list[dict]
+    masks: dict[str, np.ndarray]
+    pairs: list[dict]
 
 
 def run_panels(
@@ -28,10 +67,7 @@ def run_panels(
     lines: list[str],
     boxes: list[str],
     masks: list[str],
-    frames: list[str],
-    organs: list[str],
-    anomaly: list[str],
-    anatomy: list[str],
+    maps: list[str],
     panels: str,
     options: FiguresSettings,
     quality: int,
@@ -45,10 +81,12 @@ def run_panels(
     for row in (row for path in lines for row in read_lines(path)):
         if row["image_id"] in image_ids:
             pairs_by_image.setdefault(row["image_id"], []).append(row)
+    map_paths = group_by_folder(maps)
     Path(panels).mkdir(parents=True, exist_ok=True)
     for shard, image_id in progress(selected_images, len(selected_images), "panels"):
-        maps = [paths[shard] for paths in (frames, organs, anomaly, anatomy)]
-        story = _read_panel(image_id, tables[shard], boxes[shard], masks[shard], maps, pairs_by_image.get(image_id, []))
+        paths = [map_paths[stage][shard] for stage in MAP_STAGES]
+        pairs = pairs_by_image.get(image_id, [])
+        story = _read_panel(image_id, tables[shard], boxes[shard], masks[shard], paths, pairs)
         save_jpeg(draw_panel(story), f"{panels}/{image_id}.jpg", options.dpi, quality)
 
 
@@ -76,15 +114,83 @@ def _read_panel(
         )
 
 
+def draw_panel(story: PanelContent) -> Figure:
+    """Draw the panel of one image."""
+    figure = Figure(figsize=(16, 9), layout="constrained")
+    grid = figure.subplots(2, 4)
+    figure.suptitle(story.title, fontsize=12)
+    draw_frame(grid[0, 0], story.image, "image")
+    edited = "not edited: no finding asks for a mask" if story.unedited else "edited image, without lesions"
+    draw_frame(grid[0, 1], story.edited, edited)
+    heatmap = draw_anomaly_map(grid[0, 2], story.anomaly, "anomaly map, grey levels")
+    figure.colorbar(heatmap, ax=grid[0, 2], shrink=0.7)
+    draw_frame(grid[0, 3], story.image, "organs on the image")
+    draw_masks(grid[0, 3], story.organs, {name: ORGANS.get(name, GREY) for name in story.organs})
+    draw_frame(grid[1, 0], story.edited, f"zones on the {'' if story.unedited else 'edited '}image")
+    draw_zones(grid[1, 0], story.zones, fill=0.25)
+    boxes = _draw_boxes(grid[1, 1], story)
+    _draw_lesion_masks(grid[1, 2], story)
+    _draw_texts(grid[1, 3], story, boxes)
+    return figure
+
+
+def _draw_boxes(axes: Axes, story: PanelContent) -> list[str]:
+    """Draw the most confident boxes with numbers; return a line on each for the column of texts."""
+    draw_frame(axes, story.image, "boxes: productive, or failed")
+    judged = [finding["box_verdicts"] for finding in story.findings if finding["box_verdicts"]]
+    best = [min((verdicts[i] for verdicts in judged), key=int.bit_count, default=None) for i in range(len(story.boxes))]
+    box_indices = sorted(range(len(story.boxes)), key=lambda i: (best[i] != 0, -story.boxes[i]["confidence"]))[:8]
+    lines, taken = [], []
+    for number, i in enumerate(box_indices, 1):
+        box, verdict = story.boxes[i], best[i]
+        colour = KEPT if verdict == 0 else DROPPED
+        width, height = box["x2"] - box["x1"], box["y2"] - box["y1"]
+        axes.add_patch(Rectangle((box["x1"], box["y1"]), width, height, fill=False, edgecolor=colour, linewidth=1.5))
+        failed = "no finding" if verdict is None else ", ".join(list_failed_conditions(verdict)) or "productive"
+        lines.append(f"{number} {box['class_name']} {box['confidence']:.2f}: {failed}")
+        x, y = box["x1"] + 3, box["y1"] + 3
+        while any(
+            abs(x - label_x) < MIN_LABEL_DISTANCE and abs(y - label_y) < MIN_LABEL_DISTANCE
+            for label_x, label_y in taken
+        ):
+            x += MIN_LABEL_DISTANCE  # to the right of the number that is already there
+        taken.append((x, y))
+        axes.text(x, y, str(number), color=colour, fontsize=6, va="top", bbox=SHADE)
+    draw_legend(axes, {"productive for a finding": KEPT, "failed": DROPPED})
+    return lines
+
+
+def _draw_lesion_masks(axes: Axes, story: PanelContent) -> None:
+    draw_frame(axes, story.image, "lesion masks")
+    colour_by_lesion = {}
+    for finding in story.findings:
+        if finding["mask_id"] in story.masks:
+            colour = LESION_COLOURS[finding["target"]]
+            draw_outline(axes, story.masks[finding["mask_id"]], colour, fill=0.3)
+            colour_by_lesion[finding["target"]] = colour
+    draw_legend(axes, colour_by_lesion)
+
+
+def _draw_texts(axes: Axes, story: PanelContent, boxes: list[str]) -> None:
+    lines = ["FINDINGS"]
+    for finding in story.findings:
+        place = ", ".join(finding["reported"]) or "no location"
+        finding_text = f"{finding['target'] or finding['entity']} ({finding['certainty']}) in {place}"
+        outcome = finding["reason"] or "grounded: " + ", ".join(finding["grounded"] or finding["locations"])
+        lines += textwrap.wrap(f"- {finding_text}: {outcome}", 62, subsequent_indent="  ")
+    lines += ["", "BOXES", *(line for box in boxes for line in textwrap.wrap(box, 62, subsequent_indent="  "))]
+    lines += ["", "PAIRS"]
+    for pair in story.pairs:
+        lines += textwrap.wrap(f"- {pair['instruction']} > {pair['answer']}", 62, subsequent_indent="  ")
+    axes.set_axis_off()
+    limit = 38
+    if len(lines) > limit:
+        lines = [*lines[: limit - 1], f"... and {len(lines) - limit + 1} lines more"]
+    axes.text(0, 1, "\n".join(lines), va="top", ha="left", fontsize=7.5, family="monospace", transform=axes.transAxes)
+
+
 def run_charts(
-    *,
-    funnel_table: str,
-    splits_table: str,
-    distribution: str,
-    shares: str,
-    funnel: str,
-    thresholds: str,
-    dpi: int,
+    *, funnel_table: str, splits_table: str, distribution: str, shares: str, funnel: str, thresholds: str, dpi: int
 ) -> None:
     """Draw the three charts of the threshold set ``thresholds`` from the tables stage's funnel and splits."""
     steps, splits = (
@@ -128,7 +234,7 @@ def funnel_steps(table: pl.DataFrame) -> list[tuple[str, int, dict[str, int]]]:
     steps: list[tuple[str, int, dict[str, int]]] = []
     for row in table.iter_rows(named=True):
         if not steps or steps[-1][0] != row["stage"]:
-            steps.append((row["stage"], row["left"], {}))
+            steps.append((row["stage"], row["remaining"], {}))
         if row["reason"]:
             steps[-1][2][row["reason"]] = row["images"]
     return steps
@@ -141,7 +247,7 @@ def draw_distribution(splits: pl.DataFrame) -> Figure:
     """
     figure = Figure(figsize=(9, 5), layout="constrained")
     axes = figure.subplots()
-    for offset, polarity, colour in ((-0.2, "positive", palette.POSITIVE), (0.2, "negative", palette.NEGATIVE)):
+    for offset, polarity, colour in ((-0.2, "positive", POSITIVE), (0.2, "negative", NEGATIVE)):
         places = [index + offset for index in range(len(LESIONS))]
         bars = axes.bar(places, _pairs_per_lesion(splits, polarity), 0.4, color=colour, label=polarity)
         axes.bar_label(bars, fontsize=8)

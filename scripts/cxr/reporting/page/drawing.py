@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from PIL import Image
 
 from cxr.geometry.boxes import CORNERS
-from cxr.plotting.palette import DROPPED, KEPT, LESION_COLOURS
+from cxr.plotting.panels import DROPPED, KEPT, LESION_COLOURS
 from cxr.plotting.plots import BLACK
 
 LOCATION_COLOUR, HALO_COLOUR = "#FFFFFF", BLACK

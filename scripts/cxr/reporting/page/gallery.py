@@ -12,12 +12,14 @@ import numpy as np
 import polars as pl
 
 from cxr.base.atomic import atomic_file
+from cxr.base.exclusions import MAP_STAGES
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
+from cxr.base.paths import group_by_folder
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.base.vocabulary import LESIONS
 from cxr.ils.masks.box_conditions import BoxJudgement, judge_boxes, thresholds_for
-from cxr.plotting.palette import LESION_COLOURS
+from cxr.plotting.panels import LESION_COLOURS
 from cxr.plotting.plots import save_jpeg
 from cxr.reporting.page import cases, drawing
 from cxr.reporting.settings import PageSettings
@@ -31,38 +33,45 @@ SIDE = 384
 
 
 def run(
-    *, findings: list[str], masks: list[str], reports: list[str], boxes: list[str], frames: list[str],
-    organs: list[str], anomaly: list[str], anatomy: list[str], gallery: str, calibration: str, parts: str,
-    cases_lines: str, options: PageSettings, thresholds: list[str], dpi: int, quality: int, seed: int, withheld: bool,
+    *, findings: list[str], masks: list[str], reports: list[str], boxes: list[str], maps: list[str], gallery: str,
+    calibration: str, parts: str, cases_lines: str, options: PageSettings, thresholds: list[str], dpi: int,
+    quality: int, seed: int, withheld: bool,
 ) -> None:  # fmt: skip
     """Draw the gallery of each threshold set and the calibration view, from the stored results only.
 
     Inputs are lists in the order of the shards; ``findings`` and ``masks`` are in a folder named after their threshold
-    set. ``gallery`` and ``calibration`` receive sheets, ``parts`` the single images, and ``cases_lines`` (JSON Lines)
-    the page's texts, one line per case or calibration image. ``withheld``: whether no text of a report may be shown.
+    set, ``maps`` (of :data:`cxr.base.exclusions.MAP_STAGES`) in one named after their stage. ``gallery`` and
+    ``calibration`` receive sheets, ``parts`` the single images, and ``cases_lines`` (JSON Lines) the page's texts, one
+    line per case or calibration image. ``withheld``: whether no text of a report may be shown.
     """
     for folder in (gallery, calibration, parts):
         Path(folder).mkdir(parents=True, exist_ok=True)
-    tables = {name: [read_table(path) for path in _select_set(findings, name)] for name in thresholds}
-    stores = {name: _select_set(masks, name) for name in thresholds}
+    tables = {name: list(map(read_table, paths)) for name, paths in group_by_folder(findings).items()}
+    stores, map_paths = group_by_folder(masks), group_by_folder(maps)
     save_sheet = partial(save_jpeg, dpi=dpi, quality=quality)
-    save_part = partial(_save_part, Path(parts), quality)
     lines = []
+
+    def save_part(picture: np.ndarray, name: str) -> str:
+        """Save an image of the page; return its name."""
+        with atomic_file(Path(parts, name)) as temporary:
+            temporary.write_bytes(drawing.encode_jpeg(picture, quality))
+        return name
+
     for name in thresholds:
         selected_cases = cases.choose_cases(tables[name], options.gallery, seed)
         numbers: Counter[str] = Counter()
         for shard, row in progress(selected_cases, len(selected_cases), f"gallery {name}"):
             numbers[row["target"]] += 1
             stem = f"{name}/{row['target']}-{numbers[row['target']]}"
-            maps = [paths[shard] for paths in (frames, organs, anomaly, anatomy)]
-            line, pictures, sheet = _draw_case(name, row, maps, boxes[shard], stores[name][shard])
+            case_maps = [map_paths[stage][shard] for stage in MAP_STAGES]
+            line, pictures, sheet = _draw_case(name, row, case_maps, boxes[shard], stores[name][shard])
             save_sheet(sheet, f"{gallery}/{stem}.jpg")
             files = {kind: save_part(picture, f"{stem}-{kind}.jpg") for kind, picture in pictures.items()}
             lines.append(line | files | {"sentence": "" if withheld else _read_sentence(reports[shard], row)})
     images = cases.choose_images(tables, 2 * options.gallery, seed)
     for shard, image_id in progress(images, len(images), "calibration"):
         sets = {name: (tables[name][shard], stores[name][shard]) for name in thresholds}
-        cells = list(_draw_calibration(image_id, frames[shard], sets))
+        cells = list(_draw_calibration(image_id, map_paths["frames"][shard], sets))
         lesions = {lesion for *_, cell_lesions in cells for lesion in cell_lesions}
         sheet = drawing.draw_calibration(
             f"image {image_id}",
@@ -76,17 +85,6 @@ def run(
         ]
         lines.append({"kind": "calibration", "image_id": image_id, "cells": page_cells})
     write_lines(cases_lines, lines)
-
-
-def _select_set(paths: Sequence[str], name: str) -> list[str]:
-    return [path for path in paths if Path(path).parent.name == name]
-
-
-def _save_part(folder: Path, quality: int, picture: np.ndarray, name: str) -> str:
-    """Save an image of the page; return its name."""
-    with atomic_file(folder / name) as temporary:
-        temporary.write_bytes(drawing.encode_jpeg(picture, quality))
-    return name
 
 
 def _draw_case(name: str, row: dict, maps: Sequence[str], boxes: str, masks: str) -> tuple[dict, dict, object]:

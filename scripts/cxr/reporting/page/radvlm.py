@@ -55,7 +55,7 @@ def build_section(comparison: str, check: str, conservation: str, gallery: str |
     return {
         "tables": tables,
         "figures": [
-            {"src": image_file_url(path), "what": CHARTS[Path(path).name]}
+            {"src": image_file_url(path), "caption": CHARTS[Path(path).name]}
             for path in charts
             if scored & set(TABLES_BY_CHART[Path(path).name])
         ],

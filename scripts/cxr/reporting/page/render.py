@@ -6,11 +6,12 @@ from pathlib import Path
 import polars as pl
 
 from cxr.base.atomic import atomic_file
+from cxr.base.paths import group_by_folder
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import LESIONS, SPLITS
 from cxr.metrics.masks import PAIR_METRICS
 from cxr.plotting.encoding import image_file_url
-from cxr.plotting.palette import DROPPED, KEPT, LESION_COLOURS
+from cxr.plotting.panels import DROPPED, KEPT, LESION_COLOURS
 from cxr.plotting.plots import BLUE, GREY, ORANGE
 from cxr.reporting.page import radvlm, sections, versions
 from cxr.reporting.page.sections import SYNTHETIC_MARK, format_number, load_template
@@ -31,19 +32,17 @@ MAX_DETAILS = 8
 
 def run(
     *, counts_table: str, splits_table: str, funnel_table: str, recall_table: str, reading_table: str, words_table: str,
-    cases_lines: str, reports: list[str], frames: list[str], organs: list[str], anomaly: list[str], anatomy: list[str],
-    masks: list[str], test: list[str], corrected: list[str], left_out: list[str], index: str, versions_table: str,
-    thresholds: list[str], engines: dict[str, str], source: str, extras: dict[str, str], truth_table: str | None = None,
-    manifests: list[str] | None = None,
+    cases_lines: str, reports: list[str], maps: list[str], masks: list[str], test: list[str], corrected: list[str],
+    excluded: list[str], index: str, versions_table: str, thresholds: list[str], engines: dict[str, str], source: str,
+    extras: dict[str, str], truth_table: str | None = None, manifests: list[str] | None = None,
 ) -> None:  # fmt: skip
     """Write the page and the table of versions.
 
     ``test``: the lines of the evaluated split, one file per built threshold set of ``thresholds``; ``corrected``:
-    tables of images with corrected headers; ``left_out``: the ledgers of the stages that read the user's files;
+    tables of images with corrected headers; ``excluded``: the ledgers of the stages that read the user's files;
     ``source``: of the cohort; ``extras``: {path: digest} of other results.
     """
-    shards = {"frames": frames, "organs": organs, "anomaly": anomaly, "anatomy": anatomy, "masks": masks}
-    version_info = versions.collect_versions(shards, reports, manifests or [], engines)
+    version_info = versions.collect_versions(group_by_folder(maps), masks, reports, manifests or [], engines)
     write_table(versions_table, versions.tabulate_versions(version_info), versions.VERSIONS)
     first, *other_sets = thresholds
     is_synthetic = source == "embedded"
@@ -64,9 +63,9 @@ def run(
         thresholds=version_info["thresholds"],
         counts={row["count"]: row for row in count_rows},
         headlines=count_rows,
-        asked=share_rows,
+        share_rows=share_rows,
         funnels={name: sections.funnel_steps(funnel, name) for name in thresholds},
-        left_out=sections.exclusion_details([read_table(path) for path in left_out], MAX_DETAILS),
+        exclusions=sections.exclusion_details([read_table(path) for path in excluded], MAX_DETAILS),
         corrections=sections.correction_counts(pl.concat([read_table(path) for path in corrected]), MAX_DETAILS),
         stops=sections.rank_losses(funnel, first),
         shares={name: table.to_dicts() for name, table in split_shares.items()},
@@ -113,7 +112,7 @@ def _existing(extras: Collection[str], folder: str, *names: str) -> list[str] | 
 def _figures(extras: Collection[str], captions: Mapping[str, str], remark: str) -> list[dict]:
     """Return the existing figures of {path: caption}; their alternative texts are followed by a remark."""
     return [
-        {"src": image_file_url(path), "alt": f"{caption}.{remark}", "what": caption}
+        {"src": image_file_url(path), "alt": f"{caption}.{remark}", "caption": caption}
         for path, caption in captions.items()
         if path in extras
     ]
@@ -144,9 +143,16 @@ def _evaluation_section(extras: Collection[str], test: Sequence[str]) -> dict | 
         for row in rows
         if row["source"] == "ours"
     )
-    current = [_read_dataset_pairs(path) for path in test]
+    current = [
+        {
+            (row["pair_id"], row["target"], row["type"], "positive" if row["seg"] else "negative")
+            for row in read_lines(path)
+        }
+        for path in test
+    ]
     scored = [path for path in extras if path.startswith(EVALUATION) and path.endswith("/pairs.parquet")]
-    stale = [Path(path).parent.name for path in scored if _read_scored_pairs(path) not in current]
+    keys = ("pair_id", "target", "type", "polarity")
+    stale = [Path(path).parent.name for path in scored if set(read_table(path).select(keys).iter_rows()) not in current]
     paper_mark = "with intervals; diamonds: the paper's, of its test split"
     captions = {
         f"{EVALUATION}masks.png": f"Masks per lesion type, {paper_mark}",
@@ -201,14 +207,3 @@ def _medground_section(extras: Collection[str]) -> dict | None:
         "bars": image_file_url(scores[1]) if scores else "",
         "paper": {name: [row for row in rows if row["table"] == name] for name in paper_tables},
     }
-
-
-def _read_dataset_pairs(path: str) -> set[tuple[str, str, str, str]]:
-    return {
-        (row["pair_id"], row["target"], row["type"], "positive" if row["seg"] else "negative")
-        for row in read_lines(path)
-    }
-
-
-def _read_scored_pairs(path: str) -> set[tuple]:
-    return set(read_table(path).select("pair_id", "target", "type", "polarity").iter_rows())

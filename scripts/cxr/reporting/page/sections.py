@@ -33,33 +33,33 @@ def format_number(value: float | str | None, digits: int = 0) -> str:
 def count_rows(table: pl.DataFrame, sets: Sequence[str]) -> tuple[list[dict], list[dict]]:
     """Return the rows of the counts and the rows of the shares, with formatted cells.
 
-    ``cells``: one per threshold set; ``wanted`` and ``paper``: the value in the settings, and the paper's.
+    ``cells``: one per threshold set; ``configured`` and ``paper``: the value in the settings, and the paper's.
     """
     rows: tuple[list[dict], list[dict]] = [], []
     for row in table.iter_rows(named=True):
         share = row["count"].endswith(", %")
         digits = 2 if share else 0
-        text_by_column = {name: format_number(row[name], digits) for name in (*sets, "wanted", "paper")}
+        text_by_column = {name: format_number(row[name], digits) for name in (*sets, "configured", "paper")}
         rows[share].append({"count": row["count"], "cells": [text_by_column[name] for name in sets]} | text_by_column)
     return rows
 
 
 def funnel_steps(table: pl.DataFrame, name: str) -> list[dict]:
-    """Return the steps of a threshold set's funnel: stage, left, width (% of the input), lost (reason, images, why)."""
+    """Return the steps of a set's funnel: stage, remaining, width (% of the input), lost (reason, images, why)."""
     steps: list[dict] = []
     of_set = table.filter(pl.col("thresholds") == name)
-    most = max(of_set["left"].max() or 0, 1)
+    most = max(of_set["remaining"].max() or 0, 1)
     for row in of_set.iter_rows(named=True):
         if not steps or steps[-1]["stage"] != row["stage"]:
-            width = round(100 * row["left"] / most, 2)
-            steps.append({"stage": row["stage"], "left": row["left"], "width": width, "lost": []})
+            width = round(100 * row["remaining"] / most, 2)
+            steps.append({"stage": row["stage"], "remaining": row["remaining"], "width": width, "lost": []})
         if row["reason"]:
             steps[-1]["lost"].append({"reason": row["reason"], "images": row["images"], "why": row["meaning"]})
     return steps
 
 
 def exclusion_details(ledgers: Sequence[pl.DataFrame], most: int) -> list[dict]:
-    """Return the ledgers' details: stage, reason, images, said [(detail, images)], most frequent first.
+    """Return the ledgers' details: stage, reason, images, details [(detail, images)], most frequent first.
 
     At most ``most`` details per reason are returned; ``more`` counts the images of the others. Reasons without details
     are omitted.
@@ -71,7 +71,7 @@ def exclusion_details(ledgers: Sequence[pl.DataFrame], most: int) -> list[dict]:
             details = rows.filter(pl.col("detail") != "").group_by("detail").len()
             details = details.sort([-pl.col("len").cast(pl.Int64), line, "detail"], nulls_last=True).rows()
             if details:
-                entry = {"stage": stage, "reason": reason, "images": len(rows), "said": details[:most]}
+                entry = {"stage": stage, "reason": reason, "images": len(rows), "details": details[:most]}
                 entries.append(entry | {"more": sum(images for _, images in details[most:])})
     return entries
 
@@ -164,7 +164,7 @@ def recall_rows(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_pa
         cells = [
             {
                 "recall": format_number(row["recall"], 1),
-                "of": f"{row['grounded']} of {row['total']}" if row["total"] else "no study",
+                "counts": f"{row['grounded']} of {row['total']}" if row["total"] else "no study",
                 "paper": format_number(row["paper"], 1) if beside_paper and row["paper"] is not None else "",
                 "shade": row["recall"] or 0,
                 "interval": intervals.get((name, lesion), ""),
@@ -188,7 +188,7 @@ def truth_rows(table: pl.DataFrame, name: str) -> list[dict]:
     for (measure,), part in table.filter(pl.col("thresholds") == name).group_by("measure", maintain_order=True):
         cell_by_lesion = {
             lesion: (format_number(value, 2), format_number(trials))
-            for lesion, value, trials in part.select("lesion", "value", "of").iter_rows()
+            for lesion, value, trials in part.select("lesion", "value", "trials").iter_rows()
         }
         rows.append({"measure": measure, "cells": [cell_by_lesion.get(key, (NONE, "")) for key in ("all", *LESIONS)]})
     return rows

@@ -10,7 +10,7 @@ import polars as pl
 
 from cxr.base.columns import Column, schema
 from cxr.base.hdf5 import Shard
-from cxr.base.paths import SCRIPTS
+from cxr.base.paths import SCRIPTS, group_by_folder
 from cxr.base.tables import read_lines
 from cxr.nets.lite_weights import list_lite_weights
 
@@ -23,23 +23,24 @@ VERSIONS = {
 
 
 def collect_versions(
-    shards: Mapping[str, Sequence[str]], reports: Sequence[str], manifests: Sequence[str], engines: dict[str, str]
+    maps: Mapping[str, Sequence[str]],
+    masks: Sequence[str],
+    reports: Sequence[str],
+    manifests: Sequence[str],
+    engines: dict[str, str],
 ) -> dict:
     """Return the versions behind the results: ``stages``, ``weights``, ``pins``, ``thresholds`` ({set: {part: {tau:
     value}}})."""
     # the same code made all lines of a shard of reports
     first_lines = [line for path in reports if (line := next(read_lines(path), None))]
     stages = report_versions(first_lines)
+    for stage, paths in maps.items():
+        stages += shard_versions(stage, paths)
     thresholds: dict[str, dict] = {}
-    for stage, paths in shards.items():
-        if stage != "masks":
-            stages += shard_versions(stage, paths)
-            continue
-        for name in sorted({Path(path).parent.name for path in paths}):
-            set_paths = [path for path in paths if Path(path).parent.name == name]
-            rows = shard_versions(f"masks {name}", set_paths, key="mask_id")
-            stages += rows
-            thresholds[name] = rows[0]["thresholds"]
+    for name, paths in sorted(group_by_folder(masks).items()):
+        rows = shard_versions(f"masks {name}", paths, key="mask_id")
+        stages += rows
+        thresholds[name] = rows[0]["thresholds"]
     weights = [*_lite_weight_rows(engines), *_published_weight_rows(manifests)]
     return {"stages": stages, "weights": weights, "pins": _read_pins(), "thresholds": thresholds}
 

@@ -6,7 +6,7 @@ match it; nothing else about the patient is copied. It is deflated, because mask
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from pydicom.dataset import Dataset
@@ -20,8 +20,8 @@ from cxr.base.regular_files import open_regular
 from cxr.base.tables import read_table
 from cxr.dicom.files import HEAD_BYTES, HeaderError, detect_file_kind, read_dicom
 from cxr.dicom.segmentation import REQUIRED_ELEMENTS, NoSegmentation, Segment, build_segmentation
+from cxr.reporting.release.export_tables import map_to_original, read_geometry
 from cxr.reporting.release.settings import PackageSettings
-from cxr.reporting.release.sources import map_to_original, read_geometry
 from cxr.reporting.release.withheld import IDS, group_units, iterate_studies, read_kept_pairs
 
 COUNTS = "counts.json"
@@ -47,18 +47,18 @@ def run_shard(
     """
     kept_pair_ids, counts = read_kept_pairs(filtered), Counter()
     paths = dict(read_table(cohort).select("image_id", "path").iter_rows())
-    unit_groups = [
-        image_units
-        for split in lines
-        for image_units in _units_by_image(split, kept_pair_ids)
-        if image_units[0]["image_id"] in paths
-    ]
+    units_by_image: dict[str, list[dict]] = {}
+    for unit in (
+        u for split in lines for _, group in iterate_studies(split, kept_pair_ids) for u in group_units(group)
+    ):
+        if unit["image_id"] in paths:
+            units_by_image.setdefault(unit["image_id"], []).append(unit)
     with (
         atomic_folder(segmentations) as folder,
         Shards(masks, "mask_id") as mask_shards,
         Shards(frames) as frame_shards,
     ):
-        for image_units in progress(unit_groups, len(unit_groups), "release, DICOM"):
+        for image_units in progress(units_by_image.values(), len(units_by_image), "release, DICOM"):
             try:
                 if IDS in options.withhold:
                     raise NoSegmentation("identifiers are withheld")
@@ -67,26 +67,15 @@ def run_shard(
             except NoSegmentation as reason:
                 counts[str(reason)] += 1
                 continue
-            target = folder / segmentation_path(image_units[0])
+            line = image_units[0]  # the path is as in the authors' folders of images
+            subject_id, study_id, image_id = line["subject_id"], line["study_id"], line["image_id"]
+            target = folder / subject_id[:3] / subject_id / study_id / f"{image_id}.dcm"
             target.parent.mkdir(parents=True, exist_ok=True)
             dataset.file_meta.TransferSyntaxUID = DeflatedExplicitVRLittleEndian
             dataset.save_as(target)
             counts["files"] += 1
             counts["segments"] += len(dataset.SegmentSequence)
         (folder / COUNTS).write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def segmentation_path(line: dict) -> str:
-    """Return the relative path of a segmentation, as in the authors' folders of images."""
-    return f"{line['subject_id'][:3]}/{line['subject_id']}/{line['study_id']}/{line['image_id']}.dcm"
-
-
-def _units_by_image(lines: str, kept_pair_ids: set[str] | None) -> Iterator[list[dict]]:
-    """Yield the units of each image that has units."""
-    for _, study_lines in iterate_studies(lines, kept_pair_ids):
-        study_units = group_units(study_lines)
-        for image_id in dict.fromkeys(unit["image_id"] for unit in study_units):
-            yield [unit for unit in study_units if unit["image_id"] == image_id]
 
 
 def read_header(path: str) -> Dataset:

@@ -17,11 +17,11 @@ from cxr.base.atomic import atomic_folder
 from cxr.base.hdf5 import FRAME_SIZE, Shards
 from cxr.base.jobs import progress
 from cxr.base.vocabulary import LESIONS
+from cxr.geometry.affine import to_original
 from cxr.instructions import coco
 from cxr.reporting.release import parquet
 from cxr.reporting.release.parquet import CONFIGS, SPLIT_NAMES, PartWriter, encode_png, image_cell, published_columns
 from cxr.reporting.release.settings import PackageSettings
-from cxr.reporting.release.sources import map_to_original, read_geometry
 from cxr.reporting.release.withheld import Withheld, group_units, iterate_studies, read_kept_pairs
 
 COUNTS = "counts.json"
@@ -147,3 +147,15 @@ def _write_coco(
             mask_id=withheld.publish_id("mask_id", unit["mask_id"]), location=unit["location"],
             certainty=unit["certainty"], pair_ids=pair_ids,
         )  # fmt: skip
+
+
+def read_geometry(frames: Shards, image_id: str) -> tuple[tuple[int, int], np.ndarray]:
+    """Return (rows, columns) of the original image, and the affine from the frame to it, float64 (2, 3)."""
+    rows, columns = (int(side) for side in frames.get("original_shape", image_id))
+    return (rows, columns), frames.get("to_original", image_id)
+
+
+def map_to_original(mask: np.ndarray, frames: Shards, image_id: str) -> np.ndarray:
+    """Map a mask from the frame to the original image, bool (rows, columns)."""
+    shape, affine = read_geometry(frames, image_id)
+    return to_original(mask.astype(np.uint8), affine, shape).astype(bool)

@@ -6,6 +6,7 @@ the settings and weights as objects, and the package as result.
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import polars as pl
 
@@ -31,29 +32,20 @@ def build_croissant(about: dict, columns: dict[str, dict], files: dict[str, str]
         "version": about["version"],
         "datePublished": about["date"],
         "creator": {"@type": "sc:Organization", "name": about["creator"] or "not stated"},
-        "distribution": [_file_object(path, digest) for path, digest in files.items()]
-        + [_file_set(name) for name in columns],
+        "distribution": [
+            {"@type": "cr:FileObject", "@id": path, "name": path, "contentUrl": path,
+             "encodingFormat": FORMATS[Path(path).suffix], "sha256": digest}
+            for path, digest in files.items()
+        ] + [
+            {"@type": "cr:FileSet", "@id": f"{config}-files", "name": f"{config}-files",
+             "encodingFormat": FORMATS[".parquet"], "includes": f"{CONFIGS[config][0]}/*.parquet"}
+            for config in columns
+        ],
         "recordSet": [
             {"@type": "cr:RecordSet", "@id": config, "name": config,
              "field": [_field(config, *column) for column in config_columns.items()]}
             for config, config_columns in columns.items()
         ],
-    }  # fmt: skip
-
-
-def _file_object(path: str, digest: str) -> dict:
-    kind = next(kind for ending, kind in FORMATS.items() if path.endswith(ending))
-    return {
-        "@type": "cr:FileObject", "@id": path, "name": path, "contentUrl": path, "encodingFormat": kind,
-        "sha256": digest,
-    }  # fmt: skip
-
-
-def _file_set(config: str) -> dict:
-    folder, _ = CONFIGS[config]
-    return {
-        "@type": "cr:FileSet", "@id": f"{config}-files", "name": f"{config}-files",
-        "encodingFormat": FORMATS[".parquet"], "includes": f"{folder}/*.parquet",
     }  # fmt: skip
 
 
@@ -143,7 +135,6 @@ def _references(entities: list[dict]) -> list[dict]:
 def _flatten(value: dict, before: str = "") -> dict[str, object]:
     value_by_key: dict[str, object] = {}
     for name, inner in value.items():
-        value_by_key |= (
-            _flatten(inner, f"{before}{name}.") if isinstance(inner, dict) and inner else {f"{before}{name}": inner}
-        )
+        is_group = isinstance(inner, dict) and inner
+        value_by_key |= _flatten(inner, f"{before}{name}.") if is_group else {f"{before}{name}": inner}
     return value_by_key

@@ -19,14 +19,7 @@ from cxr.base.tables import read_lines
 from cxr.radvlm.samples import TEXT_TASKS
 from cxr.reporting.release import parquet
 from cxr.reporting.release.package import write_sums, write_text
-from cxr.reporting.release.parquet import (
-    IMAGE_TYPE,
-    TEXT_LIST,
-    PartWriter,
-    card_features,
-    encode_png,
-    image_cell,
-)
+from cxr.reporting.release.parquet import IMAGE_TYPE, TEXT_LIST, PartWriter, card_features, encode_png, image_cell
 from cxr.reporting.release.settings import PackageSettings
 from cxr.reporting.release.texts import (
     NOTHING_WITHHELD,
@@ -73,10 +66,9 @@ class MixPublisher:
             "box_names": [name for name, _ in boxes], "boxes": [list(box) for _, box in boxes],
         }  # fmt: skip
         for column in NAMES:
-            if isinstance(row[column], list):
-                row[column] = [self.publish_id(column, value) for value in row[column]]
-            else:
-                row[column] = self.publish_id(column, row[column])
+            ids = row[column]
+            is_list = isinstance(ids, list)
+            row[column] = [self.publish_id(column, value) for value in ids] if is_list else self.publish_id(column, ids)
         return row
 
     def read_published(self, path: str) -> Iterator[dict]:

@@ -50,7 +50,7 @@ PAIRS_PER_FILE, IMAGES_PER_FILE = 20_000, 1_000
 """Rows of a Parquet file; they bound the memory of the job that writes it."""
 SPLIT_NAMES = {"train": "train", "validate": "validation", "test": "test"}
 """{our split: its name in ``datasets``}."""
-DTYPES = {pl.String: "string", pl.Int64: "int64", pl.Float64: "float64", pl.Boolean: "bool"}
+DTYPES = {pl.String: "string", pl.Int64: "int64", pl.Float64: "float64", pl.Boolean: "bool", IMAGE_TYPE: "image"}
 
 
 def encode_png(image: np.ndarray) -> bytes:
@@ -66,15 +66,12 @@ def image_cell(data: bytes | None) -> dict | None:
 
 def card_features(columns: dict) -> list[dict]:
     """Return the columns as a dataset card declares them (``dataset_info.features``)."""
-    entries = []
-    for name, kind in columns.items():
-        if kind == IMAGE_TYPE:
-            entries.append({"name": name, "dtype": "image"})
-        elif isinstance(kind, pl.List):
-            entries.append({"name": name, "list": DTYPES[kind.inner]})
-        else:
-            entries.append({"name": name, "dtype": DTYPES[kind]})
-    return entries
+    return [
+        {"name": name, "list": DTYPES[kind.inner]}
+        if isinstance(kind, pl.List)
+        else {"name": name, "dtype": DTYPES[kind]}
+        for name, kind in columns.items()
+    ]
 
 
 class PartWriter:
@@ -107,7 +104,5 @@ class PartWriter:
 
 def published_columns(columns: dict, *, pixels: bool, report_text: bool) -> dict:
     """Return the columns of a package without withheld ones (pixels, report text)."""
-    without = set()
-    without |= {"image"} if pixels else set()
-    without |= {"section_content"} if report_text else set()
-    return {name: kind for name, kind in columns.items() if name not in without}
+    is_withheld = {"image": pixels, "section_content": report_text}
+    return {name: kind for name, kind in columns.items() if not is_withheld.get(name)}

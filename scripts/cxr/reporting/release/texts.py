@@ -18,6 +18,7 @@ TEXTS = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8
 TERMS: Mapping[str, str] = {name: source.terms for name, source in FORMATS.items()} | TEXTS["terms"]
 """{format of a RadVLM source, or ``cohort.source`` for the source ``own``: terms of its facts, texts and images}."""
 NOTHING_WITHHELD = "nothing"
+SIZES = ((1e3, "n<1K"), (1e4, "1K<n<10K"), (1e5, "10K<n<100K"), (1e6, "100K<n<1M"))
 
 
 def fill_template(name: str, /, **values: object) -> str:
@@ -56,16 +57,12 @@ def _count_table(counts: dict) -> str:
     return markdown_table(["split", *names], rows)
 
 
-def _size_category(pairs: int) -> str:
-    limits = ((1e3, "n<1K"), (1e4, "1K<n<10K"), (1e5, "10K<n<100K"), (1e6, "100K<n<1M"))
-    return next((name for limit, name in limits if pairs < limit), "1M<n<10M")
-
-
 def card_text(about: dict, counts: dict, columns: dict[str, dict], files: Sequence[str]) -> str:
     """Return README.md: the header that Hugging Face's ``datasets`` reads, and a short description.
 
     ``columns``: {config: columns}; ``files``: all files so far, which determine the splits and folders.
     """
+    num_pairs = sum(counts[split]["pairs"] for split in SPLIT_NAMES)
     head = {
         "pretty_name": about["name"],
         "license": "other",
@@ -73,7 +70,7 @@ def card_text(about: dict, counts: dict, columns: dict[str, dict], files: Sequen
         "task_categories": ["image-segmentation", "visual-question-answering"],
         "tags": ["chest x-ray", "radiology", "medical"],
         "language": ["en"],
-        "size_categories": [_size_category(sum(counts[split]["pairs"] for split in SPLIT_NAMES))],
+        "size_categories": [next((name for limit, name in SIZES if num_pairs < limit), "1M<n<10M")],
         "configs": describe_configs({config: folder for config, (folder, _) in CONFIGS.items()}, files, "pairs"),
         "dataset_info": [
             {"config_name": config, "features": card_features(config_columns)}

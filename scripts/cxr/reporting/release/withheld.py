@@ -78,13 +78,15 @@ def iterate_studies(
     """
     publish = withheld.publish_id if withheld is not None and withheld.ids else None
     for study_id, lines in read_groups(path, "study_id", publish):
-        kept_lines = [
-            line
-            for line in lines
-            if kept_pair_ids is None or line["split"] != "test" or line["pair_id"] in kept_pair_ids
-        ]
-        if kept_lines:
+        if kept_lines := keep_lines(lines, kept_pair_ids):
             yield study_id, kept_lines
+
+
+def keep_lines(lines: Iterable[dict], kept_pair_ids: set[str] | None) -> list[dict]:
+    """Return the lines without those of the test split that ``kept_pair_ids`` does not name (None: all are kept)."""
+    return [
+        line for line in lines if kept_pair_ids is None or line["split"] != "test" or line["pair_id"] in kept_pair_ids
+    ]
 
 
 def read_groups(path: str, field: str, publish: Callable[[str, str], str] | None) -> Iterator[tuple[str, list[dict]]]:

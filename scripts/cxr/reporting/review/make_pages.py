@@ -27,7 +27,7 @@ UNITS = {
     "location": Column(TEXTS, "Places as the instructions name them; empty for a negative of the whole image."),
     "mask_id": Column(pl.String, "Its mask; null for a negative."),
     "pair_ids": Column(TEXTS, "Pairs that share it."),
-    "asked": Column(pl.Boolean, "Whether it was sampled for the review."),
+    "sampled": Column(pl.Boolean, "Whether it was sampled for the review."),
 }
 ITEMS = page.ITEM_COLUMNS | {"unit": Column(pl.Int64, "Unit that is judged.")}
 
@@ -55,7 +55,9 @@ def run_pages(
     sampled_units = draw_sample([unit for unit in all_units if unit.is_positive], options.positives, seed)
     sampled_units += draw_sample([unit for unit in all_units if not unit.is_positive], options.negatives, seed)
     pictures = _encode_images(frames, {unit.image_id for unit in sampled_units}, options.jpeg_quality)
-    pngs = _encode_masks(masks, {unit.mask_id for unit in sampled_units if unit.mask_id is not None})
+    mask_ids = {unit.mask_id for unit in sampled_units if unit.mask_id is not None}
+    with Shards(masks, "mask_id") as shards:
+        pngs = {mask_id: encode_mask(shards.get("mask", mask_id)) for mask_id in mask_ids}
     dealt = deal_units(sampled_units, options.experts, seed)
     items = {expert: order_items(units, expert, seed) for expert, units in dealt.items()}
     written_items = page.write_pages(
@@ -99,8 +101,3 @@ def _encode_images(frames: list[str], image_ids: set[str], jpeg_quality: int) ->
             lacking = count_phrase(len(missing), "image", "images")
             raise UserError(f"the frames lack {lacking} of the split: run `snakemake frames` again")
         return {image_id: encode_grey_image(shards.get("image", image_id), jpeg_quality) for image_id in image_ids}
-
-
-def _encode_masks(masks: list[str], mask_ids: set[str]) -> dict[str, bytes]:
-    with Shards(masks, "mask_id") as shards:
-        return {mask_id: encode_mask(shards.get("mask", mask_id)) for mask_id in mask_ids}

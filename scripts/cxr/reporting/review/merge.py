@@ -13,7 +13,7 @@ from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
 from cxr.reporting.review import rates
 from cxr.reporting.review.page import read_form
-from cxr.reporting.review.sheets import Answer, dealt_pages, read_sheets
+from cxr.reporting.review.sheets import dealt_pages, read_sheets
 
 RESOURCE_FILES = ("paper_tables.yaml",)
 
@@ -39,8 +39,8 @@ REJECTED = {
     "pair_ids": Column(pl.String, "Pairs excluded with it."),
 }
 COUNTS = {
-    "of": Column(pl.String, "units or pairs."),
-    "what": Column(pl.String, "Total, then its parts."),
+    "unit": Column(pl.String, "units or pairs."),
+    "state": Column(pl.String, "Total, then its parts."),
     "number": Column(pl.Int64, "Number of units or pairs."),
 }
 
@@ -71,7 +71,12 @@ def run_sheets(
     table = read_table(units)
     order = read_table(items_table).sort("expert", "position")
     answers = read_sheets(sheets or [], dealt_pages(order), read_form("verdict"), "review.sheets")
-    judgement_rows = tabulate_judgements(order, answers)
+    rows = [
+        (expert, item, unit, answer.values["verdict"] == ACCEPTED, answer.note, answer.seconds)
+        for expert, item, unit in order.select("expert", "item", "unit").iter_rows()
+        for answer in [answers[expert][item]]
+    ]
+    judgement_rows = pl.DataFrame(rows, schema=schema(JUDGEMENTS), orient="row")
     verdicts = judgement_rows.join(table, on="unit", how="left", maintain_order="left")
     verdicts = verdicts.with_columns(pl.col("mask_id").is_not_null().alias("positive")).select(list(rates.VERDICTS))
     printed = rates.read_printed(RESOURCES / RESOURCE_FILES[0])
@@ -82,7 +87,9 @@ def run_sheets(
     experts_by_unit = find_rejections(judgement_rows)
     write_table(rejected, tabulate_rejected(table, judgement_rows, experts_by_unit), REJECTED)
     reasons = find_reasons(table, experts_by_unit, unsampled)
-    write_excluded_pairs(left_out, reasons)
+    with atomic_file(left_out) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+        file.write("# pairs that leave the split after the review: for evaluation.reviewed\n")
+        file.writelines(f"{pair_id}  # {reason}\n" for pair_id, reason in reasons.items())
     num_filtered, num_pairs = 0, 0
     with (
         open(lines, encoding="utf-8") as source,
@@ -97,30 +104,18 @@ def run_sheets(
     write_table(counts, tabulate_counts(table, experts_by_unit, unsampled, num_pairs, num_filtered), COUNTS)
 
 
-def tabulate_judgements(item_rows: pl.DataFrame, answers: dict[str, dict[str, Answer]]) -> pl.DataFrame:
-    """Return one row per expert and item, in the order of the items table."""
-    rows = []
-    for expert, item, unit in item_rows.select("expert", "item", "unit").iter_rows():
-        answer = answers[expert][item]
-        rows.append((expert, item, unit, answer.values["verdict"] == ACCEPTED, answer.note, answer.seconds))
-    return pl.DataFrame(rows, schema=schema(JUDGEMENTS), orient="row")
-
-
 def find_rejections(judgements: pl.DataFrame) -> dict[int, list[str]]:
     """Return {unit: experts who rejected it}."""
-    experts_by_unit: dict[int, list[str]] = {}
-    for expert, unit in judgements.filter(~pl.col("accepted")).select("expert", "unit").iter_rows():
-        experts_by_unit.setdefault(unit, []).append(expert)
-    return experts_by_unit
+    rejections = judgements.filter(~pl.col("accepted")).group_by("unit", maintain_order=True).agg("expert")
+    return dict(rejections.iter_rows())
 
 
 def tabulate_rejected(
     units: pl.DataFrame, judgements: pl.DataFrame, experts_by_unit: dict[int, list[str]]
 ) -> pl.DataFrame:
     """Return one row per rejected unit, with the experts who rejected it, all notes, and its pairs."""
-    notes: dict[int, list[str]] = {}
-    for expert, unit, note in judgements.filter(pl.col("note") != "").select("expert", "unit", "note").iter_rows():
-        notes.setdefault(unit, []).append(f"{expert}: {note}")
+    note = pl.format("{}: {}", "expert", "note")
+    notes = dict(judgements.filter(pl.col("note") != "").group_by("unit", maintain_order=True).agg(note).iter_rows())
     rows = [
         (row["unit"], row["study_id"], row["image_id"], row["target"], ", ".join(row["location"]), row["mask_id"],
          ", ".join(experts_by_unit[row["unit"]]), " | ".join(notes.get(row["unit"], [])), ", ".join(row["pair_ids"]))
@@ -132,19 +127,12 @@ def tabulate_rejected(
 def find_reasons(units: pl.DataFrame, experts_by_unit: dict[int, list[str]], unsampled: str) -> dict[str, str]:
     """Return {pair_id: the reason why it is excluded}."""
     reasons = {}
-    for unit, pair_ids, was_sampled in units.select("unit", "pair_ids", "asked").iter_rows():
+    for unit, pair_ids, was_sampled in units.select("unit", "pair_ids", "sampled").iter_rows():
         if unit in experts_by_unit:
             reasons |= dict.fromkeys(pair_ids, f"rejected by {', '.join(experts_by_unit[unit])}")
         elif not was_sampled and unsampled == "drop":
             reasons |= dict.fromkeys(pair_ids, "not reviewed")
     return reasons
-
-
-def write_excluded_pairs(path: str, reasons: dict[str, str]) -> None:
-    """Write excluded pair ids, one per line, each with its reason as a comment."""
-    with atomic_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
-        file.write("# pairs that leave the split after the review: for evaluation.reviewed\n")
-        file.writelines(f"{pair_id}  # {reason}\n" for pair_id, reason in reasons.items())
 
 
 def tabulate_counts(
@@ -157,7 +145,7 @@ def tabulate_counts(
     names = ("accepted by all who were asked", "rejected", "not reviewed")
     unit_states = [
         names[1] if unit in experts_by_unit else names[0] if was_sampled else names[2]
-        for unit, was_sampled in units.select("unit", "asked").iter_rows()
+        for unit, was_sampled in units.select("unit", "sampled").iter_rows()
     ]
     sizes = units["pair_ids"].list.len().to_list()
     rows = [("units", "in the split", len(units))]

@@ -49,13 +49,6 @@ AGREEMENT = {
 }
 
 
-def overall_verdicts(verdicts: pl.DataFrame) -> pl.DataFrame:
-    """Return one verdict per judged unit, by the expert "overall": accepted if nobody rejected it."""
-    columns = [name for name in VERDICTS if name not in ("expert", "accepted")]
-    units = verdicts.group_by(columns, maintain_order=True).agg(pl.col("accepted").all())
-    return units.select(pl.lit(OVERALL).alias("expert"), *columns, "accepted")
-
-
 def rate_with_interval(accepted: int, units: int) -> dict:
     """Return units, accepted, and the rate with Wilson's interval in percent, null without units.
 
@@ -138,7 +131,9 @@ def read_printed(path: str | Path) -> dict:
 def _rate_experts(verdicts: pl.DataFrame, experts: Iterable[str]) -> Iterator[dict]:
     """Yield the rates of each expert, and overall, in each group of units."""
     tables = {expert: verdicts.filter(pl.col("expert") == expert) for expert in experts}
-    for expert, table in (tables | {OVERALL: overall_verdicts(verdicts)}).items():
+    units = verdicts.group_by([name for name in VERDICTS if name not in ("expert", "accepted")])
+    tables[OVERALL] = units.agg(pl.col("accepted").all())  # accepted if nobody rejected it
+    for expert, table in tables.items():
         for group in GROUPS:
             part = table if group == TOTAL else table.filter(pl.col("positive") == (group == "positive"))
             yield {"expert": expert, "group": group} | rate_with_interval(int(part["accepted"].sum()), len(part))

@@ -34,10 +34,7 @@ class ReviewSettings(Section):
         0, "Number of sampled units without a mask, divided among the experts; 0 for all.", unit="units", ge=0
     )
     jpeg_quality: int = key(
-        0,
-        "JPEG quality of the pages' images (90: a third of PNG's size); 0: lossless PNG.",
-        ge=0,
-        le=100,
+        0, "JPEG quality of the pages' images (90: a third of PNG's size); 0: lossless PNG.", ge=0, le=100
     )
     sheets: list[str] = key(list, "The experts' completed sheets (CSV), or folders of them, for `review_merge`.")
     unsampled: Literal["drop", "keep"] = key("drop", "Whether the filtered split keeps pairs that no expert judged.")

@@ -55,16 +55,8 @@ def collect_units(lines: Iterable[dict], source: str) -> list[Unit]:
     for number, line in enumerate(lines, start=1):
         if missing := [name for name in REQUIRED if name not in line]:
             raise UserError(f"{source}, line {number} has no {missing[0]!r}: regenerate the dataset")
-        unit = Unit(
-            subject_id=line["subject_id"],
-            study_id=line["study_id"],
-            image_id=line["image_id"],
-            target=line["target"],
-            location=tuple(line["location"]),
-            mask_id=line["mask_id"],
-            section_name=line["section_name"],
-            report=line["section_content"],
-        )
+        values = {name: line[name] for name in REQUIRED[1:] if name != "section_content"}
+        unit = Unit(**values | {"location": tuple(line["location"]), "report": line["section_content"]})
         unit_by_key.setdefault(unit.key, unit).pair_ids.append(line["pair_id"])
     return list(unit_by_key.values())
 

@@ -6,14 +6,14 @@ The flow of images through each stage is read from the files of a run.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import polars as pl
 
 from cxr.base.columns import Column, schema
 from cxr.base.errors import StoreError
-from cxr.base.exclusions import REASONS, STAGES
+from cxr.base.exclusions import MAP_STAGES, REASONS, STAGES
 from cxr.base.hdf5 import Shard
+from cxr.base.paths import group_by_folder
 from cxr.base.tables import read_lines, read_table
 
 CONSERVATION = {
@@ -27,10 +27,9 @@ FUNNEL = {
     "stage": Column(pl.String, "Stage; first `input`, last `pairs`."),
     "reason": Column(pl.String, "Code of a reason ([reasons.md](reasons.md)); empty if the stage excluded no image."),
     "images": Column(pl.Int64, "Images that this stage, and no earlier one, excluded for it."),
-    "left": Column(pl.Int64, "Images remaining after the stage."),
+    "remaining": Column(pl.Int64, "Images remaining after the stage."),
     "meaning": Column(pl.String, "The reason in words."),
 }
-STAGES_WITH_MAPS = ("frames", "organs", "anomaly", "anatomy")
 
 
 @dataclass(frozen=True)
@@ -97,21 +96,21 @@ def _ordered_flows(flows: Mapping[str, Flow]) -> list[tuple[str, Flow]]:
     return [(stage, flows[stage]) for stage in STAGES if stage in flows]
 
 
-def _read_column(paths: Iterable[str], name: str) -> frozenset[str]:
-    return frozenset(value for path in paths for value in read_table(path)[name])
-
-
-def _read_shard_ids(paths: Iterable[str]) -> frozenset[str]:
+def _read_image_ids(paths: Iterable[str]) -> frozenset[str]:
+    """Return the image ids of tables or shards."""
     image_ids: set[str] = set()
     for path in paths:
-        with Shard(path) as shard:
-            image_ids.update(shard.ids)
+        if path.endswith(".parquet"):
+            image_ids.update(read_table(path)["image_id"])
+        else:
+            with Shard(path) as shard:
+                image_ids.update(shard.ids)
     return frozenset(image_ids)
 
 
 def read_ledgers(paths: Iterable[str]) -> dict[str, pl.DataFrame]:
     """Return {stage: its ledger}; the folder's name is the stage. Raises StoreError if a stage has none."""
-    ledger_by_stage = {Path(path).parent.name: read_table(path) for path in paths}
+    ledger_by_stage = {stage: read_table(path) for stage, (path,) in group_by_folder(paths).items()}
     if missing := [stage for stage in STAGES if stage not in ledger_by_stage]:
         raise StoreError(f"results/{missing[0]}/excluded.parquet is missing: run `snakemake {missing[0]}`")
     return ledger_by_stage
@@ -146,12 +145,11 @@ def read_shared_flows(
     or have boxes, so that boxes of an excluded image violate the balance.
     """
     reasons = {stage: find_reasons(ledgers[stage]) for stage in shards}
-    cohort = _read_column(shards["cohort"], "image_id")
-    frames, organs, anomaly, anatomy = (_read_shard_ids(shards[name]) for name in STAGES_WITH_MAPS)
+    cohort, frames, organs, anomaly, anatomy = (_read_image_ids(shards[name]) for name in ("cohort", *MAP_STAGES))
     reported_studies = {line["study_id"] for path in shards["reports"] for line in read_lines(path)}
     study_of = dict(images.select("image_id", "study_id").iter_rows())
     reported = frozenset(image for image in cohort if study_of[image] in reported_studies)
-    with_boxes = (frames - reasons["boxes"].keys()) | _read_column(shards["boxes"], "image_id")
+    with_boxes = (frames - reasons["boxes"].keys()) | _read_image_ids(shards["boxes"])
     entered_and_accepted = {
         "cohort": (input_image_ids(images), cohort),
         "frames": (cohort, frames),
@@ -174,6 +172,6 @@ def read_set_flows(
 ) -> dict[str, Flow]:
     """Add the stages masks and dataset of one threshold set. ``studies``: tables of studies of the masks stage."""
     ready = shared["anatomy"].accepted & shared["boxes"].accepted & shared["reports"].accepted
-    masks = Flow(ready, _read_column(studies, "image_id"), find_reasons(ledgers["masks"], thresholds))
+    masks = Flow(ready, _read_image_ids(studies), find_reasons(ledgers["masks"], thresholds))
     dataset = Flow(masks.accepted, with_pairs, find_reasons(ledgers["dataset"], thresholds))
     return {**shared, "masks": masks, "dataset": dataset}

@@ -90,7 +90,7 @@ def count_columns(sets: Iterable[str]) -> Columns:
     return {
         "count": Column(pl.String, "Name of a count, or of a share in percent."),
         **{name: Column(pl.String, "Value for that threshold set of `thresholds.build`.") for name in sets},
-        "wanted": Column(
+        "configured": Column(
             pl.String, "Share in the settings (`dataset.global_share`, `dataset.opacity_inference_share`)."
         ),
         "paper": Column(pl.String, "The paper's value, rounded if a count."),
@@ -124,11 +124,8 @@ def count_table(
     printed = Counter({("train", lesion, column): number for lesion, row in train for column, number in row.items()})
     realised = [negative_shares(tally.pairs) for tally in sets.values()]
     rows += [
-        (name, *(_format_share(share) for share in (*(shares[name] for shares in realised), configured[name], share)))
-        for name, share in negative_shares(printed).items()
+        (name, *("" if share is None else f"{share:.2f}" for share in shares))
+        for name, printed_share in negative_shares(printed).items()
+        for shares in [(*(of_set[name] for of_set in realised), configured[name], printed_share)]
     ]
     return pl.DataFrame(rows, schema=schema(count_columns(sets)), orient="row")
-
-
-def _format_share(share: float | None) -> str:
-    return "" if share is None else f"{share:.2f}"

@@ -4,24 +4,16 @@ Three jobs with separate inputs, so that a missing input delays only its own tab
 threshold sets, and, for the embedded cohort, the results against the ground truth.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from cxr.base.hdf5 import Shard, Shards
-from cxr.base.paths import RESOURCES
+from cxr.base.paths import RESOURCES, group_by_folder
 from cxr.base.tables import THRESHOLDS, read_lines, read_table, write_table
 from cxr.reporting.tables import conservation, counts, paper, truth
-from cxr.reporting.tables.conservation import (
-    CONSERVATION,
-    FUNNEL,
-    require_balance,
-    tabulate_conservation,
-    tabulate_funnel,
-)
 
 RESOURCE_FILES = ("paper_tables.yaml",)
 
@@ -30,13 +22,7 @@ def run_counts(
     *,
     images: str,
     excluded: list[str],
-    cohort: list[str],
-    frames: list[str],
-    reports: list[str],
-    organs: list[str],
-    anomaly: list[str],
-    anatomy: list[str],
-    boxes: list[str],
+    shards: list[str],
     studies: list[str],
     findings: list[str],
     lines: list[str],
@@ -50,37 +36,36 @@ def run_counts(
 ) -> None:
     """Write Tables 10-12, the funnel, the conservation table and the counts, each for every threshold set.
 
-    ``excluded``: the ledgers of all stages; ``studies``, ``findings`` and ``lines`` are in a folder named after their
-    threshold set; the shares are settings of the dataset. Raises StoreError if a stage lost or invented an image.
+    ``excluded``: the ledgers of all stages; ``shards``: the files of every stage before the masks, in a folder named
+    after it; ``studies``, ``findings`` and ``lines`` are in a folder named after their threshold set; the shares are
+    settings of the dataset. Raises StoreError if a stage lost or invented an image.
     """
     numbers = paper.read_paper_tables(RESOURCES / RESOURCE_FILES[0])
     every_image, ledgers = read_table(images), conservation.read_ledgers(excluded)
-    shards = {
-        "cohort": cohort, "frames": frames, "reports": reports, "organs": organs, "anomaly": anomaly,
-        "anatomy": anatomy, "boxes": boxes,
-    }  # fmt: skip
-    shared = conservation.read_shared_flows(every_image, ledgers, shards)
+    shared = conservation.read_shared_flows(every_image, ledgers, group_by_folder(shards))
+    lines_by_set, studies_by_set, findings_by_set = map(group_by_folder, (lines, studies, findings))
     all_image_ids = conservation.input_image_ids(every_image)
-    columns = {splits_table: paper.PAIRS_BY_SPLIT, funnel_table: FUNNEL, conservation_table: CONSERVATION}
+    columns = {splits_table: paper.PAIRS_BY_SPLIT, funnel_table: conservation.FUNNEL}
+    columns |= {conservation_table: conservation.CONSERVATION}
     tables: dict[str, list[pl.DataFrame]] = {path: [] for path in columns}
     sums: dict[str, dict[str, int]] = {}
     tallies: dict[str, counts.Tally] = {}
     for name in thresholds:
         tally = tallies[name] = counts.Tally()
-        for path in _select_set(lines, name):
+        for path in lines_by_set[name]:
             for line in read_lines(path):
                 tally.add(line)
-        set_studies, with_pairs = _select_set(studies, name), frozenset(tally.images)
+        set_studies, with_pairs = studies_by_set[name], frozenset(tally.images)
         flows = conservation.read_set_flows(shared, ledgers, name, studies=set_studies, with_pairs=with_pairs)
-        require_balance(flows)
+        conservation.require_balance(flows)
         set_tables = (
             paper.tabulate_splits(tally.pairs, numbers),
-            tabulate_funnel(flows, all_image_ids, with_pairs),
-            tabulate_conservation(flows),
+            conservation.tabulate_funnel(flows, all_image_ids, with_pairs),
+            conservation.tabulate_conservation(flows),
         )
         for parts, table in zip(tables.values(), set_tables, strict=True):
             parts.append(table.select(pl.lit(name).alias("thresholds"), pl.all()))
-        finding_rows = pl.concat([read_table(path) for path in _select_set(findings, name)])
+        finding_rows = pl.concat([read_table(path) for path in findings_by_set[name]])
         num_unedited = sum(int(read_table(path)["unedited"].sum()) for path in set_studies)
         sums[name] = counts.count_by_name(tally, finding_rows, len(all_image_ids), num_unedited)
     for path, parts in tables.items():
@@ -111,21 +96,18 @@ def run_truth(
     thresholds and are repeated for each set.
     """
     written = {row["study_id"]: row for row in read_lines(truth_lines)}
-    text = truth.text_measures((line for path in reports for line in read_lines(path)), written)
+    text = list(truth.text_measures((line for path in reports for line in read_lines(path)), written))
+    masks_by_set, findings_by_set = group_by_folder(masks), group_by_folder(findings)
     tables = []
     with Shard(truth_masks) as painted:
+
+        def painted_masks(image_id: str) -> Mapping[str, np.ndarray] | None:
+            return painted.masks(image_id) if image_id in painted else None
+
         for name in thresholds:
-            with Shards(_select_set(masks, name), "mask_id") as shards:
-                finding_rows = pl.concat([read_table(path) for path in _select_set(findings, name)])
-                measures = truth.mask_measures(finding_rows, partial(shards.get, "mask"), _truth_getter(painted))
-            table = truth.tabulate_truth([*measures, *text])
+            with Shards(masks_by_set[name], "mask_id") as shards:
+                finding_rows = pl.concat([read_table(path) for path in findings_by_set[name]])
+                trials = truth.mask_measures(finding_rows, partial(shards.get, "mask"), painted_masks)
+                table = truth.tabulate_truth([*trials, *text])
             tables.append(table.select(pl.lit(name).alias("thresholds"), pl.all()))
     write_table(truth_table, pl.concat(tables), THRESHOLDS | truth.TRUTH)
-
-
-def _select_set(paths: list[str], name: str) -> list[str]:
-    return [path for path in paths if Path(path).parent.name == name]
-
-
-def _truth_getter(painted: Shard) -> Callable[[str], Mapping[str, np.ndarray] | None]:
-    return lambda image_id: painted.masks(image_id) if image_id in painted else None

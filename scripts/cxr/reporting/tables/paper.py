@@ -115,12 +115,10 @@ def tabulate_recall(sweeps: Iterable[pl.DataFrame], sets: Sequence[str], paper: 
     grounded mask), has_labels. A (study, lesion type) counts as grounded if any of its findings is; the total includes
     those without a zone label (``without_labels``). ``average`` is the unweighted mean of the lesion types that occur.
     """
-    count_rows = (
-        pl.concat([_count_studies(sweep) for sweep in sweeps]).group_by("thresholds", "lesion").agg(pl.all().sum())
-    )
+    tables = pl.concat([_count_studies(sweep) for sweep in sweeps]).group_by("thresholds", "lesion").agg(pl.all().sum())
     counts = {
         (name, lesion): (grounded, total, total - labelled)
-        for name, lesion, grounded, total, labelled in count_rows.iter_rows()
+        for name, lesion, grounded, total, labelled in tables.iter_rows()
     }
     rows = []
     for name in sets:

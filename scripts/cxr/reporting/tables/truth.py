@@ -5,8 +5,7 @@ of its report is the plan from which the report was written.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import polars as pl
@@ -22,48 +21,29 @@ TRUTH = {
     "measure": Column(pl.String, "Measure of the results against the ground truth."),
     "lesion": Column(pl.String, "Lesion type, or `all`."),
     "value": Column(pl.Float64, "Mean or fraction, 0 to 1; null without a trial."),
-    "of": Column(pl.Int64, "Number of trials."),
+    "trials": Column(pl.Int64, "Number of trials."),
 }
 
 
-@dataclass
-class Ratio:
-    """Hits per trial, or the mean of values, per lesion type and over all types."""
-
-    measure: str
-    hits: Counter = field(default_factory=Counter)
-    trials: Counter = field(default_factory=Counter)
-
-    def add(self, lesion: str, hit: float) -> None:
-        """Add one trial."""
-        for name in (lesion, ALL):
-            self.hits[name] += hit
-            self.trials[name] += 1
-
-    def rows(self) -> list[dict]:
-        """Return measure, lesion, value (null without a trial), of (trials)."""
-        rows = []
-        for name in (*LESIONS, ALL):
-            hits, trials = self.hits[name], self.trials[name]
-            if trials or name == ALL:
-                value = round(hits / trials, 3) if trials else None
-                rows.append({"measure": self.measure, "lesion": name, "value": value, "of": trials})
-        return rows
+Trial = tuple[str, str, float]
+"""Measure, lesion type, and whether it was a hit, or a value."""
+MASK_MEASURES = ("mask Dice", "grounding precision", "grounding recall")
+TEXT_MEASURES = (
+    "text precision", "text recall", "text labels", "text certainty", "text denial precision", "text denial recall",
+)  # fmt: skip
 
 
 def mask_measures(
-    findings: pl.DataFrame,
-    mask: Callable[[str], np.ndarray],
-    truth: Callable[[str], Mapping[str, np.ndarray] | None],
-) -> list[Ratio]:
-    """Compare lesion masks and grounded labels with the painted lesions.
+    findings: pl.DataFrame, mask: Callable[[str], np.ndarray], truth: Callable[[str], Mapping[str, np.ndarray] | None]
+) -> Iterator[Trial]:
+    """Compare lesion masks and grounded labels with the painted lesions; yield the trials of :data:`MASK_MEASURES`.
 
     ``mask`` returns a mask by its id, ``truth`` an image's painted masks and zones by label (None: not in the cohort).
     Dice: per image and lesion type with a grounded mask, for the union of its masks. Precision and recall of grounded
     labels: over all reported labels of the lesion types except cardiomegaly; a label is correct if at least
     :data:`MIN_LESION_PX` painted pixels of the type lie in it.
     """
-    dice, precision, recall = Ratio("mask Dice"), Ratio("grounding precision"), Ratio("grounding recall")
+    dice, precision, recall = MASK_MEASURES
     rows = findings.filter(pl.col("target").is_not_null()).sort("image_id", "finding")
     for (image_id,), group in rows.group_by(["image_id"], maintain_order=True):
         painted = truth(str(image_id))
@@ -79,24 +59,19 @@ def mask_measures(
                 holds = int((painted[lesion] & painted[label]).sum()) >= MIN_LESION_PX
                 grounded = label in row["grounded"]
                 if grounded:
-                    precision.add(lesion, holds)
+                    yield precision, lesion, holds
                 if holds:
-                    recall.add(lesion, grounded)
+                    yield recall, lesion, grounded
         for lesion, lesion_mask in unions.items():
-            dice.add(lesion, masks.dice(*masks.overlap(lesion_mask, painted[lesion]), empty=1.0))
-    return [dice, precision, recall]
+            yield dice, lesion, masks.dice(*masks.overlap(lesion_mask, painted[lesion]), empty=1.0)
 
 
-def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> list[Ratio]:
-    """Compare the findings read from each report with the plan that it was written from.
+def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> Iterator[Trial]:
+    """Compare the findings read from each report with the plan that it was written from; yield the trials.
 
     Precision and recall: of affirmed or hedged (study, lesion type). Labels and certainty: among those in both, whether
     the sets of zone labels and the certainties are equal. Denials: of denied (study, lesion type).
     """
-    measures = {
-        name: Ratio(f"text {name}")
-        for name in ("precision", "recall", "labels", "certainty", "denial precision", "denial recall")
-    }
     for line in lines:
         truth = truths.get(line["study_id"])
         if truth is None or truth["report_fault"]:
@@ -109,18 +84,17 @@ def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> li
         for lesion in LESIONS:
             ours, theirs = read.get(lesion), written.get(lesion)
             if ours:
-                measures["precision"].add(lesion, theirs is not None)
+                yield "text precision", lesion, theirs is not None
             if theirs:
-                measures["recall"].add(lesion, ours is not None)
+                yield "text recall", lesion, ours is not None
             if ours and theirs:
                 if lesion in LUNG_LESIONS:
-                    measures["labels"].add(lesion, ours[0] == theirs[0])
-                measures["certainty"].add(lesion, ours[1] == theirs[1])
+                    yield "text labels", lesion, ours[0] == theirs[0]
+                yield "text certainty", lesion, ours[1] == theirs[1]
             if lesion in denied:
-                measures["denial precision"].add(lesion, lesion in truth["negatives"])
+                yield "text denial precision", lesion, lesion in truth["negatives"]
             if lesion in truth["negatives"]:
-                measures["denial recall"].add(lesion, lesion in denied)
-    return list(measures.values())
+                yield "text denial recall", lesion, lesion in denied
 
 
 def _target_lesion(row: Mapping) -> str | None:
@@ -140,6 +114,16 @@ def _stated_findings(rows: Iterable[tuple[str | None, Mapping]]) -> dict[str, tu
     return {lesion: (frozenset(zone_labels), sure[lesion] > 0) for lesion, zone_labels in labels.items()}
 
 
-def tabulate_truth(measures: Iterable[Ratio]) -> pl.DataFrame:
-    """Return the rows of :data:`TRUTH`."""
-    return pl.DataFrame([row for measure in measures for row in measure.rows()], schema=schema(TRUTH))
+def tabulate_truth(trials: Iterable[Trial]) -> pl.DataFrame:
+    """Return the rows of :data:`TRUTH`: those of lesion types with a trial, and ``all``."""
+    values: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for measure, lesion, value in trials:
+        values[measure, lesion].append(value)
+        values[measure, ALL].append(value)
+    rows = [
+        (measure, name, round(sum(hits) / len(hits), 3) if hits else None, len(hits))
+        for measure in (*MASK_MEASURES, *TEXT_MEASURES)
+        for name in (*LESIONS, ALL)
+        if (hits := values[measure, name]) or name == ALL
+    ]
+    return pl.DataFrame(rows, schema=schema(TRUTH), orient="row")

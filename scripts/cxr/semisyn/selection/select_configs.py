@@ -13,7 +13,7 @@ from cxr.base.errors import UserError
 from cxr.base.jobs import log
 from cxr.base.tables import read_tables, write_table
 from cxr.metrics.intervals import percentile_ends
-from cxr.plotting.palette import LEVELS
+from cxr.plotting.panels import LEVELS
 from cxr.plotting.plots import BLUE, GREY, save_png
 from cxr.semisyn.shared import BLURS, INTERVAL
 
