@@ -135,8 +135,11 @@ def run_images(
         rows: list[tuple] = []
         with ExitStack() as stack:
             used_boxes = read_table(boxes[place]).filter("is_used").partition_by("image_id", as_dict=True)
+            maps = [stack.enter_context(Shard(paths[place])) for paths in (frames, organs, anomaly)]
             shards = CohortPart(
-                *(stack.enter_context(Shard(paths[place])) for paths in (frames, organs, anomaly)),
+                maps[0],
+                maps[1],
+                maps[2],
                 {str(image_id): rows for (image_id,), rows in used_boxes.items()},
                 set(read_table(boxes_excluded[place])["image_id"]),
                 {key: _read_used_findings(findings_by_set[key][place], studies_by_set[key][place]) for key in sets},
