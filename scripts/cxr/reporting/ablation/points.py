@@ -66,9 +66,9 @@ def count_sweep(sweeps: Iterable[pl.DataFrame]) -> pl.DataFrame:
     Returns thresholds, lesion, studies, recalled, findings, masks, yield (see :func:`tabulate_points`) and mask_px: the
     areas of each image's grounded masks.
     """
-    parts = [_count_shard(sweep) for sweep in sweeps]
     pixels = pl.col("mask_px").list.explode(keep_nulls=False, empty_as_null=False)
-    return pl.concat(parts).group_by("thresholds", "lesion").agg(*(pl.col(name).sum() for name in SUMS), pixels)
+    parts = pl.concat(map(_count_shard, sweeps))
+    return parts.group_by("thresholds", "lesion").agg(*(pl.col(name).sum() for name in SUMS), pixels)
 
 
 def _count_shard(sweep: pl.DataFrame) -> pl.DataFrame:

@@ -83,14 +83,12 @@ def choose_images(findings: Mapping[str, Sequence[pl.DataFrame]], number: int, s
             rows_with_mask = table.filter(pl.col("mask_id").is_not_null() & (pl.col("target") != "cardiomegaly"))
             for image_id, mask_id in rows_with_mask.select("image_id", "mask_id").iter_rows():
                 masks.setdefault((shard, image_id), {}).setdefault(name, set()).add(mask_id)
-    order = sorted(
-        masks,
-        key=lambda place: (
-            len({frozenset(masks[place].get(name, ())) for name in findings}) == 1,
-            stable_hash(seed, "calibration", place[1]),
-        ),
-    )
-    return order[:number]
+
+    def rank(place: tuple[int, str]) -> tuple[bool, int]:
+        is_same = len({frozenset(masks[place].get(name, ())) for name in findings}) == 1
+        return is_same, stable_hash(seed, "calibration", place[1])
+
+    return sorted(masks, key=rank)[:number]
 
 
 def choose_boxes(verdicts: Sequence[int], confidences: Sequence[float], number: int) -> list[int]:

@@ -100,19 +100,12 @@ def lesion_shares(splits: pl.DataFrame, name: str) -> pl.DataFrame:
             dict(of_set.group_by("lesion").agg(pl.sum_horizontal(columns).sum()).iter_rows())
             for columns in ([f"{kind}_{polarity}{ending}" for kind in KINDS] for ending in ("", "_paper"))
         )
-        totals = [sum(pairs.get(lesion, 0) for lesion in LESIONS) for pairs in (ours, paper)]
-        rows += [
-            {
-                "polarity": polarity,
-                "lesion": lesion,
-                "ours": 100 * ours.get(lesion, 0) / totals[0] if totals[0] else 0.0,
-                "paper": 100 * paper[lesion] / totals[1],
-                "pairs": ours.get(lesion, 0),
-                "paper_pairs": paper[lesion],
-            }
-            for lesion in LESIONS
-        ]
-    return pl.DataFrame(rows)
+        num_ours, num_paper = (sum(pairs.get(lesion, 0) for lesion in LESIONS) for pairs in (ours, paper))
+        for lesion in LESIONS:
+            pairs, paper_pairs = ours.get(lesion, 0), paper[lesion]
+            shares = (100 * pairs / num_ours if num_ours else 0.0, 100 * paper_pairs / num_paper)
+            rows.append((polarity, lesion, *shares, pairs, paper_pairs))
+    return pl.DataFrame(rows, ["polarity", "lesion", "ours", "paper", "pairs", "paper_pairs"], orient="row")
 
 
 def split_rows(splits: pl.DataFrame, name: str) -> list[dict]:
@@ -122,13 +115,9 @@ def split_rows(splits: pl.DataFrame, name: str) -> list[dict]:
     for (split,), part in splits.filter(pl.col("thresholds") == name).group_by("split", maintain_order=True):
         rows = part.to_dicts()
         cells = [[(format_number(row[c]), format_number(row[f"{c}_paper"])) for c in columns] for row in rows]
-        tables.append(
-            {
-                "split": split,
-                "rows": [{"lesion": row["lesion"], "cells": texts} for row, texts in zip(rows, cells, strict=True)],
-                "notes": [f"{row['lesion']}: {row['note']}" for row in rows if row["note"]],
-            }
-        )
+        notes = [f"{row['lesion']}: {row['note']}" for row in rows if row["note"]]
+        texts = [{"lesion": row["lesion"], "cells": row_cells} for row, row_cells in zip(rows, cells, strict=True)]
+        tables.append({"split": split, "rows": texts, "notes": notes})
     return tables
 
 

@@ -89,21 +89,17 @@ def _write_split(
 
 def _count_split(study_groups) -> dict:
     """Count a split: totals, and pairs by type and by target, with and without a mask."""
-    subjects, images, masks, number = set(), set(), set(), Counter()
+    ids: dict[str, set] = {name: set() for name in ("study_id", "subject_id", "image_id", "mask_id")}
     pair_counts: dict[str, Counter] = {"types": Counter(), "positive": Counter(), "negative": Counter()}
-    for _, lines in study_groups:
-        number["studies"] += 1
-        for line in lines:
-            number["pairs"] += 1
-            subjects.add(line["subject_id"])
-            images.add(line["image_id"])
-            masks.add(line["mask_id"])
-            pair_counts["types"][line["type"]] += 1
-            pair_counts["positive" if line["seg"] else "negative"][line["target"]] += 1
-    return pair_counts | {
-        "pairs": number["pairs"], "studies": number["studies"], "subjects": len(subjects), "images": len(images),
-        "masks": len(masks - {None}),
-    }  # fmt: skip
+    for line in (line for _, lines in study_groups for line in lines):
+        for name, values in ids.items():
+            values.add(line[name])
+        pair_counts["types"][line["type"]] += 1
+        pair_counts["positive" if line["seg"] else "negative"][line["target"]] += 1
+    numbers = zip(
+        ("studies", "subjects", "images", "masks"), (len(values - {None}) for values in ids.values()), strict=True
+    )
+    return pair_counts | {"pairs": pair_counts["types"].total()} | dict(numbers)
 
 
 def _image_row(line: dict, frames: Shards, withheld: Withheld) -> dict:
