@@ -319,7 +319,7 @@ def test_descriptions_that_attack_change_no_schema_and_no_other_images_lines(cel
 
 
 def test_a_server_elsewhere_is_refused(cells, tmp_path):
-    with pytest.raises(UserError, match=r"medground\.llm\.execution\.server: .* is outside this machine"):
+    with pytest.raises(UserError, match=r"llm\.server: .* is outside this machine"):
         ask(cells, tmp_path, "http://8.8.8.8/v1")
 
 
