@@ -130,9 +130,9 @@ def test_the_plan_has_one_job_for_a_model_in_the_job(tmp_path, transport, jobs):
     verification = {"judge": "vllm", "mode": "both", "same_model": True, "llm": llm}
     medground = {
         "sources": {"sets": sets, "cells": 4, "shards": 2}, "queries": {"engine": "vllm", "llm": llm},
-        "verification": verification, "llm": {"transport": transport},
+        "verification": verification,
     }  # fmt: skip
-    settings = write_settings(tmp_path, {"medground": medground}) / "mine.yaml"
+    settings = write_settings(tmp_path, {"medground": medground, "llm": {"transport": transport}}) / "mine.yaml"
     with Planner(ROOT) as planner:
         planned = planner.jobs(tmp_path, settings, "--", "medground_verification")
     names = [job.rule for job in planned]

@@ -110,8 +110,9 @@ def run_unused(
             known_reason = "no_regions" if image_id in image_ids else "excluded"
             reason = known_reason if image_id in image_ids | excluded_ids else "unknown_image"
             rows += [(image_id, number, query.text, reason) for number, query in enumerate(texts)]
-        elif missing := {query.text for query in texts} - texts_by_image[image_id]:
-            raise AssertionError(f"medground, {image_id}: {len(missing)} of the supplied texts are no candidate")
+        elif missing := [query.text for query in texts if query.text not in texts_by_image[image_id]]:
+            problem = f"{len(missing)} of {len(texts)} supplied texts are no candidate"
+            raise AssertionError(f"medground, {image_id}: {problem}")
     if rows:
         log.warning(
             "medground.queries.table: %d of %d texts are about images that no source has, or that have no regions, "
