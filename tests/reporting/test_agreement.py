@@ -366,7 +366,7 @@ def test_who_is_counted_and_the_figures(workflow_run, tmp_path, painted, monkeyp
     lines = [line for axes in curves.axes for line in axes.get_lines()]
     assert len(lines) > 6
     shown = {tuple(line.get_ydata()) for line in lines}
-    of = scores.filter(reference="boxes", what="anomaly map", lesion="any", measure="iou").sort("at")
+    of = scores.filter(reference="boxes", output="anomaly map", lesion="any", measure="iou").sort("at")
     assert tuple(of["value"]) in shown
 
 
