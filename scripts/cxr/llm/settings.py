@@ -35,7 +35,7 @@ class LlmSettings(Section):
 
 
 class LanguageModel(Section):
-    """One language model at a pinned revision; by default the one of the paper that structures reports."""
+    """One language model at a pinned revision; by default the one with which the paper structures a report."""
 
     model: str = key(
         "mistralai/Mistral-Small-3.1-24B-Instruct-2503",
