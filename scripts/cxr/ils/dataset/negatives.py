@@ -11,13 +11,13 @@ the open ways of all studies, over all shards, first. The bars do not depend on 
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import floor
 from typing import NamedTuple
 
 from cxr.base.seeds import make_rng
-from cxr.base.vocabulary import LESIONS, LUNGS, VALID_LOCATIONS, kinds_under, side_of, zones_of
+from cxr.base.vocabulary import LESIONS, LUNGS, SIDES, VALID_LOCATIONS, kinds_under, side_of, zones_of
 from cxr.ils import templates
 from cxr.ils.dataset.pairs import Pair, make_negative
 from cxr.ils.dataset.settings import PairSettings
@@ -51,6 +51,8 @@ class Evidence:
     understood: bool = True
     """Whether enough words of the section are known to take a lesion that it does not mention as absent."""
     ctr: float | None = None  # Cardiothoracic ratio in original pixels
+    witnesses: Mapping[str, Mapping] = field(default_factory=dict)
+    """Lesion type -> what a second reader of the report bears out (:class:`cxr.language.reports.witnesses.Witness`)."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,43 @@ class AllowedDenials:
     basic: tuple[str, ...] = ()
     global_: bool = False
     reason: str | None = None
+    basis: str | None = None
+    """``explicit``, ``silent``, or ``elsewhere``: a finding of the type stands at another place."""
+
+
+EXPLICIT, SILENT, ELSEWHERE = "explicit", "silent", "elsewhere"
 
 
 def find_denials(lesion: str, evidence: Evidence, options: PairSettings) -> AllowedDenials:
-    """Return where ``lesion`` may be denied. ``kinds`` strict: an opacity is not denied where a kind of it may be."""
+    """Return where ``lesion`` may be denied under ``dataset.denials``: ``all`` as the paper, else with witnesses."""
+    allowed = find_possible_denials(lesion, evidence, options)
+    if not (allowed.basic or allowed.global_):
+        return allowed
+    witness = evidence.witnesses[lesion]
+    if witness["quotes"] and lesion in evidence.negated:
+        basis = EXPLICIT
+    else:
+        basis = ELSEWHERE if lesion in evidence.standing - evidence.elsewhere else SILENT
+    allowed = replace(allowed, basis=basis)
+    if options.denials == "all" or basis == EXPLICIT:
+        return allowed
+    if lesion in evidence.negated or lesion in evidence.doubted:
+        return AllowedDenials(reason="denial_not_understood")
+    if options.denials == "explicit":
+        return AllowedDenials(reason="not_denied_explicitly")
+    if basis == SILENT and witness["is_mentioned"]:
+        return AllowedDenials(reason="neither_affirmed_nor_denied")
+    if basis == ELSEWHERE and not witness["elsewhere"]:
+        return AllowedDenials(reason="extent_unclear")
+    if lesion == CARDIOMEGALY:
+        return allowed if len(witness["silent"]) == len(SIDES) else AllowedDenials(reason="neighbouring_term")
+    basic = tuple(location for location in allowed.basic if side_of(location) in witness["silent"])
+    reason = None if basic else "neighbouring_term" if allowed.basic else "no_empty_location"
+    return AllowedDenials(basic, False, reason, basis)
+
+
+def find_possible_denials(lesion: str, evidence: Evidence, options: PairSettings) -> AllowedDenials:
+    """Return where ``lesion`` may be denied as in the paper. ``kinds`` strict: an opacity is not denied where a kind of it may be."""
     if lesion == CARDIOMEGALY:
         return _find_heart_denials(evidence, options.ctr_negative_max)
     if lesion in evidence.related:
@@ -206,6 +241,7 @@ def gather_evidence(study: dict, line: dict, unknown_words_max: float) -> Eviden
         about_lungs=line["mentions_lungs"] and not line["comparison_only"],
         understood=line["unknown_share"] <= unknown_words_max,
         ctr=study["ctr"],
+        witnesses=line["witnesses"],
     )
 
 

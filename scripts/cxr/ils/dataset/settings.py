@@ -14,6 +14,11 @@ class PairSettings(ReportLogic):
     ctr_negative_max: float = key(
         0.45, "Largest cardiothoracic ratio at which cardiomegaly can be denied.", source=PAPER, ge=0, le=1
     )
+    denials: Literal["explicit", "witnessed", "all"] = key(
+        "witnessed",
+        "What a negative needs: `explicit`, a denial that a second reader of the report understands; `witnessed`, also "
+        "silence of the report and of the image about the type and its neighbouring terms; `all`, as the paper.",
+    )
     unknown_words_max: Share = key(
         0.05,
         "Fraction of unknown words, among the distinct words of sentences with possible findings, above which "

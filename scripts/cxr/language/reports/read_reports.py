@@ -4,7 +4,7 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import polars as pl
 
@@ -14,7 +14,7 @@ from cxr.base.paths import RESOURCES
 from cxr.base.settings import key
 from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import read_table, write_lines
-from cxr.language.reports import engine, language, reading, schema
+from cxr.language.reports import engine, language, reading, schema, witnesses
 from cxr.language.reports.rules import lexicon as rules_lexicon
 from cxr.language.reports.rules import statements
 from cxr.language.reports.settings import NOTHING_SHARE, ReadingSettings
@@ -45,6 +45,7 @@ class _Reader:
     structure: engine.Structure
     plain: engine.Structure
     digests: dict[str, str]
+    second_reader: witnesses.SecondReader
     vocabulary: Vocabulary
     languages: tuple[language.Language, ...]
     substance: Substance
@@ -94,6 +95,7 @@ def make_reader(options: ReportsOptions, code_digest: str = "", **files: str) ->
         structure=engine.load_engine(options.engine, settings),
         plain=engine.load_engine("rules", settings),
         digests={"code": code_digest, "lexicon": rules_lexicon.digest_lexicon(folder)},
+        second_reader=witnesses.load_second_reader(str(folder)),
         vocabulary=report_vocabulary,
         languages=language.load_languages(str(words / "languages.yaml"), report_vocabulary),
         substance=load_substance(str(words / "no_report.yaml")),
@@ -171,6 +173,8 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
     # the second section only blocks and vetoes (ils.md, section 6)
     other_tuples = _tuples(second_section, reader.plain) if second_section else []
     neighbours = _pop_further_neighbours([*tuples, *other_tuples])
+    other_texts = second_section.sentences if second_section else []
+    report_witnesses = reader.second_reader.read([texts, other_texts], [tuples, other_tuples])
     asked_lesions = statements.find_asked_lesions(texts, tuples, reader.lexicon)
     return {
         "study_id": row["study_id"],
@@ -186,6 +190,7 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
         "mentions_lungs": statements.mentions_lungs(texts, tuples, reader.lexicon),
         "unknown_words": unknown,
         "unknown_share": reader.vocabulary.share(texts, unknown),
+        "witnesses": {lesion: asdict(witness) for lesion, witness in report_witnesses.items()},
         "removed": dict(section.removed),
         "engine": reader.options.engine,
         "digests": {"text": hashlib.blake2b(section.text.encode(), digest_size=8).hexdigest(), **reader.digests},

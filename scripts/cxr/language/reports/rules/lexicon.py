@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from negspacy.negation import Negex
 from spacy.matcher import PhraseMatcher
 from spacy.tokens import Doc
 
-from cxr.language.reports.rules.tokens import Shorthand, Tokenizer
+from cxr.language.reports.rules.tokens import Shorthand, Token, Tokenizer
 
 _SLOT = re.compile(r"\{(\w+)\}")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -126,15 +126,16 @@ class Lexicon:
         self.links, self.scope = data["links"], data["scope"]
         self._matcher = PhraseMatcher(self.nlp.vocab, attr="LOWER")
         self._values: dict[int, list[tuple[str, object]]] = {}
-        self._phrases: dict[str, list[tuple[str, object]]] = {}
+        self.phrases: dict[str, list[tuple[str, object]]] = {}
         self._add_entities(data["entities"], data["composites"]["composites"])
         self._add_locations(data["locations"])
         self._add_scope(data["scope"], data["links"])
-        known_words = {*data["spelling"]["keep"], *(word for form in self._phrases for word in form.split())}
+        known_words = {*data["spelling"]["keep"], *(word for form in self.phrases for word in form.split())}
         spelling = data["spelling"]["words"]
         self.spelling = misspellings(spelling, known_words)
         self.shorthand = Shorthand(**data["shorthand"], slips=self.spelling, words=spelling, known_words=known_words)
-        for phrase, values in self._phrases.items():
+        self._tokens = lru_cache(maxsize=4096)(self.shorthand.tokens)
+        for phrase, values in self.phrases.items():
             key = self.nlp.vocab.strings.add("cxr:" + phrase)
             self._values[key] = values
             self._matcher.add("cxr:" + phrase, [self.nlp.make_doc(phrase)])
@@ -179,6 +180,10 @@ class Lexicon:
         self.asks = frozenset(self.scope["asks"])
         self.before_place = frozenset(self.locations["before_place"])
 
+    def tokens(self, text: str) -> list[Token]:
+        """Return the tokens of a sentence, shorthand and misspelt words as the words they stand for."""
+        return self._tokens(text)
+
     def cued(self, doc: Doc) -> list[str]:
         """Return the scope sets of which a cue stands in ``doc``, in their order: of most none does."""
         cued_names = {self.nlp.vocab.strings[key] for key, _, _ in self._cued(doc)}
@@ -194,7 +199,7 @@ class Lexicon:
         for phrase in phrases:
             words = " ".join(word.text for word in self.nlp.make_doc(str(phrase).lower()))
             for form in {words, *(plurals(words) if plural else ())}:
-                self._phrases.setdefault(form, []).append((tag, value))
+                self.phrases.setdefault(form, []).append((tag, value))
 
     def _add_entities(self, data: dict, composites: list[dict]) -> None:
         for row in data["entities"]:

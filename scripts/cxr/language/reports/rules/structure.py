@@ -119,7 +119,7 @@ def _is_stated(mention: mentions.Mention) -> bool:
 def _batches(sentences: list[str], lexicon: Lexicon) -> Iterator[list[_Piece]]:
     batch, size = [], 0
     for number, text in enumerate(sentences, start=1):
-        tokens = lexicon.shorthand.tokens(text)
+        tokens = lexicon.tokens(text)
         for start in range(0, len(tokens), _BATCH_WORDS):
             window = tokens[start : start + _BATCH_WORDS]
             if batch and size + len(window) > _BATCH_WORDS:

@@ -1,0 +1,402 @@
+"""A second reader of a report, which decides what its text may deny.
+
+The rules engine reads every wording it knows, and takes the nearest word of denial. This reader has the opposite
+temper: a closed grammar of whole clauses, which drops whatever it does not wholly parse. Per lesion type, a text
+
+* *denies explicitly* where the engine denies it, the grammar understands a denial of it, and every other mention of the
+  type in the text lies in such a denial or in a sentence that affirms the type;
+* *is silent*, in a lung, where it never mentions the type, no neighbouring term ("blunting" for an effusion) stands
+  there outside a denial or a normal statement, and no opacity without a cause stands where a lung lesion is in question;
+* *leaves a standing type's other places alone* where a word such as "diffuse" or "worse" makes its reach unclear.
+
+Words are in ``resources/lexicon/witnesses.yaml`` and ``neighbours.yaml``.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from cxr.base.vocabulary import LESIONS, SIDES
+from cxr.language.reports.rules.lexicon import Lexicon, fill_slots, load_lexicon, plurals
+
+FILES = ("witnesses.yaml", "neighbours.yaml")
+HEART = "cardiomegaly"
+_WHOLE_WORD = 3
+"""Length up to which a neighbouring term is a whole word, not a stem."""
+
+
+class Denied(NamedTuple):
+    """An understood denial: tokens [start, end), the lesion type that it denies (None: another finding, or a degree
+    only, as in "no large effusion"), and whether it names a place."""
+
+    start: int
+    end: int
+    lesion: str | None
+    has_place: bool = False
+
+
+@dataclass
+class Witness:
+    """What the text bears of one lesion type."""
+
+    quotes: list[tuple[int, str]] = field(default_factory=list)
+    """Section (0: the section, 1: the other) and sentence of each understood denial; empty without an explicit one."""
+    is_mentioned: bool = False
+    silent: list[str] = field(default_factory=list)  # Sides where the text is silent about the type
+    neighbour: str | None = None  # The first neighbouring term that breaks the silence
+    elsewhere: bool = True  # Whether the other places of a standing type may be denied
+
+
+class _Phrases:
+    """Phrases by first word, for the longest match at a token."""
+
+    def __init__(self, values: dict[str, object]):
+        self._by_first: dict[str, list[tuple[tuple[str, ...], object]]] = {}
+        for phrase, value in values.items():
+            words = tuple(phrase.split())
+            self._by_first.setdefault(words[0], []).append((words, value))
+        for rows in self._by_first.values():
+            rows.sort(key=lambda row: -len(row[0]))
+
+    def match(self, words: Sequence[str], at: int) -> tuple[int, object] | None:
+        """Return (end, value) of the longest phrase that starts at token ``at``, None if there is none."""
+        if at >= len(words):
+            return None
+        for phrase, value in self._by_first.get(words[at], ()):
+            if tuple(words[at : at + len(phrase)]) == phrase:
+                return at + len(phrase), value
+        return None
+
+
+class SecondReader:
+    """The grammar and the neighbouring terms, with the nouns and places of a lexicon."""
+
+    def __init__(self, lexicon: Lexicon, folder: Path):
+        self._lexicon = lexicon
+        data, neighbours = (yaml.safe_load((folder / name).read_text(encoding="utf-8")) for name in FILES)
+        data = fill_slots(data, {"verb": data["verbs"]} | {name: data[name] for name in ("seen_by", "sign", "of", "has", "fully", "gone", "is")})
+        nouns: dict[str, object] = {}
+        places: dict[str, object] = {}
+        for phrase, values in lexicon.phrases.items():
+            for tag, value in values:
+                if tag == "entity" and not value.predicted:
+                    nouns[phrase] = value.lesion
+                elif tag in ("side", "level", "fused", "half", "place"):
+                    places[phrase] = value
+        cancelled = {phrase: "" for phrase, values in lexicon.phrases.items() if any(t == "cancel" for t, _ in values)}
+        others = {phrase: None for phrase in data["other_nouns"] if phrase not in nouns}
+        self._nouns = _Phrases(nouns | others | {form: None for phrase in others for form in plurals(phrase)})
+        self._mentions = _Phrases({phrase: lesion for phrase, lesion in nouns.items() if lesion} | cancelled)
+        self._places, self._sides = _Phrases(places), _sides_by_word(lexicon)
+        self._modifiers, self._degrees = _phrases(data["modifiers"]), _phrases(data["degrees"])
+        self._boundaries = {tuple(str(phrase).split()) for phrase in data["boundaries"]}
+        self._negators, self._suggests = _phrases(data["negators"]), _phrases(data["suggests"])
+        self._resolved, self._before_resolved = _phrases(data["resolved"]), frozenset(data["before_resolved"])
+        self._separators, self._ends = frozenset(data["separators"]), frozenset(data["ends"])
+        self._verbs, self._guards = frozenset(data["verbs"]), frozenset(map(str, data["guards"]))
+        self._heart_abnormal = frozenset(data["heart_abnormal"])
+        self._heart_words, self._heart_normal = frozenset(data["heart_words"]), _phrases(data["heart_normal"])
+        self._wide = _phrases(data["wide"])
+        self._neutral = _phrases(neighbours.pop("neutral"))
+        self._stems = _Stems(neighbours)
+
+    def find_denials(self, words: Sequence[str]) -> list[Denied]:
+        """Return the understood denials of a sentence."""
+        if not self._guards.isdisjoint(words):
+            return []
+        denials = [denial for start, end in _clauses(words) for denial in self._read_resolved(words, start, end)]
+        at = 0
+        while at < len(words):
+            negator = self._negators.match(words, at)
+            if negator is None or not self._has_lead(words, at):
+                at += 1
+                continue
+            end = negator[0]
+            items, at = self._read_list(words, end)
+            denials += items
+            at = max(at, end)
+        denials += [Denied(*span, HEART) for span in self._find_normal_hearts(words)]
+        return denials
+
+    def _find_normal_hearts(self, words: Sequence[str]) -> Iterator[tuple[int, int]]:
+        """Yield [start, end) of each clause that is wholly "the heart is not enlarged"."""
+        for start, end in _clauses(words):
+            at = start
+            while at < end and (words[at] in self._heart_words or words[at] in ("the", "size", "shadow", "contour", ":")):
+                at += 1
+            subject_end = at
+            while at < end and words[at] in ("is", "are", "remains", "appears"):
+                at += 1
+            state = self._heart_normal.match(words, at)
+            if subject_end > start and state is not None and state[0] == end:
+                yield start, end
+
+    def _has_lead(self, words: Sequence[str], at: int) -> bool:
+        """True if a negator stands at the start of the sentence or behind a boundary."""
+        if words[at] in ("free", "clear"):
+            return at > 0 and any(word in ("lung", "lungs", "clear", "fields", "chest") for word in words[:at])
+        if words[at] == "without":
+            return True
+        return at == 0 or any(tuple(words[max(0, at - n) : at]) in self._boundaries for n in (1, 2))
+
+    def _read_list(self, words: Sequence[str], at: int) -> tuple[list[Denied], int]:
+        """Return the denied items of the list that starts at token ``at``, and where reading stopped.
+
+        An item that a word is left behind, and what hangs on it by "or", is void. A comma whose next item does not
+        parse ends the list.
+        """
+        accepted: list[Denied] = []
+        group: list[Denied] = []  # the items since the last comma: they stand or fall together
+        after = ""
+        while True:
+            item = self._read_item(words, at)
+            if item is None:
+                # "no effusion, mild edema": the comma ends the list; "no effusion or ...": nothing is sure
+                return (accepted + group if after in (",", "and") else accepted), at
+            noun, end = item
+            if after in (",", "and") and noun.has_place:  # "no pneumothorax, left effusion" may affirm the second
+                return accepted + group, at
+            if link := self._suggests.match(words, end):  # "no opacity to suggest pneumonia" denies both
+                suggested = self._read_item(words, link[0])
+                if suggested is None:
+                    return accepted, end
+                group.append(suggested[0])
+                end = suggested[1]
+            following = words[end] if end < len(words) else "."
+            if after == "and" and following not in self._ends and following not in self._separators:
+                return accepted, end
+            if after == ",":
+                accepted, group = accepted + group, []
+            group.append(noun)
+            if following in self._ends:
+                return accepted + group, end
+            if following not in self._separators and list(words[end : end + 2]) != ["such", "as"]:
+                return accepted, end
+            if following == "such":
+                end += words[end + 1 : end + 2] == ["as"]
+            at, after = end + 1, following
+            if after == "," and at < len(words) and words[at] in ("or", "nor", "and"):
+                at, after = at + 1, "," if words[at] == "and" else "or"
+
+    def _read_item(self, words: Sequence[str], at: int) -> tuple[Denied, int] | None:
+        """Return an item of a list and its end: modifiers and places, one noun, a place, a verb; None if it is none."""
+        has_place = is_degree = False
+        start = at
+        while (noun := self._nouns.match(words, at)) is None:
+            if modifier := self._modifiers.match(words, at):
+                at = modifier[0]
+            elif degree := self._degrees.match(words, at):
+                at, is_degree = degree[0], True
+            elif place := self._places.match(words, at):
+                at, has_place = place[0], True
+            else:
+                return None
+        end, lesion = noun
+        if further := self._nouns.match(words, end):  # "airspace disease": one noun in two words of the list
+            if lesion is not None and further[1] is not None and further[1] != lesion:
+                return None
+            end, lesion = further[0], lesion or further[1]
+        noun_end = end
+        while end < len(words) and words[end] in ("in", "at", "of", "on", "within", "the", "over"):
+            end += 1
+        if end > noun_end or self._places.match(words, end):
+            place = self._places.match(words, end)
+            if place is None:
+                end = noun_end
+            while place is not None:
+                end, has_place = place[0], True
+                place = self._places.match(words, end)
+        while end < len(words) and words[end] in ("is", "are", "was", "were", "be", "been"):
+            end += 1
+        while end < len(words) and words[end] in self._verbs:
+            end += 1
+        return Denied(start, end, lesion if isinstance(lesion, str) and not is_degree else None, has_place), end
+
+    def _read_resolved(self, words: Sequence[str], start: int, end: int) -> list[Denied]:
+        """Return the denials of a clause [start, end) that is wholly "X has resolved" or "X and Y are not seen"."""
+        clause = words[:end]
+        at = start
+        while at < end and clause[at] in self._before_resolved:
+            at += 1
+        items: list[Denied] = []
+        while item := self._read_item(clause, at):
+            items.append(item[0])
+            at = item[1]
+            while at > items[-1].end and clause[at - 1] in ("is", "are", "was", "were", "be", "been"):
+                at -= 1
+            if at >= end or clause[at] not in ("or", "and", ","):
+                break
+            at += 1
+        state = self._resolved.match(clause, at) if items else None
+        return items if state is not None and state[0] == end else []
+
+    def find_mentions(self, words: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+        """Yield (start, end, lesion type) of each mention of a lesion type."""
+        at = 0
+        while at < len(words):
+            noun = self._mentions.match(words, at)
+            if noun is None:
+                at += 1
+                continue
+            if noun[1]:
+                yield at, noun[0], noun[1]
+            at = noun[0]
+
+    def read(self, sections: Sequence[Sequence[str]], tuples: Sequence[Sequence[dict]]) -> dict[str, Witness]:
+        """Return {lesion type: witness} of a report.
+
+        ``sections``: the sentences of the section and of each other section; ``tuples``: the engine's of each.
+        """
+        witnesses = {lesion: Witness() for lesion in LESIONS}
+        uncovered: set[str] = set()  # types with a mention that is neither an understood denial nor an affirmation
+        broken: dict[str, dict[str, str]] = {lesion: {} for lesion in LESIONS}  # type -> side -> term
+        heart_terms: list[str] = []
+        for number, (sentences, found) in enumerate(zip(sections, tuples, strict=True)):
+            affirmed: dict[int, set[str]] = {}
+            for item in found:
+                if item["presence"] == "positive":
+                    affirmed.setdefault(item["sentence_index"], set()).update(_types_of(item))
+            for index, sentence in enumerate(sentences, start=1):
+                words = [word for word, _, _ in self._lexicon.tokens(sentence)]
+                denials = self.find_denials(words)
+                covered = {token for denial in denials for token in range(denial.start, denial.end)}
+                for denial in denials:
+                    if denial.lesion:
+                        witnesses[denial.lesion].quotes.append((number, sentence))
+                for start, _, lesion in self.find_mentions(words):
+                    witnesses[lesion].is_mentioned = True
+                    if not any(d.lesion == lesion and d.start <= start < d.end for d in denials) and lesion not in affirmed.get(index, ()):
+                        uncovered.add(lesion)
+                self._find_neighbours(words, covered, broken)
+                if not covered.issuperset(range(len(words))) and not self._heart_is_normal(words, covered):
+                    heart_terms += [word for word in words if word in self._heart_words][:1]
+                if affirmed.get(index) and any(self._wide.match(words, at) for at in range(len(words))):
+                    for lesion in affirmed[index] & witnesses.keys():
+                        witnesses[lesion].elsewhere = False
+        standing = {
+            lesion for found in tuples for item in found if item["presence"] == "positive" for lesion in _types_of(item)
+        }
+        if "edema" in standing:
+            witnesses["edema"].elsewhere = witnesses["opacity"].elsewhere = False
+        for lesion, witness in witnesses.items():
+            engine_denies = any(
+                item["lesion_type"] == lesion and item["presence"] == "negative"
+                and item["certainty"] == "definitive" and item["denies"]
+                for item in tuples[0]
+            )  # fmt: skip
+            if lesion in uncovered or not engine_denies:
+                witness.quotes = []
+            terms = broken[lesion]
+            if lesion == HEART:
+                terms = dict.fromkeys(SIDES, heart_terms[0]) if heart_terms else {}
+            witness.neighbour = next(iter(terms.values()), None)
+            witness.silent = [side for side in SIDES if side not in terms]
+        return witnesses
+
+    def _find_neighbours(self, words: Sequence[str], covered: set[int], broken: dict[str, dict[str, str]]) -> None:
+        """Add the neighbouring terms of a sentence that stand outside its denials and normal statements."""
+        for at, term, lesions in self._stems.find(words):
+            if at in covered or self._is_normal(words, at) or self._is_neutral(words, at):
+                continue
+            sides = {side for word in words for side in self._sides.get(word, ())}
+            for lesion in lesions:
+                for side in sides if len(sides) == 1 else SIDES:
+                    broken[lesion].setdefault(side, term)
+
+    def _is_neutral(self, words: Sequence[str], at: int) -> bool:
+        """True if a token lies in a phrase such as "no change" or "degenerative changes"."""
+        spans = ((start, self._neutral.match(words, start)) for start in range(max(0, at - 3), at + 1))
+        return any(phrase is not None and phrase[0] > at for _, phrase in spans)
+
+    def _is_normal(self, words: Sequence[str], at: int) -> bool:
+        """True if the clause of a token calls what it names normal ("the costophrenic angles are sharp")."""
+        start, end = at, at
+        while start > 0 and words[start - 1] not in (",", ";", "but"):
+            start -= 1
+        while end < len(words) and words[end] not in (",", ";", ".", "but"):
+            end += 1
+        clause = words[start:end]
+        return self._calls_normal(clause)
+
+    def _calls_normal(self, clause: Sequence[str]) -> bool:
+        words = set(clause)
+        return (
+            not words.isdisjoint(("normal", "unremarkable", "clear", "sharp", "intact", "preserved", "crisp", "well", "limits"))
+            and self._guards.isdisjoint(words)
+            and words.isdisjoint(("not", "no", "abnormal", "borderline", "top", "upper", "small", "right", "left"))
+        )
+
+    def _heart_is_normal(self, words: Sequence[str], covered: set[int]) -> bool:
+        """True if every heart word of a sentence is denied or called normal."""
+        is_normal = self._calls_normal(words) and self._heart_abnormal.isdisjoint(words)
+        return all(
+            at in covered or self._is_normal(words, at) or is_normal or (at > 0 and words[at - 1].replace(".", "").isdigit())
+            for at, word in enumerate(words)
+            if word in self._heart_words
+        )
+
+
+def _clauses(words: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield [start, end) of the clauses between semicolons and full stops."""
+    start = 0
+    for at, word in enumerate([*words, "."]):
+        if word in (";", "."):
+            yield start, at
+            start = at + 1
+
+
+class _Stems:
+    """Neighbouring terms of each lesion type, by word."""
+
+    def __init__(self, terms: dict[str, list]):
+        self._phrases = _Phrases({})
+        whole: dict[str, set[str]] = {}
+        stems: dict[str, set[str]] = {}
+        phrases: dict[str, set[str]] = {}
+        for lesion, words in terms.items():
+            for word in map(str, words):
+                by_term = phrases if " " in word else whole if len(word) <= _WHOLE_WORD else stems
+                by_term.setdefault(word, set()).add(lesion)
+        self._phrases = _Phrases(dict(phrases))
+        self._lesions = lru_cache(maxsize=50_000)(
+            lambda word: frozenset(whole.get(word, set())).union(
+                *(lesions for stem, lesions in stems.items() if word.startswith(stem))
+            )
+        )
+
+    def find(self, words: Sequence[str]) -> Iterator[tuple[int, str, Iterable[str]]]:
+        """Yield (token, term, lesion types) of each neighbouring term."""
+        for at, word in enumerate(words):
+            if lesions := self._lesions(word):
+                yield at, word, lesions
+            if phrase := self._phrases.match(words, at):
+                yield at, " ".join(words[at : phrase[0]]), phrase[1]
+
+
+def _types_of(item: dict) -> set[str]:
+    return {item["lesion_type"], item["predicted_lesion_type"], *item["candidates"]}.intersection(LESIONS)
+
+
+def _phrases(phrases: Iterable[object]) -> _Phrases:
+    return _Phrases({" ".join(str(phrase).split()): None for phrase in phrases if str(phrase).strip()})
+
+
+def _sides_by_word(lexicon: Lexicon) -> dict[str, tuple[str, ...]]:
+    """Return {word: the sides it stands for}."""
+    sides: dict[str, tuple[str, ...]] = {}
+    for phrase, values in lexicon.phrases.items():
+        for tag, value in values:
+            side = value if tag == "side" else value[0] if tag == "fused" else None
+            if side and " " not in phrase:
+                sides[phrase] = SIDES if side == "both" else (side,)
+    return sides
+
+
+@cache
+def load_second_reader(folder: str) -> SecondReader:
+    """Read the words of a lexicon's folder, once per process."""
+    return SecondReader(load_lexicon(folder), Path(folder))
