@@ -182,6 +182,17 @@ def split_layout(text: str, headings: Headings, column: str = "") -> dict[str, s
     return _assign_loose_text({name: "\n\n".join(texts) for name, texts in pieces.items()}, order, short)
 
 
+def remaining_text(section_texts: dict[str, str], section_name: str) -> str:
+    """Return the text outside the section to use, the findings, the impression and what is never used.
+
+    A comparison or technique is one sentence: further text counts.
+    """
+    read_names = {section_name, "findings", "impression", "addendum"}
+    texts = [text for name, text in section_texts.items() if name not in read_names | UNUSED]
+    texts += [_SENTENCE.sub("", section_texts.get(name, ""), 1) for name in sorted(_ONE_SENTENCE)]
+    return "\n\n".join(filter(str.strip, texts))
+
+
 def _assign_loose_text(sections: dict[str, str], order: list[str], short: Set[str]) -> dict[str, str]:
     """Assign text under a title, a comment or no heading to the findings or the last paragraph.
 

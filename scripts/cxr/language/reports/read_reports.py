@@ -17,6 +17,7 @@ from cxr.base.tables import read_table, write_lines
 from cxr.language.reports import engine, language, reading, schema, witnesses
 from cxr.language.reports.rules import lexicon as rules_lexicon
 from cxr.language.reports.rules import statements
+from cxr.language.reports.sentences import split_sentences
 from cxr.language.reports.settings import NOTHING_SHARE, ReadingSettings
 from cxr.language.reports.vocabulary import Substance, Vocabulary, load_substance, load_vocabulary
 
@@ -174,7 +175,8 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
     other_tuples = _tuples(second_section, reader.plain) if second_section else []
     neighbours = _pop_further_neighbours([*tuples, *other_tuples])
     other_texts = second_section.sentences if second_section else []
-    report_witnesses = reader.second_reader.read([texts, other_texts], [tuples, other_tuples])
+    rest = [section.rest[start:end] for start, end in split_sentences(section.rest)] if section.rest else []
+    report_witnesses = reader.second_reader.read([texts, other_texts, rest], [tuples, other_tuples, []])
     asked_lesions = statements.find_asked_lesions(texts, tuples, reader.lexicon)
     return {
         "study_id": row["study_id"],

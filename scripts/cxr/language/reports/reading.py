@@ -1,7 +1,7 @@
 """Reading a study's report: its sections without identifiers, the section to use, and its sentences."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,12 +10,13 @@ from typing import Protocol
 from cxr.base.faults import broken_part
 from cxr.base.paths import RESOURCES
 from cxr.base.regular_files import open_regular
-from cxr.language.reports import layouts, sections
+from cxr.language.reports import forms, layouts, sections
 from cxr.language.reports.decoding import NoText, decode, normalize_text
 from cxr.language.reports.privacy.scrubbing import add_counts, scrub
 from cxr.language.reports.sentences import split_sentences
+from cxr.language.reports.witnesses import load_second_reader
 
-RESOURCE_FILES = ("sections.yaml", "reading/headings.yaml")
+RESOURCE_FILES = ("sections.yaml", "reading/headings.yaml", "reading/forms.yaml")
 COLUMNS = ("findings", "impression")
 CORRECTED = "a heading that the official table names wrongly is corrected"
 _BYTES_A_CHARACTER = 64
@@ -44,8 +45,10 @@ class Section:
     text: str
     spans: list[tuple[int, int]]
     beside: tuple[str, str] | None
+    rest: str = ""  # The text of further sections (a comment), which only forbids denials
     removed: Mapping[str, int] = field(default_factory=dict)
     corrected: bool = False
+    written: tuple[str, ...] = (forms.PROSE,)  # How the report is written: the kinds of form in it
 
     @property
     def sentences(self) -> list[str]:
@@ -57,7 +60,7 @@ class Section:
         if self.beside is None:
             return None
         name, text = self.beside
-        return Section(name, text, split_sentences(text), None, self.removed)
+        return Section(name, text, split_sentences(text), None, self.rest, self.removed)
 
 
 class _Unusable(Exception):
@@ -67,8 +70,9 @@ class _Unusable(Exception):
 def read_section(row: dict, options: ReadingOptions) -> Section | tuple[str, str]:
     """Return the section to use of a study's row, or (reason, detail) if it has none."""
     removed: dict[str, int] = {}
+    written: set[str] = set()
     try:
-        section_texts, corrected = _read_sections(row, options, removed)
+        section_texts, corrected = _read_sections(row, options, removed, written)
     except _Unusable as unusable:
         reason, detail = unusable.args
         return reason, detail
@@ -79,7 +83,16 @@ def read_section(row: dict, options: ReadingOptions) -> Section | tuple[str, str
         reason = "no text in " + ", ".join(sections.SECTION_NAMES)
         return "empty_report", f"{reason}; {CORRECTED}" if corrected else reason
     name, text = name_and_text
-    return Section(name, text, split_sentences(text), sections.other_section(section_texts, name), removed, corrected)
+    return Section(
+        name,
+        text,
+        split_sentences(text),
+        sections.other_section(section_texts, name),
+        layouts.remaining_text(section_texts, name),
+        removed,
+        corrected,
+        tuple(sorted(written)) or (forms.PROSE,),
+    )
 
 
 def report_row(images: Sequence[dict]) -> dict:
@@ -99,10 +112,12 @@ def report_file(row: dict) -> str | None:
     return None if any((row.get(name) or "").strip() for name in COLUMNS) else row.get("report_path")
 
 
-def _read_sections(row: dict, options: ReadingOptions, removed: dict[str, int]) -> tuple[dict[str, str], bool]:
+def _read_sections(
+    row: dict, options: ReadingOptions, removed: dict[str, int], written: set[str]
+) -> tuple[dict[str, str], bool]:
     """Return the sections of a study from its columns or its file, and whether a heading was corrected.
 
-    Counts what was ``removed``. Raises _Unusable if it has neither.
+    Counts what was ``removed``, and adds how the report is ``written``. Raises _Unusable if it has neither.
     """
 
     def scrubbed(text: str) -> str:
@@ -118,7 +133,7 @@ def _read_sections(row: dict, options: ReadingOptions, removed: dict[str, int]) 
         if options.sections == "mimic":
             return {name: scrubbed(text.strip()) for name, text in columns.items() if text}, False
         column_sections = [
-            _split_tolerant(scrubbed(normalize_text(text)), name) for name, text in columns.items() if text.strip()
+            _split_tolerant(_read_form(text, scrubbed, written), name) for name, text in columns.items() if text.strip()
         ]
         return _merge_sections(column_sections), False
     if path := report_file(row):
@@ -126,7 +141,7 @@ def _read_sections(row: dict, options: ReadingOptions, removed: dict[str, int]) 
         if options.sections == "mimic":  # its corrections count characters of the original text
             section_texts, corrected = _split_official(text, row["study_id"], options)
             return {name: scrubbed(part) for name, part in section_texts.items()}, corrected
-        return _split_tolerant(scrubbed(normalize_text(text))), False
+        return _split_tolerant(_read_form(text, scrubbed, written)), False
     if row.get("report_missing"):
         raise _Unusable("missing_report", "the file that the cohort names for it does not exist")
     if any(row.get(name) is not None for name in COLUMNS):
@@ -141,6 +156,22 @@ def _split_official(text: str, study_id: str, options: ReadingOptions) -> tuple[
         return manual_sections, False
     section_texts = sections.text_by_name(sections.split_report(text, rules, corrected=options.section_overrides))
     return section_texts, options.section_overrides and sections.needs_correction(text, rules)
+
+
+def _read_form(text: str, scrubbed: Callable[[str], str], written: set[str]) -> str:
+    """Return a report's text without identifiers, the lines of forms as sentences; adds how it is ``written``.
+
+    Raises _Unusable for a form that is not wholly read.
+    """
+    words, reader = forms.load_words(str(RESOURCES / RESOURCE_FILES[2])), load_second_reader(str(RESOURCES / "lexicon"))
+    try:
+        form = forms.unfold(normalize_text(text), words)
+        form.text = forms.drop_page_heads(scrubbed(form.text), words)
+        form = forms.read_lines(form, words, reader.is_finding, reader.is_place)
+    except forms.UnreadForm as unread:
+        raise _Unusable("unread_form", str(unread)) from None
+    written.update(form.kinds)
+    return form.text
 
 
 def _split_tolerant(text: str, column: str = "") -> dict[str, str]:

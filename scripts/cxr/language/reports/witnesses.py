@@ -78,7 +78,11 @@ class SecondReader:
     def __init__(self, lexicon: Lexicon, folder: Path):
         self._lexicon = lexicon
         data, neighbours = (yaml.safe_load((folder / name).read_text(encoding="utf-8")) for name in FILES)
-        data = fill_slots(data, {"verb": data["verbs"]} | {name: data[name] for name in ("seen_by", "sign", "of", "has", "fully", "gone", "is")})
+        data = fill_slots(
+            data,
+            {"verb": data["verbs"]}
+            | {name: data[name] for name in ("seen_by", "sign", "of", "has", "fully", "gone", "is")},
+        )
         nouns: dict[str, object] = {}
         places: dict[str, object] = {}
         for phrase, values in lexicon.phrases.items():
@@ -126,7 +130,9 @@ class SecondReader:
         """Yield [start, end) of each clause that is wholly "the heart is not enlarged"."""
         for start, end in _clauses(words):
             at = start
-            while at < end and (words[at] in self._heart_words or words[at] in ("the", "size", "shadow", "contour", ":")):
+            while at < end and (
+                words[at] in self._heart_words or words[at] in ("the", "size", "shadow", "contour", ":")
+            ):
                 at += 1
             subject_end = at
             while at < end and words[at] in ("is", "are", "remains", "appears"):
@@ -234,6 +240,19 @@ class SecondReader:
         state = self._resolved.match(clause, at) if items else None
         return items if state is not None and state[0] == end else []
 
+    def is_finding(self, phrase: str) -> bool:
+        """True if a phrase is one known finding, with nothing but places and modifiers beside it."""
+        words = [word for word, _, _ in self._lexicon.tokens(phrase)]
+        item = self._read_item(words, 0)
+        return item is not None and item[1] == len(words)
+
+    def is_place(self, phrase: str) -> bool:
+        """True if every word of a phrase names a place."""
+        words, at = [word for word, _, _ in self._lexicon.tokens(phrase)], 0
+        while place := self._places.match(words, at):
+            at = place[0]
+        return bool(words) and at == len(words)
+
     def find_mentions(self, words: Sequence[str]) -> Iterator[tuple[int, int, str]]:
         """Yield (start, end, lesion type) of each mention of a lesion type."""
         at = 0
@@ -269,7 +288,9 @@ class SecondReader:
                         witnesses[denial.lesion].quotes.append((number, sentence))
                 for start, _, lesion in self.find_mentions(words):
                     witnesses[lesion].is_mentioned = True
-                    if not any(d.lesion == lesion and d.start <= start < d.end for d in denials) and lesion not in affirmed.get(index, ()):
+                    if not any(
+                        d.lesion == lesion and d.start <= start < d.end for d in denials
+                    ) and lesion not in affirmed.get(index, ()):
                         uncovered.add(lesion)
                 self._find_neighbours(words, covered, broken)
                 if not covered.issuperset(range(len(words))) and not self._heart_is_normal(words, covered):
@@ -325,7 +346,9 @@ class SecondReader:
     def _calls_normal(self, clause: Sequence[str]) -> bool:
         words = set(clause)
         return (
-            not words.isdisjoint(("normal", "unremarkable", "clear", "sharp", "intact", "preserved", "crisp", "well", "limits"))
+            not words.isdisjoint(
+                ("normal", "unremarkable", "clear", "sharp", "intact", "preserved", "crisp", "well", "limits")
+            )
             and self._guards.isdisjoint(words)
             and words.isdisjoint(("not", "no", "abnormal", "borderline", "top", "upper", "small", "right", "left"))
         )
@@ -334,7 +357,10 @@ class SecondReader:
         """True if every heart word of a sentence is denied or called normal."""
         is_normal = self._calls_normal(words) and self._heart_abnormal.isdisjoint(words)
         return all(
-            at in covered or self._is_normal(words, at) or is_normal or (at > 0 and words[at - 1].replace(".", "").isdigit())
+            at in covered
+            or self._is_normal(words, at)
+            or is_normal
+            or (at > 0 and words[at - 1].replace(".", "").isdigit())
             for at, word in enumerate(words)
             if word in self._heart_words
         )

@@ -1,0 +1,292 @@
+"""Reading reports that are forms, before the rules for language: escaped text, JSON, tables, label-value lines, ticks.
+
+The reader is conservative. A line counts only if it holds one known finding and one value, and nothing else: it becomes
+a sentence ("Consolidation: No" becomes "No consolidation."). An unticked box says nothing. A form that is recognised
+but not wholly read makes the report unusable. Lines of any other kind stay as they are.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+PROSE, LINES, TICKS, TABLE, JSON, ESCAPED, DICTATED = (
+    "prose", "label-value lines", "tick list", "table", "JSON", "escaped text", "dictation",
+)  # fmt: skip
+_LINE_END = re.compile(r"\\r\\n|\\n|\\r|%0D%0A|%0A|\^M\n?")
+_MOST_LINE_ENDS = 1
+"""Maximum number of real line ends of a text whose escaped line ends are resolved."""
+_BOX = re.compile(r"\[[ _]*(?P<a>[xX✓✔]?)[ _]*\]|\([ _]*(?P<b>[xX✓✔]?)[ _]*\)|(?P<c>[☐☑☒□■✓✔])")
+_TICKED = frozenset("xX✓✔☑☒■")
+_SEPARATOR = re.compile(r"\s*(?::|=|\t+| {2,}|\s[-–—]+(?=\s|$)|\.{4,})\s*")
+_LEADERS = re.compile(r"[ \t]*\.{4,}[ \t]*")
+_BULLET = re.compile(r"^\s*(?:[-*•·]|\(?\d{1,2}[.)])\s+(?=\S)")
+_FEWEST_ROWS = 2
+
+
+class UnreadForm(Exception):
+    """A form that is recognised but not wholly read. The message quotes no text of it."""
+
+
+class Words(NamedTuple):
+    """Contents of ``forms.yaml``."""
+
+    absent: frozenset[str]
+    present: frozenset[str]
+    details: frozenset[str]
+    columns: dict[str, str]
+    head: re.Pattern
+    spoken: re.Pattern
+    punctuation: dict[str, str]
+
+
+@cache
+def load_words(path: str | Path) -> Words:
+    """Read the words of forms. Raises OSError if the file is missing."""
+    data = yaml.load(Path(path).read_text(encoding="utf-8"), yaml.BaseLoader)  # "no" is a word
+    page, label = data["page_line"], data["patient_label"]
+    value = r"\s*(?:[:#]\s*[\w/.,'-]*(?:\s[\w/.,'-]+)?|\s\S*\d\S*)\s*"
+    spoken = sorted(data["spoken"], key=len, reverse=True)
+    return Words(
+        absent=frozenset(data["absent"]),
+        present=frozenset(data["present"]),
+        details=frozenset(data["details"]),
+        columns={name: kind for kind, names in data["columns"].items() for name in names},
+        head=re.compile(rf"\s*(?:(?:{label}{value})+(?:{page})?|[\w ]{{0,40}}?\s*{page})\s*", re.IGNORECASE),
+        spoken=re.compile(r"\s*\b(" + "|".join(spoken) + r")\b", re.IGNORECASE),
+        punctuation=data["spoken"],
+    )
+
+
+@dataclass
+class Form:
+    """A text whose form lines are sentences, and how it is written."""
+
+    text: str
+    kinds: set[str] = field(default_factory=set)
+
+
+def unfold(text: str, words: Words) -> Form:
+    """Return a text with escaped line ends, JSON and spoken punctuation resolved. Raises UnreadForm for other JSON."""
+    form = Form(text)
+    stripped = text.strip()
+    if stripped[:1] in "{[" and stripped[-1:] in "}]" and '"' in stripped:
+        try:
+            lines = list(_json_lines(json.loads(stripped, strict=False)))
+        except (ValueError, RecursionError):
+            raise UnreadForm("it looks like JSON and cannot be parsed as JSON") from None
+        form.text, stripped = "\n".join(lines), "\n".join(lines).strip()
+        form.kinds.add(JSON)
+    if stripped.count("\n") <= _MOST_LINE_ENDS and _LINE_END.search(stripped):
+        form.text = _LINE_END.sub("\n", form.text).replace("\\t", "\t")
+        form.kinds.add(ESCAPED)
+    if not re.search(r"[.;]", form.text) and len(words.spoken.findall(form.text)) > 1:
+        form.text = words.spoken.sub(lambda match: words.punctuation[match[1].lower()], form.text)
+        form.kinds.add(DICTATED)
+    return form
+
+
+def _json_lines(value: object, name: str = "") -> Iterator[str]:
+    """Yield the lines of a JSON value: "name: value", and of an object with a name and a truth value also that.
+
+    Raises UnreadForm for a shape that says nothing for certain.
+    """
+    if isinstance(value, dict):
+        label = next(
+            (value[key] for key in ("name", "finding", "label", "type") if isinstance(value.get(key), str)), ""
+        )
+        truths = [item for item in value.values() if isinstance(item, bool)]
+        if label and len(truths) == 1:
+            details = [item for item in value.values() if isinstance(item, str) and item != label]
+            yield f"{label}: {'yes' if truths[0] else 'no'}" + (
+                f", {', '.join(details)}" if truths[0] and details else ""
+            )
+            return
+        for key, item in value.items():
+            yield from _json_lines(item, str(key).replace("_", " "))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _json_lines(item, name)
+    elif isinstance(value, bool):
+        yield f"{name}: {'yes' if value else 'no'}"
+    elif isinstance(value, str):
+        yield f"{name}:\n{value}" if "\n" in value or "\\n" in value or len(value) > 60 else f"{name}: {value}"
+    elif value is not None:
+        yield f"{name}: {value}"
+
+
+def drop_page_heads(text: str, words: Words) -> str:
+    """Return a text without the lines that only name a page or the patient between two others.
+
+    A sentence that such lines interrupt goes on behind them.
+    """
+    lines = text.split("\n")
+    has_head = [bool(line.strip()) and words.head.fullmatch(line) is not None for line in lines]
+    parts: list[str] = []
+    for number, line in enumerate(lines):
+        inside = any(part.strip() for part in parts)
+        if has_head[number] and inside:
+            while parts and not parts[-1].strip():
+                parts.pop()
+            continue
+        behind_head = number and inside and any(has_head[max(0, number - 3) : number])
+        if behind_head and not line.strip() and not _ends_sentence(parts[-1]):
+            continue
+        parts.append(line)
+    return "\n".join(parts)
+
+
+def _ends_sentence(line: str) -> bool:
+    return line.rstrip()[-1:] in ".!?:;"
+
+
+def read_lines(form: Form, words: Words, is_finding: Callable[[str], bool], is_place: Callable[[str], bool]) -> Form:
+    """Return a text in which each line of a form is a sentence of its own.
+
+    ``is_finding``: whether a phrase is one known finding; ``is_place``: whether all its words name places.
+    Raises UnreadForm if a line of a form is not wholly understood.
+    """
+    reader = _LineReader(words, is_finding, is_place, form.kinds)
+    lines = _LEADERS.sub(": ", form.text).split("\n")
+    parts: list[str] = []
+    for is_row, group in groupby(lines, key=lambda line: len(_cells(line)) > 1):
+        block = list(group)
+        parts += reader.read_table(block) if is_row and len(block) >= _FEWEST_ROWS else map(reader.read_line, block)
+    if not form.kinds & {LINES, TICKS, TABLE}:
+        return form
+    if reader.unread:
+        raise UnreadForm(f"{reader.unread} of its lines hold a finding and a value that is not known")
+    form.text = re.sub(r"\n{3,}", "\n\n", "\n".join(parts))
+    return form
+
+
+def _cells(line: str) -> list[str]:
+    """Return the cells of a table's line: parted by bars or tabs."""
+    mark = "|" if "|" in line else "\t"
+    return [cell.strip() for cell in line.strip().strip("|").split(mark)] if mark in line.strip() else [line]
+
+
+@dataclass
+class _LineReader:
+    words: Words
+    is_finding: Callable[[str], bool]
+    is_place: Callable[[str], bool]
+    kinds: set[str]
+    unread: int = 0
+
+    def read_line(self, line: str) -> str:
+        """Return the sentence of a form's line, "" for one that says nothing, else the line itself."""
+        boxes = list(_BOX.finditer(line))
+        if boxes and (
+            any(_TICKED & set(box.group()) for box in boxes)
+            or "[ ]" in line
+            or re.search(r"[☐□]|\[ *_*\]|\( +\)", line)
+        ):
+            return self._read_boxes(line, boxes)
+        return self._read_statements(line)
+
+    def _read_statements(self, line: str) -> str:
+        """Return the sentences of a line of one or several "finding: value" statements."""
+        text = _BULLET.sub("", line).strip().rstrip(".")
+        pieces = re.split(r"[;,]\s+(?=[^,;]*(?::|=|\s(?:no|yes|neg|pos)\b))", text)
+        sentences = [self._read_value(*_parted(piece)) for piece in pieces]
+        if any(sentence is None for sentence in sentences):
+            if any(sentences):
+                self.unread += 1
+            return line
+        self.kinds.add(LINES)
+        return _as_paragraphs(sentences)
+
+    def _read_value(self, label: str, value: str, is_parted: bool = True, side: str = "") -> str | None:
+        """Return the sentence of a finding and its value, None if the two are no statement of a form.
+
+        Counts a finding whose value is not known, if it could be meant as yes or no.
+        """
+        name = label.strip().lower()
+        if not name or not value or not self.is_finding(f"{side} {name}".strip()):
+            return None
+        value = value.strip().lower().rstrip(".")
+        subject = f"{side} {name}".strip()
+        if value in self.words.absent or value.strip("()") in self.words.absent:
+            return f"No {subject}."
+        head, details = self._split_present(value)
+        if head:
+            return f"{subject.capitalize()}{', ' + details if details else ''}."
+        self.unread += is_parted and not self._is_detail(value)
+        return None
+
+    def _split_present(self, value: str) -> tuple[str, str]:
+        """Return ("present", details) of a value that affirms, ("", "") of another."""
+        for word in sorted(self.words.present, key=len, reverse=True):
+            rest = value.removeprefix(word)
+            if rest != value and not rest[:1].isalnum():
+                details = rest.strip(" ,;:()-")
+                return (word, details) if not details or self._is_detail(details) else ("", "")
+        return "", ""
+
+    def _is_detail(self, value: str) -> bool:
+        words = re.findall(r"[\w/]+", value)
+        return all(word in self.words.details or self.is_place(word) for word in words) or self.is_place(value)
+
+    def _read_boxes(self, line: str, boxes: Sequence[re.Match]) -> str:
+        """Return what the ticked boxes of a line say, "" if none is ticked."""
+        self.kinds.add(TICKS)
+        label = _BULLET.sub("", line[: boxes[0].start()]).strip(" \t:-–")
+        ends = [*(box.start() for box in boxes[1:]), len(line)]
+        texts = [line[box.end() : end].strip(" \t,;") for box, end in zip(boxes, ends, strict=True)]
+        ticked = [bool(_TICKED & set(box.group())) for box in boxes]
+        if label and not texts[-1]:  # "Consolidation [ ]  Effusion [x]": each label stands before its box
+            texts, label = [label, *texts[:-1]], ""
+        chosen_texts = [text for text, is_ticked in zip(texts, ticked, strict=True) if is_ticked]
+        if not label:
+            return _as_paragraphs(re.sub(r"\s[-–—]+\s", ", ", text).rstrip(".") + "." for text in chosen_texts)
+        if not chosen_texts:
+            return ""
+        sentence = self._read_value(label, chosen_texts[0]) if len(chosen_texts) == 1 else None
+        if sentence is None:
+            self.unread += 1
+        return f"\n{sentence}\n"
+
+    def read_table(self, block: list[str]) -> Iterator[str]:
+        """Yield the sentences of a table, the lines themselves if its first line names no known columns."""
+        rows = [_cells(line) for line in block if re.search(r"\w", line)]
+        kinds = [self.words.columns.get(name.lower()) for name in rows[0][1:]]
+        if not rows or not any(kinds):
+            yield from map(self.read_line, block)
+            return
+        self.kinds.add(TABLE)
+        for row in rows[1:]:
+            for kind, value in zip(kinds, row[1:], strict=False):
+                if kind == "unused" or not value.strip("- "):
+                    continue
+                side = kind if kind in ("right", "left") else ""
+                sentence = self._read_value(row[0], value, side=side) if kind else None
+                if sentence is None and (kind is None or side or self._is_bare_value(value)):
+                    self.unread += 1
+                yield f"\n{sentence or f'{row[0]}: {value}.'}\n"
+
+    def _is_bare_value(self, value: str) -> bool:
+        return value.lower() in self.words.absent | self.words.present
+
+
+def _parted(piece: str) -> tuple[str, str, bool]:
+    """Return the label and the value of a statement, and whether a separator parts them; without one: the last word."""
+    parts = _SEPARATOR.split(piece, 1)
+    if len(parts) == 2:
+        return parts[0], parts[1], True
+    label, bracket, value = piece.partition("(")
+    if bracket and value.rstrip().endswith(")"):
+        return label, value.rstrip()[:-1], False
+    label, _, value = piece.rstrip().rpartition(" ")
+    return label, value, False
+
+
+def _as_paragraphs(sentences: Iterable[str]) -> str:
+    """Return sentences parted by blank lines, so that no line is taken for the continuation of another."""
+    return "\n" + "\n\n".join(sentences) + "\n"
