@@ -11,6 +11,7 @@ from cxr.base.faults import broken_part
 from cxr.base.paths import RESOURCES
 from cxr.base.regular_files import open_regular
 from cxr.language.reports import forms, layouts, sections
+from cxr.language.reports.corrections import CorrectedReport, apply_corrections
 from cxr.language.reports.decoding import NoText, decode, normalize_text
 from cxr.language.reports.privacy.scrubbing import add_counts, scrub
 from cxr.language.reports.sentences import split_sentences
@@ -168,8 +169,11 @@ def _read_form(text: str, scrubbed: Callable[[str], str], written: set[str]) -> 
         form = forms.unfold(normalize_text(text), words)
         form.text = forms.drop_page_heads(scrubbed(form.text), words)
         form = forms.read_lines(form, words, reader.is_finding, reader.is_place)
+        form.text = apply_corrections(form.text)
     except forms.UnreadForm as unread:
         raise _Unusable("unread_form", str(unread)) from None
+    except CorrectedReport as correction:
+        raise _Unusable("corrected_report", str(correction)) from None
     written.update(form.kinds)
     return form.text
 

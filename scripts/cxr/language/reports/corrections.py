@@ -1,0 +1,37 @@
+"""Reports that correct themselves: "'now effusion' should read 'no effusion'", "the above opacity is on the LEFT".
+
+A quoted correction whose wrong words stand once in the text is carried out. Any other makes the report unusable, because
+nobody can say which of its statements still hold.
+"""
+
+import re
+
+_QUOTE = "[\"'“”‘’]"
+_QUOTED = re.compile(
+    rf"[^.\n]*{_QUOTE}(?P<wrong>[^\"“”\n]{{2,80}}?){_QUOTE},?\s+should\s+(?:instead\s+)?(?:read|say|be|have\s+been)(?:\s+as)?:?\s+"
+    rf"{_QUOTE}(?P<right>[^\"“”\n]{{2,80}}?){_QUOTE}\.?"
+)
+_CORRECTS = re.compile(
+    r"\bcorrection\s*:|\berratum\b|\bshould\s+(?:instead\s+)?(?:read|say|have\s+(?:read|said|been))\b|\b(?:stated|dictated|reported|typed|transcribed|labelled"
+    r"|labeled)\s+in\s+error\b|\b(?:dictation|transcription|typographical|typing|laterality|side)\s+error\b|\bmis(?:dictated|spoke|typed|stated)\b"
+    r"|\bin\s+(?:the\s+)?(?:LEFT|RIGHT)\b[^.\n]*,\s*not\s+(?:on\s+|in\s+)?(?:the\s+)?(?:right|left)\b|\b(?:wrong|incorrect)\s+side\b"
+    r"|\b(?:in|with)\s+(?:retrospect|hindsight)\b|\b(?:on|after|upon)\s+(?:further|second|additional|subsequent|repeat)\s+review\b|\bdiscrepan(?:cy|t)\b"
+    r"|\b(?:report|text|above|impression)\s+(?:is|has\s+been|was)\s+(?:amended|corrected|revised)\b"
+)
+
+
+class CorrectedReport(Exception):
+    """A report that corrects itself in a way that is not carried out. The message quotes no text of it."""
+
+
+def apply_corrections(text: str) -> str:
+    """Return a text with its quoted corrections carried out. Raises CorrectedReport for any other correction."""
+    for match in list(_QUOTED.finditer(text)):
+        remaining = text.replace(match[0], "")
+        if remaining.lower().count(match["wrong"].lower()) != 1:
+            raise CorrectedReport("it corrects words that do not stand in it exactly once")
+        at = remaining.lower().index(match["wrong"].lower())
+        text = remaining[:at] + match["right"] + remaining[at + len(match["wrong"]) :]
+    if _CORRECTS.search(text):
+        raise CorrectedReport("it corrects itself, and what still holds cannot be said")
+    return text
