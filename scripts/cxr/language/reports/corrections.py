@@ -20,12 +20,17 @@ _CORRECTS = re.compile(
 )
 
 
+_NOT_THE_SIDE = re.compile(r"\s*\((?:and\s+)?not\s+(?:the\s+)?(?:right|left)\)", re.IGNORECASE)
+"""In brackets behind the side that is meant: "left (not right) effusion"."""
+
+
 class CorrectedReport(Exception):
     """A report that corrects itself in a way that is not carried out. The message quotes no text of it."""
 
 
 def apply_corrections(text: str) -> str:
     """Return a text with its quoted corrections carried out. Raises CorrectedReport for any other correction."""
+    text = _NOT_THE_SIDE.sub("", text)
     for match in list(_QUOTED.finditer(text)):
         remaining = text.replace(match[0], "")
         if remaining.lower().count(match["wrong"].lower()) != 1:

@@ -163,7 +163,7 @@ class Lexicon:
         self.joint = frozenset(self.links["joint"])
         for name in (
             "within", "place_led", "carried", "portions", "inherits", "inherit_words", "local", "pointers", "healthy",
-            "without", "views", "choices", "causes", "possible_diseases", "bearers",
+            "without", "views", "behind_both", "choices", "causes", "possible_diseases", "bearers",
         ):  # fmt: skip
             setattr(self, name, frozenset(self.locations[name]))
         self.gap_breaks = frozenset(self.locations["gap_breaks"])

@@ -64,6 +64,8 @@ def _parts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: 
     blocked = {i for m in mentions if m.entity is None or "composite" not in m.flags for i in range(m.start, m.end)}
     blocked |= {i for m in mentions if "composite" in m.flags for i in range(*m.scope)}
     blocked |= {i for tag, _, s, e in hits if tag == "setting" for i in range(s, e)}
+    # "left effusion and atelectasis, both unchanged": the findings, not the sides
+    blocked |= {i for i in range(len(words) - 1) if words[i] == "both" and words[i + 1] in lexicon.behind_both}
     hearts = [m for m in mentions if m.entity is not None and m.entity.category == "heart"]
     blocked |= {i for m in hearts for i in range(m.start, m.end)}
     items = []
