@@ -16,13 +16,16 @@ from dataset_cases import BARS, OPTIONS, SEED, build, line, make, random_cohort,
 # Records and shards
 
 
+REPORT = {"section_name": "findings", "section_content": "Effusion.", "reader": "c0de-1ex1"}
+
+
 def test_record_has_every_field_of_the_contract_in_order():
     row = study(empty=["left lung"], ctr=None, standing=[{"lesion": "effusion", "locations": ["right lung"]}])
     grounded = unit(
         0, "basic", "effusion", ["right lung base"], reported_location=["right lung base", "left lung base"]
     )
     made, missing = make_image_pairs(row, [grounded], line([tuple_("effusion", "positive")]), OPTIONS, SEED, BARS)
-    rows = list(map(make_line, make_records(row, "findings", "Effusion.", made)))
+    rows = list(map(make_line, make_records(row, REPORT, made)))
     assert all(tuple(record) == FIELDS for record in rows)
     assert rows[0] == {
         "pair_id": "s1_positive_0",

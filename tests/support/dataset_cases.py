@@ -9,7 +9,7 @@ import polars as pl
 
 from cxr.base.seeds import shard_of
 from cxr.base.tables import write_lines, write_table
-from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS
+from cxr.base.vocabulary import LESIONS, SIDES, VALID_LOCATIONS
 from cxr.ils.dataset.make_pairs import run
 from cxr.ils.dataset.negatives import Bars, Evidence, choose_negatives, find_denials
 from cxr.ils.dataset.settings import PairSettings
@@ -20,7 +20,7 @@ RIGHT = frozenset(place for place in VALID_LOCATIONS if place.startswith("right"
 LEFT = ALL - RIGHT
 SHARES = dict.fromkeys(LUNG_LESIONS, 0.1)
 SEED = 7
-OPTIONS = PairSettings(ctr_negative_max=0.45, global_share=SHARES)
+OPTIONS = PairSettings(ctr_negative_max=0.45, global_share=SHARES, denials="all")  # as the paper
 
 
 def unit(number: int, kind: str, target: str, location: list[str], **changes: object) -> dict:
@@ -48,6 +48,15 @@ def unit(number: int, kind: str, target: str, location: list[str], **changes: ob
     return row | changes
 
 
+WITNESSES = {
+    lesion: {"quotes": [], "is_mentioned": False, "silent": list(SIDES), "neighbour": None, "elsewhere": True}
+    for lesion in LESIONS
+}
+"""Of a report that is silent about everything."""
+SIGNS = [{"location": place, "box_confidence": 0.0, "anomalous_fraction": 0.0} for place in VALID_LOCATIONS]
+"""Of a quiet image."""
+
+
 def study(**changes: object) -> dict:
     """One row of the studies table: an empty picture."""
     row = {
@@ -62,6 +71,7 @@ def study(**changes: object) -> dict:
         "empty": list(VALID_LOCATIONS),
         "standing": [],
         "related": [],
+        "signs": SIGNS,
         "lesion_blocked": [
             {"lesion": lesion, "locations": [], "anywhere": False, "global_blocked": False} for lesion in LESIONS
         ],
@@ -100,12 +110,16 @@ def line(tuples: list[dict], **changes: object) -> dict:
         "mentions_lungs": True,
         "comparison_only": False,
         "unknown_share": 0.0,
+        "other_section": None,
+        "digests": {"code": "c0de", "lexicon": "1ex1", "witnesses": "w0"},
+        "witnesses": WITNESSES,
     }
     return row | changes
 
 
 def said(**changes: object) -> Evidence:
-    return replace(Evidence("s1", ALL, ctr=0.4), **changes)
+    signs = {row["location"]: row for row in SIGNS}
+    return replace(Evidence("s1", ALL, ctr=0.4, witnesses=WITNESSES, signs=signs), **changes)
 
 
 def may(lesion: str, evidence: Evidence, kinds: str = "strict"):

@@ -18,7 +18,7 @@ from cxr.ils.masks.outcomes import Outcome
 from cxr.ils.masks.settings import Rules
 from cxr.ils.masks.units import make_positive_units
 from cxr.ils.masks.zones import Zones, count_pixels, name_locations
-from dataset_cases import BARS, OPTIONS, line, tuple_
+from dataset_cases import BARS, OPTIONS, SIGNS, line, tuple_
 
 LUNG_LESIONS = [lesion for lesion in LESIONS if lesion != "cardiomegaly"]
 STRICT = dict.fromkeys(("predicted_other", "blocking", "kinds", "joint_location", "one_answer"), "strict")
@@ -102,7 +102,7 @@ def pairs_of(
     units = make_unit_rows(Case(), make_positive_units(outcomes, ZONES.union, rules), MaskWriter(lambda *_: None))
     others = read_positive_findings(report.get("other_tuples", []), rules)
     row = compute_location_evidence(outcomes, others, find_related_lesions(report), ZONES, rules)
-    made, _ = make_image_pairs(Case().names | {"ctr": ctr} | row, units, report, options, seed, BARS)
+    made, _ = make_image_pairs(Case().names | {"ctr": ctr, "signs": SIGNS} | row, units, report, options, seed, BARS)
     return made
 
 

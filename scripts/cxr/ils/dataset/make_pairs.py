@@ -161,7 +161,12 @@ def _make_study_records(
             counts = Counter(drop["reason"] for drop in missing)
             detail = ", ".join(f"{reason} {number}" for reason, number in sorted(counts.items()))
             ledger.exclude(row["image_id"], row["study_id"], "no_pairs", detail)
-        yield from make_records(row, line["section_name"], line["section_text"], pairs, numbers)
+        report = {
+            "section_name": line["section_name"],
+            "section_content": line["section_text"],
+            "reader": "-".join(line["digests"][name] for name in ("code", "lexicon", "witnesses")),
+        }
+        yield from make_records(row, report, pairs, numbers)
 
 
 def make_image_pairs(

@@ -207,7 +207,7 @@ def _make_lines(folder: Path, split: str, study_id: str, entry: dict) -> Iterato
                 "seg": seg,
                 "mask_id": None,
             }
-            yield {field: values[field] for field in FIELDS}, path
+            yield {field: values.get(field) for field in FIELDS}, path
 
 
 def _as_list(value: object) -> list[str]:

@@ -53,6 +53,9 @@ class Evidence:
     ctr: float | None = None  # Cardiothoracic ratio in original pixels
     witnesses: Mapping[str, Mapping] = field(default_factory=dict)
     """Lesion type -> what a second reader of the report bears out (:class:`cxr.language.reports.witnesses.Witness`)."""
+    sections: tuple[str | None, ...] = ()  # Names of the sections that the witnesses quote
+    signs: Mapping[str, Mapping] = field(default_factory=dict)
+    """Location -> box_confidence and anomalous_fraction: the signs of a lesion that the image shows there."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,21 @@ class AllowedDenials:
 
 
 EXPLICIT, SILENT, ELSEWHERE = "explicit", "silent", "elsewhere"
+BOX_FLOOR = 0.2
+"""Confidence of a box above which a location is not quiet (our choice)."""
+ANOMALY_FLOOR = 0.05
+"""Anomalous fraction of a location above which it is not quiet (our choice)."""
+
+
+SIGNS = ("box_confidence", "anomalous_fraction")
+
+
+def is_quiet(signs: Mapping | None) -> bool:
+    """True if the image shows no sign of a lesion in a location; None for a location without an anatomy mask."""
+    if signs is None:
+        return False
+    fraction = signs["anomalous_fraction"]
+    return signs["box_confidence"] <= BOX_FLOOR and (fraction is None or fraction <= ANOMALY_FLOOR)
 
 
 def find_denials(lesion: str, evidence: Evidence, options: PairSettings) -> AllowedDenials:
@@ -92,13 +110,18 @@ def find_denials(lesion: str, evidence: Evidence, options: PairSettings) -> Allo
         return AllowedDenials(reason="extent_unclear")
     if lesion == CARDIOMEGALY:
         return allowed if len(witness["silent"]) == len(SIDES) else AllowedDenials(reason="neighbouring_term")
-    basic = tuple(location for location in allowed.basic if side_of(location) in witness["silent"])
-    reason = None if basic else "neighbouring_term" if allowed.basic else "no_empty_location"
+    unmentioned = [location for location in allowed.basic if side_of(location) in witness["silent"]]
+    basic = tuple(location for location in unmentioned if is_quiet(evidence.signs.get(location)))
+    reason = "signs_in_image" if unmentioned else "neighbouring_term" if allowed.basic else "no_empty_location"
+    reason = None if basic else reason
     return AllowedDenials(basic, False, reason, basis)
 
 
 def find_possible_denials(lesion: str, evidence: Evidence, options: PairSettings) -> AllowedDenials:
-    """Return where ``lesion`` may be denied as in the paper. ``kinds`` strict: an opacity is not denied where a kind of it may be."""
+    """Return where ``lesion`` may be denied as in the paper.
+
+    ``kinds`` strict: an opacity is not denied where a kind of it may be.
+    """
     if lesion == CARDIOMEGALY:
         return _find_heart_denials(evidence, options.ctr_negative_max)
     if lesion in evidence.related:
@@ -148,6 +171,7 @@ class OpenWays(NamedTuple):
     """Type of instruction -> the locations that it may name; a type without locations has no entry."""
     anywhere: bool  # Whether the type may be denied for the whole image
     reason: str | None = None
+    basis: str | None = None
 
 
 class DenialDraws(NamedTuple):
@@ -184,7 +208,9 @@ def find_open_ways(lesion: str, evidence: Evidence, options: PairSettings, taken
     }
     places = {kind: locations for kind, locations in free.items() if locations}
     global_open = lesion_choice.global_ and templates.write_instruction(templates.GLOBAL, lesion) not in taken
-    return OpenWays(places, global_open, None if places or global_open else lesion_choice.reason or "same_text")
+    return OpenWays(
+        places, global_open, None if places or global_open else lesion_choice.reason or "same_text", lesion_choice.basis
+    )
 
 
 def choose_negatives(
@@ -203,13 +229,23 @@ def choose_negatives(
         if ways.reason:
             reasons[lesion] = ways.reason
         elif ways.anywhere and (not ways.places or lesion_draws.global_ < bars.global_[lesion]):
-            negative_pairs.append(make_negative(templates.GLOBAL, lesion))
+            negative_pairs.append(make_negative(templates.GLOBAL, lesion, **_provenance(evidence, lesion, ways.basis)))
         else:
             kinds = [kind for kind in (templates.INFERENCE, templates.BASIC) if kind in ways.places]
             kind = kinds[0] if len(kinds) == 1 or lesion_draws.inference < bars.inference else templates.BASIC
             places = ways.places[kind]
-            negative_pairs.append(make_negative(kind, lesion, [places[int(lesion_draws.place * len(places))]]))
+            place = places[int(lesion_draws.place * len(places))]
+            provenance = _provenance(evidence, lesion, ways.basis) | evidence.signs.get(place, {})
+            negative_pairs.append(make_negative(kind, lesion, [place], **provenance))
     return negative_pairs, reasons
+
+
+def _provenance(evidence: Evidence, lesion: str, basis: str | None) -> dict:
+    """Return what a negative rests on, and for an explicit one the sentence and the section that deny."""
+    quotes = evidence.witnesses[lesion]["quotes"] if basis == EXPLICIT else []
+    number, sentence = quotes[0] if quotes else (None, None)
+    section = None if number is None else evidence.sections[number]
+    return {"basis": basis, "quote": sentence, "quote_section": section}
 
 
 def gather_evidence(study: dict, line: dict, unknown_words_max: float) -> Evidence:
@@ -242,6 +278,8 @@ def gather_evidence(study: dict, line: dict, unknown_words_max: float) -> Eviden
         understood=line["unknown_share"] <= unknown_words_max,
         ctr=study["ctr"],
         witnesses=line["witnesses"],
+        sections=(line["section_name"], line["other_section"]),
+        signs={row["location"]: {name: row[name] for name in SIGNS} for row in study["signs"]},
     )
 
 

@@ -11,10 +11,11 @@ from cxr.instructions.record import Record, Turn
 FIELDS = (
     "pair_id", "subject_id", "study_id", "image_id", "split", "section_name", "section_content", "sentence_index",
     "type", "target", "certainty", "instruction", "answer", "location", "grounded_location", "reported_location",
-    "seg", "mask_id",
+    "seg", "mask_id", "basis", "quote", "quote_section", "box_confidence", "anomalous_fraction", "reader",
 )  # fmt: skip
 PAIR_FIELDS = (
     "target", "certainty", "sentence_index", "location", "grounded_location", "reported_location", "seg",
+    "basis", "quote", "quote_section", "box_confidence", "anomalous_fraction",
 )  # fmt: skip
 """Fields of a line that its pair has under the same name, besides instruction and answer."""
 POLARITIES = ("positive", "negative")
@@ -36,6 +37,12 @@ class Pair:
     grounded_location: tuple[str, ...] = ()
     reported_location: tuple[str, ...] = ()
     mask_id: str | None = None
+    basis: str | None = None
+    """What a negative rests on: ``explicit``, ``silent`` or ``elsewhere``; null for a positive."""
+    quote: str | None = None  # The sentence that denies explicitly, and its section
+    quote_section: str | None = None
+    box_confidence: float | None = None  # The best box in the location of a negative, and its anomalous fraction
+    anomalous_fraction: float | None = None
 
 
 def make_positive(unit: dict, kind: str) -> Pair:
@@ -57,8 +64,8 @@ def make_positive(unit: dict, kind: str) -> Pair:
     )
 
 
-def make_negative(kind: str, lesion: str, location: Iterable[str] = ()) -> Pair:
-    """Return a negative pair, which has no mask. A global pair names no location."""
+def make_negative(kind: str, lesion: str, location: Iterable[str] = (), **provenance: object) -> Pair:
+    """Return a negative pair, which has no mask. A global pair names no location. ``provenance``: more fields."""
     location = tuple(location)
     return Pair(
         type=kind,
@@ -67,20 +74,19 @@ def make_negative(kind: str, lesion: str, location: Iterable[str] = ()) -> Pair:
         answer=templates.write_negative_answer(kind, lesion, location),
         location=location,
         seg=False,
+        **provenance,
     )
 
 
-def make_records(
-    study: dict, section_name: str, section_content: str, pairs: Iterable[Pair], numbers: Counter | None = None
-) -> Iterator[Record]:
+def make_records(study: dict, report: dict, pairs: Iterable[Pair], numbers: Counter | None = None) -> Iterator[Record]:
     """Yield the records of one image, numbered from 0 within the study's positives and negatives, as released.
 
-    ``study`` has study_id, image_id, subject_id and split. ``numbers`` continues the numbering over a study's images.
+    ``study`` has study_id, image_id, subject_id and split; ``report`` has section_name, section_content and reader, a
+    digest of the code and words that read it. ``numbers`` continues the numbering over a study's images.
     """
     numbers = Counter() if numbers is None else numbers
     ids = {name: study[name] for name in ("subject_id", "study_id", "image_id", "split")}
     for pair in pairs:
-        section = {"section_name": section_name, "section_content": section_content}
         yield Record(
             sample_id=f"{study['study_id']}_{POLARITIES[not pair.seg]}_{numbers[pair.seg]}",
             task=pair.type,
@@ -88,7 +94,7 @@ def make_records(
             **ids,
             turns=(Turn(pair.instruction, pair.answer),),
             mask_ids=() if pair.mask_id is None else (pair.mask_id,),
-            more=section | {name: getattr(pair, name) for name in PAIR_FIELDS},
+            more=report | {name: getattr(pair, name) for name in PAIR_FIELDS},
         )
         numbers[pair.seg] += 1
 

@@ -90,6 +90,11 @@ STUDIES: Columns = NAMES | {
         "is strict); `anywhere`: whether there is such a finding; `global_blocked`: whether such a finding, a related "
         "term or, for opacity, a location that is not empty forbids a global negative.",
     ),
+    "signs": Column(
+        pl.List(pl.Struct({"location": pl.String, "box_confidence": pl.Float64, "anomalous_fraction": pl.Float64})),
+        "Per visible valid location the highest confidence of a kept box with a tenth of its area there, and the "
+        "fraction of anomalous pixels (null without an anomaly map). A silent denial needs a quiet location.",
+    ),
 }
 SWEEP: Columns = {
     "thresholds": Column(pl.String, "Threshold set or grid point."),

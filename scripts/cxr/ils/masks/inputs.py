@@ -16,6 +16,7 @@ from cxr.geometry.boxes import CORNERS
 from cxr.ils.masks.findings import Finding, find_related_lesions, read_positive_findings
 from cxr.ils.masks.segmenter import LesionSegmenter
 from cxr.ils.masks.settings import STRICT, Rules
+from cxr.ils.masks.signs import measure_signs
 from cxr.ils.masks.zones import Zones
 
 
@@ -77,6 +78,11 @@ class Case:
             rules=self.rules,
             smallest_level=self._population.smallest_level,
         )
+
+    def measure_signs(self) -> list[dict]:
+        """Return the signs of a lesion in each valid location (:func:`cxr.ils.masks.signs.measure_signs`)."""
+        anomaly = None if self.names["unedited"] else self._shards["anomaly"].get("anomaly", self.image_id)
+        return measure_signs(self.zones, *self._boxes, anomaly)
 
     @property
     def lungs(self) -> np.ndarray:

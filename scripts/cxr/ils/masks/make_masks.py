@@ -124,7 +124,7 @@ def run_shard(
             tables["units"] += make_unit_rows(case, case_units, masks)
             row = compute_location_evidence(outcomes, case.blocking_findings, case.related, case.zones, options)
             ratio = compute_cardiothoracic_ratio(case.heart, case.lungs, case.to_original)
-            tables["studies"].append(case.names | {"ctr": ratio} | row)
+            tables["studies"].append(case.names | {"ctr": ratio} | row | {"signs": case.measure_signs()})
             ledger.accept(case.image_id)
     declared = {findings: columns.FINDINGS, units: columns.UNITS, studies: columns.STUDIES}
     for (path, table_columns), rows in zip(declared.items(), tables.values(), strict=True):

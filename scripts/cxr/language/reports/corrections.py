@@ -1,10 +1,13 @@
 """Reports that correct themselves: "'now effusion' should read 'no effusion'", "the above opacity is on the LEFT".
 
-A quoted correction whose wrong words stand once in the text is carried out. Any other makes the report unusable, because
-nobody can say which of its statements still hold.
+A quoted correction whose wrong words stand once in the text is carried out. Any other makes the report unusable: nobody
+can say which of its statements still hold.
 """
 
 import re
+from collections.abc import Sequence
+
+from cxr.base.vocabulary import side_of
 
 _QUOTE = "[\"'“”‘’]"
 _QUOTED = re.compile(
@@ -40,3 +43,16 @@ def apply_corrections(text: str) -> str:
     if _CORRECTS.search(text):
         raise CorrectedReport("it corrects itself, and what still holds cannot be said")
     return text
+
+
+def find_contradiction(tuples: Sequence[dict], addendum: Sequence[dict]) -> str | None:
+    """Return a lesion type of which an addendum says the opposite, or names the other side; None if there is none."""
+    for item in (item for item in tuples if item["lesion_type"]):
+        for later in (later for later in addendum if later["lesion_type"] == item["lesion_type"]):
+            sides, later_sides = ({side_of(label) for label in row["labels"]} for row in (item, later))
+            if item["presence"] != later["presence"]:
+                if sides & later_sides or not (sides and later_sides):
+                    return item["lesion_type"]
+            elif item["presence"] == "positive" and sides and later_sides and sides.isdisjoint(later_sides):
+                return item["lesion_type"]
+    return None

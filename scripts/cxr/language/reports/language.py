@@ -16,6 +16,11 @@ from cxr.language.reports.vocabulary import WORD, Vocabulary
 
 _CLEAR = 2
 """Number of words of another language from which a sentence in an English section counts as that language."""
+_FUNCTION_WORDS = frozenset(
+    ("the", "of", "is", "are", "was", "were", "and", "with", "without", "there", "which", "has", "have", "been", "be",
+     "from", "or", "this", "that", "to", "by", "at", "not")
+)  # fmt: skip
+"""Words that hardly any English sentence lacks; no other language of the table uses one in reports."""
 _LATIN_LETTERS = 0.7
 _UNKNOWN, _ENOUGH_WORDS = 0.7, 8
 """Fraction of unknown words, and number of words, from which a section is in a language without a table."""
@@ -46,8 +51,9 @@ def load_languages(path: str, vocabulary: Vocabulary) -> tuple[Language, ...]:
 def detect_foreign(sentences: list[str], languages: tuple[Language, ...], vocabulary: Vocabulary) -> str | None:
     """Return the language of a section that is not entirely English; None for English.
 
-    A section is foreign if it has more words of another language than of English, or a sentence with two words of
-    another language and at most half as many English ones.
+    A section is foreign if it has more words of another language than of English, a sentence with two words of another
+    language and at most half as many English ones, or any of another language and no English function word: languages
+    share the names of findings ("Nessuna pneumonia").
     """
     text = " ".join(sentences)
     if script := _foreign_script(text):
@@ -57,6 +63,8 @@ def detect_foreign(sentences: list[str], languages: tuple[Language, ...], vocabu
     foreign_words = _all_foreign_words(languages)
     for words in [] if foreign_words.isdisjoint(all_words) else [all_words, *words_by_sentence]:
         num_foreign, num_english, name = _likeliest_language(words, languages, vocabulary)
+        if words is all_words and num_foreign and _FUNCTION_WORDS.isdisjoint(words):
+            return name
         if num_foreign > num_english if words is all_words else num_foreign >= _CLEAR * max(1, num_english):
             return name
     num_unknown = sum(len(word) > 1 and not vocabulary.is_known(word) for word in set(all_words))

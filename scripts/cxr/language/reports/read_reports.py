@@ -14,7 +14,7 @@ from cxr.base.paths import RESOURCES
 from cxr.base.settings import key
 from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import read_table, write_lines
-from cxr.language.reports import engine, language, reading, schema, witnesses
+from cxr.language.reports import corrections, engine, language, reading, schema, self_test, witnesses
 from cxr.language.reports.rules import lexicon as rules_lexicon
 from cxr.language.reports.rules import statements
 from cxr.language.reports.sentences import split_sentences
@@ -76,6 +76,7 @@ def run_shard(
     """
     del threads
     reader = make_reader(options, str(attrs.get("code_digest", "")), **files)
+    self_test.check_engine(reader.plain, RESOURCES / RESOURCE_FILES[1] / "self_test.yaml")
     rows = read_table(cohort).sort("study_id", "rank", "image_id")
     ledger = Ledger("reports")
     states: list[tuple] = []
@@ -95,10 +96,16 @@ def make_reader(options: ReportsOptions, code_digest: str = "", **files: str) ->
         lexicon=rules_lexicon.load_lexicon(str(folder)),
         structure=engine.load_engine(options.engine, settings),
         plain=engine.load_engine("rules", settings),
-        digests={"code": code_digest, "lexicon": rules_lexicon.digest_lexicon(folder)},
-        second_reader=witnesses.load_second_reader(str(folder)),
+        digests={
+            "code": code_digest,
+            "lexicon": rules_lexicon.digest_lexicon(folder),
+            "witnesses": witnesses.digest_words(),
+        },
+        second_reader=witnesses.load_second_reader(),
         vocabulary=report_vocabulary,
-        languages=language.load_languages(str(words / "languages.yaml"), report_vocabulary),
+        languages=language.load_languages(
+            str(words / "languages.yaml"), load_vocabulary(str(words), str(folder), misspellings=False)
+        ),
         substance=load_substance(str(words / "no_report.yaml")),
     )
 
@@ -171,7 +178,10 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
     unknown = reader.vocabulary.unknown(texts) if reader.english_only else []
     if problem := _problem(tuples, texts, unknown, reader):
         return problem
-    # the second section only blocks and vetoes (ils.md, section 6)
+    addendum = [section.addendum[start:end] for start, end in split_sentences(section.addendum)]
+    if addendum and (lesion := corrections.find_contradiction(tuples, reader.plain(addendum))):
+        return "corrected_report", f"its addendum contradicts it about {lesion}"
+    # the second section only blocks and vetoes
     other_tuples = _tuples(second_section, reader.plain) if second_section else []
     neighbours = _pop_further_neighbours([*tuples, *other_tuples])
     other_texts = second_section.sentences if second_section else []
@@ -192,6 +202,7 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
         "mentions_lungs": statements.mentions_lungs(texts, tuples, reader.lexicon),
         "unknown_words": unknown,
         "unknown_share": reader.vocabulary.share(texts, unknown),
+        "written": list(section.written),
         "witnesses": {lesion: asdict(witness) for lesion, witness in report_witnesses.items()},
         "removed": dict(section.removed),
         "engine": reader.options.engine,

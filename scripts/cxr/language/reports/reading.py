@@ -46,6 +46,7 @@ class Section:
     text: str
     spans: list[tuple[int, int]]
     beside: tuple[str, str] | None
+    addendum: str = ""
     rest: str = ""  # The text of further sections (a comment), which only forbids denials
     removed: Mapping[str, int] = field(default_factory=dict)
     corrected: bool = False
@@ -61,7 +62,7 @@ class Section:
         if self.beside is None:
             return None
         name, text = self.beside
-        return Section(name, text, split_sentences(text), None, self.rest, self.removed)
+        return Section(name, text, split_sentences(text), None, self.addendum, self.rest, self.removed)
 
 
 class _Unusable(Exception):
@@ -89,6 +90,7 @@ def read_section(row: dict, options: ReadingOptions) -> Section | tuple[str, str
         text,
         split_sentences(text),
         sections.other_section(section_texts, name),
+        section_texts.get("addendum", ""),
         layouts.remaining_text(section_texts, name),
         removed,
         corrected,
@@ -164,7 +166,7 @@ def _read_form(text: str, scrubbed: Callable[[str], str], written: set[str]) -> 
 
     Raises _Unusable for a form that is not wholly read.
     """
-    words, reader = forms.load_words(str(RESOURCES / RESOURCE_FILES[2])), load_second_reader(str(RESOURCES / "lexicon"))
+    words, reader = forms.load_words(str(RESOURCES / RESOURCE_FILES[2])), load_second_reader()
     try:
         form = forms.unfold(normalize_text(text), words)
         form.text = forms.drop_page_heads(scrubbed(form.text), words)

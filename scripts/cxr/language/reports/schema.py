@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cxr.base.tables import CRC
-from cxr.base.vocabulary import CATEGORIES, LESIONS, VALID_LOCATIONS, ZONE_LABELS
+from cxr.base.vocabulary import CATEGORIES, LESIONS, SIDES, VALID_LOCATIONS, ZONE_LABELS
 from cxr.language.reports.sections import SECTION_NAMES
 
 PRESENCE = ("positive", "negative")
@@ -110,6 +110,17 @@ def line_schema() -> dict:
         "required": ["word", "sentence_index", "finding"],
         "additionalProperties": False,
     }
+    witness = {
+        "type": "object",
+        "properties": {
+            "quotes": {"type": "array", "items": {"type": "array", "prefixItems": [{"type": "integer"}, text]}},
+            "is_mentioned": {"type": "boolean"},
+            "silent": {"type": "array", "items": {"enum": list(SIDES)}},
+            "neighbour": _nullable(text),
+            "elsewhere": {"type": "boolean"},
+        },
+        "additionalProperties": False,
+    }
     described = {
         "study_id": (text, "The study; lines are in its order."),
         "subject_id": (text, "The patient."),
@@ -138,6 +149,13 @@ def line_schema() -> dict:
             {"type": "number", "minimum": 0, "maximum": 1},
             "Share of the section's distinct words that are unknown and could hide a finding.",
         ),
+        "written": ({"type": "array", "items": text}, "How the report is written: prose, or the kinds of form in it."),
+        "witnesses": (
+            {"type": "object", "properties": dict.fromkeys(LESIONS, witness), "additionalProperties": False},
+            "What the text bears of each lesion type, by a second reader: `quotes` that deny it (0: of the section, 1: "
+            "of the other; the sentence), whether it `is_mentioned`, the sides where the text is `silent` about it and "
+            "its neighbouring terms, the first `neighbour`, and whether a finding leaves other places (`elsewhere`).",
+        ),
         "removed": (
             {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
             "How many identifiers of each kind the report had; the text above holds surrogates in their place.",
@@ -145,7 +163,7 @@ def line_schema() -> dict:
         "engine": (text, "The engine that made the tuples."),
         "digests": (
             {"type": "object", "additionalProperties": text},
-            "text: of section_text; code: of the stage's code; lexicon: of resources/lexicon.",
+            "text: of section_text; code: of the stage's code; lexicon, witnesses: of its words.",
         ),
         CRC: ({"type": "string", "pattern": "^[0-9a-f]{8}$"}, "CRC-32 of the bytes of the line before this key."),
     }

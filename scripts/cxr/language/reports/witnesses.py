@@ -5,13 +5,14 @@ temper: a closed grammar of whole clauses, which drops whatever it does not whol
 
 * *denies explicitly* where the engine denies it, the grammar understands a denial of it, and every other mention of the
   type in the text lies in such a denial or in a sentence that affirms the type;
-* *is silent*, in a lung, where it never mentions the type, no neighbouring term ("blunting" for an effusion) stands
-  there outside a denial or a normal statement, and no opacity without a cause stands where a lung lesion is in question;
+* *is silent*, in a lung, where it never mentions the type, and no neighbouring term ("blunting" for an effusion) stands
+  there outside a denial or a normal statement;
 * *leaves a standing type's other places alone* where a word such as "diffuse" or "worse" makes its reach unclear.
 
-Words are in ``resources/lexicon/witnesses.yaml`` and ``neighbours.yaml``.
+Words are in ``resources/reading/witnesses.yaml`` and ``neighbours.yaml``.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -20,6 +21,7 @@ from typing import NamedTuple
 
 import yaml
 
+from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LESIONS, SIDES
 from cxr.language.reports.rules.lexicon import Lexicon, fill_slots, load_lexicon, plurals
 
@@ -423,6 +425,14 @@ def _sides_by_word(lexicon: Lexicon) -> dict[str, tuple[str, ...]]:
 
 
 @cache
-def load_second_reader(folder: str) -> SecondReader:
-    """Read the words of a lexicon's folder, once per process."""
-    return SecondReader(load_lexicon(folder), Path(folder))
+def load_second_reader() -> SecondReader:
+    """Read the words of the second reader and the lexicon, once per process."""
+    return SecondReader(load_lexicon(str(RESOURCES / "lexicon")), RESOURCES / "reading")
+
+
+def digest_words() -> str:
+    """Return a short digest of the second reader's words."""
+    state = hashlib.blake2b(digest_size=8)
+    for name in FILES:
+        state.update((RESOURCES / "reading" / name).read_bytes())
+    return state.hexdigest()

@@ -33,6 +33,12 @@ PAIRS = {
     "reported_location": Column(TEXT_LIST, "Reported locations; empty for a negative."),
     "seg": Column(pl.Boolean, "Whether there is a mask."),
     "mask_id": Column(pl.String, "Its mask; null for a negative."),
+    "basis": Column(pl.String, "What a negative rests on: explicit, silent or elsewhere (a finding at another place)."),
+    "quote": Column(pl.String, "The sentence that denies explicitly; no such column where `report_text` is withheld."),
+    "quote_section": Column(pl.String, "Its section."),
+    "box_confidence": Column(pl.Float64, "The best box in the location that a negative names."),
+    "anomalous_fraction": Column(pl.Float64, "Fraction of anomalous pixels there; null without an anomaly map."),
+    "reader": Column(pl.String, "Digest of the code and words that read the report."),
     "mask": Column(IMAGE_TYPE, "PNG with one bit per pixel, 512 × 512; `path` is null."),
 }
 IMAGES = {
@@ -104,5 +110,5 @@ class PartWriter:
 
 def published_columns(columns: dict, *, pixels: bool, report_text: bool) -> dict:
     """Return the columns of a package without withheld ones (pixels, report text)."""
-    is_withheld = {"image": pixels, "section_content": report_text}
+    is_withheld = {"image": pixels, "section_content": report_text, "quote": report_text}
     return {name: kind for name, kind in columns.items() if not is_withheld.get(name)}

@@ -3,9 +3,9 @@
 ``pixels``: no grey value of any X-ray. The column ``image`` of the table of images is omitted. Nothing else in a
 package contains pixels: masks are ours, and DICOM segmentations refer to their X-ray without copying it.
 
-``report_text``: no word of a report. ``section_content`` is omitted (empty in the authors' layout, whose readers need
-the key). Facts derived from a report stay: ``section_name``, ``sentence_index`` (a number), type, target, certainty,
-locations. Instruction and answer are made from templates.
+``report_text``: no word of a report. ``section_content`` and ``quote`` are omitted (empty in the authors' layout, whose
+readers need the key). Facts derived from a report stay: ``section_name``, ``sentence_index`` (a number), type, target,
+certainty, locations. Instruction and answer are made from templates.
 
 ``ids``: no identifier of a subject, study or image, and none derived from one. ``subject_id``, ``study_id``,
 ``image_id``, the study in ``pair_id``, and ``mask_id`` (a digest of the study and more, which could be matched to a
@@ -24,6 +24,8 @@ from cxr.base.secrets import LETTERS, keyed_digest, read_secret
 from cxr.base.tables import read_lines
 
 PIXELS, REPORT_TEXT, IDS = "pixels", "report_text", "ids"
+REPORT_FIELDS = ("section_content", "quote")
+"""Fields of a line that hold words of a report."""
 
 
 class Withheld:
@@ -44,7 +46,7 @@ class Withheld:
     def publish_line(self, line: dict) -> dict:
         """Return the published form of a line of the dataset."""
         published_line = {
-            field: value for field, value in line.items() if not (self.report_text and field == "section_content")
+            field: value for field, value in line.items() if not (self.report_text and field in REPORT_FIELDS)
         }
         if self.ids:
             published_line |= {
