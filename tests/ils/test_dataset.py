@@ -46,6 +46,12 @@ def test_record_has_every_field_of_the_contract_in_order():
         "reported_location": ["right lung base", "left lung base"],
         "seg": True,
         "mask_id": "m0",
+        "basis": None,
+        "quote": None,
+        "quote_section": None,
+        "box_confidence": None,
+        "anomalous_fraction": None,
+        "reader": "c0de-1ex1",
     }
     assert rows[-1] == {
         "pair_id": f"s1_negative_{len(rows) - 2}",
@@ -66,6 +72,12 @@ def test_record_has_every_field_of_the_contract_in_order():
         "reported_location": [],
         "seg": False,
         "mask_id": None,
+        "basis": "elsewhere",
+        "quote": None,
+        "quote_section": None,
+        "box_confidence": 0.0,
+        "anomalous_fraction": 0.0,
+        "reader": "c0de-1ex1",
     }
     reasons = {row["target"]: row["reason"] for row in missing}
     assert reasons == {"cardiomegaly": "wide_heart"}

@@ -12,7 +12,7 @@ from cxr.ils import templates
 from cxr.ils.dataset.negatives import Bars, Evidence
 from cxr.ils.dataset.negatives import gather_evidence as evidence_of
 from cxr.ils.dataset.pairs import make_positives
-from dataset_cases import ALL, LEFT, LUNG_LESIONS, RIGHT, deny, line, may, said, study, tuple_, unit
+from dataset_cases import ALL, LEFT, LUNG_LESIONS, RIGHT, WITNESSES, deny, line, may, said, study, tuple_, unit
 
 evidence = partial(evidence_of, unknown_words_max=0.05)
 
@@ -267,6 +267,7 @@ LESION_SETS = st.frozensets(st.sampled_from(LESIONS))
 PLACE_SETS = st.frozensets(st.sampled_from(VALID_LOCATIONS))
 EVIDENCE = st.builds(
     Evidence,
+    witnesses=st.just(WITNESSES),
     study_id=st.text("0123456789", min_size=1, max_size=4),
     empty=PLACE_SETS,
     blocked=st.dictionaries(st.sampled_from(LESIONS), PLACE_SETS),

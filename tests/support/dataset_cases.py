@@ -13,6 +13,7 @@ from cxr.base.vocabulary import LESIONS, SIDES, VALID_LOCATIONS
 from cxr.ils.dataset.make_pairs import run
 from cxr.ils.dataset.negatives import Bars, Evidence, choose_negatives, find_denials
 from cxr.ils.dataset.settings import PairSettings
+from cxr.ils.masks.columns import STUDIES
 
 LUNG_LESIONS = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
 ALL = frozenset(VALID_LOCATIONS)
@@ -118,7 +119,7 @@ def line(tuples: list[dict], **changes: object) -> dict:
 
 
 def said(**changes: object) -> Evidence:
-    signs = {row["location"]: row for row in SIGNS}
+    signs = {row["location"]: {"box_confidence": 0.0, "anomalous_fraction": 0.0} for row in SIGNS}
     return replace(Evidence("s1", ALL, ctr=0.4, witnesses=WITNESSES, signs=signs), **changes)
 
 
@@ -152,6 +153,7 @@ def write_shard(folder: Path, name: str, studies: list[dict], units: list[dict],
         "ctr": pl.Float64,
         "standing": pl.List(pl.Struct({"lesion": pl.String, "locations": locations})),
         "lesion_blocked": pl.List(pl.Struct(blocked)),
+        "signs": STUDIES["signs"].kind,
     }
     write_table(paths["studies"], pl.DataFrame(studies, schema=study_schema))
     write_table(paths["units"], pl.DataFrame(units, schema=unit_schema))

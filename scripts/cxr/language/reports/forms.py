@@ -76,7 +76,7 @@ def unfold(text: str, words: Words) -> Form:
     """Return a text with escaped line ends, JSON and spoken punctuation resolved. Raises UnreadForm for other JSON."""
     form = Form(text)
     stripped = text.strip()
-    if stripped[:1] in "{[" and stripped[-1:] in "}]" and '"' in stripped:
+    if stripped.startswith(("{", "[{")) and '"' in stripped:
         try:
             lines = list(_json_lines(json.loads(stripped, strict=False)))
         except (ValueError, RecursionError):

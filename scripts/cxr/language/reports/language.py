@@ -63,12 +63,21 @@ def detect_foreign(sentences: list[str], languages: tuple[Language, ...], vocabu
     foreign_words = _all_foreign_words(languages)
     for words in [] if foreign_words.isdisjoint(all_words) else [all_words, *words_by_sentence]:
         num_foreign, num_english, name = _likeliest_language(words, languages, vocabulary)
-        if words is all_words and num_foreign and _FUNCTION_WORDS.isdisjoint(words):
+        if words is all_words and _FUNCTION_WORDS.isdisjoint(words) and _has_plain_word(sentences, foreign_words):
             return name
         if num_foreign > num_english if words is all_words else num_foreign >= _CLEAR * max(1, num_english):
             return name
     num_unknown = sum(len(word) > 1 and not vocabulary.is_known(word) for word in set(all_words))
     return "unknown" if len(set(all_words)) >= _ENOUGH_WORDS and num_unknown > _UNKNOWN * len(set(all_words)) else None
+
+
+def _has_plain_word(sentences: list[str], foreign_words: frozenset[str]) -> bool:
+    """True if a foreign word is no name and no part of a compound: in lower case or first, and without a hyphen."""
+    return any(
+        fold_case(word) in foreign_words and (number == 0 or word.islower()) and f"-{word}" not in sentence
+        for sentence in sentences
+        for number, word in enumerate(WORD.findall(sentence))
+    )
 
 
 @cache

@@ -16,6 +16,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -282,7 +283,8 @@ class SecondReader:
                 if item["presence"] == "positive":
                     affirmed.setdefault(item["sentence_index"], set()).update(_types_of(item))
             for index, sentence in enumerate(sentences, start=1):
-                words = [word for word, _, _ in self._lexicon.tokens(sentence)]
+                tokens = self._lexicon.tokens(sentence)
+                words = [word for word, _, _ in tokens]
                 denials = self.find_denials(words)
                 covered = {token for denial in denials for token in range(denial.start, denial.end)}
                 for denial in denials:
@@ -294,7 +296,8 @@ class SecondReader:
                         d.lesion == lesion and d.start <= start < d.end for d in denials
                     ) and lesion not in affirmed.get(index, ()):
                         uncovered.add(lesion)
-                self._find_neighbours(words, covered, broken)
+                written = [sentence[start:end].lower() for _, start, end in tokens]
+                self._find_neighbours(words, written, covered, broken)
                 if not covered.issuperset(range(len(words))) and not self._heart_is_normal(words, covered):
                     heart_terms += [word for word in words if word in self._heart_words][:1]
                 if affirmed.get(index) and any(self._wide.match(words, at) for at in range(len(words))):
@@ -320,9 +323,14 @@ class SecondReader:
             witness.silent = [side for side in SIDES if side not in terms]
         return witnesses
 
-    def _find_neighbours(self, words: Sequence[str], covered: set[int], broken: dict[str, dict[str, str]]) -> None:
-        """Add the neighbouring terms of a sentence that stand outside its denials and normal statements."""
-        for at, term, lesions in self._stems.find(words):
+    def _find_neighbours(
+        self, words: Sequence[str], written: Sequence[str], covered: set[int], broken: dict[str, dict[str, str]]
+    ) -> None:
+        """Add the neighbouring terms of a sentence that stand outside its denials and normal statements.
+
+        ``written``: what stands in the text for each word ("ards" for "acute respiratory distress syndrome").
+        """
+        for at, term, lesions in chain(self._stems.find(words), self._stems.find(written)):
             if at in covered or self._is_normal(words, at) or self._is_neutral(words, at):
                 continue
             sides = {side for word in words for side in self._sides.get(word, ())}
