@@ -48,7 +48,8 @@ def denied(text: str) -> set[str]:
         ("There is no edema, but a moderate left effusion.", {"edema"}),
         # a degree is denied, or the negation is bounded
         ("No large effusion.", set()),
-        ("No definite edema.", set()),
+        ("No significant edema.", set()),
+        ("No definite edema.", {"edema"}),
         ("No new consolidation.", set()),
         ("No change of the effusion.", set()),
         ("No less effusion than before.", set()),

@@ -102,6 +102,7 @@ class SecondReader:
         self._modifiers, self._degrees = _phrases(data["modifiers"]), _phrases(data["degrees"])
         self._boundaries = {tuple(str(phrase).split()) for phrase in data["boundaries"]}
         self._negators, self._suggests = _phrases(data["negators"]), _phrases(data["suggests"])
+        self._resolved_tails = _phrases(data["resolved_tails"])
         self._resolved, self._before_resolved = _phrases(data["resolved"]), frozenset(data["before_resolved"])
         self._separators, self._ends = frozenset(data["separators"]), frozenset(data["ends"])
         self._verbs, self._guards = frozenset(data["verbs"]), frozenset(map(str, data["guards"]))
@@ -113,9 +114,9 @@ class SecondReader:
 
     def find_denials(self, words: Sequence[str]) -> list[Denied]:
         """Return the understood denials of a sentence."""
-        if not self._guards.isdisjoint(words):
-            return []
         denials = [denial for start, end in _clauses(words) for denial in self._read_resolved(words, start, end)]
+        if not self._guards.isdisjoint(words):
+            return denials
         at = 0
         while at < len(words):
             negator = self._negators.match(words, at)
@@ -241,7 +242,10 @@ class SecondReader:
                 break
             at += 1
         state = self._resolved.match(clause, at) if items else None
-        return items if state is not None and state[0] == end else []
+        at = state[0] if state is not None else start
+        if tail := self._resolved_tails.match(clause, at):
+            at = tail[0]
+        return items if state is not None and at == end else []
 
     def is_finding(self, phrase: str) -> bool:
         """True if a phrase is one known finding, with nothing but places and modifiers beside it."""
