@@ -4,7 +4,7 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -203,7 +203,7 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
         "unknown_words": unknown,
         "unknown_share": reader.vocabulary.share(texts, unknown),
         "written": list(section.written),
-        "witnesses": {lesion: asdict(witness) for lesion, witness in report_witnesses.items()},
+        "witnesses": {lesion: vars(witness) for lesion, witness in report_witnesses.items()},
         "removed": dict(section.removed),
         "engine": reader.options.engine,
         "digests": {"text": hashlib.blake2b(section.text.encode(), digest_size=8).hexdigest(), **reader.digests},

@@ -42,6 +42,17 @@ class Denied(NamedTuple):
     has_place: bool = False
 
 
+class Sentence(NamedTuple):
+    """What a sentence bears: types that it denies, mentions, and mentions outside its denials; neighbouring terms as
+    (type, side, term); and whether a word makes the reach of a finding unclear."""
+
+    denied: tuple[str, ...]
+    mentioned: frozenset[str]
+    uncovered: frozenset[str]
+    neighbours: tuple[tuple[str, str, str], ...]
+    is_wide: bool
+
+
 @dataclass
 class Witness:
     """What the text bears of one lesion type."""
@@ -67,9 +78,8 @@ class _Phrases:
 
     def match(self, words: Sequence[str], at: int) -> tuple[int, object] | None:
         """Return (end, value) of the longest phrase that starts at token ``at``, None if there is none."""
-        if at >= len(words):
-            return None
-        for phrase, value in self._by_first.get(words[at], ()):
+        phrases = self._by_first.get(words[at]) if at < len(words) else None
+        for phrase, value in phrases or ():
             if tuple(words[at : at + len(phrase)]) == phrase:
                 return at + len(phrase), value
         return None
@@ -111,6 +121,7 @@ class SecondReader:
         self._wide = _phrases(data["wide"])
         self._neutral = _phrases(neighbours.pop("neutral"))
         self._stems = _Stems(neighbours)
+        self.read_sentence = lru_cache(maxsize=1 << 16)(self._read_sentence)
 
     def find_denials(self, words: Sequence[str]) -> list[Denied]:
         """Return the understood denials of a sentence."""
@@ -280,52 +291,58 @@ class SecondReader:
         witnesses = {lesion: Witness() for lesion in LESIONS}
         uncovered: set[str] = set()  # types with a mention that is neither an understood denial nor an affirmation
         broken: dict[str, dict[str, str]] = {lesion: {} for lesion in LESIONS}  # type -> side -> term
-        heart_terms: list[str] = []
-        for number, (sentences, found) in enumerate(zip(sections, tuples, strict=True)):
+        for number, (sentences, section_tuples) in enumerate(zip(sections, tuples, strict=True)):
             affirmed: dict[int, set[str]] = {}
-            for item in found:
+            for item in section_tuples:
                 if item["presence"] == "positive":
                     affirmed.setdefault(item["sentence_index"], set()).update(_types_of(item))
             for index, sentence in enumerate(sentences, start=1):
-                tokens = self._lexicon.tokens(sentence)
-                words = [word for word, _, _ in tokens]
-                denials = self.find_denials(words)
-                covered = {token for denial in denials for token in range(denial.start, denial.end)}
-                for denial in denials:
-                    if denial.lesion:
-                        witnesses[denial.lesion].quotes.append((number, sentence))
-                for start, _, lesion in self.find_mentions(words):
+                reading = self.read_sentence(sentence)
+                for lesion in reading.denied:
+                    witnesses[lesion].quotes.append((number, sentence))
+                for lesion in reading.mentioned:
                     witnesses[lesion].is_mentioned = True
-                    if not any(
-                        d.lesion == lesion and d.start <= start < d.end for d in denials
-                    ) and lesion not in affirmed.get(index, ()):
-                        uncovered.add(lesion)
-                written = [sentence[start:end].lower() for _, start, end in tokens]
-                self._find_neighbours(words, written, covered, broken)
-                if not covered.issuperset(range(len(words))) and not self._heart_is_normal(words, covered):
-                    heart_terms += [word for word in words if word in self._heart_words][:1]
-                if affirmed.get(index) and any(self._wide.match(words, at) for at in range(len(words))):
-                    for lesion in affirmed[index] & witnesses.keys():
+                uncovered |= reading.uncovered - affirmed.get(index, set())
+                for lesion, side, term in reading.neighbours:
+                    broken[lesion].setdefault(side, term)
+                if reading.is_wide:
+                    for lesion in affirmed.get(index, ()):
                         witnesses[lesion].elsewhere = False
-        standing = {
-            lesion for found in tuples for item in found if item["presence"] == "positive" for lesion in _types_of(item)
-        }
-        if "edema" in standing:
+        if any("edema" in _types_of(item) and item["presence"] == "positive" for found in tuples for item in found):
             witnesses["edema"].elsewhere = witnesses["opacity"].elsewhere = False
+        denied_by_engine = {
+            item["lesion_type"]
+            for item in tuples[0]
+            if item["presence"] == "negative" and item["certainty"] == "definitive" and item["denies"]
+        }
         for lesion, witness in witnesses.items():
-            engine_denies = any(
-                item["lesion_type"] == lesion and item["presence"] == "negative"
-                and item["certainty"] == "definitive" and item["denies"]
-                for item in tuples[0]
-            )  # fmt: skip
-            if lesion in uncovered or not engine_denies:
+            if lesion in uncovered or lesion not in denied_by_engine:
                 witness.quotes = []
-            terms = broken[lesion]
-            if lesion == HEART:
-                terms = dict.fromkeys(SIDES, heart_terms[0]) if heart_terms else {}
-            witness.neighbour = next(iter(terms.values()), None)
-            witness.silent = [side for side in SIDES if side not in terms]
+            witness.neighbour = next(iter(broken[lesion].values()), None)
+            witness.silent = [side for side in SIDES if side not in broken[lesion]]
         return witnesses
+
+    def _read_sentence(self, sentence: str) -> Sentence:
+        tokens = self._lexicon.tokens(sentence)
+        words = [word for word, _, _ in tokens]
+        denials = self.find_denials(words)
+        covered = {token for denial in denials for token in range(denial.start, denial.end)}
+        mentions = list(self.find_mentions(words))
+        broken: dict[str, dict[str, str]] = {lesion: {} for lesion in LESIONS}
+        self._find_neighbours(words, [sentence[start:end].lower() for _, start, end in tokens], covered, broken)
+        if not self._heart_is_normal(words, covered):
+            broken[HEART] = dict.fromkeys(SIDES, next(word for word in words if word in self._heart_words))
+        return Sentence(
+            denied=tuple(dict.fromkeys(denial.lesion for denial in denials if denial.lesion)),
+            mentioned=frozenset(lesion for _, _, lesion in mentions),
+            uncovered=frozenset(
+                lesion
+                for start, _, lesion in mentions
+                if not any(item.lesion == lesion and item.start <= start < item.end for item in denials)
+            ),
+            neighbours=tuple((lesion, side, term) for lesion in LESIONS for side, term in broken[lesion].items()),
+            is_wide=any(self._wide.match(words, at) for at in range(len(words))),
+        )
 
     def _find_neighbours(
         self, words: Sequence[str], written: Sequence[str], covered: set[int], broken: dict[str, dict[str, str]]

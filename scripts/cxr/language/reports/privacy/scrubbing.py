@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from cxr.language.reports import sentences
 from cxr.language.reports.decoding import BREAKS
@@ -132,14 +132,10 @@ def _without_signatures(text: str, rules: Rules, removed: Counter) -> str:
 
 def _without_signed_sentences(line: str, rules: Rules, removed: Counter) -> str:
     spans, signed = [], False
-    patterns = _signature_patterns()
     for start, end in sentences.split_sentences(line):
         sentence = line[start:end]
-        if addresses_the_model(sentence):
-            removed["order"] += 1
-            signed = True
-        elif _is_signature(sentence, patterns, rules):
-            removed["signature"] += 1
+        if kind := _kind_of(sentence):
+            removed[kind] += 1
             signed = True
         elif not (
             signed
@@ -155,6 +151,14 @@ def _without_signed_sentences(line: str, rules: Rules, removed: Counter) -> str:
             line[:start].rstrip() + (" " if line[end:].strip() and line[:start].strip() else "") + line[end:].lstrip()
         )
     return line
+
+
+@lru_cache(maxsize=1 << 16)
+def _kind_of(sentence: str) -> str:
+    """Return "order" for a sentence that speaks to a language model, "signature" for a signature, else ""."""
+    if addresses_the_model(sentence):
+        return "order"
+    return "signature" if _is_signature(sentence, _signature_patterns(), load_rules()) else ""
 
 
 def _is_signature(sentence: str, patterns: dict[str, re.Pattern], rules: Rules) -> bool:

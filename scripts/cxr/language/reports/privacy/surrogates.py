@@ -43,6 +43,7 @@ _YEAR_ALONE = re.compile(
     rf"(?i:\b(?:since|in|from|of|until|dated|before|after|seit|bis|year|early|late|mid)\s+)(?P<day>{_YEAR})\b(?!\s*(?:hours|hrs|h\b))"
 )
 _YEAR_FORM = re.compile(rf"(?P<year>{_YEAR})")
+_DIGIT = re.compile(r"\d")
 _MAY = re.compile(r"\bmay\b")
 _LISTED = re.compile(r"\d{1,2}\.\s+(?:" + "|".join(month[:3] for month in _MONTHS if month not in _GERMAN) + ")", re.I)
 
@@ -68,6 +69,8 @@ class Day:
 
 def find_dates(text: str) -> list[tuple[int, int]]:
     """Return (start, end) of each date. A time alone is none."""
+    if not _DIGIT.search(text):
+        return []
     spans = [match.span() for match in _DATE.finditer(text) if _is_date(match, text)]
     taken = [range(*span) for span in spans]
     for pattern in (_SHORT, _YEAR_ALONE):
