@@ -64,10 +64,14 @@ class Case:
         """Heart mask of the organs stage, uint8 packed (H, W / 8)."""
         return self._organs[HEART]
 
+    @property
+    def _boxes(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._population.boxes_by_image.get(self.image_id, (np.zeros((0, 4)), np.zeros(0)))
+
     @cached_property
     def segmenter(self) -> LesionSegmenter:
         """The segmenter with the maps and boxes of the image."""
-        boxes, confidence = self._population.boxes_by_image.get(self.image_id, (np.zeros((0, 4)), np.zeros(0)))
+        boxes, confidence = self._boxes
         return LesionSegmenter(
             anomaly=self._shards["anomaly"].get("anomaly", self.image_id),
             image=lambda: self._shards["frames"].get("image", self.image_id),
