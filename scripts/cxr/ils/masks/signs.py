@@ -31,7 +31,7 @@ def measure_signs(zones: Zones, boxes: np.ndarray, confidence: np.ndarray, anoma
     height, width = masks.shape[1:]
     clipped = clip_boxes(boxes, height, width)
     corners = algorithm.index_corners(clipped, width)
-    areas = np.maximum(algorithm.compute_box_areas(clipped), 1)
+    areas = np.maximum((clipped[:, 2] - clipped[:, 0]) * (clipped[:, 3] - clipped[:, 1]), 1)
     anomalous = None if anomaly is None else (anomaly >= ANOMALOUS_LEVEL).view(np.uint8)
     rows = []
     for label, mask in zip(labels, masks, strict=True):
