@@ -224,9 +224,9 @@ class _LineReader:
     def _split_present(self, value: str) -> tuple[str, str]:
         """Return ("present", details) of a value that affirms, ("", "") of another."""
         for word in sorted(self.words.present, key=len, reverse=True):
-            rest = value.removeprefix(word)
-            if rest != value and not rest[:1].isalnum():
-                details = rest.strip(" ,;:()-")
+            remainder = value.removeprefix(word)
+            if remainder != value and not remainder[:1].isalnum():
+                details = remainder.strip(" ,;:()-")
                 return (word, details) if not details or self._is_detail(details) else ("", "")
         return "", ""
 

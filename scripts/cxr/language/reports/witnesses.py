@@ -105,8 +105,8 @@ class SecondReader:
                 elif tag in ("side", "level", "fused", "half", "place"):
                     places[phrase] = value
         cancelled = {phrase: "" for phrase, values in lexicon.phrases.items() if any(t == "cancel" for t, _ in values)}
-        others = {phrase: None for phrase in data["other_nouns"] if phrase not in nouns}
-        self._nouns = _Phrases(nouns | others | {form: None for phrase in others for form in plurals(phrase)})
+        list_nouns = {phrase: None for phrase in data["other_nouns"] if phrase not in nouns}
+        self._nouns = _Phrases(nouns | list_nouns | {form: None for phrase in list_nouns for form in plurals(phrase)})
         self._mentions = _Phrases({phrase: lesion for phrase, lesion in nouns.items() if lesion} | cancelled)
         self._places, self._sides = _Phrases(places), _sides_by_word(lexicon)
         self._modifiers, self._degrees = _phrases(data["modifiers"]), _phrases(data["degrees"])
@@ -308,7 +308,11 @@ class SecondReader:
                 if reading.is_wide:
                     for lesion in affirmed.get(index, ()):
                         witnesses[lesion].elsewhere = False
-        if any("edema" in _types_of(item) and item["presence"] == "positive" for found in tuples for item in found):
+        if any(
+            "edema" in _types_of(item) and item["presence"] == "positive"
+            for section_tuples in tuples
+            for item in section_tuples
+        ):
             witnesses["edema"].elsewhere = witnesses["opacity"].elsewhere = False
         denied_by_engine = {
             item["lesion_type"]
@@ -411,16 +415,16 @@ class _Stems:
 
     def __init__(self, terms: dict[str, list]):
         self._phrases = _Phrases({})
-        whole: dict[str, set[str]] = {}
+        short_words: dict[str, set[str]] = {}
         stems: dict[str, set[str]] = {}
         phrases: dict[str, set[str]] = {}
         for lesion, words in terms.items():
             for word in map(str, words):
-                by_term = phrases if " " in word else whole if len(word) <= _WHOLE_WORD else stems
+                by_term = phrases if " " in word else short_words if len(word) <= _WHOLE_WORD else stems
                 by_term.setdefault(word, set()).add(lesion)
         self._phrases = _Phrases(dict(phrases))
         self._lesions = lru_cache(maxsize=50_000)(
-            lambda word: frozenset(whole.get(word, set())).union(
+            lambda word: frozenset(short_words.get(word, set())).union(
                 *(lesions for stem, lesions in stems.items() if word.startswith(stem))
             )
         )

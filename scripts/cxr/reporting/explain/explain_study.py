@@ -363,10 +363,14 @@ def _instruction_blocks(outcome: Outcome) -> Iterator[Block]:
         yield Heading("Pairs", 3)
         areas = {mask_id: f"{int(mask.sum()):,} px" for mask_id, mask in outcome.masks.items()}
         rows = [
-            [pair["pair_id"], pair["type"], pair["instruction"], pair["answer"], areas.get(pair["mask_id"], "empty")]
+            [
+                *(pair[name] for name in ("pair_id", "type", "instruction", "answer")),
+                areas.get(pair["mask_id"], "empty"),
+                _describe_basis(pair),
+            ]
             for pair in outcome.pairs
         ]
-        yield Table(["pair", "type", "instruction", "answer", "mask"], rows, "pairs that were made")
+        yield Table(["pair", "type", "instruction", "answer", "mask", "rests on"], rows, "pairs that were made")
     if outcome.dropped:
         yield Heading("Pairs that were not made", 3)
         rows = [
@@ -374,6 +378,19 @@ def _instruction_blocks(outcome: Outcome) -> Iterator[Block]:
             for row in outcome.dropped
         ]
         yield Table(["polarity", "type", "target", "why not"], rows, "pairs that were not made")
+
+
+def _describe_basis(pair: dict) -> str:
+    """Return what a pair rests on: a positive's sentence, a negative's basis with its quote or the image's signs."""
+    if pair["seg"]:
+        return f"sentence {pair['sentence_index']}"
+    if pair["quote"]:
+        return f"{pair['quote_section']}: {pair['quote']}"
+    if pair["box_confidence"] is None:
+        return pair["basis"] or "not recorded"
+    fraction = pair["anomalous_fraction"]
+    anomalous = "no anomaly map" if fraction is None else f"{100 * fraction:.1f} % anomalous"
+    return f"{pair['basis']}: best box {pair['box_confidence']:.2f}, {anomalous}"
 
 
 def _unit_row(row: dict) -> list[str]:
