@@ -150,10 +150,15 @@ def recall_rows(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_pa
     rows = []
     for (name,), part in table.group_by("thresholds", maintain_order=True):
         row_by_lesion = {row["lesion"]: row for row in part.iter_rows(named=True)}
+        num_types = sum(bool(row["total"]) for lesion, row in row_by_lesion.items() if lesion != "average")
         cells = [
             {
                 "recall": format_number(row["recall"], 1),
+<<<<<<< HEAD
                 "counts": f"{row['grounded']} of {row['total']}" if row["total"] else "no study",
+=======
+                "of": _recall_base(row, num_types),
+>>>>>>> 6c5109e3 (The recall page says that an average is the mean of the lesion types)
                 "paper": format_number(row["paper"], 1) if beside_paper and row["paper"] is not None else "",
                 "shade": row["recall"] or 0,
                 "interval": intervals.get((name, lesion), ""),
@@ -162,6 +167,13 @@ def recall_rows(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_pa
         ]
         rows.append({"name": name, "cells": cells})
     return rows
+
+
+def _recall_base(row: dict, num_types: int) -> str:
+    """Return what a recall is taken over: counts, or for the average the number of lesion types."""
+    if not row["total"]:
+        return "no study"
+    return f"mean of {num_types}" if row["lesion"] == "average" else f"{row['grounded']} of {row['total']}"
 
 
 def counts_agree(table: pl.DataFrame, ablation: pl.DataFrame) -> bool:
