@@ -154,11 +154,7 @@ def recall_rows(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_pa
         cells = [
             {
                 "recall": format_number(row["recall"], 1),
-<<<<<<< HEAD
-                "counts": f"{row['grounded']} of {row['total']}" if row["total"] else "no study",
-=======
-                "of": _recall_base(row, num_types),
->>>>>>> 6c5109e3 (The recall page says that an average is the mean of the lesion types)
+                "counts": _recall_base(row, num_types),
                 "paper": format_number(row["paper"], 1) if beside_paper and row["paper"] is not None else "",
                 "shade": row["recall"] or 0,
                 "interval": intervals.get((name, lesion), ""),
