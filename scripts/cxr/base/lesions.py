@@ -34,9 +34,13 @@ class LesionType:
 
 
 RESOURCE_FILES = ("lesions.toml",)
-_ENTRIES = tomllib.loads((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["lesion"]
-LESION_TYPES = tuple(
-    LesionType(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
-    for entry in _ENTRIES
-)
+_ENTRIES: list[dict] = tomllib.loads((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["lesion"]
+
+
+def _read_type(entry: dict) -> LesionType:
+    values: dict = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+    return LesionType(**values)
+
+
+LESION_TYPES = tuple(map(_read_type, _ENTRIES))
 """The seven types, in the order of every table of the paper."""

@@ -96,9 +96,12 @@ def ask_each(
 
     An :class:`Answer` among ``questions`` is returned unchanged: its text must not be sent, or nothing is to be asked.
     """
-    question_by_name = {name: question for name, question in questions.items() if isinstance(question, Question)}
-    answers = ask(list(question_by_name.values()), generate, limits, tolerance)
-    return dict(questions) | dict(zip(question_by_name, answers, strict=True))
+    names = [name for name, question in questions.items() if isinstance(question, Question)]
+    asked_questions = [question for question in questions.values() if isinstance(question, Question)]
+    answer_by_name = dict(zip(names, ask(asked_questions, generate, limits, tolerance), strict=True))
+    return {
+        name: question if isinstance(question, Answer) else answer_by_name[name] for name, question in questions.items()
+    }
 
 
 def _max_tokens(messages: Messages, limits: Limits) -> int:

@@ -82,19 +82,27 @@ class _Mixed(nn.Module):
 
 
 def _block_a(inputs: int, pooled: int) -> _Mixed:
-    paths = {"branch1x1": [(64, 1)], "branch5x5": [(48, 1), (64, 5)], "branch3x3dbl": [(64, 1), (96, 3), (96, 3)]}
+    paths: dict[str, list] = {
+        "branch1x1": [(64, 1)],
+        "branch5x5": [(48, 1), (64, 5)],
+        "branch3x3dbl": [(64, 1), (96, 3), (96, 3)],
+    }
     return _Mixed(inputs, pooled, AVERAGE, paths)
 
 
 def _block_c(within: int) -> _Mixed:
-    paths = {"branch1x1": [(192, 1)], "branch7x7": [(within, 1), (within, WIDE), (192, TALL)]}
+    paths: dict[str, list] = {"branch1x1": [(192, 1)], "branch7x7": [(within, 1), (within, WIDE), (192, TALL)]}
     paths |= {"branch7x7dbl": [(within, 1), (within, TALL), (within, WIDE), (within, TALL), (192, WIDE)]}
     return _Mixed(768, 192, AVERAGE, paths)
 
 
 def _block_e(inputs: int, kind: str) -> _Mixed:
     pair = [(384, SHORT), (384, LONG)]
-    paths = {"branch1x1": [(320, 1)], "branch3x3": [(384, 1), pair], "branch3x3dbl": [(448, 1), (384, 3), pair]}
+    paths: dict[str, list] = {
+        "branch1x1": [(320, 1)],
+        "branch3x3": [(384, 1), pair],
+        "branch3x3dbl": [(448, 1), (384, 3), pair],
+    }
     return _Mixed(inputs, 192, kind, paths)
 
 
@@ -109,7 +117,7 @@ class Inception(nn.Module):
         self.Conv2d_3b_1x1 = _Conv(64, 80, 1)
         self.Conv2d_4a_3x3 = _Conv(80, 192, 3, valid=True)
         self.Mixed_5b, self.Mixed_5c, self.Mixed_5d = _block_a(192, 32), _block_a(256, 64), _block_a(288, 64)
-        shrunk = {"branch3x3": [(384, 3)], "branch3x3dbl": [(64, 1), (96, 3), (96, 3)]}
+        shrunk: dict[str, list] = {"branch3x3": [(384, 3)], "branch3x3dbl": [(64, 1), (96, 3), (96, 3)]}
         self.Mixed_6a = _Mixed(288, 0, SHRINK, shrunk)
         self.Mixed_6b, self.Mixed_6c, self.Mixed_6d, self.Mixed_6e = map(_block_c, (128, 160, 160, 192))
         shrunk = {"branch3x3": [(192, 1), (320, 3)], "branch7x7x3": [(192, 1), (192, WIDE), (192, TALL), (192, 3)]}

@@ -151,7 +151,7 @@ def line_schema() -> dict:
         ),
         "written": ({"type": "array", "items": text}, "How the report is written: prose, or the kinds of form in it."),
         "witnesses": (
-            {"type": "object", "properties": dict.fromkeys(LESIONS, witness), "additionalProperties": False},
+            {"type": "object", "propertyNames": {"enum": list(LESIONS)}, "additionalProperties": witness},
             "What the text bears of each lesion type, by a second reader: `quotes` that deny it (0: of the section, 1: "
             "of the other; the sentence), whether it `is_mentioned`, the sides where the text is `silent` about it and "
             "its neighbouring terms, the first `neighbour`, and whether a finding leaves other places (`elsewhere`).",

@@ -108,7 +108,7 @@ class TrainingJob:
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
         command += [f"--shutdown-timeout={self.compute['time_to_stop']}", "-m", worker, str(path)]
         paths = os.pathsep.join(filter(None, (str(SCRIPTS), os.environ.get("PYTHONPATH"))))
-        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+        output: dict = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
         environment = os.environ | {"PYTHONPATH": paths}
         with subprocess.Popen(command, env=environment, preexec_fn=_end_with_parent, **output) as launched:
             silence = ""

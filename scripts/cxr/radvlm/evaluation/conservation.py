@@ -97,8 +97,8 @@ def run(
             for record_kind, outcome, number in _table_rows(stage, read_table(path)):
                 counts_by_kind.setdefault(record_kind, {})[outcome] = number
             for record_kind, parts in counts_by_kind.items():
-                counted = counted_rows(f"{stage}, {name}", record_kind, parts.pop(ALL, 0), parts)
-                rows += [(stage, name, *row) for row in counted]
+                count_rows = counted_rows(f"{stage}, {name}", record_kind, parts.pop(ALL, 0), parts)
+                rows += [(stage, name, *row) for row in count_rows]
     write_table(conservation, pl.DataFrame(rows, schema=schema(CONSERVATION), orient="row"), CONSERVATION)
 
 

@@ -76,7 +76,7 @@ def score_rows(group: Group, tools: ScoringTools, reference: str, seed: int) -> 
         pairs = _pair_measures(first, second)
         first_measures, second_measures = ([pair[side] for pair in pairs] for side in (0, 1))
         differences = score_differences(first_measures, second_measures, subjects, **interval_options)
-        values = (float(other.value(other.sums.sum(axis=0)) * other.scale) for _, other in pairs)
+        values = (float(measure.value(measure.sums.sum(axis=0)) * measure.scale) for _, measure in pairs)
         return {
             _key(pair[0]): {names[0]: _none_if_nan(value)} | _interval_fields(names[1], difference)
             for pair, value, difference in zip(pairs, values, differences, strict=True)
@@ -88,8 +88,13 @@ def score_rows(group: Group, tools: ScoringTools, reference: str, seed: int) -> 
     if group.exchanged:
         lines, exchanged_answers = zip(*group.answers(EXCHANGED), strict=True)
         run_answers = [answer for line, answer in group.answers(TEST) if line["sample_id"] in group.exchanged]
-        own, exchanged = measure(lines, run_answers, TEST), measure(lines, exchanged_answers, EXCHANGED)
-        by_measure.append(compare(own, exchanged, [line["subject_id"] for line in lines], "exchanged", "drop"))
+        own_measures, exchanged_measures = (
+            measure(lines, run_answers, TEST),
+            measure(lines, exchanged_answers, EXCHANGED),
+        )
+        by_measure.append(
+            compare(own_measures, exchanged_measures, [line["subject_id"] for line in lines], "exchanged", "drop")
+        )
     common_fields = {
         "task": group.task, "source": group.source,
         "reference": reference if group.task == "report_generation" else "",

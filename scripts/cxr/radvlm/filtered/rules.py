@@ -220,8 +220,10 @@ class SentenceFilter:
         """Mark the words of protected texts and of findings, present or past ("prior pneumonia")."""
         tokens, hits = self._match_lexicon(text)
         past = self.patterns.past
-        named = [(s, e) for tag, _, s, e in hits if tag == "entity" or (tag == "cancel" and tokens[s][0] in past)]
-        spans = [(tokens[s][1], tokens[e - 1][2]) for s, e in named]
+        finding_spans = [
+            (s, e) for tag, _, s, e in hits if tag == "entity" or (tag == "cancel" and tokens[s][0] in past)
+        ]
+        spans = [(tokens[s][1], tokens[e - 1][2]) for s, e in finding_spans]
         matches = (match for pattern in self.patterns.protected for match in pattern.finditer(text))
         spans += (match.span("word" if "word" in match.re.groupindex else 0) for match in matches)
         inside = {i for start, end in spans for i in range(start, end)}

@@ -82,9 +82,9 @@ def draw_pair_within(
         fraction = np.clip(np.divide(area, root, out=np.zeros_like(area), where=root > 0), 0.0, 1.0)
         z = first[rows, cell] + step * fraction
         second = _draw_conditional(mu[1] + slope * z, residual_deviation, bottom[:, 1], top[:, 1], uniforms[part, 1])
-        drawn = np.exp(np.stack([mu[0] + deviation * z, second], axis=1))
-        drawn = np.clip(drawn, low[part], np.maximum(low[part], high[part]))
-        values[part] = np.where(mass[part, None] > 0, drawn, low[part])
+        samples = np.exp(np.stack([mu[0] + deviation * z, second], axis=1))
+        samples = np.clip(samples, low[part], np.maximum(low[part], high[part]))
+        values[part] = np.where(mass[part, None] > 0, samples, low[part])
     return values, mass
 
 

@@ -191,8 +191,10 @@ def run_shard(
     position_by_image = read_table_positions(shard_images, files.get("metadata"))
     reserved: dict[str, str] = {}  # {image_id: the reference that reserves it, or all images of its patient}
     for name, settings in references.items():
-        named = read_annotations(f"semisyn.references.{name}.path", settings["path"], settings["format"]).seen
-        reserved_ids = {image_name(settings["image_id"], image) for image in named}
+        reference_images = read_annotations(
+            f"semisyn.references.{name}.path", settings["path"], settings["format"]
+        ).seen
+        reserved_ids = {image_name(settings["image_id"], image) for image in reference_images}
         reserved_images = listed.filter(pl.col("image_id").is_in(sorted(reserved_ids)))
         if options.exclude_patients:
             reserved_images = listed.join(reserved_images.select("subject_id").unique(), on="subject_id", how="semi")

@@ -171,8 +171,10 @@ class Asker:
                     conversations[at].append(request)
                     continue
                 requests[at] = request
-                seen = request.encoded.pictures.sizes
-                sizes[at] = [seen[0].width, seen[0].height] if seen else list(store.size(sample)[::-1])
+                sizes_seen = request.encoded.pictures.sizes
+                sizes[at] = (
+                    [sizes_seen[0].width, sizes_seen[0].height] if sizes_seen else list(store.size(sample)[::-1])
+                )
             answers = self.engine.answer(list(requests.values())) if requests else []
             for at, answer in zip(requests, answers, strict=True):
                 conversations[at].append(answer)
