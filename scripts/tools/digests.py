@@ -1,17 +1,18 @@
 """Compare two runs by a digest of the content of every file of results.
 
-    python scripts/tools/digests.py results [other/results]
+    python scripts/tools/digests.py results [other/results] [--renamed scripts/tools/renamed_results.tsv]
 
 Content is the arrays of an HDF5 file, the rows of a Parquet file, the lines of a JSONL, TSV or CSV file, without the
 record of how it was made (code digest, rule, settings). Without a second folder every digest is printed; with one, each
-file that differs, and the exit status is 1 if any differs. Folders with times of jobs and records of runs are left out.
+file that differs, and the exit status is 1 if any differs. Times of jobs and records of runs are not compared.
 """
 
 import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 
 import h5py
@@ -23,7 +24,7 @@ HOW_MADE = ("digests", "crc32")
 UNCOMPARED = ("benchmarks", "records", "cohort/files_read", "page/costs.tsv", "page/jobs.tsv", "page/versions.tsv")
 
 
-def digest_arrays(path: Path) -> str:
+def digest_arrays(path: Path, _: Mapping[str, str]) -> str:
     """Return the digest of the names, types, shapes and values of an HDF5 file's datasets."""
     whole = hashlib.sha256()
 
@@ -40,37 +41,47 @@ def digest_arrays(path: Path) -> str:
     return whole.hexdigest()
 
 
-def digest_rows(path: Path) -> str:
-    """Return the digest of a Parquet file's columns, their types and its rows in order."""
-    table = pl.read_parquet(path)
+def digest_rows(path: Path, names: Mapping[str, str]) -> str:
+    """Return the digest of a Parquet file's columns, their types and its rows in order. ``names``: {old: new} column."""
+    table = pl.read_parquet(path).rename(dict(names), strict=False)
     return hashlib.sha256(f"{table.schema}\n{table.rows()!r}".encode()).hexdigest()
 
 
-def digest_bytes(path: Path) -> str:
-    """Return the digest of a file's bytes."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def digest_bytes(path: Path, names: Mapping[str, str]) -> str:
+    """Return the digest of a table's bytes. ``names``: {old: new} column."""
+    head, line_end, rows = path.read_bytes().partition(b"\n")
+    mark = b"," if path.suffix == ".csv" else b"\t"
+    columns = [names.get(column.decode(), column.decode()).encode() for column in head.split(mark)]
+    return hashlib.sha256(mark.join(columns) + line_end + rows).hexdigest()
 
 
-def digest_lines(path: Path) -> str:
+def digest_lines(path: Path, _: Mapping[str, str]) -> str:
     """Return the digest of a JSON Lines file, without what its lines say of how they were made."""
     lines = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
     said = ({key: value for key, value in line.items() if key not in HOW_MADE} for line in lines)
     return hashlib.sha256("\n".join(json.dumps(line) for line in said).encode()).hexdigest()
 
 
-KINDS: dict[str, Callable[[Path], str]] = {
+KINDS: dict[str, Callable[[Path, Mapping[str, str]], str]] = {
     ".h5": digest_arrays, ".parquet": digest_rows, ".jsonl": digest_lines, ".tsv": digest_bytes, ".csv": digest_bytes,
 }  # fmt: skip
 
 
-def digests(folder: Path) -> dict[str, str]:
-    """Return {path below the folder: digest of its content} of every file of a known kind."""
-    files = ((path.relative_to(folder).as_posix(), path) for path in sorted(folder.rglob("*")) if path.is_file())
-    return {
-        name: KINDS[path.suffix](path)
-        for name, path in files
-        if path.suffix in KINDS and not name.startswith(UNCOMPARED) and not name.endswith(".damaged")
-    }
+def digests(folder: Path, renamed: Sequence[tuple[str, str, str]] = ()) -> dict[str, str]:
+    """Return {path below the folder: digest of its content} of every file of a known kind.
+
+    ``renamed``: (pattern of files, old, new) of each column, or end of a file's name, to rename.
+    """
+    found_digests = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = path.relative_to(folder).as_posix()
+        if path.suffix not in KINDS or name.startswith(UNCOMPARED) or name.endswith(".damaged"):
+            continue
+        names = {old: new for pattern, old, new in renamed if fnmatch(name, pattern)}
+        ending = next((old for old in names if name.endswith(old)), None)
+        new_name = name.removesuffix(ending) + names[ending] if ending else name
+        found_digests[new_name] = KINDS[path.suffix](path, names)
+    return found_digests
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -78,12 +89,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
     parser.add_argument("other", type=Path, nargs="?")
-    given = parser.parse_args(arguments)
-    first = digests(given.results)
-    if not given.other:
+    parser.add_argument("--renamed", type=Path)
+    options = parser.parse_args(arguments)
+    renamed = pl.read_csv(options.renamed, separator="\t").rows() if options.renamed else []
+    first = digests(options.results, renamed)
+    if not options.other:
         print("\n".join(f"{digest}  {name}" for name, digest in first.items()))
         return 0
-    second = digests(given.other)
+    second = digests(options.other)
     differ = sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
     for name in differ:
         print(f"{name}: {first.get(name, 'not there')[:12]} {second.get(name, 'not there')[:12]}")
