@@ -42,7 +42,7 @@ def digest_arrays(path: Path, _: Mapping[str, str]) -> str:
 
 
 def digest_rows(path: Path, names: Mapping[str, str]) -> str:
-    """Return the digest of a Parquet file's columns, their types and its rows in order. ``names``: {old: new} column."""
+    """Return the digest of a Parquet file's columns, types and rows in order. ``names``: {old: new} column."""
     table = pl.read_parquet(path).rename(dict(names), strict=False)
     return hashlib.sha256(f"{table.schema}\n{table.rows()!r}".encode()).hexdigest()
 
