@@ -361,8 +361,9 @@ class EditingPlan:
         if choice != SELECTION:
             choice = {finding: choice.get(finding, DEFAULT_CONFIG) for finding in stage_options["findings"]}
             configs = sorted({*choice.values()})
+        chosen_options = self.options(stage_options, engine, configs, choice) | {"parts": 1}
         return lambda wildcards: (
-            self.options(stage_options, engine, configs, choice) | {"parts": 1}
+            chosen_options
             if wildcards.config == CHOSEN_CONFIG
             else self.options(stage_options, engine, [wildcards.config], {})
         )
