@@ -350,7 +350,7 @@ AGAIN = (
 )  # fmt: skip
 """Rules that run a stage of another wing again, on other images or questions."""
 """Wings whose stages have the system's name before their own (docs/explanation/architecture.md)."""
-BASE = "ils.rosalia.lite."
+BASES = ("ils.rosalia.lite.", "ils.rosalia.convert.")
 """Module of the base of ROSALIA lite, which an edit of the training must not remake."""
 SHARED = ("reporting.review.unit_pages.", "radvlm.chexbert.", "medground.charts.")
 """Modules that serve several stages: the pages that experts of every system get, the labeller CheXbert, charts."""
@@ -385,5 +385,5 @@ def test_one_stage_one_name():
             assert all(path.startswith(f"logs/{wing}/{own}") for path in rule.log), rule.name
         elif stage:
             assert rule.name.partition("_")[0] == own
-            assert rule.function.startswith((f"{wing}.{own}.", BASE)), rule.name
+            assert rule.function.startswith((f"{wing}.{own}.", *BASES)), rule.name
             assert all(path.startswith(f"logs/{own}/") for path in rule.log), rule.name

@@ -26,7 +26,7 @@ from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LESIONS, SIDES
 from cxr.language.reports.rules.lexicon import Lexicon, fill_slots, load_lexicon, plurals
 
-FILES = ("witnesses.yaml", "neighbours.yaml")
+RESOURCE_FILES = ("lexicon", "reading/witnesses.yaml", "reading/neighbours.yaml")
 HEART = "cardiomegaly"
 _WHOLE_WORD = 3
 """Length up to which a neighbouring term is a whole word, not a stem."""
@@ -89,8 +89,9 @@ class SecondReader:
     """The grammar and the neighbouring terms, with the nouns and places of a lexicon."""
 
     def __init__(self, lexicon: Lexicon, folder: Path):
+        """``folder``: of :data:`RESOURCE_FILES`."""
         self._lexicon = lexicon
-        data, neighbours = (yaml.safe_load((folder / name).read_text(encoding="utf-8")) for name in FILES)
+        data, neighbours = (yaml.safe_load((folder / name).read_text(encoding="utf-8")) for name in RESOURCE_FILES[1:])
         data = fill_slots(
             data,
             {"verb": data["verbs"]}
@@ -460,12 +461,12 @@ def _sides_by_word(lexicon: Lexicon) -> dict[str, tuple[str, ...]]:
 @cache
 def load_second_reader() -> SecondReader:
     """Read the words of the second reader and the lexicon, once per process."""
-    return SecondReader(load_lexicon(str(RESOURCES / "lexicon")), RESOURCES / "reading")
+    return SecondReader(load_lexicon(str(RESOURCES / RESOURCE_FILES[0])), RESOURCES)
 
 
 def digest_words() -> str:
     """Return a short digest of the second reader's words."""
     state = hashlib.blake2b(digest_size=8)
-    for name in FILES:
-        state.update((RESOURCES / "reading" / name).read_bytes())
+    for name in RESOURCE_FILES[1:]:
+        state.update((RESOURCES / name).read_bytes())
     return state.hexdigest()
