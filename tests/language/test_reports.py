@@ -238,7 +238,7 @@ REPORT = (
 
 def cohort_table(tmp_path: Path) -> pl.DataFrame:
     (tmp_path / "utf8.txt").write_text(REPORT, encoding="utf-8")
-    (tmp_path / "latin.txt").write_bytes(REPORT.replace("Small", "Petit épanch.").encode("latin-1"))
+    (tmp_path / "latin.txt").write_bytes(REPORT.replace("Small", "Café-au-lait.").encode("latin-1"))
     (tmp_path / "blank.txt").write_text(" FINAL REPORT\n COMPARISON:  none\n", encoding="utf-8")
     rows = [
         ("i1", "s3", "p3", 1, str(tmp_path / "utf8.txt"), None, None),
@@ -285,7 +285,7 @@ def test_stage_writes_a_line_or_reasons_for_every_image(tmp_path):
     assert [item["block"] for item in line["other_tuples"]] == [["left lung", "left lung base"]]
     assert line["engine"] == "rules"
     assert line["digests"]["code"] == "c0de"
-    assert "Petit épanch." in by_study["s1"]["section_text"]
+    assert "Café-au-lait." in by_study["s1"]["section_text"]
     assert [item["lesion_type"] for item in by_study["s5"]["tuples"]] == ["edema"]
     assert [item["presence"] for item in by_study["s5"]["other_tuples"]] == ["negative"]
     assert by_study["s9"]["section_name"] == "impression"

@@ -402,9 +402,16 @@ def test_recall_and_truth_are_those_of_the_tables(workflow_run, page):
     cells = [cell.split(" | ") for row in shown for cell in (*row[2:], row[1])]
     assert [row[0] for row in shown] == list(dict.fromkeys(row["thresholds"] for row in table))
     assert [cell[0] for cell in cells] == [row["recall"] or "–" for row in table]
+    num_types = {
+        name: sum(row["total"] != "0" for row in table if row["thresholds"] == name and row["lesion"] != "average")
+        for name in {row["thresholds"] for row in table}
+    }
     assert [cell[1] for cell in cells] == [
-        f"{row['grounded']} of {row['total']}" if row["total"] != "0" else "no study" for row in table
-    ]
+        "no study" if row["total"] == "0"
+        else f"mean of {num_types[row['thresholds']]}" if row["lesion"] == "average"
+        else f"{row['grounded']} of {row['total']}"
+        for row in table
+    ]  # fmt: skip
     # drawn pictures: nothing of the paper's stands beside them
     assert [cell[2:] for cell in cells] == [[] for _ in table]
     assert any(row["paper"] for row in table)

@@ -157,14 +157,14 @@ def test_an_error_of_the_machine_is_no_row(tmp_path, monkeypatch, number):
 def closed_study(tmp_path, monkeypatch) -> Path:
     """A tree with a study's folder that may not be listed."""
     mimic_tree(tmp_path, XRAY)
-    real = os.scandir
+    real = os.listdir
 
-    def scandir(folder):
+    def listdir(folder):
         if str(folder).endswith("s50000002"):
             raise PermissionError(errno.EACCES, "Permission denied", str(folder))
         return real(folder)
 
-    monkeypatch.setattr("os.scandir", scandir)
+    monkeypatch.setattr("os.listdir", listdir)
     return tmp_path
 
 

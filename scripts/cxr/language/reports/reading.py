@@ -15,7 +15,6 @@ from cxr.language.reports.corrections import CorrectedReport, apply_corrections
 from cxr.language.reports.decoding import NoText, decode, normalize_text
 from cxr.language.reports.privacy.scrubbing import add_counts, scrub
 from cxr.language.reports.sentences import split_sentences
-from cxr.language.reports.witnesses import load_second_reader
 
 RESOURCE_FILES = ("sections.yaml", "reading/headings.yaml", "reading/forms.yaml")
 COLUMNS = ("findings", "impression")
@@ -166,6 +165,8 @@ def _read_form(text: str, scrubbed: Callable[[str], str], written: set[str]) -> 
 
     Raises _Unusable for a form that is not wholly read.
     """
+    from cxr.language.reports.witnesses import load_second_reader  # spaCy, which a plan does without
+
     words, reader = forms.load_words(str(RESOURCES / RESOURCE_FILES[2])), load_second_reader()
     try:
         form = forms.unfold(normalize_text(text), words)
