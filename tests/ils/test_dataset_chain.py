@@ -14,7 +14,7 @@ from cxr.ils.masks.make_masks import run_index
 from cxr.ils.masks.settings import MasksSettings
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import read
-from dataset_cases import make
+from dataset_cases import WITNESSES, make
 from masks_shard import outputs, said, write_inputs
 
 SETTINGS = read({})
@@ -57,6 +57,9 @@ def study(number: int, tuples: list[dict]) -> dict:
             "mentions_lungs": True,
             "comparison_only": False,
             "unknown_share": 0.0,
+            "other_section": None,
+            "digests": {"code": "c0de", "lexicon": "1ex1", "witnesses": "w0"},
+            "witnesses": WITNESSES,
         },
     }
 

@@ -16,6 +16,8 @@ from cxr.instructions.mimic_ils import make_index_table
 from dataset_cases import build, line, study, unit
 from declared_tables import differing
 
+PROVENANCE = ("basis", "quote", "quote_section", "box_confidence", "anomalous_fraction", "reader")
+
 
 def square(left: int, size: int = 20) -> np.ndarray:
     mask = np.zeros((512, 512), bool)
@@ -111,8 +113,8 @@ def test_release_comes_back_as_our_files(release_input, tmp_path):
     back = {split: str(tmp_path / f"back_{split}.jsonl") for split in ("train", "validate", "test")}
     masks, index = str(tmp_path / "back.h5"), str(tmp_path / "back_index.parquet")
     mimic_ils.import_layout(folder=str(tmp_path / "release"), **back, masks=masks, index=index)
-    # What the release has no field for: zone labels, and the certainty of an opacity that is called so.
-    unsaid = ("grounded_location", "reported_location")
+    # What the release has no field for: zone labels, what a negative rests on, the certainty of an opacity called so.
+    unsaid = ("grounded_location", "reported_location", *PROVENANCE)
     for split, path in back.items():
         ours, read = list(read_lines(release_input[split])), list(read_lines(path))
         assert len(ours) == len(read)

@@ -171,7 +171,10 @@ def test_a_bare_run_words_nothing(workflow_run, dry_run):
         ({"personas": ["layperson", "layperson"]}, "paraphrase: personas names one twice: name each once"),
         ({"personas": []}, "paraphrase.personas"),
         ({"personas": ["poet"]}, "paraphrase.personas"),
-        ({"engine": "vllm", "llm": {"max_tokens": 99999}}, "paraphrase.llm.max_tokens is 99999, which fills"),
+        (
+            {"engine": "vllm", "llm": {"max_tokens": 99999}},
+            "the configuration: paraphrase.llm.max_tokens is 99999, which fills",
+        ),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(given, words, tmp_path):

@@ -616,6 +616,9 @@ def test_the_lexicon_asks_no_model_anew():
         names = {file.relative_to(ROOT).as_posix() for source in sources for file in resource_files(source)}
         assert names <= {
             "resources/prompts.yaml",
+            "resources/lesions.toml",
+            "resources/reasons.toml",
+            "resources/reading/forms.yaml",
             "resources/llm/orders.yaml",
             "resources/sections.yaml",
             "resources/reading/headings.yaml",
