@@ -45,7 +45,8 @@ def test_a_pair_of_ils_is_a_record_of_one_turn_and_a_line_of_its_fields():
         Pair("basic", "edema", "Segment it.", "[SEG]", ("left lung",), True, "definitive", 2, ("left lung",), (), "m1"),
         Pair("global", "edema", "Segment the edema.", "[SEG] None.", (), False),
     ]
-    first, second = make_records(study, "findings", "Edema.", pairs)
+    report = {"section_name": "findings", "section_content": "Edema.", "reader": "c0de"}
+    first, second = make_records(study, report, pairs)
     assert (first.sample_id, first.task, first.source, first.mask_ids) == ("s1_positive_0", "basic", "ils", ("m1",))
     assert (second.sample_id, second.turns) == ("s1_negative_0", (Turn("Segment the edema.", "[SEG] None."),))
     assert second.mask_ids == ()
@@ -54,7 +55,8 @@ def test_a_pair_of_ils_is_a_record_of_one_turn_and_a_line_of_its_fields():
         "pair_id": "s1_positive_0", "section_name": "findings", "section_content": "Edema.", "sentence_index": 2,
         "type": "basic", "target": "edema", "certainty": "definitive", "instruction": "Segment it.", "answer": "[SEG]",
         "location": ["left lung"], "grounded_location": ["left lung"], "reported_location": [], "seg": True,
-        "mask_id": "m1",
+        "mask_id": "m1", "basis": None, "quote": None, "quote_section": None, "box_confidence": None,
+        "anomalous_fraction": None, "reader": "c0de",
     }  # fmt: skip
     assert (make_line(second)["mask_id"], make_line(second)["location"]) == (None, [])
 

@@ -100,7 +100,7 @@ def test_what_needs_pairs_says_that_there_are_none(empty_run):
 
 def test_the_page_counts_where_images_stopped(tmp_path):
     (tmp_path / "funnel.tsv").write_text(
-        "thresholds\tstage\tleft\treason\timages\tmeaning\n"
+        "thresholds\tstage\tremaining\treason\timages\tmeaning\n"
         "default\tinput\t5\t\t\t\n"
         "default\tcohort\t4\tlisted\t1\tlisted in cohort.exclude\n"
         "default\treports\t0\tempty_report\t4\tno text\n"
