@@ -113,7 +113,7 @@ def cases(given, place) -> dict[str, tuple[dict, list[str]]]:
     samples.
     """
     radvlm, vlm = given["radvlm"], given["vlm"]
-    model = {"model": "language_model:answer", "execution": {"gpus": 0}}
+    model = {"model": "language_model:answer"}
     talks = {"engine": "vllm", "check": "json"}
     told = radvlm | {"sources": radvlm["sources"] | {"labels": "chexbert"}, "conversations": talks, "llm": model}
     as_it_is = {"engine": "qwen25vl", "model": str(place), "lines": "radvlm:all", "trained": False}
@@ -127,7 +127,7 @@ def cases(given, place) -> dict[str, tuple[dict, list[str]]]:
     apart = ["results/vlm/as_it_is/weights", "results/vlm/elsewhere/answers/radvlm_test.jsonl"]
     return {
         "all": (given, ["radvlm", LLAVA]),
-        "told": (given | {"radvlm": told}, ["results/radvlm/conversations/ms/conversations.jsonl"]),
+        "told": (given | {"radvlm": told, "llm": {"gpus": 0}}, ["results/radvlm/conversations/ms/conversations.jsonl"]),
         "apart": (given | {"vlm": vlm | more}, ["vlm_ask", *apart, "--config", *asked]),
     }
 

@@ -100,7 +100,7 @@ def test_a_section_has_the_constraints_of_all_its_parents(parents):
         ({"thresholds": {"build": []}}, ["thresholds.build is []"]),
         ({"thresholds": {"build": ["half", "half"]}}, ["build names 'half' twice"]),
         ({"thresholds": {"sets": {"sweep": {}}}}, ["'sweep'", "rename"]),
-        ({"thresholds": {"sets": {"wanted": {}}}}, ["'wanted'", "rename"]),  # a column of counts.tsv
+        ({"thresholds": {"sets": {"configured": {}}}}, ["'configured'", "rename"]),  # a column of counts.tsv
         ({"thresholds": {"sets": {"paper": {}}}}, ["'paper'", "rename"]),
         ({"thresholds": {"grid": {"general": {"conf": None}}}}, ["grid.general.conf is empty (null)"]),
         ({"thresholds": {"build": ["defualt"]}}, ["build names 'defualt'", "default, half"]),
