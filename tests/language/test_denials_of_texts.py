@@ -133,6 +133,14 @@ def test_the_setting_chooses_what_a_negative_rests_on(text, denials, bases):
         assert {lesion for lesion in LESIONS if allowed[lesion].basic or allowed[lesion].global_} == set(bases)
 
 
+def test_a_denial_of_one_side_denies_nothing_on_the_other():
+    allowed, _ = denials_of("Left pneumonectomy. No right effusion.", "witnessed")
+    assert allowed["effusion"].basis == "explicit"
+    assert not allowed["effusion"].global_
+    assert allowed["effusion"].basic
+    assert {side_of(place) for place in allowed["effusion"].basic} == {"right"}
+
+
 def test_silence_is_never_global_and_needs_a_quiet_image():
     report = {"study_id": "s1", "subject_id": "p1", "findings": "Cardiomegaly. No pneumothorax.", "impression": None}
     line = read_reports.study_line(report, READER)

@@ -141,6 +141,8 @@ def section_of(text: str):
         ("Consolidation=No\nEffusion=Yes", ["No consolidation.", "Effusion."], forms.LINES),
         ("Consolidation No\nEffusion Yes", ["No consolidation.", "Effusion."], forms.LINES),
         ("Effusion - nil\nEdema - present", ["No effusion.", "Edema."], forms.LINES),
+        ("Heart size: normal; edema: -; effusion: +", ["Heart size: normal.", "No edema.", "Effusion."], forms.LINES),
+        ("Effusion?: Yes - small L\nEdema?: No", ["Effusion, small l.", "No edema."], forms.LINES),
         ("Effusion: no, consolidation: yes", ["No effusion.", "Consolidation."], forms.LINES),
         ("Effusion: Present, small, left\nEdema: False", ["Effusion, small, left.", "No edema."], forms.LINES),
         ("[x] Effusion, right\n[ ] Edema\n( ) Pneumonia", ["Effusion, right."], forms.TICKS),
@@ -166,6 +168,7 @@ def test_a_form_becomes_sentences(text, sentences, kind):
     [
         "Effusion: see comment\nEdema: no",
         "Effusion: indeterminate\nEdema: no",
+        "Effusion: no\nEdema?: ?",
         "Effusion: (x) yes (x) no",
         "Finding\tRight\tLeft\nEffusion\t?\tno",
         '{"effusion": true,',

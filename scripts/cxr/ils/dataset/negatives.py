@@ -98,7 +98,12 @@ def find_denials(lesion: str, evidence: Evidence, options: PairSettings) -> Allo
     else:
         basis = ELSEWHERE if lesion in evidence.standing - evidence.elsewhere else SILENT
     allowed = replace(allowed, basis=basis)
-    if options.denials == "all" or basis == EXPLICIT:
+    if options.denials == "all":
+        return allowed
+    if basis == EXPLICIT and lesion not in evidence.everywhere:  # "no right effusion" says nothing of the left
+        basic = tuple(location for location in allowed.basic if location in evidence.negated[lesion])
+        return replace(allowed, basic=basic, reason=None if basic or allowed.global_ else "no_empty_location")
+    if basis == EXPLICIT:
         return allowed
     if lesion in evidence.negated or lesion in evidence.doubted:
         return AllowedDenials(reason="denial_not_understood")

@@ -196,19 +196,17 @@ class _LineReader:
         text = _BULLET.sub("", line).strip().rstrip(".")
         pieces = re.split(r"[;,]\s+(?=[^,;]*(?::|=|\s(?:no|yes|neg|pos)\b))", text)
         sentences = [self._read_value(*_parted(piece)) for piece in pieces]
-        if any(sentence is None for sentence in sentences):
-            if any(sentences):
-                self.unread += 1
+        if not any(sentences):
             return line
         self.kinds.add(LINES)
-        return _as_paragraphs(sentences)
+        return _as_paragraphs(sentence or f"{piece}." for sentence, piece in zip(sentences, pieces, strict=True))
 
     def _read_value(self, label: str, value: str, is_parted: bool = True, side: str = "") -> str | None:
         """Return the sentence of a finding and its value, None if the two are no statement of a form.
 
         Counts a finding whose value is not known, if it could be meant as yes or no.
         """
-        name = label.strip().lower()
+        name = label.strip(" ?").lower()
         if not name or not value or not self.is_finding(f"{side} {name}".strip()):
             return None
         value = value.strip().lower().rstrip(".")
@@ -232,7 +230,8 @@ class _LineReader:
 
     def _is_detail(self, value: str) -> bool:
         words = re.findall(r"[\w/]+", value)
-        return all(word in self.words.details or self.is_place(word) for word in words) or self.is_place(value)
+        is_known = bool(words) and all(word in self.words.details or self.is_place(word) for word in words)
+        return is_known or self.is_place(value)
 
     def _read_boxes(self, line: str, boxes: Sequence[re.Match]) -> str:
         """Return what the ticked boxes of a line say, "" if none is ticked."""
