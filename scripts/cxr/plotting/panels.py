@@ -16,7 +16,7 @@ LEVELS = (ORANGE, SKY, GREEN, PURPLE)
 LESION_COLOURS = {lesion.name: lesion.colour for lesion in LESION_TYPES}
 POSITIVE, NEGATIVE = BLUE, ORANGE
 """Positive and negative pairs."""
-KEPT, DROPPED = SKY, ORANGE
+KEPT_COLOUR, DROPPED_COLOUR = SKY, ORANGE
 """Productive boxes, and boxes that failed a condition."""
 SHADE = {"facecolor": "black", "alpha": 0.55, "edgecolor": "none", "pad": 1}
 """Background of a text on an image."""

@@ -30,11 +30,11 @@ SEEN_VIEWS = {"PA": "PA", "L": OTHER}  # labels of frontal and lateral views in 
 
 
 class Tables(NamedTuple):
-    """Contents of the tables by image key: ``projections`` frontal or lateral, ``headers`` and ``seen`` a view."""
+    """Contents of the tables by image key: ``projections`` frontal or lateral, ``headers`` and ``clustered`` a view."""
 
     projections: Mapping[str, str] = MappingProxyType({})
     headers: Mapping[str, str] = MappingProxyType({})
-    seen: Mapping[str, str] = MappingProxyType({})
+    clustered: Mapping[str, str] = MappingProxyType({})
 
 
 def _cells(path: Path, kind: str) -> Iterable[tuple[str, ...]]:
@@ -59,7 +59,7 @@ def read_tables(paths: dict[str, Path]) -> Tables:
     return Tables(
         projections={key: projection.lower() for key, projection in rows_by_kind.get(openi_files.PROJECTIONS, ())},
         headers=headers,
-        seen={key: SEEN_VIEWS.get(view, "") for key, view in rows_by_kind.get(openi_files.CLUSTERS, ())},
+        clustered={key: SEEN_VIEWS.get(view, "") for key, view in rows_by_kind.get(openi_files.CLUSTERS, ())},
     )
 
 
@@ -71,9 +71,9 @@ def _study_views(keys: Sequence[str], tables: Tables) -> dict[str, str]:
     the remaining images are UNSETTLED.
     """
     header_views = {key: tables.headers.get(key) or "" for key in keys}
-    views = {key: OTHER if header_views[key] == OTHER else tables.seen.get(key) or "" for key in keys}
+    views = {key: OTHER if header_views[key] == OTHER else tables.clustered.get(key) or "" for key in keys}
     if "PA" not in views.values():
-        frontal = [key for key in keys if not views[key] and (key in tables.headers or key in tables.seen)]
+        frontal = [key for key in keys if not views[key] and (key in tables.headers or key in tables.clustered)]
         if len(frontal) > 1:
             frontal = [key for key in frontal if header_views[key] in ("PA", "AP")]
         views |= dict.fromkeys(frontal, "PA")

@@ -185,7 +185,11 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
     other_tuples = _tuples(second_section, reader.plain) if second_section else []
     neighbours = _pop_further_neighbours([*tuples, *other_tuples])
     other_texts = second_section.sentences if second_section else []
-    other_sentences = [section.rest[start:end] for start, end in split_sentences(section.rest)] if section.rest else []
+    other_sentences = (
+        [section.further_text[start:end] for start, end in split_sentences(section.further_text)]
+        if section.further_text
+        else []
+    )
     report_witnesses = reader.second_reader.read([texts, other_texts, other_sentences], [tuples, other_tuples, []])
     asked_lesions = statements.find_asked_lesions(texts, tuples, reader.lexicon)
     return {

@@ -46,7 +46,7 @@ class Section:
     spans: list[tuple[int, int]]
     beside: tuple[str, str] | None
     addendum: str = ""
-    rest: str = ""  # The text of further sections (a comment), which only forbids denials
+    further_text: str = ""  # The text of further sections (a comment), which only forbids denials
     removed: Mapping[str, int] = field(default_factory=dict)
     corrected: bool = False
     written: tuple[str, ...] = (forms.PROSE,)  # How the report is written: the kinds of form in it
@@ -61,7 +61,7 @@ class Section:
         if self.beside is None:
             return None
         name, text = self.beside
-        return Section(name, text, split_sentences(text), None, self.addendum, self.rest, self.removed)
+        return Section(name, text, split_sentences(text), None, self.addendum, self.further_text, self.removed)
 
 
 class _Unusable(Exception):

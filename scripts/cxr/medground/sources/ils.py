@@ -23,7 +23,7 @@ from cxr.medground.sources.image import Image, ImageReader
 
 PROPORTIONS = 0.01  # largest relative difference between the aspect ratios of an image and of the one in the results
 MIN_CORRELATION = 0.95  # correlation of two images' pixels from which they are the same radiograph
-FOUND, ABSENT, DIFFERENT = "found", "absent", "different"
+ANATOMY_FOUND, ABSENT, DIFFERENT = "found", "absent", "different"
 """State of an image's anatomy: found; not in the results; the results have another image of its name."""
 
 
@@ -55,7 +55,7 @@ def _image(row: Mapping, findings: Iterable[Mapping], lesions: Shard, *shards: S
     return Image(
         image_id, row["subject_id"], row["split"], frames.get("image", image_id),
         masks | {name: organ_masks[name] for name in ORGAN_LABELS},
-        zones={name: zones[name] for name in ZONE_LABELS}, anatomy=FOUND, domain="cxr",
+        zones={name: zones[name] for name in ZONE_LABELS}, anatomy=ANATOMY_FOUND, domain="cxr",
         to_original=frames.get("to_original", image_id),
     )  # fmt: skip
 
@@ -99,7 +99,7 @@ class IlsResults:
         is_mapped = maps is not None and name in maps and not is_unedited(maps, name)
         return replace(
             image,
-            anatomy=FOUND,
+            anatomy=ANATOMY_FOUND,
             zones={zone: placed(zones[zone]) > 0 for zone in ZONE_LABELS},
             organs={organ: placed(organs[organ]) > 0 for organ in ORGAN_LABELS},
             anomaly=placed(maps.get(ANOMALY, name)) if is_mapped else None,

@@ -33,7 +33,7 @@ from cxr.medground.logic.facts import FACTS, Facts
 from cxr.medground.logic.text import clean_description, sides_disagree
 from cxr.medground.sources.cells import KINDS, SIDE, read_cells
 from cxr.medground.sources.folder import REQUIRED, Row, read_folder_image, read_manifest
-from cxr.medground.sources.ils import ABSENT, DIFFERENT, FOUND, IlsResults, finding_class, read_ils
+from cxr.medground.sources.ils import ABSENT, ANATOMY_FOUND, DIFFERENT, IlsResults, finding_class, read_ils
 from cxr.medground.sources.image import Image, ImageReader, cut_tiles, fit_to_frame
 from cxr.medground.sources.lvit import read_lvit
 from cxr.medground.sources.medsegbench import check_digest, parse_flag, read_flag_facts, read_npz
@@ -264,7 +264,7 @@ def _warn(name: str, results: str, rows: Sequence[dict]) -> None:
         log.warning(
             "%s: of %d of %d films %s has no anatomy (%d of these are other pictures of the same name): their queries "
             "name no zone and stay unjudged",
-            name, lost, lost + counts[FOUND], results, counts[DIFFERENT],
+            name, lost, lost + counts[ANATOMY_FOUND], results, counts[DIFFERENT],
         )  # fmt: skip
 
 

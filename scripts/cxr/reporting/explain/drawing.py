@@ -9,7 +9,16 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from cxr.base.vocabulary import HEART, LUNGS
-from cxr.plotting.panels import DROPPED, KEPT, ORGANS, SHADE, draw_anomaly_map, draw_frame, draw_masks, draw_zones
+from cxr.plotting.panels import (
+    DROPPED_COLOUR,
+    KEPT_COLOUR,
+    ORGANS,
+    SHADE,
+    draw_anomaly_map,
+    draw_frame,
+    draw_masks,
+    draw_zones,
+)
 from cxr.plotting.plots import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW, draw_legend
 
 OUTLINED_ORGANS = (*LUNGS, HEART)
@@ -57,13 +66,13 @@ def draw_outcome(image: np.ndarray, boxes: Sequence[tuple], masks: Mapping[str, 
     box_axes, mask_axes = figure.subplots(1, 2)
     _draw_frame_with_sides(box_axes, image, "boxes")
     for x1, y1, x2, y2, number, productive in boxes:
-        colour, line = (KEPT, "-") if productive else (DROPPED, "--")
+        colour, line = (KEPT_COLOUR, "-") if productive else (DROPPED_COLOUR, "--")
         box_axes.add_patch(
             Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor=colour, linestyle=line, linewidth=1.4)
         )
         box_axes.text(x1 + 3, y1 + 3, str(number), color=colour, fontsize=7, va="top", bbox=SHADE)
     if boxes:
-        draw_legend(box_axes, {"productive for a finding": KEPT, "failed (dashed)": DROPPED})
+        draw_legend(box_axes, {"productive for a finding": KEPT_COLOUR, "failed (dashed)": DROPPED_COLOUR})
     _draw_frame_with_sides(mask_axes, image, "masks" if masks else "no mask")
     colours = {name: MASK_COLOURS[number % len(MASK_COLOURS)] for number, name in enumerate(masks)}
     draw_masks(mask_axes, masks, colours, fill=0.25)

@@ -23,8 +23,8 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import LESIONS, ZONE_LABELS, list_failed_conditions
 from cxr.plotting.panels import (
-    DROPPED,
-    KEPT,
+    DROPPED_COLOUR,
+    KEPT_COLOUR,
     LESION_COLOURS,
     NEGATIVE,
     ORGANS,
@@ -143,7 +143,7 @@ def _draw_boxes(axes: Axes, story: PanelContent) -> list[str]:
     lines, taken = [], []
     for number, i in enumerate(box_indices, 1):
         box, verdict = story.boxes[i], best[i]
-        colour = KEPT if verdict == 0 else DROPPED
+        colour = KEPT_COLOUR if verdict == 0 else DROPPED_COLOUR
         width, height = box["x2"] - box["x1"], box["y2"] - box["y1"]
         axes.add_patch(Rectangle((box["x1"], box["y1"]), width, height, fill=False, edgecolor=colour, linewidth=1.5))
         failed = "no finding" if verdict is None else ", ".join(list_failed_conditions(verdict)) or "productive"
@@ -156,7 +156,7 @@ def _draw_boxes(axes: Axes, story: PanelContent) -> list[str]:
             x += MIN_LABEL_DISTANCE  # to the right of the number that is already there
         taken.append((x, y))
         axes.text(x, y, str(number), color=colour, fontsize=6, va="top", bbox=SHADE)
-    draw_legend(axes, {"productive for a finding": KEPT, "failed": DROPPED})
+    draw_legend(axes, {"productive for a finding": KEPT_COLOUR, "failed": DROPPED_COLOUR})
     return lines
 
 

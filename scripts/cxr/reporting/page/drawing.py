@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from PIL import Image
 
 from cxr.geometry.boxes import CORNERS
-from cxr.plotting.panels import DROPPED, KEPT, LESION_COLOURS
+from cxr.plotting.panels import DROPPED_COLOUR, KEPT_COLOUR, LESION_COLOURS
 from cxr.plotting.plots import BLACK
 
 LOCATION_COLOUR, HALO_COLOUR = "#FFFFFF", BLACK
@@ -47,7 +47,7 @@ def draw_boxes(canvas: np.ndarray, rows: Sequence[Mapping], frame: int) -> None:
     scale = canvas.shape[0] / frame
     corners = [[round(row[name] * scale) for name in CORNERS] for row in rows]
     for row, (x1, y1, x2, y2) in reversed(list(zip(rows, corners, strict=True))):
-        rgb = _rgb(KEPT if row["kept"] else DROPPED)
+        rgb = _rgb(KEPT_COLOUR if row["kept"] else DROPPED_COLOUR)
         for start, end in (((x1, y1), (x2, y1)), ((x2, y1), (x2, y2)), ((x2, y2), (x1, y2)), ((x1, y2), (x1, y1))):
             _draw_line(canvas, start, end, rgb, dashed=not row["kept"])
     taken: list[Rectangle] = []
@@ -87,7 +87,7 @@ def _draw_number(
         rectangles.append((x, y, x + width, y + height))
     free = [rectangle for rectangle in rectangles if not any(_overlap(rectangle, number) for number in taken)]
     rectangle = (free or rectangles)[0]
-    cv2.rectangle(canvas, rectangle[:2], rectangle[2:], _rgb(KEPT if is_kept else DROPPED), -1)
+    cv2.rectangle(canvas, rectangle[:2], rectangle[2:], _rgb(KEPT_COLOUR if is_kept else DROPPED_COLOUR), -1)
     cv2.putText(canvas, text, (rectangle[0] + 3, rectangle[3] - 2), font, size, (0, 0, 0), 1, cv2.LINE_AA)
     return rectangle
 

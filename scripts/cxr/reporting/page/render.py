@@ -11,7 +11,7 @@ from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import LESIONS, SPLITS
 from cxr.metrics.masks import PAIR_METRICS
 from cxr.plotting.encoding import image_file_url
-from cxr.plotting.panels import DROPPED, KEPT, LESION_COLOURS
+from cxr.plotting.panels import DROPPED_COLOUR, KEPT_COLOUR, LESION_COLOURS
 from cxr.plotting.plots import BLUE, GREY, ORANGE
 from cxr.reporting.page import radvlm, sections, versions
 from cxr.reporting.page.sections import SYNTHETIC_MARK, format_number, load_template
@@ -96,7 +96,7 @@ def run(
         stages=version_info["stages"],
         weights=version_info["weights"],
         pins=version_info["pins"],
-        colours={"ours": BLUE, "paper": GREY, "lost": ORANGE, "kept": KEPT, "dropped": DROPPED},
+        colours={"ours": BLUE, "paper": GREY, "lost": ORANGE, "kept": KEPT_COLOUR, "dropped": DROPPED_COLOUR},
         lesion_colours=LESION_COLOURS,
     )  # fmt: skip
     with atomic_file(index) as temporary:
