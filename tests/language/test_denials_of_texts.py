@@ -13,7 +13,7 @@ import pytest
 from test_reports_clinical import READER, labelled
 
 from cxr.base.vocabulary import LESIONS, LUNGS, SIDES, kinds_under, side_of, zones_of
-from cxr.ils.dataset.negatives import AllowedDenials, find_denials, gather_evidence
+from cxr.ils.dataset.negatives import AllowedDenials, _provenance, find_denials, gather_evidence
 from cxr.ils.masks.evidence import compute_location_evidence
 from cxr.ils.masks.findings import find_related_lesions, read_positive_findings
 from cxr.ils.masks.outcomes import Outcome
@@ -139,6 +139,19 @@ def test_a_denial_of_one_side_denies_nothing_on_the_other():
     assert not allowed["effusion"].global_
     assert allowed["effusion"].basic
     assert {side_of(place) for place in allowed["effusion"].basic} == {"right"}
+
+
+def test_the_quote_speaks_of_the_place():
+    _, line = denials_of("Left basal consolidation. No right effusion. No left effusion.", "witnessed")
+    evidence = gather_evidence(
+        {"study_id": "s1", "ctr": 0.4, "signs": SIGNS}
+        | compute_location_evidence([], [], [], ZONES, RULES), line, UNKNOWN_WORDS_MAX,
+    )  # fmt: skip
+    quotes = {
+        place: _provenance(evidence, "effusion", "explicit", place)["quote"]
+        for place in ("right lung base", "left lung base")
+    }
+    assert quotes == {"right lung base": "No right effusion.", "left lung base": "No left effusion."}
 
 
 def test_silence_is_never_global_and_needs_a_quiet_image():

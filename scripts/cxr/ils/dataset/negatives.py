@@ -100,11 +100,9 @@ def find_denials(lesion: str, evidence: Evidence, options: PairSettings) -> Allo
     allowed = replace(allowed, basis=basis)
     if options.denials == "all":
         return allowed
-    if basis == EXPLICIT and lesion not in evidence.everywhere:  # "no right effusion" says nothing of the left
+    if basis == EXPLICIT:  # "no right effusion" says nothing of the left
         basic = tuple(location for location in allowed.basic if location in evidence.negated[lesion])
         return replace(allowed, basic=basic, reason=None if basic or allowed.global_ else "no_empty_location")
-    if basis == EXPLICIT:
-        return allowed
     if lesion in evidence.negated or lesion in evidence.doubted:
         return AllowedDenials(reason="denial_not_understood")
     if options.denials == "explicit":
@@ -240,14 +238,19 @@ def choose_negatives(
             kind = kinds[0] if len(kinds) == 1 or lesion_draws.inference < bars.inference else templates.BASIC
             places = ways.places[kind]
             place = places[int(lesion_draws.place * len(places))]
-            provenance = _provenance(evidence, lesion, ways.basis) | evidence.signs.get(place, {})
+            provenance = _provenance(evidence, lesion, ways.basis, place) | evidence.signs.get(place, {})
             negative_pairs.append(make_negative(kind, lesion, [place], **provenance))
     return negative_pairs, reasons
 
 
-def _provenance(evidence: Evidence, lesion: str, basis: str | None) -> dict:
-    """Return what a negative rests on, and for an explicit one the sentence and the section that deny."""
+def _provenance(evidence: Evidence, lesion: str, basis: str | None, place: str = "") -> dict:
+    """Return what a negative rests on, and for an explicit one the sentence and the section that deny.
+
+    Of several sentences the first that does not speak of the other side alone.
+    """
     quotes = evidence.witnesses[lesion]["quotes"] if basis == EXPLICIT else []
+    side = side_of(place)
+    quotes = sorted(quotes, key=lambda quote: side is not None and side_of(quote[1].lower()) not in (side, None))
     number, sentence = quotes[0] if quotes else (None, None)
     section = None if number is None else evidence.sections[number]
     return {"basis": basis, "quote": sentence, "quote_section": section}

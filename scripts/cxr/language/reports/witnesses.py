@@ -415,7 +415,6 @@ class _Stems:
     """Neighbouring terms of each lesion type, by word."""
 
     def __init__(self, terms: dict[str, list]):
-        self._phrases = _Phrases({})
         short_words: dict[str, set[str]] = {}
         stems: dict[str, set[str]] = {}
         phrases: dict[str, set[str]] = {}

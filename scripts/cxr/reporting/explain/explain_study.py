@@ -51,7 +51,7 @@ RESULT_HEAD = ["finding", "what", "target", "reported location", "result", "not 
 FINDING_HEAD = ["finding", "sentence", "what", "presence", "certainty", "location", "labels", "lesion type"]
 UNIT_HEAD = ["kind", "target", "certainty", "location", "findings", "mask", "becomes a pair", "lesion inference"]
 WORDS = tomllib.loads((RESOURCES / "explain/reasons.toml").read_text(encoding="utf-8"))
-FINDING_REASONS, BOX_MEASURES, PAIR_REASONS = (WORDS[name] for name in ("findings", "boxes", "pairs"))
+FINDING_REASONS, BOX_MEASURES, PAIR_REASONS, BASES = (WORDS[name] for name in ("findings", "boxes", "pairs", "bases"))
 
 
 def explain(results: str | Path, study: str, thresholds: Sequence[str], dpi: int) -> tuple[str, str]:
@@ -386,11 +386,12 @@ def _describe_basis(pair: dict) -> str:
         return f"sentence {pair['sentence_index']}"
     if pair["quote"]:
         return f"{pair['quote_section']}: {pair['quote']}"
+    basis = BASES.get(pair["basis"], "not recorded")
     if pair["box_confidence"] is None:
-        return pair["basis"] or "not recorded"
+        return basis
     fraction = pair["anomalous_fraction"]
     anomalous = "no anomaly map" if fraction is None else f"{100 * fraction:.1f} % anomalous"
-    return f"{pair['basis']}: best box {pair['box_confidence']:.2f}, {anomalous}"
+    return f"{basis}; best box {pair['box_confidence']:.2f}, {anomalous}"
 
 
 def _unit_row(row: dict) -> list[str]:
