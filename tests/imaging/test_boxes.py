@@ -316,7 +316,7 @@ def test_excluded_classes_only_mark(frames, tmp_path):
     every = run(frames, tmp_path, excluded_classes=[], lite={"region_iou": 1.0})
     some = run(frames, tmp_path, excluded_classes=["Lung Opacity"], lite={"region_iou": 1.0})
     assert every["is_used"].all()
-    assert every.drop("is_used").equals(some.drop("kept"))
+    assert every.drop("is_used").equals(some.drop("is_used"))
     assert (some["is_used"] == (some["class_name"] != "Lung Opacity")).all()
 
 

@@ -186,7 +186,8 @@ def test_numbers_of_boxes_at_one_place_stay_apart():
     )
     rows = [{"x1": 50, "y1": 50, "x2": 120, "y2": 120, "number": n, "kept": n < 3} for n in range(1, 6)]
     drawing.draw_boxes(picture, rows, 200)
-    kept, dropped = (tuple(round(255 * part) for part in drawing.to_rgb(c)) for c in (drawing.KEPT, drawing.DROPPED))
+    colours = drawing.KEPT_COLOUR, drawing.DROPPED_COLOUR
+    kept, dropped = (tuple(round(255 * part) for part in drawing.to_rgb(colour)) for colour in colours)
     corners = [tuple(picture[y, x].tolist()) for y, x in ((52, 52), (52, 118), (118, 52), (118, 118))]
     assert corners == [kept, kept, dropped, dropped]
 
