@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from cxr.base.errors import UserError
-from cxr.semisyn.placement.plan_jobs import PlanOptions
+from cxr.semisyn.placement.quota import PlanOptions
 from cxr.workflow.params import stage_options
 from cxr.workflow.plan_semisyn import SemisynPlan
 from cxr.workflow.settings import Settings, SettingsError, read

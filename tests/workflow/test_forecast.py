@@ -1,6 +1,9 @@
 """The plan before the first job: what goes in, what comes of it, what it costs, and what is refused."""
 
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +13,7 @@ import pytest
 
 import parsed
 from cohort_runs import COLUMNS, of, run_cohort, write_csv
-from conftest import SLICE, snakemake, write_settings
+from conftest import ROOT, SLICE, snakemake, write_settings
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import SPLITS
 from cxr.workflow.forecast import cohort as forecast_module
@@ -381,3 +384,12 @@ def test_snakemake_ends_in_that_sentence(tmp_path):
     assert done.returncode
     assert "cxr-ils: results/dataset/nope/train.jsonl: there is no threshold set 'nope'" in done.stderr
     assert "No rule to produce" not in done.stdout + done.stderr
+
+
+def test_the_plan_imports_no_library_of_the_stages():
+    """The environments of language models lack scipy, and the driver stays small."""
+    heavy = {"scipy", "h5py", "torch", "spacy", "matplotlib", "transformers"}
+    code = f"import sys, cxr.workflow.forecast.forecast; print(sorted({heavy} & set(sys.modules)))"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": "scripts"}, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr

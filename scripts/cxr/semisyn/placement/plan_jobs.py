@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, edge_columns, schema
-from cxr.base.errors import UserError, count_phrase
+from cxr.base.errors import UserError
 from cxr.base.hdf5 import FRAME_SIZE, Shard
 from cxr.base.ledger import Ledger
 from cxr.base.seeds import stable_hash
@@ -20,6 +20,7 @@ from cxr.geometry.affine import box_to_frame
 from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.findings import catalogue as findings
 from cxr.semisyn.findings.boxes import Chests, Places, draw_boxes, draw_hearts
+from cxr.semisyn.placement.quota import PlanOptions, explain_overuse, images_requested, num_jobs
 
 PLAN = {
     "job_id": Column(pl.String, "Job: the finding and its number."),
@@ -64,73 +65,12 @@ def draw_numbers(seed: int, finding: str, index: int, tries: int) -> tuple[float
 log = logging.getLogger("cxr.semisyn.placement")
 
 
-@dataclass(frozen=True)
-class PlanOptions:
-    """Settings of the plan; spare: fraction of additional jobs; samples: trial jobs of each finding.
-
-    per_finding: images requested of each finding; None: as many as the largest of ``sizes`` needs or, with ``auto``, as
-    the pool allows, at most ``default_most``.
-    """
-
-    per_finding: int | None
-    sizes: str | list[int]
-    default_most: int
-    most_per_image: int
-    spare: float
-    samples: int
-    findings: list[str]
-    seed: int
-
-    @property
-    def fixed(self) -> int | None:
-        """Images of each finding that the settings request; None if the pool decides."""
-        if self.per_finding or self.sizes == "auto":
-            return self.per_finding
-        return max(self.sizes) // len(self.findings)
-
-
 def run_plan(*, healthy: str, plan: str, options: PlanOptions, findings_file: str = "") -> None:
     """Write the jobs of all findings to ``plan``. Raises UserError if there are too few healthy images."""
     shards = dict(read_table(healthy).select("image_id", "shard").iter_rows())
     if sentence := explain_overuse(len(shards), options):
         raise UserError(sentence)
     write_rows(plan, plan_jobs(shards, findings.read_catalogue(findings_file), options), PLAN)
-
-
-def explain_overuse(num_healthy: int, options: PlanOptions) -> str:
-    """Return why a pool of ``num_healthy`` images is too small for the requested images; "" if it is not."""
-    allowed, quota = allowed_images(num_healthy, options), options.fixed
-    remedy = "give more healthy X-rays" + (" or raise semisyn.placement.most_per_image" if num_healthy else "")
-    if not allowed:
-        return (
-            f"{count_phrase(num_healthy, 'X-ray is', 'X-rays are')} healthy, too few to put a finding into: {remedy}; "
-            "results/semisyn/healthy/funnel.tsv tells which criterion excluded the others"
-        )
-    if quota is None or quota <= allowed:
-        return ""
-    uses = math.ceil(num_jobs(quota, options.spare) / num_healthy)
-    key = "semisyn.dataset.per_finding" if options.per_finding else "semisyn.dataset.sizes"
-    pool = count_phrase(num_healthy, "healthy X-ray", "healthy X-rays")
-    return (
-        f"{key} asks for {quota} images of each finding, so each of {pool} would be used up to {uses} times for each, "
-        f"more than semisyn.placement.most_per_image {options.most_per_image}: ask for {allowed} or less, {remedy}"
-    )
-
-
-def num_jobs(per_finding: int, spare: float) -> int:
-    """Return the number of jobs planned for a number of images of a finding, spare ones included."""
-    return math.ceil(per_finding * (1 + spare))
-
-
-def allowed_images(num_healthy: int, options: PlanOptions) -> int:
-    """Return the largest number of images per finding that uses no healthy image more than ``most_per_image`` times."""
-    most = num_healthy * options.most_per_image
-    return next(images for images in range(most, -1, -1) if num_jobs(images, options.spare) <= most)
-
-
-def images_requested(num_healthy: int, options: PlanOptions) -> int:
-    """Return the images requested of each finding: those of the settings, or as many as the pool allows."""
-    return min(options.default_most, allowed_images(num_healthy, options)) if options.fixed is None else options.fixed
 
 
 def plan_jobs(shards: dict[str, str], catalogue: findings.Catalogue, options: PlanOptions) -> list[tuple]:

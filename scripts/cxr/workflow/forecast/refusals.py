@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cxr.base.vocabulary import SPLITS
 from cxr.radvlm.sources.settings import OWN
-from cxr.semisyn.placement.plan_jobs import PlanOptions, explain_overuse
+from cxr.semisyn.placement.quota import PlanOptions, explain_overuse
 from cxr.workflow.forecast.cohort import CohortForecast
 from cxr.workflow.forecast.counts import SystemCounts
 from cxr.workflow.plan import Plan
