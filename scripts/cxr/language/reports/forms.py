@@ -19,15 +19,28 @@ import yaml
 PROSE, LINES, TICKS, TABLE, JSON, ESCAPED, DICTATED = (
     "prose", "label-value lines", "tick list", "table", "JSON", "escaped text", "dictation",
 )  # fmt: skip
-_LINE_END = re.compile(r"\\r\\n|\\n|\\r|%0D%0A|%0A|\^M\n?")
+_LINE_END = re.compile(r"\\r\\n|\\n|\\r|%0D%0A|%0A|\^M\n?|&#(?:10|13|x0?[aAdD]);|¶")
 _MOST_LINE_ENDS = 1
 """Maximum number of real line ends of a text whose escaped line ends are resolved."""
 _BOX = re.compile(r"\[[ _]*(?P<a>[xX✓✔]?)[ _]*\]|\([ _]*(?P<b>[xX✓✔]?)[ _]*\)|(?P<c>[☐☑☒□■✓✔])")
 _TICKED = frozenset("xX✓✔☑☒■")
 _SEPARATOR = re.compile(r"\s*(?::|=|\t+| {2,}|\s[-–—]+(?=\s|$)|\.{4,})\s*")
+_STATEMENT_END = re.compile(
+    r"\.\s+(?=[A-Z])|(?:[;,.]\s+|\s*\|\s*|\s{2,}(?=\w[\w ]*[:=]))(?=[^,;]*(?::|=|\s[-–]\s|\s(?:no|yes|neg|pos)\b))"
+)
 _LEADERS = re.compile(r"[ \t]*\.{4,}[ \t]*")
+_QUESTION = re.compile(r"\bQ\d*\s*[:.)]\s*([^\n?:]+)\?*\s*\bA\d*\s*[:.)]\s*")
+_HEADING = r"(?:yes|y|present|pos(?:itive)?|no|n|absent|neg(?:ative)?)"
+_MARKED_COLUMNS = re.compile(rf"(?im)^[^.\n]*\b{_HEADING}[ \t|]+{_HEADING}\b(?:[ \t|]+\S+)?[ \t|]*$")
+_LONE_MARK = re.compile(r"(?m)\w(?:[ \t]{2,}|\t)(?:[xX*•✓✔]|\[[xX]\])(?:[ \t]{2,}\[ ?\])?[ \t]*$")
 _BULLET = re.compile(r"^\s*(?:[-*•·]|\(?\d{1,2}[.)])\s+(?=\S)")
 _FEWEST_ROWS = 2
+_MOST_WORDS = 5
+"""Maximum number of words of a value; a longer one is prose behind a heading."""
+_QUESTION_WORDS = re.compile(r"^(?:(?:is|are) there (?:an?y? )?|any |(?:evidence|presence|signs?) of )+", re.IGNORECASE)
+_VALUE_FIRST = re.compile(r"^(?:[\[(](yes|no|[yn+-])[\])]|([YN])|(yes|no)\s*[-–:])\s+(?=\w)", re.IGNORECASE)
+_ASKED = re.compile(r"(?m)^([^\n:?.]{3,60})[?:][ \t]*\n+[ \t]*([^\n]{1,20})$")
+_CHOICES = re.compile(r"[(\[](?:y(?:es)?\s*/\s*n(?:o)?|\+\s*/\s*-|present\s*/\s*absent)[)\]]", re.IGNORECASE)
 
 
 class UnreadForm(Exception):
@@ -39,7 +52,11 @@ class Words(NamedTuple):
 
     absent: frozenset[str]
     present: frozenset[str]
+    uncertain: frozenset[str]
+    unassessed: frozenset[str]
     details: frozenset[str]
+    organs: frozenset[str]
+    organ_states: frozenset[str]
     columns: dict[str, str]
     head: re.Pattern
     spoken: re.Pattern
@@ -53,12 +70,14 @@ def load_words(path: str | Path) -> Words:
     page, label = data["page_line"], data["patient_label"]
     value = r"\s*(?:[:#]\s*[\w/.,'-]*(?:\s[\w/.,'-]+)?|\s\S*\d\S*)\s*"
     spoken = sorted(data["spoken"], key=len, reverse=True)
+    names = ("absent", "present", "uncertain", "unassessed", "details", "organs", "organ_states")
     return Words(
-        absent=frozenset(data["absent"]),
-        present=frozenset(data["present"]),
-        details=frozenset(data["details"]),
+        **{name: frozenset(data[name]) for name in names},
         columns={name: kind for kind, names in data["columns"].items() for name in names},
-        head=re.compile(rf"\s*(?:(?:{label}{value})+(?:{page})?|[\w ]{{0,40}}?\s*{page})\s*", re.IGNORECASE),
+        head=re.compile(
+            rf"\s*(?:(?:{label}{value})+(?:{page})?|[\w ]{{0,40}}?\s*{page}|\d{{1,3}}\s*/\s*\d{{1,3}})\s*",
+            re.IGNORECASE,
+        ),
         spoken=re.compile(r"\s*\b(" + "|".join(spoken) + r")\b", re.IGNORECASE),
         punctuation=data["spoken"],
     )
@@ -152,13 +171,21 @@ def read_lines(form: Form, words: Words, is_finding: Callable[[str], bool], is_p
     ``is_finding``: whether a phrase is one known finding; ``is_place``: whether all its words name places.
     Raises UnreadForm if a line of a form is not wholly understood.
     """
+    if _MARKED_COLUMNS.search(form.text) and _LONE_MARK.search(form.text):
+        raise UnreadForm("its columns are told apart by the position of a mark only")
     reader = _LineReader(words, is_finding, is_place, form.kinds)
-    lines = _LEADERS.sub(": ", form.text).split("\n")
+    text = _ASKED.sub(
+        lambda line: (
+            f"{line[1]}: {line[2]}" if line[2].strip(" .").lower() in words.absent | words.present else line[0]
+        ),
+        _QUESTION.sub(r"\1: ", form.text),
+    )
+    lines = _LEADERS.sub(": ", text).split("\n")
     parts: list[str] = []
     for is_row, group in groupby(lines, key=lambda line: len(_cells(line)) > 1):
         block = list(group)
         parts += reader.read_table(block) if is_row and len(block) >= _FEWEST_ROWS else map(reader.read_line, block)
-    if not form.kinds & {LINES, TICKS, TABLE}:
+    if not form.kinds & {LINES, TICKS, TABLE} and reader.unread < _FEWEST_ROWS:
         return form
     if reader.unread:
         raise UnreadForm(f"{reader.unread} of its lines hold a finding and a value that is not known")
@@ -194,9 +221,12 @@ class _LineReader:
     def _read_statements(self, line: str) -> str:
         """Return the sentences of a line of one or several "finding: value" statements."""
         text = _BULLET.sub("", line).strip().rstrip(".")
-        pieces = re.split(r"[;,]\s+(?=[^,;]*(?::|=|\s(?:no|yes|neg|pos)\b))", text)
+        if (first := _VALUE_FIRST.match(text)) and self.is_finding(text[first.end() :].lower()):
+            text = f"{text[first.end() :]}: {next(filter(None, first.groups()))}"
+        pieces = _STATEMENT_END.split(text)
         sentences = [self._read_value(*_parted(piece)) for piece in pieces]
         if not any(sentences):
+            self.unread += self._is_broken_off(text)
             return line
         self.kinds.add(LINES)
         return _as_paragraphs(sentence or f"{piece}." for sentence, piece in zip(sentences, pieces, strict=True))
@@ -206,18 +236,46 @@ class _LineReader:
 
         Counts a finding whose value is not known, if it could be meant as yes or no.
         """
-        name = label.strip(" ?").lower()
+        if is_parted and (statement := self._read_list(label.lower().removesuffix(" findings"), value)):
+            return statement
+        name = _QUESTION_WORDS.sub("", _CHOICES.sub("", label).strip(" ?:")).lower()
         if not name or not value or not self.is_finding(f"{side} {name}".strip()):
             return None
-        value = value.strip().lower().rstrip(".")
+        value = value.strip().lower().rstrip(".").strip("[]<>{}▼▾ ")
         subject = f"{side} {name}".strip()
         if value in self.words.absent or value.strip("()") in self.words.absent:
             return f"No {subject}."
+        plain = value.partition("(")[0].strip() or value
+        if plain in self.words.unassessed:
+            return f"{subject.capitalize()} cannot be assessed."
+        if plain in self.words.uncertain:
+            return f"{subject.capitalize()} is {plain}."
         head, details = self._split_present(value)
+        if not head and is_parted and self._is_detail(value):
+            head, details = value, value
         if head:
             return f"{subject.capitalize()}{', ' + details if details else ''}."
-        self.unread += is_parted and not self._is_detail(value)
+        self.unread += is_parted and len(value.split()) <= _MOST_WORDS
         return None
+
+    def _is_broken_off(self, text: str) -> bool:
+        """True if a short line is a finding's name and something that is neither a place, a detail nor a sentence."""
+        words = text.strip(" :").split()
+        if text.endswith(".") or not 1 <= len(words) <= _MOST_WORDS:
+            return False
+        if text.endswith(":"):
+            return self.is_finding(" ".join(words).lower())
+        ends = [end for end in range(len(words) - 1, 0, -1) if self.is_finding(" ".join(words[:end]).lower())]
+        remainder = " ".join(words[ends[0] :]).lower() if ends and not self.is_finding(text.lower()) else ""
+        return bool(re.search(r"\d|[*+/<>=?_✓✔✗✘×-]|^[a-z]$", remainder))
+
+    def _read_list(self, label: str, value: str) -> str | None:
+        """Return the sentence of a value and its findings ("Absent: consolidation, edema"), None of anything else."""
+        names = [name.strip() for name in re.split(r"[,;/]|\band\b", value.lower())]
+        if label not in self.words.absent | self.words.present or not all(map(self.is_finding, names)):
+            return None
+        subjects = ", no ".join(names) if label in self.words.absent else ", ".join(names)
+        return f"No {subjects}." if label in self.words.absent else f"{subjects.capitalize()}."
 
     def _split_present(self, value: str) -> tuple[str, str]:
         """Return ("present", details) of a value that affirms, ("", "") of another."""
@@ -242,31 +300,54 @@ class _LineReader:
         ticked = [bool(_TICKED & set(box.group())) for box in boxes]
         if label and not texts[-1]:  # "Consolidation [ ]  Effusion [x]": each label stands before its box
             texts, label = [label, *texts[:-1]], ""
+            # "Effusion: right [ ] left [x]", or marks in columns
+            self.unread += not all(text and not self.is_place(text.lower()) for text in texts) or ":" in texts[0]
         chosen_texts = [text for text, is_ticked in zip(texts, ticked, strict=True) if is_ticked]
         if not label:
             return _as_paragraphs(re.sub(r"\s[-–—]+\s", ", ", text).rstrip(".") + "." for text in chosen_texts)
         if not chosen_texts:
             return ""
-        sentence = self._read_value(label, chosen_texts[0]) if len(chosen_texts) == 1 else None
+        is_list = all(map(self._is_detail, map(str.lower, chosen_texts)))
+        sentence = self._read_value(label, ", ".join(chosen_texts)) if is_list or len(chosen_texts) == 1 else None
+        if (
+            len(chosen_texts) == 1
+            and label.lower() in self.words.organs
+            and chosen_texts[0].lower() in self.words.organ_states
+        ):
+            sentence = f"{label} {chosen_texts[0]}."
         if sentence is None:
             self.unread += 1
         return f"\n{sentence}\n"
 
     def read_table(self, block: list[str]) -> Iterator[str]:
-        """Yield the sentences of a table, the lines themselves if its first line names no known columns."""
+        """Yield the sentences of a table, the lines themselves if its first line names no known columns.
+
+        Counts the rows of findings that it cannot read.
+        """
         rows = [_cells(line) for line in block if re.search(r"\w", line)]
-        kinds = [self.words.columns.get(name.lower()) for name in rows[0][1:]]
-        if not rows or not any(kinds):
+        kinds = [self.words.columns.get(name.lower()) for name in rows[0][1:]] if rows else []
+        kinds = [] if kinds in (["yes"], ["no"]) else kinds  # "Effusion | no" is no heading
+        if not any(kinds):
+            findings = sum(len(row) > 2 and self.is_finding(row[0].lower()) for row in rows)
+            self.unread += findings
+            self.kinds.update([TABLE] if findings else [])
             yield from map(self.read_line, block)
             return
         self.kinds.add(TABLE)
         for row in rows[1:]:
-            for kind, value in zip(kinds, row[1:], strict=False):
-                if kind == "unused" or not value.strip("- "):
+            cells = list(zip(kinds, row[1:], strict=False))
+            place = " ".join("bilateral" if cell.lower() == "both" else cell for kind, cell in cells if kind == "place")
+            for kind, cell in cells:
+                if kind in ("unused", "place") or not cell.strip("- "):
                     continue
                 side = kind if kind in ("right", "left") else ""
-                sentence = self._read_value(row[0], value, side=side) if kind else None
-                if sentence is None and (kind is None or side or self._is_bare_value(value)):
+                value = kind if kind in ("yes", "no") and cell in _TICKED else cell
+                value = "yes" if kind == "value" and cell in _TICKED else value
+                is_absent = value.lower() in self.words.absent
+                sentence = self._read_value(
+                    row[0], f"{value}, {place}" if place and not is_absent else value, side=side
+                )
+                if sentence is None and (kind != "value" or self._is_bare_value(value)):
                     self.unread += 1
                 yield f"\n{sentence or f'{row[0]}: {value}.'}\n"
 

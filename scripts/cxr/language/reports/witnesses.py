@@ -108,14 +108,17 @@ class SecondReader:
         cancelled = {phrase: "" for phrase, values in lexicon.phrases.items() if any(t == "cancel" for t, _ in values)}
         list_nouns = {phrase: None for phrase in data["other_nouns"] if phrase not in nouns}
         self._nouns = _Phrases(nouns | list_nouns | {form: None for phrase in list_nouns for form in plurals(phrase)})
-        self._mentions = _Phrases({phrase: lesion for phrase, lesion in nouns.items() if lesion} | cancelled)
+        self._mentions = _Phrases(nouns | cancelled)
         self._places, self._sides = _Phrases(places), _sides_by_word(lexicon)
         self._modifiers, self._degrees = _phrases(data["modifiers"]), _phrases(data["degrees"])
         self._boundaries = {tuple(str(phrase).split()) for phrase in data["boundaries"]}
         self._negators, self._suggests = _phrases(data["negators"]), _phrases(data["suggests"])
-        self._resolved_tails = _phrases(data["resolved_tails"])
+        self._resolved_tails, self._tails = _phrases(data["resolved_tails"] + data["tails"]), _phrases(data["tails"])
         self._resolved, self._before_resolved = _phrases(data["resolved"]), frozenset(data["before_resolved"])
-        self._separators, self._ends = frozenset(data["separators"]), frozenset(data["ends"])
+        self._separators, self._ends = frozenset(data["separators"]), _phrases(data["ends"])
+        self._harmless = _phrases(data["harmless"])
+        self._leads, self._landmarks = _phrases(data["leads"]), _phrases(data["heart_landmarks"])
+        self._heart_edges, self._heart_sizes = frozenset(data["heart_edges"]), frozenset(data["heart_sizes"])
         self._verbs, self._guards = frozenset(data["verbs"]), frozenset(map(str, data["guards"]))
         self._heart_abnormal = frozenset(data["heart_abnormal"])
         self._heart_words, self._heart_normal = frozenset(data["heart_words"]), _phrases(data["heart_normal"])
@@ -127,43 +130,66 @@ class SecondReader:
     def find_denials(self, words: Sequence[str]) -> list[Denied]:
         """Return the understood denials of a sentence."""
         denials = [denial for start, end in _clauses(words) for denial in self._read_resolved(words, start, end)]
-        if not self._guards.isdisjoint(words):
+        lead = self._leads.match(words, 0)
+        at = lead[0] if lead is not None else 0
+        if self._is_guarded(words, at):
             return denials
-        at = 0
+        list_end = at
         while at < len(words):
             negator = self._negators.match(words, at)
-            if negator is None or not self._has_lead(words, at):
+            if negator is None or not (at == list_end or self._has_lead(words, at)):
                 at += 1
                 continue
             end = negator[0]
             items, at = self._read_list(words, end)
             denials += items
-            at = max(at, end)
+            at = list_end = max(at, end)
         denials += [Denied(*span, HEART) for span in self._find_normal_hearts(words)]
         return denials
 
+    def _is_guarded(self, words: Sequence[str], at: int) -> bool:
+        """True if a word from token ``at`` on hedges, compares or limits what the sentence denies."""
+        while at < len(words):
+            phrase = self._harmless.match(words, at) or self._negators.match(words, at)
+            if phrase is None and words[at] in self._guards:
+                return True
+            at = phrase[0] if phrase is not None else at + 1
+        return False
+
     def _find_normal_hearts(self, words: Sequence[str]) -> Iterator[tuple[int, int]]:
         """Yield [start, end) of each clause that is wholly "the heart is not enlarged"."""
-        for start, end in _clauses(words):
+        for start, end in _clauses(words, (";", ".", ",", "and", "but")):
             at = start
             while at < end and (
-                words[at] in self._heart_words or words[at] in ("the", "size", "shadow", "contour", ":")
+                words[at] in self._heart_words or words[at] in ("the", "size", "shadow", "contour", "index", ":")
             ):
                 at += 1
             subject_end = at
             while at < end and words[at] in ("is", "are", "remains", "appears"):
                 at += 1
             state = self._heart_normal.match(words, at)
-            if subject_end > start and state is not None and state[0] == end:
-                yield start, end
+            if state is not None and (tail := self._tails.match(words, state[0])):
+                state = tail
+            if (
+                subject_end == start
+                or state is None
+                or not self._heart_sizes.isdisjoint(words[state[0] : state[0] + 4])
+            ):
+                continue
+            if state[0] >= end or self._ends.match(words, state[0]):
+                yield start, state[0]
 
     def _has_lead(self, words: Sequence[str], at: int) -> bool:
         """True if a negator stands at the start of the sentence or behind a boundary."""
-        if words[at] in ("free", "clear"):
+        if words[at] in ("do", "does", "fail", "fails", "i", "neg", "negative"):
+            return True
+        if at > 0 and words[at - 1] in ("not", "never", "hardly"):
+            return False
+        if words[at] in ("free", "clear", "devoid"):
             return at > 0 and any(word in ("lung", "lungs", "clear", "fields", "chest") for word in words[:at])
         if words[at] == "without":
             return True
-        return at == 0 or any(tuple(words[max(0, at - n) : at]) in self._boundaries for n in (1, 2))
+        return at == 0 or any(tuple(words[max(0, at - n) : at]) in self._boundaries for n in (1, 2, 3, 4))
 
     def _read_list(self, words: Sequence[str], at: int) -> tuple[list[Denied], int]:
         """Return the denied items of the list that starts at token ``at``, and where reading stopped.
@@ -189,12 +215,13 @@ class SecondReader:
                 group.append(suggested[0])
                 end = suggested[1]
             following = words[end] if end < len(words) else "."
-            if after == "and" and following not in self._ends and following not in self._separators:
+            is_end = following == "." or self._ends.match(words, end) is not None
+            if after == "and" and not is_end and following not in self._separators:
                 return accepted, end
             if after == ",":
                 accepted, group = accepted + group, []
             group.append(noun)
-            if following in self._ends:
+            if is_end:
                 return accepted + group, end
             if following not in self._separators and list(words[end : end + 2]) != ["such", "as"]:
                 return accepted, end
@@ -203,6 +230,9 @@ class SecondReader:
             at, after = end + 1, following
             if after == "," and at < len(words) and words[at] in ("or", "nor", "and"):
                 at, after = at + 1, "," if words[at] == "and" else "or"
+                at += 2 if list(words[at : at + 2]) in (["is", "there"], ["are", "there"]) else 0
+            while at < len(words) and words[at] in ("/", "or", "of") and after in ("and", "/"):
+                at += 1
 
     def _read_item(self, words: Sequence[str], at: int) -> tuple[Denied, int] | None:
         """Return an item of a list and its end: modifiers and places, one noun, a place, a verb; None if it is none."""
@@ -211,6 +241,8 @@ class SecondReader:
         while (noun := self._nouns.match(words, at)) is None:
             if modifier := self._modifiers.match(words, at):
                 at = modifier[0]
+                if words[at : at + 1] in (["or"], ["/"]) and self._modifiers.match(words, at + 1):
+                    at += 1  # "interstitial or alveolar edema"
             elif degree := self._degrees.match(words, at):
                 at, is_degree = degree[0], True
             elif place := self._places.match(words, at):
@@ -222,21 +254,30 @@ class SecondReader:
             if lesion is not None and further[1] is not None and further[1] != lesion:
                 return None
             end, lesion = further[0], lesion or further[1]
-        noun_end = end
-        while end < len(words) and words[end] in ("in", "at", "of", "on", "within", "the", "over"):
-            end += 1
-        if end > noun_end or self._places.match(words, end):
-            place = self._places.match(words, end)
-            if place is None:
-                end = noun_end
-            while place is not None:
-                end, has_place = place[0], True
-                place = self._places.match(words, end)
+        end, is_placed = self._skip_place(words, end)
         while end < len(words) and words[end] in ("is", "are", "was", "were", "be", "been"):
             end += 1
-        while end < len(words) and words[end] in self._verbs:
-            end += 1
+        if end < len(words) and words[end] in self._verbs:
+            while end < len(words) and words[end] in self._verbs:
+                end += 1
+            end, is_placed = self._skip_place(words, end, is_placed)
+        if tail := self._tails.match(words, end):
+            end = tail[0]
+        has_place |= is_placed
         return Denied(start, end, lesion if isinstance(lesion, str) and not is_degree else None, has_place), end
+
+    def _skip_place(self, words: Sequence[str], at: int, has_place: bool = False) -> tuple[int, bool]:
+        """Return the token behind a place at ``at`` ("in the left lung"), and whether there is one."""
+        end = at
+        while end < len(words) and words[end] in ("in", "at", "of", "on", "within", "the", "over"):
+            end += 1
+        place = self._places.match(words, end)
+        if place is None:
+            return at, has_place
+        while place is not None:
+            end = place[0]
+            place = self._places.match(words, end)
+        return end, True
 
     def _read_resolved(self, words: Sequence[str], start: int, end: int) -> list[Denied]:
         """Return the denials of a clause [start, end) that is wholly "X has resolved" or "X and Y are not seen"."""
@@ -371,22 +412,41 @@ class SecondReader:
 
     def _is_normal(self, words: Sequence[str], at: int) -> bool:
         """True if the clause of a token calls what it names normal ("the costophrenic angles are sharp")."""
-        start, end = at, at
-        while start > 0 and words[start - 1] not in (",", ";", "but"):
-            start -= 1
-        while end < len(words) and words[end] not in (",", ";", ".", "but"):
-            end += 1
-        clause = words[start:end]
-        return self._calls_normal(clause)
+        return any(
+            self._calls_normal(words[start:end])
+            for marks in (_CLAUSE_ENDS, (*_CLAUSE_ENDS, "and"))
+            for start, end in _clauses(words, marks)
+            if start <= at < end
+        )
 
     def _calls_normal(self, clause: Sequence[str]) -> bool:
         words = set(clause)
         return (
             not words.isdisjoint(
-                ("normal", "unremarkable", "clear", "sharp", "intact", "preserved", "crisp", "well", "limits")
+                (
+                    "normal",
+                    "unremarkable",
+                    "clear",
+                    "sharp",
+                    "intact",
+                    "preserved",
+                    "crisp",
+                    "well",
+                    "limits",
+                    "normality",
+                )
             )
             and self._guards.isdisjoint(words)
             and words.isdisjoint(("not", "no", "abnormal", "borderline", "top", "upper", "small", "right", "left"))
+        )
+
+    def _is_landmark(self, words: Sequence[str], at: int) -> bool:
+        """True if a heart word only says where something lies ("behind the heart", "the right heart border")."""
+        is_behind = any(
+            (lead := self._landmarks.match(words, start)) and lead[0] == at for start in range(max(0, at - 3), at)
+        )
+        return self._heart_abnormal.isdisjoint(words) and (
+            is_behind or not self._heart_edges.isdisjoint(words[at + 1 : at + 2])
         )
 
     def _heart_is_normal(self, words: Sequence[str], covered: set[int]) -> bool:
@@ -394,19 +454,23 @@ class SecondReader:
         is_normal = self._calls_normal(words) and self._heart_abnormal.isdisjoint(words)
         return all(
             at in covered
-            or self._is_normal(words, at)
+            or (self._is_normal(words, at) and self._heart_sizes.isdisjoint(words))
             or is_normal
+            or self._is_landmark(words, at)
             or (at > 0 and words[at - 1].replace(".", "").isdigit())
             for at, word in enumerate(words)
             if word in self._heart_words
         )
 
 
-def _clauses(words: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield [start, end) of the clauses between semicolons and full stops."""
+_CLAUSE_ENDS = (",", ";", ".", "but")
+
+
+def _clauses(words: Sequence[str], marks: Sequence[str] = (";", ".")) -> Iterator[tuple[int, int]]:
+    """Yield [start, end) of the clauses between ``marks``."""
     start = 0
     for at, word in enumerate([*words, "."]):
-        if word in (";", "."):
+        if word in marks:
             yield start, at
             start = at + 1
 

@@ -57,6 +57,7 @@ def attach_places(
         mention.places = resolve_places(words, items, lexicon)
     share_places(words, mentions, parts, adjectives, lexicon)
     share_places_back(words, mentions, lexicon)
+    share_side(mentions)
 
 
 def _parts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> list[_Part]:
@@ -269,6 +270,17 @@ def share_places_back(words: list[str], mentions: list[Mention], lexicon: Lexico
             continue
         if second.places and _pulmonary(first) and _pulmonary(second):
             first.places = _adjacent_places(second, first, lexicon)
+
+
+def share_side(mentions: list[Mention]) -> None:
+    """ "Right costophrenic angle obliterated, minimal effusion": fluid without a side lies on the sentence's only side."""
+    pulmonary = [mention for mention in mentions if mention.entity is not None and _pulmonary(mention)]
+    sides = {place.sides for mention in pulmonary for place in mention.places if place.sides}
+    if len(sides) != 1:
+        return
+    for mention in pulmonary:
+        if mention.entity.lesion == "effusion" and not mention.places:
+            mention.places = [places.side_place(next(iter(sides)))]
 
 
 def _adjacent_places(placed_mention: Mention, finding: Mention, lexicon: Lexicon) -> list[Place]:
