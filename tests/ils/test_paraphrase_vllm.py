@@ -81,10 +81,10 @@ def folder(tmp_path_factory) -> Path:
     return tiny_llm.learnt(tmp_path_factory, lessons, steps=200)
 
 
-def reworded(directory: Path, model: str, **asked) -> list[dict]:
-    """Run the stage as a user does, on a dataset that asks each instruction in one of its splits."""
-    llm = {"model": model, "revision": "", "max_tokens": 400, **asked}
-    write_settings(directory, {"paraphrase": {"engine": "vllm", "per_persona": NUMBER, "llm": llm}})
+def reworded(directory: Path, model: str, **llm) -> list[dict]:
+    """Run the stage as a user does, on a dataset that asks each instruction in one of its splits; ``llm``: that section."""
+    stage = {"engine": "vllm", "per_persona": NUMBER, "llm": {"model": model, "revision": "", "max_tokens": 400}}
+    write_settings(directory, {"paraphrase": stage, "llm": llm})
     texts = [*INSTRUCTIONS, UNKNOWN]
     for number, split in enumerate(SPLITS):
         lines = [{"pair_id": text, "instruction": text} for text in texts[number::2]]  # some in two splits
@@ -137,7 +137,7 @@ def check(directory: Path, lines: list[dict], model: str) -> None:
 @pytest.fixture(scope="module")
 def offline(folder, tmp_path_factory) -> tuple[Path, list[dict]]:
     directory = tmp_path_factory.mktemp("offline")
-    return directory, reworded(directory, str(folder), execution={"gpus": 0})
+    return directory, reworded(directory, str(folder), gpus=0)
 
 
 @pytest.mark.slow
@@ -148,7 +148,7 @@ def test_a_model_in_the_job_words_each_instruction_and_is_read_back(offline, fol
 @pytest.mark.slow
 def test_a_served_model_gives_the_same(offline, folder, tmp_path):
     with vllm_cpu.served(folder, tmp_path / "server.log") as address:
-        lines = reworded(tmp_path, str(folder), transport="server", execution={"server": address})
+        lines = reworded(tmp_path, str(folder), transport="server", server=address)
     check(tmp_path, lines, str(folder))
     same = [ours == theirs for ours, theirs in zip(offline[1], lines, strict=True)]
     assert sum(same) >= 0.8 * len(same)

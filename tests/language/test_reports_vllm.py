@@ -25,9 +25,7 @@ from cxr.llm.replies import texts_key
 pytest.importorskip("vllm", reason="vLLM is not installed here: `make vllm` installs and runs it")
 
 COHORT = SLICE | {"cohort": {"shards": 1}}
-EXECUTION = Execution(
-    gpus=0, gpu_memory=0.9, server="", requests=4, timeout_s=300, server_key="reports.llm.execution.server"
-)
+EXECUTION = Execution(gpus=0, gpu_memory=0.9, server="", requests=4, timeout_s=300, server_key="llm.server")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -140,8 +138,8 @@ def _environment() -> dict[str, str]:
 def test_the_whole_path(folder, texts, tmp_path):
     """Rules and model side by side through the workflow, in two shards that one load of the model serves."""
     model = {"model": str(folder), "revision": "", "max_tokens": 600}
-    llm = {"structuring": model, "mapping": model, "execution": {"gpus": 0}}
-    settings = {"cohort": {"shards": 2}, "reports": {"engine": "both", "llm": llm}}
+    llm = {"structuring": model, "mapping": model}
+    settings = {"cohort": {"shards": 2}, "llm": {"gpus": 0}, "reports": {"engine": "both", "llm": llm}}
     write_settings(tmp_path, SLICE | settings)
     snakemake(tmp_path, "reports", cores=1)
     assert [path.name for path in (tmp_path / "logs/reports/structured").iterdir()] == ["all.log"]

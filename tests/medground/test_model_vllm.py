@@ -46,16 +46,14 @@ def _cpu():
 
 
 def settings_of(folder: Path) -> dict:
-    llm = {
-        "context": 2048, "max_tokens": 500, "picture_tokens": 64,
-        "prompts": str(folder / "prompts.yaml"), "execution": {"gpus": 0},
-    }  # fmt: skip
+    llm = {"max_tokens": 500, "picture_tokens": 64, "prompts": str(folder / "prompts.yaml")}
     queries = {"engine": "vllm", "per_image": 1, "llm": {"model": str(folder / "words")}}
     queries["llm"]["temperature"] = 0.0
     verification = {"judge": "vllm", "llm": {"model": str(folder / "judge")}}
     sources = {"sets": {"cells": {"kind": "cells", "domain": "nuclei"}}, "cells": PICTURES}
     tuning = {"tiny": {"updates": 20}}
     return {
+        "llm": {"context": 2048, "gpus": 0},
         "medground": {"sources": sources, "queries": queries, "verification": verification, "llm": llm},
         "vlm": {"tuning": tuning, "answers": {"engine": "vllm", "max_new_tokens": 64}},
     }
