@@ -82,7 +82,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 def reworded(directory: Path, model: str, **llm) -> list[dict]:
-    """Run the stage as a user does, on a dataset that asks each instruction in one of its splits; ``llm``: that section."""
+    """Run the stage as a user does, on a dataset with each instruction in one split; ``llm``: the settings of it."""
     stage = {"engine": "vllm", "per_persona": NUMBER, "llm": {"model": model, "revision": "", "max_tokens": 400}}
     write_settings(directory, {"paraphrase": stage, "llm": llm})
     texts = [*INSTRUCTIONS, UNKNOWN]

@@ -273,7 +273,7 @@ def share_places_back(words: list[str], mentions: list[Mention], lexicon: Lexico
 
 
 def share_side(mentions: list[Mention]) -> None:
-    """ "Right costophrenic angle obliterated, minimal effusion": fluid without a side lies on the sentence's only side."""
+    """ "Right angle obliterated, minimal effusion": fluid without a side lies on the only side of its sentence."""
     pulmonary = [mention for mention in mentions if mention.entity is not None and _pulmonary(mention)]
     sides = {place.sides for mention in pulmonary for place in mention.places if place.sides}
     if len(sides) != 1:
