@@ -238,6 +238,8 @@ class _LineReader:
         """
         if is_parted and (statement := self._read_list(label.lower().removesuffix(" findings"), value)):
             return statement
+        if not is_parted and value.strip(" .()").lower() not in self.words.absent | self.words.present:
+            return None  # prose: most lines end here
         name = _QUESTION_WORDS.sub("", _CHOICES.sub("", label).strip(" ?:")).lower()
         if not name or not value or not self.is_finding(f"{side} {name}".strip()):
             return None
