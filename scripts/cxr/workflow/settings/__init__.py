@@ -97,7 +97,15 @@ class Settings(Section):
 
     @constraint
     def _answers_fit_into_the_context(self) -> None:
-        for name in ("reports.llm.structuring", "reports.llm.mapping", "paraphrase.llm", "medground.llm", "radvlm.llm"):
+        medground, radvlm = self.medground, self.radvlm
+        engines = {
+            "reports.llm.structuring": [self.reports.engine],
+            "reports.llm.mapping": [self.reports.engine],
+            "paraphrase.llm": [self.paraphrase.engine],
+            "medground.llm": [medground.queries.engine, medground.verification.judge],
+            "radvlm.llm": [radvlm.filtered.engine, radvlm.conversations.engine, radvlm.evaluation.judge],
+        }
+        for name in (name for name, values in engines.items() if not {"vllm", "both"}.isdisjoint(values)):
             tokens, context = reduce(getattr, f"{name}.max_tokens".split("."), self), self.llm.context
             if tokens >= context:
                 raise ValueError(f"{name}.max_tokens is {tokens}, which fills llm.context ({context}): lower it")
