@@ -93,8 +93,7 @@ class Bench:
             options = replace(options, target=options.sam_side)
         shards = {"frames": sorted(map(str, self.results.glob("frames/[0-9]*.h5")))}
         if masks:
-            folder = self.results / "masks/default"
-            shards |= {"masks": sorted(map(str, folder.glob("[0-9]*.h5"))), "index": str(folder / "index.parquet")}
+            shards |= {"masks": sorted(map(str, self.results.glob("masks/default/[0-9]*.h5")))}
         return Pairs(lines=lines_of(self.results, split), tokens=self.tokens, options=options, **shards)
 
     def to(self, batch: Batch) -> Batch:

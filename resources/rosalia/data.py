@@ -62,8 +62,7 @@ class Cohort:
 
     def masks(self) -> ShardMasks:
         """Return its masks."""
-        made = self.folder / "results/masks/default"
-        return ShardMasks(made / "index.parquet", sorted(made.glob("[0-9]*.h5")))
+        return ShardMasks(sorted((self.folder / "results/masks/default").glob("[0-9]*.h5")))
 
 
 def make(work: Path, seed: int, studies: int, cores: int, *, films: bool = False) -> Cohort:

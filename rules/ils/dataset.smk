@@ -40,7 +40,6 @@ rule dataset_layout:
         train="results/dataset/{thresholds}/train.jsonl",
         validate="results/dataset/{thresholds}/validate.jsonl",
         test="results/dataset/{thresholds}/test.jsonl",
-        index="results/masks/{thresholds}/index.parquet",
         masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=PLAN.shards),
         frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
     output:

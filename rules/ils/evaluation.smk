@@ -24,7 +24,7 @@ rule evaluation_predictions:
         mem_mb=megabytes(4000),
         runtime=minutes(60),
     params:
-        **job("ils.evaluation.evaluate.run_predictions"),
+        **job("ils.evaluation.adapters.run_predictions"),
         options=lambda wildcards: PLAN.ils.predictions[wildcards.model].as_dict(without=["path", "test"])
         | {"size": PLAN.options["evaluation"]["size"]},
     message:
@@ -36,7 +36,6 @@ rule evaluation_predictions:
 rule evaluation_run:
     input:
         lines=lambda wildcards: f"results/dataset/{PLAN.ils.evaluated[wildcards.run]['test']}/{PLAN.ils.split}.jsonl",
-        index=lambda wildcards: PLAN.ils.data[PLAN.ils.evaluated[wildcards.run]["test"]]["index"],
         masks=lambda wildcards: PLAN.ils.data[PLAN.ils.evaluated[wildcards.run]["test"]]["masks"],
         predictions=lambda wildcards: PLAN.ils.evaluated[wildcards.run]["predictions"],
         prediction_masks=lambda wildcards: PLAN.ils.evaluated[wildcards.run]["masks"],
@@ -151,7 +150,6 @@ rule evaluation:
 use rule evaluation_run as evaluation_persona with:
     input:
         lines=lambda wildcards: f"results/dataset/{PLAN.ils.evaluated[wildcards.run]['test']}/{PLAN.ils.split}.jsonl",
-        index=lambda wildcards: PLAN.ils.data[PLAN.ils.evaluated[wildcards.run]["test"]]["index"],
         masks=lambda wildcards: PLAN.ils.data[PLAN.ils.evaluated[wildcards.run]["test"]]["masks"],
         predictions=f"results/inference/{{run}}/{PLAN.ils.split}.{{persona}}.jsonl",
         prediction_masks=f"results/inference/{{run}}/{PLAN.ils.split}.{{persona}}.h5",

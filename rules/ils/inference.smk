@@ -65,7 +65,6 @@ use rule inference_run as inference_paraphrased with:
 rule inference_panels:
     input:
         lines=lambda wildcards: f"results/dataset/{PLAN.ils.runs[wildcards.run]['test']}/{wildcards.split}.jsonl",
-        index=lambda wildcards: f"results/masks/{PLAN.ils.runs[wildcards.run]['test']}/index.parquet",
         masks=lambda wildcards: expand(
             "results/masks/{thresholds}/{shard}.h5", thresholds=PLAN.ils.runs[wildcards.run]["test"], shard=PLAN.shards
         ),

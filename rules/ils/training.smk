@@ -6,7 +6,6 @@ rule training_run:
         unpack(lambda wildcards: PLAN.ils.starts[wildcards.run]),
         train=lambda wildcards: PLAN.ils.runs[wildcards.run]["train"],
         validate=lambda wildcards: f"results/dataset/{PLAN.ils.runs[wildcards.run]['thresholds']}/validate.jsonl",
-        index=lambda wildcards: PLAN.ils.data[PLAN.ils.runs[wildcards.run]["thresholds"]]["index"],
         masks=lambda wildcards: PLAN.ils.data[PLAN.ils.runs[wildcards.run]["thresholds"]]["masks"],
         frames=lambda wildcards: PLAN.ils.data[PLAN.ils.runs[wildcards.run]["thresholds"]]["frames"],
         pictures=lambda wildcards: PLAN.ils.data[PLAN.ils.runs[wildcards.run]["thresholds"]]["pictures"],

@@ -124,7 +124,7 @@ def test_negatives_of_the_chain(chain):
 
 
 def test_the_chain_ends_in_the_released_layout(chain, tmp_path):
-    inputs = {name: chain[name] for name in ("train", "validate", "test", "index")}
+    inputs = {name: chain[name] for name in ("train", "validate", "test")}
     mimic_ils.write_layout(**inputs, masks=[chain["masks"]], layout=str(tmp_path / "release"))
     release = json.loads((tmp_path / "release" / mimic_ils.JSON_NAME).read_text(encoding="utf-8"))
     assert sorted(release["train"]) == ["s50000001", "s50000002", "s50000003"]

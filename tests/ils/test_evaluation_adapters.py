@@ -11,8 +11,8 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 from cxr.ils.evaluation import summary
-from cxr.ils.evaluation.adapters import ADAPTERS, choose_adapter, parse_grid
-from cxr.ils.evaluation.evaluate import run_predictions, run_scores
+from cxr.ils.evaluation.adapters import ADAPTERS, choose_adapter, parse_grid, run_predictions
+from cxr.ils.evaluation.evaluate import run_scores
 from cxr.ils.evaluation.predictions import MaskFault
 from cxr.ils.evaluation.settings import OutputFormat, ScoringOptions
 from cxr.workflow.code_digest import RESOURCES

@@ -256,7 +256,7 @@ def test_a_folder_without_a_model_is_one_sentence(tiny, tmp_path):
 def test_evaluation_reads_what_is_written(whole):
     pair_ids = {line["pair_id"] for line in lines_of()}
     with Predictions(*whole, pair_ids, TARGET) as predictions:
-        assert not predictions.lines.stray
+        assert not predictions.stray
         found = {pair_id: predictions.get(pair_id) for pair_id in pair_ids}
     assert Counter(one.reason for one in found.values()) == {"": 10, "no_mask": 5}
     assert found["p1_1"].answer == ANSWERS[NONE]
@@ -281,7 +281,7 @@ CHOICE = {"studies": 3, "seed": 1}
 
 def test_sheets_are_drawn_of_as_many_pictures_as_asked_for(tiny, whole, tmp_path):
     panels.run_panels(
-        lines=str(tiny.lines), index=str(tiny.index), masks=[str(tiny.masks)], frames=[str(p) for p in tiny.frames],
+        lines=str(tiny.lines), masks=[str(tiny.masks)], frames=[str(p) for p in tiny.frames],
         predictions=str(whole[0]), prediction_masks=str(whole[1]), panels=str(tmp_path / "sheets"),
         dpi=70, quality=85, **CHOICE,
     )  # fmt: skip

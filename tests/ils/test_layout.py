@@ -9,10 +9,9 @@ import pytest
 
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard, ShardWriter, mask_id, pack
-from cxr.base.tables import read_lines, read_table, write_lines, write_table
+from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.ils.dataset import mimic_ils
 from cxr.ils.dataset.pairs import FIELDS
-from cxr.instructions.mimic_ils import make_index_table
 from dataset_cases import build, line, study, unit
 from declared_tables import differing
 
@@ -62,19 +61,13 @@ def release_input(tmp_path) -> dict[str, str]:
     for row, units, _ in cohort:
         units[:] = [one | {"study_id": row["study_id"], "image_id": row["image_id"]} for one in units]
     built = build(tmp_path, cohort, 1)
-    index = []
     for shard, names in (("00", "ab"), ("01", "c")):
         ordered = sorted(names, key=ids.get)
         with ShardWriter(tmp_path / f"{shard}.h5", key="mask_id") as writer:
             for name in ordered:
                 writer.append(ids[name], mask=masks[name])
-        index += [(ids[name], shard, row) for row, name in enumerate(ordered)]
-    write_table(tmp_path / "index.parquet", make_index_table(index))
     inputs = {split: str(built[split]) for split in ("train", "validate", "test")}
-    return inputs | {
-        "index": str(tmp_path / "index.parquet"),
-        "masks": [str(tmp_path / f"{n}.h5") for n in ("00", "01")],
-    }
+    return inputs | {"masks": [str(tmp_path / f"{n}.h5") for n in ("00", "01")]}
 
 
 def test_released_layout_has_the_released_names(release_input, tmp_path):

@@ -28,8 +28,7 @@ def lay_out(run: Path) -> None:
     """Write the slice's dataset as a release with its tree of images."""
     masks = sorted(map(str, (run / "results/masks/default").glob("[0-9]*.h5")))
     lines = {split: str(run / f"results/dataset/default/{split}.jsonl") for split in SPLITS}
-    index = str(run / "results/masks/default/index.parquet")
-    write_layout(**lines, index=index, masks=masks, layout=str(run / "release"))
+    write_layout(**lines, masks=masks, layout=str(run / "release"))
     images = {}
     for path in sorted((run / "results/frames").glob("*.h5")):
         with Shard(path) as shard:

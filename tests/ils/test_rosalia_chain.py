@@ -27,7 +27,6 @@ def test_every_pair_of_the_embedded_cohort_is_read(workflow_run, split):
         lines=str(path),
         tokens=Tokens.prepare(make_word_tokenizer(texts)),
         options=options,
-        index=str(results / "masks/default/index.parquet"),
         masks=[str(file) for file in sorted((results / "masks/default").glob("[0-9]*.h5"))],
         frames=[str(file) for file in sorted((results / "frames").glob("*.h5"))],
     )

@@ -161,9 +161,8 @@ def test_the_squares_of_a_wide_picture_agree(tmp_path, frame, fit, agree, suffix
     write_lines(tmp_path / "a.jsonl", [line(0, True, 0), line(0, False, 0)])
     with ShardWriter(tmp_path / "masks.h5", key="mask_id") as writer:
         writer.append("m0", mask=stored)
-    write_table(tmp_path / "index.parquet", pl.DataFrame({"mask_id": ["m0"], "shard": ["masks"], "row": [0]}))
-    given = {"lines": str(tmp_path / "a.jsonl"), "index": str(tmp_path / "index.parquet")}
-    given |= {"masks": [str(tmp_path / "masks.h5")], "pictures": ImageTable(tmp_path / "pictures.tsv")}
+    given = {"lines": str(tmp_path / "a.jsonl"), "masks": [str(tmp_path / "masks.h5")]}
+    given |= {"pictures": ImageTable(tmp_path / "pictures.tsv")}
     data = pairs(given, fit=fit)
     sample, negative = data[0], data[1]
     assert torch.equal(sample.sam, negative.sam)
@@ -193,7 +192,7 @@ BAD_LINES = [
     ({"seg": 1}, "line 3 has no valid 'seg'"),
     ({"seg": True, "mask_id": None}, "line 3: the positive pair .* names no mask"),
     ({"pair_id": "s0_positive_0"}, "line 3 repeats the pair s0_positive_0"),
-    ({"seg": True, "mask_id": "m99"}, "the mask m99 of the pair .* is not among .*index.parquet and its shards"),
+    ({"seg": True, "mask_id": "m99"}, "the mask m99 of the pair .* is not among .*00.h5 and 1 more"),
     ({"image_id": "i9"}, r"the image i9 of the pair .* is not among .*00.h5 and 1 more \(1 of 5 images are missing\)"),
 ]
 
@@ -226,7 +225,7 @@ def test_a_mask_that_its_shard_lacks_is_named_with_its_pair(given):
         writer.append("m1", mask=blob(1))
     with pytest.raises(UserError, match=r"the mask m3 of the pair s3_positive_3 is not|the mask m5 of the pair s1_pos"):
         pairs(given)
-    with pytest.raises(UserError, match=r"is not among .*index"):
+    with pytest.raises(UserError, match=r"is not among .*00\.h5: give the masks"):
         pairs(given | {"masks": given["masks"][:1]})
 
 

@@ -4,12 +4,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import polars as pl
 import pytest
 import torch
 
 from cxr.base.hdf5 import ShardWriter
-from cxr.base.tables import write_lines, write_table
+from cxr.base.tables import write_lines
 from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch, Pairs
@@ -47,21 +46,19 @@ def line(number: int, half: str, seg: bool) -> dict:
 def written(folder: Path) -> dict:
     """Write the pictures with two pairs each: the half with the disc is positive, the other one negative."""
     shards = {name: str(folder / f"{name}.h5") for name in ("frames", "masks")}
-    lines, rows = {split: [] for split in SPLITS}, []
+    lines = {split: [] for split in SPLITS}
     with ShardWriter(shards["frames"]) as frames, ShardWriter(shards["masks"], key="mask_id") as masks:
         for split, numbers in SPLITS.items():
             for number in numbers:
                 picture, mask, where = disc(number)
                 frames.append(f"i{number}", image=picture)
                 masks.append(f"m{number}", mask=mask)
-                rows.append({"mask_id": f"m{number}", "shard": "masks"})
                 lines[split] += [line(number, half, half == where) for half in ("left", "right")]
     for split, some in lines.items():
         write_lines(folder / f"{split}.jsonl", some)
-    write_table(folder / "index.parquet", pl.DataFrame(rows))
     return {
         "train": str(folder / "train.jsonl"), "validate": str(folder / "validate.jsonl"),
-        "index": str(folder / "index.parquet"), "masks": [shards["masks"]], "frames": [shards["frames"]],
+        "masks": [shards["masks"]], "frames": [shards["frames"]],
     }  # fmt: skip
 
 
@@ -77,7 +74,7 @@ class Everything(torch.nn.Module):
 
 
 def held_out(model: torch.nn.Module, given: dict, tokens: Tokens) -> Scores:
-    held = {name: given[name] for name in ("index", "masks", "frames")}
+    held = {name: given[name] for name in ("masks", "frames")}
     pairs = Pairs(lines=given["train"].replace("train", "test"), tokens=tokens, options=OPTIONS, **held)
     alone = SimpleNamespace(rank=0, ranks=1, sum=lambda values: values)
     return score_pairs(model, pairs, 16, 0, alone, torch.device("cpu"))

@@ -220,8 +220,7 @@ def released(results: Path, folder: Path) -> dict[str, list[str]]:
     splits = ("train", "validate", "test")
     given = {split: str(results / f"dataset/default/{split}.jsonl") for split in splits}
     shards = sorted(map(str, (results / "masks/default").glob("??.h5")))
-    index = str(results / "masks/default/index.parquet")
-    mimic_ils.write_layout(**given, index=index, masks=shards, layout=str(folder / "release"))
+    mimic_ils.write_layout(**given, masks=shards, layout=str(folder / "release"))
     back = {split: str(folder / f"{split}.jsonl") for split in splits}
     masks = str(folder / "mimic_ils.h5")
     mimic_ils.import_layout(folder=str(folder / "release"), **back, masks=masks, index=str(folder / "index.parquet"))

@@ -376,8 +376,7 @@ def test_a_dataset_agrees_with_itself(workflow_run, tmp_path, pixels):
     results, layout = workflow_run / "results", tmp_path / "layout"
     masks, frames = (sorted(map(str, (results / part).glob("*.h5"))) for part in ("masks/default", "frames"))
     splits = {split: str(results / f"dataset/default/{split}.jsonl") for split in ("train", "validate", "test")}
-    index = str(results / "masks/default/index.parquet")
-    write_layout(**splits, index=index, masks=masks, frames=frames, layout=str(layout), pixels=pixels)
+    write_layout(**splits, masks=masks, frames=frames, layout=str(layout), pixels=pixels)
     values, left = run(results, tmp_path, "own", "mimic_ils", layout)
     dice = values.filter(pl.col("output") == "masks default", pl.col("measure") == "dice")
     lines = [line for path in splits.values() for line in read_lines(path)]

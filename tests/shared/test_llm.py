@@ -365,7 +365,7 @@ def test_answers_come_under_their_names_and_what_must_not_be_asked_is_not():
         "broken": question("a text that is too long"),
         "long": question("x" * 4000),
     }
-    got = ask_each(given, generate, MODEL.limits)
+    got = ask_each(given, generate, MODEL)
     assert list(got) == list(given)
     assert got["plain"] == Answer({"said": "a []"}, attempts=1)
     assert got["seen"] == Answer({"said": "b [5, 17]"}, attempts=1)
@@ -379,20 +379,20 @@ def test_pictures_count_as_tokens_and_no_more_come_than_the_options_say():
     text = "x" * (4096 - 512 - 2 * 32 - len("You look at chests.What is ?") - 2 * 300)
     short = Question(fill_prompt(PROMPT, [PromptImage(GREY)] * 2, thing=text), {})
     long = Question(fill_prompt(PROMPT, [PromptImage(GREY)] * 2, thing=text + "x"), {})
-    limits = replace(MODEL, retries=0).limits
+    limits = replace(MODEL, retries=0)
     fits, too_long = ask([short, long], lambda questions, attempt: ["{}"] * len(questions), limits)
     assert (fits.problem, too_long.problem) == (None, TOO_LONG)
     for most, tokens in ((1, 300), (2, 0)):
-        limits = replace(MODEL, pictures=most, picture_tokens=tokens).limits
+        limits = replace(MODEL, pictures=most, picture_tokens=tokens)
         with pytest.raises(ValueError, match=r"a question has 2 images, but the options of some\.stage\.llm"):
             ask([short], generate, limits)
 
 
 def test_a_model_is_reached_for_when_it_is_first_asked():
     asked = connect_lazily(replace(MODEL, model="test_llm:nothing"), asdict(EXECUTION))
-    assert ask_each({"order": Answer(problem=guards.INJECTION)}, asked, MODEL.limits)
+    assert ask_each({"order": Answer(problem=guards.INJECTION)}, asked, MODEL)
     with pytest.raises(UserError):
-        ask([question()], asked, MODEL.limits)
+        ask([question()], asked, MODEL)
 
 
 @pytest.mark.parametrize("name", ["test_llm:nothing", "test_llm:ROOT", "no_such_module:f", "nothing at all", ""])

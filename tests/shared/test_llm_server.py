@@ -78,7 +78,7 @@ def question(text: str = "this", schema: dict | None = SCHEMA) -> Question:
 def asked(address: str, questions: int = 1, **changes: object) -> list[Answer]:
     execution = replace(EXECUTION, server=address, requests=1)
     generate = connect(SERVED, execution)
-    return ask([question(f"x{number}") for number in range(questions)], generate, replace(MODEL.limits, **changes))
+    return ask([question(f"x{number}") for number in range(questions)], generate, replace(MODEL, **changes))
 
 
 # ------------------------------------------------------------------------------------------------ malformed replies
@@ -178,7 +178,7 @@ def test_a_server_that_never_answers_well_stops_the_job_in_one_sentence():
         generate = connect(SERVED, replace(EXECUTION, server=address))
         with pytest.raises(Broken, match=r"^some\.stage\.llm: none of the model's 3 answers can be used \(no answer: "
                            r"the reply has no choices \(Provider returned error\)\)"):  # fmt: skip
-            ask([question(str(number)) for number in range(3)], generate, MODEL.limits, execution)
+            ask([question(str(number)) for number in range(3)], generate, MODEL, execution)
 
 
 # ------------------------------------------------------------------------------------------------------- statuses
@@ -292,7 +292,7 @@ REPLIES = {
 @pytest.mark.parametrize("name", REPLIES)
 def test_one_fence_and_closed_reasoning_are_not_part_of_the_answer(name):
     reply, is_read = REPLIES[name]
-    (answer,) = ask([question()], lambda questions, attempt: [reply], replace(MODEL.limits, retries=0))
+    (answer,) = ask([question()], lambda questions, attempt: [reply], replace(MODEL, retries=0))
     if is_read:
         assert answer.value == ({"finding": "a</think>b"} if name == "a tag in a value" else {"finding": "effusion"})
     else:
@@ -301,7 +301,7 @@ def test_one_fence_and_closed_reasoning_are_not_part_of_the_answer(name):
 
 def test_a_free_text_has_no_reasoning():
     for reply, text in (("<think>no</think>\nNo effusion.", "No effusion."), ("<think>No effusion.",) * 2):
-        (answer,) = ask([question(schema=None)], lambda questions, attempt, reply=reply: [reply], MODEL.limits)
+        (answer,) = ask([question(schema=None)], lambda questions, attempt, reply=reply: [reply], MODEL)
         assert answer.value == text
 
 

@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 
 from cxr.base.hdf5 import ShardWriter
-from cxr.base.tables import write_lines, write_table
+from cxr.base.tables import write_lines
 
 SIDE = 16
 """Side of the references; scored in squares of 32."""
@@ -67,20 +66,15 @@ LINES = [
 
 
 def dataset(folder: Path, lines: list[dict] | None = None) -> dict[str, object]:
-    """Write lines, two shards of masks and their index; return the inputs of the stage by name."""
+    """Write lines, two shards of masks; return the inputs of the stage by name."""
     lines = LINES if lines is None else lines
     write_lines(folder / "test.jsonl", lines)
-    rows = []
     for shard, names in (("00", ["m0", "m1"]), ("01", ["m2"])):
         with ShardWriter(folder / f"{shard}.h5", key="mask_id") as writer:
-            for row, name in enumerate(names):
+            for name in names:
                 writer.append(name, mask=MASKS[name])
-                rows.append((name, shard, row))
-    schema = {"mask_id": pl.String, "shard": pl.String, "row": pl.Int64}
-    write_table(folder / "index.parquet", pl.DataFrame(rows, schema=schema, orient="row"))
     return {
         "lines": str(folder / "test.jsonl"),
-        "index": str(folder / "index.parquet"),
         "masks": [str(folder / f"{shard}.h5") for shard in ("00", "01")],
     }
 

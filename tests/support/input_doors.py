@@ -22,7 +22,7 @@ from cxr.base.jobs import settings_arguments
 from cxr.base.tables import read_table
 from cxr.imaging.cohort import header
 from cxr.imaging.frames.make_frames import run_shard
-from cxr.llm.asking import Answer, Limits, Question, ask
+from cxr.llm.asking import Answer, Question, ask
 from cxr.llm.client import connect
 from cxr.llm.options import Execution, ModelOptions
 from cxr.workflow.params import stage_options
@@ -116,7 +116,6 @@ MODEL = ModelOptions(
     key="some.stage.llm", transport="server", model="m", revision="", context=4096, max_tokens=512, dtype="auto",
     temperature=0.0, retries=1, retry_temperature=0.5, seed=7,
 )  # fmt: skip
-LIMITS = Limits("some.stage.llm", 4096, 512, 1)
 SCHEMA = {
     "type": "object", "properties": {"presence": {"type": "string"}}, "required": ["presence"],
     "additionalProperties": False,
@@ -187,7 +186,7 @@ def ask_server(*names: str, schema: dict | None = SCHEMA, **replies: Reply) -> t
         )  # fmt: skip
         generate = connect(replace(MODEL), execution)
         questions = [Question([{"role": "user", "content": name}], schema) for name in names]
-        return ask(questions, generate, LIMITS), prompts
+        return ask(questions, generate, MODEL), prompts
 
 
 # --------------------------------------------------------------------------------------------- programs

@@ -49,7 +49,6 @@ def _make(run: Path, out: Path, codes: dict, layout: Path | str | None, cohort: 
     results, sets = run / "results", read(SLICE).thresholds.all_sets()
     lines = {split: str(results / f"dataset/default/{split}.jsonl") for split in ("train", "validate", "test")}
     shards = {name: [str(results / f"{name}/{shard}.h5") for shard in SHARDS] for name in ("frames", "masks/default")}
-    index = str(results / "masks/default/index.parquet")
     both = {"filtered": release.get("test") or [], "salt": release.get("salt") or []}
     out.mkdir(parents=True)
     export_tables.run_tables(
@@ -58,7 +57,7 @@ def _make(run: Path, out: Path, codes: dict, layout: Path | str | None, cohort: 
     )  # fmt: skip
     if layout is None:
         layout = out / "layout"
-        write_layout(**lines, index=index, masks=shards["masks/default"], layout=str(layout))
+        write_layout(**lines, masks=shards["masks/default"], layout=str(layout))
     for number, shard in enumerate(SHARDS):
         dicom.run_shard(
             lines=list(lines.values()), filtered=both["filtered"],

@@ -5,10 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 
 from cxr.base.hdf5 import ShardWriter
-from cxr.base.tables import write_lines, write_table
+from cxr.base.tables import write_lines
 from cxr.ils.rosalia.samples import PairOptions, Pairs
 from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
 
@@ -45,26 +44,22 @@ def line(number: int, seg: bool, image: int, **more: object) -> dict:
 
 
 def write(folder: Path, positives: int = 7, negatives: int = 12, images: int = 4) -> dict:
-    """Write lines, two shards of frames and of masks with their index; return what Pairs takes of them."""
+    """Write lines, two shards of frames and of masks; return what Pairs takes of them."""
     lines = [line(number, True, number % images) for number in range(positives)]
     lines += [line(number, False, number % images) for number in range(negatives)]
     lines.sort(key=lambda one: one["image_id"])
     folder.mkdir(parents=True, exist_ok=True)
     write_lines(folder / "train.jsonl", lines)
-    rows, given = [], {"lines": str(folder / "train.jsonl"), "masks": [], "frames": []}
+    given = {"lines": str(folder / "train.jsonl"), "masks": [], "frames": []}
     for shard in (0, 1):
         for name in ("masks", "frames"):
             given[name].append(str(folder / name / f"0{shard}.h5"))
         with ShardWriter(given["masks"][-1], key="mask_id", empty={"mask": ((64, 64), bool)}) as writer:
-            for row, number in enumerate(range(shard, positives, 2)):
+            for number in range(shard, positives, 2):
                 writer.append(f"m{number}", mask=blob(number))
-                rows.append({"mask_id": f"m{number}", "shard": f"0{shard}", "row": row})
         with ShardWriter(given["frames"][-1]) as writer:
             for number in range(shard, images, 2):
                 writer.append(f"i{number}", image=picture(number))
-    given["index"] = str(folder / "index.parquet")
-    schema = {"mask_id": pl.String, "shard": pl.String, "row": pl.Int64}
-    write_table(given["index"], pl.DataFrame(rows, schema=schema).sort("mask_id"))
     return given
 
 

@@ -35,7 +35,6 @@ class Tiny:
     lines: Path
     frames: list[Path]
     masks: Path
-    index: Path
 
 
 def frame(number: int) -> np.ndarray:
@@ -64,7 +63,7 @@ def make(folder: Path, updates: int = 60) -> Tiny:
     """Write data and a model that is trained on them."""
     tiny = Tiny(
         folder, folder / "runs/tiny", folder / "test.jsonl", [folder / "00.h5", folder / "01.h5"],
-        folder / "masks/00.h5", folder / "masks/index.parquet",
+        folder / "masks/00.h5",
     )  # fmt: skip
     write_lines(tiny.lines, lines_of())
     for shard, path in enumerate(tiny.frames):
@@ -75,9 +74,6 @@ def make(folder: Path, updates: int = 60) -> Tiny:
     with ShardWriter(tiny.masks, key="mask_id") as writer:
         for number in range(len(IMAGES)):
             writer.append(f"m{number}", mask=disc_of(number))
-    import polars as pl
-
-    pl.DataFrame({"mask_id": [f"m{n}" for n in range(5)], "shard": ["00"] * 5}).write_parquet(tiny.index)
     tokens = Tokens.prepare(make_word_tokenizer([*ANSWERS, *ANSWERS.values(), "Segment the pneumonia."]))
     model = make_lite(SIZES, tokens, 1)
     learn(model, tokens, tiny, updates)
@@ -91,9 +87,7 @@ def learn(model: Rosalia, tokens: Tokens, tiny: Tiny, updates: int) -> None:
         conversation="llava_v1", max_length=512, features=4, sam_side=SIZES.image, clip_side=SIZES.clip_image,
         target=TARGET, fit="pad", answers=True, equalise=True,
     )  # fmt: skip
-    pairs = Pairs(
-        lines=str(tiny.lines), tokens=tokens, options=options, frames=tiny.frames, index=tiny.index, masks=[tiny.masks]
-    )
+    pairs = Pairs(lines=str(tiny.lines), tokens=tokens, options=options, frames=tiny.frames, masks=[tiny.masks])
     batch = collate([pairs[row] for row in range(len(pairs))], tokens.pad)
     optimiser = torch.optim.AdamW(model.parameters(), 3e-3)
     model.train()

@@ -10,6 +10,7 @@ from typing import TypeVar
 from cxr.base.faults import NO_LIMIT, Broken, Tolerance
 from cxr.llm.images import PromptImage
 from cxr.llm.messages import Messages, content_parts
+from cxr.llm.options import ModelOptions
 from cxr.llm.replies import NoAnswer, Reply, without_reasoning
 
 log = logging.getLogger("cxr")
@@ -47,31 +48,17 @@ Generate = Callable[[list[Question], int], list[Reply]]
 """Takes questions and the attempt number (from 0); returns one reply per question, in order."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Limits of the questions to a model.
-
-    key: settings section of the model, for messages; context, max_tokens: lengths in tokens; retries: how often an
-    invalid answer is asked again; pictures: maximum images per question; picture_tokens: maximum tokens per image.
-    """
-
-    key: str
-    context: int
-    max_tokens: int
-    retries: int
-    pictures: int = 0
-    picture_tokens: int = 0
-
-
-def ask(questions: list[Question], generate: Generate, limits: Limits, tolerance: Tolerance = NO_LIMIT) -> list[Answer]:
+def ask(
+    questions: list[Question], generate: Generate, options: ModelOptions, tolerance: Tolerance = NO_LIMIT
+) -> list[Answer]:
     """Return the answer to every question, in order. Questions do not affect each other.
 
     Raises Broken if there are at least ``tolerance.in_row`` answers and none is usable: no text causes that.
     """
-    room = limits.context - limits.max_tokens
-    fits = [_max_tokens(question.messages, limits) <= room for question in questions]
+    room = options.context - options.max_tokens
+    fits = [_max_tokens(question.messages, options) <= room for question in questions]
     answers = [Answer(problem=None if is_short else TOO_LONG) for is_short in fits]
-    for attempt in range(limits.retries + 1):
+    for attempt in range(options.retries + 1):
         open_numbers = [number for number, answer in enumerate(answers) if fits[number] and answer.value is None]
         if not open_numbers:
             break
@@ -83,14 +70,17 @@ def ask(questions: list[Question], generate: Generate, limits: Limits, tolerance
     tried = [answer for answer in answers if answer.attempts]
     if tolerance.in_row and len(tried) >= tolerance.in_row and all(answer.value is None for answer in tried):
         raise Broken(
-            f"{limits.key}: none of the model's {len(tried)} answers can be used ({tried[0].problem}): check that it "
+            f"{options.key}: none of the model's {len(tried)} answers can be used ({tried[0].problem}): check that it "
             "is the intended model, that its machine works, and that its server supports response_format"
         )
     return answers
 
 
 def ask_each(
-    questions: Mapping[Name, Question | Answer], generate: Generate, limits: Limits, tolerance: Tolerance = NO_LIMIT
+    questions: Mapping[Name, Question | Answer],
+    generate: Generate,
+    options: ModelOptions,
+    tolerance: Tolerance = NO_LIMIT,
 ) -> dict[Name, Answer]:
     """Return {name: answer} of named questions, as :func:`ask` does.
 
@@ -98,24 +88,24 @@ def ask_each(
     """
     names = [name for name, question in questions.items() if isinstance(question, Question)]
     asked_questions = [question for question in questions.values() if isinstance(question, Question)]
-    answer_by_name = dict(zip(names, ask(asked_questions, generate, limits, tolerance), strict=True))
+    answer_by_name = dict(zip(names, ask(asked_questions, generate, options, tolerance), strict=True))
     return {
         name: question if isinstance(question, Answer) else answer_by_name[name] for name, question in questions.items()
     }
 
 
-def _max_tokens(messages: Messages, limits: Limits) -> int:
+def _max_tokens(messages: Messages, options: ModelOptions) -> int:
     """Return an upper bound of a prompt's tokens: no tokenizer makes more tokens than bytes."""
     margin_a_message = 32  # the chat template's own tokens
     parts = content_parts(messages)
     pictures = sum(isinstance(part, PromptImage) for part in parts)
-    if pictures > limits.pictures or (pictures and not limits.picture_tokens):
+    if pictures > options.pictures or (pictures and not options.picture_tokens):
         raise ValueError(
-            f"a question has {pictures} images, but the options of {limits.key} allow {limits.pictures} of "
-            f"{limits.picture_tokens} tokens each"
+            f"a question has {pictures} images, but the options of {options.key} allow {options.pictures} of "
+            f"{options.picture_tokens} tokens each"
         )
     texts = sum(len(part.encode("utf-8", "replace")) for part in parts if isinstance(part, str))
-    return texts + margin_a_message * len(messages) + pictures * limits.picture_tokens
+    return texts + margin_a_message * len(messages) + pictures * options.picture_tokens
 
 
 def _check_reply(reply: Reply, question: Question, attempts: int) -> Answer:

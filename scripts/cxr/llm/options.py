@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from cxr.llm.asking import Limits
-
 RETRIES = 2  # number of retries after an answer that breaks the schema or the logic
 RETRY_TEMPERATURE = 0.5  # lowest temperature of a retry: greedy decoding would repeat the answer
 TIMEOUT_S = 600  # time limit of one request to a server, seconds
@@ -32,10 +30,6 @@ class ModelOptions:
     retry_temperature: float = RETRY_TEMPERATURE
     pictures: int = 0
     picture_tokens: int = 0
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(self.key, self.context, self.max_tokens, self.retries, self.pictures, self.picture_tokens)
 
     @property
     def name(self) -> str:

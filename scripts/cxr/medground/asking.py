@@ -151,7 +151,7 @@ class ModelSession:
                     picture = shard.get("picture", name)
                     requests += build(Subject(source, row_by_image[name], rows_by_image[name], facts, picture))
                 questions = {number: request.question for number, request in enumerate(requests)}
-                answers = ask_each(questions, self.generate, self.options.limits, self.tolerance)
+                answers = ask_each(questions, self.generate, self.options, self.tolerance)
                 for request, answer in zip(requests, answers.values(), strict=True):
                     answer_fields = {"answer": answer.value, "problem": answer.problem, "raw": answer.raw}
                     yield request.fields | answer_fields | {"attempts": answer.attempts, "model": self.options.name}

@@ -1,15 +1,14 @@
 """The token [SEG] of answers: positions, images and target masks, and a model that predicts the mask of each."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 
-from cxr.base.hdf5 import Shard
+from cxr.base.hdf5 import Shards
 from cxr.segmentation.encoder_cache import DiskCache, MemoryCache
 from cxr.segmentation.head import resize_logits
 from cxr.segmentation.images import make_mask_target, make_sam_levels, pad_to_square
@@ -18,29 +17,20 @@ from cxr.vlm.samples import ImageStore, Sample
 from cxr.vlm.tokens import SEG
 
 
-class MaskStore:
+class MaskStore(Shards):
     """Masks of shards, by mask_id. Use inside ``with``."""
 
-    def __init__(self, shards: Iterable[str | Path]):
-        self.shards = list(map(Path, shards))
-
-    def __enter__(self) -> "MaskStore":
-        self._stack = ExitStack()
-        opened = [self._stack.enter_context(Shard(path, key="mask_id")) for path in self.shards]
-        self._of = {mask_id: shard for shard in opened for mask_id in shard.ids}
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
+    def __init__(self, shards: Sequence[str]):
+        super().__init__(shards, "mask_id")
 
     def has(self, sample: Sample) -> bool:
         """True if each [SEG] of a sample's answers has its mask; an empty id stands for an empty mask."""
         num_segs = sum(turn.answer.count(SEG) for turn in sample.turns)
-        return num_segs == len(sample.mask_ids) and all(not name or name in self._of for name in sample.mask_ids)
+        return num_segs == len(sample.mask_ids) and all(not name or name in self for name in sample.mask_ids)
 
-    def get(self, mask_id: str) -> np.ndarray:
+    def mask(self, mask_id: str) -> np.ndarray:
         """Return a mask, bool (H, W); an empty (1, 1) for an empty id. Raises StoreError for a damaged shard."""
-        return self._of[mask_id].get("mask", mask_id) if mask_id else np.zeros((1, 1), bool)
+        return self.get("mask", mask_id) if mask_id else np.zeros((1, 1), bool)
 
 
 @dataclass(frozen=True)
@@ -96,7 +86,7 @@ def mask_targets(sample: Sample, pictures: ImageStore, masks: MaskStore, side: i
     if not sample.mask_ids:
         return None
     levels = sam_image(pictures.frame(sample), side)
-    targets = [torch.from_numpy(make_mask_target(masks.get(name), side, "pad")) for name in sample.mask_ids]
+    targets = [torch.from_numpy(make_mask_target(masks.mask(name), side, "pad")) for name in sample.mask_ids]
     return MaskTargets(pictures.view(sample), levels, torch.stack(targets))
 
 

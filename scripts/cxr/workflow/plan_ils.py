@@ -42,7 +42,7 @@ class IlsPlan:
         self.published = [name for name in runs if name not in (*self.trained, *self.bundled)]
         # {run: files that its model is made from}
         self.starts = {name: _start_files(run, engine_files) for name, run in runs.items()}
-        # {dataset: index, masks, frames, pictures: files that its pairs use}
+        # {dataset: masks, frames, pictures: files that its pairs use}
         self.data = _pair_files(settings, shards)
         # {run or other model: its test set, predictions, masks, and the paper's model}
         self.evaluated = evaluated_models(settings, runs) | dict(other_rows)
@@ -99,10 +99,9 @@ def _start_files(run: Mapping, engine_files: Mapping[str, str]) -> dict[str, str
 
 
 def _pair_files(settings: Settings, shards: Sequence[str]) -> dict[str, dict]:
-    """Return {set: index, masks, frames, pictures}: the files that its pairs use; pictures are a release's images."""
+    """Return {set: masks, frames, pictures}: the files that its pairs use; pictures are a release's images."""
     files_by_set = {
         name: {
-            "index": f"results/masks/{name}/index.parquet",
             "masks": [f"results/masks/{name}/{shard}.h5" for shard in shards],
             "frames": [f"results/frames/{shard}.h5" for shard in shards],
             "pictures": [],
@@ -110,9 +109,11 @@ def _pair_files(settings: Settings, shards: Sequence[str]) -> dict[str, dict]:
         for name in settings.thresholds.all_sets()
     }
     if settings.dataset.mimic_ils:
-        folder = f"results/masks/{MIMIC_ILS}"
-        files = {"index": f"{folder}/index.parquet", "masks": [f"{folder}/{MIMIC_ILS}.h5"], "frames": []}
-        files_by_set[MIMIC_ILS] = files | {"pictures": f"results/dataset/{MIMIC_ILS}/pictures.tsv"}
+        files_by_set[MIMIC_ILS] = {
+            "masks": [f"results/masks/{MIMIC_ILS}/{MIMIC_ILS}.h5"],
+            "frames": [],
+            "pictures": f"results/dataset/{MIMIC_ILS}/pictures.tsv",
+        }
     return files_by_set
 
 

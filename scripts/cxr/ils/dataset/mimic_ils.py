@@ -12,7 +12,6 @@ mask ids from the pixels.
 import json
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
 
@@ -23,8 +22,8 @@ import polars as pl
 from cxr.base.atomic import atomic_folder
 from cxr.base.columns import Column, schema
 from cxr.base.errors import StoreError, UserError, existing_folder, refuse_machine_fault
-from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter, mask_id, pack
-from cxr.base.tables import read_lines, read_table, write_lines, write_table
+from cxr.base.hdf5 import FRAME_SIZE, Shards, ShardWriter, mask_id, pack
+from cxr.base.tables import read_lines, write_lines, write_table
 from cxr.geometry.affine import to_original
 from cxr.ils import templates
 from cxr.ils.dataset.pairs import FIELDS
@@ -97,7 +96,6 @@ def write_layout(
     train: str,
     validate: str,
     test: str,
-    index: str,
     masks: list[str],
     layout: str,
     frames: list[str] | None = None,
@@ -105,24 +103,20 @@ def write_layout(
 ) -> None:
     """Write the dataset as a release into the folder ``layout``, which appears only when complete.
 
-    ``masks``: the mask shards named in ``index``. ``pixels``: ``frame`` for masks of 512 x 512 like the authors',
-    ``original`` for masks in original pixels, which needs ``frames`` (shards of the same names). Raises UserError for
-    data that the layout cannot represent.
+    ``pixels``: ``frame`` for masks of 512 x 512 like the authors', ``original`` for masks in original pixels, which
+    needs ``frames``. Raises UserError for data that the layout cannot represent.
     """
-    with ExitStack() as stack:
-        folder = stack.enter_context(atomic_folder(layout))
+    frame_paths = (frames or []) if pixels == "original" else []
+    with atomic_folder(layout) as folder, Shards(masks, "mask_id") as shards, Shards(frame_paths) as originals:
         (folder / MASK_FOLDER).mkdir()
-        shard_by_mask = {row[0]: row[1] for row in read_table(index).select("mask_id", "shard").iter_rows()}
-        shards = {Path(path).stem: stack.enter_context(Shard(path, key="mask_id")) for path in masks}
-        frame_paths = (frames or []) if pixels == "original" else []
-        originals = {Path(path).stem: stack.enter_context(Shard(path)) for path in frame_paths}
 
         def studies(path: str) -> Iterator[tuple[str, dict]]:
             for image_id, key, entry, names in _read_split(path):
                 for name, identifier in names.items():
-                    mask = shards[shard_by_mask[identifier]].get("mask", identifier)
-                    if originals:
-                        mask = _resize_to_original(mask, originals[shard_by_mask[identifier]], image_id)
+                    mask = shards.get("mask", identifier)
+                    if frame_paths:
+                        shape, affine = (originals.get(each, image_id) for each in ("original_shape", "to_original"))
+                        mask = to_original(mask.astype(np.uint8), affine, tuple(map(int, shape))).astype(bool)
                     _write_mask(folder / MASK_FOLDER / name, mask)
                 yield key, entry
 
@@ -142,11 +136,6 @@ def _read_split(path: str) -> Iterator[tuple[str, str, dict, dict[str, str]]]:
         if len({line["image_id"] for line in lines}) > 1:
             raise UserError(f"{key} has several images, the released layout holds one: set frames.per_study to first")
         yield (lines[0]["image_id"], key, *make_study_entry(lines))
-
-
-def _resize_to_original(mask: np.ndarray, frames: Shard, image_id: str) -> np.ndarray:
-    rows, columns = (int(side) for side in frames.get("original_shape", image_id))
-    return to_original(mask.astype(np.uint8), frames.get("to_original", image_id), (rows, columns)).astype(bool)
 
 
 def _write_mask(path: Path, mask: np.ndarray) -> None:

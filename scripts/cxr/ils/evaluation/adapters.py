@@ -6,7 +6,7 @@ change in each model's code). An adapter returns the union of a pair's masks in 
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,9 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter, unpack
 from cxr.base.ids import clean_id
 from cxr.base.jobs import progress
-from cxr.base.tables import write_lines
+from cxr.base.tables import read_lines, write_lines
 from cxr.ils.evaluation.predictions import MaskFault, fit_mask, read_map, read_mask_image, unite_masks
+from cxr.ils.evaluation.settings import OutputFormat
 
 LISA_ABOVE = 50
 """LISA's and PixelLM's scripts write masks as JPEG with 100 for the lesion; this threshold is half of it."""
@@ -142,31 +143,40 @@ def _read_texts(path: Path) -> dict[str, list[str]]:
     return texts
 
 
-def convert_outputs(pair_ids: list[str], adapter: Adapter, lines: str, masks: str, size: int, attrs: dict) -> None:
-    """Write a model's outputs for the pairs of a split, in order: JSON Lines, and masks of ``size`` pixels.
+def run_predictions(
+    *,
+    lines: str,
+    predictions: str,
+    prediction_masks: str,
+    options: OutputFormat,
+    size: int,
+    attrs: dict,
+    source: str | None = None,
+) -> None:
+    """Convert another model's outputs in the file or folder ``source`` to predictions for the pairs of ``lines``.
 
-    A pair without an output gets no line; one with an unusable output gets a line with ``failure``. Raises UserError if
-    no pair has an output.
+    A pair without an output gets no line; one with an unusable output gets a line with ``failure``. The masks have
+    ``size`` pixels a side. Raises UserError if no pair has an output.
     """
-    with ShardWriter(masks, key="pair_id", attrs=attrs, empty={"mask": ((size, size), bool)}) as writer:
-        entries = list(progress(_convert_pairs(pair_ids, adapter, writer, size), len(pair_ids), "pairs with an output"))
+    adapter = choose_adapter(options.adapter, source or "", options.grid)
+    pair_ids = [line["pair_id"] for line in read_lines(lines)]
+    entries = []
+    with ShardWriter(prediction_masks, key="pair_id", attrs=attrs, empty={"mask": ((size, size), bool)}) as writer:
+        for pair_id in progress(pair_ids, len(pair_ids), "pairs with an output"):
+            try:
+                output = adapter(pair_id)
+                packed = None if output.mask is None else fit_mask(output.mask, size)
+            except MaskFault as fault:
+                if fault.reason != "no_prediction":
+                    entry = {"pair_id": pair_id, "answer": None, "failure": fault.reason, "detail": fault.detail}
+                    entries.append(entry)
+                continue
+            if packed is not None:
+                writer.append(pair_id, mask=unpack(packed))
+            entry = {"pair_id": pair_id, "answer": output.answer, "mask": None if packed is None else pair_id}
+            entries.append(entry | ({"note": output.note} if output.note else {}))
         if pair_ids and not entries:
             raise UserError(
                 "evaluation.predictions: there is no output for any pair of this split: name each after its pair_id"
             )
-    write_lines(lines, entries)
-
-
-def _convert_pairs(pair_ids: Iterable[str], adapter: Adapter, writer: ShardWriter, size: int) -> Iterator[dict]:
-    for pair_id in pair_ids:
-        try:
-            output = adapter(pair_id)
-            packed = None if output.mask is None else fit_mask(output.mask, size)
-        except MaskFault as fault:
-            if fault.reason != "no_prediction":
-                yield {"pair_id": pair_id, "answer": None, "failure": fault.reason, "detail": fault.detail}
-            continue
-        if packed is not None:
-            writer.append(pair_id, mask=unpack(packed))
-        entry = {"pair_id": pair_id, "answer": output.answer, "mask": None if packed is None else pair_id}
-        yield entry | ({"note": output.note} if output.note else {})
+    write_lines(predictions, entries)

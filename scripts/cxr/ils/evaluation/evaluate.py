@@ -1,4 +1,4 @@
-"""The evaluation stage: convert other models' outputs, score a run, and compare the runs."""
+"""The evaluation stage: score a run, and compare the runs."""
 
 import logging
 from collections import Counter
@@ -13,10 +13,9 @@ from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, write_table
 from cxr.base.user_tables import read_text
 from cxr.ils.evaluation import charts, scoring, summary
-from cxr.ils.evaluation.adapters import choose_adapter, convert_outputs
 from cxr.ils.evaluation.answer_rules import SHOWN_RULES
-from cxr.ils.evaluation.predictions import PredictionLines, Predictions
-from cxr.ils.evaluation.settings import OutputFormat, ScoringOptions
+from cxr.ils.evaluation.predictions import Predictions
+from cxr.ils.evaluation.settings import ScoringOptions
 from cxr.ils.evaluation.summary import TOTAL
 from cxr.plotting.plots import save_png
 
@@ -45,26 +44,9 @@ COMPARISON = {
 }
 
 
-def run_predictions(
-    *,
-    lines: str,
-    predictions: str,
-    prediction_masks: str,
-    options: OutputFormat,
-    size: int,
-    attrs: dict,
-    source: str | None = None,
-) -> None:
-    """Convert another model's outputs in the file or folder ``source`` to predictions for the pairs of ``lines``."""
-    adapter = choose_adapter(options.adapter, source or "", options.grid)
-    pair_ids = [line["pair_id"] for line in read_lines(lines)]
-    convert_outputs(pair_ids, adapter, predictions, prediction_masks, size, attrs)
-
-
 def run_scores(
     *,
     lines: str,
-    index: str,
     masks: list[str],
     predictions: str,
     pairs: str,
@@ -81,10 +63,10 @@ def run_scores(
 ) -> None:
     """Score the predictions of one run on one split.
 
-    ``lines``, ``index`` and ``masks`` belong to the dataset. ``prediction_masks``: HDF5 of the predictions, if any;
-    ``reviewed``: text file of pair ids rejected by reviewers, one per line; ``model``: the paper's model whose printed
-    scores are shown; ``reworded``: the pairs were asked in a persona's wordings. Outputs: one row per pair; scores of
-    masks and texts with intervals and the paper's values; one row per problem; the counts.
+    ``lines`` and ``masks`` belong to the dataset. ``prediction_masks``: HDF5 of the predictions, if any;
+    ``reviewed``: text file of pair ids rejected by reviewers, one per line, with comments after #; ``model``: the
+    paper's model whose printed scores are shown; ``reworded``: the pairs were asked in a persona's wordings. Outputs:
+    one row per pair; scores of masks and texts with intervals and the paper's values; one row per problem; the counts.
     """
     # without the report text
     dataset = [{name: line[name] for name in scoring.REQUIRED} for line in read_lines(lines)]
@@ -92,12 +74,13 @@ def run_scores(
     if len(pair_ids) < len(dataset):
         twice = count_phrase(len(dataset) - len(pair_ids), "pair_id comes", "pair_ids come")
         raise UserError(f"{lines}: {twice} twice: regenerate the dataset")
-    rejected = read_reviewed(reviewed) if reviewed else set()
+    reviewed_lines = read_text(reviewed, "evaluation.reviewed").splitlines() if reviewed else []
+    rejected = {clean_id(line.partition("#")[0]) for line in reviewed_lines} - {""}
     if strange := rejected - pair_ids:
         total = f"of {len(rejected)} reviewed pairs"
         log.warning("%s not of this split", count_phrase(len(strange), f"{total} is", f"{total} are"))
     with (
-        scoring.References(index, masks, options.size) as references,
+        scoring.References(masks, options.size) as references,
         Predictions(predictions, prediction_masks, pair_ids, options.size, reworded) as prediction_reader,
     ):
         rows = scoring.score_pairs(dataset, references, prediction_reader, rejected)
@@ -107,10 +90,10 @@ def run_scores(
     write_table(scores_table, summary.make_score_table(rows, printed, **resampling), summary.SCORES)
     write_table(text_table, summary.make_text_table(rows, printed, **resampling), summary.TEXTS)
     unscored = rows.filter(pl.col("reason") != "").select("pair_id", "reason", "detail")
-    stray = [("", reason, f"line {number}") for reason, number in prediction_reader.lines.stray]
+    stray = [("", reason, f"line {number}") for reason, number in prediction_reader.stray]
     unscored = pl.concat([unscored, pl.DataFrame(stray, schema=unscored.schema, orient="row")])
     write_table(excluded, unscored, EXCLUDED)
-    write_table(counts_table, count_pairs_and_lines(rows, prediction_reader.lines), COUNTS)
+    write_table(counts_table, count_pairs_and_lines(rows, prediction_reader), COUNTS)
 
 
 def run_comparison(
@@ -131,31 +114,25 @@ def run_comparison(
     Inputs are in the order of ``runs`` and of ``reworded``, pairs of run and persona. Pairs asked in a persona's
     wordings are a separate run in the table ("default, layperson") and are not drawn.
     """
-    score_tables = dict(zip(runs, map(summary.read_scores, scores), strict=True))
-    text_tables = dict(zip(runs, map(summary.read_scores, texts), strict=True))
-    names = [f"{run}, {persona}" for run, persona in reworded]
-    more_scores = dict(zip(names, map(summary.read_scores, reworded_scores), strict=True))
-    more_texts = dict(zip(names, map(summary.read_scores, reworded_texts), strict=True))
+    names = [*runs, *(f"{run}, {persona}" for run, persona in reworded)]
+    score_tables, text_tables = (
+        dict(zip(names, map(summary.read_scores, paths), strict=True))
+        for paths in ([*scores, *reworded_scores], [*texts, *reworded_texts])
+    )
     printed = summary.read_paper_scores(RESOURCES / RESOURCE_FILES[0])
-    table = make_comparison(score_tables | more_scores, text_tables | more_texts, printed)
-    write_table(comparison_table, table, COMPARISON)
-    save_png(charts.draw_mask_scores(score_tables), masks_figure, dpi)
-    save_png(charts.draw_text_scores(text_tables), text_figure, dpi)
+    write_table(comparison_table, make_comparison(score_tables, text_tables, printed), COMPARISON)
+    save_png(charts.draw_mask_scores({run: score_tables[run] for run in runs}), masks_figure, dpi)
+    save_png(charts.draw_text_scores({run: text_tables[run] for run in runs}), text_figure, dpi)
 
 
-def read_reviewed(path: str) -> set[str]:
-    """Read pair ids, one per line; text after # is a comment. Raises UserError for an unreadable file."""
-    lines = read_text(path, "evaluation.reviewed").splitlines()
-    return {clean_id(line.partition("#")[0]) for line in lines} - {""}
-
-
-def count_pairs_and_lines(rows: pl.DataFrame, lines: PredictionLines) -> pl.DataFrame:
+def count_pairs_and_lines(rows: pl.DataFrame, predictions: Predictions) -> pl.DataFrame:
     """Return the table ``COUNTS``. Raises AssertionError if a pair or line is not accounted for."""
     reasons = Counter(rows["reason"])
-    stray = Counter(reason for reason, _ in lines.stray)
+    stray = Counter(reason for reason, _ in predictions.stray)
     table = [("pairs", "in the split", len(rows)), ("pairs", "with a mask", reasons.pop("", 0))]
     table += [("pairs", reason, number) for reason, number in sorted(reasons.items())]
-    table += [("lines", "in the file", lines.num_lines), ("lines", "first of their pair", len(lines.entry_by_pair))]
+    table += [("lines", "in the file", predictions.num_lines)]
+    table += [("lines", "first of their pair", len(predictions.entry_by_pair))]
     table += [("lines", reason, number) for reason, number in sorted(stray.items())]
     for kind in ("pairs", "lines"):
         total, *parts = (number for row_kind, _, number in table if row_kind == kind)
@@ -171,16 +148,13 @@ def make_comparison(
     columns = [name for name in summary.MASK_COLUMNS if not name.endswith("_paper")]
     tables = []
     for run, table in scores.items():
-        overall = texts[run].filter(pl.col("type") == summary.OVERALL)
-        answers = {
-            (rule, group): accuracy for rule, group, accuracy in overall.select("rule", "group", "accuracy").rows()
-        }
-        ours = table.select(pl.lit("ours").alias("source"), pl.lit(run).alias("run"), "lesion", "positives",
-                            "negatives", "failed", *(pl.col(name).cast(pl.Float64) for name in columns))  # fmt: skip
+        counts = ("lesion", *summary.COUNT_COLUMNS)
+        ours = table.select(*counts, pl.col(columns).cast(pl.Float64), source=pl.lit("ours"), run=pl.lit(run))
+        overall = texts[run].filter(pl.col("type") == summary.OVERALL).cast({"accuracy": pl.Float64})
         for rule in reversed(SHOWN_RULES):
-            accuracies = [answers.get((rule, lesion)) for lesion in ours["lesion"]]
-            ours = ours.with_columns(pl.Series(f"text_{rule}", accuracies, dtype=pl.Float64))
-        tables.append(ours)
+            answers = overall.filter(pl.col("rule") == rule).select(lesion="group", **{f"text_{rule}": "accuracy"})
+            ours = ours.join(answers, on="lesion", how="left", maintain_order="left")
+        tables.append(ours.select(*COMPARISON))
     rows = [
         {
             "source": "paper",

@@ -8,8 +8,8 @@ import polars as pl
 from cxr.base.columns import Column, schema
 from cxr.base.tables import read_table, write_table
 from cxr.ils.evaluation.answer_rules import SHOWN_RULES
-from cxr.ils.evaluation.summary import COVERAGE, DIGITS, GROUPS, TOTAL, index_subjects
-from cxr.metrics.intervals import difference_intervals, sums_by_subject
+from cxr.ils.evaluation.summary import COVERAGE, DIGITS, GROUPS, group_filter, sum_by_patient
+from cxr.metrics.intervals import difference_intervals
 from cxr.metrics.masks import PAIR_METRICS
 
 ALL_PERSONAS = "all personas"
@@ -62,16 +62,23 @@ def compare_wordings(
 
 
 def _make_rows(run: str, persona: str, pairs: pl.DataFrame, replicates: int, seed: int) -> list[tuple]:
-    cell_masks = [_select_pairs(pairs, lesion, measure) for lesion, measure in CELLS]
-    before, after = (_sum_terms(pairs, cell_masks, side) for side in (PLAIN, REWORDED))
-    number, subjects = index_subjects(pairs)
-    per_patient = [tuple(sums_by_subject(number, subjects, part) for part in sums) for sums in (after, before)]
-    low, high = difference_intervals(*per_patient, replicates=replicates, level=COVERAGE, seed=seed)
+    counted = [_select_pairs(pairs, *cell) for cell in CELLS]
+    sides = []
+    for suffix in (REWORDED, PLAIN):
+        overlaps = [_read_numbers(pairs, name + suffix) for name in ("iou", "intersection", "union")]
+        terms = {name: metric.terms(*overlaps) for name, metric in PAIR_METRICS.items()}
+        terms |= {f"text_{rule}": (_read_numbers(pairs, rule + suffix), np.ones(len(pairs))) for rule in SHOWN_RULES}
+        cells = zip(CELLS, counted, strict=True)
+        sides.append([[part * is_counted for part in terms[measure]] for (_, measure), is_counted in cells])
+    sums = (sum_by_patient(pairs, ratios) for ratios in sides)
+    low, high = difference_intervals(*sums, replicates=replicates, level=COVERAGE, seed=seed)
     rows = []
-    for at, (lesion, measure) in enumerate(CELLS):
-        plain, reworded = (_percentage(above[:, at].sum(), below[:, at].sum()) for above, below in (before, after))
+    for at, cell in enumerate(CELLS):
+        ratios = (side[at] for side in sides)
+        reworded, plain = (100 * above.sum() / below.sum() if below.any() else np.nan for above, below in ratios)
         percentages = (plain, reworded, reworded - plain, 100 * low[at], 100 * high[at])
-        rows.append((run, persona, lesion, measure, int(cell_masks[at].sum()), *map(_round, percentages)))
+        rounded = [None if np.isnan(value) else round(float(value), DIGITS) for value in percentages]
+        rows.append((run, persona, *cell, int(counted[at].sum()), *rounded))
     return rows
 
 
@@ -79,33 +86,11 @@ def _select_pairs(pairs: pl.DataFrame, lesion: str, measure: str) -> np.ndarray:
     """Return a mask, bool (N,), of the pairs of a lesion type and measure that have a value both ways."""
     metric = PAIR_METRICS.get(measure)
     column = "iou" if metric else measure.removeprefix("text_")
-    is_counted = pl.col(column).is_not_null() & pl.col(column + REWORDED).is_not_null()
+    is_counted = pl.col(column).is_not_null() & pl.col(column + REWORDED).is_not_null() & group_filter(lesion)
     if metric:
-        is_counted &= pl.col("polarity") == metric.polarity
-    if lesion != TOTAL:
-        is_counted &= pl.col("target") == lesion
+        is_counted &= group_filter(metric.polarity)
     return pairs.select(is_counted=is_counted)["is_counted"].to_numpy()
 
 
-def _sum_terms(pairs: pl.DataFrame, cell_masks: list[np.ndarray], side: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numerators and denominators of K cells, float64 (N, K), 0 for pairs outside the cell."""
-
-    def column(name: str) -> np.ndarray:
-        return pairs[name + side].cast(pl.Float64).fill_null(0).to_numpy()
-
-    overlaps = [column(name) for name in ("iou", "intersection", "union")]
-    terms = {name: metric.terms(*overlaps) for name, metric in PAIR_METRICS.items()}
-    terms |= {f"text_{rule}": (column(rule), np.ones(len(pairs))) for rule in SHOWN_RULES}
-    above, below = (
-        np.column_stack([terms[measure][part] * mask for (_, measure), mask in zip(CELLS, cell_masks, strict=True)])
-        for part in (0, 1)
-    )
-    return above, below
-
-
-def _percentage(above: float, below: float) -> float:
-    return 100 * above / below if below else np.nan
-
-
-def _round(value: float) -> float | None:
-    return None if np.isnan(value) else round(float(value), DIGITS)
+def _read_numbers(pairs: pl.DataFrame, column: str) -> np.ndarray:
+    return pairs[column].cast(pl.Float64).fill_null(0).to_numpy()

@@ -12,7 +12,7 @@ any text: the model failed on this pair).
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
@@ -102,49 +102,6 @@ def fit_mask(mask: np.ndarray, size: int) -> np.ndarray:
     return pack(resize_mask(mask, size))
 
 
-@dataclass
-class PredictionLines:
-    """The content of a predictions file: one entry per pair, and the lines without a pair."""
-
-    entry_by_pair: dict[str, dict] = field(default_factory=dict)
-    repeated_pairs: set[str] = field(default_factory=set)
-    stray: list[tuple[str, int]] = field(default_factory=list)
-    """(reason, line number) of each line without a pair or after the first of its pair."""
-    num_lines: int = 0  # Number of lines in the file
-
-
-def read_predictions(path: str | Path, pair_ids: Mapping[str, object] | set[str]) -> PredictionLines:
-    """Read the lines and assign them to the pairs of a split. Raises UserError if no line fits."""
-    if not Path(path).is_file():
-        raise UserError(f"{path}: there is no such file of predictions: correct the path")
-    lines = PredictionLines()
-    with open(path, "rb") as file:
-        for number, raw in enumerate(file, 1):
-            if not raw.strip():
-                continue
-            lines.num_lines += 1
-            try:
-                entry = json.loads(raw)
-            except ValueError:
-                entry = None
-            if not isinstance(entry, dict) or not isinstance(entry.get("pair_id"), str):
-                lines.stray.append(("bad_line", number))
-                continue
-            pair_id = clean_id(entry["pair_id"])
-            if pair_id not in pair_ids:
-                lines.stray.append(("unknown_pair", number))
-            elif pair_id in lines.entry_by_pair:
-                lines.repeated_pairs.add(pair_id)
-                lines.stray.append(("duplicate", number))
-            else:
-                lines.entry_by_pair[pair_id] = entry | {"pair_id": pair_id}
-    if pair_ids and not lines.entry_by_pair:
-        raise UserError(
-            f"{path}: none of its {lines.num_lines} lines names a pair of this split: give predictions of this dataset"
-        )
-    return lines
-
-
 @dataclass(frozen=True)
 class Prediction:
     """One pair's prediction: mask, uint8 packed (size, size / 8), None if unusable; answer; reason."""
@@ -156,7 +113,11 @@ class Prediction:
 
 
 class Predictions:
-    """The predictions of a run; masks are read one at a time. A context manager."""
+    """The predictions of a run: the lines, assigned to the pairs of a split, and masks, read one at a time.
+
+    A context manager. ``entry_by_pair``: one line per pair; ``repeated_pairs``: pairs with several lines; ``stray``:
+    (reason, line number) of each line without a pair or after the first of its pair; ``num_lines``: of the file.
+    """
 
     def __init__(
         self,
@@ -166,9 +127,44 @@ class Predictions:
         size: int,
         reworded: bool = False,
     ):
-        """``reworded``: the pairs were asked in a persona's wordings, which not every instruction has."""
+        """``reworded``: the pairs were asked in a persona's wordings, which not every instruction has.
+
+        Raises UserError if no line fits.
+        """
         self.path, self.masks, self.size, self.reworded = Path(path), masks, size, reworded
-        self.lines = read_predictions(path, pair_ids)
+        self.entry_by_pair: dict[str, dict] = {}
+        self.repeated_pairs: set[str] = set()
+        self.stray: list[tuple[str, int]] = []
+        self.num_lines = 0
+        if not self.path.is_file():
+            raise UserError(f"{path}: there is no such file of predictions: correct the path")
+        with open(path, "rb") as file:
+            for number, text in enumerate(file, 1):
+                if text.strip():
+                    self.num_lines += 1
+                    self._add_line(text, number, pair_ids)
+        if pair_ids and not self.entry_by_pair:
+            raise UserError(
+                f"{path}: none of its {self.num_lines} lines names a pair of this split: give predictions of this "
+                "dataset"
+            )
+
+    def _add_line(self, text: bytes, number: int, pair_ids: Mapping[str, object] | set[str]) -> None:
+        try:
+            entry = json.loads(text)
+        except ValueError:
+            entry = None
+        if not isinstance(entry, dict) or not isinstance(entry.get("pair_id"), str):
+            self.stray.append(("bad_line", number))
+            return
+        pair_id = clean_id(entry["pair_id"])
+        if pair_id not in pair_ids:
+            self.stray.append(("unknown_pair", number))
+        elif pair_id in self.entry_by_pair:
+            self.repeated_pairs.add(pair_id)
+            self.stray.append(("duplicate", number))
+        else:
+            self.entry_by_pair[pair_id] = entry | {"pair_id": pair_id}
 
     def __enter__(self) -> "Predictions":
         self._stack = ExitStack()
@@ -189,12 +185,11 @@ class Predictions:
 
     def get(self, pair_id: str) -> Prediction:
         """Return the prediction of a pair of the split; an unusable prediction has a reason and no mask."""
-        entry = self.lines.entry_by_pair.get(pair_id)
+        entry = self.entry_by_pair.get(pair_id)
         if entry is None:
             return Prediction(None, None, "no_prediction")
-        answer = entry.get("answer")
-        answer = answer if isinstance(answer, str) else None
-        if pair_id in self.lines.repeated_pairs:
+        answer = entry["answer"] if isinstance(entry.get("answer"), str) else None
+        if pair_id in self.repeated_pairs:
             return Prediction(None, answer, "duplicate")
         if entry.get("failure"):
             failure = str(entry["failure"])
@@ -221,8 +216,8 @@ class Predictions:
         value = entry[mask_fields[0]]
         if mask_fields[0] == "mask":
             return self._stored(value)
-        read_one = self._picture if mask_fields[0] == "mask_path" else _decode_rle
-        mask = unite_masks([read_one(mask_value) for mask_value in (value if isinstance(value, list) else [value])])
+        values = value if isinstance(value, list) else [value]
+        mask = unite_masks([self._read_mask(mask_fields[0], each) for each in values])
         return None if mask is None else fit_mask(mask, self.size)
 
     def _stored(self, row: object) -> np.ndarray:
@@ -236,14 +231,12 @@ class Predictions:
             raise MaskFault("damaged_mask", f"row {row!r}"[:200]) from None
         return packed if packed.shape == (self.size, self.size // 8) else fit_mask(unpack(packed), self.size)
 
-    def _picture(self, name: object) -> np.ndarray:
-        if not isinstance(name, str):
-            raise MaskFault("missing_mask", "mask_path is not a text")
-        return read_mask_image(self.path.parent / name)
-
-
-def _decode_rle(value: object) -> np.ndarray:
-    try:
-        return decode_rle(value)
-    except ValueError as error:
-        raise MaskFault("damaged_mask", str(error)[:200]) from None
+    def _read_mask(self, field: str, value: object) -> np.ndarray:
+        if field == "mask_path":
+            if not isinstance(value, str):
+                raise MaskFault("missing_mask", "mask_path is not a text")
+            return read_mask_image(self.path.parent / value)
+        try:
+            return decode_rle(value)
+        except ValueError as error:
+            raise MaskFault("damaged_mask", str(error)[:200]) from None

@@ -1,17 +1,14 @@
 """Score each pair: overlap of its predicted mask with the reference, and correctness of its answer."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, schema
-from cxr.base.hdf5 import Shard, pack
+from cxr.base.hdf5 import Shards, pack
 from cxr.base.jobs import progress
-from cxr.base.tables import read_table
 from cxr.geometry.masks import resize_mask
 from cxr.ils.evaluation import answer_rules
 from cxr.ils.evaluation.predictions import NOT_ASKED, Prediction, Predictions
@@ -37,33 +34,18 @@ SCHEMA = schema(COLUMNS)  # ``iou`` and the rules are null if the pair is not sc
 REQUIRED = ("pair_id", "subject_id", "target", "type", "instruction", "answer", "seg", "mask_id")
 
 
-class References:
+class References(Shards):
     """The masks of the dataset, resized to the evaluation's square. A context manager."""
 
-    def __init__(self, index: str | Path, masks: Sequence[str], size: int):
+    def __init__(self, masks: Sequence[str], size: int):
+        super().__init__(masks, "mask_id")
         self.size = size
-        self._place = dict(read_table(index).select("mask_id", "shard").iter_rows())
-        self._paths = {Path(path).stem: path for path in masks}
         # consecutive pairs belong to one study and share masks
-        self._packed = lru_cache(maxsize=64)(self._read)
+        self._packed = lru_cache(maxsize=64)(lambda name: pack(resize_mask(self.get("mask", name), size)))
 
-    def __enter__(self) -> "References":
-        self._stack = ExitStack()
-        self._shards: dict[str, Shard] = {}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def get(self, line: Mapping) -> np.ndarray:
+    def packed(self, line: Mapping) -> np.ndarray:
         """Return the reference mask of a pair, uint8 packed (size, size / 8), empty if negative."""
         return self._packed(line["mask_id"]) if line["seg"] else np.zeros((self.size, self.size // 8), np.uint8)
-
-    def _read(self, mask_id: str) -> np.ndarray:
-        shard = self._place[mask_id]
-        if shard not in self._shards:
-            self._shards[shard] = self._stack.enter_context(Shard(self._paths[shard], key="mask_id"))
-        return pack(resize_mask(self._shards[shard].get("mask", mask_id), self.size))
 
 
 def score_pairs(
@@ -74,7 +56,7 @@ def score_pairs(
     A pair with an unusable prediction is wrong in every score. If a run has any answer, a pair without one is wrong. A
     run without answers has no text scores.
     """
-    has_answers = any(isinstance(entry.get("answer"), str) for entry in predictions.lines.entry_by_pair.values())
+    has_answers = any(isinstance(entry.get("answer"), str) for entry in predictions.entry_by_pair.values())
     rows = _score_rows(lines, references, predictions, reviewed, has_answers)
     return pl.DataFrame(progress(rows, len(lines), "evaluation"), schema=SCHEMA, orient="row")
 
@@ -90,7 +72,7 @@ def _score_rows(
         if prediction.reason in ("reviewed", NOT_ASKED):
             yield (*pair_columns, None, None, None, *[None] * len(answer_rules.RULES), prediction.reason, "")
             continue
-        reference = references.get(line)
+        reference = references.packed(line)
         if prediction.mask is None:  # an IoU of 0 for a negative, too: a failure does not count as "no lesion"
             areas = 0, overlap_packed(reference, reference).union, 0.0
         else:

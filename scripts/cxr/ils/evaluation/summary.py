@@ -1,5 +1,6 @@
 """Compute scores with intervals next to the paper's, for masks (Tables 4, 5) and texts (Tables 6, 14)."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -95,10 +96,12 @@ TEXTS: Columns = {
 }
 
 
-def index_subjects(pairs: pl.DataFrame) -> tuple[np.ndarray, int]:
-    """Return the index of each row's patient, in the order of the ids, and the number of patients."""
+def sum_by_patient(pairs: pl.DataFrame, ratios: Iterable[Sequence[np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return each patient's numerators and denominators, float64 (patients, K), of K ratios of terms (N,)."""
     names, numbers = np.unique(pairs["subject_id"].to_numpy(), return_inverse=True)
-    return numbers, len(names)
+    sides = (np.column_stack(terms).astype(float) for terms in zip(*ratios, strict=True))
+    above, below = (sums_by_subject(numbers, len(names), terms) for terms in sides)
+    return above, below
 
 
 def make_score_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: float) -> pl.DataFrame:
@@ -107,31 +110,25 @@ def make_score_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: floa
     ``resampling``: replicates and seed of :func:`cxr.metrics.intervals.ratio_intervals`.
     """
     scored = pairs.filter(pl.col("iou").is_not_null())
-    iou, intersection, union = (scored[name].to_numpy().astype(np.float64) for name in ("iou", "intersection", "union"))
-    members = {group: _group_members(scored, group) for group in GROUPS}
-    counts = {
-        (group, polarity): members[group] & (scored["polarity"] == polarity).to_numpy()
-        for group in GROUPS
-        for polarity in ("positive", "negative")
-    }
+    overlaps = [scored[name].to_numpy().astype(np.float64) for name in ("iou", "intersection", "union")]
+    members = {group: _group_members(scored, group) for group in (*GROUPS, "positive", "negative")}
     ratios, values = [], []
     for group in GROUPS:
         for metric in PAIR_METRICS.values():
-            is_counted = counts[group, metric.polarity]
-            above, below = metric.terms(iou, intersection, union)
-            ratios.append((above * is_counted, below * is_counted))
-            values.append(metric.score(iou[is_counted], intersection[is_counted], union[is_counted]))
-    low, high = _bootstrap_intervals(scored, ratios, resampling)
+            is_counted = members[group] & members[metric.polarity]
+            ratios.append([part * is_counted for part in metric.terms(*overlaps)])
+            values.append(metric.score(*(part[is_counted] for part in overlaps)))
+    low, high = ratio_intervals(*sum_by_patient(scored, ratios), level=COVERAGE, **resampling)
     cells = iter(zip(values, low, high, strict=True))
     rows = []
     for group in GROUPS:
-        of_group = pairs.filter(_group_filter(group))
+        reasons = pairs.filter(group_filter(group))["reason"]
         row: dict[str, object] = {
             "lesion": group,
-            "positives": int(counts[group, "positive"].sum()),
-            "negatives": int(counts[group, "negative"].sum()),
-            "failed": int(of_group["reason"].is_in(FAILURES).sum()),
-            "reviewed": int((of_group["reason"] == "reviewed").sum()),
+            "positives": int((members[group] & members["positive"]).sum()),
+            "negatives": int((members[group] & members["negative"]).sum()),
+            "failed": int(reasons.is_in(FAILURES).sum()),
+            "reviewed": int((reasons == "reviewed").sum()),
         }
         for column in PAIR_METRICS:
             row |= _make_cell(column, *next(cells), paper.lesions[group].get(column))
@@ -157,7 +154,7 @@ def make_text_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: float
             for kind, of_kind in kinds.items():
                 keys.append((rule, group, kind))
                 ratios.append((right * (member & of_kind), member & of_kind))
-    low, high = _bootstrap_intervals(judged_pairs, ratios, resampling)
+    low, high = ratio_intervals(*sum_by_patient(judged_pairs, ratios), level=COVERAGE, **resampling)
     rows = []
     for at, (rule, group, kind) in enumerate(keys):
         right, is_counted = ratios[at]
@@ -178,27 +175,19 @@ def read_scores(path: str) -> pl.DataFrame:
     return table.with_columns(pl.col(name).replace("", None).cast(pl.Float64) for name in empty)
 
 
-def _bootstrap_intervals(rows: pl.DataFrame, ratios: list[tuple[np.ndarray, np.ndarray]], resampling: dict) -> tuple:
-    numbers, subjects = index_subjects(rows)
-    numerators, denominators = (np.column_stack([ratio[side] for ratio in ratios]).astype(float) for side in (0, 1))
-    above, below = (sums_by_subject(numbers, subjects, values) for values in (numerators, denominators))
-    return ratio_intervals(above, below, level=COVERAGE, **resampling)
-
-
-def _group_filter(group: str) -> pl.Expr:
+def group_filter(group: str) -> pl.Expr:
+    """Return whether a pair belongs to a lesion type, a polarity or the total."""
     if group == TOTAL:
         return pl.lit(True)
     return pl.col("polarity" if group in ("positive", "negative") else "target") == group
 
 
 def _group_members(rows: pl.DataFrame, group: str) -> np.ndarray:
-    return np.broadcast_to(rows.select(member=_group_filter(group))["member"].to_numpy(), len(rows))
+    return np.broadcast_to(rows.select(member=group_filter(group))["member"].to_numpy(), len(rows))
 
 
-def _make_cell(
-    measure: str, value: float | None, low: float, high: float, paper: float | None
-) -> dict[str, float | None]:
-    percents = [None if number is None or number != number else round(100 * number, DIGITS) for number in
-                (value, low, high)]  # fmt: skip
+def _make_cell(measure: str, value: float | None, low: float, high: float, paper: float | None) -> dict:
+    numbers = (value, low, high)
+    percents = [None if number is None or number != number else round(100 * number, DIGITS) for number in numbers]
     names = (f"{measure}{end}" for end in ("", "_low", "_high", "_paper"))
     return dict(zip(names, (*percents, paper), strict=True))

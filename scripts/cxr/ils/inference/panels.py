@@ -2,21 +2,19 @@
 
 import textwrap
 from collections import Counter
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
 import numpy as np
-import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from cxr.base.hdf5 import Shard
+from cxr.base.hdf5 import Shard, Shards
 from cxr.base.jobs import progress
 from cxr.base.seeds import stable_hash
-from cxr.base.tables import read_lines, read_table
+from cxr.base.tables import read_lines
 from cxr.base.vocabulary import LESIONS
 from cxr.metrics import masks as metrics
 from cxr.plotting.overlay import PREDICTED, REFERENCE, draw_mask
@@ -41,7 +39,6 @@ class Row:
 def run_panels(
     *,
     lines: str,
-    index: str,
     masks: list[str],
     frames: list[str],
     predictions: str,
@@ -61,24 +58,21 @@ def run_panels(
     pairs_by_image = choose_pairs(lines, studies, seed)
     pair_ids = {row["pair_id"] for rows in pairs_by_image.values() for row in rows}
     entry_by_pair = {entry["pair_id"]: entry for entry in read_lines(predictions) if entry["pair_id"] in pair_ids}
-    shard_by_mask = dict(read_table(index).select("mask_id", "shard").filter(
-        pl.col("mask_id").is_in([row["mask_id"] for rows in pairs_by_image.values() for row in rows if row["mask_id"]])
-    ).iter_rows())  # fmt: skip
-    with ExitStack() as stack:
-        mask_shards = {Path(path).stem: stack.enter_context(Shard(path, key="mask_id")) for path in masks}
-        frame_shards = [stack.enter_context(Shard(path)) for path in frames]
-        prediction_shard = stack.enter_context(Shard(prediction_masks, key="pair_id"))
+    with (
+        Shards(masks, "mask_id") as mask_shards,
+        Shards(frames) as frame_shards,
+        Shard(prediction_masks, key="pair_id") as predicted_masks,
+    ):
         for image_id, rows in progress(pairs_by_image.items(), len(pairs_by_image), "panels"):
-            shard = next((frame_shard for frame_shard in frame_shards if image_id in frame_shard), None)
-            if shard is None:  # its pairs have no predictions either
+            if image_id not in frame_shards:  # its pairs have no predictions either
                 continue
-            image = shard.get("image", image_id)
+            image = frame_shards.get("image", image_id)
             sheet = []
             for pair in rows:
-                name, predicted, entry = pair["mask_id"], None, entry_by_pair.get(pair["pair_id"], {})
-                reference = mask_shards[shard_by_mask[name]].get("mask", name) if pair["seg"] else None
+                predicted, entry = None, entry_by_pair.get(pair["pair_id"], {})
+                reference = mask_shards.get("mask", pair["mask_id"]) if pair["seg"] else None
                 if entry.get("mask") is not None:
-                    large = prediction_shard.get("mask", entry["mask"]).astype(np.uint8)
+                    large = predicted_masks.get("mask", entry["mask"]).astype(np.uint8)
                     predicted = cv2.resize(large, image.shape[::-1], interpolation=cv2.INTER_NEAREST) > 0
                 words = entry.get("answer") or entry.get("detail") or entry.get("note") or "(no answer was asked for)"
                 sheet.append(Row(pair["instruction"], pair["answer"], words, reference, predicted))

@@ -33,7 +33,7 @@ def load(options: ParaphraseOptions, execution: dict) -> Engine:
 
     def reword(tasks: Sequence[Task], persona: str) -> list[Rewording]:
         questions = [make_question(task, persona, options.per_persona) for task in tasks]
-        return [_make_rewording(answer) for answer in ask(questions, generate, model.limits)]
+        return [_make_rewording(answer) for answer in ask(questions, generate, model)]
 
     return Engine(reword, model.name)
 

@@ -175,7 +175,6 @@ class Pairs(Dataset):
         lines: str,
         tokens: Tokens,
         options: PairOptions,
-        index: str | None = None,
         masks: list[str] | None = None,
         frames: list[str] | None = None,
         pictures: ImageSource | None = None,
@@ -184,7 +183,7 @@ class Pairs(Dataset):
         self.lines, self.tokens, self.options = PairLines(lines), tokens, options
         self.wording = wording
         self.pictures = ShardFrames(frames or []) if pictures is None else pictures
-        self.masks = ShardMasks(index, masks) if masks else None
+        self.masks = ShardMasks(masks) if masks else None
         self._last: tuple[tuple[str, bool], Pixels] | None = None
         if self.masks is not None:
             self._refuse_missing()
@@ -196,7 +195,7 @@ class Pairs(Dataset):
             if line["mask_id"] not in self.masks:
                 raise UserError(
                     f"{self.lines.path}: the mask {line['mask_id']} of the pair {line['pair_id']} is not among "
-                    f"{self.masks.name} and its shards: give those of the same threshold set"
+                    f"{self.masks.name}: give the masks of the same threshold set"
                 )
         if missing:
             line = self.lines[int(np.flatnonzero(np.isin(self.lines.image, list(missing)))[0])]
@@ -229,8 +228,7 @@ class Pairs(Dataset):
                 raise UserError(NO_FRAME)
             image = self.pictures.get(image_id)
             levels = equalise(image) if equalised else image
-            mask_shape = self.masks.shape if self.masks is not None else None
-            if self.options.fit == "pad" and mask_shape is not None and len(set(mask_shape)) == 1:
+            if self.options.fit == "pad" and self.masks is not None and len(set(self.masks.shape or ())) == 1:
                 levels = pad_to_square(levels)  # as its masks are, which are square
             self._last = key, prepare_pixels(levels, self.options)
         return self._last[1]

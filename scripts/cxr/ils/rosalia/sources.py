@@ -108,19 +108,38 @@ class ImageSource(Protocol):
 class ShardFrames(_PerProcess):
     """The canonical frames of all shards."""
 
+    field, key = "image", "image_id"
+
     def __init__(self, paths: list[str] | list[Path]):
         super().__init__()
-        self.name = _describe_paths(paths)
+        self.name = f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else str(*paths) or "no frames"
         self._place: dict[str, Path] = {}
         for path in paths:
-            with Shard(path) as shard:
+            with Shard(path, self.key) as shard:
                 self._place |= dict.fromkeys(shard.ids, Path(path))
 
-    def __contains__(self, image_id: str) -> bool:
-        return image_id in self._place
+    def __contains__(self, row_id: str) -> bool:
+        return row_id in self._place
 
-    def get(self, image_id: str) -> np.ndarray:
-        return _open_shard(self._files(), self._place[image_id], "image_id").get("image", image_id)
+    def get(self, row_id: str) -> np.ndarray:
+        return self._shard(self._place[row_id]).get(self.field, row_id)
+
+    def _shard(self, path: Path) -> Shard:
+        files = self._files()
+        if path not in files:
+            files[path] = Shard(path, self.key).__enter__()
+        return files[path]
+
+
+class ShardMasks(ShardFrames):
+    """The masks of all shards, bool (H, W)."""
+
+    field, key = "mask", "mask_id"
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """Shape of a mask; None if there is none."""
+        return next((self._shard(path).shape() for path in self._place.values()), None)
 
 
 class ImageTable:
@@ -159,42 +178,6 @@ class ImageTable:
 def open_image_source(frames: list[str] | list[Path] | None, pictures: str | Path | None) -> ImageSource:
     """Return the images of the table ``pictures`` if it is given, else those of the shards ``frames``."""
     return ImageTable(pictures) if pictures else ShardFrames(frames or [])
-
-
-class ShardMasks(_PerProcess):
-    """The masks of all shards by mask id, located with the table ``index``."""
-
-    def __init__(self, index: str | Path, paths: list[str] | list[Path]):
-        super().__init__()
-        self.name = str(index)
-        shard_contents: dict[str, tuple[Path, frozenset[str]]] = {}
-        self.shape: tuple[int, int] | None = None
-        for path in paths:
-            with Shard(path, key="mask_id") as shard:
-                shard_contents[Path(path).stem] = Path(path), frozenset(shard.ids)
-                self.shape = shard.shape()
-        self._place = {
-            name: shard_contents[place][0]
-            for name, place in read_table(index).select("mask_id", "shard").iter_rows()
-            if place in shard_contents and name in shard_contents[place][1]
-        }
-
-    def __contains__(self, mask_id: str) -> bool:
-        return mask_id in self._place
-
-    def get(self, mask_id: str) -> np.ndarray:
-        """Return a mask, bool (H, W). Raises StoreError if it is damaged."""
-        return _open_shard(self._files(), self._place[mask_id], "mask_id").get("mask", mask_id)
-
-
-def _open_shard(files: dict, path: Path, key: str) -> Shard:
-    if path not in files:
-        files[path] = Shard(path, key=key).__enter__()
-    return files[path]
-
-
-def _describe_paths(paths: list) -> str:
-    return f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else str(paths[0]) if paths else "no frames"
 
 
 NO_WORDING = "no_wording"  # fault of a pair whose instruction has no wording of the persona

@@ -36,7 +36,6 @@ def run_training(
     *,
     train: str,
     validate: str,
-    index: str,
     masks: list[str],
     frames: list[str] | None = None,
     pictures: str | None = None,
@@ -61,7 +60,7 @@ def run_training(
     ``updates`` and ``epochs`` (TSV) and the folder ``tensorboard``. An interrupted run resumes at its last checkpoint,
     with the same tables as an uninterrupted one. Raises UserError for invalid settings or inputs.
     """
-    inputs = {"train": train, "validate": validate, "index": index, "masks": list(masks), "frames": list(frames or [])}
+    inputs = {"train": train, "validate": validate, "masks": list(masks), "frames": list(frames or [])}
     inputs |= {"pictures": pictures or "", "wordings": wordings or ""} | engine_files
     outputs = {"model": model, "updates": updates, "epochs": epochs, "tensorboard": tensorboard}
     folder = Path(model).with_name("checkpoint")
@@ -79,8 +78,8 @@ def _train(job: TrainingJob, stop_requested: Callable[[], bool]) -> None:
     tokens = Tokens.load(folder / "start")
     # before the model is loaded, because this is quick and finds most mistakes
     pair_options = PairOptions.for_model(read_config(folder / "start"), options, answers=True, equalise=False)
-    shared = {name: job.inputs[name] for name in ("index", "masks")} | {"tokens": tokens}
-    shared["pictures"] = open_image_source(job.inputs["frames"], job.inputs["pictures"])
+    pictures = open_image_source(job.inputs["frames"], job.inputs["pictures"])
+    shared = {"masks": job.inputs["masks"], "tokens": tokens, "pictures": pictures}
     pairs = Pairs(lines=job.inputs["train"], options=pair_options, wording=_read_wording(job), **shared)
     validation_pairs = Pairs(
         lines=job.inputs["validate"], options=replace(pair_options, answers=False, equalise=True), **shared

@@ -75,7 +75,7 @@ def build_engine(options: ConversationOptions, generate: Generate) -> Engine:
                 questions[number] = Answer(problem=INJECTION)
             else:
                 questions[number] = build_question(request, check.gather_evidence(request.facts), options)
-        answers = ask_each(questions, generate, model.limits)
+        answers = ask_each(questions, generate, model)
         return [_build_outcome(request, answers[number]) for number, request in enumerate(requests)]
 
     return Engine(converse, model.name)

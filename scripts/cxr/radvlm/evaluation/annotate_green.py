@@ -38,7 +38,7 @@ def load(
     prompt = read_prompt(files["prompt"])
     model = ModelOptions(**settings["llm"])
     # the model's context is short: a bound of one token a byte would refuse common reports
-    limits = replace(model.limits, context=settings["prompt_bytes"] + model.max_tokens)
+    limits = replace(model, context=settings["prompt_bytes"] + model.max_tokens)
     generate = connect_resumably(model, execution)
 
     def annotate(pairs: Sequence[tuple[str, str]]) -> list[dict]:

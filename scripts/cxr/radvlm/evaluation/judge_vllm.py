@@ -31,7 +31,7 @@ def load(options: JudgeOptions, execution: Mapping) -> Judge:
         for key, item in zip(keys, items, strict=True):
             is_injection = addresses_the_model("\n".join(_texts(item)), FIELDS)
             questions[key] = Answer(problem=INJECTION) if is_injection else build_question(item)
-        answers = ask_each(questions, generate, model.limits)
+        answers = ask_each(questions, generate, model)
         return [_build_judgement(answers[key]) for key in keys]
 
     return judge

@@ -39,7 +39,7 @@ def load(options: FilterOptions, execution: Mapping) -> Engine:
             else:
                 question = build_question(section, rules)
             questions[texts_key(list(section))] = question
-        answers = ask_each(questions, generate, model.limits)
+        answers = ask_each(questions, generate, model)
         return [_build_result(section, answers[texts_key(list(section))]) for section in sections]
 
     return Engine(filtered, model.name)

@@ -33,12 +33,12 @@ def map_terms(
     """Return a line for each pair, in order."""
     log.info("mapping: %d pairs", len(pairs))
     category_answers = ask_each(
-        {pair: _category_question(*pair) for pair in pairs}, generate, options.limits, tolerance
+        {pair: _category_question(*pair) for pair in pairs}, generate, options, tolerance
     )
     lung_pairs = [pair for pair in pairs if pair[0] and _value(category_answers[pair]) == "lung"]
     log.info("mapping: %d of them lie in the lungs", len(lung_pairs))
     zone_questions = {pair: Question(prompts.zone_messages(*pair), answers.zones_schema()) for pair in lung_pairs}
-    zone_answers = ask_each(zone_questions, generate, options.limits, tolerance)
+    zone_answers = ask_each(zone_questions, generate, options, tolerance)
     return [_line(pair, category_answers[pair], zone_answers.get(pair), options.name) for pair in pairs]
 
 

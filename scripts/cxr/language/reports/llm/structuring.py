@@ -16,7 +16,7 @@ def structure_texts(
 ) -> list[dict]:
     """Return a line for each text."""
     questions = {key: _make_question(sentences) for key, sentences in texts.items()}
-    answer_by_key = ask_each(questions, generate, options.limits, tolerance)
+    answer_by_key = ask_each(questions, generate, options, tolerance)
     lines = [_line(key, answer, options.name) for key, answer in answer_by_key.items()]
     log.info("structuring: %d answers, %d quarantined", len(lines), sum(line["problem"] is not None for line in lines))
     return lines
