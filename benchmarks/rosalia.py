@@ -36,14 +36,14 @@ from cxr.base.tables import write_table  # noqa: E402
 from cxr.ils.inference.asker import Asker  # noqa: E402
 from cxr.ils.inference.infer import split_by_images  # noqa: E402
 from cxr.ils.inference.settings import InferenceOptions  # noqa: E402
-from cxr.ils.rosalia.lite import make_lite  # noqa: E402
 from cxr.ils.rosalia.losses import WEIGHTS, compute_losses  # noqa: E402
 from cxr.ils.rosalia.model import SAM_IMAGES, Rosalia  # noqa: E402
 from cxr.ils.rosalia.sampler import PairSampler  # noqa: E402
 from cxr.ils.rosalia.samples import Batch, Pairs, Sample, collate  # noqa: E402
 from cxr.ils.rosalia.sources import PairLines  # noqa: E402
 from cxr.ils.rosalia.tokens import Tokens, extract_answer, make_word_tokenizer, write_prompt  # noqa: E402  # noqa: E402
-from cxr.ils.training import trained_parts  # noqa: E402
+from cxr.ils.training import train  # noqa: E402
+from cxr.ils.training.lite import make_lite  # noqa: E402
 from cxr.ils.training.settings import Recipe  # noqa: E402
 from cxr.nets.devices import inference, select_device  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402
@@ -190,7 +190,7 @@ def batches_of(pairs: Pairs, recipe: Recipe, size: int, count: int, *, distinct:
         every = np.concatenate([rows, (rows + 1) % len(pairs)])
         rows = np.resize(every, size * count).reshape(count, size)
         chosen = [list(map(int, some)) for some in rows]
-    return [collate([pairs[one] for one in some], pairs.tokens.pad, packed=True) for some in chosen]
+    return [collate([pairs[one] for one in some], pairs.tokens.pad) for some in chosen]
 
 
 def stepper(bench: Bench, forward: Callable[[Rosalia, Batch], dict], batches: list[Batch], parameters, optimiser):
@@ -220,14 +220,14 @@ def bench_training(bench: Bench, sizes: list[int], count: int) -> list[dict]:
         lambda model, batch: compute_losses(model(batch), batch),
         lambda model, batch: original.losses(model, batch, WEIGHTS),
     )
-    trained_parts.add_adapters(model, recipe.lora)
+    train.add_adapters(model, recipe.lora)
     model.to(bench.dtype)
     if recipe.gradient_checkpointing:
         model.checkpoint_gradients()
-    parameters = trained_parts.select_trained(model, recipe.trained)
+    parameters = train.select_trained(model, recipe.trained)
     start = {name: value.detach().cpu().clone() for name, value in parameters.items()}
     # one optimiser for both loops: memory is that of one
-    optimiser = trained_parts.make_optimiser(parameters, recipe)
+    optimiser = train.make_optimiser(parameters, recipe)
     for group in optimiser.param_groups:
         group["lr"] = 1e-5  # large enough to be an update, small enough that rounding stays rounding
 
@@ -267,7 +267,7 @@ def theirs_evaluated(bench: Bench, samples: list[Sample], *, text: bool) -> list
     found, tokens = [], bench.tokens
     with inference():
         for sample in samples:
-            batch = bench.to(collate([sample], tokens.pad, packed=True))
+            batch = bench.to(collate([sample], tokens.pad))
             if text:
                 said, masks = original.evaluate(bench.model, batch, bench.max_new_tokens)
                 answer = extract_answer(tokens.decode([*batch.input_ids[0].tolist(), *said]))
@@ -316,7 +316,7 @@ def bench_evaluation(bench: Bench, sizes: list[int], count: int) -> list[dict]:
 
 def let_it_say_seg(bench: Bench, sample: Sample) -> None:
     """Change the head of random weights so that the answer to a sample begins with [SEG]."""
-    batch = bench.to(collate([sample], bench.tokens.pad, packed=True))
+    batch = bench.to(collate([sample], bench.tokens.pad))
     head = bench.model.llava.lm_head.weight
     with torch.no_grad():
         first = bench.model.generate(batch, 1).ids[0][0]
@@ -332,7 +332,7 @@ def learn(bench: Bench, updates: int) -> None:
     while done < updates:
         draws.start_at(done)
         for some in draws:
-            batch = bench.to(collate([pairs[one] for one in some], bench.tokens.pad, packed=True))
+            batch = bench.to(collate([pairs[one] for one in some], bench.tokens.pad))
             bench.model.train()
             compute_losses(bench.model(batch), batch)["loss"].backward()
             nn.utils.clip_grad_norm_(parameters, 1.0)

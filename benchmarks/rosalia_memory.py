@@ -25,7 +25,7 @@ import rosalia  # noqa: E402
 from cxr.base.tables import write_table  # noqa: E402
 from cxr.ils.rosalia.losses import compute_losses  # noqa: E402
 from cxr.ils.rosalia.samples import Batch  # noqa: E402
-from cxr.ils.training import trained_parts  # noqa: E402
+from cxr.ils.training import train  # noqa: E402
 from cxr.nets.devices import inference  # noqa: E402
 from tensors_alive import Alive  # noqa: E402
 
@@ -56,12 +56,12 @@ def reckoned(bench: rosalia.Bench, batch: Batch, layers: int) -> tuple[float, fl
 def step_of(bench: rosalia.Bench, batch: Batch, layers: int) -> list[tuple[str, float, float]]:
     """Return (what, measured, reckoned) in bytes of a training step's parts."""
     model, recipe = bench.model, bench.recipe
-    trained_parts.add_adapters(model, recipe.lora)
+    train.add_adapters(model, recipe.lora)
     model.to(bench.dtype)
     if recipe.gradient_checkpointing:
         model.checkpoint_gradients()
-    trained = trained_parts.select_trained(model, recipe.trained)
-    optimiser = trained_parts.make_optimiser(trained, recipe)
+    trained = train.select_trained(model, recipe.trained)
+    optimiser = train.make_optimiser(trained, recipe)
     values = sum(value.numel() for value in trained.values())
     weights = sum(value.nbytes for value in model.parameters())
     model.train()

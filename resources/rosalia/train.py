@@ -24,12 +24,12 @@ sys.path.insert(0, str(HERE))
 
 from data import Cohort, Store, make, scored, texts  # noqa: E402
 
-from cxr.ils.rosalia.lite import make_lite  # noqa: E402
 from cxr.ils.rosalia.losses import WEIGHTS, compute_losses  # noqa: E402
 from cxr.ils.rosalia.model import Output, Rosalia  # noqa: E402
 from cxr.ils.rosalia.samples import Batch, PairOptions, collate  # noqa: E402
 from cxr.ils.rosalia.tokens import IGNORED, Tokens, make_word_tokenizer  # noqa: E402
 from cxr.ils.training.fit import learning_rate  # noqa: E402
+from cxr.ils.training.lite import make_lite  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402
 
 
@@ -86,7 +86,7 @@ def fit(cohorts: list[Cohort], work: Path, seed: int) -> tuple[Rosalia, Tokens]:
         for number, samples in enumerate(batches):
             if number < first:
                 continue
-            batch = collate(samples, tokens.pad, packed=True).to("cpu", torch.float32)
+            batch = collate(samples, tokens.pad).to("cpu", torch.float32)
             for group in optimiser.param_groups:
                 group["lr"] = learning_rate(done, RATE, WARMUP, UPDATES)
             losses = compute_losses(forward(model, batch), batch, weights)

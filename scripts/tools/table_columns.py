@@ -18,7 +18,7 @@ from cxr.base.columns import Columns, markdown_table
 from cxr.base.conservation import CONSERVED
 from cxr.base.exclusions import STAGES
 from cxr.ils.dataset import make_pairs, mimic_ils
-from cxr.ils.evaluation import evaluate, paraphrases, scoring, summary
+from cxr.ils.evaluation import evaluate, paraphrases, summary
 from cxr.ils.masks import columns as masks
 from cxr.ils.paraphrase import make_paraphrases
 from cxr.ils.training import columns as training
@@ -86,7 +86,7 @@ TABLES: dict[str, Columns] = {
     "results/paraphrase/{thresholds}/counts.tsv": make_paraphrases.COUNTS,
     "results/training/{run}/updates.tsv": training.UPDATES,
     "results/training/{run}/epochs.tsv": training.EPOCHS,
-    "results/evaluation/{run}/pairs.parquet": scoring.COLUMNS,
+    "results/evaluation/{run}/pairs.parquet": evaluate.PAIRS,
     "results/evaluation/{run}/scores.tsv": summary.SCORES,
     "results/evaluation/{run}/text.tsv": summary.TEXTS,
     "results/evaluation/{run}/counts.tsv": evaluate.COUNTS,

@@ -126,7 +126,7 @@ def samples(tiny, asker) -> list:
 
 def test_replies_are_those_of_the_model_asked_alone(asker, samples):
     for sample, reply in zip(samples[:3], asker.ask(samples)[:3], strict=True):
-        made = asker.model.generate(collate([sample], asker.tokens.pad), OPTIONS.max_new_tokens)
+        made = asker.model.generate(collate([sample], asker.tokens.pad).to("cpu"), OPTIONS.max_new_tokens)
         assert len(made.masks[0]) == {ONE: 1, NONE: 0, TWO: 2}[lines_of()[samples.index(sample)]["instruction"]]
         if len(made.masks[0]):
             np.testing.assert_allclose(reply.mask_values, made.masks[0].amax(0), atol=1e-4)

@@ -11,14 +11,14 @@ from transformers import LlamaConfig, LlavaConfig
 
 import rosalia_pairs
 from cxr.ils.rosalia.config import CLIP_L14, RosaliaConfig
-from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.losses import LossWeights, compute_losses
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch, Pairs, collate
-from cxr.ils.training import trained_parts
+from cxr.ils.training import train
 from cxr.ils.training.fit import score_pairs
+from cxr.ils.training.lite import make_lite
 from cxr.ils.training.settings import LoraSettings
-from cxr.ils.training.trained_parts import add_adapters, merge_adapters, select_trained
+from cxr.ils.training.train import add_adapters, merge_adapters, select_trained
 from cxr.metrics.masks import PAIR_METRICS, lisa_iou, overlap_packed
 from cxr.nets.fitting.plain import Runner
 from cxr.segmentation.published import make_sam_vit_h_config
@@ -35,7 +35,7 @@ def pairs(tmp_path_factory) -> Pairs:
 
 @pytest.fixture(scope="module")
 def batch(pairs) -> Batch:
-    return collate([pairs[row] for row in range(0, 16, 2)], pairs.tokens.pad)
+    return collate([pairs[row] for row in range(0, 16, 2)], pairs.tokens.pad).to("cpu")
 
 
 def fresh() -> Rosalia:
@@ -45,10 +45,8 @@ def fresh() -> Rosalia:
 def learn(model: Rosalia, batch: Batch, updates: int = 4) -> Runner:
     """Train the model for a few updates with the paper's trainable set."""
     recipe = options({"lora": {"rank": 4}, "trained": NAMED}).recipe
-    trained = trained_parts.select_trained(model, recipe.trained)
-    runner = Runner(
-        model, trained, trained_parts.make_optimiser(trained, recipe), recipe, torch.device("cpu"), timedelta()
-    )
+    trained = train.select_trained(model, recipe.trained)
+    runner = Runner(model, trained, train.make_optimiser(trained, recipe), recipe, torch.device("cpu"), timedelta())
     model.train()
     for _ in range(updates):
         losses = runner.forward(lambda model: compute_losses(model(batch), batch, LossWeights(0.5, 5.0, 1.0)))
@@ -103,23 +101,23 @@ def test_only_adapters_and_named_parts_change(batch):
     frozen = {name for name, value in model.named_parameters() if not value.requires_grad}
     assert frozen.isdisjoint(runner.parameters)
     for begin in ("sam.vision_encoder.", "sam.prompt_encoder.", "llava.model.vision_tower.",
-                  "llava.model.multi_modal_projector.", f"llava.{trained_parts.LANGUAGE_MODEL}.layers."):  # fmt: skip
+                  "llava.model.multi_modal_projector.", f"llava.{train.LANGUAGE_MODEL}.layers."):  # fmt: skip
         assert any(name.startswith(begin) for name in frozen), begin
 
 
-@pytest.mark.parametrize("name", trained_parts.PARTS)
+@pytest.mark.parametrize("name", train.PARTS)
 def test_each_part_can_be_trained_alone(name):
     model = fresh()
     chosen = select_trained(model, [name])
     assert chosen
-    assert all(each.startswith(trained_parts.PARTS[name]) for each in chosen)
-    own = {each for each, _ in model.named_parameters() if each.startswith(trained_parts.PARTS[name])}
+    assert all(each.startswith(train.PARTS[name]) for each in chosen)
+    own = {each for each, _ in model.named_parameters() if each.startswith(train.PARTS[name])}
     assert set(chosen) == own
 
 
 def test_parts_are_all_of_the_model():
     model = fresh()
-    left = {name for name, _ in model.named_parameters()} - set(select_trained(model, list(trained_parts.PARTS)))
+    left = {name for name, _ in model.named_parameters()} - set(select_trained(model, list(train.PARTS)))
     assert left == {"sam.shared_image_embedding.positional_embedding"}  # SAM's positions, which never are
 
 
@@ -221,7 +219,7 @@ def test_scores_of_a_real_model_are_those_of_its_masks(pairs, batch):
     model.eval()
     masks, references = [], []
     for row in range(len(pairs)):
-        one = collate([pairs[row]], pairs.tokens.pad)
+        one = collate([pairs[row]], pairs.tokens.pad).to("cpu")
         masks.append((model.segment(one)[0] > 0).numpy())
         references.append(one.masks[0][0].numpy() > 0)
     found = score_pairs(model, pairs, 5, 0, ALONE, torch.device("cpu"))

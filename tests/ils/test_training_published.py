@@ -11,10 +11,10 @@ from safetensors.torch import load_file, save_file
 from cxr.base.errors import UserError
 from cxr.ils.rosalia import convert
 from cxr.ils.rosalia.convert import to_sam
-from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import collate
 from cxr.ils.rosalia.tokens import Tokens
+from cxr.ils.training.lite import make_lite
 from cxr.ils.training.rosalia import run_published
 from rosalia_pairs import OPTIONS, pairs, tokens, write
 from tiny_rosalia import SIZES
@@ -46,7 +46,7 @@ def test_there_and_back_draws_the_same(trained, tmp_path):
     for name, value in model.state_dict().items():
         assert torch.equal(value, again.state_dict()[name]), name
     given = pairs(write(tmp_path / "data"))
-    batch = collate([given[row] for row in range(3)], given.tokens.pad)
+    batch = collate([given[row] for row in range(3)], given.tokens.pad).to("cpu")
     with torch.no_grad():
         one, two = model(batch, all_logits=True), again(batch, all_logits=True)
     assert torch.equal(one.low_res, two.low_res)

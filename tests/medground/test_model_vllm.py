@@ -155,9 +155,7 @@ def test_a_blind_answer_depends_on_the_picture(world, loaded):
     names = sorted(world.rows)
     other = dict(zip(names, [*names[1:], names[0]], strict=True))
     own = ask([world.judged("select", line) for line in lines], generate, world.judging)
-    exchanged = ask(
-        [world.judged("select", line, other[line["image_id"]]) for line in lines], generate, world.judging
-    )
+    exchanged = ask([world.judged("select", line, other[line["image_id"]]) for line in lines], generate, world.judging)
     wanted = [{"targets": [one + 1 for one in line["regions"]]} for line in lines]
     right, wrong = (
         sum(answer.value == value for answer, value in zip(answers, wanted, strict=True))

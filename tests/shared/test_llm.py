@@ -20,8 +20,7 @@ from cxr.base.errors import UserError
 from cxr.llm import guards
 from cxr.llm.asking import TOO_LONG, Answer, Question, ask, ask_each, find_violation
 from cxr.llm.client import connect, connect_lazily
-from cxr.llm.images import PromptImage
-from cxr.llm.messages import content_parts, fill_prompt, server_messages, vllm_messages
+from cxr.llm.messages import PromptImage, content_parts, fill_prompt, server_messages, vllm_messages
 from cxr.llm.options import Execution, ModelOptions
 from cxr.llm.replies import object_schema, text_schema
 from cxr.llm.server import is_private, refuse_remote

@@ -20,7 +20,7 @@ from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_lines, read_table, scan_table, write_lines, write_table
 from cxr.ils.evaluation.predictions import read_map
 from cxr.imaging.weights import pickles, state_dict
-from cxr.llm.images import PromptImage
+from cxr.llm.messages import PromptImage
 from cxr.nets import onnx, tensors
 from cxr.nets.fitting import checkpoint
 from cxr.nets.tensors import load_strict

@@ -5,7 +5,7 @@ import polars as pl
 
 from cxr.ils import templates
 from cxr.ils.evaluation import answer_rules
-from cxr.ils.evaluation.scoring import SCHEMA
+from cxr.ils.evaluation.evaluate import SCHEMA
 from cxr.metrics import masks
 
 

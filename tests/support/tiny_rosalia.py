@@ -10,10 +10,10 @@ import torch
 
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import write_lines
-from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import PairOptions, Pairs, collate
 from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
+from cxr.ils.training.lite import make_lite
 
 SIZES = SimpleNamespace(image=64, patch=8, width=32, depth=2, clip_image=32, clip_patch=16, hidden=48, layers=2)
 TARGET = 64
@@ -88,7 +88,7 @@ def learn(model: Rosalia, tokens: Tokens, tiny: Tiny, updates: int) -> None:
         target=TARGET, fit="pad", answers=True, equalise=True,
     )  # fmt: skip
     pairs = Pairs(lines=str(tiny.lines), tokens=tokens, options=options, frames=tiny.frames, masks=[tiny.masks])
-    batch = collate([pairs[row] for row in range(len(pairs))], tokens.pad)
+    batch = collate([pairs[row] for row in range(len(pairs))], tokens.pad).to("cpu")
     optimiser = torch.optim.AdamW(model.parameters(), 3e-3)
     model.train()
     for _ in range(updates):

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from cxr.llm.asking import Question
-from cxr.llm.images import PromptImage
-from cxr.llm.messages import content_parts
+from cxr.llm.messages import PromptImage, content_parts
 
 SIDE = 112
 """Side that the model shrinks pictures to, px: 16 tokens."""

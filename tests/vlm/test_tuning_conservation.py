@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cxr.base.tables import read_table, write_lines
-from cxr.vlm.tuning import conservation, fit, tune
+from cxr.vlm.tuning import fit, tune
 from cxr.vlm.tuning.fit import TuningLog, TuningLoop
 from cxr.vlm.tuning.settings import Recipe
 from vlm_runs import RECIPE, data, recipe
@@ -202,7 +202,7 @@ def course_of(ranks: int, spoilt: int | None = None) -> list[list]:
         if rank == spoilt:
             one._batch = lambda part, samples: (batch_of(part or samples[:1]), [])
         try:
-            found[rank] = conservation.count_passes(one, one.run())
+            found[rank] = fit.count_passes(one, one.run())
         except AssertionError as error:
             found[rank] = str(error)
 
@@ -236,4 +236,4 @@ def test_updates_that_tell_other_samples_than_the_ranks_counted_stop_the_job():
     )  # fmt: skip
     rows = [{"samples": 4}, {"samples": 3}]
     with pytest.raises(AssertionError, match=r"^vlm_tuning: updates: 7 in, 8 accounted for \(a 8\)$"):
-        conservation.count_passes(one, TuningLog(2, 0, rows, {"a": 8}))
+        fit.count_passes(one, TuningLog(2, 0, rows, {"a": 8}))

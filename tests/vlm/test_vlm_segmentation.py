@@ -26,8 +26,8 @@ from cxr.vlm.segmenting import MaskStore, SegmentingModel, mask_targets
 from cxr.vlm.settings import Vlm
 from cxr.vlm.tuning import fit
 from cxr.vlm.tuning.objective import MaskLoss
-from cxr.vlm.tuning.recipe import add_adapters, select_trained
 from cxr.vlm.tuning.settings import Recipe
+from cxr.vlm.tuning.tune import add_adapters, select_trained
 from cxr.workflow.plan_vlm import VlmPlan
 from cxr.workflow.settings import parse_section
 from vlm_masks import FRAME, HEAD, OPTIONS, ask, found, recipe, scenes, tune

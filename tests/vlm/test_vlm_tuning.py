@@ -19,9 +19,8 @@ from cxr.vlm.reading import read_answer
 from cxr.vlm.samples import ImageStore, Sample, read_samples
 from cxr.vlm.tuning import fit, objective
 from cxr.vlm.tuning.fit import epoch_order
-from cxr.vlm.tuning.recipe import make_optimizer
 from cxr.vlm.tuning.settings import Recipe
-from cxr.vlm.tuning.tune import balance_domains
+from cxr.vlm.tuning.tune import balance_domains, make_optimizer
 from vlm_runs import OPTIONS, RECIPE, SIDE, ask, contents, data, recipe, tune
 
 

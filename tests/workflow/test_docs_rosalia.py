@@ -13,7 +13,7 @@ from cxr.ils.evaluation.answer_rules import RULES
 from cxr.ils.evaluation.predictions import FAILURES
 from cxr.ils.rosalia.config import CLIP_L14
 from cxr.ils.rosalia.model import Rosalia
-from cxr.ils.training import trained_parts
+from cxr.ils.training import train
 from cxr.ils.training.settings import LoraSettings
 from cxr.segmentation.published import make_sam_vit_h_config
 from cxr.workflow import settings
@@ -56,7 +56,7 @@ def model() -> tuple[Rosalia, int]:
     with torch.device("meta"):
         model = Rosalia.from_configs(llava, make_sam_vit_h_config(), 32000)
         whole = sum(value.numel() for value in model.parameters())
-        trained_parts.add_adapters(model, LoraSettings(rank=1, alpha=2))
+        train.add_adapters(model, LoraSettings(rank=1, alpha=2))
     return model, whole
 
 
@@ -72,9 +72,7 @@ def test_the_memory_of_one_card_is_what_the_model_has(model):
         for trained, million, gigabytes in ((paper, *told[:2]), (["project", "mask_decoder"], *told[2:])):
             adapters = int(rank) * adapters_of_1
             chosen = (
-                sum(value.numel() for value in trained_parts.select_trained(model, trained).values())
-                + adapters
-                - adapters_of_1
+                sum(value.numel() for value in train.select_trained(model, trained).values()) + adapters - adapters_of_1
             )
             assert whole == pytest.approx(7.70e9, rel=1e-3)
             assert float(million) == pytest.approx(chosen / 1e6, abs=0.06)

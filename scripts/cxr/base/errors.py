@@ -224,7 +224,7 @@ def refuse_unreadable(path: str | Path, problem: str, remedy: str, *kinds: type[
         yield
     except reading_errors as error:
         refuse_machine_fault(path, error)
-        first = str(error).strip().splitlines()[0]
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise UserError(f"{problem} ({first[:160]}): {remedy}") from None
 
 

@@ -32,6 +32,11 @@ class FramedImage:
     sides: tuple[str, str] = SIDES
     notes: tuple[str, ...] = ()
 
+    def list_notes(self) -> list[str]:
+        """Return what a reader of answers about the image must know."""
+        mirrored = "the header says that the image is mirrored; the model takes the image's left as right"
+        return [*(f"the image: {note}" for note in self.notes), *[mirrored] * (self.sides != SIDES)]
+
     def upright(self, stored: np.ndarray) -> np.ndarray:
         """Return an array (rows, columns) of the stored image's pixels upright, as the frame shows it."""
         return turn_from_affine(self.affine).apply(stored)

@@ -14,8 +14,7 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, write_lines
 from cxr.base.unfinished_work import describe_files, prepare_folder
 from cxr.llm.asking import Generate, Question
-from cxr.llm.images import PromptImage
-from cxr.llm.messages import content_parts
+from cxr.llm.messages import PromptImage, content_parts
 from cxr.llm.options import ModelOptions
 from cxr.llm.replies import NoAnswer, Reply
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from cxr.base.faults import NO_LIMIT, Broken, Tolerance
-from cxr.llm.images import PromptImage
-from cxr.llm.messages import Messages, content_parts
+from cxr.llm.messages import Messages, PromptImage, content_parts
 from cxr.llm.options import ModelOptions
 from cxr.llm.replies import NoAnswer, Reply, without_reasoning
 

@@ -1,9 +1,83 @@
-"""Chat messages built from a prompt, slot values and images, in the form that each transport sends."""
+"""Chat messages built from a prompt, slot values and images, in the form that each transport sends.
 
+An image is a file or an array; a server gets it as a data URL, vLLM in the job as a PIL image.
+"""
+
+import base64
+import hashlib
+import io
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
+
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.llm.guards import fill_slots
-from cxr.llm.images import PromptImage
+
+MEDIA = {"PNG": "image/png", "JPEG": "image/jpeg"}  # formats that every server reads
+IMAGE_MODES = ("L", "RGB", "P", "1")  # PIL modes of images with at most 8 bits per channel and no transparency
+
+
+@dataclass(frozen=True, eq=False)
+class PromptImage:
+    """An image: the path of a PNG or JPEG, or a uint8 array, (rows, columns) grey or (rows, columns, 3) RGB.
+
+    Raises ValueError for other arrays. A file is read when it is sent.
+    """
+
+    source: Path | np.ndarray
+
+    def __post_init__(self) -> None:
+        if isinstance(self.source, Path):
+            return
+        shape = self.source.shape
+        if self.source.dtype != np.uint8 or not self.source.size or (len(shape) != 2 and shape[2:] != (3,)):
+            array_type = f"{self.source.dtype} {shape}"
+            raise ValueError(f"an image is uint8 (rows, columns) or (rows, columns, 3), not {array_type}")
+
+    def data_url(self) -> str:
+        """Return the image as a data URL: a file's bytes, or an array as PNG. Raises UserError like :meth:`to_pil`."""
+        if isinstance(self.source, Path):
+            media, data = MEDIA[self._open().format], self.source.read_bytes()
+        else:
+            buffer = io.BytesIO()
+            self._open().save(buffer, "PNG")
+            media, data = MEDIA["PNG"], buffer.getvalue()
+        return f"data:{media};base64,{base64.b64encode(data).decode('ascii')}"
+
+    def digest(self) -> str:
+        """Return a digest of what is sent. Raises UserError like :meth:`to_pil`."""
+        array = None if isinstance(self.source, Path) else self.source
+        content = self.data_url().encode("ascii") if array is None else f"{array.shape}".encode() + array.tobytes()
+        return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+    def to_pil(self):
+        """Return the image as a PIL image in RGB.
+
+        Raises UserError for a file that is missing, damaged, neither PNG nor JPEG, or has more than 8 bits.
+        """
+        return self._open().convert("RGB")
+
+    def _open(self):
+        from PIL import Image
+
+        if not isinstance(self.source, Path):
+            return Image.fromarray(self.source)
+        try:
+            image = Image.open(self.source, formats=list(MEDIA))
+            image.load()
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            refuse_machine_fault(self.source, error)
+            message = f"{self.source} is not a readable PNG or JPEG ({type(error).__name__}): give a PNG or JPEG image"
+            raise UserError(message) from None
+        if image.mode not in IMAGE_MODES:
+            raise UserError(
+                f"{self.source} has the PIL mode {image.mode}, which models may decode differently: give it as 8-bit "
+                "grey or RGB"
+            )
+        return image
+
 
 Messages = list[dict[str, str | list[str | PromptImage]]]
 """Chat messages: ``role`` and ``content``, which is a text or an ordered list of texts and images."""

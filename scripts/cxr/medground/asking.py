@@ -20,7 +20,7 @@ from cxr.llm.answer_cache import answer_digest, cache_replies
 from cxr.llm.asking import Answer, Question, ask_each
 from cxr.llm.client import connect_lazily
 from cxr.llm.guards import fill_slots, neutralize
-from cxr.llm.images import PromptImage
+from cxr.llm.messages import PromptImage
 from cxr.llm.options import ModelOptions
 from cxr.medground.logic.atoms import DOMAINS_WITHOUT_APPEARANCE
 from cxr.medground.logic.facts import Facts, read_images, read_regions

@@ -15,7 +15,6 @@ from cxr.base.faults import Broken
 
 log = logging.getLogger("cxr")
 
-
 BATCH_SYSTEMS = ("SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID", "KUBERNETES_SERVICE_HOST")
 """Environment variables by which a batch system shows that it runs the job."""
 DRIVER_VERSION_PATH = Path("/proc/driver/nvidia/version")

@@ -27,7 +27,6 @@ DTYPE_CODES = {
 Kinds = dict[str, tuple[tuple[int, ...], torch.dtype]]
 """{tensor name: (shape, dtype)}."""
 
-
 REMEDY = "delete it and run snakemake weights again (docs/how-to/models.md)"
 """What to do about unusable weights that a rule made."""
 

@@ -12,7 +12,7 @@ from huggingface_hub import split_torch_state_dict_into_shards
 from safetensors import SafetensorError, safe_open
 
 from cxr.base.atomic import atomic_file
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.errors import UserError, refuse_machine_fault, refuse_unreadable
 from cxr.base.faults import is_not_from_input
 from cxr.nets import tensors
 from cxr.nets.tensors import Kinds, describe_misfit
@@ -103,11 +103,8 @@ def _list_weight_files(source: Path) -> list[Path]:
 
 def _check_complete(index: Path, file_names: set[str], pattern: str) -> None:
     """Raise UserError if the index of a checkpoint names a missing shard of the pattern's file type."""
-    try:
+    with refuse_unreadable(index, f"{index} is damaged", "download it again", KeyError, AttributeError):
         listed_shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        refuse_machine_fault(index, error)
-        raise UserError(f"{index} is damaged: download it again") from None
     missing = sorted(name for name in listed_shards - file_names if Path(name).suffix == Path(pattern).suffix)
     if missing:
         raise UserError(f"{index.parent} lacks {missing[0]}, which {index.name} names: download the file")

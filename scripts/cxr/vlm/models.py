@@ -20,7 +20,7 @@ from transformers import AutoModelForImageTextToText
 
 from cxr.base.atomic import atomic_file
 from cxr.base.engines import engine_module
-from cxr.base.errors import UserError, refuse_machine_fault, refuse_unreadable
+from cxr.base.errors import UserError, refuse_unreadable
 from cxr.base.seeds import stable_hash
 from cxr.nets.hub import find_downloaded_model
 from cxr.vlm.families.engine import Family, load_family
@@ -122,16 +122,18 @@ SEGMENTER = "segmenter"
 
 def write_run(folder: Path, **facts: object) -> None:
     """Write the facts that :func:`load_run` needs besides the weights."""
-    (folder / RUN).write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    _write_json(folder / RUN, facts)
+
+
+def _write_json(path: Path, content: dict) -> None:
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def read_run(folder: str | Path) -> dict:
     """Return what :func:`write_run` wrote. Raises UserError for a folder without it."""
-    try:
-        return json.loads(Path(folder, RUN).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        refuse_machine_fault(Path(folder, RUN), error)
-        raise UserError(f"{folder} holds no run of vlm_tuning: tune or name one in vlm.tuning.runs") from None
+    path, remedy = Path(folder, RUN), "tune or name one in vlm.tuning.runs"
+    with refuse_unreadable(path, f"{folder} holds no run of vlm_tuning", remedy):
+        return json.loads(path.read_text(encoding="utf-8"))
 
 
 @contextmanager
@@ -214,13 +216,6 @@ def write_model(loaded: Loaded, name: str, folder: Path, published: bool = True)
         _rename_tensors(folder, published_name)
 
 
-def _write_processor(name: str, model: nn.Module, folder: Path) -> None:
-    processor_config = getattr(_family_module(name), "processor_config", None)
-    path = folder / PROCESSOR
-    if processor_config and not path.is_file():
-        path.write_text(json.dumps(processor_config(model.config), indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
 def _rename_tensors(folder: Path, renamed: Callable[[str], str]) -> None:
     """Rename the tensors in a model's files and their index."""
     for path in sorted(folder.glob("*.safetensors")):
@@ -230,7 +225,14 @@ def _rename_tensors(folder: Path, renamed: Callable[[str], str]) -> None:
     for path in folder.glob("*.safetensors.index.json"):
         index = json.loads(path.read_text(encoding="utf-8"))
         index["weight_map"] = {renamed(name): file for name, file in index["weight_map"].items()}
-        path.write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        _write_json(path, index)
+
+
+def _write_processor(name: str, model: nn.Module, folder: Path) -> None:
+    processor_config = getattr(_family_module(name), "processor_config", None)
+    path = folder / PROCESSOR
+    if processor_config and not path.is_file():
+        _write_json(path, processor_config(model.config))
 
 
 def write_adapter(model: nn.Module, folder: Path) -> None:
@@ -240,5 +242,4 @@ def write_adapter(model: nn.Module, folder: Path) -> None:
     path = folder / ADAPTER
     config = json.loads(path.read_text(encoding="utf-8"))
     config = {name: sorted(value) if name == "target_modules" else value for name, value in config.items()}
-    config["base_model_name_or_path"] = ""
-    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    _write_json(path, config | {"base_model_name_or_path": ""})

@@ -46,7 +46,14 @@ class Originals:
 
     def check(self) -> None:
         """Raise UserError if files have been removed since their frames were made."""
-        missing = [image for image, path in self.paths.items() if not _is_regular_file(path)]
+        missing = []
+        for image, path in self.paths.items():
+            try:
+                is_file = stat.S_ISREG(os.stat(path).st_mode)
+            except OSError as error:
+                rejection_of(error)  # raises if the machine is at fault
+                is_file = False
+            missing += [] if is_file else [image]
         if missing:
             numbers = f"{len(missing)} of {len(self.paths)} original images"
             raise UserError(f"{numbers} no longer exist, such as {min(missing)[1]!r}: {REMEDY}")
@@ -68,11 +75,3 @@ class Originals:
                 f"could: {REMEDY}"
             ) from None
         return check_frame_shape(picture, sample.image_id, shape)
-
-
-def _is_regular_file(path: str) -> bool:
-    try:
-        return stat.S_ISREG(os.stat(path).st_mode)
-    except OSError as error:
-        rejection_of(error)  # raises if the machine is at fault
-        return False

@@ -8,6 +8,7 @@ import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 
 import polars as pl
 
@@ -30,9 +31,6 @@ DROPPED = {
     "reason": Column(pl.String, "Why there is no such pair."),
 }
 """Columns of the table of pairs that were not made."""
-
-
-PACKED_ROWS = 100_000
 
 
 def run(
@@ -61,13 +59,13 @@ def run(
     for images, line in progress(_read_studies(study_rows, unit_rows, reports), num_studies, "possible denials"):
         _count_denials(images, line, options, seed, census)
     bars = census.bars(options.global_share, options.opacity_inference_share)
-    ledger, drops = Ledger("dataset"), _DroppedPairs()
+    ledger, drops = Ledger("dataset"), []
     with open_split_files(dict(zip(SPLITS, (train, validate, test), strict=True)), make_line) as write:
         for images, line in progress(_read_studies(study_rows, unit_rows, reports), num_studies, "dataset"):
             for record in _make_study_records(images, line, options, seed, bars, ledger, drops):
                 write(record)
     ledger.finish(excluded, study_rows["image_id"])
-    write_table(dropped, drops.table(), DROPPED)
+    write_table(dropped, pl.DataFrame(drops, schema=schema(DROPPED), orient="row").sort(list(DROPPED)), DROPPED)
 
 
 Images = list[tuple[dict, list[dict]]]
@@ -84,8 +82,7 @@ def _read_studies(rows: pl.DataFrame, units: pl.DataFrame, reports: Sequence[str
         yield [(row, [unit for unit in study_units if unit["image_id"] == row["image_id"]]) for row in group], line
 
 
-def _study_id(row: dict) -> str:
-    return row["study_id"]
+_study_id = itemgetter("study_id")
 
 
 def _count_denials(images: Images, line: dict, options: PairSettings, seed: int, census: Census) -> None:
@@ -121,32 +118,8 @@ class _StudyRows:
         return self._rows if self._key == study_id else []
 
 
-class _DroppedPairs:
-    """Collects the rows of the table of dropped pairs, packing them in batches to save memory."""
-
-    def __init__(self) -> None:
-        self._packed: list[pl.DataFrame] = []
-        self._rows: list[dict] = []
-
-    def add(self, rows: Iterable[dict]) -> None:
-        """Add rows."""
-        self._rows += rows
-        if len(self._rows) >= PACKED_ROWS:
-            self._pack()
-
-    def _pack(self) -> None:
-        self._packed.append(pl.DataFrame(self._rows, schema=schema(DROPPED)))
-        self._rows = []
-
-    def table(self) -> pl.DataFrame:
-        """Return all rows, sorted."""
-        self._pack()
-        table = pl.concat(self._packed)
-        return table.sort(table.columns)
-
-
 def _make_study_records(
-    images: Images, line: dict, options: PairSettings, seed: int, bars: Bars, ledger: Ledger, drops: _DroppedPairs
+    images: Images, line: dict, options: PairSettings, seed: int, bars: Bars, ledger: Ledger, drops: list[tuple]
 ) -> Iterator[Record]:
     """Yield the records of one study. The first image that can deny a lesion type gets its negative."""
     numbers: Counter = Counter()
@@ -154,7 +127,7 @@ def _make_study_records(
     for row, units in images:
         pairs, missing = make_image_pairs(row, units, line, options, seed, bars, denied)
         denied |= {pair.target for pair in pairs if not pair.seg}
-        drops.add({"study_id": row["study_id"], "image_id": row["image_id"]} | drop for drop in missing)
+        drops += [(row["study_id"], row["image_id"], *drop.values()) for drop in missing]
         if pairs:
             ledger.accept(row["image_id"])
         else:

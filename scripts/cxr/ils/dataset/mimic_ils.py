@@ -10,6 +10,7 @@ mask ids from the pixels.
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
@@ -21,7 +22,7 @@ import polars as pl
 
 from cxr.base.atomic import atomic_folder
 from cxr.base.columns import Column, schema
-from cxr.base.errors import StoreError, UserError, existing_folder, refuse_machine_fault
+from cxr.base.errors import StoreError, UserError, existing_folder, refuse_unreadable
 from cxr.base.hdf5 import FRAME_SIZE, Shards, ShardWriter, mask_id, pack
 from cxr.base.tables import read_lines, write_lines, write_table
 from cxr.geometry.affine import to_original
@@ -42,27 +43,18 @@ def make_study_key(study_id: str) -> str:
     return f"s{study_id}" if study_id.isdecimal() else study_id
 
 
-def parse_study_key(key: str) -> str:
-    """Undo :func:`make_study_key`."""
-    return key[1:] if key[:1] == "s" and key[1:].isdecimal() else key
-
-
-def make_image_path(subject_id: str, key: str, image_id: str) -> str:
-    """Return the image's path in the tree that the authors' loader expects: pNN/p<subject>/s<study>/<image>.jpg."""
-    subject = f"p{subject_id}" if subject_id.isdecimal() else subject_id
-    return f"{subject[:3]}/{subject}/{key}/{image_id}.jpg"
-
-
 def make_study_entry(lines: list[dict]) -> tuple[dict, dict[str, str]]:
     """Return the release's entry of one study, made from its lines, and {mask path: mask_id}."""
     first = lines[0]
-    key = make_study_key(first["study_id"])
+    key, subject = make_study_key(first["study_id"]), first["subject_id"]
+    folder = f"p{subject}" if subject.isdecimal() else subject
     names: dict[tuple[str, str], str] = {}
     numbers: Counter = Counter()
     entry: dict = {
-        "subject_id": first["subject_id"],
+        "subject_id": subject,
         "dicom_id": first["image_id"],
-        "image_path": make_image_path(first["subject_id"], key, first["image_id"]),
+        # as the authors' loader expects it
+        "image_path": f"{folder[:3]}/{folder}/{key}/{first['image_id']}.jpg",
         "section_name": first["section_name"],
         "section_content": first["section_content"],
         "instruction_answer_pairs": {name: [] for name in LIST_BY_POLARITY.values()},
@@ -75,16 +67,9 @@ def make_study_entry(lines: list[dict]) -> tuple[dict, dict[str, str]]:
                 names[target, line["mask_id"]] = f"{key}/{key}_{target}_{numbers[target]}.png"
                 numbers[target] += 1
             path = names[target, line["mask_id"]]
-        pair = {
-            "pair_id": key + line["pair_id"].removeprefix(line["study_id"]),
-            "instruction": line["instruction"],
-            "answer": line["answer"],
-            "type": line["type"],
-            "target": line["target"],
-            "location": line["location"],
-            "seg": line["seg"],
-            "seg_mask_path": path,
-        }
+        pair = {"pair_id": key + line["pair_id"].removeprefix(line["study_id"])}
+        pair |= {name: line[name] for name in ("instruction", "answer", "type", "target", "location", "seg")}
+        pair["seg_mask_path"] = path
         if line["seg"]:
             pair["sent_idx"] = "" if line["sentence_index"] is None else str(line["sentence_index"])
         entry["instruction_answer_pairs"][LIST_BY_POLARITY[line["seg"]]].append(pair)
@@ -151,17 +136,16 @@ def read_release(folder: str | Path) -> Iterator[tuple[dict, Path | None]]:
     """
     folder, release = Path(folder), _read_release_json(folder)
     for split, name in SPLIT_NAMES.items():
-        studies = {parse_study_key(key): entry for key, entry in release.get(name, {}).items()}
+        # undoes make_study_key
+        studies = {re.sub(r"^s(?=\d+$)", "", key): entry for key, entry in release.get(name, {}).items()}
         for study_id in sorted(studies):
             yield from _make_lines(folder, split, study_id, studies[study_id])
 
 
 def _read_release_json(folder: str | Path) -> dict:
-    try:
-        return json.loads((Path(folder) / JSON_NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        refuse_machine_fault(Path(folder) / JSON_NAME, error)
-        raise UserError(f"{folder} holds no readable {JSON_NAME}: point to a folder of the release ({error})") from None
+    path = Path(folder) / JSON_NAME
+    with refuse_unreadable(path, f"{folder} holds no readable {JSON_NAME}", "point to a folder of the release"):
+        return json.loads(path.read_text(encoding="utf-8"))
 
 
 def _list_images(release: dict, images: str) -> pl.DataFrame:
@@ -175,7 +159,8 @@ def _make_lines(folder: Path, split: str, study_id: str, entry: dict) -> Iterato
     for seg, name in LIST_BY_POLARITY.items():
         for pair in entry["instruction_answer_pairs"].get(name, []):
             path = folder / MASK_FOLDER / pair["seg_mask_path"] if pair.get("seg_mask_path") else None
-            location = _as_list(pair.get("location"))
+            place = pair.get("location") or []
+            location = [place] if isinstance(place, str) else list(place)
             values = {
                 "pair_id": study_id + pair["pair_id"].removeprefix(make_study_key(study_id)),
                 "subject_id": str(entry["subject_id"]),
@@ -197,12 +182,6 @@ def _make_lines(folder: Path, split: str, study_id: str, entry: dict) -> Iterato
                 "mask_id": None,
             }
             yield {field: values.get(field) for field in FIELDS}, path
-
-
-def _as_list(value: object) -> list[str]:
-    if value is None:
-        return []
-    return [value] if isinstance(value, str) else list(value)
 
 
 def parse_certainty(pair: dict) -> str | None:
@@ -246,12 +225,14 @@ def import_layout(
     shape: tuple[int, ...] | None = None
     for line, path in read_release(folder):
         if path is not None:
-            mask = _read_mask(path)
+            image = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) if path.is_file() else None
+            if image is None:
+                raise StoreError(f"{path} is missing or damaged: fetch the release's masks again")
+            mask = image == 255
             shape = shape or mask.shape
             if mask.shape != shape or shape[1] % 8:
-                raise UserError(
-                    f"{path} is {mask.shape}, not {shape}: all masks of a release must be frames of one size"
-                )
+                fault = f"{path} is {mask.shape}, not {shape}"
+                raise UserError(f"{fault}: all masks of a release must be frames of one size")
             line["mask_id"] = mask_id(line["study_id"], pack(mask))
             packed[line["mask_id"]] = pack(mask)
         lines[line["split"]].append(line)
@@ -259,15 +240,7 @@ def import_layout(
     with ShardWriter(masks, key="mask_id", empty={"mask": (shape or (FRAME_SIZE, FRAME_SIZE), bool)}) as writer:
         for identifier in sorted(packed):
             writer.append(identifier, mask=np.unpackbits(packed[identifier], axis=-1).view(bool))
-    write_table(
-        index, make_index_table((identifier, shard, row) for row, identifier in enumerate(sorted(packed))), INDEX
-    )
+    rows = [(identifier, shard, row) for row, identifier in enumerate(sorted(packed))]
+    write_table(index, make_index_table(rows), INDEX)
     for split, output in outputs.items():
         write_lines(output, lines[split])
-
-
-def _read_mask(path: Path) -> np.ndarray:
-    image = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) if path.is_file() else None
-    if image is None:
-        raise StoreError(f"{path} is missing or damaged: fetch the release's masks again")
-    return image == 255

@@ -75,7 +75,6 @@ BOX_FLOOR = 0.2
 ANOMALY_FLOOR = 0.05
 """Anomalous fraction of a location above which it is not quiet (our choice)."""
 
-
 SIGNS = ("box_confidence", "anomalous_fraction")
 
 

@@ -30,8 +30,7 @@ class PairSettings(ReportLogic):
         source=PAPER,
     )
     opacity_inference_share: Share = key(
-        0.5,
-        "Fraction of opacity's local negatives that are lesion inferences (Table 10: 72,269 of 145,888).",
+        0.5, "Fraction of opacity's local negatives that are lesion inferences (Table 10: 72,269 of 145,888)."
     )
 
 

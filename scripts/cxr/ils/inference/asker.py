@@ -4,7 +4,7 @@ Answers and masks do not depend on the batch size, except for rounding: only pix
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -44,8 +44,6 @@ class Asker:
     options: InferenceOptions
     device: torch.device
     batch: int = 8
-    images: int = field(init=False)
-    pairs: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.images = self.pairs = max(1, self.batch)
@@ -76,8 +74,7 @@ class Asker:
         ``keep`` converts mask logits (T, T) to the reply's ``mask_values``. If the model fails on a sample, its reply
         has a ``fault``.
         """
-        rows = [(place, sample) for place, sample in enumerate(samples)]
-        first = {sample.view: sample for _, sample in reversed(rows)}
+        first = {sample.view: sample for sample in reversed(samples)}
         replies: dict[int, Reply] = {}
         with inference():
             encoded, self.images = process_fitting_batches(
@@ -85,8 +82,8 @@ class Asker:
             )
             views = dict(zip(first, encoded, strict=True))
             # prompts of one image share a prefix that is computed once per batch: keep them together, sorted by length
-            order = {key: number for number, key in enumerate(dict.fromkeys(sample.view for sample in samples))}
-            rows.sort(key=lambda row: (order[row[1].view], len(row[1].input_ids)))
+            order = {view: number for number, view in enumerate(dict.fromkeys(sample.view for sample in samples))}
+            rows = sorted(enumerate(samples), key=lambda row: (order[row[1].view], len(row[1].input_ids)))
             ready = []
             for place, sample in rows:
                 image_views, fault = views[sample.view]
@@ -102,7 +99,7 @@ class Asker:
         return [replies[place] for place in range(len(samples))]
 
     def _encoded(self, rows: list[tuple[Sample]]) -> list[tuple[Views, None]]:
-        batch = collate([sample for (sample,) in rows], self.tokens.pad, packed=True)
+        batch = collate([sample for (sample,) in rows], self.tokens.pad)
         views = self.model.encode(batch.to(self.device, self.model.dtype))
         return [(Views(views.features[n], views.embeddings[n]), None) for n in batch.image_of.tolist()]
 
@@ -112,7 +109,7 @@ class Asker:
         samples = [sample for _, sample, _ in rows]
         unique_views = list({sample.view: views for _, sample, views in rows}.values())  # in the order of collate
         views = Views(*map(torch.stack, zip(*[(view.features, view.embeddings) for view in unique_views], strict=True)))
-        batch = collate(samples, self.tokens.pad, packed=True)
+        batch = collate(samples, self.tokens.pad)
         # pixels are not needed once the views are known
         batch = replace(batch, images=batch.images[:0], clip=batch.clip[:0], content_shapes=None)
         batch = batch.to(self.device, self.model.dtype)

@@ -2,9 +2,9 @@
 
 import logging
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain, groupby
+from itertools import chain, pairwise
 from pathlib import Path
 
 from cxr.base.errors import StoreError, UserError, count_phrase
@@ -65,41 +65,39 @@ def run_split(
     faults: Counter[str] = Counter()
     with ShardWriter(prediction_masks, **empty) as writer:
         failures = Failures("inference", len(pairs), Tolerance.from_settings(compute))
-        replies = progress(_track_failures(_replies(asker, pairs), failures), len(pairs), "pairs asked")
+        replies = progress(_replies(asker, pairs, failures), len(pairs), "pairs asked")
         write_lines(predictions, _make_lines(replies, writer, faults, pairs if pairs.wording else None))
     if faults:
         without = count_phrase(faults.total(), f"of {len(pairs)} pairs has", f"of {len(pairs)} pairs have")
         log.warning("%s no prediction: the files of predictions say why", without)
 
 
-def split_by_images(images: Iterable[int], count: int) -> Iterator[range]:
+def split_by_images(images: Sequence[int], count: int) -> Iterator[range]:
     """Yield ranges of rows, each with all rows of ``count`` images (the last may have fewer)."""
-    first = end = num_images = 0
-    for _, run in groupby(images):
-        end += sum(1 for _ in run)
-        num_images += 1
-        if num_images == count:
-            yield range(first, end)
-            first, num_images = end, 0
-    if num_images:
-        yield range(first, end)
+    ends = [row for row in range(1, len(images)) if images[row] != images[row - 1]]
+    edges = [0, *ends[count - 1 :: count], len(images)]
+    return (range(first, end) for first, end in pairwise(edges) if first < end)
 
 
 def _read_samples(pairs: Pairs, rows: range) -> list[tuple[str, Sample | str]]:
-    read: list[tuple[str, Sample | str]] = []
+    samples: list[tuple[str, Sample | str]] = []
     for row in rows:
         pair_id = pairs.lines[row]["pair_id"]
         try:
-            read.append((pair_id, pairs[row]))
+            samples.append((pair_id, pairs[row]))
         except UserError as error:
             if isinstance(error.__context__, StoreError):  # a damaged file or failing machine, not the pair
                 raise error.__context__ from None
-            read.append((pair_id, str(error).removeprefix(f"pair {pair_id}: ")))
-    return read
+            samples.append((pair_id, str(error).removeprefix(f"pair {pair_id}: ")))
+    return samples
 
 
-def _replies(asker: Asker, pairs: Pairs) -> Iterator[tuple[str, Reply]]:
-    """Yield (pair_id, reply) in row order, while a thread reads the next images."""
+def _replies(asker: Asker, pairs: Pairs, failures: Failures) -> Iterator[tuple[str, Reply]]:
+    """Yield (pair_id, reply) in row order, while a thread reads the next images.
+
+    Raises Broken if the model fails too often; a failing image counts once.
+    """
+    last: Exception | None = None
     with ThreadPoolExecutor(1) as reader:
         reading = deque()
         for rows in chain(split_by_images(pairs.lines.image.tolist(), asker.batch), [None]):
@@ -110,19 +108,13 @@ def _replies(asker: Asker, pairs: Pairs) -> Iterator[tuple[str, Reply]]:
                 samples = [sample for _, sample in read if isinstance(sample, Sample)]
                 replies = iter(asker.ask(samples, lambda logits: logits > 0))
                 for pair_id, entry in read:
-                    yield pair_id, next(replies) if isinstance(entry, Sample) else Reply(fault=entry)
-
-
-def _track_failures(replies: Iterable[tuple[str, Reply]], failures: Failures) -> Iterator[tuple[str, Reply]]:
-    """Yield the replies unchanged. Raises Broken if the model fails too often; a failing image counts once."""
-    last: Exception | None = None
-    for pair_id, reply in replies:
-        if reply.error is None:
-            failures.passed()
-        elif reply.error is not last:
-            failures.note(failure_kind(reply.error), reply.error)
-        last = reply.error
-        yield pair_id, reply
+                    reply = next(replies) if isinstance(entry, Sample) else Reply(fault=entry)
+                    if reply.error is None:
+                        failures.passed()
+                    elif reply.error is not last:
+                        failures.note(failure_kind(reply.error), reply.error)
+                    last = reply.error
+                    yield pair_id, reply
 
 
 def _make_lines(

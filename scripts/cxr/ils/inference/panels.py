@@ -2,8 +2,8 @@
 
 import textwrap
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -25,8 +25,7 @@ MAX_LETTERS = 52  # maximum number of characters in a line of text
 FIELDS = ("pair_id", "image_id", "target", "instruction", "answer", "seg", "mask_id")
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One pair of a panel. Masks are bool in the frame; None without a mask."""
 
     instruction: str
@@ -82,8 +81,7 @@ def run_panels(
 def choose_pairs(lines: str, studies: int, seed: int) -> dict[str, list[dict]]:
     """Return {image_id: at most MAX_ROWS of its pairs} of ``studies`` images.
 
-    Each lesion type comes once before any comes twice.
-    The choice depends only on the seed and the ids.
+    Each lesion type comes once before any comes twice. The choice depends only on the seed and the ids.
     """
     targets: dict[str, set[str]] = {}
     for line in read_lines(lines):

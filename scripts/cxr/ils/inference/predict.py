@@ -4,13 +4,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 
-import cv2
 import numpy as np
 from pydicom.dataset import Dataset
 
-from cxr.base.atomic import atomic_file
+from cxr.base.atomic import atomic_folder
 from cxr.base.errors import UserError, describe
 from cxr.base.tables import read_lines
 from cxr.dicom.segmentation import Segment, save_segmentation
@@ -18,7 +18,8 @@ from cxr.ils.inference.asker import NO_SEG, SEVERAL_SEG, Asker
 from cxr.ils.inference.settings import InferenceOptions
 from cxr.ils.rosalia.samples import make_sample, prepare_pixels
 from cxr.imaging.one_image import FramedImage, decode_image_file, project_mask, segmentation_time
-from cxr.plotting.overlay import SIDES, draw_overlay
+from cxr.plotting.encoding import encode_image
+from cxr.plotting.overlay import draw_overlay
 from cxr.plotting.plots import save_png
 from cxr.segmentation.images import equalise
 
@@ -62,7 +63,7 @@ def ask_about_image(asker: Asker, picture: FramedImage, instructions: Sequence[s
 
 
 def write_findings(
-    folder: str | Path,
+    folder: Path,
     picture: FramedImage,
     findings: Sequence[Finding],
     *,
@@ -76,36 +77,25 @@ def write_findings(
     Per instruction ``<n>_mask.png`` (255 inside the lesion) and ``<n>_overlay.png``; with the ``header`` of a DICOM
     image also ``segmentation.dcm``, with a segment for each mask that is not empty.
     """
-    folder = Path(folder)
-    rows, number = [], 0
-    for place, finding in enumerate(findings, 1):
-        mask_name, overlay_name = f"{place}_mask.png", f"{place}_overlay.png"
-        with atomic_file(folder / mask_name) as temporary:
-            temporary.write_bytes(cv2.imencode(".png", finding.mask.astype(np.uint8) * 255)[1].tobytes())
-        texts = finding.instruction, finding.answer if finding.answer is not None else "(no answer was asked for)"
-        grey, mask = picture.upright(picture.grey), picture.upright(finding.mask)
-        figure = draw_overlay(grey, mask, *texts, picture.sides)
-        save_png(figure, folder / overlay_name, DPI)
-        number += bool(finding.mask.any())
-        rows.append(
-            {"instruction": finding.instruction, "answer": finding.answer, "note": finding.note,
-             "mask": mask_name, "overlay": overlay_name, "pixels": int(finding.mask.sum()),
-             "segment": number if header is not None and finding.mask.any() else None}
-        )  # fmt: skip
-    about: dict = {"model": model, "rows": picture.grey.shape[0], "columns": picture.grey.shape[1], "findings": rows}
-    about |= {"segmentation": None, "notes": [f"the image: {note}" for note in picture.notes]}
-    if picture.sides != SIDES:
-        about["notes"].append("the header says that the image is mirrored; the model takes the image's left as right")
+    notes, is_segmented = picture.list_notes(), False
     if header is not None:
         segments = [Segment(finding.instruction, finding.mask) for finding in findings]
         reason = save_segmentation(folder / SEG, header, segments, version=version, model=model, created_at=created_at)
-        about["segmentation"] = None if reason else SEG
-        if reason:
-            about["notes"].append(f"no DICOM segmentation: {reason}")
-            for row in rows:
-                row["segment"] = None
-    with atomic_file(folder / ANSWERS) as temporary:
-        temporary.write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        is_segmented = not reason
+        notes += [f"no DICOM segmentation: {reason}"] if reason else []
+    rows, segment_numbers = [], count(1)
+    for place, finding in enumerate(findings, 1):
+        mask_name, overlay_name, num_pixels = f"{place}_mask.png", f"{place}_overlay.png", int(finding.mask.sum())
+        (folder / mask_name).write_bytes(encode_image(".png", finding.mask.astype(np.uint8) * 255))
+        texts = finding.instruction, finding.answer if finding.answer is not None else "(no answer was asked for)"
+        grey, mask = picture.upright(picture.grey), picture.upright(finding.mask)
+        save_png(draw_overlay(grey, mask, *texts, picture.sides), folder / overlay_name, DPI)
+        segment = next(segment_numbers) if num_pixels and is_segmented else None
+        row = {"instruction": finding.instruction, "answer": finding.answer, "note": finding.note, "mask": mask_name}
+        rows.append(row | {"overlay": overlay_name, "pixels": num_pixels, "segment": segment})
+    about = {"model": model, "rows": picture.grey.shape[0], "columns": picture.grey.shape[1], "findings": rows}
+    about |= {"segmentation": SEG if is_segmented else None, "notes": notes}
+    (folder / ANSWERS).write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return about
 
 
@@ -136,5 +126,6 @@ def run(
     picture, header = decode_image_file(image, cohort, frames)
     findings = ask_about_image(Asker.load(model, options, compute), picture, instructions) if instructions else []
     name = "/".join(Path(model).resolve().parts[-2:])
-    created_at = segmentation_time()
-    return write_findings(output, picture, findings, header=header, version=code, model=name, created_at=created_at)
+    about = {"header": header, "version": code, "model": name, "created_at": segmentation_time()}
+    with atomic_folder(output) as folder:
+        return write_findings(Path(folder), picture, findings, **about)

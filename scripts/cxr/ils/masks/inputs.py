@@ -5,19 +5,25 @@ from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 
+import cv2
 import numpy as np
 import polars as pl
 
 from cxr.base.edited_images import is_unedited
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
-from cxr.base.vocabulary import HEART, LUNGS
-from cxr.geometry.boxes import CORNERS
+from cxr.base.vocabulary import HEART, LUNGS, VALID_LOCATIONS
+from cxr.geometry.boxes import CORNERS, clip_boxes
+from cxr.ils.masks import algorithm
 from cxr.ils.masks.findings import Finding, find_related_lesions, read_positive_findings
 from cxr.ils.masks.segmenter import LesionSegmenter
 from cxr.ils.masks.settings import STRICT, Rules
-from cxr.ils.masks.signs import measure_signs
 from cxr.ils.masks.zones import Zones
+
+SMALLEST_OVERLAP = 0.1
+"""Fraction of a box's area in a location from which the box counts there (our choice)."""
+ANOMALOUS_LEVEL = 25
+"""Grey level of the anomaly map from which a pixel counts as anomalous (our choice)."""
 
 
 class Case:
@@ -84,9 +90,30 @@ class Case:
         )
 
     def measure_signs(self) -> list[dict]:
-        """Return the signs of a lesion in each valid location (:func:`cxr.ils.masks.signs.measure_signs`)."""
-        anomaly = None if self.names["unedited"] else self._shards["anomaly"].get("anomaly", self.image_id)
-        return measure_signs(self.zones, *self._boxes, anomaly)
+        """Return a row for each visible valid location, with the signs of a lesion there.
+
+        ``box_confidence``: of the best box; ``anomalous_fraction``: null for an image without a map of its own. A
+        denial that only the report's silence supports needs an image that is quiet in the place. The image never
+        forbids an explicit denial: another lesion may light up there.
+        """
+        labels = [place for place in VALID_LOCATIONS if place in self.zones.visible]
+        if not labels:
+            return []
+        (boxes, confidence), anomalous = self._boxes, None
+        if not self.names["unedited"]:
+            anomalous = self._shards["anomaly"].get("anomaly", self.image_id) >= ANOMALOUS_LEVEL
+        masks = np.unpackbits(np.stack([self.zones[label] for label in labels]), axis=-1)
+        height, width = masks.shape[1:]
+        clipped = clip_boxes(boxes, height, width)
+        corners = algorithm.index_corners(clipped, width)
+        areas = np.maximum((clipped[:, 2] - clipped[:, 0]) * (clipped[:, 3] - clipped[:, 1]), 1)
+        rows = []
+        for label, mask in zip(labels, masks, strict=True):
+            is_there = algorithm.count_pixels_in_boxes(mask, corners) >= SMALLEST_OVERLAP * areas
+            fraction = None if anomalous is None else cv2.countNonZero(mask & anomalous) / cv2.countNonZero(mask)
+            best = float(confidence[is_there].max()) if is_there.any() else 0.0
+            rows.append({"location": label, "box_confidence": best, "anomalous_fraction": fraction})
+        return rows
 
     @property
     def lungs(self) -> np.ndarray:

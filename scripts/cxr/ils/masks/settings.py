@@ -57,12 +57,7 @@ class GridSettings(Section):
         "Values to try for all lesion types except edema; empty: as in base.",
     )
     edema: dict[TauName, list[Share]] = key(dict, "Values to try for edema; empty: as in base.")
-    max_points: int = key(
-        100,
-        "Largest number of grid points; raise it to confirm a larger grid.",
-        unit="points",
-        ge=1,
-    )
+    max_points: int = key(100, "Largest number of grid points; raise it to confirm a larger grid.", unit="points", ge=1)
 
     @constraint
     def _is_meant(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from huggingface_hub.errors import StrictDataclassError
 from transformers import CLIPVisionConfig, LlavaConfig, SamConfig
 
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.errors import UserError, refuse_unreadable
 from cxr.nets.weight_files import write_json
 
 CONFIG = "config.json"
@@ -49,15 +49,9 @@ def write_config(folder: str | Path, config: RosaliaConfig) -> None:
 
 def read_config(folder: str | Path) -> RosaliaConfig:
     """Read a model's config.json. Raises UserError if it is missing, damaged or of another model."""
-    path = Path(folder) / CONFIG
-    try:
-        config_values = json.loads(path.read_text(encoding="utf-8"))
-        if config_values.get("kind") != "rosalia":
+    path, kinds = Path(folder) / CONFIG, (KeyError, TypeError, AttributeError, StrictDataclassError)
+    with refuse_unreadable(path, f"{path} is missing or damaged", "make the model again", *kinds):
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if values.get("kind") != "rosalia":
             raise UserError(f"{path} is not the config of a converted ROSALIA model: convert the published model first")
-        return RosaliaConfig(
-            LlavaConfig(**config_values["llava"]), SamConfig(**config_values["sam"]), int(config_values["seg_id"])
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, StrictDataclassError) as error:
-        refuse_machine_fault(path, error)
-        fault = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{path} is missing or damaged: make the model again ({fault})") from None
+        return RosaliaConfig(LlavaConfig(**values["llava"]), SamConfig(**values["sam"]), int(values["seg_id"]))

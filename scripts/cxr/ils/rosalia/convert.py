@@ -13,7 +13,7 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, SamConfig
 
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.errors import UserError, refuse_unreadable
 from cxr.ils.rosalia.config import CLIP_L14, CONFIG, RosaliaConfig, read_config, write_config
 from cxr.ils.rosalia.model import Rosalia
 from cxr.nets.tensors import describe_misfit
@@ -67,20 +67,15 @@ def read_llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
     names = [name for name in (*required_names, *optional_names) if published_config.get(name) is not None]
     llama_settings = {name: published_config[name] for name in names}
     rope = {"rope_type": "default", "rope_theta": float(published_config.get("rope_theta") or 10000.0)}
-    try:
+    path = Path(folder) / CONFIG
+    with refuse_unreadable(path, f"{path} is damaged", "get the published file", StrictDataclassError):
         return LlamaConfig(**llama_settings, rope_parameters=rope, tie_word_embeddings=False)
-    except (ValueError, StrictDataclassError) as error:
-        fault = str(error).splitlines()[0]
-        raise UserError(f"{Path(folder) / CONFIG} is damaged ({fault}): get the published file") from None
 
 
 def _read_published_config(folder: str | Path) -> dict:
     path = Path(folder) / CONFIG
-    try:
+    with refuse_unreadable(path, f"{path} is missing or damaged", "get the published file"):
         published_config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        refuse_machine_fault(path, error)
-        raise UserError(f"{path} is missing or damaged ({error}): get the published file") from None
     if not isinstance(published_config, dict):
         raise UserError(f"{path} holds no table: get the published file")
     return published_config

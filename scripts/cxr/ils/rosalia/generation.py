@@ -5,83 +5,42 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache, DynamicLayer
 
-GPU_CHECK_INTERVAL = 4  # tokens between two checks on a GPU whether answers have ended. A check waits for the device
+CHECK_INTERVALS = {"cpu": 1, "cuda": 4}  # tokens between two checks whether answers have ended; a GPU makes each wait
 
 
 class PrefixCache(Cache):
     """Keys and values of all layers, filled in two steps: prefixes that prompts share, then the prompts' own tokens.
 
-    ``room``: number of tokens after the prefixes to store. With 0 they attend to their prefix but are not stored.
+    ``is_growing``: whether the own tokens are stored; else they attend to their prefix and are not stored.
     """
 
-    def __init__(self, layers: int, room: int):
-        super().__init__(layers=[_Layer(room) for _ in range(layers)])
+    def __init__(self, layers: int, is_growing: bool):
+        super().__init__(layers=[DynamicLayer() if is_growing else _PrefixLayer() for _ in range(layers)])
 
     def end_prefixes(self, group: torch.Tensor) -> None:
         """End the prefixes: later rows continue the prefix of their ``group``, int64 (B,)."""
         for layer in self.layers:
-            layer.group = group
+            if isinstance(layer, _PrefixLayer):
+                layer.group = group
+            else:
+                layer.batch_select_indices(group)
 
 
-class _Layer(CacheLayerMixin):
-    """Keys and values (rows, heads, tokens, channels) of one layer, in memory allocated once."""
+class _PrefixLayer(DynamicLayer):
+    """Keys and values of prefixes only, (rows, heads, tokens, channels)."""
 
-    is_sliding = False
-
-    def __init__(self, room: int):
-        super().__init__()
-        self.room, self.length = room, 0
-        self.group: torch.Tensor | None = None
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Allocate memory for all tokens and copy the prefixes into it."""
-        self.keys, self.values = (
-            self._roomy(cached_states, new_states)
-            for cached_states, new_states in ((self.keys, key_states), (self.values, value_states))
-        )
-        self.is_initialized = True
-
-    def _roomy(self, cached_states: torch.Tensor, new_states: torch.Tensor) -> torch.Tensor:
-        rows, heads, _, channels = new_states.shape
-        buffer = new_states.new_empty(rows, heads, self.length + self.room, channels)
-        buffer[:, :, : self.length] = cached_states[self.group]
-        return buffer
+    group: torch.Tensor | None = None
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store the keys and values of new tokens; return those of all tokens so far."""
+        """Store the keys and values of prefixes; return those of all tokens so far."""
         if self.group is None:
-            self.keys, self.values, self.length = key_states, value_states, key_states.shape[-2]
-            return key_states, value_states
-        if not self.room:
-            pairs = ((self.keys, key_states), (self.values, value_states))
-            keys, values = (
-                torch.cat([cached_states[self.group], new_states], -2) for cached_states, new_states in pairs
-            )
-            return keys, values
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        end = self.length + key_states.shape[-2]
-        self.keys[:, :, self.length : end] = key_states
-        self.values[:, :, self.length : end] = value_states
-        self.length = end
-        return self.keys[:, :, :end], self.values[:, :, :end]
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.length + query_length, 0
-
-    def get_seq_length(self) -> int:
-        return self.length
-
-    def get_max_length(self) -> int:
-        return -1
-
-    def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep only these rows."""
-        self.keys, self.values = self.keys[indices], self.values[indices]
+            return super().update(key_states, value_states)
+        keys, values = self.keys[self.group], self.values[self.group]
+        return torch.cat([keys, key_states], -2), torch.cat([values, value_states], -2)
 
 
 @dataclass(frozen=True)
@@ -96,11 +55,6 @@ class PromptState:
     cache: PrefixCache
     lengths: torch.Tensor
     attention_mask: torch.Tensor | None
-
-
-def default_check_interval(device: torch.device) -> int:
-    """Return after how many tokens to check whether answers have ended; on a CPU a check is free."""
-    return 1 if device.type == "cpu" else GPU_CHECK_INTERVAL
 
 
 def generate_greedily(
@@ -128,18 +82,14 @@ def generate_greedily(
             if not len(going):
                 break
             if len(going) < len(rows):
-                rows, next_tokens, attention_mask = (
-                    rows[going],
-                    next_tokens[going],
-                    None if attention_mask is None else attention_mask[going],
-                )
+                rows, next_tokens = rows[going], next_tokens[going]
+                attention_mask = None if attention_mask is None else attention_mask[going]
                 prompted.cache.batch_select_indices(going)
+        # a mask with four axes is used as is; transformers would inspect a two-dimensional one at every token
+        mask = None if attention_mask is None else attention_mask[..., : prompted.cache.get_seq_length() + 1]
         hidden = model(
             inputs_embeds=words(next_tokens)[:, None],
-            # a mask with four axes is used as is; transformers would inspect a two-dimensional one at every token
-            attention_mask=None
-            if attention_mask is None
-            else attention_mask[..., : prompted.cache.get_seq_length() + 1],
+            attention_mask=mask,
             position_ids=(prompted.lengths[rows] + step)[:, None],
             past_key_values=prompted.cache,
             use_cache=True,

@@ -13,19 +13,12 @@ from torch import nn
 from transformers import LlavaConfig, LlavaForConditionalGeneration, SamConfig
 
 from cxr.ils.rosalia.config import RosaliaConfig, read_config, write_config
-from cxr.ils.rosalia.generation import PrefixCache, PromptState, default_check_interval, generate_greedily
+from cxr.ils.rosalia.generation import CHECK_INTERVALS, PrefixCache, PromptState, generate_greedily
 from cxr.ils.rosalia.samples import Batch
 from cxr.ils.rosalia.tokens import IGNORED
 from cxr.nets.weight_files import WeightFiles, fill_module, write_shards
 from cxr.segmentation.encoder_cache import DiskCache
-from cxr.segmentation.head import (
-    build_projection,
-    build_sam,
-    decode_masks,
-    forget_dtypes,
-    make_empty,
-    resize_to_frames,
-)
+from cxr.segmentation.head import build_projection, build_sam, decode_masks, forget_dtypes, make_empty, resize_to_frames
 
 SAM_IMAGES = 4
 """Images per pass of SAM's encoder, whose attention takes much memory, where ``compute.batches`` gives no number."""
@@ -106,7 +99,13 @@ class Rosalia(nn.Module):
         """
         config = read_config(folder)
         model = make_empty(lambda: cls(config), dtype)
-        _move_empty(model, torch.device(device))
+        filled = model.state_dict().keys()
+        for prefix, module in model.named_modules():  # allocate; buffers that no file has (positions) keep their values
+            for name, parameter in module.named_parameters(recurse=False):
+                setattr(module, name, nn.Parameter(torch.empty_like(parameter, device=device), parameter.requires_grad))
+            for name, buffer in module.named_buffers(recurse=False):
+                is_filled = f"{prefix}.{name}".lstrip(".") in filled
+                setattr(module, name, torch.empty_like(buffer, device=device) if is_filled else buffer.to(device))
         with WeightFiles(folder) as weights:
             fill_module(model, weights, str(folder))
         return model.eval()
@@ -151,20 +150,19 @@ class Rosalia(nn.Module):
         embeddings = self._encode_with_cache(VISION_ENCODER, self._encode_for_sam, batch.images, batch)
         return Views(self.llava.model.multi_modal_projector(patches), embeddings)
 
+    def _encode_with_cache(self, name: str, encode: Callable, pixels: torch.Tensor, batch: Batch) -> torch.Tensor:
+        cache = self.feature_caches.get(name)
+        return encode(pixels) if cache is None else cache.get(batch.views, pixels, encode)
+
     def frozen_encoder_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return {encoder: shape of its output for one image} of the frozen encoders."""
         vision, sam = self.config.llava.vision_config, self.config.sam.vision_config
-        side = sam.image_size // sam.patch_size
-        shapes = {
-            VISION_TOWER: ((vision.image_size // vision.patch_size) ** 2, vision.hidden_size),
-            VISION_ENCODER: (sam.output_channels, side, side),
+        side, patches = sam.image_size // sam.patch_size, (vision.image_size // vision.patch_size) ** 2
+        encoders = {
+            VISION_TOWER: (self.llava.model.vision_tower, (patches, vision.hidden_size)),
+            VISION_ENCODER: (self.sam.vision_encoder, (sam.output_channels, side, side)),
         }
-        parts = {VISION_TOWER: self.llava.model.vision_tower, VISION_ENCODER: self.sam.vision_encoder}
-        return {name: shape for name, shape in shapes.items() if not _is_trained(parts[name])}
-
-    def _encode_with_cache(self, name: str, encode: Callable, pixels: torch.Tensor, batch: Batch) -> torch.Tensor:
-        feature_cache = self.feature_caches.get(name)
-        return encode(pixels) if feature_cache is None else feature_cache.get(batch.views, pixels, encode)
+        return {name: shape for name, (encoder, shape) in encoders.items() if not _is_trained(encoder)}
 
     def _encode_patches(self, pixels: torch.Tensor) -> torch.Tensor:
         tower = self.llava.model.vision_tower
@@ -239,7 +237,7 @@ class Rosalia(nn.Module):
         prompted = self._read_prompts(batch, views, max_new_tokens)
         ids, states = generate_greedily(
             self.llava.model.language_model, self.llava.lm_head, self._embed_tokens, prompted, self.config.eos_id,
-            max_new_tokens, every or default_check_interval(self.device),
+            max_new_tokens, every or CHECK_INTERVALS[self.device.type],
         )  # fmt: skip
         steps_of_rows = [[step for step, token in enumerate(row) if token == self.config.seg_id] for row in ids]
         seg_positions = [(row, step) for row, steps in enumerate(steps_of_rows) for step in steps]
@@ -273,13 +271,12 @@ class Rosalia(nn.Module):
         beginnings = torch.cat([batch.image_of[:, None], batch.input_ids[:, :shared]], 1)
         _, group = beginnings.unique(dim=0, return_inverse=True)
         groups, rows = int(group.max()) + 1, torch.arange(len(words), device=words.device)
-        cache = PrefixCache(model.config.num_hidden_layers, words.shape[1] - shared + room if room else 0)
+        cache = PrefixCache(model.config.num_hidden_layers, room > 0)
         if not room and groups == len(words):
             hidden = model(inputs_embeds=words, use_cache=False).last_hidden_state
             return PromptState(hidden[rows, lengths - 1], cache, lengths, None)
         # the first sample of each group
-        first = torch.full((groups,), len(group), device=group.device)
-        first = first.scatter_reduce(0, group, torch.arange(len(group), device=group.device), "amin")
+        first = rows.new_full((groups,), len(group)).scatter_reduce(0, group, rows, "amin")
         model(inputs_embeds=words[first, :shared], past_key_values=cache, use_cache=True)
         cache.end_prefixes(group)
         how = {"attention_mask": batch.attention, "past_key_values": cache, "use_cache": True}
@@ -296,17 +293,6 @@ class Rosalia(nn.Module):
         pairs = zip(image_of, batch.original, strict=True)
         frames = [(tuple(batch.resized[image]), tuple(target)) for image, target in pairs]
         return resize_to_frames(low_res, sample_of.tolist(), frames, side)
-
-
-def _move_empty(model: Rosalia, device: torch.device) -> None:
-    """Allocate an empty model on a device; buffers that no file has (positions) keep their values."""
-    filled = model.state_dict().keys()
-    for prefix, module in model.named_modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            setattr(module, name, nn.Parameter(torch.empty_like(parameter, device=device), parameter.requires_grad))
-        for name, buffer in module.named_buffers(recurse=False):
-            there = f"{prefix}.{name}".lstrip(".") in filled
-            setattr(module, name, torch.empty_like(buffer, device=device) if there else buffer.to(device))
 
 
 @contextmanager

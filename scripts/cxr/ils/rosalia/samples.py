@@ -19,6 +19,7 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
 from cxr.base.errors import StoreError, UserError
@@ -91,11 +92,11 @@ class Batch:
     input_ids: torch.Tensor  # int64 (B, L)
     attention: torch.Tensor  # int64 (B, L), 0 at padding (by length, because an unknown word has the id of padding)
     labels: torch.Tensor  # int64 (B, L)
-    images: torch.Tensor  # (I, 3, S, S); if ``content_shapes`` is given, uint8 (I, S, S), which :meth:`to` normalises
+    images: torch.Tensor  # uint8 (I, S, S), which :meth:`to` normalises to (I, 3, S, S)
     clip: torch.Tensor  # (I, 3, c, c)
     image_of: torch.Tensor  # int64 (B,), row of ``images``
     masks: list[torch.Tensor]
-    """B arrays (n, H, W), float32 (packed: uint8 until :meth:`to`); n is 1, or 0 if no masks are read"""
+    """B arrays (n, H, W), uint8, float32 after :meth:`to`; n is 1, or 0 if no masks are read"""
     resized: list[tuple[int, int]]  # I
     original: list[tuple[int, int]]  # B
     pair_ids: list[str]  # B
@@ -108,16 +109,11 @@ class Batch:
         names = ("input_ids", "attention", "labels", "image_of")
         tensors = {name: getattr(self, name).to(device, non_blocking=True) for name in names}
         tensors["clip"] = self.clip.to(device, dtype, non_blocking=True)
-        if self.content_shapes is None:
-            tensors["images"] = self.images.to(device, dtype, non_blocking=True)
-        else:
-            tensors["images"] = normalise_levels(self.images.to(device, non_blocking=True), self.content_shapes, dtype)
-        return replace(
-            self,
-            **tensors,
-            masks=[mask.to(device, non_blocking=True).float() for mask in self.masks],
-            content_shapes=None,
-        )
+        shapes, dtype_now = self.content_shapes, dtype if self.content_shapes is None else None
+        images = self.images.to(device, dtype_now, non_blocking=True)
+        tensors["images"] = images if shapes is None else normalise_levels(images, shapes, dtype)
+        masks = [mask.to(device, non_blocking=True).float() for mask in self.masks]
+        return replace(self, **tensors, masks=masks, content_shapes=None)
 
     def pin_memory(self) -> "Batch":
         """Return the batch in page-locked memory (called by torch's loader)."""
@@ -242,32 +238,28 @@ class Pairs(Dataset):
         return make_mask_target(self.masks.get(line["mask_id"]), side, self.options.fit)
 
 
-def collate(samples: list[Sample], pad_id: int, *, packed: bool = False) -> Batch:
-    """Return a batch of samples. Samples with the same view share one row of images, which is embedded once.
+def collate(samples: list[Sample], pad_id: int) -> Batch:
+    """Return a batch of samples; :meth:`Batch.to` makes its images and masks floats.
 
-    ``packed``: leave SAM's inputs and the masks as uint8 until :meth:`Batch.to`.
+    Samples with the same view share one row of images, which is embedded once.
     """
-    keys = [sample.view for sample in samples]
-    first = {key: samples[place] for place, key in reversed(list(enumerate(keys)))}
-    unique = list(dict.fromkeys(keys))
-    rows = {key: row for row, key in enumerate(unique)}
-    texts, labels = [sample.input_ids for sample in samples], [sample.labels for sample in samples]
-    lengths = torch.tensor([len(text) for text in texts])
-    levels = torch.stack([first[key].levels for key in unique])
-    content_shapes = [first[key].content_shape for key in unique]
+    first_by_view = {sample.view: sample for sample in reversed(samples)}
+    views = list(dict.fromkeys(sample.view for sample in samples))
+    firsts = [first_by_view[view] for view in views]
+    lengths = torch.tensor([len(sample.input_ids) for sample in samples])
     return Batch(
-        input_ids=torch.nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=pad_id),
+        input_ids=pad_sequence([sample.input_ids for sample in samples], batch_first=True, padding_value=pad_id),
         attention=(torch.arange(int(lengths.max())) < lengths[:, None]).long(),
-        labels=torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=IGNORED),
-        images=levels if packed else normalise_levels(levels, content_shapes),
-        clip=torch.stack([first[key].clip for key in unique]),
-        image_of=torch.tensor([rows[key] for key in keys]),
-        masks=[_mask_tensor(sample) if packed else _mask_tensor(sample).float() for sample in samples],
-        resized=[first[key].resized for key in unique],
+        labels=pad_sequence([sample.labels for sample in samples], batch_first=True, padding_value=IGNORED),
+        images=torch.stack([sample.levels for sample in firsts]),
+        clip=torch.stack([sample.clip for sample in firsts]),
+        image_of=torch.tensor([views.index(sample.view) for sample in samples]),
+        masks=[_mask_tensor(sample) for sample in samples],
+        resized=[sample.resized for sample in firsts],
         original=[sample.original for sample in samples],
         pair_ids=[sample.pair_id for sample in samples],
-        content_shapes=content_shapes if packed else None,
-        views=unique,
+        content_shapes=[sample.content_shape for sample in firsts],
+        views=views,
     )
 
 
@@ -278,19 +270,16 @@ def _mask_tensor(sample: Sample) -> torch.Tensor:
 
 
 def make_loader(pairs: Pairs, batches: PairSampler | list[list[int]], workers: int, *, pin: bool = False) -> DataLoader:
-    """Return a loader of packed batches, from a :class:`PairSampler` or lists of rows; :meth:`Batch.to` unpacks them.
+    """Return a loader of batches, from a :class:`PairSampler` or lists of rows.
 
     Iterate over it with :func:`unwrap_errors`. Raises the errors of :class:`Pairs` when a sample is read.
     """
     # workers are forks, in which OpenCV would wait forever for threads of the parent process
     cv2.setNumThreads(1)
-    how = {"collate_fn": partial(collate, pad_id=pairs.tokens.pad, packed=True), "pin_memory": pin}
-    return DataLoader(pairs, batch_sampler=batches, num_workers=workers, worker_init_fn=_ignore_sigterm, **how)
-
-
-def _ignore_sigterm(_: int) -> None:
+    how = {"collate_fn": partial(collate, pad_id=pairs.tokens.pad), "num_workers": workers, "pin_memory": pin}
     # SLURM sends SIGTERM to all processes: a loader goes on until the checkpoint is written
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    how["worker_init_fn"] = lambda _: signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    return DataLoader(pairs, batch_sampler=batches, **how)
 
 
 def unwrap_errors(batches: DataLoader) -> Iterator[Batch]:

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.errors import UserError, refuse_unreadable
 from cxr.base.faults import broken_part
 from cxr.base.hdf5 import Shard
 from cxr.base.seeds import stable_hash
@@ -47,19 +47,16 @@ class PairLines(_PerProcess):
         super().__init__()
         self.path = Path(path)
         offsets, positive, image, numbers, pair_ids = [0], [], [], {}, set()
-        try:
-            with open(self.path, "rb") as file:
-                for number, text in enumerate(file, 1):
-                    line = self._parsed(text, number)
-                    if line["pair_id"] in pair_ids:
-                        raise UserError(f"{path} line {number} repeats the pair {line['pair_id']}: regenerate it")
-                    pair_ids.add(line["pair_id"])
-                    offsets.append(offsets[-1] + len(text))
-                    positive.append(line["seg"])
-                    image.append(numbers.setdefault(line["image_id"], len(numbers)))
-        except OSError as error:
-            refuse_machine_fault(path, error)
-            raise UserError(f"{path} cannot be read ({error.strerror}): run snakemake dataset, or correct it") from None
+        remedy = "run snakemake dataset, or correct it"
+        with refuse_unreadable(path, f"{path} cannot be read", remedy), open(self.path, "rb") as file:
+            for number, text in enumerate(file, 1):
+                line = self._parsed(text, number)
+                if line["pair_id"] in pair_ids:
+                    raise UserError(f"{path} line {number} repeats the pair {line['pair_id']}: regenerate it")
+                pair_ids.add(line["pair_id"])
+                offsets.append(offsets[-1] + len(text))
+                positive.append(line["seg"])
+                image.append(numbers.setdefault(line["image_id"], len(numbers)))
         if not positive:
             raise UserError(f"{path} holds no pair: choose another split, or a dataset with more studies")
         self.offsets = np.array(offsets[:-1], np.int64)

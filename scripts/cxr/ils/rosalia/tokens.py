@@ -14,7 +14,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.errors import UserError, refuse_unreadable
 
 SEG = "[SEG]"  # the token that requests a mask
 IMAGE_START, IMAGE, IMAGE_END = "<im_start>", "<image>", "<im_end>"
@@ -187,17 +187,12 @@ def _read_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"there is no folder {str(folder)!r} of a tokenizer: correct the path")
-    try:
+    is_slow = (folder / "tokenizer.model").is_file() and not (folder / "tokenizer.json").is_file()
+    problem, remedy = f"{folder} holds no readable tokenizer", "download its files again"
+    if is_slow and find_spec("sentencepiece") is None:
+        problem, remedy = f"{folder} holds only tokenizer.model of its tokenizer", "install sentencepiece to read it"
+    with refuse_unreadable(folder, problem, remedy, ImportError, KeyError, TypeError):
         return AutoTokenizer.from_pretrained(str(folder), local_files_only=True, padding_side="right")
-    except (OSError, ValueError, ImportError, KeyError, TypeError) as error:
-        refuse_machine_fault(folder, error)
-        alone = (folder / "tokenizer.model").is_file() and not (folder / "tokenizer.json").is_file()
-        if alone and find_spec("sentencepiece") is None:
-            raise UserError(
-                f"{folder} holds only tokenizer.model of its tokenizer: install sentencepiece to read it"
-            ) from None
-        fault = next(iter(str(error).splitlines()), type(error).__name__)
-        raise UserError(f"{folder} holds no readable tokenizer: download its files again ({fault})") from None
 
 
 def make_word_tokenizer(texts: Iterable[str], base_tokens: Iterable[str] = ()) -> PreTrainedTokenizerFast:

@@ -19,11 +19,7 @@ from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens
 from cxr.ils.training.settings import TrainingOptions
 
-INPUTS = {
-    "lisa": "results/weights/lisa",
-    "clip": "results/weights/clip",
-    "sam": "results/weights/sam.safetensors",
-}
+INPUTS = {"lisa": "results/weights/lisa", "clip": "results/weights/clip", "sam": "results/weights/sam.safetensors"}
 GPU = True
 MODEL_MB = 15_400
 """Memory of 7.70 billion weights in bfloat16."""

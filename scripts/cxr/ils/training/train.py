@@ -8,6 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import torch
+from peft import LoraConfig
+from peft.tuners.lora import LoraModel
+from torch import nn
 
 from cxr.base.atomic import atomic_folder
 from cxr.base.engines import engine_module
@@ -18,10 +21,9 @@ from cxr.ils.rosalia.model import Rosalia, sam_batch
 from cxr.ils.rosalia.samples import PairOptions, Pairs
 from cxr.ils.rosalia.sources import PairLines, RandomWording, open_image_source
 from cxr.ils.rosalia.tokens import Tokens, write_prompt
-from cxr.ils.training import trained_parts
 from cxr.ils.training.columns import EPOCHS, UPDATES
 from cxr.ils.training.fit import Fit, Progress
-from cxr.ils.training.settings import Recipe, TrainingOptions
+from cxr.ils.training.settings import LoraSettings, Recipe, TrainingOptions
 from cxr.nets.devices import select_device
 from cxr.nets.fitting.launch import TrainingJob, run_worker
 from cxr.nets.fitting.loop import make_runner
@@ -30,6 +32,61 @@ from cxr.segmentation.encoder_cache import DiskCache, open_disk_caches
 log = logging.getLogger("cxr")
 WORKER = "cxr.ils.training.train"
 """Module that each process of a training over several runs, with a job's file."""
+
+
+LANGUAGE_MODEL, HEAD = "model.language_model", "lm_head"
+PARTS = {
+    "language_model": f"llava.{LANGUAGE_MODEL}.",
+    "lm_head": f"llava.{HEAD}.",
+    "embed_tokens": f"llava.{LANGUAGE_MODEL}.embed_tokens.",
+    "multi_modal_projector": "llava.model.multi_modal_projector.",
+    "vision_tower": "llava.model.vision_tower.",
+    "project": "project.",
+    "mask_decoder": "sam.mask_decoder.",
+    "prompt_encoder": "sam.prompt_encoder.",
+    "vision_encoder": "sam.vision_encoder.",
+}
+"""Values of ``training.<engine>.trained`` -> prefix of their tensors' names."""
+ADAPTER = "lora_"
+"""Part of the names that peft gives an adapter's tensors."""
+
+
+def add_adapters(model: Rosalia, options: LoraSettings) -> LoraModel | None:
+    """Insert adapters into all linear layers of the language model and its head, in place.
+
+    Untrained, they change no output (B = 0).
+    """
+    if not options.rank:
+        return None
+    layers = [
+        name
+        for name, module in model.llava.named_modules()
+        if isinstance(module, nn.Linear) and (name.startswith(f"{LANGUAGE_MODEL}.") or name == HEAD)
+    ]
+    config = LoraConfig(r=options.rank, lora_alpha=options.alpha, lora_dropout=options.dropout, target_modules=layers)
+    return LoraModel(model.llava, config, "default")
+
+
+def merge_adapters(model: Rosalia, adapters: LoraModel | None) -> None:
+    """Merge the adapters into the adapted weights, in place."""
+    if adapters is not None:
+        model.llava = adapters.merge_and_unload(safe_merge=True)
+
+
+def select_trained(model: Rosalia, trained: list[str]) -> dict[str, nn.Parameter]:
+    """Freeze all but the adapters and the named parts; return the trained parameters by name.
+
+    A layer may have an adapter and also be trained in full (lm_head in the published code).
+    """
+    prefixes = tuple(PARTS[name] for name in trained)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(ADAPTER in name or name.startswith(prefixes))
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def make_optimiser(parameters: dict[str, nn.Parameter], recipe: Recipe) -> torch.optim.AdamW:
+    """Return AdamW over the trained parameters; the schedule sets its learning rate."""
+    return torch.optim.AdamW(parameters.values(), lr=0.0, betas=recipe.betas, weight_decay=recipe.weight_decay)
 
 
 def run_training(
@@ -92,12 +149,12 @@ def _train(job: TrainingJob, stop_requested: Callable[[], bool]) -> None:
     if recipe.gradient_checkpointing:
         model.checkpoint_gradients()
     torch.manual_seed(stable_hash(options.seed, "adapters") % 2**63)
-    adapters = trained_parts.add_adapters(model, recipe.lora)
-    trained = trained_parts.select_trained(model, recipe.trained)
+    adapters = add_adapters(model, recipe.lora)
+    trained = select_trained(model, recipe.trained)
     if job.compute.get("keep_features"):
         model.feature_caches = _open_feature_caches(job, model, recipe, pairs, validation_pairs)
     patience = timedelta(seconds=job.compute["time_to_answer"])
-    optimiser = trained_parts.make_optimiser(trained, recipe)
+    optimiser = make_optimiser(trained, recipe)
     runner = make_runner(recipe.runner, model, trained, optimiser, recipe, device, patience)
     fit = Fit(
         runner, folder, options.seed, job.compute["checkpoint_every"], stop_requested,
@@ -148,7 +205,7 @@ def _write_outputs(job: TrainingJob, course: Progress, model: Rosalia, adapters,
     with torch.no_grad():
         for name, value in trained.items():
             value.copy_(best[name])
-    trained_parts.merge_adapters(model, adapters)
+    merge_adapters(model, adapters)
     with atomic_folder(job.outputs["model"]) as making:
         model.save_pretrained(making)  # one tensor at a time
         tokens.save(making)

@@ -15,8 +15,7 @@ import numpy as np
 from cxr.base.tables import read_lines, write_lines
 from cxr.llm.asking import Answer, Question
 from cxr.llm.guards import INJECTION, addresses_the_model, neutralize
-from cxr.llm.images import PromptImage
-from cxr.llm.messages import fill_prompt
+from cxr.llm.messages import PromptImage, fill_prompt
 from cxr.llm.replies import object_schema, text_schema
 from cxr.medground.asking import (
     MAX_CHARACTERS,

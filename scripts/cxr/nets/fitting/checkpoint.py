@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from cxr.base.atomic import atomic_file
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.errors import refuse_unreadable
 from cxr.nets import tensors
 
 FILE_NAME = "checkpoint.safetensors"
@@ -52,15 +52,9 @@ def read_checkpoint(folder: Path, take: Callable[[str, str, torch.Tensor], None]
     path = folder / FILE_NAME
     if not path.is_file():
         return None
-    try:
-        with safe_open(path, "pt") as file:
-            about = file.metadata()
-            for key in sorted(file.keys()):
-                part, _, name = key.partition("/")
-                take(name, part, file.get_tensor(key))
-            return json.loads(about["state"]), int(about["steps"])
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        refuse_machine_fault(path, error)
-        raise UserError(
-            f"{path} is damaged ({error}): delete its folder to restart the training from the beginning"
-        ) from None
+    remedy = "delete its folder to restart the training from the beginning"
+    with refuse_unreadable(path, f"{path} is damaged", remedy, SafetensorError, KeyError), safe_open(path, "pt") as file:
+        for key in sorted(file.keys()):
+            part, _, name = key.partition("/")
+            take(name, part, file.get_tensor(key))
+        return json.loads(file.metadata()["state"]), int(file.metadata()["steps"])

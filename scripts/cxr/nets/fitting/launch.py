@@ -40,7 +40,6 @@ SILENCE_PATTERN = re.compile(
 WARNING_SIGNALS = (signal.SIGURG, signal.SIGTERM)
 """The first is the one that :func:`cxr.workflow.jobs.warning_options` requests from SLURM."""
 
-
 Train = Callable[["TrainingJob", Callable[[], bool]], None]
 """Does the work of one process of a training; the second argument returns whether the process was asked to stop."""
 READ_SUFFIXES = (".jsonl", ".tsv", ".parquet")

@@ -19,7 +19,7 @@ from cxr.imaging.one_image import FramedImage, decode_image_file, project_mask, 
 from cxr.instructions.record import Turn
 from cxr.plotting import replay
 from cxr.plotting.encoding import encode_image
-from cxr.plotting.overlay import SIDES, draw_overlay
+from cxr.plotting.overlay import draw_overlay
 from cxr.plotting.plots import save_png
 from cxr.vlm.answers.ask import Asker, image_options
 from cxr.vlm.answers.engine import AnswersOptions
@@ -32,7 +32,6 @@ from cxr.vlm.tokens import SEG as MARK
 
 ANSWERS, PAGE, SEG = "answers.json", "conversation.html", "segmentation.dcm"
 DPI = 110
-MIRRORED = "the header says that the image is mirrored; the model takes the image's left as right"
 FAILURE_MESSAGES = {
     "too_long": "the conversation is longer than the model may read: ask fewer questions, or raise "
     "vlm.answers.max_length",
@@ -165,8 +164,7 @@ def write_results(
     ``source``: if given (a DICOM image whose answers have masks), ``segmentation.dcm`` is written too, with a segment
     for each non-empty mask. Returns the content of answers.json.
     """
-    notes = [f"the image: {note}" for note in picture.notes] + [MIRRORED] * (picture.sides != SIDES)
-    has_segmentation = False
+    notes, has_segmentation = picture.list_notes(), False
     if source:
         segments = [Segment(mask.description, mask.pixels) for reply in replies for mask in reply.masks]
         reason = save_segmentation(folder / SEG, segments=segments, **source._asdict())

@@ -17,15 +17,12 @@ def select_samples(lines: Iterable[Mapping], most: int) -> set[str]:
 
     A smaller ``most`` selects a subset. Queries are one task. Raises UserError for a line that lacks a field.
     """
-    names_by_task: dict[str, list[str]] = {}
+    keys_by_task: dict[str, list[tuple[int, str]]] = {}
     for line in lines:
         sample = parse_sample(line)
-        names_by_task.setdefault(sample.task, []).append(sample.sample_id)
-    return {name for names in names_by_task.values() for name in sorted(names, key=_sort_key)[:most]}
-
-
-def _sort_key(name: str) -> tuple[int, str]:
-    return stable_hash("asked", name), name
+        key = stable_hash("asked", sample.sample_id), sample.sample_id
+        keys_by_task.setdefault(sample.task, []).append(key)
+    return {name for keys in keys_by_task.values() for _, name in sorted(keys)[:most]}
 
 
 def run(*, lines: str, selection: str, counts: str, most: int, among: str | list[str] = "") -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cxr.base.engines import Setup
-from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.errors import refuse_unreadable
 from cxr.base.ids import clean_id
 from cxr.base.tables import read_lines, write_rows
 from cxr.vlm.answers.ask import run_answers
@@ -17,7 +17,6 @@ from cxr.vlm.columns import UNUSED
 log = logging.getLogger("cxr")
 DUPLICATE, BAD_LINE = "duplicate", "bad_line"
 """Reasons of a sample that is answered twice, and of an invalid line."""
-
 
 Turn = tuple[str, int]
 """A sample and the number of its turn."""
@@ -45,12 +44,8 @@ def read_answer_file(path: str) -> tuple[dict[Turn, ModelAnswer], dict[Turn, int
     answers: dict[Turn, ModelAnswer] = {}
     numbers: dict[Turn, int] = {}
     unused_lines: list[tuple[int, str, str]] = []
-    try:
+    with refuse_unreadable(path, f"{Path(path).name} cannot be read as answers", "give JSON lines in UTF-8"):
         lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        refuse_machine_fault(path, error)
-        message = f"{Path(path).name} cannot be read as answers ({type(error).__name__}): give JSON lines in UTF-8"
-        raise UserError(message) from None
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue

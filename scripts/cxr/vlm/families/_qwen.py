@@ -22,8 +22,6 @@ TEMPLATE = ChatTemplate(
     end="<|im_end|>",
     between="\n",
 )
-
-
 PREFIXES = {
     "vision": ("model.visual.",),
     "projector": ("model.visual.merger.", "model.visual.deepstack_merger_list."),
@@ -52,7 +50,7 @@ class Qwen:
         return {"mm_token_type_ids": (ids == picture_id).int()}
 
 
-def load_qwen(folder: Path) -> Qwen:
+def load(folder: Path) -> Qwen:
     """Return the family object of the model in a folder, with its processor."""
     return Qwen(Qwen2VLImageProcessorPil.from_pretrained(folder, local_files_only=True))
 

@@ -27,8 +27,6 @@ TEMPLATE = ChatTemplate(
     end="<end_of_turn>",
     between="\n",
 )
-
-
 PREFIXES = {
     "vision": ("model.vision_tower.",),
     "projector": ("model.multi_modal_projector.",),

@@ -32,9 +32,7 @@ def map_terms(
 ) -> list[dict]:
     """Return a line for each pair, in order."""
     log.info("mapping: %d pairs", len(pairs))
-    category_answers = ask_each(
-        {pair: _category_question(*pair) for pair in pairs}, generate, options, tolerance
-    )
+    category_answers = ask_each({pair: _category_question(*pair) for pair in pairs}, generate, options, tolerance)
     lung_pairs = [pair for pair in pairs if pair[0] and _value(category_answers[pair]) == "lung"]
     log.info("mapping: %d of them lie in the lungs", len(lung_pairs))
     zone_questions = {pair: Question(prompts.zone_messages(*pair), answers.zones_schema()) for pair in lung_pairs}
