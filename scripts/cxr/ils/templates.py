@@ -89,10 +89,7 @@ def write_instruction(kind: str, word: str, location: Sequence[str] = ()) -> str
 
 
 def write_positive_answer(kind: str, target: str, location: Sequence[str], certainty: str | None = None) -> str:
-    """Return the answer if the lesion is present. Only a lesion inference uses ``certainty``.
-
-    A positive cardiomegaly is answered by ``[SEG]`` alone, as in the release, although Table 2 prints a location.
-    """
+    """Return the answer if the lesion is present: for cardiomegaly ``[SEG]`` alone, as in the release."""
     if kind == INFERENCE:
         return f"{SEG} It {CERTAINTY_PHRASES[certainty]} {target}."
     if kind == BASIC or target == CARDIOMEGALY:

@@ -33,8 +33,7 @@ def answer_digest(options: ModelOptions, code: str) -> str:
 def cache_replies(generate: Generate, *, folder: Path, digest: str) -> Generate:
     """Return ``generate`` with its replies cached in ``folder``: each question is sent once per attempt.
 
-    The cache key is everything that is sent (:func:`question_key`). New replies are written after each call.
-    ``digest``: of :func:`answer_digest`. Raises StoreError for a damaged file.
+    ``digest``: of :func:`answer_digest`; the key is :func:`question_key`. Raises StoreError for a damaged file.
     """
     warning = f"{folder} holds answers of another model, prompt or code: asking again"
     prepare_folder(folder, digest, pattern=PATTERN, warning=warning)
@@ -61,10 +60,7 @@ def cache_replies(generate: Generate, *, folder: Path, digest: str) -> Generate:
 
 
 def record_replies(generate: Generate, lines: list[dict]) -> Generate:
-    """Return ``generate`` that also appends every reply to ``lines`` for :func:`replay_replies`.
-
-    A line has question, attempt and text, and ``failure`` if the reply has no answer.
-    """
+    """Return ``generate`` that appends {question, attempt, text, failure} to ``lines`` for :func:`replay_replies`."""
 
     def recording_generate(questions: list[Question], attempt: int) -> list[Reply]:
         replies = generate(questions, attempt)
@@ -76,10 +72,7 @@ def record_replies(generate: Generate, lines: list[dict]) -> Generate:
 
 
 def replay_replies(paths: Sequence[str], rule: str) -> Generate:
-    """Return a function that replays the replies in files written by jobs of ``rule``: no model is asked.
-
-    The function raises UserError for a question without a stored reply.
-    """
+    """Return a function that replays stored replies of ``rule``'s jobs. It raises UserError for a new question."""
     replies = {(line["question"], line["attempt"]): _reply_of(line) for path in paths for line in read_lines(path)}
 
     def replay_generate(questions: list[Question], attempt: int) -> list[Reply]:

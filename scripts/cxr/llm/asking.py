@@ -50,10 +50,7 @@ Generate = Callable[[list[Question], int], list[Reply]]
 def ask(
     questions: list[Question], generate: Generate, options: ModelOptions, tolerance: Tolerance = NO_LIMIT
 ) -> list[Answer]:
-    """Return the answer to every question, in order. Questions do not affect each other.
-
-    Raises Broken if there are at least ``tolerance.in_row`` answers and none is usable: no text causes that.
-    """
+    """Return the answer to every question, in order. Raises Broken if all of many answers are unusable."""
     room = options.context - options.max_tokens
     fits = [_max_tokens(question.messages, options) <= room for question in questions]
     answers = [Answer(problem=None if is_short else TOO_LONG) for is_short in fits]
@@ -81,10 +78,7 @@ def ask_each(
     options: ModelOptions,
     tolerance: Tolerance = NO_LIMIT,
 ) -> dict[Name, Answer]:
-    """Return {name: answer} of named questions, as :func:`ask` does.
-
-    An :class:`Answer` among ``questions`` is returned unchanged: its text must not be sent, or nothing is to be asked.
-    """
+    """Return {name: answer} of named questions; an :class:`Answer` among them is not asked and returned unchanged."""
     names = [name for name, question in questions.items() if isinstance(question, Question)]
     asked_questions = [question for question in questions.values() if isinstance(question, Question)]
     answer_by_name = dict(zip(names, ask(asked_questions, generate, options, tolerance), strict=True))

@@ -14,10 +14,9 @@ from cxr.llm.replies import Reply
 
 
 def connect_stand_in(options: ModelOptions, execution: Execution) -> Generate:
-    """Return the function that asks a rule-based stand-in for a model. Only tests choose it; no setting does.
+    """Return the function that asks a stand-in for a model, which only tests choose.
 
-    ``model`` names it as ``module:function``; it takes the messages and the answer's schema and returns a text. Raises
-    UserError if there is no such function.
+    ``model`` names ``module:function`` of messages and schema. Raises UserError if there is no such function.
     """
     del execution
     try:
@@ -42,10 +41,7 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
 
 
 def connect_lazily(options: ModelOptions, settings: Mapping) -> Generate:
-    """Return the function that asks the model and connects at the first question: an unused model is never loaded.
-
-    ``settings``: those of :class:`~cxr.llm.options.Execution`, of the section ``llm``.
-    """
+    """Return the function that asks the model and connects at the first question; ``settings``: the section ``llm``."""
     connected = cache(lambda: connect(options, Execution.from_settings(settings, options.model)))
 
     def generate(questions: list[Question], attempt: int) -> list[Reply]:
@@ -57,8 +53,7 @@ def connect_lazily(options: ModelOptions, settings: Mapping) -> Generate:
 def connect_resumably(options: ModelOptions, execution: Mapping) -> Generate:
     """Return the function that asks the model, connected at the first question, with a cache to resume from.
 
-    execution: as of :func:`connect_lazily`, with ``answers`` (folder of the cache; without it nothing is stored) and
-    ``code`` (digest of the code).
+    execution: as of :func:`connect_lazily`, with ``answers`` (folder of the cache, or none) and the digest ``code``.
     """
     generate = connect_lazily(options, execution)
     if not execution.get("answers"):

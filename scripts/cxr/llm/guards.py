@@ -46,10 +46,7 @@ def fill_slots(template: str, **slots: str) -> str:
 
 
 def addresses_the_model(text: str, fields: tuple[str, ...] = ()) -> bool:
-    """True if a text gives orders to a language model, or contains marks of a chat template or of an answer.
-
-    ``fields``: field names of the answer; no human text has one in quotes before a colon.
-    """
+    """True if a text gives orders to a language model or has marks of a chat template or of an answer's ``fields``."""
     return _order_pattern(fields).search(_normalize(text)) is not None
 
 

@@ -21,10 +21,7 @@ IMAGE_MODES = ("L", "RGB", "P", "1")  # PIL modes of images with at most 8 bits 
 
 @dataclass(frozen=True, eq=False)
 class PromptImage:
-    """An image: the path of a PNG or JPEG, or a uint8 array, (rows, columns) grey or (rows, columns, 3) RGB.
-
-    Raises ValueError for other arrays. A file is read when it is sent.
-    """
+    """A PNG or JPEG file, read when it is sent, or a uint8 array, (rows, columns) grey or (rows, columns, 3) RGB."""
 
     source: Path | np.ndarray
 
@@ -53,10 +50,7 @@ class PromptImage:
         return hashlib.blake2b(content, digest_size=16).hexdigest()
 
     def to_pil(self):
-        """Return the image as a PIL image in RGB.
-
-        Raises UserError for a file that is missing, damaged, neither PNG nor JPEG, or has more than 8 bits.
-        """
+        """Return the image in RGB. Raises UserError for a file that is no whole PNG or JPEG of at most 8 bits."""
         return self._open().convert("RGB")
 
     def _open(self):
@@ -84,10 +78,7 @@ Messages = list[dict[str, str | list[str | PromptImage]]]
 
 
 def fill_prompt(prompt: Mapping[str, str], images: Sequence[PromptImage] = (), **slots: str) -> Messages:
-    """Return the messages of a prompt (``system``, ``user``) with the slots ``{name}`` of the user's text filled.
-
-    ``images`` come before the user's text: questions about the same images then share a prefix that a server caches.
-    """
+    """Return the messages of a prompt with its slots filled; a server caches the ``images``, which come first."""
     user = fill_slots(prompt["user"], **slots)
     content: str | list[str | PromptImage] = [*images, user] if images else user
     return [{"role": "system", "content": prompt["system"]}, {"role": "user", "content": content}]

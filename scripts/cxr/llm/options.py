@@ -38,10 +38,7 @@ class ModelOptions:
         return f"{self.model}@{self.revision}" if pinned else self.model
 
     def sampling(self, attempt: int, seed: int | None = None) -> tuple[float, int]:
-        """Return temperature and seed of an attempt; by default the first is greedy, later ones are not.
-
-        ``seed``: overrides the options' value.
-        """
+        """Return temperature and seed (default: the options') of an attempt; the first is greedy by default."""
         temperature = max(self.temperature, self.retry_temperature) if attempt else self.temperature
         return temperature, (self.seed if seed is None else seed) + attempt
 

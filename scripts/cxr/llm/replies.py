@@ -94,10 +94,7 @@ def _shorten(text: str) -> str:
 
 
 def without_reasoning(text: str) -> str:
-    """Return an answer without its closed blocks of reasoning; a block that never ends stays.
-
-    An end mark without a start mark closes a block that the prompt opened.
-    """
+    """Return an answer without closed reasoning; an end mark alone closes a block that the prompt opened."""
     if not re.search(_CLOSING, text, re.IGNORECASE):
         return text
     return _BEFORE.sub("", _BLOCK.sub("", text)).strip()

@@ -29,10 +29,7 @@ PRIVATE_NETWORKS = tuple(map(ip_network, _NETWORKS.split()))  # networks that ro
 
 
 def connect(options: ModelOptions, execution: Execution) -> Generate:
-    """Return the function that asks the server.
-
-    Raises UserError if it does not answer, lacks the model, or is outside the private network without ``remote_ok``.
-    """
+    """Return the function that asks the server. Raises UserError if it is unreachable, remote or lacks the model."""
     import openai
 
     key, address = execution.server_key, execution.server
@@ -134,10 +131,7 @@ def _user_error(key: str, address: str, error: Exception) -> UserError:
 
 
 def refuse_remote(key: str, address: str, allow: str) -> None:
-    """Raise UserError unless every IP address of a server's host is in :data:`PRIVATE_NETWORKS`.
-
-    ``key``: the setting of the ``address`` (a URL); ``allow``: the setting that permits a server elsewhere.
-    """
+    """Raise UserError unless all addresses of a server's host are private; ``allow``: the setting that permits it."""
     host = urlsplit(address).hostname or ""
     try:
         addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)} if host else set()

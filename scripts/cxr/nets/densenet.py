@@ -67,8 +67,5 @@ def prepare_frame(frame: np.ndarray) -> torch.Tensor:
 
 
 def normalise_scores(scores: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
-    """Rescale scores (…, outputs) in 0..1 so that each output's operating point (outputs,) becomes 0.5.
-
-    The map is linear below and above the operating point and keeps 0 and 1.
-    """
+    """Rescale scores (…, outputs) in 0..1 so that each operating point (outputs,) becomes 0.5; 0 and 1 stay."""
     return torch.where(scores < points, scores / (2 * points), 1 - (1 - scores) / (2 * (1 - points)))

@@ -6,11 +6,7 @@ from cxr.base.errors import UserError
 
 
 def find_downloaded_model(key: str, model: str, revision: str, setting: str = "model") -> str:
-    """Return the folder of a model that is given as a folder or a Hugging Face id.
-
-    ``key`` and ``setting``: the settings section and key that name the model. Raises UserError with the command that
-    downloads it.
-    """
+    """Return the folder of a model, given as a folder or a Hugging Face id by ``key``.``setting``. Raises UserError."""
     if Path(model).is_dir():
         return model
     from huggingface_hub import snapshot_download

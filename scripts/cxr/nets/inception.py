@@ -136,10 +136,7 @@ class Inception(nn.Module):
 
 
 def resize_like_tensorflow(image: torch.Tensor, side: int) -> torch.Tensor:
-    """Resize images (B, C, H, W) to ``side`` rows and columns, bilinearly, as TensorFlow 1 did.
-
-    Pixel i of the result lies at i times the ratio of the sizes: the corners are aligned, not the pixel centres.
-    """
+    """Resize images (B, C, H, W) to ``side``, bilinearly with aligned corners, as TensorFlow 1 did."""
     for axis in (2, 3):
         size = image.shape[axis]
         at = torch.arange(side, dtype=image.dtype, device=image.device) * (size / side)

@@ -30,10 +30,7 @@ def _start_session(model: str | bytes, log_severity: int) -> onnxruntime.Inferen
 
 
 def open_session(path: str | Path) -> onnxruntime.InferenceSession:
-    """Return the session of an ONNX file, opened once per process and safe to share between threads.
-
-    Raises UserError if the file is missing or not an ONNX model.
-    """
+    """Return the session of an ONNX file, one per process, for all threads. Raises UserError if it is unusable."""
     if not Path(path).is_file():
         raise UserError(f"the model file {path} does not exist: restore it or give another path")
     try:
@@ -56,10 +53,7 @@ def run_model(path: str | Path, **inputs: np.ndarray) -> list[np.ndarray]:
 
 
 def compute_layer(path: str | Path, name: str, **inputs: np.ndarray) -> np.ndarray:
-    """Run a model on named inputs and return the values of its inner layer ``name``, which is no output of the file.
-
-    Raises UserError for a file that is missing, is no ONNX model, or has no such layer.
-    """
+    """Run a model on named inputs and return the values of its inner layer ``name``. Raises UserError without it."""
     return _layer_session(str(path), name).run([name], inputs)[0]
 
 

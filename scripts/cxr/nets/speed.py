@@ -61,10 +61,7 @@ def optimize_net(net: torch.nn.Module, speed: Speed, net_name: str) -> Callable:
 
 
 class CompiledNet:
-    """A net that torch compiles at its first call. If compiling fails, it logs a warning and calls the net itself.
-
-    Lack of memory and a broken device are not compiler failures; those errors are raised.
-    """
+    """A net that torch compiles at its first call, or calls uncompiled if the compiler, and not the machine, fails."""
 
     def __init__(self, net: torch.nn.Module, net_name: str):
         self.net, self.net_name = net, net_name

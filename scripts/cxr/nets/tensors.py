@@ -66,10 +66,7 @@ def stream_tensors(
 
 
 def write_weights(path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], facts: dict) -> dict[str, int]:
-    """Write tensors like :func:`stream_tensors`, floats as float32, with ``facts`` (JSON types) in the header.
-
-    Returns the numbers of tensors and of values.
-    """
+    """Write tensors, floats as float32, with ``facts`` in the header; return the numbers of tensors and values."""
     kinds = floats_as_float32(kinds)
     stream_tensors(path, kinds, get, {FACTS: json.dumps(facts, sort_keys=True)})
     return count_values(kinds)
@@ -93,10 +90,7 @@ def count_values(kinds: Kinds) -> dict[str, int]:
 
 
 def read_weights(path: str | Path, kind: str) -> tuple[dict[str, torch.Tensor], dict]:
-    """Return the tensors and facts of a file written by :func:`write_weights`, whose facts must name this ``kind``.
-
-    Raises UserError if the file is missing, damaged or of another kind.
-    """
+    """Return tensors and facts of a file by :func:`write_weights` of this ``kind``. Raises UserError for another."""
     try:
         with safe_open(path, "pt") as file:
             facts = json.loads((file.metadata() or {}).get(FACTS, "{}"))
@@ -122,10 +116,7 @@ def fill_net(net: nn.Module, tensors: dict[str, torch.Tensor], path: str | Path,
 
 
 def load_strict(net: nn.Module, path: str | Path) -> None:
-    """Load a safetensors file, which must fit exactly, into a net (also one on the device ``meta``).
-
-    Raises UserError for a file that is missing, damaged or of another net.
-    """
+    """Load a safetensors file into a net, also one on the device ``meta``. Raises UserError unless it fits exactly."""
     try:
         tensors = load_file(path)
     except (SafetensorError, OSError) as error:

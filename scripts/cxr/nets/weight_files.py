@@ -23,10 +23,7 @@ _PATTERNS = ("*.safetensors", "pytorch_model*.bin", "*.pth", "*.pt")
 
 
 class WeightFiles:
-    """Tensors in safetensors or torch files, read one at a time by name. Use inside ``with``.
-
-    ``shapes``: {name: shape} of all tensors. Raises UserError for a missing or damaged file.
-    """
+    """Tensors of safetensors or torch files, read one at a time, with their ``shapes``. Use inside ``with``."""
 
     def __init__(self, *sources: str | Path):
         """``sources``: files, or folders that hold them."""
@@ -111,10 +108,7 @@ def _check_complete(index: Path, file_names: set[str], pattern: str) -> None:
 
 
 def write_shards(folder: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], shard_bytes: int) -> None:
-    """Write tensors, {name: (shape, dtype)}, as safetensors; ``get(name)`` makes each, so one is in memory at a time.
-
-    The files are named as in transformers: model.safetensors, or model-00001-of-0000N.safetensors and an index.
-    """
+    """Write tensors, each made by ``get(name)``, as safetensors with the file names and index of transformers."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     plan = split_torch_state_dict_into_shards(
@@ -145,10 +139,7 @@ def write_json(path: Path, content: dict) -> None:
 
 
 def fill_module(part: torch.nn.Module, weights: WeightFiles, where: str, name_of: Callable[[str], str] = str) -> None:
-    """Load a module's tensors one at a time; ``name_of(name)`` maps a tensor's name to its name in the files.
-
-    Raises UserError unless names and shapes fit exactly.
-    """
+    """Load a module's tensors, called ``name_of(name)`` in the files, one at a time. Raises UserError for a misfit."""
     module_tensors = part.state_dict()
     expected_shapes = {name_of(name): tuple(tensor.shape) for name, tensor in module_tensors.items()}
     if fault := describe_misfit(expected_shapes, weights.shapes):

@@ -46,10 +46,7 @@ class Batch:
 
 
 class Collator:
-    """Encodes conversations in a family's chat and a run's convention of coordinates.
-
-    ``marks``: the loss also covers turn marks and line breaks, as in the authors' code.
-    """
+    """Encodes conversations in a family's chat and a run's convention; ``marks``: the loss also covers turn marks."""
 
     def __init__(self, family: Family, tokens: Tokens, convention: Convention, marks: bool = False):
         self.family, self.tokens, self.convention, self.marks = family, tokens, convention, marks
@@ -82,10 +79,7 @@ class Collator:
         return Encoded(sample.sample_id, ids, labels, pictures)
 
     def ask(self, sample: Sample, picture: np.ndarray | EncodedImages, earlier_answers: Sequence[str] = ()) -> Encoded:
-        """Return the prompt of the turn after ``earlier_answers``; ``picture`` may already be encoded.
-
-        Raises UserError like :meth:`encode`.
-        """
+        """Return the prompt of the turn after ``earlier_answers``; ``picture`` may already be encoded."""
         pictures = picture if isinstance(picture, EncodedImages) else self.family.pictures([picture])
         earlier_turns = [
             (sample.question(turn, self.convention), answer) for turn, answer in enumerate(earlier_answers)

@@ -112,10 +112,7 @@ def _load_wordings() -> dict:
 
 
 def localization_question(query: str, convention: Convention) -> str:
-    """Return the question for the boxes of ``query``, with instructions on the form of the answer.
-
-    Slots are filled in one pass: braces in the query stay unchanged.
-    """
+    """Return the question for the boxes of ``query``, which says in what form to answer."""
     wordings = _load_wordings()
     form = wordings["form"].get(convention.name, wordings["form"]["default"])
     slot_values = {"query": query, "form": form, "coordinates": wordings["coordinates"][convention.name]}

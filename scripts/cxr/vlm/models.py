@@ -46,10 +46,7 @@ class Loaded:
 
 
 def load_model(name: str, folder: str | Path, dtype: torch.dtype = torch.float32) -> Loaded:
-    """Return the model of the family ``name`` in a folder, in evaluation mode.
-
-    Raises UserError for another family, or a missing tensor, which would be random.
-    """
+    """Return the model of the family ``name`` in a folder. Raises UserError for another family or a missing tensor."""
     family = load_family(name, folder)
     tokens = Tokens.read(folder, family.frame)
     with refuse_unreadable(folder, f"{folder} holds no model that can be read", "fetch it again", *WEIGHT_ERRORS):
@@ -99,10 +96,7 @@ def make_tiny(name: str, folder: str | Path, texts: Iterable[str], side: int, se
 
 
 def base_folder(base: str | list[str], model: str, revision: str) -> str:
-    """Return the folder of a base model: ``base``, or the downloaded ``model``; "" if neither is given.
-
-    Raises UserError that says how to download it.
-    """
+    """Return the folder ``base``, or of the downloaded ``model``, else "". Raises UserError if it is not downloaded."""
     if base:
         return base if isinstance(base, str) else base[0]
     if not model:
@@ -138,10 +132,7 @@ def read_run(folder: str | Path) -> dict:
 
 @contextmanager
 def run_model(run: str | Path, base: str | Path = "") -> Iterator[Path]:
-    """Yield the folder of a run's model: its own, or its base (if it is an adapter or untrained).
-
-    ``base``: overrides the base in the run's file. The folder may be temporary, with links.
-    """
+    """Yield the folder, maybe temporary, of a run's model: its own, or its base, which ``base`` overrides."""
     model_dir = Path(run, MODEL)
     if model_dir.is_dir():
         yield model_dir
@@ -182,10 +173,7 @@ def link_model(name: str, source: str | Path, folder: Path, tiling: Mapping) -> 
 
 
 def load_run(folder: str | Path, base: str | Path = "", dtype: torch.dtype = torch.float32) -> Loaded:
-    """Return the model of a run, with its adapter. ``base``: see :func:`run_model`.
-
-    Raises UserError for an incomplete run.
-    """
+    """Return the model of a run, with its adapter. ``base``: see :func:`run_model`. Raises UserError if incomplete."""
     facts, adapters = read_run(folder), Path(folder, ADAPTERS)
     with run_model(folder, base) as model:
         loaded = load_model(facts["family"], model, dtype)

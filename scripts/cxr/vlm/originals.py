@@ -26,10 +26,7 @@ class Originals:
 
     @classmethod
     def for_samples(cls, tables: Iterable[str], decoding: Mapping, samples: Iterable[Sample]) -> "Originals | None":
-        """Return the originals of the samples; None if ``decoding`` is empty, because frames are used.
-
-        ``tables``: image tables of the samples' sources. Raises UserError for an image in none of them.
-        """
+        """Return the samples' originals in ``tables``; None without ``decoding``: frames are used. Raises UserError."""
         if not decoding:
             return None
         sample_images = {(sample.source, sample.image_id) for sample in samples}
@@ -59,10 +56,7 @@ class Originals:
             raise UserError(f"{numbers} no longer exist, such as {min(missing)[1]!r}: {REMEDY}")
 
     def __call__(self, sample: Sample, shape: tuple[int, int]) -> np.ndarray:
-        """Return a sample's image, uint8 (rows, columns), whose ``shape`` is stored with its frame.
-
-        Raises UserError for a file that cannot be decoded, StoreError for another shape.
-        """
+        """Return a sample's image, uint8 (rows, columns). Raises UserError or StoreError if the file has changed."""
         try:
             with silence_output():
                 picture = read_grey(self.paths[sample.source, sample.image_id], self.how)

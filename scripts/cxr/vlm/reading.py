@@ -188,10 +188,7 @@ def _named_boxes(text: str, convention: Convention, size: InputSize) -> Iterator
 
 
 def _boxes_after_key(part: str, notes: set[str]) -> list[list[float]]:
-    """Return the boxes after a key: its list or list of lists, up to the closing bracket.
-
-    A sentence may continue: "boxes: [...] and [...]", "boxes: heart [...]; effusion [...]".
-    """
+    """Return the boxes after a key: its list or list of lists, up to the closing bracket, or the rest of a sentence."""
     opened = part.lstrip()[:1]
     if opened not in ("[", "("):
         line = part.split("\n")[0]

@@ -82,10 +82,7 @@ def parse_sample(line: Mapping) -> Sample:
 
 
 def read_samples(path: str | Path, tasks: Sequence[str] = ()) -> list[Sample]:
-    """Return the samples of a file, in its order; with ``tasks``, only those of these tasks.
-
-    Raises UserError for a duplicate id, or if no sample has one of the ``tasks``.
-    """
+    """Return the samples of a file, or those of the ``tasks``. Raises UserError for none, or a duplicate id."""
     samples, sample_ids = [], set()
     for line in read_lines(path):
         sample = parse_sample(line)
@@ -159,10 +156,7 @@ class ImageStore:
         return fit_size([part.stop - part.start for part in self.covered(sample)], self.side)
 
     def covered(self, sample: Sample) -> tuple[slice, slice]:
-        """Return the rows and columns of a sample's frame that its original covers; all of an image that is no frame.
-
-        Boxes are fractions of the original image, so padding must be removed. Raises UserError like :meth:`get`.
-        """
+        """Return the rows and columns of a sample's frame without padding, which boxes refer to. Raises UserError."""
         shard, name = self._at(sample)
         rows, columns = shard.shape(name)[:2]
         if name != FRAME_FIELD or not shard.has(AFFINE):
@@ -208,10 +202,7 @@ class ImageStore:
 
 
 def covered_window(affine: np.ndarray, original: tuple[int, int], frame: Sequence[int]) -> tuple[slice, slice]:
-    """Return the rows and columns of a frame (rows, columns) that its original (rows, columns) covers.
-
-    ``affine``: from the frame to the original.
-    """
+    """Return the rows and columns of a frame that its original covers; ``affine``: from the frame to the original."""
     rows, columns = original
     edges = np.rint(boxes_to_frame(np.array([0.0, 0.0, columns, rows]), affine)).astype(int).reshape(2, 2)
     height, width = frame

@@ -79,10 +79,7 @@ def join_segs(segs_by_row: Mapping[int, tuple[list[int], MaskTargets]]) -> SegBa
 
 
 def mask_targets(sample: Sample, pictures: ImageStore, masks: MaskStore, side: int) -> MaskTargets | None:
-    """Return the targets of a sample's [SEG] in SAM's square of ``side`` px; None for a sample without [SEG].
-
-    The masks are in the frame of the image.
-    """
+    """Return the targets of a sample's [SEG] in SAM's square of the frame, ``side`` px; None without [SEG]."""
     if not sample.mask_ids:
         return None
     levels = sam_image(pictures.frame(sample), side)
@@ -97,10 +94,7 @@ def sam_image(frame: np.ndarray, side: int) -> torch.Tensor:
 
 @contextmanager
 def hidden_states(model: nn.Module) -> Iterator[list[torch.Tensor]]:
-    """Yield a list to which every forward pass inside the context appends its last hidden states (N, L, H).
-
-    The state at a position predicts the token after it.
-    """
+    """Yield a list to which each forward pass adds its last hidden states (N, L, H), which predict the next token."""
     states: list[torch.Tensor] = []
     hook = model.get_output_embeddings().register_forward_pre_hook(lambda _, inputs: states.append(inputs[0]))
     try:
@@ -124,10 +118,7 @@ class SegmentingModel(nn.Module):
         return self.embedding_cache.get(views, segs.levels, self.segmenter.embed)[segs.image_of]
 
     def forward(self, segs: SegBatch, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return ``logits`` (N, L, V) of the next tokens and ``masks`` (M, T, T), mask logits in the targets' frame.
-
-        The prompt of a mask is the state that predicts its [SEG], one position before it.
-        """
+        """Return ``logits`` (N, L, V) and ``masks`` (M, T, T), logits from the states that predict each [SEG]."""
         with hidden_states(self.model) as pass_states:
             logits = self.model(**inputs).logits
         states = pass_states[-1][segs.rows, segs.places - 1]

@@ -20,10 +20,7 @@ BY_WORD = ("language_model.model.embed_tokens.weight", "language_model.lm_head.w
 
 
 def load_base(folder: Path, with_masks: bool = False) -> None:
-    """Copy the base's weights into a small random model in a folder; ``with_masks``: add [SEG] and take the base of it.
-
-    Rows are matched by word; rows of words that the base does not know stay random.
-    """
+    """Copy the base's weights into a small random model, word by word; ``with_masks``: those of the base with [SEG]."""
     if with_masks:
         loaded = add_seg_token(load_model(FAMILY, folder), 0)
         for path in folder.glob("*.safetensors"):

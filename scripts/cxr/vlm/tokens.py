@@ -76,10 +76,7 @@ class Tokens:
         return self.encode_piece(text)
 
     def turn_prompt(self, question: str, count: int, first: bool = True) -> list[int]:
-        """Return the ids of a turn up to its answer; ``count``: number of image tokens, which the first turn has.
-
-        Raises ReservedTokenError like :meth:`encode_text`, and for [SEG] in a question if the model gives masks.
-        """
+        """Return the ids of a turn up to its answer; ``count``: image tokens, in the first turn. Raises UserError."""
         if self.seg is not None and SEG in question:
             raise ReservedTokenError(f"the text holds {SEG!r}, a token of the model's own: leave it out")
         frame, encode = self.frame, self.encode_piece
@@ -89,10 +86,7 @@ class Tokens:
         return [*ids, *self.encode_text(question), *encode(frame.assistant)]
 
     def conversation(self, turns: Iterable[tuple[str, str]], count: int) -> tuple[list[int], list[int]]:
-        """Return (ids, labels) of turns (question, answer); the loss covers answers and their end tokens.
-
-        The prompt at inference is an exact prefix of these ids: both are joined from the same pieces.
-        """
+        """Return (ids, labels) of turns. The loss covers answers and their ends; each prompt is a prefix of the ids."""
         ids: list[int] = []
         labels: list[int] = []
         for number, (question, answer) in enumerate(turns):
@@ -103,11 +97,7 @@ class Tokens:
         return ids, labels
 
     def with_marks(self, ids: Sequence[int], labels: Sequence[int]) -> list[int]:
-        """Return labels that also cover turn marks and line breaks anywhere, and the opening of each answer.
-
-        This is the loss of the authors' code: whole assistant messages with the role's name, but only the marks of
-        system and user messages.
-        """
+        """Return labels that also cover turn marks, line breaks and answers' openings, as in the authors' code."""
         marks = {mark for mark in special_tokens(self.frame) if mark != self.frame.picture} | {"\n"}
         mark_ids = {token for mark in marks for token in self.encode_piece(mark)}
         marked_labels = [token if token in mark_ids else label for token, label in zip(ids, labels, strict=True)]
@@ -124,10 +114,7 @@ class Tokens:
 
 
 def small_tokenizer(texts: Iterable[str], frame: ChatTemplate) -> PreTrainedTokenizerFast:
-    """Return a tokenizer built from the words in ``texts``; each digit and sign is a token.
-
-    Ids depend only on the set of words. Unknown words become ``<unk>``.
-    """
+    """Return a tokenizer of the words in ``texts``, each digit and sign; its ids depend only on the set of words."""
     marks = [PAD, UNKNOWN, VIDEO, *special_tokens(frame)]
     words = {piece for text in texts for piece in re.findall(_PIECE, text)}
     for text in (frame.start, frame.user, frame.opening, frame.closing, frame.assistant, frame.between):

@@ -130,10 +130,7 @@ def _write_mask(path: Path, mask: np.ndarray) -> None:
 
 
 def read_release(folder: str | Path) -> Iterator[tuple[dict, Path | None]]:
-    """Yield (line, mask file) of every pair of a release, split by split, studies sorted by id.
-
-    ``mask_id`` is None, because masks are not read. Raises UserError if the folder contains no release.
-    """
+    """Yield (line, mask file) of every pair of a release, without mask ids; studies are sorted. Raises UserError."""
     folder, release = Path(folder), _read_release_json(folder)
     for split, name in SPLIT_NAMES.items():
         # undoes make_study_key

@@ -81,8 +81,7 @@ def make_negative(kind: str, lesion: str, location: Iterable[str] = (), **proven
 def make_records(study: dict, report: dict, pairs: Iterable[Pair], numbers: Counter | None = None) -> Iterator[Record]:
     """Yield the records of one image, numbered from 0 within the study's positives and negatives, as released.
 
-    ``study`` has study_id, image_id, subject_id and split; ``report`` has section_name, section_content and reader, a
-    digest of the code and words that read it. ``numbers`` continues the numbering over a study's images.
+    ``study``: its ids and split; ``report``: section and reader; ``numbers`` continues over a study's images.
     """
     numbers = Counter() if numbers is None else numbers
     ids = {name: study[name] for name in ("subject_id", "study_id", "image_id", "split")}

@@ -65,10 +65,7 @@ ADAPTERS = (*MASK_FILES, "text4seg", "everything")
 
 
 def choose_adapter(name: str, path: str, grid: int) -> Adapter:
-    """Return the adapter for a model's outputs in the file or folder ``path``; ``grid``: side of Text4Seg's grid.
-
-    A folder may also hold ``<pair_id>.txt``, the pair's answer.
-    """
+    """Return the adapter for the outputs (and ``<pair_id>.txt``) in ``path``; ``grid``: side of Text4Seg's grid."""
     if name == "everything":  # a baseline that ignores the image
         return lambda pair_id: Output(np.ones((8, 8), bool))
     if name == "text4seg":
@@ -99,8 +96,7 @@ def choose_adapter(name: str, path: str, grid: int) -> Adapter:
 def parse_grid(text: str, side: int) -> np.ndarray:
     """Return bool (side, side) from Text4Seg's text: rows of "label *count| label *count", between <seg> and </seg>.
 
-    As in its code, missing cells at the end repeat the last cell, and surplus cells are dropped. Raises ValueError for
-    a text without a grid.
+    Missing cells at the end repeat the last one, surplus cells are dropped. Raises ValueError without a grid.
     """
     match = re.search(r"<seg>(.*?)(?:</seg>|$)", text, flags=re.S)
     if match is None:

@@ -89,8 +89,7 @@ def score_pairs(
 ) -> pl.DataFrame:
     """Return the rows of ``SCHEMA`` in the order of the lines.
 
-    A pair with an unusable prediction is wrong in every score. If a run has any answer, a pair without one is wrong. A
-    run without answers has no text scores.
+    An unusable prediction is wrong in every score, and so is a missing answer, unless the run has none at all.
     """
     has_answers = any(isinstance(entry.get("answer"), str) for entry in predictions.entry_by_pair.values())
     rows = _score_rows(lines, references, predictions, reviewed, has_answers)

@@ -70,10 +70,7 @@ def read_mask_image(path: Path, above: int = 0) -> np.ndarray:
 
 
 def read_map(path: Path, threshold: float) -> np.ndarray | None:
-    """Return bool (H, W): where any of the maps in a .npy file, (H, W) or (n, H, W), exceeds ``threshold``.
-
-    None, an empty mask, if n is 0. Raises MaskFault.
-    """
+    """Return bool (H, W): where any map of a .npy file, (H, W) or (n, H, W), exceeds ``threshold``; None if n is 0."""
     try:
         maps = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -127,10 +124,7 @@ class Predictions:
         size: int,
         reworded: bool = False,
     ):
-        """``reworded``: the pairs were asked in a persona's wordings, which not every instruction has.
-
-        Raises UserError if no line fits.
-        """
+        """``reworded``: the pairs were asked in a persona's wordings. Raises UserError if no line names a pair."""
         self.path, self.masks, self.size, self.reworded = Path(path), masks, size, reworded
         self.entry_by_pair: dict[str, dict] = {}
         self.repeated_pairs: set[str] = set()

@@ -105,10 +105,7 @@ def sum_by_patient(pairs: pl.DataFrame, ratios: Iterable[Sequence[np.ndarray]]) 
 
 
 def make_score_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: float) -> pl.DataFrame:
-    """Return a row per lesion type and the total: each metric in per cent with its interval and the paper's value.
-
-    ``resampling``: replicates and seed of :func:`cxr.metrics.intervals.ratio_intervals`.
-    """
+    """Return a row per lesion type and the total, in per cent; ``resampling``: options of the intervals."""
     scored = pairs.filter(pl.col("iou").is_not_null())
     overlaps = [scored[name].to_numpy().astype(np.float64) for name in ("iou", "intersection", "union")]
     members = {group: _group_members(scored, group) for group in (*GROUPS, "positive", "negative")}
@@ -138,10 +135,7 @@ def make_score_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: floa
 
 
 def make_text_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: float) -> pl.DataFrame:
-    """Return the accuracy in per cent by each rule, for each group (Table 6, Table 14) and type of instruction.
-
-    Columns: rule, group, type, pairs, accuracy with interval and the paper's value. Empty for a run without answers.
-    """
+    """Return the accuracy in per cent by rule, group (Tables 6, 14) and type of instruction; empty without answers."""
     judged_pairs = pairs.filter(pl.col(answer_rules.RULES[0]).is_not_null())
     kinds = {OVERALL: np.ones(len(judged_pairs), bool)} | {
         kind: (judged_pairs["type"] == kind).to_numpy() for kind in templates.TYPES

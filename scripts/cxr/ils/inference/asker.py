@@ -50,10 +50,7 @@ class Asker:
 
     @classmethod
     def load(cls, folder: str | Path, options: InferenceOptions, compute: dict | None = None) -> "Asker":
-        """Read a trained model and its tokenizer; ``compute``: settings of that section.
-
-        Raises UserError for a folder without a model, or an unavailable device.
-        """
+        """Read a trained model and its tokenizer. Raises UserError for a missing model or an unavailable device."""
         compute = compute or {}
         device = select_device(compute.get("device", "auto"), compute.get("asked"))
         tokens = Tokens.load(folder)
@@ -69,10 +66,9 @@ class Asker:
     def ask(
         self, samples: Sequence[Sample], keep: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.float
     ) -> list[Reply]:
-        """Return the reply to each sample; samples of one image share its embeddings.
+        """Return the reply to each sample, or its ``fault``; samples of one image share its embeddings.
 
-        ``keep`` converts mask logits (T, T) to the reply's ``mask_values``. If the model fails on a sample, its reply
-        has a ``fault``.
+        ``keep`` converts mask logits (T, T) to the reply's ``mask_values``.
         """
         first = {sample.view: sample for sample in reversed(samples)}
         replies: dict[int, Reply] = {}

@@ -93,10 +93,7 @@ def _read_samples(pairs: Pairs, rows: range) -> list[tuple[str, Sample | str]]:
 
 
 def _replies(asker: Asker, pairs: Pairs, failures: Failures) -> Iterator[tuple[str, Reply]]:
-    """Yield (pair_id, reply) in row order, while a thread reads the next images.
-
-    Raises Broken if the model fails too often; a failing image counts once.
-    """
+    """Yield (pair_id, reply) in row order, while a thread reads the next images; a failing image counts once."""
     last: Exception | None = None
     with ThreadPoolExecutor(1) as reader:
         reading = deque()

@@ -48,10 +48,7 @@ def run_panels(
     quality: int,
     seed: int,
 ) -> None:
-    """Draw a panel for each of ``studies`` images of a split into the folder ``panels``, named by the image.
-
-    ``dpi`` and ``quality``: dots per inch and JPEG quality (section ``figures``).
-    """
+    """Draw a panel for each of ``studies`` images of a split into the folder ``panels``, named by the image."""
     folder = Path(panels)
     folder.mkdir(parents=True, exist_ok=True)
     pairs_by_image = choose_pairs(lines, studies, seed)

@@ -58,19 +58,16 @@ def find_components(binary: np.ndarray) -> Components:
 
 
 def index_corners(boxes: np.ndarray, width: int) -> np.ndarray:
-    """Return the flat indexes of the boxes' corners in the summed-area table of a map with ``width`` columns.
+    """Return the flat indexes, int64 (4, N), of the boxes' corners in the summed-area table of a map.
 
-    int64 (4, N): lower right, upper right, lower left, upper left; for :func:`count_pixels_in_boxes`.
+    Order: lower right, upper right, lower left, upper left; ``width``: columns of the map.
     """
     x1, y1, x2, y2 = boxes.T
     return np.stack([y2, y1, y2, y1]) * (width + 1) + np.stack([x2, x2, x1, x1])
 
 
 def count_pixels_in_boxes(binary: np.ndarray, corner_indexes: np.ndarray) -> np.ndarray:
-    """Return the number of pixels of ``binary`` in each box, int64 (N,), by one summed-area table.
-
-    ``corner_indexes``: the boxes' :func:`index_corners`.
-    """
+    """Return the pixels of ``binary`` in each box, int64 (N,); ``corner_indexes``: of :func:`index_corners`."""
     if not corner_indexes.size:
         return np.zeros(0, np.int64)
     corner_sums = cv2.integral(binary).ravel()[corner_indexes].astype(np.int64)

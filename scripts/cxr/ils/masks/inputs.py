@@ -127,10 +127,7 @@ class Case:
 
 
 class ShardCases:
-    """The images of an anatomy shard that the boxes stage did not exclude and that have a report line.
-
-    A context manager; iterating yields a :class:`Case` per image, sorted by study and image.
-    """
+    """The images of an anatomy shard that have boxes and a report; iterate inside ``with`` for a :class:`Case` each."""
 
     def __init__(
         self,

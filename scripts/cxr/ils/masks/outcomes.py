@@ -51,10 +51,7 @@ def compute_outcome(finding: Finding, case: Case, thresholds: ThresholdSet) -> O
 
 
 def compute_decision(finding: Finding, case: Case, thresholds: ThresholdSet) -> Decision | None:
-    """Return what the thresholds decide about a finding; None if no threshold matters to it.
-
-    Threshold sets with the same decision give the finding the same mask, labels, names and reason.
-    """
+    """Return what the thresholds decide about a finding; None if no threshold matters to it."""
     reported = finding.reported
     if finding.target is None or finding.heart or all(case.zones.is_empty(label) for label in reported):
         return None

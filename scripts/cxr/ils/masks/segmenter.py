@@ -33,10 +33,7 @@ class Lesion(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Everything besides the image that a lesion depends on. Threshold sets with the same decision share the lesion.
-
-    ``passing_boxes``: one byte per box, 1 if it meets all conditions.
-    """
+    """Everything besides the image that a lesion depends on; ``passing_boxes``: one byte per box, 1 if it passes."""
 
     labels: tuple[str, ...]
     level: int
@@ -213,11 +210,7 @@ class LesionSegmenter:
         return Decision(labels, taus.level, (self.flag_failed_conditions(labels, taus) == 0).tobytes(), fill)
 
     def segment(self, labels: tuple[str, ...], taus: Thresholds, *, fill: bool) -> Lesion:
-        """Return the lesion of a finding after Algorithm 1, refinement and grounding.
-
-        ``labels``: its zone labels, at least one; ``fill``: whether it is an effusion that may be filled to the lung
-        base.
-        """
+        """Return the lesion of a finding; ``fill``: whether it is an effusion that may be filled to the lung base."""
         verdicts = self.flag_failed_conditions(labels, taus)
         decision = Decision(labels, taus.level, (verdicts == 0).tobytes(), fill)
         if decision not in self._lesions:
@@ -312,10 +305,7 @@ class LesionSegmenter:
 
 
 def _find_window(anomaly: np.ndarray, anatomy_mask: np.ndarray) -> tuple[slice, slice] | None:
-    """Return the smallest window, in whole bytes of columns, with every zone, lung and anomalous pixel; None if empty.
-
-    ``anatomy_mask``: the union of zones and lungs, uint8 packed (H, W / 8).
-    """
+    """Return the smallest window of whole bytes with every zone, lung and anomalous pixel; None if empty."""
     covered = anatomy_mask | np.packbits(anomaly > 0, axis=-1)
     rows, columns = np.flatnonzero(covered.any(axis=1)).tolist(), np.flatnonzero(covered.any(axis=0)).tolist()
     return (slice(rows[0], rows[-1] + 1), slice(columns[0] * 8, columns[-1] * 8 + 8)) if rows else None

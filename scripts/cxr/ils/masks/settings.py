@@ -127,10 +127,7 @@ class ThresholdsSettings(Section):
 
 
 class Rules(ReportLogic):
-    """Numbers and logic behind masks and positive units. Pixels are those of the frame (512 x 512).
-
-    The paper describes each step (A.3 to A.5) but prints no numbers; these are ours.
-    """
+    """Numbers (ours, as the paper prints none; pixels of the 512 x 512 frame) and logic of masks and units."""
 
     min_component_px: int = 64
     grow_tolerance: int = 10  # Grey levels between a pixel and the mean of the component that it joins

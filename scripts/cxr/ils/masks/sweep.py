@@ -52,10 +52,7 @@ def _count_outcomes(outcomes: list[Outcome]) -> dict:
 
 
 def run_shard(*, output: str | Path, options: SweepSettings, **inputs: str | Path) -> None:
-    """Evaluate every threshold set on one shard, reading each image once, on one core.
-
-    ``inputs`` are the paths that :class:`cxr.ils.masks.inputs.ShardCases` takes. Raises StoreError for a damaged input.
-    """
+    """Evaluate every threshold set on one shard, on one core; ``inputs``: paths of :class:`ShardCases`."""
     cv2.setNumThreads(1)
     sets = {name: ThresholdSet.from_settings(values.as_dict()) for name, values in options.sets.items()}
     rows: dict[str, list[dict]] = {name: [] for name in sets}

@@ -108,10 +108,7 @@ def is_ungrounded_in(outcome: Outcome, location: Sequence[str]) -> bool:
 
 
 def merge_same_texts(units: Sequence[Unit]) -> list[Unit]:
-    """Merge units with the same instruction text into the first: the union of their masks.
-
-    If one of them is dropped, all are, because no answer to that text would be right.
-    """
+    """Merge units with the same text into the first, with the union of masks; if one is dropped, all are."""
     by_text: dict[tuple, list[Unit]] = {}
     for unit in units:
         by_text.setdefault((unit.word, unit.location), []).append(unit)

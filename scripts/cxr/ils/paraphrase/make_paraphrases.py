@@ -52,10 +52,7 @@ def _parse_text(text: str) -> dict:
 
 
 def run(*, instructions: str, wordings: str, counts_table: str, options: ParaphraseOptions, execution: dict) -> None:
-    """Reword the instructions of a dataset. Raises UserError if the engine cannot be reached or none could be reworded.
-
-    An instruction without a usable wording keeps only its plain text; its line states the problem.
-    """
+    """Reword the instructions of a dataset; one without a usable wording keeps its plain text. Raises UserError."""
     rows = list(read_lines(instructions))
     lines = reword_all(rows, options, engine.load_engine(options, execution))
     write_lines(wordings, lines, checked=True)

@@ -48,10 +48,7 @@ our_name, published_name = make_renamers(TABLE)
 
 
 def read_llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
-    """Return the sizes of the language model in a published checkpoint's config.json.
-
-    Raises UserError if the file is missing, damaged or states a vocabulary other than ``vocabulary``.
-    """
+    """Return the language model's sizes in a published config.json. Raises UserError for another ``vocabulary``."""
     required_names = (
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps",
     )  # fmt: skip

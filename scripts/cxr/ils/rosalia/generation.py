@@ -11,10 +11,7 @@ CHECK_INTERVALS = {"cpu": 1, "cuda": 4}  # tokens between two checks whether ans
 
 
 class PrefixCache(Cache):
-    """Keys and values of all layers, filled in two steps: prefixes that prompts share, then the prompts' own tokens.
-
-    ``is_growing``: whether the own tokens are stored; else they attend to their prefix and are not stored.
-    """
+    """Keys and values of shared prefixes and, if it ``is_growing``, of the tokens after them."""
 
     def __init__(self, layers: int, is_growing: bool):
         super().__init__(layers=[DynamicLayer() if is_growing else _PrefixLayer() for _ in range(layers)])

@@ -92,11 +92,7 @@ class Rosalia(nn.Module):
     def from_pretrained(
         cls, folder: str | Path, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
     ) -> "Rosalia":
-        """Read a model that :meth:`save_pretrained` wrote, as type ``dtype``, one tensor at a time onto ``device``.
-
-        The model is never in main memory as a whole. Raises UserError if the folder is missing or damaged, or a tensor
-        does not fit.
-        """
+        """Read a model that :meth:`save_pretrained` wrote, one tensor at a time onto ``device``. Raises UserError."""
         config = read_config(folder)
         model = make_empty(lambda: cls(config), dtype)
         filled = model.state_dict().keys()
@@ -128,10 +124,7 @@ class Rosalia(nn.Module):
         return self.llava.lm_head.weight.dtype
 
     def _apply(self, fn: Callable, recurse: bool = True) -> "Rosalia":
-        """Move or convert all tensors (called by ``to`` and others), but keep rotary frequencies in float32.
-
-        In bfloat16 they would rotate late tokens by wrong angles.
-        """
+        """Move or convert all tensors, but keep rotary frequencies in float32: bfloat16 distorts late tokens."""
         rotary = self.llava.model.language_model.rotary_emb
         exact = dict(rotary.named_buffers())
         super()._apply(fn, recurse)
@@ -177,10 +170,7 @@ class Rosalia(nn.Module):
             return torch.cat([encoder(each).last_hidden_state for each in some])
 
     def forward(self, batch: Batch, views: Views | None = None, all_logits: bool = False) -> Output:
-        """Run prompts with their answers and predict a mask for each [SEG] in them.
-
-        ``views``: the views of these images, if known. ``all_logits``: also return logits that the loss ignores.
-        """
+        """Run prompts with their answers and predict a mask for each [SEG] in them; ``all_logits``: return all."""
         views = views or self.encode(batch)
         # no attention mask: padding is at the end, where causal attention hides it, and causal kernels are faster
         model = self.llava.model.language_model
@@ -214,10 +204,7 @@ class Rosalia(nn.Module):
 
     @torch.no_grad()
     def segment(self, batch: Batch, views: Views | None = None) -> list[torch.Tensor]:
-        """Return mask logits (H, W) of each sample without generating text.
-
-        The result equals :meth:`generate`'s if the answer begins with [SEG], as all of ROSALIA's answers do.
-        """
+        """Return mask logits (H, W) of each sample, as if its answer began with [SEG], as all of ROSALIA's do."""
         views = views or self.encode(batch)
         seg = self.project(self._read_prompts(batch, views, 0).last_hidden)
         low_res, _ = decode_masks(self.sam, seg, views.embeddings[batch.image_of])
@@ -228,11 +215,7 @@ class Rosalia(nn.Module):
     def generate(
         self, batch: Batch, max_new_tokens: int, views: Views | None = None, every: int | None = None
     ) -> Generated:
-        """Answer prompts greedily, and predict a mask for each [SEG] in the answers.
-
-        The embedding is taken at the step that emits [SEG]. ``every``: tokens between two checks whether answers have
-        ended; by default as the device needs.
-        """
+        """Answer prompts greedily, and predict a mask for each [SEG]; ``every``: tokens between checks for ends."""
         views = views or self.encode(batch)
         prompted = self._read_prompts(batch, views, max_new_tokens)
         ids, states = generate_greedily(

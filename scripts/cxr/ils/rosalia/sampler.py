@@ -41,10 +41,7 @@ class PairSampler(Sampler[list[Draw]]):
         rank: int = 0,
         world: int = 1,
     ):
-        """``positive``: bool (N,), of the lines of the file ``where``; ``batch``: pairs per process and batch.
-
-        ``reword``: also sample wordings, which does not change the other random numbers.
-        """
+        """``positive``: bool (N,), of the lines of the file ``where``; ``reword``: whether to sample wordings too."""
         self.positives, self.negatives = np.flatnonzero(positive), np.flatnonzero(~positive)
         for name, rows in (("positive", self.positives), ("negative", self.negatives)):
             if not len(rows):

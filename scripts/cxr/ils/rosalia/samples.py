@@ -239,10 +239,7 @@ class Pairs(Dataset):
 
 
 def collate(samples: list[Sample], pad_id: int) -> Batch:
-    """Return a batch of samples; :meth:`Batch.to` makes its images and masks floats.
-
-    Samples with the same view share one row of images, which is embedded once.
-    """
+    """Return a batch; samples with the same view share an image. :meth:`Batch.to` makes images and masks floats."""
     first_by_view = {sample.view: sample for sample in reversed(samples)}
     views = list(dict.fromkeys(sample.view for sample in samples))
     firsts = [first_by_view[view] for view in views]
@@ -270,10 +267,7 @@ def _mask_tensor(sample: Sample) -> torch.Tensor:
 
 
 def make_loader(pairs: Pairs, batches: PairSampler | list[list[int]], workers: int, *, pin: bool = False) -> DataLoader:
-    """Return a loader of batches, from a :class:`PairSampler` or lists of rows.
-
-    Iterate over it with :func:`unwrap_errors`. Raises the errors of :class:`Pairs` when a sample is read.
-    """
+    """Return a loader of batches, from a :class:`PairSampler` or lists of rows, for :func:`unwrap_errors`."""
     # workers are forks, in which OpenCV would wait forever for threads of the parent process
     cv2.setNumThreads(1)
     how = {"collate_fn": partial(collate, pad_id=pairs.tokens.pad), "num_workers": workers, "pin_memory": pin}

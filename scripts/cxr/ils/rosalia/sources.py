@@ -140,10 +140,7 @@ class ShardMasks(ShardFrames):
 
 
 class ImageTable:
-    """Images (JPEG or PNG of eight bits) of a table with the columns image_id and path.
-
-    A relative path is relative to the table's folder. Raises UserError if a column is missing.
-    """
+    """8-bit images of a table (image_id, path), relative to its folder. Raises UserError if a column is missing."""
 
     def __init__(self, path: str | Path):
         self.name = str(path)

@@ -42,10 +42,7 @@ _RESERVED = (*_MARKS, BEGIN, UNKNOWN)
 
 
 def write_prompt(instruction: str, answer: str | None, conversation: str) -> str:
-    """Return the text of one exchange; if ``answer`` is None it ends where the answer begins.
-
-    The instruction is inserted verbatim (authors' code). Raises ValueError for an unknown conversation.
-    """
+    """Return the text of one exchange, as in the authors' code; without ``answer`` it ends where that begins."""
     user_message = f"{IMAGE_START}{IMAGE}{IMAGE_END}\n{instruction}"
     if conversation == "llava_v1":
         text = f"{SYSTEMS[conversation]} USER: {user_message} ASSISTANT:"

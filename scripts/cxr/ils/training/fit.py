@@ -44,18 +44,12 @@ class Scores:
     n_acc: float
 
     def value(self, keep: str) -> float:
-        """Return the score that selects the best epoch (``training.<engine>.keep``): gIoU, or its mean with N-Acc.
-
-        Without negatives gIoU; without positives NaN.
-        """
+        """Return the score that selects the best epoch: gIoU, or its mean with N-Acc if there are negatives."""
         return self.giou if keep == "giou" or math.isnan(self.n_acc) else (self.giou + self.n_acc) / 2
 
 
 def score_pairs(model: Rosalia, pairs: Pairs, batch: int, workers: int, runner, device: torch.device) -> Scores:
-    """Score the masks of all pairs without generating text: answers begin with [SEG], so prompts determine masks.
-
-    Each rank of the ``runner`` takes every ranks-th batch. Leaves the model in evaluation mode.
-    """
+    """Score the masks of all pairs without generating text; each rank takes every ranks-th batch."""
     # sums over positives: IoU, intersection, union, number; over negatives: empty masks, number
     sums = torch.zeros(6, dtype=torch.float64)
     rows = [list(range(first, min(first + batch, len(pairs)))) for first in range(0, len(pairs), batch)]
@@ -179,7 +173,7 @@ class Fit(TrainingLoop):
 def learning_rate(update: int, largest: float, warmup: int, total: int) -> float:
     """Return the learning rate of an update (from 0): linear warm-up to ``largest``, then linear decay to 0.
 
-    Equals DeepSpeed's WarmupDecayLR with warmup_type linear, which lags by one update: the first two have rate 0.
+    As DeepSpeed's WarmupDecayLR (linear), which lags by one update: the first two have rate 0.
     """
     done, warmup = max(0, update - 1), max(2, warmup)  # DeepSpeed's warm-up takes at least two updates
     if done < warmup:

@@ -19,11 +19,7 @@ from cxr.segmentation.published import make_sam_config
 
 
 def load(options: TrainingOptions, files: Mapping, folder: Path, texts: Iterable[str]) -> None:
-    """Write the model to start from, and its tokenizer, into a folder.
-
-    ``texts``: all prompts with answers of the training set; the vocabulary is theirs and, with ``init`` base, the
-    base's.
-    """
+    """Write the initial model and its tokenizer into a folder; ``texts``: prompts with answers, for the vocabulary."""
     del files
     sizes, seed = options.lite.model_sizes, options.seed
     if options.lite.init == "base":
@@ -95,10 +91,7 @@ def load_base() -> tuple[Rosalia, Tokens]:
 
 
 def extend_base(sizes: LiteSizes, texts: Iterable[str], seed: int) -> tuple[Rosalia, Tokens]:
-    """Return the base in float32, with a tokenizer extended by the words of the texts.
-
-    ``sizes``: the base's. Known words keep their learnt rows; rows of new words are random and depend on the seed.
-    """
+    """Return the base in float32 with the texts' new words, whose rows are random and depend on the seed."""
     base_vocabulary = Tokens.load(FOLDER).tokenizer.get_vocab()
     tokens = Tokens.prepare(make_word_tokenizer(texts, base_vocabulary))
     model = make_lite(sizes, tokens, seed)

@@ -29,10 +29,7 @@ TOKENIZER = (
 
 
 def convert_checkpoint(folder: Path, lisa: str | Path, clip: str | Path) -> None:
-    """Convert the folder of a published checkpoint to our layout, with its tokenizer.
-
-    Raises UserError if weights or tokenizer are missing, damaged or of another model.
-    """
+    """Convert a published checkpoint to our layout, with its tokenizer. Raises UserError for other or damaged files."""
     tokens = Tokens.prepare(lisa)
     clip_config = CLIPVisionConfig.from_pretrained(clip, local_files_only=True)
     to_ours(lisa, folder, clip=clip, clip_config=clip_config, seg_id=tokens.seg, image_id=tokens.image)
@@ -40,10 +37,7 @@ def convert_checkpoint(folder: Path, lisa: str | Path, clip: str | Path) -> None
 
 
 def load(options: TrainingOptions, files: Mapping, folder: Path, texts: Iterable[str]) -> None:
-    """Write the model to start from, and LISA's tokenizer, into a folder; ``files``: those of :data:`INPUTS`.
-
-    With ``init`` ``paper_code`` the mask branch of LISA's published weights is reset.
-    """
+    """Write the initial model, with ``init`` paper_code its mask branch reset, and LISA's tokenizer, into a folder."""
     del texts
     convert_checkpoint(folder, files["lisa"], files["clip"])
     if options.rosalia.init == "paper_code":
@@ -53,10 +47,7 @@ def load(options: TrainingOptions, files: Mapping, folder: Path, texts: Iterable
 
 
 def run_untrained(*, model: str, lisa: str, clip: str) -> None:
-    """Convert the published checkpoint ``lisa`` (LISA's or ROSALIA's folder), with ``clip``, to the folder ``model``.
-
-    The weights are bfloat16, as published. Raises UserError if they are missing, damaged or of another model.
-    """
+    """Convert the published checkpoint ``lisa`` (LISA's or ROSALIA's), with ``clip``, to the folder ``model``."""
     with atomic_folder(model) as making:
         convert_checkpoint(making, lisa, clip)
 

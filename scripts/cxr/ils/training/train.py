@@ -52,10 +52,7 @@ ADAPTER = "lora_"
 
 
 def add_adapters(model: Rosalia, options: LoraSettings) -> LoraModel | None:
-    """Insert adapters into all linear layers of the language model and its head, in place.
-
-    Untrained, they change no output (B = 0).
-    """
+    """Insert adapters into all linear layers of the language model and its head; untrained, they change no output."""
     if not options.rank:
         return None
     layers = [
@@ -74,10 +71,7 @@ def merge_adapters(model: Rosalia, adapters: LoraModel | None) -> None:
 
 
 def select_trained(model: Rosalia, trained: list[str]) -> dict[str, nn.Parameter]:
-    """Freeze all but the adapters and the named parts; return the trained parameters by name.
-
-    A layer may have an adapter and also be trained in full (lm_head in the published code).
-    """
+    """Freeze all but the adapters and the named parts; return the trained parameters by name."""
     prefixes = tuple(PARTS[name] for name in trained)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(ADAPTER in name or name.startswith(prefixes))

@@ -25,10 +25,7 @@ Gather = Callable[[str, str], torch.Tensor]
 def write_checkpoint(
     folder: Path, shapes: dict[str, tuple[int, ...]], gather: Gather, state: dict, steps: int, is_writer: bool
 ) -> None:
-    """Write a checkpoint atomically. ``is_writer``: whether this process writes the file.
-
-    ``steps``: the number of optimizer steps, 0 if there are no moments yet.
-    """
+    """Write a checkpoint, atomically and in one process; ``steps``: of the optimizer, 0 without moments."""
     parts = (WEIGHT, *MOMENTS) if steps else (WEIGHT,)
     kinds = {f"{part}/{name}": (shape, torch.float32) for part in parts for name, shape in shapes.items()}
 
@@ -45,15 +42,15 @@ def write_checkpoint(
 
 
 def read_checkpoint(folder: Path, take: Callable[[str, str, torch.Tensor], None]) -> tuple[dict, int] | None:
-    """Pass every tensor of a checkpoint to ``take(name, part, full_tensor)``; return its state and optimiser steps.
-
-    None without a checkpoint. Raises UserError for a damaged one.
-    """
+    """Pass every tensor to ``take(name, part, full_tensor)``; return (state, steps), None without a checkpoint."""
     path = folder / FILE_NAME
     if not path.is_file():
         return None
     remedy = "delete its folder to restart the training from the beginning"
-    with refuse_unreadable(path, f"{path} is damaged", remedy, SafetensorError, KeyError), safe_open(path, "pt") as file:
+    with (
+        refuse_unreadable(path, f"{path} is damaged", remedy, SafetensorError, KeyError),
+        safe_open(path, "pt") as file,
+    ):
         for key in sorted(file.keys()):
             part, _, name = key.partition("/")
             take(name, part, file.get_tensor(key))

@@ -111,10 +111,7 @@ class Runner:
             self.engine.step()  # only counts the micro-batch
 
     def take_step(self, rate: float) -> float:
-        """Take an optimizer step at the learning rate ``rate``; return the gradient norm before clipping.
-
-        A step with a non-finite norm is skipped on all ranks.
-        """
+        """Take a step at the learning rate ``rate``, all ranks or none; return the gradient norm before clipping."""
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("scale", 1.0)
         self.engine.step()

@@ -74,10 +74,7 @@ class TrainingJob:
         prepare_folder(Path(self.folder), digest.hexdigest(), pattern="checkpoint.*", warning=warning)
 
     def run(self, worker: str, recipe: SharedBatch, train: Train) -> None:
-        """Run ``train`` in this process, or with the runner ``deepspeed`` the module ``worker`` in one per GPU.
-
-        The worker calls :func:`run_worker`. Raises UserError if the processes cannot share the recipe's batch.
-        """
+        """Run ``train`` in this process, or with the runner ``deepspeed`` the module ``worker`` in one per GPU."""
         if recipe.runner == "deepspeed":
             num_requested = self.compute.get("asked", self.compute["gpus"])
             processes = max(1, count_gpus(self.compute["device"], num_requested))
@@ -96,11 +93,7 @@ class TrainingJob:
             train(self, should_stop)
 
     def _launch(self, worker: str, processes: int) -> None:
-        """Run the module ``worker`` in ``processes`` processes, and copy their output into the log.
-
-        Raises UserError if a process reports one (:func:`run_process`) or no longer answers, and RuntimeError if it
-        ends otherwise.
-        """
+        """Run the module ``worker`` in ``processes`` processes, whose output goes to the log. Raises UserError."""
         path, fault = Path(self.folder, "job.json"), Path(self.folder, FAULT_FILE)
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
         fault.unlink(missing_ok=True)

@@ -20,10 +20,7 @@ NAN_LIMIT = 10
 
 
 def make_runner(name: str, *arguments: Any):
-    """Return the runner ``name``, which computes and applies gradients: ``plain`` in one process, or ``deepspeed``.
-
-    ``arguments``: see :class:`cxr.nets.fitting.plain.Runner`.
-    """
+    """Return the runner ``name``: :class:`cxr.nets.fitting.plain.Runner`, or that of ``deepspeed``."""
     return importlib.import_module(f"cxr.nets.fitting.{name}").Runner(*arguments)
 
 
@@ -57,10 +54,7 @@ class TrainingLoop:
         raise NotImplementedError
 
     def losses(self, micro_batch: Any, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the loss of one of the ``count`` micro-batches of a step, and values to log, float64 (K,).
-
-        The runner averages the losses; the values are summed over the micro-batches of all ranks.
-        """
+        """Return the loss of one of a step's ``count`` micro-batches, and values to log, which are summed, (K,)."""
         raise NotImplementedError
 
     def rate(self, update: int) -> float:

@@ -20,10 +20,7 @@ FILE_NAME = "checkpoint.pt"
 
 
 class Runner:
-    """Compute and apply gradients in one process. With bfloat16, weights stay float32 and the passes use autocast.
-
-    ``patience`` is unused, because there is no other process.
-    """
+    """Compute and apply gradients in one process; with bfloat16 the passes use autocast and weights stay float32."""
 
     rank, ranks = 0, 1
 
@@ -55,10 +52,7 @@ class Runner:
         (loss / parts).backward()
 
     def take_step(self, rate: float) -> float:
-        """Take an optimizer step at the learning rate ``rate``; return the gradient norm before clipping.
-
-        A step with a non-finite norm is skipped, because it would corrupt all weights and moments.
-        """
+        """Take a step at the learning rate ``rate``, unless the norm is not finite; return the norm before clipping."""
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.recipe.clip))
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("scale", 1.0)

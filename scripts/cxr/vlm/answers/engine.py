@@ -65,8 +65,7 @@ class Answerer(Protocol):
     def answer(self, requests: Sequence[TurnRequest]) -> list[ModelAnswer]:
         """Return the answers, in order, by greedy decoding; they depend on the batch only through rounding.
 
-        ``requests``: one turn of each of at most ``at_once`` samples; the next call has later turns of some of these
-        samples, or new samples.
+        ``requests``: a turn of each of at most ``at_once`` samples; the next call has later turns, or new samples.
         """
         ...
 

@@ -99,10 +99,7 @@ class SingleImageStore:
 
 
 def make_samples(questions: Sequence[str], referring: bool) -> list[Sample]:
-    """Return one conversation of all questions; for a ``referring`` run, one single-turn sample per question.
-
-    Raises UserError for an empty question.
-    """
+    """Return one conversation of all questions, or for a ``referring`` run a sample each. Raises UserError if empty."""
     if not questions or not all(isinstance(text, str) and text.strip() for text in questions):
         raise UserError("questions contains an empty text: give questions='[\"Where is the heart?\"]' or similar")
     turns = [Turn(text.strip(), "") for text in questions]
@@ -116,10 +113,7 @@ def make_samples(questions: Sequence[str], referring: bool) -> list[Sample]:
 def ask(
     asker: Asker, samples: Sequence[Sample], store: SingleImageStore, drawer: MaskPredictor | None = None
 ) -> list[Reply]:
-    """Return the replies to all turns, in order; later turns see the model's own earlier answers.
-
-    ``drawer``: predicts a mask for each [SEG], if the run has a segmenter.
-    """
+    """Return the replies to all turns; later turns see earlier answers. ``drawer``: predicts a mask for each [SEG]."""
     questions = [turn.question for sample in samples for turn in sample.turns]
     replies: list[Reply] = []
     for question, model_reply in zip(questions, asker.replies(samples, store), strict=True):

@@ -13,10 +13,7 @@ log = logging.getLogger("cxr")
 
 
 def select_samples(lines: Iterable[Mapping], most: int) -> set[str]:
-    """Return the names of up to ``most`` samples of each task, the first by the hash of their names.
-
-    A smaller ``most`` selects a subset. Queries are one task. Raises UserError for a line that lacks a field.
-    """
+    """Return the names of up to ``most`` samples of each task, the first by a hash of their names."""
     keys_by_task: dict[str, list[tuple[int, str]]] = {}
     for line in lines:
         sample = parse_sample(line)

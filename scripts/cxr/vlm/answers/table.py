@@ -37,10 +37,7 @@ class Table:
 
 
 def read_answer_file(path: str) -> tuple[dict[Turn, ModelAnswer], dict[Turn, int], list[tuple[int, str, str]]]:
-    """Return the answers of a file, their line numbers, and (line, sample, reason) of lines that are no answer.
-
-    A second answer to a turn is ambiguous, so the turn failed. Raises UserError for a file that is not text.
-    """
+    """Return the answers of a file, their line numbers, and (line, sample, reason) of lines that are no answer."""
     answers: dict[Turn, ModelAnswer] = {}
     numbers: dict[Turn, int] = {}
     unused_lines: list[tuple[int, str, str]] = []
@@ -93,10 +90,7 @@ def run_external(
     compute: dict,
     folders: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the answers in the file ``base`` to the samples ``lines``, and the table ``unused`` of its other lines.
-
-    Raises UserError for a file that is not text.
-    """
+    """Write the answers in the file ``base`` to the samples ``lines``, and the table ``unused`` of its other lines."""
     run_answers(
         lines=lines, pictures=pictures, base=base, answers=answers, options=options, attrs=attrs, compute=compute,
         folders=folders,

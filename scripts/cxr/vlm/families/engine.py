@@ -104,10 +104,7 @@ def part_of(family: Family, name: str) -> str:
 
 
 def load_family(name: str, folder: str | Path) -> Family:
-    """Return the family ``name`` for the model in ``folder``.
-
-    Raises UserError for an unknown family, or a folder that holds no model of it.
-    """
+    """Return the family ``name`` for the model in ``folder``. Raises UserError if either is unknown."""
     module = engine_module("cxr.vlm.families", name)
     with refuse_unreadable(folder, f"{folder} holds no model", f"give the folder of a {name} model"):
         kind = AutoConfig.from_pretrained(folder, local_files_only=True).model_type

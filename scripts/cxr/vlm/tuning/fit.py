@@ -170,10 +170,7 @@ STAGE = "vlm_tuning"
 
 
 def count_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Sequence[Mapping]) -> list[CountRow]:
-    """Return the counts of a file's lines: ``learned``, of a task outside ``tasks``, or excluded (``excluded_rows``).
-
-    Raises AssertionError if a line was lost.
-    """
+    """Return the counts of a file's lines, learned or not, by reason. Raises AssertionError if a line was lost."""
     with open(path, "rb") as file:
         number = sum(1 for _ in file)
     num_other_tasks = sum(parse_sample(line).task not in tasks for line in read_lines(path)) if tasks else 0
@@ -187,10 +184,7 @@ def count_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Se
 
 
 def count_pass(size: int, learned: int, order: Sequence[int]) -> list[CountRow]:
-    """Return the counts of one pass of ``size`` samples: those ``learned``, and those that balancing repeats.
-
-    ``order``: indices of its samples. Raises AssertionError if one is missing.
-    """
+    """Return the counts of one pass: samples learned, and repeated in ``order``. Raises AssertionError."""
     return counted_rows(STAGE, "pass", size, {"learned": learned, "again": len(order) - len(set(order))})
 
 

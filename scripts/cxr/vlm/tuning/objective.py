@@ -20,10 +20,7 @@ and Dice loss of the non-empty masks (ROSALIA's).
 
 
 class TextLoss:
-    """Mean cross-entropy of the answers' tokens.
-
-    names: of the losses; units: what each is averaged over; weights: in the total loss.
-    """
+    """Mean cross-entropy of the answers' tokens; units: what each of the ``names`` is averaged over."""
 
     names: Sequence[str] = ("text",)
     units: Sequence[str] = ("tokens",)
@@ -78,10 +75,7 @@ def count_learned_per_sample(labels: torch.Tensor) -> torch.Tensor:
 
 
 def text_loss(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Return the summed cross-entropy of the labelled tokens: ``text`` of all, ``each`` per sample without gradients.
-
-    logits (N, L, V) predict the next token.
-    """
+    """Return the summed cross-entropy of labelled tokens: ``text`` of all, ``each`` per sample without gradients."""
     targets = labels[:, 1:]
     tokens = functional.cross_entropy(
         logits[:, :-1].flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED, reduction="none"

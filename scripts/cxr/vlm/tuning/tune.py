@@ -90,10 +90,7 @@ SEGMENTER = "segmenter."
 
 
 def add_adapters(model: nn.Module, family: Family, lora: VlmLora, token: int | None = None) -> PeftModel:
-    """Return the model with adapters, which have no effect before training (B = 0).
-
-    ``token``: a new token whose rows of embedding and head are trained too.
-    """
+    """Return the model with adapters, at first without effect; ``token``: a new token whose rows are trained too."""
     parts = (LANGUAGE,) if lora.target == LANGUAGE else PARTS
     names = [  # not the head, because it may share its weights with the embedding
         name
@@ -207,10 +204,7 @@ def _make_start(job: TrainingJob, options: TuningOptions) -> None:
 def select_samples(
     samples: list[Sample], collator: Collator, store: ImageStore, most: int, masks: MaskStore | None = None
 ) -> tuple[list, list[int], list]:
-    """Return the training samples, their lengths in tokens, and a row for each excluded sample.
-
-    ``masks``: of the samples' [SEG], for a segmenting model.
-    """
+    """Return the training samples, their lengths in tokens, and a row for each excluded sample; ``masks``: of [SEG]."""
     learned_samples, lengths, excluded_rows = [], [], []
     for sample in samples:
         length = 0
@@ -229,10 +223,7 @@ def select_samples(
 
 
 def balance_domains(samples: list[Sample], seed: int) -> list[int]:
-    """Return sample indices, first all in order, then repeats so that every domain has as many as the largest.
-
-    The samples of a smaller domain are repeated as often as they fit; the remainder is drawn by seed.
-    """
+    """Return sample indices: all in order, then repeats, so that every domain has as many as the largest."""
     numbers_by_domain: dict[str, list[int]] = {}
     for at, sample in enumerate(samples):
         numbers_by_domain.setdefault(sample.domain, []).append(at)
