@@ -6,7 +6,7 @@ A folder holds ``identity``, a digest of everything an answer depends on, and nu
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -46,7 +46,8 @@ def cache_replies(generate: Generate, *, folder: Path, digest: str) -> Generate:
         keys = [question_key(question) for question in questions]
         pairs = zip(keys, questions, strict=True)
         new = {key: question for key, question in pairs if (key, attempt) not in reply_by_key}
-        for part in split_into_parts(list(new), MAX_LINES):
+        names = list(new)
+        for part in (names[first : first + MAX_LINES] for first in range(0, len(names), MAX_LINES)):
             replies = dict(zip(part, generate([new[key] for key in part], attempt), strict=True))
             # a reply without an answer may be a temporary fault of the server: the next job asks again
             lines = [_line(key, attempt, reply) for key, reply in replies.items() if isinstance(reply, str)]
@@ -105,9 +106,3 @@ def question_key(question: Question) -> str:
     sent_content = [[message["role"] for message in question.messages], parts, question.schema, question.seed]
     # keys are not sorted: a constrained answer is written in the schema's order
     return hashlib.blake2b(json.dumps(sent_content).encode(), digest_size=16).hexdigest()
-
-
-def split_into_parts(names: list[str], part_size: int) -> Iterator[list[str]]:
-    """Yield the names in parts of ``part_size``."""
-    for first in range(0, len(names), part_size):
-        yield names[first : first + part_size]

@@ -36,14 +36,10 @@ def list_lite_weights(engines: Mapping[str, str]) -> list[LiteWeights]:
     ]
     if "organs" in engines:  # every engine reads the net that determines the orientation
         rows.append(("organs/upright.onnx", ["organs"], "organs/UPRIGHT.md"))
-    return [
-        LiteWeights(RESOURCES / file, stages, read_licence(RESOURCES / card), RESOURCES / card)
-        for file, stages, card in rows
-        if stages
-    ]
-
-
-def read_licence(card: Path) -> str:
-    """Return the licence that a model card's first table states."""
-    text = card.read_text(encoding="utf-8")
-    return re.findall(r"^\| Licence \| (.*?) \|$", text, flags=re.M)[0].replace("**", "")
+    weights = []
+    for file, stages, card in rows:
+        if stages:
+            card_text = (RESOURCES / card).read_text(encoding="utf-8")
+            licence = re.findall(r"^\| Licence \| (.*?) \|$", card_text, flags=re.M)[0].replace("**", "")
+            weights.append(LiteWeights(RESOURCES / file, stages, licence, RESOURCES / card))
+    return weights

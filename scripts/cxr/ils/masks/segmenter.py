@@ -1,7 +1,6 @@
 """Run Algorithm 1 on one image, sharing intermediate results between findings and threshold sets."""
 
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
@@ -171,16 +170,17 @@ class LesionSegmenter:
         size. A box without area fails ``zero_area``. Conditions are cached: the sets of a grid share most of them.
         """
         verdict = self._verdict
+
+        def reaches_a_lung() -> np.ndarray:
+            return np.logical_or(*(is_at_least(*overlap, taus.size) for overlap in self.lung_overlaps))
+
         return (
             verdict("anatomy", labels, taus.anatomy, lambda: is_at_least(*self.zone_overlap(labels), taus.anatomy))
             | verdict("conf", None, taus.conf, lambda: self.confidence >= taus.conf)
             | verdict("signal", taus.level, taus.signal, lambda: is_at_least(*self.signal(taus.level), taus.signal))
-            | verdict("size", None, taus.size, lambda: self._reaches_a_lung(taus.size))
+            | verdict("size", None, taus.size, reaches_a_lung)
             | verdict("zero_area", None, None, lambda: self.area > 0)
         )
-
-    def _reaches_a_lung(self, share: Fraction) -> np.ndarray:
-        return np.logical_or(*(is_at_least(*overlap, share) for overlap in self.lung_overlaps))
 
     def _verdict(self, condition: str, operand: object, threshold: object, holds: Callable) -> np.ndarray:
         key = condition, operand, threshold

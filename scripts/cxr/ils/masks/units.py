@@ -89,8 +89,10 @@ def make_basic_unit(outcome: Outcome, outcomes: Sequence[Outcome], region: Regio
         return unit
     words = list_kinds(finding.word, rules)
     siblings = [sibling for sibling in outcomes if sibling is not outcome and sibling.finding.word in words]
-    if any(is_ungrounded_in(sibling, unit.location) for sibling in siblings):
-        return replace(unit, dropped="ungrounded_sibling")
+    for sibling in siblings:  # one that lies, or could lie, where its mask has no pixel
+        places = {place for label in sibling.ungrounded for place in list_possible_names(label)}
+        if any(is_within(place, unit.location) for place in places | sibling.finding.blocks):
+            return replace(unit, dropped="ungrounded_sibling")
     joins, mask = [], outcome.mask
     for sibling in siblings:
         inside = [place for place in sibling.locations if is_within(place, unit.location)]
@@ -99,12 +101,6 @@ def make_basic_unit(outcome: Outcome, outcomes: Sequence[Outcome], region: Regio
             mask = mask | (sibling.mask if all_inside else sibling.mask & region(unit.location))
             joins.append(sibling)
     return replace(unit, mask=mask, joins=tuple(joins))
-
-
-def is_ungrounded_in(outcome: Outcome, location: Sequence[str]) -> bool:
-    """Return whether a finding lies, or could lie, in a location where its mask has no pixel."""
-    places = {place for label in outcome.ungrounded for place in list_possible_names(label)} | outcome.finding.blocks
-    return any(is_within(place, location) for place in places)
 
 
 def merge_same_texts(units: Sequence[Unit]) -> list[Unit]:

@@ -37,18 +37,17 @@ COUNTS = {
 def run_instructions(*, lines: Sequence[str], output: str) -> None:
     """Collect the instructions of the pairs in the files ``lines``."""
     texts = sorted({line["instruction"] for path in lines for line in read_lines(path)})
-    rows = [_parse_text(text) for text in texts]
+    rows = []
+    for text in texts:
+        try:
+            meant = asdict(parse_instruction(text))
+        except ValueError:
+            rows.append({"instruction": text, "type": None, "word": None, "location": None})
+        else:
+            rows.append({"instruction": text} | meant | {"location": list(meant["location"])})
     unknown = sum(row["type"] is None for row in rows)
     log.info("paraphrase: %d distinct instructions, %d of them of unknown form", len(rows), unknown)
     write_lines(output, rows, checked=True)
-
-
-def _parse_text(text: str) -> dict:
-    try:
-        meant = asdict(parse_instruction(text))
-    except ValueError:
-        return {"instruction": text, "type": None, "word": None, "location": None}
-    return {"instruction": text} | meant | {"location": list(meant["location"])}
 
 
 def run(*, instructions: str, wordings: str, counts_table: str, options: ParaphraseOptions, execution: dict) -> None:
@@ -64,13 +63,10 @@ def run(*, instructions: str, wordings: str, counts_table: str, options: Paraphr
     typed_lines = [line for line in lines if line["type"] is not None]
     if typed_lines and not any(line["wordings"] for line in typed_lines):
         reason = Counter(line["problem"] for line in typed_lines).most_common(1)[0][0]
-        log.info(
-            "the last answer for %r: %s", typed_lines[0]["instruction"], typed_lines[0]["raw"][:MAX_LOGGED_LETTERS]
-        )
-        raise UserError(
-            f"paraphrase: none of {len(rows)} instructions could be reworded, mostly for {reason!r}: "
-            "try another model, or set paraphrase.engine to rules"
-        )
+        first = typed_lines[0]
+        log.info("the last answer for %r: %s", first["instruction"], first["raw"][:MAX_LOGGED_LETTERS])
+        fault = f"paraphrase: none of {len(rows)} instructions could be reworded, mostly for {reason!r}"
+        raise UserError(f"{fault}: try another model, or set paraphrase.engine to rules")
 
 
 def reword_all(rows: Sequence[dict], options: ParaphraseOptions, reword_engine: engine.Engine) -> list[dict]:
@@ -86,9 +82,8 @@ def reword_all(rows: Sequence[dict], options: ParaphraseOptions, reword_engine: 
         tasks = [Task(text, meant, tuple(taken[text])) for text, meant in meaning_by_text.items()]
         for task, rewording in zip(tasks, reword_engine.reword(tasks, persona) if tasks else [], strict=True):
             if problem := rewording.problem or find_problem(rewording.wordings, task):
-                rewording = replace(
-                    rewording, wordings=(), problem=problem, raw=rewording.raw or "\n".join(rewording.wordings)
-                )
+                raw = rewording.raw or "\n".join(rewording.wordings)
+                rewording = replace(rewording, wordings=(), problem=problem, raw=raw)
             rewording_by_task[task.text, persona] = rewording
             taken[task.text] += rewording.wordings
     unknown = Rewording((), NOT_AN_INSTRUCTION, "", 0)
@@ -108,9 +103,7 @@ def count_rewordings(lines: Sequence[dict]) -> pl.DataFrame:
         groups.setdefault((line["persona"], line["type"] or "unknown"), []).append(line)
     rows = []
     for (persona, kind), members in groups.items():
-        reason_counts = Counter(line["problem"] for line in members if line["problem"])
-        reason_text = "; ".join(f"{reason}: {number}" for reason, number in sorted(reason_counts.items()))
-        rows.append(
-            (persona, kind, len(members), len(members) - reason_counts.total(), reason_counts.total(), reason_text)
-        )
+        reasons = Counter(line["problem"] for line in members if line["problem"])
+        text, without = "; ".join(f"{reason}: {number}" for reason, number in sorted(reasons.items())), reasons.total()
+        rows.append((persona, kind, len(members), len(members) - without, without, text))
     return pl.DataFrame(rows, schema=schema(COUNTS), orient="row").sort("persona", "type", maintain_order=True)

@@ -22,7 +22,6 @@ def _read_wordings() -> dict:
 
 def load(options: ParaphraseOptions, execution: dict) -> Engine:
     """Return the engine."""
-    del execution
 
     def reword(tasks: Sequence[Task], persona: str) -> list[Rewording]:
         return [Rewording(tuple(list_wordings(task.meaning, persona)[: options.per_persona])) for task in tasks]
@@ -34,13 +33,7 @@ def list_wordings(meant: Instruction, persona: str) -> list[str]:
     """Return all wordings of a persona for an instruction."""
     persona_wordings = _read_wordings()[persona]
     lesion = next(lesion for lesion in LESION_TYPES if lesion.name == meant.word)
-    slots = {
-        "lesion": lesion.wordings[persona],
-        "place": join_names([_write_place(persona_wordings, name) for name in meant.location]),
-    }
-    return [frame.format(**slots) for frame in persona_wordings[meant.type]]
-
-
-def _write_place(persona_wordings: dict, location: str) -> str:
-    side, _, level = location.partition(" ")
-    return f"the {persona_wordings['places'][level].format(side=side)}"
+    places, frames = persona_wordings["places"], persona_wordings[meant.type]
+    parts = [name.partition(" ") for name in meant.location]
+    place = join_names([f"the {places[level].format(side=side)}" for side, _, level in parts])
+    return [frame.format(lesion=lesion.wordings[persona], place=place) for frame in frames]

@@ -10,7 +10,7 @@ from cxr.base.paths import RESOURCES
 from cxr.ils.paraphrase.engine import Engine, Rewording, Task
 from cxr.ils.paraphrase.settings import ParaphraseOptions
 from cxr.ils.paraphrase.wording_checks import find_problem, list_lesion_names, list_place_names
-from cxr.llm.asking import Answer, Question, ask
+from cxr.llm.asking import Question, ask
 from cxr.llm.client import connect_lazily
 from cxr.llm.messages import fill_prompt
 from cxr.llm.options import ModelOptions
@@ -33,7 +33,11 @@ def load(options: ParaphraseOptions, execution: dict) -> Engine:
 
     def reword(tasks: Sequence[Task], persona: str) -> list[Rewording]:
         questions = [make_question(task, persona, options.per_persona) for task in tasks]
-        return [_make_rewording(answer) for answer in ask(questions, generate, model)]
+        rewordings = []
+        for answer in ask(questions, generate, model):
+            wordings = tuple(" ".join(text.split()) for text in answer.value["wordings"]) if answer.value else ()
+            rewordings.append(Rewording(wordings, answer.problem, answer.raw, answer.attempts))
+        return rewordings
 
     return Engine(reword, model.name)
 
@@ -54,8 +58,3 @@ def make_question(task: Task, persona: str, number: int) -> Question:
         wordings={"type": "array", "items": text_schema(MAX_LETTERS), "minItems": number, "maxItems": number}
     )
     return Question(messages, schema, lambda answer: find_problem(answer["wordings"], task))
-
-
-def _make_rewording(answer: Answer) -> Rewording:
-    wordings = tuple(" ".join(text.split()) for text in answer.value["wordings"]) if answer.value else ()
-    return Rewording(wordings, answer.problem, answer.raw, answer.attempts)

@@ -10,12 +10,6 @@ from cxr.segmentation.losses import LossWeights, bce_loss, dice_loss, mean_loss
 WEIGHTS = LossWeights(text=0.5, bce=5.0, dice=1.0)  # weights of the losses (paper)
 
 
-def compute_text_loss(output: Output) -> torch.Tensor:
-    """Return the cross-entropy of the answers, mean over their tokens; 0 if the batch holds no answer."""
-    total = functional.cross_entropy(output.text_logits.float(), output.text_labels, reduction="sum")
-    return total / max(1, len(output.text_labels))
-
-
 def compute_losses(
     output: Output, batch: Batch, weights: LossWeights = WEIGHTS, dice_on: str = "positives"
 ) -> dict[str, torch.Tensor]:
@@ -29,16 +23,15 @@ def compute_losses(
     if dice_on not in ("positives", "all"):
         raise ValueError(f"dice_on is {dice_on!r}: it must be positives or all")
     # an answer without [SEG] predicts no mask and needs none
-    target_masks = [
-        mask if len(mask_logits) else mask[:0] for mask, mask_logits in zip(batch.masks, output.masks, strict=True)
-    ]
-    masks = [mask.to(output.low_res.device) for mask in target_masks]
+    pairs = zip(batch.masks, output.masks, strict=True)
+    masks = [(mask if len(mask_logits) else mask[:0]).to(output.low_res.device) for mask, mask_logits in pairs]
     for name, mask, mask_logits in zip(batch.pair_ids, masks, output.masks, strict=True):
         if mask.shape != mask_logits.shape:
             raise ValueError(f"{name}: its masks are {tuple(mask.shape)}, its predictions {tuple(mask_logits.shape)}")
     in_dice = [dice_on == "all" or has_lesion for has_lesion in torch.stack([mask.any() for mask in masks]).tolist()]
+    text = functional.cross_entropy(output.text_logits.float(), output.text_labels, reduction="sum")
     parts = {
-        "ce": weights.text * compute_text_loss(output),
+        "ce": weights.text * (text / max(1, len(output.text_labels))),  # the mean over tokens; 0 without an answer
         "bce": weights.bce * mean_loss(bce_loss, output.masks, masks, [True] * len(masks)),
         "dice": weights.dice * mean_loss(dice_loss, output.masks, masks, in_dice),
     }

@@ -58,20 +58,18 @@ def score_pairs(model: Rosalia, pairs: Pairs, batch: int, workers: int, runner, 
         for part in unwrap_errors(make_loader(pairs, rows[runner.rank :: runner.ranks], workers)):
             device_batch = part.to(device, next(model.sam.parameters()).dtype)
             for logits, reference in zip(model.segment(device_batch), device_batch.masks, strict=True):
-                sums += _sum_mask_scores(logits > 0, reference[0] > 0)
+                mask, lesion = logits > 0, reference[0] > 0
+                if lesion.any():
+                    both = overlap(mask, lesion)
+                    sums[:4] += torch.tensor([float(lisa_iou(*both)), *both, 1], dtype=torch.float64)
+                else:
+                    sums[4:] += torch.tensor([float(not mask.any()), 1], dtype=torch.float64)
     iou, intersection, union, positives, empty, negatives = runner.sum(sums).tolist()
     return Scores(
         giou=iou / positives if positives else float("nan"),
         ciou=cumulative_iou(np.array([intersection]), np.array([union])) if positives else float("nan"),
         n_acc=empty / negatives if negatives else float("nan"),
     )
-
-
-def _sum_mask_scores(mask: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    if not reference.any():
-        return torch.tensor([0, 0, 0, 0, float(not mask.any()), 1], dtype=torch.float64)
-    both = overlap(mask, reference)
-    return torch.tensor([float(lisa_iou(*both)), *both, 1, 0, 0], dtype=torch.float64)
 
 
 class Fit(TrainingLoop):

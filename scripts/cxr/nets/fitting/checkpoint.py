@@ -46,11 +46,8 @@ def read_checkpoint(folder: Path, take: Callable[[str, str, torch.Tensor], None]
     path = folder / FILE_NAME
     if not path.is_file():
         return None
-    remedy = "delete its folder to restart the training from the beginning"
-    with (
-        refuse_unreadable(path, f"{path} is damaged", remedy, SafetensorError, KeyError),
-        safe_open(path, "pt") as file,
-    ):
+    problem, remedy = f"{path} is damaged", "delete its folder to restart the training from the beginning"
+    with refuse_unreadable(path, problem, remedy, SafetensorError, KeyError), safe_open(path, "pt") as file:
         for key in sorted(file.keys()):
             part, _, name = key.partition("/")
             take(name, part, file.get_tensor(key))

@@ -108,17 +108,12 @@ class TrainingLoop:
         norm, stop = runner.take_step(self.rate(update)), torch.tensor([float(self.should_stop())])
         *values, num_stops = runner.sum(torch.cat([sums, stop])).tolist()
         if skipped := not math.isfinite(norm):
-            self._count_skipped(update)
+            self.log.skipped += 1
+            log.warning("step %d is skipped: its loss or gradient is not a number (%d)", update + 1, self.log.skipped)
+            if self.log.skipped >= NAN_LIMIT:
+                raise UserError(
+                    f"training: {self.log.skipped} steps had a loss or gradient that is not a number: lower "
+                    "learning_rate, or set dtype to float32"
+                )
         facts = {"update": update + 1, "learning_rate": self.rate(update), "gradient_norm": norm, "skipped": skipped}
         return facts | self.row(update, values), num_stops > 0
-
-    def _count_skipped(self, update: int) -> None:
-        self.log.skipped += 1
-        log.warning(
-            "step %d is skipped: its loss or gradient is not a number (%d so far)", update + 1, self.log.skipped
-        )
-        if self.log.skipped >= NAN_LIMIT:
-            raise UserError(
-                f"training: {self.log.skipped} steps had a loss or gradient that is not a number: lower "
-                "learning_rate, or set dtype to float32"
-            )
