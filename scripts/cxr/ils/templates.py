@@ -42,13 +42,9 @@ class Instruction:
 
 
 @dataclass(frozen=True)
-class Meaning:
-    """The meaning of an instruction and its answer."""
+class Meaning(Instruction):
+    """The meaning of an instruction and its answer; the location of a positive cardiomegaly is ``("heart",)``."""
 
-    type: str
-    word: str  # The lesion type named in the instruction
-    location: tuple[str, ...]
-    """Valid locations, ``("heart",)`` for a positive cardiomegaly, empty for other texts without a place."""
     present: bool
     lesion: str | None = None  # The lesion type inferred, in a positive answer to a lesion inference
     certainty: str | None = None  # definitive or tentative, in a positive answer to a lesion inference

@@ -31,10 +31,7 @@ def answer_digest(options: ModelOptions, code: str) -> str:
 
 
 def cache_replies(generate: Generate, *, folder: Path, digest: str) -> Generate:
-    """Return ``generate`` with its replies cached in ``folder``: each question is sent once per attempt.
-
-    ``digest``: of :func:`answer_digest`; the key is :func:`question_key`. Raises StoreError for a damaged file.
-    """
+    """Return ``generate`` with its replies stored in ``folder`` under ``digest``. Raises StoreError if damaged."""
     warning = f"{folder} holds answers of another model, prompt or code: asking again"
     prepare_folder(folder, digest, pattern=PATTERN, warning=warning)
     stored_lines = [line for path in sorted(folder.glob(PATTERN)) for line in read_lines(path)]

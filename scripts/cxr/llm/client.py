@@ -14,10 +14,7 @@ from cxr.llm.replies import Reply
 
 
 def connect_stand_in(options: ModelOptions, execution: Execution) -> Generate:
-    """Return the function that asks a stand-in for a model, which only tests choose.
-
-    ``model`` names ``module:function`` of messages and schema. Raises UserError if there is no such function.
-    """
+    """Return the function that asks the function ``model`` (module:function). Only tests choose this transport."""
     del execution
     try:
         answer = resolve_name(options.model)
@@ -51,10 +48,7 @@ def connect_lazily(options: ModelOptions, settings: Mapping) -> Generate:
 
 
 def connect_resumably(options: ModelOptions, execution: Mapping) -> Generate:
-    """Return the function that asks the model, connected at the first question, with a cache to resume from.
-
-    execution: as of :func:`connect_lazily`, with ``answers`` (folder of the cache, or none) and the digest ``code``.
-    """
+    """Return :func:`connect_lazily`'s function with a cache in the folder ``execution["answers"]``, if it is set."""
     generate = connect_lazily(options, execution)
     if not execution.get("answers"):
         return generate

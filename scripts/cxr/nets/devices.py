@@ -22,10 +22,7 @@ DRIVER_VERSION_PATH = Path("/proc/driver/nvidia/version")
 
 
 def select_device(device_setting: str, num_requested: int | None = None) -> torch.device:
-    """Return the device for ``compute.device``: ``auto`` is a GPU if the job requested one, else the CPU.
-
-    ``num_requested`` and UserError: as in :func:`count_gpus`. Raises Broken for a GPU that fails a test addition.
-    """
+    """Return the device for ``compute.device``. Raises UserError as :func:`count_gpus`, Broken for a faulty GPU."""
     if not count_gpus(device_setting, num_requested):
         return torch.device("cpu")
     if num_requested is not None:

@@ -29,21 +29,13 @@ class ComputeSettings(Section):
         "auto", "auto: a GPU if the job requested one (gpus), else the CPU. Outside a cluster a missing GPU only warns."
     )
     batch: int = key(
-        8,
-        "Images per batch, halved on lack of memory; also samples that vlm.answers asks together.",
-        unit="images",
-        ge=1,
-        le=1024,
+        8, "Images (vlm.answers: samples) per batch, halved on lack of memory.", unit="images", ge=1, le=1024
     )
     batches: dict[Batched, Annotated[int, Limits(ge=1, le=1024)]] = key(
         dict, "Images per batch of single engines, {engine: images}; autoencoder and sam: 4.", unit="images"
     )
     channels_last: bool = key(False, "Whether diffusion models keep the channels of a pixel together in memory.")
-    compile: bool = key(
-        False,
-        "Whether to compile the U-Net of diffusion models: minutes at the start of each job; if it fails, the log"
-        " says so.",
-    )
+    compile: bool = key(False, "Whether to compile the U-Net of diffusion models: minutes at the start of each job.")
     cudnn: Literal["deterministic", "fastest"] = key(
         "deterministic", "cuDNN's algorithms in diffusion models; the rounding of fastest may change from run to run."
     )
@@ -63,25 +55,13 @@ class ComputeSettings(Section):
         100, "Steps between two checkpoints of a training (RadVLM's authors: 200).", unit="updates", ge=1, le=1_000_000
     )
     time_to_stop: int = key(
-        600,
-        "Time before a job's limit at which a training writes its last checkpoint (87 s on two H100).",
-        unit="seconds",
-        ge=30,
-        le=1800,
+        600, "Time before a job's limit at which a training writes its last checkpoint.", unit="seconds", ge=30, le=1800
     )
     time_to_answer: int = key(
-        600,
-        "Time that a training waits for a silent process before it ends; longer than writing 2.4 GB.",
-        unit="seconds",
-        ge=10,
-        le=86_400,
+        600, "Time that a training waits for a silent process before it ends.", unit="seconds", ge=10, le=86_400
     )
     max_runtime: int = key(
-        1440,
-        "Longest time that a job requests: your partitions' limit; a longer training resumes.",
-        unit="minutes",
-        ge=60,
-        le=100_000,
+        1440, "Your partitions' time limit; a longer training resumes.", unit="minutes", ge=60, le=100_000
     )
     max_memory_mb: int = key(
         180_000, "Largest memory that a job requests (`sinfo -o %m`).", unit="MB", ge=2000, le=10_000_000

@@ -67,9 +67,7 @@ def stream_tensors(
 
 def write_weights(path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], facts: dict) -> dict[str, int]:
     """Write tensors, floats as float32, with ``facts`` in the header; return the numbers of tensors and values."""
-    kinds = {
-        name: (shape, torch.float32 if dtype.is_floating_point else dtype) for name, (shape, dtype) in kinds.items()
-    }
+    kinds = floats_as_float32(kinds)
     stream_tensors(path, kinds, get, {FACTS: json.dumps(facts, sort_keys=True)})
     return count_values(kinds)
 
@@ -77,6 +75,12 @@ def write_weights(path: str | Path, kinds: Kinds, get: Callable[[str], torch.Ten
 def tensor_kinds(tensors: dict[str, torch.Tensor]) -> Kinds:
     """Return the shape and dtype of each tensor."""
     return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+
+
+def floats_as_float32(kinds: Kinds) -> Kinds:
+    """Return the kinds with every floating-point dtype replaced by float32."""
+    float32 = torch.float32
+    return {name: (shape, float32 if dtype.is_floating_point else dtype) for name, (shape, dtype) in kinds.items()}
 
 
 def count_values(kinds: Kinds) -> dict[str, int]:

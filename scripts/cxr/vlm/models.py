@@ -61,9 +61,7 @@ def load_model(name: str, folder: str | Path, dtype: torch.dtype = torch.float32
 
 
 def add_seg_token(loaded: Loaded, seed: int) -> Loaded:
-    """Return the model with [SEG] in its vocabulary. An unused embedding row is taken if there is one, else a new row
-    is drawn by ``seed``.
-    """
+    """Return the model with [SEG], in an unused row of its vocabulary or in a new one drawn by ``seed``."""
     tokens, model = loaded.tokens.with_seg(), loaded.model
     if len(tokens.tokenizer) > model.get_input_embeddings().num_embeddings:
         with torch.random.fork_rng(devices=[]):

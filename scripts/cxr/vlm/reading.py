@@ -36,11 +36,8 @@ _PAIR = re.compile(
     re.IGNORECASE,
 )
 """A named number, such as ``"width": 12.5%``."""
-_CORNERS, _SIZES, _CENTRES = (
-    {"x1", "y1", "x2", "y2"},
-    {"x1", "y1", "width", "height"},
-    {"cx", "cy", "width", "height"},
-)
+_CORNERS, _SIZES = {"x1", "y1", "x2", "y2"}, {"x1", "y1", "width", "height"}
+_CENTRES = {"cx", "cy", "width", "height"}
 _MAX_GAP = 80
 """Maximum characters between two named numbers of one box, such as its label."""
 _LOC = re.compile(r"<loc(\d{4})>")
@@ -71,10 +68,7 @@ class Reading:
 
 
 def read_boxes(text: str, convention: Convention, size: InputSize) -> Reading:
-    """Return the boxes of an answer under a convention; no text raises an error.
-
-    Reasons without a box: nothing, non_finite, zero_area, too_many, count (a list without four numbers).
-    """
+    """Return the boxes of any text, or the reason: nothing, non_finite, zero_area, too_many, count (not four)."""
     notes: set[str] = set()
     if len(text) > MOST_CHARACTERS:
         text, _ = text[:MOST_CHARACTERS], notes.add("cut")
@@ -254,7 +248,5 @@ def read_answer(text: str, convention: str, size: tuple[int, int]) -> tuple[Read
 
 
 def answer_iou(text: str, convention: str, size: tuple[int, int], true: np.ndarray) -> float:
-    """Return the IoU of the union of an answer's boxes with that of the reference boxes ``true``, int (M, 4) on the
-    grid; 0 without any.
-    """
+    """Return the IoU of the unions of an answer's boxes and of the boxes ``true``, int (M, 4) on the grid."""
     return union_iou(read_answer(text, convention, size)[1], true)

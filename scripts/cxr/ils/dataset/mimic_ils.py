@@ -158,7 +158,8 @@ def _make_lines(folder: Path, split: str, study_id: str, entry: dict) -> Iterato
             path = folder / MASK_FOLDER / pair["seg_mask_path"] if pair.get("seg_mask_path") else None
             place = pair.get("location") or []
             location = [place] if isinstance(place, str) else list(place)
-            values = {
+            values = {name: pair[name] for name in ("target", "instruction", "answer")}
+            values |= {
                 "pair_id": study_id + pair["pair_id"].removeprefix(make_study_key(study_id)),
                 "subject_id": str(entry["subject_id"]),
                 "study_id": study_id,
@@ -168,10 +169,7 @@ def _make_lines(folder: Path, split: str, study_id: str, entry: dict) -> Iterato
                 "section_content": entry.get("section_content"),
                 "sentence_index": int(pair["sent_idx"]) if str(pair.get("sent_idx") or "").isdecimal() else None,
                 "type": pair["type"].replace(" ", "_").replace("-", "_"),
-                "target": pair["target"],
                 "certainty": parse_certainty(pair) if seg else None,
-                "instruction": pair["instruction"],
-                "answer": pair["answer"],
                 "location": location,
                 "grounded_location": location if seg and pair["target"] != templates.CARDIOMEGALY else [],
                 "reported_location": [],

@@ -18,6 +18,7 @@ PAIR_FIELDS = (
     "basis", "quote", "quote_section", "box_confidence", "anomalous_fraction",
 )  # fmt: skip
 """Fields of a line that its pair has under the same name, besides instruction and answer."""
+ID_FIELDS = ("subject_id", "study_id", "image_id", "split")
 POLARITIES = ("positive", "negative")
 SOURCE = "ils"
 
@@ -50,32 +51,24 @@ def make_positive(unit: dict, kind: str) -> Pair:
     target, location = unit["target"], tuple(unit["location"])
     heart = target == templates.CARDIOMEGALY
     return Pair(
-        type=kind,
-        target=target,
-        instruction=templates.write_instruction(kind, unit["word"], location),
-        answer=templates.write_positive_answer(kind, target, location, unit["certainty"]),
-        location=(HEART,) if heart else location,
+        kind,
+        target,
+        templates.write_instruction(kind, unit["word"], location),
+        templates.write_positive_answer(kind, target, location, unit["certainty"]),
+        (HEART,) if heart else location,
         seg=True,
         certainty=None if heart else unit["certainty"],
-        sentence_index=unit["sentence_index"],
         grounded_location=tuple(unit["grounded_location"]),
         reported_location=tuple(unit["reported_location"]),
-        mask_id=unit["mask_id"],
+        **{name: unit[name] for name in ("sentence_index", "mask_id")},
     )
 
 
 def make_negative(kind: str, lesion: str, location: Iterable[str] = (), **provenance: object) -> Pair:
     """Return a negative pair, which has no mask. A global pair names no location. ``provenance``: more fields."""
     location = tuple(location)
-    return Pair(
-        type=kind,
-        target=lesion,
-        instruction=templates.write_instruction(kind, lesion, location),
-        answer=templates.write_negative_answer(kind, lesion, location),
-        location=location,
-        seg=False,
-        **provenance,
-    )
+    texts = (write(kind, lesion, location) for write in (templates.write_instruction, templates.write_negative_answer))
+    return Pair(kind, lesion, *texts, location, seg=False, **provenance)
 
 
 def make_records(study: dict, report: dict, pairs: Iterable[Pair], numbers: Counter | None = None) -> Iterator[Record]:
@@ -84,7 +77,7 @@ def make_records(study: dict, report: dict, pairs: Iterable[Pair], numbers: Coun
     ``study``: its ids and split; ``report``: section and reader; ``numbers`` continues over a study's images.
     """
     numbers = Counter() if numbers is None else numbers
-    ids = {name: study[name] for name in ("subject_id", "study_id", "image_id", "split")}
+    ids = {name: study[name] for name in ID_FIELDS}
     for pair in pairs:
         yield Record(
             sample_id=f"{study['study_id']}_{POLARITIES[not pair.seg]}_{numbers[pair.seg]}",
@@ -101,17 +94,9 @@ def make_records(study: dict, report: dict, pairs: Iterable[Pair], numbers: Coun
 def make_line(record: Record) -> dict:
     """Return the line of a record: all ``FIELDS`` in order."""
     (turn,) = record.turns
-    values = dict(record.more) | {
-        "pair_id": record.sample_id,
-        "subject_id": record.subject_id,
-        "study_id": record.study_id,
-        "image_id": record.image_id,
-        "split": record.split,
-        "type": record.task,
-        "instruction": turn.question,
-        "answer": turn.answer,
-        "mask_id": next(iter(record.mask_ids), None),
-    }
+    values = dict(record.more) | {name: getattr(record, name) for name in ID_FIELDS}
+    values |= {"pair_id": record.sample_id, "type": record.task, "instruction": turn.question, "answer": turn.answer}
+    values["mask_id"] = next(iter(record.mask_ids), None)
     return {name: list(value) if isinstance(value := values[name], tuple) else value for name in FIELDS}
 
 

@@ -39,16 +39,13 @@ class DatasetSettings(PairSettings):
 
     mimic_ils_layout: bool = key(False, "Whether to write the layout of the authors' release too (JSON and PNG masks).")
     mimic_ils: str = key(
-        "",
-        "Folder of the authors' release, or of a dataset in its layout, which becomes the threshold set `mimic_ils`.",
+        "", "Folder of the authors' release, or of a dataset in its layout: the threshold set `mimic_ils`."
     )
     mimic_ils_images: str = key(
         "", "Folder of its images (pNN/p<subject>/s<study>/<image>.jpg); 8-bit JPEG or PNG.", source=AUTHORS
     )
     layout_pixels: Literal["frame", "original"] = key(
-        "frame",
-        "Pixel grid of that layout's masks: the frame's, as in the release, or the image's own.",
-        source=AUTHORS,
+        "frame", "Pixel grid of that layout's masks: the frame's, as in the release, or the image's.", source=AUTHORS
     )
 
     @constraint

@@ -234,15 +234,8 @@ def make_comparison(
             answers = overall.filter(pl.col("rule") == rule).select(lesion="group", **{f"text_{rule}": "accuracy"})
             ours = ours.join(answers, on="lesion", how="left", maintain_order="left")
         tables.append(ours.select(*COMPARISON))
-    rows = [
-        {
-            "source": "paper",
-            "run": model,
-            "lesion": TOTAL,
-            **values,
-            "text_authors": printed.text[TOTAL][summary.OVERALL] if model == summary.ROSALIA else None,
-        }
-        for model, values in printed.models.items()
-    ]
+    rows = [{"source": "paper", "run": model, "lesion": TOTAL} | values for model, values in printed.models.items()]
+    for row in rows:
+        row["text_authors"] = printed.text[TOTAL][summary.OVERALL] if row["run"] == summary.ROSALIA else None
     tables.append(pl.DataFrame(rows))
     return pl.concat(tables, how="diagonal")

@@ -76,10 +76,7 @@ def run_panels(
 
 
 def choose_pairs(lines: str, studies: int, seed: int) -> dict[str, list[dict]]:
-    """Return {image_id: at most MAX_ROWS of its pairs} of ``studies`` images.
-
-    Each lesion type comes once before any comes twice. The choice depends only on the seed and the ids.
-    """
+    """Return {image_id: some of its pairs} of ``studies`` images by seed; each lesion type once before any twice."""
     targets: dict[str, set[str]] = {}
     for line in read_lines(lines):
         targets.setdefault(line["image_id"], set()).update({line["target"]} if line["seg"] else ())

@@ -75,10 +75,7 @@ def count_pixels_in_boxes(binary: np.ndarray, corner_indexes: np.ndarray) -> np.
 
 
 def compute_box_iou(area: np.ndarray, shared: np.ndarray, mask_area: int) -> Ratio:
-    """Return the IoU of boxes with a mask; 0 for an empty mask.
-
-    ``area``: pixels of each box, ``shared``: those of it in the mask (integers (N,)), ``mask_area``: those of the mask.
-    """
+    """Return the IoU of boxes of ``area`` pixels, ``shared`` with a mask of ``mask_area``; 0 for an empty mask."""
     return Ratio(shared, area + mask_area - shared if mask_area > 0 else np.zeros_like(area))
 
 

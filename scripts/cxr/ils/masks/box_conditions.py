@@ -43,10 +43,7 @@ def thresholds_for(target: str, settings: Mapping) -> dict[str, float]:
 
 
 def format_measure(value: Fraction | float, threshold: float = 0.0) -> str:
-    """Return a measured number as text, truncated, so that .2496 stays below a threshold of .25.
-
-    It has three decimals, or as many as ``threshold`` has. The page and ``explain`` both use this function.
-    """
+    """Return a number as text, truncated so that .2496 stays below .25, with three or the threshold's decimals."""
     digits = max(3, -Decimal(repr(float(threshold))).normalize().as_tuple().exponent)
     if value != value:
         return "nan"
@@ -95,13 +92,11 @@ def judge_boxes(
         strict=True,
     )
     verdicts = segmenter.flag_failed_conditions(zone_labels, taus).tolist()
-    return [
-        BoxJudgement(
-            dict(zip(MEASURED_CONDITIONS, of_box, strict=True)),
-            [name for name in list_failed_conditions(verdict) if name in MEASURED_CONDITIONS],
-        )
-        for of_box, verdict in zip(numbers, verdicts, strict=True)
-    ]
+    judgements = []
+    for box_numbers, verdict in zip(numbers, verdicts, strict=True):
+        failed = [name for name in list_failed_conditions(verdict) if name in MEASURED_CONDITIONS]
+        judgements.append(BoxJudgement(dict(zip(MEASURED_CONDITIONS, box_numbers, strict=True)), failed))
+    return judgements
 
 
 def _no_image() -> np.ndarray:

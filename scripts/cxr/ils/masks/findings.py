@@ -31,7 +31,6 @@ class Finding:
     reported: tuple[str, ...]  # Zone labels, in the order of ``ZONE_LABELS``
     kinds: frozenset[str]  # Every lesion type that the statement affirms, hedges, lists as a candidate or blocks
     several: bool  # Whether several diseases may explain it, so that no single one can be inferred
-    candidates: tuple[str, ...]  # The predicted lesion types if there are several; else empty
     blocks: frozenset[str]  # Valid locations where it could lie although no label states it
     basal: bool  # Whether it is an effusion that may be filled down to the lung base
     reason: str | None
@@ -98,7 +97,6 @@ def make_finding(index: int, report_tuple: Mapping, rules: Rules) -> Finding:
         reported=reported,
         kinds=frozenset(kind for kind in kinds if kind),
         several=several,
-        candidates=candidates,
         blocks=find_blocked_locations(report_tuple, reported, entity_lesion or target) if can_block else frozenset(),
         basal=is_basal and not _NOT_BASAL.search(_text(report_tuple)),
         reason=reason,

@@ -44,13 +44,8 @@ class Thresholds:
     @classmethod
     def from_settings(cls, values: dict[str, float]) -> "Thresholds":
         """Make the thresholds from floats ``ano``, ``anatomy``, ``conf``, ``signal``, ``size``."""
-        return cls(
-            grey_level(values["ano"]),
-            exact_fraction(values["anatomy"]),
-            values["conf"],
-            exact_fraction(values["signal"]),
-            exact_fraction(values["size"]),
-        )
+        anatomy, signal, size = (exact_fraction(values[name]) for name in ("anatomy", "signal", "size"))
+        return cls(grey_level(values["ano"]), anatomy, values["conf"], signal, size)
 
 
 @dataclass(frozen=True)

@@ -22,18 +22,10 @@ class WordingSettings(Section):
         "rules", "rules: fixed wordings, no download; vllm: a language model, whose answers are parsed and checked."
     )
     personas: list[Persona] = key(
-        lambda: ["medical_expert", "layperson", "ai_developer"],
-        "Personas that reword each instruction.",
-        source=PAPER,
-        min_length=1,
+        lambda: ["medical_expert", "layperson", "ai_developer"], "Personas that reword.", source=PAPER, min_length=1
     )
     per_persona: int = key(
-        RULES_WORDINGS,
-        "Wordings per persona and instruction; the engine rules has three.",
-        source=PAPER,
-        unit="wordings",
-        ge=1,
-        le=20,
+        RULES_WORDINGS, "Wordings per persona; the engine rules has three.", source=PAPER, unit="wordings", ge=1, le=20
     )
 
     @constraint

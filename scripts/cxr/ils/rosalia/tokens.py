@@ -214,12 +214,6 @@ def make_word_tokenizer(texts: Iterable[str], base_tokens: Iterable[str] = ()) -
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = cut
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        unk_token=UNKNOWN,
-        bos_token=BEGIN,
-        eos_token=END,
-        pad_token=UNKNOWN,
-        padding_side="right",
-        clean_up_tokenization_spaces=False,
-    )
+    marks = {"unk_token": UNKNOWN, "bos_token": BEGIN, "eos_token": END, "pad_token": UNKNOWN}
+    how = {"padding_side": "right", "clean_up_tokenization_spaces": False}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **marks, **how)

@@ -56,9 +56,7 @@ class Recipe(SharedBatch, Section):
         source=AUTHORS,
     )
     keep: Literal["giou", "mean"] = key(
-        "giou",
-        "Validation score of the best epoch. giou: gIoU of positives; mean: its mean with N-Acc.",
-        source=AUTHORS,
+        "giou", "Validation score of the best epoch: gIoU of positives, or its mean with N-Acc.", source=AUTHORS
     )
     runner: Literal["plain", "deepspeed"] = key(
         "deepspeed", "deepspeed: ZeRO-2, one process per GPU (compute.gpus); plain: one process.", source=AUTHORS
@@ -121,9 +119,7 @@ class TrainingRun(Section):
     lines: str = key("", "JSONL to train on instead of that dataset's train.jsonl (paraphrased instructions).")
     test: str = key("", "Threshold set whose test split the model is scored on; empty: the one of its training.")
     paraphrases: bool = key(
-        False,
-        "Whether to train on the paraphrases too (C.3): each text is drawn from it and its paraphrases.",
-        source=PAPER,
+        False, "Whether to train on the paraphrases too (C.3): each text is drawn from all.", source=PAPER
     )
     weights: Literal["", "lisa", "rosalia", "lite"] = key(
         "", "Model to use or to start from: rosalia (the paper's), lisa, lite (untrained); empty: the engine's start."

@@ -129,10 +129,11 @@ class Runner:
 
     def save(self, folder: Path, state: dict) -> None:
         """Write a checkpoint into ``folder`` atomically."""
-        shapes = {
-            name: tuple(getattr(parameter, "ds_shape", parameter.shape)) for name, parameter in self.parameters.items()
-        }
-        checkpoint.write_checkpoint(folder, shapes, self._gather_tensor, state, self._steps(), self.rank == 0)
+        shapes = {name: tuple(getattr(each, "ds_shape", each.shape)) for name, each in self.parameters.items()}
+        # all ranks have taken the same number of steps, without skipped ones
+        moments = self.optimiser.optimizer.state.get(self._flat_weights[0])
+        steps = int(moments["step"]) if moments else 0
+        checkpoint.write_checkpoint(folder, shapes, self._gather_tensor, state, steps, self.rank == 0)
         self.wait()
 
     def load(self, folder: Path) -> dict | None:
@@ -150,21 +151,13 @@ class Runner:
                 del self.optimiser.optimizer.state[flat]
         return state_and_steps[0] if state_and_steps else None
 
-    def _steps(self) -> int:
-        """Return the number of optimizer steps, without skipped ones."""
-        states = [self.optimiser.optimizer.state.get(flat) for flat in self._flat_weights]
-        return int(states[0]["step"]) if states[0] else 0
-
     def _gather_tensor(self, name: str, part: str) -> torch.Tensor:
         """Assemble a tensor from the partitions of all ranks."""
         if self.stage == 3:
             parameter = self.parameters[name]
-            full_tensor = (
-                safe_get_full_fp32_param(parameter)
-                if part == checkpoint.WEIGHT
-                else safe_get_full_optimizer_state(parameter, part)
-            )
-            return full_tensor.view(parameter.ds_shape)
+            if part == checkpoint.WEIGHT:
+                return safe_get_full_fp32_param(parameter).view(parameter.ds_shape)
+            return safe_get_full_optimizer_state(parameter, part).view(parameter.ds_shape)
         flat_tensor = torch.zeros(self.parameters[name].numel(), device=self.device)
         if piece := self._find_piece(name, part):
             piece_slice, piece_values = piece

@@ -85,9 +85,7 @@ class Tiling:
         return InputSize(min(math.ceil(width * scale), columns), min(math.ceil(height * scale), rows))
 
     def features(self, height: int, width: int) -> int:
-        """Return the number of features (= tokens) of an image: the whole image, its tiles without padding, and one at
-        the end of each row of tile features.
-        """
+        """Return the tokens of an image: the whole, its tiles without padding, and one at the end of each row."""
         rows, columns = (edge // self.side * self.cells for edge in self.canvas(height, width))
         if width / height > columns / rows:
             rows -= 2 * ((rows - int(round(height * (columns / width), 7))) // 2)

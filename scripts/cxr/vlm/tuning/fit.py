@@ -66,10 +66,7 @@ class EncodedCache:
 
 
 class TuningLoop(TrainingLoop):
-    """The tuning of a model on samples: their lengths in tokens, and their tasks.
-
-    ``encode``: returns the conversation of a sample index; ``collate``: makes a batch of conversations.
-    """
+    """The tuning of a model on samples, of which ``encode`` returns one, and ``collate`` makes a batch."""
 
     log: TuningLog
 
@@ -115,15 +112,11 @@ class TuningLoop(TrainingLoop):
                 yield batches
 
     def _batch(self, part: list[int], samples: list[int]) -> tuple[Batch, list[int]]:
-        """Return a batch with its sample indices. An empty one gets a sample of weight 0, because all ranks must
-        compute equally often.
-        """
+        """Return a batch with its indices; an empty one gets a sample of weight 0, as all ranks must compute."""
         return self.collate([self.encode(at) for at in part or samples[:1]]), part
 
     def losses(self, micro_batch: tuple[Batch, list[int]], count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the loss of a micro-batch, and its part of the logged values: the step's mean losses, and for each
-        task its samples, its answers' tokens and its summed text loss.
-        """
+        """Return the loss of a micro-batch, and values to log: mean losses; samples, tokens, text loss of each task."""
         (batch, part), runner, objective = micro_batch, self.runner, self.objective
         device_batch = batch.to(runner.device)
         sums = runner.forward(lambda model: objective.sums(model, device_batch))
@@ -175,12 +168,8 @@ def count_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Se
         number = sum(1 for _ in file)
     num_other_tasks = sum(parse_sample(line).task not in tasks for line in read_lines(path)) if tasks else 0
     reason_counts = Counter(row["reason"] for row in excluded_rows)
-    return counted_rows(
-        STAGE,
-        "lines",
-        number,
-        {"learned": learned, "other_task": num_other_tasks} | dict(sorted(reason_counts.items())),
-    )
+    ends = {"learned": learned, "other_task": num_other_tasks} | dict(sorted(reason_counts.items()))
+    return counted_rows(STAGE, "lines", number, ends)
 
 
 def count_pass(size: int, learned: int, order: Sequence[int]) -> list[CountRow]:

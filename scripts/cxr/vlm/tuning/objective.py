@@ -36,10 +36,7 @@ class TextLoss:
 
 
 class MaskLoss(TextLoss):
-    """Text loss of all samples, cross-entropy of every [SEG]'s mask, and Dice loss of the non-empty masks.
-
-    Dice ignores empty masks: their loss would be nearly 1 for any non-empty prediction (ROSALIA).
-    """
+    """Text loss, cross-entropy of every [SEG]'s mask, and Dice loss of the masks that are not empty (ROSALIA)."""
 
     names, units, weights = tuple(SEG_LOSS), ("tokens", "masks", "positives"), tuple(SEG_LOSS.values())
 

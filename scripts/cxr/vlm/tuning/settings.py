@@ -74,9 +74,7 @@ class Recipe(SharedBatch, Section):
     warmup_ratio: Share = key(0.1, "Fraction of the steps in which the rate rises.", source=PAPER)
     drop_last: bool = key(False, "Whether to drop an epoch's incomplete batch, unless it is alone (RadVLM's code).")
     loss_on: Literal["answers", "published"] = key(
-        "answers",
-        "Tokens in the loss. answers: those of answers; published: also marks between turns (RadVLM's code).",
-        source=PAPER,
+        "answers", "Tokens in the loss. published: also marks between turns (RadVLM's code).", source=PAPER
     )
     max_length: int = key(
         2048, "Maximum tokens of a sample with its image; longer ones are excluded.", source=PAPER, ge=16, le=1_000_000

@@ -159,13 +159,8 @@ def run_tuning(
     checkpoint, with the same bytes. Raises UserError for invalid input, AssertionError if a line or sample was lost.
     """
     refuse_empty(lines, "to tune on")
-    inputs = {
-        "lines": lines,
-        "pictures": list(pictures),
-        "originals": list(originals or []),
-        "masks": list(masks or []),
-    }
-    inputs |= {"base": models.base_folder(base, options.model, options.revision), "sam": "".join(sam)}
+    inputs = {"lines": lines, "base": models.base_folder(base, options.model, options.revision), "sam": "".join(sam)}
+    inputs |= {"pictures": list(pictures), "originals": list(originals or []), "masks": list(masks or [])}
     outputs = {"run": run, "updates": updates, "left_out": left_out, "conservation": conservation}
     folder, compute = Path(run).with_name("checkpoint"), compute | {"folders": dict(folders or {})}
     job = TrainingJob(inputs, outputs, asdict(options), attrs, compute, str(folder))
