@@ -33,9 +33,8 @@ def select_device(device_setting: str, num_requested: int | None = None) -> torc
 def count_gpus(device_setting: str, num_requested: int | None = None) -> int:
     """Return the number of GPUs that a job uses under ``compute.device``, 0 for the CPU, without touching a GPU.
 
-    ``num_requested``: the number that the job requested; None outside a job, where ``auto`` uses one GPU if present.
-    Raises UserError if fewer are visible than requested. On a machine without a batch system and without a GPU, it
-    only logs a warning.
+    ``num_requested``: by the job; None outside a job, where ``auto`` uses one GPU if present. Raises UserError if fewer
+    are visible; on a machine without a batch system and without a GPU, it only logs a warning.
     """
     if device_setting == "cpu" or (device_setting == "auto" and num_requested == 0):
         return 0

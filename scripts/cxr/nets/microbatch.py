@@ -9,8 +9,7 @@ from cxr.base.errors import UserError
 def fit_micro_batch(batch: int, micro_batch: int, ranks: int, balanced: bool = False) -> int:
     """Return the largest micro-batch, at most ``micro_batch`` pairs, that divides evenly over ``ranks`` GPUs, or 0.
 
-    Each GPU then processes the same number of micro-batches per step of ``batch`` pairs. With ``balanced`` the
-    micro-batch is even, so that it can hold as many positives as negatives.
+    With ``balanced`` it is even, so that it can hold as many positives as negatives.
     """
     share, remainder = divmod(batch, ranks)
     if remainder:

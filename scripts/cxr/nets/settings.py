@@ -61,7 +61,7 @@ class ComputeSettings(Section):
         600, "Time that a training waits for a silent process before it ends.", unit="seconds", ge=10, le=86_400
     )
     max_runtime: int = key(
-        1440, "Your partitions' time limit; a longer training resumes.", unit="minutes", ge=60, le=100_000
+        1440, "Longest time that a job requests (your partitions' limit).", unit="minutes", ge=60, le=100_000
     )
     max_memory_mb: int = key(
         180_000, "Largest memory that a job requests (`sinfo -o %m`).", unit="MB", ge=2000, le=10_000_000

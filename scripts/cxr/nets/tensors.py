@@ -41,9 +41,8 @@ def stream_tensors(
 ) -> None:
     """Write tensors as one safetensors file; ``get(name)`` makes each in turn, so one is in memory at a time.
 
-    The library safetensors can only write tensors that are all in memory. The layout follows its documentation: length
-    of the header, header, values; wide types come first, so that every value is aligned. Raises ValueError for a tensor
-    whose shape differs from ``kinds``.
+    The library can only write tensors that are all in memory. The file has the header's length, the header, and values,
+    wide types first, so that all are aligned. Raises ValueError for a tensor whose shape differs from ``kinds``.
     """
     header: dict[str, dict] = {"__metadata__": metadata} if metadata else {}
     end = 0

@@ -67,8 +67,9 @@ def make_positive(unit: dict, kind: str) -> Pair:
 def make_negative(kind: str, lesion: str, location: Iterable[str] = (), **provenance: object) -> Pair:
     """Return a negative pair, which has no mask. A global pair names no location. ``provenance``: more fields."""
     location = tuple(location)
-    texts = (write(kind, lesion, location) for write in (templates.write_instruction, templates.write_negative_answer))
-    return Pair(kind, lesion, *texts, location, seg=False, **provenance)
+    instruction = templates.write_instruction(kind, lesion, location)
+    answer = templates.write_negative_answer(kind, lesion, location)
+    return Pair(kind, lesion, instruction, answer, location, seg=False, **provenance)
 
 
 def make_records(study: dict, report: dict, pairs: Iterable[Pair], numbers: Counter | None = None) -> Iterator[Record]:

@@ -140,9 +140,8 @@ def run_scores(
     prediction_masks: str | None = None,
     reviewed: str | None = None,
 ) -> None:
-    """Score the predictions of one run on one split.
+    """Score the predictions of one run on one split of the dataset.
 
-    ``lines`` and ``masks`` belong to the dataset. ``prediction_masks``: HDF5 of the predictions, if any;
     ``reviewed``: text file of pair ids rejected by reviewers, one per line, with comments after #; ``model``: the
     paper's model whose printed scores are shown; ``reworded``: the pairs were asked in a persona's wordings. Outputs:
     one row per pair; scores of masks and texts with intervals and the paper's values; one row per problem; the counts.

@@ -36,14 +36,11 @@ def run_split(
     compute: dict | None = None,
     may_be_empty: bool = False,
 ) -> None:
-    """Ask a model every instruction of a split.
+    """Ask a model every instruction of a split, with ``options.persona`` in its ``wordings``.
 
-    Writes ``predictions`` (JSON Lines in the order of ``lines``: pair_id, answer (null with ``text: false``), mask (the
-    pair_id, or null without [SEG]), optionally ``note`` (``no_seg``, ``several_seg``) or ``failure`` with ``detail``)
-    and ``prediction_masks`` (HDF5, key pair_id, packed field mask (size, size)). With ``options.persona`` the pairs are
-    asked in its ``wordings``; each line then has the ``instruction`` used, and a pair without a wording fails as
-    ``not_asked``.
-
+    Writes ``predictions``, JSON Lines in the order of ``lines``: pair_id; answer, or null with ``text: false``; mask:
+    the pair_id, or null without [SEG]; ``note`` (``no_seg``, ``several_seg``), or ``failure`` with ``detail``; the
+    persona's ``instruction``; and ``prediction_masks`` (HDF5, key pair_id, packed field mask (size, size)).
     ``compute``: how the nets are run; ``may_be_empty``: allow a split without pairs. Raises UserError for a folder
     without a model, damaged lines, or if no pair could be asked; Broken if failures are not due to single pairs.
     """

@@ -114,9 +114,8 @@ def run(
 ) -> dict:
     """Ask a model about an image file. Write the results into the folder ``output`` and return its answers.json.
 
-    ``asking``, ``cohort``, ``frames``: options of the stages inference, cohort and frames; ``code``: digest of the
-    code, the version in a segmentation object; ``instructions_file``: JSON Lines of instructions, may be empty. Raises
-    UserError for an unusable image, model or instruction.
+    ``asking``, ``cohort``, ``frames``: options of those stages; ``code``: the version in a segmentation object;
+    ``instructions_file``: JSON Lines of instructions, may be empty. Raises UserError for unusable input.
     """
     if instructions_file:
         instructions = [line["instruction"] for line in read_lines(instructions_file)]

@@ -68,10 +68,9 @@ def judge_boxes(
 ) -> list[BoxJudgement]:
     """Return the numbers and failed conditions of each box for a finding, as the masks stage decides them.
 
-    ``boxes``: rows with x1, y1, x2, y2 (frame pixels) and confidence; ``labels``: the finding's zone labels, at least
-    one; ``zones`` {label: bool (H, W)} of the anatomy stage; ``lungs`` likewise, of the organs stage, made on the
-    image; ``anomaly`` uint8 (H, W), W a multiple of 8; ``target``: the finding's lesion type; ``settings``: the rules
-    and ``thresholds`` stored with the masks shard.
+    ``boxes``: rows with corners (frame pixels) and confidence; ``labels``: the finding's zone labels, at least one;
+    ``zones`` and ``lungs``: {label: bool (H, W)} of the stages anatomy and organs; ``anomaly``: uint8 (H, W), W a
+    multiple of 8; ``settings``: those stored with the masks shard.
     """
     taus, zone_labels = ThresholdSet.from_settings(settings["thresholds"]).for_target(target), tuple(labels)
     segmenter = LesionSegmenter(

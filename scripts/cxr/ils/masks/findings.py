@@ -127,8 +127,7 @@ def find_blocked_locations(report_tuple: Mapping, reported: tuple[str, ...], les
 
     These are its own ``block`` locations, if any (a whole lung without one of its zones stands for all its zones).
     Otherwise a tuple without labels blocks the left lung and its base if it is retrocardiac, else its stated side, else
-    both lungs. A finding outside the lungs that is no lesion type (a rib, the spine) blocks nothing. A finding without
-    a category blocks, unless the engine states an empty ``block``.
+    both lungs. A finding outside the lungs that is no lesion type blocks nothing, nor one with an empty ``block``.
     """
     block_locations = report_tuple.get("block")
     if block_locations:

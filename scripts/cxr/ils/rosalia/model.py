@@ -244,8 +244,7 @@ class Rosalia(nn.Module):
     def _read_prompts(self, batch: Batch, views: Views, room: int) -> PromptState:
         """Run prompts up to their last tokens, computing the common prefix of one image's prompts once.
 
-        Prompts of one image differ only in the instruction after it, so they share most tokens. ``room``: number of
-        tokens to generate afterwards; with 0 only prefixes are cached, and nothing if all differ.
+        ``room``: number of tokens to generate afterwards; with 0 only prefixes are cached, and nothing if all differ.
         """
         model = self.llava.model.language_model
         words, lengths = self._embed_batch(batch, views), batch.attention.sum(1)

@@ -22,10 +22,9 @@ class PairSampler(Sampler[list[Draw]]):
     """Yields the batches of a training: each positive once per epoch, and as many negatives, drawn with replacement.
 
     ``balance``: ``expectation`` shuffles positives and negatives together, 1:1 on average (authors' code); ``exact``
-    puts half of each into every batch of every process; ``all`` uses every negative once instead. Everything depends
-    only on (seed, epoch), so an epoch can resume at any batch (:meth:`start_at`). The last batch of all ``world``
-    processes is filled up from the start of the order, so that they stay in step. Raises UserError without positives or
-    negatives, or for an odd batch with exact halves.
+    puts half of each into every batch of every process; ``all`` uses every negative once. Everything depends only on
+    (seed, epoch), so an epoch can resume at any batch. The last batch of all ``world`` processes is filled up from the
+    start of the order. Raises UserError without positives or negatives, or for an odd batch with exact halves.
     """
 
     def __init__(

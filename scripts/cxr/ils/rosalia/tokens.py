@@ -124,10 +124,9 @@ class Tokens:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return (input_ids, labels), int64 (L,): the image token is repeated ``features`` times.
 
-        Labels are IGNORED up to the answer (all labels with ``answer`` None), then the answer's ids and the end token.
-        Text with an answer is cut at ``max_length`` tokens, image included; a prompt without an answer is never cut
-        (LISA). Raises UserError for an instruction or answer that holds one of the tokenizer's special tokens, and for
-        an instruction that leaves no room for a token of the answer.
+        Labels are IGNORED but for the answer's ids and the end token. Text with an answer is cut at ``max_length``
+        tokens, image included; a prompt is never cut (LISA). Raises UserError for a text with one of the tokenizer's
+        special tokens, and for an instruction that leaves no room for the answer.
         """
         for name, text, allowed in (("instruction", instruction, ()), ("answer", answer or "", (SEG,))):
             for token in _RESERVED:

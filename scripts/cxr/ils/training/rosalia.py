@@ -53,11 +53,10 @@ def run_untrained(*, model: str, lisa: str, clip: str) -> None:
 
 
 def run_published(*, model: str | Path, published: str | Path, base: str | Path | None = None) -> None:
-    """Convert the folder ``model`` of a training to the folder ``published``, in bfloat16 like the published models.
+    """Convert the folder ``model`` of a training to the folder ``published``, in bfloat16, with CLIP's weights.
 
-    CLIP's weights are included, because they may have been trained. ``base``: folder (or config.json in it) of the
-    published model that the training started from, whose config.json and tokenizer are copied; without it both are
-    derived from ``model``. Raises UserError for a missing or damaged model.
+    ``base``: folder (or config.json in it) of the published model that the training started from, whose config.json
+    and tokenizer are copied; without it both are derived from ``model``. Raises UserError for a damaged model.
     """
     if base:
         base = Path(base).parent if Path(base).is_file() else Path(base)

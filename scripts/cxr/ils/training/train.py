@@ -104,12 +104,9 @@ def run_training(
     """Train a model on the pairs of ``train``, score it on those of ``validate``, and write the best weights.
 
     Images are in the shards ``frames``, or in the files of the table ``pictures`` (image_id, path). With ``wordings``
-    (of the paraphrase stage) each training pair uses its plain text or a random paraphrase; validation uses the plain
-    text.
-
-    Writes the folder ``model`` (:meth:`Rosalia.save_pretrained`, adapters merged, and its tokenizer), the tables
-    ``updates`` and ``epochs`` (TSV) and the folder ``tensorboard``. An interrupted run resumes at its last checkpoint,
-    with the same tables as an uninterrupted one. Raises UserError for invalid settings or inputs.
+    each training pair uses its plain text or a random paraphrase. Writes the folder ``model`` (adapters merged, with
+    its tokenizer), the tables ``updates`` and ``epochs`` and the folder ``tensorboard``. An interrupted run resumes at
+    its last checkpoint, with the same tables as an uninterrupted one. Raises UserError for invalid settings or inputs.
     """
     inputs = {"train": train, "validate": validate, "masks": list(masks), "frames": list(frames or [])}
     inputs |= {"pictures": pictures or "", "wordings": wordings or ""} | engine_files

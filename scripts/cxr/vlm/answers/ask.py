@@ -45,12 +45,10 @@ def run_answers(
 ) -> None:
     """Ask a run about the samples in ``lines`` and write the answers as JSON lines, in the samples' order.
 
-    ``base``: base model of a run that has an adapter or no weights; for the engine table, the file of answers.
-    ``masks``: output shard of the masks of each [SEG], if the run has a segmenter. ``originals``: tables with the paths
-    of the original images, if the run was tuned on these. ``folders``: see :class:`ImageStore`.
-    A line is {sample_id, turn, text, tokens, stop, failure, convention, seen}; seen: width and height of the image as
-    the model sees it, to which some conventions are relative. A killed job resumes at its last part. Raises UserError
-    for invalid input.
+    ``base``: base model of a run with an adapter or without weights; for the engine table, the file of answers.
+    ``masks``: output shard of the masks of each [SEG], if the run has a segmenter. ``originals``: tables of the
+    original images, if the run was tuned on these. ``folders``: see :class:`ImageStore`. The field ``seen`` of a line
+    is the image's size as the model sees it. A killed job resumes at its last part. Raises UserError for invalid input.
     """
     base = base_folder(base, options.model, options.revision)
     samples = read_samples(lines)

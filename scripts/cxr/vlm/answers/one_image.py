@@ -212,9 +212,8 @@ def run_image(
 ) -> dict:
     """Ask a run about the image in a file; write the folder ``output`` and return its answers.json.
 
-    ``asking``: fields of AnswersOptions; ``cohort``, ``frames``: options of those stages; ``quality``: of the page's
-    image; ``code``: digest of the code, the version in a DICOM segmentation. A run with a segmenter gives masks too.
-    Raises UserError for invalid input.
+    ``asking``: fields of AnswersOptions; ``cohort``, ``frames``: options of those stages; ``code``: the version in a
+    DICOM segmentation. A run with a segmenter gives masks too. Raises UserError for invalid input.
     """
     options, samples = AnswersOptions(**asking), make_samples(questions, referring)
     picture, header = decode_image_file(image, cohort, frames)

@@ -151,12 +151,11 @@ def run_tuning(
 ) -> None:
     """Tune a model on the samples ``lines``, whose images are in the shards ``pictures``.
 
-    ``base``: folder of the base model; none for the engine tiny. ``originals``: tables with the paths of the original
-    images, if these are used instead of frames. ``folders``: see :class:`ImageStore`. ``masks``: shards of the masks of
-    the samples' [SEG], and ``sam``: file of SAM's weights, both for a run with a head.
-    Writes the folder ``run`` (a whole model or an adapter in peft's layout, a segmenter if it has a head, and the run
-    file) and the tables ``updates``, ``left_out`` and ``conservation``. An interrupted tuning resumes at its last
-    checkpoint, with the same bytes. Raises UserError for invalid input, AssertionError if a line or sample was lost.
+    ``base``: folder of the base model, or none; ``originals``: tables of the original images, if these are used instead
+    of frames; ``folders``: see :class:`ImageStore`. A run with a head has ``masks``, shards of the masks of each [SEG],
+    and ``sam``, SAM's weights. Writes the folder ``run`` (a model or an adapter, a segmenter if it has a head, and the
+    run file) and three tables. An interrupted tuning resumes at its last checkpoint, with the same bytes. Raises
+    UserError for invalid input, AssertionError if a line or sample was lost.
     """
     refuse_empty(lines, "to tune on")
     inputs = {"lines": lines, "base": models.base_folder(base, options.model, options.revision), "sam": "".join(sam)}
