@@ -23,9 +23,9 @@ import torch  # noqa: E402
 
 import rosalia  # noqa: E402
 from cxr.base.tables import write_table  # noqa: E402
-from cxr.ils.rosalia.losses import compute_losses  # noqa: E402
 from cxr.ils.rosalia.samples import Batch  # noqa: E402
 from cxr.ils.training import train  # noqa: E402
+from cxr.ils.training.fit import compute_losses  # noqa: E402
 from cxr.nets.devices import inference  # noqa: E402
 from tensors_alive import Alive  # noqa: E402
 

@@ -47,8 +47,7 @@ from cxr.vlm.families import onevision  # noqa: E402
 from cxr.vlm.models import load_run  # noqa: E402
 from cxr.vlm.reading import read_boxes  # noqa: E402
 from cxr.vlm.samples import ImageStore, read_samples  # noqa: E402
-from cxr.vlm.tuning.fit import epoch_order  # noqa: E402
-from cxr.vlm.tuning.objective import TextLoss  # noqa: E402
+from cxr.vlm.tuning.fit import TextLoss, epoch_order  # noqa: E402
 from mixes import measured  # noqa: E402
 from plain_fusion import in_fusing_order, plain_fusion  # noqa: E402
 from unions import GRID, boxes, of_unions, seconds  # noqa: E402

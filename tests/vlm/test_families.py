@@ -16,7 +16,7 @@ from cxr.vlm.families.engine import PARTS, load_family, part_of
 from cxr.vlm.models import load_model, make_tiny
 from cxr.vlm.samples import Sample, all_texts, parse_sample
 from cxr.vlm.tokens import IGNORED, ReservedTokenError, special_tokens
-from cxr.vlm.tuning.objective import TextLoss, count_learned
+from cxr.vlm.tuning.fit import TextLoss, count_learned
 
 FAMILIES = engine_names("cxr.vlm.families")
 LINE = {"query_id": "q1", "image_id": "a", "source": "s", "split": "train", "query": "the small nucleus"}

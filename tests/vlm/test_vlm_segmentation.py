@@ -25,7 +25,7 @@ from cxr.vlm.samples import ImageStore, read_samples
 from cxr.vlm.segmenting import MaskStore, SegmentingModel, mask_targets
 from cxr.vlm.settings import Vlm
 from cxr.vlm.tuning import fit
-from cxr.vlm.tuning.objective import MaskLoss
+from cxr.vlm.tuning.fit import MaskLoss
 from cxr.vlm.tuning.settings import Recipe
 from cxr.vlm.tuning.tune import add_adapters, select_trained
 from cxr.workflow.plan_vlm import VlmPlan

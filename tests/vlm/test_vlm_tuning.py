@@ -17,7 +17,7 @@ from cxr.vlm.families.engine import PARTS, part_of
 from cxr.vlm.models import MODEL, load_model, load_run
 from cxr.vlm.reading import read_answer
 from cxr.vlm.samples import ImageStore, Sample, read_samples
-from cxr.vlm.tuning import fit, objective
+from cxr.vlm.tuning import fit
 from cxr.vlm.tuning.fit import epoch_order
 from cxr.vlm.tuning.settings import Recipe
 from cxr.vlm.tuning.tune import balance_domains, make_optimizer
@@ -85,8 +85,8 @@ def test_updates_tell_each_task_its_samples_and_its_loss(tmp_path):
     with ImageStore(given["pictures"], SIDE) as store, torch.no_grad():
         for sample in read_samples(given["lines"]):
             batch = collator.batch([collator.encode(sample, store.get(sample))])
-            loss = objective.TextLoss().sums(loaded.model, batch)["text"]
-            losses.setdefault(sample.task, []).append((float(loss), objective.count_learned(batch.labels)))
+            loss = fit.TextLoss().sums(loaded.model, batch)["text"]
+            losses.setdefault(sample.task, []).append((float(loss), fit.count_learned(batch.labels)))
     for row in rows:
         parts = [part.split() for part in row["by_task"].split("; ")]
         assert [(name, int(number)) for name, number, _ in parts] == [("grounding", 6), ("talk", 1)]
@@ -244,7 +244,7 @@ def test_what_is_not_learned_is_listed(given, tmp_path):
 
 
 def test_updates_without_a_number_are_skipped_and_limited(given, tmp_path, monkeypatch):
-    original, spoilt = objective.text_loss, []
+    original, spoilt = fit.text_loss, []
 
     def times(logits, labels, factor):
         return {name: value * factor for name, value in original(logits, labels).items()}
@@ -253,12 +253,12 @@ def test_updates_without_a_number_are_skipped_and_limited(given, tmp_path, monke
         spoilt.append(len(spoilt))
         return times(logits, labels, math.nan if len(spoilt) in (2, 4) else 1.0)
 
-    monkeypatch.setattr(objective, "text_loss", some)
+    monkeypatch.setattr(fit, "text_loss", some)
     monkeypatch.setattr(loop, "NAN_LIMIT", 3)
     table = read_table(tune(tmp_path / "two", given).parent / "updates.tsv")
     assert [at for at, skipped in enumerate(table["skipped"]) if skipped] == [1, 3]
     assert np.isfinite(table["loss"].to_numpy()[-1])
-    monkeypatch.setattr(objective, "text_loss", lambda logits, labels: times(logits, labels, math.nan))
+    monkeypatch.setattr(fit, "text_loss", lambda logits, labels: times(logits, labels, math.nan))
     with pytest.raises(UserError, match="3 steps had a loss or gradient that is not a number: lower learning_rate"):
         tune(tmp_path / "all", given)
 

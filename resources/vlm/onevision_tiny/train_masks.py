@@ -48,7 +48,7 @@ from cxr.vlm.segmenting import (  # noqa: E402
 )
 from cxr.vlm.tiny_base import BY_WORD, load_base  # noqa: E402
 from cxr.vlm.tokens import SEG, Tokens  # noqa: E402
-from cxr.vlm.tuning.objective import MaskLoss  # noqa: E402
+from cxr.vlm.tuning.fit import MaskLoss  # noqa: E402
 from cxr.vlm.tuning.settings import OnevisionTinyRecipe  # noqa: E402
 
 COHORT, STUDIES = next(iter(COHORTS.items()))

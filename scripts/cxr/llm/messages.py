@@ -110,7 +110,7 @@ def _convert(messages: Messages, convert_image: Callable[[PromptImage], dict]) -
     # content of one text stays a plain string: some chat templates accept nothing else
     return [
         message
-        if isinstance(message["content"], str)
-        else message | {"content": list(map(convert, message["content"]))}
+        if isinstance(content := message["content"], str)
+        else message | {"content": list(map(convert, content))}
         for message in messages
     ]

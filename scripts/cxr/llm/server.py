@@ -52,15 +52,10 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
         # not the old guided_* keys: newer servers ignore them and answer unconstrained
         schema = {"name": "answer", "schema": question.schema, "strict": True}
         form = openai.omit if question.schema is None else {"type": "json_schema", "json_schema": schema}
+        messages, how = server_messages(question.messages), {"model": options.model, "max_tokens": options.max_tokens}
+        how |= {"temperature": temperature, "seed": seed, "response_format": form}
         try:
-            raw = client.chat.completions.with_raw_response.create(
-                model=options.model,
-                messages=server_messages(question.messages),
-                temperature=temperature,
-                seed=seed,
-                max_tokens=options.max_tokens,
-                response_format=form,
-            )
+            raw = client.chat.completions.with_raw_response.create(messages=messages, **how)
         except openai.APIStatusError as error:
             if error.status_code not in REFUSED_STATUSES:
                 raise

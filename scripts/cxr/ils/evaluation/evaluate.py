@@ -49,7 +49,6 @@ COMPARISON = {
     },
 }
 
-
 PAIRS = {
     "pair_id": Column(pl.String, "Pair."),
     "subject_id": Column(pl.String, "Its patient."),

@@ -52,13 +52,9 @@ def run_split(
             write_lines(predictions, [])
         return
     asker = Asker.load(model, options, compute)
-    pairs = Pairs(
-        lines=str(lines),
-        tokens=asker.tokens,
-        options=asker.pair_options(),
-        pictures=open_image_source(frames, pictures),
-        wording=PersonaWording(wordings, options.persona, options.seed) if wordings and options.persona else None,
-    )
+    wording = PersonaWording(wordings, options.persona, options.seed) if wordings and options.persona else None
+    images, how = open_image_source(frames, pictures), asker.pair_options()
+    pairs = Pairs(lines=str(lines), tokens=asker.tokens, options=how, pictures=images, wording=wording)
     faults: Counter[str] = Counter()
     with ShardWriter(prediction_masks, **empty) as writer:
         failures = Failures("inference", len(pairs), Tolerance.from_settings(compute))

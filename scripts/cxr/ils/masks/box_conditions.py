@@ -83,13 +83,9 @@ def judge_boxes(
         rules=Rules.from_job(settings),
         smallest_level=taus.level,
     )
-    numbers = zip(
-        segmenter.zone_overlap(zone_labels).to_fractions(),
-        segmenter.confidence.tolist(),
-        segmenter.signal(taus.level).to_fractions(),
-        map(max, *(overlap.to_fractions() for overlap in segmenter.lung_overlaps)),
-        strict=True,
-    )
+    overlaps, signals = segmenter.zone_overlap(zone_labels).to_fractions(), segmenter.signal(taus.level).to_fractions()
+    sizes = map(max, *(overlap.to_fractions() for overlap in segmenter.lung_overlaps))
+    numbers = zip(overlaps, segmenter.confidence.tolist(), signals, sizes, strict=True)
     verdicts = segmenter.flag_failed_conditions(zone_labels, taus).tolist()
     judgements = []
     for box_numbers, verdict in zip(numbers, verdicts, strict=True):

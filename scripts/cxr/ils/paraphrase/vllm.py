@@ -46,14 +46,9 @@ def make_question(task: Task, persona: str, number: int) -> Question:
     """Return the request for ``number`` wordings of one instruction by one persona."""
     prompt = _read_prompt()
     places = [" / ".join(list_place_names(location)) for location in task.meaning.location]
-    messages = fill_prompt(
-        prompt,
-        persona=prompt["personas"][persona],
-        instruction=task.text,
-        lesion=" / ".join(list_lesion_names(task.meaning.word)),
-        places="; ".join(places) or prompt["no_place"],
-        number=str(number),
-    )
+    slots = {"persona": prompt["personas"][persona], "instruction": task.text, "number": str(number)}
+    slots |= {"places": "; ".join(places) or prompt["no_place"]}
+    messages = fill_prompt(prompt, lesion=" / ".join(list_lesion_names(task.meaning.word)), **slots)
     schema = object_schema(
         wordings={"type": "array", "items": text_schema(MAX_LETTERS), "minItems": number, "maxItems": number}
     )

@@ -33,7 +33,6 @@ log = logging.getLogger("cxr")
 WORKER = "cxr.ils.training.train"
 """Module that each process of a training over several runs, with a job's file."""
 
-
 LANGUAGE_MODEL, HEAD = "model.language_model", "lm_head"
 PARTS = {
     "language_model": f"llava.{LANGUAGE_MODEL}.",

@@ -32,8 +32,7 @@ from cxr.vlm.originals import Originals
 from cxr.vlm.samples import ImageStore, Sample, all_texts, read_samples
 from cxr.vlm.segmenting import MaskStore, SegmentingModel, mask_targets
 from cxr.vlm.tokens import ReservedTokenError
-from cxr.vlm.tuning.fit import EncodedCache, TuningLoop, count_lines, count_pass, count_passes
-from cxr.vlm.tuning.objective import MaskLoss, TextLoss
+from cxr.vlm.tuning.fit import EncodedCache, MaskLoss, TextLoss, TuningLoop, count_lines, count_pass, count_passes
 from cxr.vlm.tuning.settings import Recipe, VlmLora
 
 log = logging.getLogger("cxr")
