@@ -109,8 +109,6 @@ def _convert(messages: Messages, convert_image: Callable[[PromptImage], dict]) -
 
     # content of one text stays a plain string: some chat templates accept nothing else
     return [
-        message
-        if isinstance(content := message["content"], str)
-        else message | {"content": list(map(convert, content))}
-        for message in messages
+        each if isinstance(content := each["content"], str) else each | {"content": list(map(convert, content))}
+        for each in messages
     ]
