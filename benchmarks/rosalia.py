@@ -36,6 +36,7 @@ from cxr.base.tables import write_table  # noqa: E402
 from cxr.ils.inference.asker import Asker  # noqa: E402
 from cxr.ils.inference.infer import split_by_images  # noqa: E402
 from cxr.ils.inference.settings import InferenceOptions  # noqa: E402
+from cxr.ils.rosalia.lite import make_lite  # noqa: E402
 from cxr.ils.rosalia.model import SAM_IMAGES, Rosalia  # noqa: E402
 from cxr.ils.rosalia.sampler import PairSampler  # noqa: E402
 from cxr.ils.rosalia.samples import Batch, Pairs, Sample, collate  # noqa: E402
@@ -43,7 +44,6 @@ from cxr.ils.rosalia.sources import PairLines  # noqa: E402
 from cxr.ils.rosalia.tokens import Tokens, extract_answer, make_word_tokenizer, write_prompt  # noqa: E402  # noqa: E402
 from cxr.ils.training import train  # noqa: E402
 from cxr.ils.training.fit import WEIGHTS, compute_losses  # noqa: E402
-from cxr.ils.training.lite import make_lite  # noqa: E402
 from cxr.ils.training.settings import Recipe  # noqa: E402
 from cxr.nets.devices import inference, select_device  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402

@@ -12,10 +12,10 @@ import predict
 from conftest import ROOT, SLICE, write_settings
 from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS
 from cxr.ils.rosalia.config import read_config
+from cxr.ils.rosalia.lite import FOLDER, TENSORS_BY_TOKEN, extend_base, load_base, make_lite_configs, run_base
 from cxr.ils.rosalia.tokens import write_prompt
 from cxr.ils.settings import LiteSizes
 from cxr.ils.templates import TYPES, write_instruction, write_negative_answer
-from cxr.ils.training.lite import FOLDER, TENSORS_BY_TOKEN, extend_base, load_base, make_lite_configs, run_base
 from cxr.imaging.phantom.make_phantom import draw_frontal
 from cxr.imaging.phantom.plan import make_plan
 from cxr.nets.lite_weights import list_lite_weights

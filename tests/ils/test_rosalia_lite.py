@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch
 from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
 from cxr.ils.training.fit import LossWeights, compute_losses
-from cxr.ils.training.lite import make_lite
 
 QUESTIONS = ("Segment the top.", "Segment the bottom.")
 

@@ -9,11 +9,11 @@ import torch
 
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import write_lines
+from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch, Pairs
 from cxr.ils.rosalia.tokens import Tokens
 from cxr.ils.training.fit import Scores, score_pairs
-from cxr.ils.training.lite import make_lite
 from cxr.ils.training.train import PARTS
 from rosalia_pairs import OPTIONS
 from training_runs import SIZES, options, train, updates

@@ -11,11 +11,11 @@ from transformers import LlamaConfig, LlavaConfig
 
 import rosalia_pairs
 from cxr.ils.rosalia.config import CLIP_L14, RosaliaConfig
+from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch, Pairs, collate
 from cxr.ils.training import train
 from cxr.ils.training.fit import LossWeights, compute_losses, score_pairs
-from cxr.ils.training.lite import make_lite
 from cxr.ils.training.settings import LoraSettings
 from cxr.ils.training.train import add_adapters, merge_adapters, select_trained
 from cxr.metrics.masks import PAIR_METRICS, lisa_iou, overlap_packed

@@ -11,10 +11,10 @@ from safetensors.torch import load_file, save_file
 from cxr.base.errors import UserError
 from cxr.ils.rosalia import convert
 from cxr.ils.rosalia.convert import to_sam
+from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import collate
 from cxr.ils.rosalia.tokens import Tokens
-from cxr.ils.training.lite import make_lite
 from cxr.ils.training.rosalia import run_published
 from rosalia_pairs import OPTIONS, pairs, tokens, write
 from tiny_rosalia import SIZES

@@ -11,10 +11,10 @@ from safetensors.torch import load_file, save_file
 from conversions import converter
 from cxr.base.errors import UserError
 from cxr.ils.rosalia.convert import CLIP_PREFIX, SAM_PREFIX
+from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens
 from cxr.ils.training import rosalia
-from cxr.ils.training.lite import make_lite
 from cxr.ils.training.rosalia import run_published
 from cxr.ils.training.settings import TrainingOptions
 from cxr.segmentation import published

@@ -18,9 +18,9 @@ from torch import nn
 from conftest import ROOT
 from conversions import converter
 from cxr.base.errors import UserError
+from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
-from cxr.ils.training.lite import make_lite
 from cxr.imaging.weights import state_dict
 from cxr.nets import tensors
 

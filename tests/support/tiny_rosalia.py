@@ -10,10 +10,10 @@ import torch
 
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import write_lines
+from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import PairOptions, Pairs, collate
 from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
-from cxr.ils.training.lite import make_lite
 
 SIZES = SimpleNamespace(image=64, patch=8, width=32, depth=2, clip_image=32, clip_patch=16, hidden=48, layers=2)
 TARGET = 64

@@ -287,7 +287,7 @@ def test_a_mask_is_that_of_the_state_before_its_seg(given, learned, tmp_path):
     with torch.no_grad():
         out = loaded.model(**collator.batch([one]).inputs, output_hidden_states=True)
     states = [out.hidden_states[-1][0, at - 1] for at, token in enumerate(one.ids) if token == loaded.tokens.seg]
-    wanted = MaskPredictor(segmenter, torch.device("cpu")).predict("v", frame, states)
+    wanted = MaskPredictor(segmenter, torch.device("cpu")).logits("v", frame, states) > 0
     assert (np.stack(drawn["s1both/1"]) == wanted).mean() > 0.9999
 
 

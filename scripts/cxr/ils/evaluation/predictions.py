@@ -10,7 +10,7 @@ any text: the model failed on this pair).
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,12 +117,7 @@ class Predictions:
     """
 
     def __init__(
-        self,
-        path: str | Path,
-        masks: str | Path | None,
-        pair_ids: Mapping[str, object] | set[str],
-        size: int,
-        reworded: bool = False,
+        self, path: str | Path, masks: str | Path | None, pair_ids: Collection[str], size: int, reworded: bool = False
     ):
         """``reworded``: the pairs were asked in a persona's wordings. Raises UserError if no line names a pair."""
         self.path, self.masks, self.size, self.reworded = Path(path), masks, size, reworded
@@ -143,7 +138,7 @@ class Predictions:
                 "dataset"
             )
 
-    def _add_line(self, text: bytes, number: int, pair_ids: Mapping[str, object] | set[str]) -> None:
+    def _add_line(self, text: bytes, number: int, pair_ids: Collection[str]) -> None:
         try:
             entry = json.loads(text)
         except ValueError:

@@ -38,10 +38,6 @@ class MaskPredictor:
         segmenter = Segmenter.load(Path(run, SEGMENTER), getattr(torch, options.dtype))
         return cls(segmenter, select_device(setup.device, setup.asked))
 
-    def predict(self, view: str, frame: np.ndarray, marks: Sequence[torch.Tensor]) -> np.ndarray:
-        """Return masks, bool (M, T, T), from the hidden states (H,) that predicted each [SEG]; see :meth:`logits`."""
-        return self.logits(view, frame, marks) > 0
-
     def logits(self, view: str, frame: np.ndarray, marks: Sequence[torch.Tensor]) -> np.ndarray:
         """Return mask logits, float32 (M, T, T), that cover the frame; the mask is where they exceed 0.
 
@@ -72,8 +68,8 @@ def write_masks(
     with _mask_writer(path, attrs, drawer.side) as writer:
         for sample, turn, answer in replies:
             if answer.marks:
-                masks = drawer.predict(store.view(sample), store.frame(sample), answer.marks)
-                for number, mask in enumerate(masks):
+                logits = drawer.logits(store.view(sample), store.frame(sample), answer.marks)
+                for number, mask in enumerate(logits > 0):
                     writer.append(f"{sample.sample_id}/{turn}/{number}", **{FIELD: mask})
 
 
