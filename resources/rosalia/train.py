@@ -24,6 +24,7 @@ sys.path.insert(0, str(HERE))
 
 from data import Cohort, Store, make, scored, texts  # noqa: E402
 
+from cxr.ils.rosalia.lite import make_lite  # noqa: E402
 from cxr.ils.rosalia.model import Output, Rosalia  # noqa: E402
 from cxr.ils.rosalia.samples import Batch, PairOptions, collate  # noqa: E402
 from cxr.ils.rosalia.tokens import IGNORED, Tokens, make_word_tokenizer  # noqa: E402
@@ -32,7 +33,6 @@ from cxr.ils.training.fit import (  # noqa: E402
     compute_losses,
     learning_rate,
 )
-from cxr.ils.training.lite import make_lite  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402
 
 

@@ -129,7 +129,7 @@ rule training_base:
         mem_mb=megabytes(2000),
         runtime=minutes(10),
     params:
-        **job("ils.training.lite.run_base"),
+        **job("ils.rosalia.lite.run_base"),
     message:
         "Base of the engine lite {wildcards.run}, without training"
     script:
