@@ -18,8 +18,8 @@ from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.findings.catalogue import CONSTANT, Law, parse_law, read_catalogue
 from cxr.semisyn.findings.laws import draw_pair_within, draw_within, scipy_law
 from cxr.semisyn.priors.fitting import compare_sides, fit_pair, fit_prior, fit_single, fit_truncated, rss_of
-from cxr.semisyn.priors.write_priors import BoxSource, Chest, fit_zones, lung_percent, nearest_lung, run, sample_rows
-from cxr.semisyn.references import finding_by_label
+from cxr.semisyn.priors.write_priors import Chest, fit_zones, lung_percent, nearest_lung, run, sample_rows
+from cxr.semisyn.references import Reference, finding_by_label
 
 CATALOGUE = read_catalogue()
 HOW = {"sizes": "drawn"}
@@ -27,7 +27,7 @@ RIGHT, LEFT_LUNG, HEART = (50.0, 100.0, 250.0, 400.0), (300.0, 90.0, 480.0, 390.
 SAME = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
 CHEST = Chest(RIGHT, LEFT_LUNG, HEART, SAME, (512, 512), True, "p")
 PLACEMENTS = {name: one.prior.placement for name, one in CATALOGUE.findings.items()}
-SOURCE = BoxSource("people", "ms_cxr", "{stem}", {})
+SOURCE = Reference("people", "ms_cxr", "", "{stem}", "", {})
 
 
 def test_labels_of_the_formats_are_findings():
@@ -78,7 +78,7 @@ def test_bad_boxes_are_left_out_with_their_reason():
         one(label="Cardiomegaly"),
         one("ap", label="Cardiomegaly"),
     ]
-    rows = sample_rows(found, SOURCE, {"i": CHEST, "ap": posed}, PLACEMENTS, 50.0)
+    rows = sample_rows(found, SOURCE, {"i": CHEST, "ap": posed}, PLACEMENTS)
     reasons = sorted((row[0], row[2], row[-1]) for row in rows)
     assert reasons == sorted(
         [
@@ -96,7 +96,7 @@ def test_bad_boxes_are_left_out_with_their_reason():
         ]
     )
     assert [row[8] for row in rows if row[0] == "cardiomegaly" and not row[-1]] == [pytest.approx(100 * 172 / 430)]
-    far = sample_rows([one(box=(90.0, 0.0, 130.0, 2.0))], SOURCE, {"i": CHEST}, PLACEMENTS, 30.0)
+    far = sample_rows([one(box=(90.0, 0.0, 130.0, 2.0))], SOURCE, {"i": CHEST}, PLACEMENTS)
     assert far[0][-1] == "far outside the lung"
 
 
@@ -251,14 +251,14 @@ def test_zones_are_percentiles_of_edges_and_lobes_their_unions():
         for zone, box in boxes.items()
     ]
     chests = {f"i{n}": replace(CHEST, patient=f"p{n}") for n in range(21)}
-    fitted = fit_zones(found, "{stem}", chests, (5, 95), 20)
+    fitted = fit_zones(found, chests)
     assert {side for side, _ in fitted} == {"right"}
     assert len(fitted) == 9
     # the 5th percentile of 0 … 20 is 1, the 95th 19: x from (60 + 1 − 50) / 2 to (240 + 19 − 50) / 2 %
     assert fitted["right", "apical zone"] == (pytest.approx((5.5, 100 / 300, 104.5, 79 / 3)), 21)
     base = fitted["right", "hemidiaphragm and costophrenic angle"][0]
     assert base == pytest.approx((5.5, (301 - 100) / 3, 104.5, (419 - 100) / 3))
-    assert fit_zones(found, "{stem}", dict.fromkeys(chests, CHEST), (5, 95), 20) == {}  # one patient
+    assert fit_zones(found, dict.fromkeys(chests, CHEST)) == {}  # one patient
 
 
 # The stage

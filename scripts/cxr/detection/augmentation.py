@@ -12,10 +12,8 @@ MIN_VISIBLE = 0.4
 def augment_image(
     image: np.ndarray, boxes: Sequence[tuple], cells: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, list[tuple]]:
-    """Return a moved and re-exposed copy of a square uint8 image, float32 in 0..1, and its boxes.
-
-    ``boxes``: (class index, x1, y1, x2, y2) in cells, of which the image has ``cells`` on a side.
-    """
+    """Return a moved and re-exposed copy of a square uint8 image, float32 in 0..1, and its boxes, (class index, x1, y1,
+    x2, y2) in cells, of which the image has ``cells`` on a side."""
     side = image.shape[0]
     angle, scale = rng.normal(0, 5), np.exp(rng.normal(0, 0.10))
     affine = cv2.getRotationMatrix2D((side / 2, side / 2), angle, scale)

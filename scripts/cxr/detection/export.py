@@ -11,10 +11,8 @@ from cxr.detection.weights import Card
 
 
 def export_onnx(net: Detector, slope: np.ndarray, offset: np.ndarray, path: Path, licence: str) -> None:
-    """Write the net with its calibration as ONNX (opset 17, float32) and its card as metadata; needs the package onnx.
-
-    ``slope`` and ``offset`` (classes,): calibration of each class's logit.
-    """
+    """Write the net as ONNX (opset 17, float32) with its card as metadata, and ``slope`` and ``offset`` (classes,), the
+    calibration of each class's logit; needs the package onnx."""
     import onnx
 
     size = net.grid.size

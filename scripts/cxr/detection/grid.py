@@ -1,8 +1,5 @@
-"""Decoding the output of a grid detector to boxes and selecting among them, with numpy alone.
-
-Each grid cell has one logit per class and, per group of classes, the distances from the cell's centre to the four
-sides of the box, in cells.
-"""
+"""Decode the output of a grid detector to boxes and select among them, with numpy alone. Each cell has a logit per
+class and, per group of classes, the distances from its centre to the four sides of the box, in cells."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -21,11 +18,8 @@ CANDIDATES = 4
 
 @dataclass(frozen=True)
 class Grid:
-    """Input size and classes of a detector.
-
-    classes: their names. groups: the group of each class; the classes of a group share one predicted box. size: side of
-    the net's square input in px, a multiple of 32.
-    """
+    """Classes of a detector, the group of each class, and the side of its square input in px, a multiple of 32. The
+    classes of a group share one predicted box."""
 
     classes: tuple[str, ...]
     groups: tuple[int, ...]
@@ -38,11 +32,8 @@ class Grid:
 
 
 def decode_boxes(distance: np.ndarray, groups: Sequence[int], side: int) -> np.ndarray:
-    """Turn distances (2 or more groups x 4, rows, columns) into boxes (classes, rows, columns, 4) in frame pixels.
-
-    ``distance`` holds left, top, right, bottom in cells, per group; ``groups`` gives the group of each class; ``side``
-    is the frame's side in px. Boxes are clipped to the frame.
-    """
+    """Turn distances left, top, right, bottom in cells (2 or more groups x 4, rows, columns) into boxes (classes, rows,
+    columns, 4), clipped to a frame of ``side`` px. ``groups``: the group of each class."""
     _, rows, columns = distance.shape
     ltrb = distance.reshape(-1, 4, rows, columns).astype(np.float64).transpose(0, 2, 3, 1)
     cell = np.array([side / columns, side / rows])
@@ -61,12 +52,10 @@ def select_boxes(
     across: float = 1.0,
     apart: Collection[int] = (),
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Select among decoded boxes (classes, rows, columns, 4) with confidences (classes, rows, columns).
-
-    Returns boxes (N, 4), confidences (N,) and class indices (N,), best first, rounded, and none without area:
-    confidence at least ``floor``, non-maximum suppression within each class above ``iou``, then across the classes
-    above ``across``, at most ``most`` boxes. The classes ``apart`` take no part in the second suppression.
-    """
+    """Select among decoded boxes (classes, rows, columns, 4) with confidences (classes, rows, columns). Returns at most
+    ``most`` rounded boxes (N, 4), confidences (N,) and class indices (N,), best first: confidence at least ``floor``,
+    non-maximum suppression within each class above ``iou``, then across the classes but those ``apart`` above
+    ``across``."""
     classes, rows, columns = np.nonzero(confidence >= floor)
     boxes = boxes[classes, rows, columns].round(PIXEL_DIGITS)
     confidence = confidence[classes, rows, columns].astype(np.float64).round(CONFIDENCE_DIGITS)

@@ -1,8 +1,6 @@
-"""The detector's net and its loss: one grid, one logit per class, one box per group of classes (PyTorch).
-
-The net is anchor-free like FCOS: a cell near the middle of a box learns the box's class and its four sides. The class
-target is the IoU of the predicted box (quality focal loss), so that confidence expresses localization quality.
-"""
+"""The detector's net, anchor-free like FCOS, and its loss: a cell near the middle of a box learns the box's class and
+its four sides. The class target is the IoU of the predicted box (quality focal loss), so that confidence expresses
+localization quality."""
 
 from collections.abc import Sequence
 
@@ -42,10 +40,8 @@ def _conv(inputs: int, outputs: int, stride: int) -> nn.Sequential:
 
 
 class Detector(nn.Module):
-    """Maps images (N, 1, size, size) in 0..1 to logits and distances.
-
-    Logits (N, classes, cells, cells); distances (N, groups * 4, cells, cells), in cells.
-    """
+    """Maps images (N, 1, size, size) in 0..1 to logits (N, classes, cells, cells) and distances (N, groups * 4, cells,
+    cells), in cells."""
 
     def __init__(self, grid: Grid, widths: tuple[int, ...] = WIDTHS):
         super().__init__()
@@ -80,12 +76,9 @@ class Detector(nn.Module):
 
 
 def assign_targets(boxes: list[list[tuple]], labelled_classes: list[list[int]], grid: Grid) -> dict[str, Tensor]:
-    """Turn boxes per image, each (class index, x1, y1, x2, y2) in cells, into targets on the grid.
-
-    ``labelled_classes``: class indices that an image's labels cover; the others do not enter its loss. If boxes of a
-    class compete for a cell, the smallest wins. Returns ``truth`` (N, C, 4, cells, cells), ``positive`` (N, C, cells,
-    cells) and ``weight`` (N, C, 1, 1).
-    """
+    """Turn boxes per image, each (class index, x1, y1, x2, y2) in cells, into ``truth`` (N, C, 4, cells, cells),
+    ``positive`` (N, C, cells, cells) and ``weight`` (N, C, 1, 1), 0 for classes that an image's labels do not cover. If
+    boxes of a class compete for a cell, the smallest wins."""
     count, classes, cells = len(boxes), len(grid.classes), grid.cells
     truth = torch.zeros(count, classes, 4, cells, cells)
     positive = torch.zeros(count, classes, cells, cells, dtype=torch.bool)
@@ -118,10 +111,8 @@ def paired_overlap(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
 def detection_loss(
     logit: Tensor, distance: Tensor, target: dict[str, Tensor], grid: Grid, importance: tuple[float, ...]
 ) -> tuple[Tensor, Tensor]:
-    """Return quality focal loss on the logits, and generalised-IoU loss on the boxes of positive cells, weighted.
-
-    A training minimises their sum. ``importance``: weight of a positive cell of each class.
-    """
+    """Return quality focal loss on the logits, and generalised-IoU loss on the boxes of positive cells, whose sum a
+    training minimises. ``importance``: weight of a positive cell of each class."""
     cells = grid.cells
     at = torch.arange(cells) + 0.5
     y, x = torch.meshgrid(at, at, indexing="ij")
@@ -144,10 +135,8 @@ def detection_loss(
 
 
 def image_label_loss(logit: Tensor, films: Sequence[dict[int, bool]]) -> Tensor:
-    """Return the mean cross-entropy of image-level labels, which have no boxes.
-
-    ``logit`` (N, classes, cells, cells); ``films``: per image {class index: whether it is present}, possibly empty.
-    """
+    """Return the mean cross-entropy of image-level labels, which have no boxes: per image {class index: whether it is
+    present}, possibly empty."""
     peak = logit.flatten(2).topk(NUM_PEAK_CELLS, dim=2).values.mean(dim=2)
     pairs = [
         (image, label, PRESENT_TARGET * is_present)

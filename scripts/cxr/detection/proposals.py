@@ -30,19 +30,14 @@ def stack_input(pictures: list[np.ndarray], channels: int, device: torch.device)
 
 
 def split_batch(batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Split a batch into the parts that the net processes at once.
-
-    On a CPU a part is one image: more give no speed, and their number would change the last digits.
-    """
+    """Split a batch into what the net processes at once; on a CPU single images, because their number would change the
+    last digits."""
     return batch.split(1) if batch.device.type == "cpu" else (batch,)
 
 
 def boxes_above(boxes: torch.Tensor, scores: torch.Tensor, classes: np.ndarray, floor: float) -> ScoredBoxes:
-    """Return each box once for each class in which its score reaches ``floor``.
-
-    boxes (N, 4), scores (N, C); ``classes`` (C,): the class of each column, -1 for none.
-    Raises ArithmeticError if a value is NaN.
-    """
+    """Return each of the boxes (N, 4) once for each class in which its score (N, C) reaches ``floor``. ``classes``
+    (C,): the class of each column, -1 for none. Raises ArithmeticError if a value is NaN."""
     if not (torch.isfinite(boxes).all() and torch.isfinite(scores).all()):
         raise ArithmeticError("the net's output is no number")
     rows, columns = (scores >= floor).nonzero(as_tuple=True)

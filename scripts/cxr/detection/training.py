@@ -18,13 +18,10 @@ from cxr.nets.fitting.plain import Runner
 
 @dataclass(frozen=True)
 class Recipe:
-    """Hyperparameters of a training.
-
-    updates: number of steps; rate: highest learning rate, reached after the fraction ``warmup`` of the steps; decay:
-    weight decay; clip: largest gradient norm; memory: decay per step of the running mean of the weights (smaller in the
-    first steps); importance: weight of a positive cell of each class; image_label_weight: weight of the loss of
-    image-level labels; bfloat16: whether convolutions run in it, nearly twice as fast.
-    """
+    """Hyperparameters of a training. updates: number of steps; rate: highest learning rate, reached after the fraction
+    ``warmup`` of the steps; decay: weight decay; clip: largest gradient norm; memory: decay per step of the running
+    mean of the weights; importance: weight of a positive cell of each class; bfloat16: whether convolutions run in it,
+    nearly twice as fast."""
 
     updates: int
     rate: float
@@ -43,11 +40,8 @@ class Recipe:
 
 
 class Batch(NamedTuple):
-    """Images float32 (size, size) in 0..1; per image its boxes, (class index, x1, y1, x2, y2) in cells.
-
-    ``labelled_classes``: class indices that the image's labels cover; others do not enter its loss.
-    ``image_labels``: labels of the whole image, without a box: {class index: whether it is present}.
-    """
+    """Images float32 (size, size) in 0..1; per image its boxes, (class index, x1, y1, x2, y2) in cells, the class
+    indices that its labels cover, and labels of the whole image: {class index: whether it is present}."""
 
     images: list[np.ndarray]
     boxes: list[list[tuple]]
@@ -72,10 +66,8 @@ def copy_net(net: Detector) -> Detector:
 
 
 class Checkpoint(NamedTuple):
-    """Folder of an unfinished training's checkpoint, steps between two of them, and a digest of the training's inputs.
-
-    A checkpoint of another ``identity`` is deleted, not resumed.
-    """
+    """Folder of an unfinished training's checkpoint, steps between two of them, and a digest of the training's inputs;
+    a checkpoint of another digest is deleted, not resumed."""
 
     folder: Path
     every: int
@@ -83,11 +75,8 @@ class Checkpoint(NamedTuple):
 
 
 class Monitor(NamedTuple):
-    """Scoring during a training.
-
-    at: steps after which it is scored; score: scores a net with the running mean of the weights; identity: digest of
-    what the scores depend on besides the net; scores: receives {step: score}.
-    """
+    """Scoring of a net with the running mean of the weights after the steps ``at``. identity: digest of what the scores
+    depend on besides the net; scores: receives {step: score}."""
 
     at: frozenset[int]
     score: Callable[[Detector], float]
@@ -191,13 +180,10 @@ def train_net(
     losses: list[tuple[float, float]] | None = None,
     watch: Monitor | None = None,
 ) -> Detector:
-    """Train a net on batches from ``draw``; return a net with the running mean of the weights.
-
-    ``draw`` receives the random generator and the number of finished steps; ``on_step`` receives number and loss of
-    each step. On a CPU with one thread the same seed gives the same bytes, also after resuming from ``checkpoint``.
-    ``losses`` receives the class and box loss of every step, steps before an interruption included; ``watch`` scores
-    the net without changing it.
-    """
+    """Train a net on batches of ``draw(generator, finished steps)``; return a net with the running mean of the weights.
+    On a CPU with one thread the same seed gives the same bytes, also after resuming from ``checkpoint``. ``losses``
+    receives the class and box loss of every step, those before an interruption included; ``watch`` scores the net
+    without changing it."""
     if checkpoint:
         prepare_folder(checkpoint.folder, checkpoint.identity)
     training = DetectorTraining(net, draw, recipe, seed, on_step, checkpoint, watch)
@@ -210,10 +196,8 @@ def train_net(
 
 
 def fit_platt(confidence: np.ndarray, hit: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:
-    """Fit slope and offset on the logit so that the sigmoid is the fraction of hits (weak prior: slope 1).
-
-    All arrays (N,); ``weights``: weight of each box, 1 by default.
-    """
+    """Fit slope and offset on the logit so that the sigmoid is the fraction of hits (weak prior: slope 1), all arrays
+    (N,)."""
     logit = np.log(confidence / (1 - confidence))
     x, y = torch.from_numpy(logit), torch.from_numpy(hit.astype(np.float64))
     each = torch.from_numpy(np.ones(len(hit)) if weights is None else weights)

@@ -1,8 +1,5 @@
-"""A detector's weights file: ONNX with a card in its metadata, which states the net's input and classes.
-
-Input ``image`` float32 (1, 1, size, size) in 0..1; outputs ``logit`` (1, classes, cells, cells), calibrated, and
-``distance`` (1, groups x 4, cells, cells).
-"""
+"""A detector's weights file: ONNX with a card in its metadata. Input ``image`` float32 (1, 1, size, size) in 0..1;
+outputs ``logit`` (1, classes, cells, cells), calibrated, and ``distance`` (1, groups x 4, cells, cells)."""
 
 import json
 from pathlib import Path

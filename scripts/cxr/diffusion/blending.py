@@ -31,11 +31,9 @@ Blending = Literal["before", "after", "guidance"]
 
 @dataclass(frozen=True)
 class Sampling:
-    """Sampling options; prompts and weights are one for the whole batch or one per image.
-
-    negative: prompt of the unconditional prediction. pure: start from pure noise, not from the noised source.
-    extent: fraction of the steps, noisiest first, in which the mask applies; afterwards the prompt applies everywhere.
-    """
+    """Sampling options; prompts and weights are one for the whole batch or one per image. negative: prompt of the
+    unconditional prediction; pure: start from pure noise, not from the noised source; extent: fraction of the steps,
+    noisiest first, in which the mask applies; afterwards the prompt applies everywhere."""
 
     prompt: Prompts
     guidance: Weights
@@ -54,11 +52,9 @@ def sample_latents(
     draw: Callable[[], torch.Tensor],
     sampling: Sampling,
 ) -> torch.Tensor:
-    """Return sampled latents; ``clean`` (B, C, h, w): latents of the source, returned if there are no steps.
-
-    ``mask``, bool or 0..1 (B, 1, h, w): where the prompt applies. ``draw`` returns standard normal noise of the
-    latents' shape: first that of the start and of every x_t, then one for each step but the last.
-    """
+    """Return sampled latents of the source's latents ``clean`` (B, C, h, w). ``mask``, bool or 0..1 (B, 1, h, w): where
+    the prompt applies. ``draw`` returns standard normal noise of the latents' shape: first that of the start and of
+    every x_t, then one for each step but the last."""
     if not steps:
         return clean
     noise = draw()

@@ -1,10 +1,7 @@
-"""Edit-friendly inversion and editing in one pass over the steps, on latents (B, C, h, w).
-
-The original's latent at each time is the clean latent with independent noise. A step's correction is the difference
-between the next latent and the step's mean; it carries the original's structure. The edited latent takes the same steps
-with the same corrections, but with the noise predicted under the prompt. Both run side by side, noisiest step first: no
-latent is stored, skipped steps cost nothing, and the net is called once per step with the rows of both.
-"""
+"""Edit-friendly inversion and editing in one pass over the steps, on latents (B, C, h, w). The original's latent at
+each time is the clean latent with independent noise; a step's correction is the difference between the next latent and
+the step's mean. The edited latent takes the same steps with the same corrections, but with the noise predicted under
+the prompt. No latent is stored, and the net is called once per step with the rows of both."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,12 +22,9 @@ from cxr.diffusion.schedule import Step, add_noise, step_mean
 
 @dataclass(frozen=True)
 class Editing:
-    """Editing options; prompts and weights are one for the whole batch or one per image.
-
-    Where several rows edit one source, the inversion's prompts and weights are one per source.
-    extent: fraction of the steps, noisiest first, in which the masks apply; afterwards the prompt applies everywhere
-    and nothing is pasted.
-    """
+    """Editing options; prompts and weights are one for the whole batch or one per image, those of the inversion one per
+    source. extent: fraction of the steps, noisiest first, in which the masks apply; afterwards the prompt applies
+    everywhere and nothing is pasted."""
 
     prompt: Prompts
     invert_prompt: Prompts
@@ -51,16 +45,11 @@ def edit_latents(
     editing: Editing,
     sources: Sequence[int] | None = None,
 ) -> torch.Tensor:
-    """Return the edited latents, float32 (B, C, h, w); ``clean`` (S, C, h, w): latents of the sources.
-
-    ``sources``: for each of the B edits its row of ``clean``; by default there is one edit per row. The inversion runs
-    once per source. ``edit`` and ``keep``, bool or 0..1 (B, 1, h, w): where the prompt applies, and where the
-    original's latent is pasted back after every step. Outside both, the inversion's prompt applies. A soft mask mixes
-    predictions and latents. ``draw`` returns standard normal noise of the shape of ``clean``. With the prompt and
-    weight of the inversion the result is ``clean``.
-    With ``editing.published_bugs`` the pasted latent is the one before the step, everything outside ``edit`` is pasted
-    regardless of ``keep``, and the last step has no correction.
-    """
+    """Return the edited latents, float32 (B, C, h, w), of sources ``clean`` (S, C, h, w); ``sources``: each edit's row
+    of them. ``edit`` and ``keep``, bool or 0..1 (B, 1, h, w): where the prompt applies, and where the original's latent
+    is pasted back after every step; outside both the inversion's prompt applies. ``draw`` returns standard normal noise
+    of the shape of ``clean``. With ``editing.published_bugs`` the pasted latent is the one before the step, everything
+    outside ``edit`` is pasted, and the last step has no correction."""
     if not steps:
         return _select_sources(clean, sources)
     pasted = (~edit if edit.dtype == torch.bool else 1 - edit) if editing.published_bugs else keep

@@ -1,8 +1,6 @@
-"""Loading models from folders in Stable Diffusion's layout, only of known classes and with weights that fit exactly.
-
-A net's folder holds ``config.json`` and safetensors, as one file or in numbered shards, in one or more number types
-(``.fp16``, ``.bf16``). No code from a folder is run and no pickle is read.
-"""
+"""Load models from folders in Stable Diffusion's layout, only of known classes and with weights that fit exactly:
+``config.json`` and safetensors, as one file or in shards, in one or more number types. No code from a folder is run and
+no pickle is read."""
 
 import json
 import re
@@ -76,10 +74,8 @@ def make_radedit_layout(files: dict[str, str]) -> Layout:
 
 
 def read_stable_diffusion_layout(folder: Path, key: str) -> Layout:
-    """Return the layout of a folder with ``model_index.json``; ``key``: the setting that names it.
-
-    Raises UserError for a class that is not supported.
-    """
+    """Return the layout of a folder with ``model_index.json``, which the setting ``key`` names. Raises UserError for a
+    class that is not supported."""
 
     def remedy(_: Path) -> str:
         return f"correct the folder or {key} (docs/how-to/models.md)"
@@ -117,10 +113,8 @@ def read_json(path: Path, remedy: str) -> dict:
 
 
 def find_weight_files(folder: Path, remedy: str) -> list[Path]:
-    """Return all safetensors shards of one set in a folder, in float32 if there are, else bf16, else fp16.
-
-    Raises UserError.
-    """
+    """Return all safetensors shards of one set in a folder, in float32 if there are, else bf16, else fp16. Raises
+    UserError."""
     paths_by_set: dict[tuple[int, int, str], list[Path]] = {}
     for path in sorted(folder.iterdir()):
         if match := WEIGHT_FILE.fullmatch(path.name):

@@ -42,11 +42,9 @@ class PredictionRequest(NamedTuple):
 
 
 def predict_guided(predict: Predict, time: int, requests: Sequence[PredictionRequest]) -> list[torch.Tensor]:
-    """Return for each request the unconditional prediction plus weight times the prompt's change to it.
-
-    The net is called once, with each pair of a row and a prompt that is needed; a weight of 1 needs no unconditional
-    prediction. If the result of ``predict`` for a row does not depend on the other rows, this one does not either.
-    """
+    """Return for each request the unconditional prediction plus weight times the prompt's change to it. The net is
+    called once, with each pair of a row and a prompt that is needed; a weight of 1 needs no unconditional
+    prediction."""
     simple_requests = [request.simplified() for request in requests]
     passes: dict[tuple[int, Prompts], torch.Tensor] = {}
     for request in simple_requests:
@@ -80,27 +78,20 @@ def _apply_guidance(request: PredictionRequest, prediction_by_pass: dict) -> tor
 
 
 def cell_fractions(region: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Return float64 ``shape``: the mean of ``region``, bool or 0..1 (H, W), in each latent cell.
-
-    H and W must be multiples of ``shape``.
-    """
+    """Return float64 ``shape``: the mean of ``region``, bool or 0..1 (H, W), in each latent cell; ``shape`` divides H
+    and W."""
     (rows, columns), (height, width) = shape, region.shape
     return region.reshape(rows, height // rows, columns, width // columns).mean(axis=(1, 3))
 
 
 def cell_mask(region: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Return bool ``shape``: the latent cells with at least half of their area in ``region``, bool or 0..1 (H, W).
-
-    Thresholding at 0.5 shifts no border on average.
-    """
+    """Return bool ``shape``: the latent cells with half of their area or more in ``region``, bool or 0..1 (H, W)."""
     return cell_fractions(region, shape) >= 0.5
 
 
 def mix_by_mask(mask: torch.Tensor, inside: torch.Tensor, outside: torch.Tensor) -> torch.Tensor:
-    """Return ``inside`` where the mask is 1, ``outside`` where it is 0, and their weighted mean in between.
-
-    ``mask``: bool, or 0..1. A float mask of zeros and ones gives bit-exactly the result of the bool mask.
-    """
+    """Return ``inside`` where the mask, bool or 0..1, is 1, ``outside`` where it is 0, and their weighted mean in
+    between."""
     if mask.dtype == torch.bool:
         return torch.where(mask, inside, outside)
     soft = mask.to(inside.dtype)

@@ -20,11 +20,8 @@ AUTOENCODER_ROWS = 4
 
 @dataclass(frozen=True)
 class NetOptions:
-    """Number types, batch size and speed options of the nets.
-
-    dtype: of the U-Net. autoencoder: ``float32``, ``tf32`` (float32 with TF32 products, on a GPU that has them) or
-    ``bfloat16``. The text encoder runs in float32. rows: batch size of the autoencoder on a GPU.
-    """
+    """Number type of the U-Net, that of the autoencoder (``float32``, ``bfloat16``, or ``tf32``: float32 with TF32
+    products), its batch size on a GPU, and speed options. The text encoder runs in float32."""
 
     dtype: torch.dtype
     autoencoder: str = "float32"
@@ -45,10 +42,8 @@ class NetOptions:
 
 @dataclass(frozen=True)
 class Nets:
-    """A loaded model. Images are float32 (B, 3, H, W) in -1..1, latents float32 (B, C, H / 8, W / 8).
-
-    On a CPU rows are processed one by one, so that a row's result does not depend on the others, to the last bit.
-    """
+    """A loaded model. Images are float32 (B, 3, H, W) in -1..1, latents float32 (B, C, H / 8, W / 8). On a CPU rows are
+    processed one by one, so that a row's result does not depend on the others, to the last bit."""
 
     unet: Callable
     vae: torch.nn.Module
@@ -77,10 +72,8 @@ class Nets:
         return torch.cat(pictures).float().clamp(-1, 1)
 
     def predict(self, latents: torch.Tensor, time: int, prompts: Prompts) -> torch.Tensor:
-        """Return the U-Net's prediction at ``time`` under the prompts, float32 of the latents' shape.
-
-        ``prompts``: one for all rows, or one per row.
-        """
+        """Return the U-Net's prediction at ``time`` under the prompts (one, or one per row), float32 of the latents'
+        shape."""
         size = 1 if self.device.type == "cpu" else len(latents)
         rows = zip(
             latents.to(self.runtime.dtype).split(size), self._states(prompts, len(latents)).split(size), strict=True
@@ -103,10 +96,8 @@ class Nets:
 
 
 def load_nets(layout: folders.Layout, prompts: dict[str, str], runtime: NetOptions, device: torch.device) -> Nets:
-    """Load a model and encode its prompts, {text: key of its setting}.
-
-    Raises UserError for an unusable file or prompt.
-    """
+    """Load a model and encode its prompts, {text: key of its setting}. Raises UserError for an unusable file or
+    prompt."""
     text_remedy = layout.remedy(layout.text)
     text = folders.load_text_net(layout.text, layout.text_class, text_remedy)
     tokenizer = folders.load_tokenizer(layout.tokenizer, text, layout.remedy(layout.tokenizer))
@@ -150,11 +141,9 @@ def read_noise_schedule(layout: folders.Layout) -> tuple[list[float], str]:
 def encode_text(
     text: torch.nn.Module, tokenizer, prompt: str, length: int, key: str, layout: folders.Layout
 ) -> torch.Tensor:
-    """Return the text states (1, length, width) of a prompt, float32; ``key`` names its setting.
-
-    Attention includes the padding, as in the pipelines of diffusers. Raises UserError for more than ``length`` tokens,
-    and for a word that the tokenizer does not know.
-    """
+    """Return the text states (1, length, width) of a prompt, float32; attention includes the padding, as in the
+    pipelines of diffusers. Raises UserError for more than ``length`` tokens, and for a word that the tokenizer does not
+    know."""
     tokens = tokenizer(prompt)["input_ids"]
     if len(tokens) > length:
         raise UserError(f"{key} has {len(tokens)} tokens and the model reads {length}: shorten it")

@@ -35,10 +35,8 @@ def select_times(steps: int, trained: int) -> list[int]:
 
 
 def select_steps(abars: list[float], steps: int, skip_ratio: float) -> list[Step]:
-    """Return the sampling steps, noisiest first, without the noisiest fraction ``skip_ratio``, rounded down.
-
-    ``abars``: the fraction of the signal's variance at each trained time.
-    """
+    """Return the sampling steps, noisiest first, without the noisiest fraction ``skip_ratio``, rounded down. ``abars``:
+    the fraction of the signal's variance at each trained time."""
     selected_times = select_times(steps, len(abars))
     before = [*(abars[time] for time in selected_times[1:]), 1.0]
     all_steps = [Step(time, abars[time], after) for time, after in zip(selected_times, before, strict=True)]

@@ -1,7 +1,5 @@
-"""Add absorption to an X-ray: the lesion brightens the image, and detail fades where water replaces air.
-
-Vessels, which air makes visible, fade most; a median filter removes them, while the edges of ribs pass it.
-"""
+"""Add absorption to an X-ray: the lesion brightens the image, and detail fades where water replaces air. Vessels fade
+most; a median filter removes them, while the edges of ribs pass it."""
 
 import cv2
 import numpy as np
@@ -21,10 +19,8 @@ ABOVE = 0.1
 
 
 def water_brightness(image: np.ndarray, heart: np.ndarray) -> float:
-    """Return the brightness that a dense lesion approaches in an image float32 (H, W) in 0..1.
-
-    A lung full of fluid is as bright as the heart, ``heart`` bool (H, W), and a little brighter in front of it.
-    """
+    """Return the brightness that a dense lesion approaches in an image float32 (H, W) in 0..1: a lung full of fluid is
+    as bright as the heart, ``heart`` bool (H, W), and a little brighter in front of it."""
     level = float(np.quantile(image[heart], WHITE)) if heart.any() else 0.8
     return level + ABOVE * (1 - level)
 
@@ -36,10 +32,8 @@ def crop_around(mask: np.ndarray) -> tuple[slice, slice]:
 
 
 def extract_vessels(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Return the narrow structures of an image float32 (H, W) in 0..1, without grain: what a median filter removes.
-
-    They are valid where ``mask``, bool (H, W), is True; the slow median filter runs only there.
-    """
+    """Return the narrow structures of an image float32 (H, W) in 0..1, without grain, where ``mask`` bool (H, W) is
+    True: what a median filter removes."""
     at = crop_around(mask)
     grey = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
     if grey[at].size:
@@ -49,18 +43,14 @@ def extract_vessels(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def brighten(image: np.ndarray, density: np.ndarray, white: float) -> np.ndarray:
-    """Return x + (white - x) * density of an image x; a negative density removes absorption (air).
-
-    ``white``: brightness at infinite absorption; brighter pixels are unchanged.
-    """
+    """Return x + (white - x) * density of an image x, brighter pixels unchanged; a negative density removes absorption
+    (air)."""
     return image + np.clip(white - image, 0, None) * density
 
 
 def add_absorption(image: np.ndarray, density: np.ndarray, white: float, flat: float, lost: float) -> np.ndarray:
-    """Return the image float32 (H, W) with a lesion of ``density`` (H, W); ``white``: see :func:`brighten`.
-
-    ``flat``: fraction of all detail that is lost at the densest pixel; ``lost``: further fraction of the vessels.
-    """
+    """Return the image float32 (H, W) with a lesion of ``density`` (H, W). ``flat``: fraction of all detail that is
+    lost at the densest pixel; ``lost``: further fraction of the vessels."""
     weight = np.abs(density) / max(float(np.abs(density).max(initial=0.0)), 1e-6)
     base = cv2.GaussianBlur(image, (0, 0), BASE)
     detail = cv2.GaussianBlur(image, (0, 0), GRAIN) - base

@@ -104,11 +104,8 @@ def draw_density(window: Window, request: PaintRequest, random: np.random.Genera
 
 
 def bound_by_fissure(chest: Chest, window: Window, words: str) -> np.ndarray | None:
-    """Return weights float32 (h, w) that end a named lobe at the minor fissure, or None without such a lobe.
-
-    On a frontal X-ray only the minor fissure is seen on edge: it separates the right upper from the middle lobe. It
-    cuts at most a quarter of the box, so that the lesion still fills the box.
-    """
+    """Return weights float32 (h, w) that end a named lobe at the minor fissure, the only one seen on edge, or None
+    without such a lobe. It cuts at most a quarter of the box, so that the lesion still fills the box."""
     upper, middle = "upper lobe" in words, "middle lobe" in words
     if "right" not in words or not (upper or middle):
         return None

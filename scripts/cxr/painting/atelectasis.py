@@ -84,10 +84,8 @@ def draw_streaks(window: Window, random: np.random.Generator) -> np.ndarray:
 
 
 def upward_shift(window: Window, shift: float) -> np.ndarray:
-    """Return the upward shift of each pixel, px, float32 (h, w): ``shift`` at the diaphragm, less elsewhere.
-
-    It is 0 at the box's sides and outside the lung except close below it, and varies slowly enough to avoid folds.
-    """
+    """Return the upward shift of each pixel, px, float32 (h, w): ``shift`` at the diaphragm, 0 at the box's sides and
+    outside the lung except close below it, and varying slowly enough to avoid folds."""
     x1, y1, x2, y2 = window.place_box
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
     lung = window.lung

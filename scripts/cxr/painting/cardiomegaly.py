@@ -1,49 +1,12 @@
-"""Paint cardiomegaly: a smooth warp along the rows moves the heart's borders outwards; spine and chest wall stay.
-
-It uses monotone cubic interpolation (PCHIP; Fritsch and Butland 1984) of all rows at once, with scipy's numbers.
-"""
+"""Paint cardiomegaly: a smooth warp along the rows moves the heart's borders outwards; spine and chest wall stay."""
 
 import cv2
 import numpy as np
+from scipy.interpolate import PchipInterpolator
 
 from cxr.geometry.boxes import bounding_box
 from cxr.painting.absorption import brighten, extract_vessels, water_brightness
 from cxr.painting.chest import Chest, PaintedImage, PaintRequest, smoothstep
-
-
-def interpolate_monotone(x: np.ndarray, y: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return values (R, N) at ``at`` (N,) of R curves through knots ``x``, ``y`` (R, K), x increasing, K > 2.
-
-    Beyond the knots the first and the last piece are extrapolated.
-    """
-    step = np.diff(x, axis=1)
-    slope = np.diff(y, axis=1) / step
-    # the slope at a knot: 0 at a turn, else a weighted harmonic mean
-    before, after = slope[:, :-1], slope[:, 1:]
-    turn = (np.sign(before) != np.sign(after)) | (before == 0) | (after == 0)
-    before_weight, after_weight = 2 * step[:, 1:] + step[:, :-1], step[:, 1:] + 2 * step[:, :-1]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean = (before_weight / before + after_weight / after) / (before_weight + after_weight)
-        inner = np.where(turn, 0.0, 1.0 / mean)
-    first = _end_slope(step[:, 0], step[:, 1], slope[:, 0], slope[:, 1])
-    last = _end_slope(step[:, -1], step[:, -2], slope[:, -1], slope[:, -2])
-    tangent = np.concatenate([first[:, None], inner, last[:, None]], axis=1)
-    bend = (tangent[:, :-1] + tangent[:, 1:] - 2 * slope) / step
-    powers = (y[:, :-1], tangent[:, :-1], (slope - tangent[:, :-1]) / step - bend, bend / step)
-    piece = np.clip((at[None, :, None] >= x[:, None, :]).sum(axis=2) - 1, 0, step.shape[1] - 1)
-    away = at - np.take_along_axis(x, piece, axis=1)
-    values, power = np.zeros(piece.shape), np.ones(piece.shape)
-    for factor in powers:
-        values, power = values + np.take_along_axis(factor, piece, axis=1) * power, power * away
-    return values
-
-
-def _end_slope(step: np.ndarray, next_step: np.ndarray, slope: np.ndarray, next_slope: np.ndarray) -> np.ndarray:
-    """Return the slope at an end, (R,): of the parabola through three knots, limited so that the curve is monotone."""
-    end_slope = ((2 * step + next_step) * slope - step * next_slope) / (step + next_step)
-    steep = (np.sign(slope) != np.sign(next_slope)) & (np.abs(end_slope) > 3 * np.abs(slope))
-    return np.where(np.sign(end_slope) != np.sign(slope), 0.0, np.where(steep, 3 * slope, end_slope))
-
 
 SPINE = 0.05
 """Half the width of the fixed strip in the middle of the chest, as a fraction of the thorax width."""
@@ -73,10 +36,8 @@ def _row_ends(mask: np.ndarray, last: bool) -> np.ndarray:
 
 
 def row_borders(chest: Chest) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return right chest wall, both heart borders and left chest wall in each row, float (H,) each.
-
-    Below its widest row a heart border runs straight down, because its lower edge is hidden in the diaphragm.
-    """
+    """Return right chest wall, both heart borders and left chest wall in each row, float (H,) each. Below its widest
+    row a heart border runs straight down, because its lower edge is hidden in the diaphragm."""
     first, last = _row_ends(chest.heart, False), _row_ends(chest.heart, True)
     at, to = int(first.argmin()), int(last.argmax())
     first[at:], last[to:] = first[at], last[to]
@@ -107,13 +68,11 @@ def source_columns_of(chest: Chest, ratio: float) -> np.ndarray:
     first_shift = (x1 - to1) * np.clip(1 - (first - x1) / max(middle - x1, least), 0, 1) * fading
     last_shift = (to2 - x2) * np.clip(1 - (x2 - last) / max(x2 - middle, least), 0, 1) * fading
     rows = np.flatnonzero((np.abs(first_shift) > 0.01) | (np.abs(last_shift) > 0.01))
-    if len(rows):
-        borders = zip(*(values[rows] for values in (wall, first, last, end, first_shift, last_shift)), strict=True)
-        knots = [_row_knots(border, middle, strip) for border in borders]
-        source_knots, target_knots = np.moveaxis(np.array(knots), 2, 0)
-        inside = (columns > target_knots[:, :1]) & (columns < target_knots[:, -1:])
-        warped_columns = interpolate_monotone(target_knots, source_knots, columns)
-        source_columns[rows] = np.where(inside, warped_columns, source_columns[rows])
+    for row in rows:
+        border = tuple(values[row] for values in (wall, first, last, end, first_shift, last_shift))
+        source_knots, target_knots = zip(*_row_knots(border, middle, strip), strict=True)
+        inside = (columns > target_knots[0]) & (columns < target_knots[-1])
+        source_columns[row, inside] = PchipInterpolator(target_knots, source_knots)(columns[inside])
     # A mean of increasing rows increases, so the blur keeps the order of the columns.
     smooth_shift = cv2.GaussianBlur(source_columns - columns, (1, 0), EVEN, sigmaY=EVEN)
     return (columns + smooth_shift - 0.5).astype(np.float32)

@@ -17,10 +17,7 @@ RIM = 3
 
 @dataclass(frozen=True)
 class Chest:
-    """A frontal X-ray, float32 (H, W) in 0..1, bright = dense, with its organs, bool (H, W).
-
-    Sides are the patient's: the right lung is on the image's left.
-    """
+    """A frontal X-ray, float32 (H, W) in 0..1, bright = dense, with its organs, bool (H, W), by the patient's sides."""
 
     image: np.ndarray
     right: np.ndarray
@@ -47,11 +44,8 @@ class Place:
 
 @dataclass(frozen=True)
 class PaintRequest:
-    """What to paint: the places, the prompt's words, the cardiothoracic ratio to reach, and the painter's ranges.
-
-    ``ranges``: {name: (low, high) or a number} from the settings; ``measure``: returns the cardiothoracic
-    ratio of an image.
-    """
+    """What to paint: the places, the prompt's words, the cardiothoracic ratio to reach, and the painter's ranges {name:
+    (low, high) or a number}. ``measure``: returns the cardiothoracic ratio of an image."""
 
     places: tuple[Place, ...]
     words: str = ""
@@ -91,11 +85,8 @@ def window_mask(chest: Chest, windows: Iterable["Window"]) -> np.ndarray:
 
 
 class Window:
-    """The crop of an X-ray around a place: its rows and columns, and the lung in it.
-
-    ``box``: tight box of the lung within the place, ``place_box``: the place itself, both in pixels of the crop;
-    ``empty``: whether the place misses the lung.
-    """
+    """The crop of an X-ray around a place, and the lung in it. ``box``: tight box of the lung within the place,
+    ``place_box``: the place itself, both in pixels of the crop; ``empty``: whether the place misses the lung."""
 
     def __init__(self, chest: Chest, place: Place, margin: int = 2 * RIM):
         shape = chest.image.shape
@@ -127,11 +118,9 @@ class Window:
         return float(np.sqrt(max(1, self.size[0] * self.size[1])))
 
     def box_coordinates(self, beyond: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-        """Return (u, v), float32 (h, w): -1..1 from side to side of ``box``; v grows downwards.
-
-        A side along which the lung ends is first moved outwards by up to ``beyond`` half sizes, so that a lesion at the
-        chest wall, the heart or the diaphragm is dense up to the border.
-        """
+        """Return (u, v), float32 (h, w): -1..1 from side to side of ``box``; v grows downwards. A side along which the
+        lung ends first moves outwards by up to ``beyond`` half sizes, so that a lesion is dense up to the lung's
+        border."""
         x1, y1, x2, y2 = self.box
         wide, tall = beyond * (x2 - x1) / 2, beyond * (y2 - y1) / 2
         left_share, top_share, right_share, bottom_share = self.lung_border_shares()

@@ -57,10 +57,7 @@ def draw_cuffs(
 
 
 def widen_vessels(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Return the brightness that thicker vessels add to an image float32 (H, W): dilated and blurred vessels.
-
-    It is valid where ``mask``, bool (H, W), is True.
-    """
+    """Return the brightness that thicker vessels add to an image float32 (H, W) where ``mask`` bool (H, W) is True."""
     bright = np.clip(extract_vessels(image, mask), 0, None)
     grown = cv2.dilate(bright, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5)))
     return cv2.GaussianBlur(grown, (0, 0), 1.0) - bright

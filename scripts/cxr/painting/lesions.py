@@ -1,10 +1,7 @@
-"""Paint a lesion, or a structure that resembles one, on a synthetic or real frontal chest X-ray.
-
-A lesion adds absorption: the new image is ``image + (1 - image) * density`` ("screen"), which brightens dark lung more
-than bone and stays in 0..1. The density is 0 outside the region except for a soft rim of a few pixels. The returned
-mask holds the pixels inside the region where the density is visible. All sizes are fractions of the region, so any
-image size works. Amplitudes and shapes are our choice, by visual comparison and not by measurement.
-"""
+"""Paint a lesion, or a structure that resembles one, on a frontal chest X-ray: ``image + (1 - image) * density``
+("screen") brightens dark lung more than bone and stays in 0..1. The density is 0 outside the region except for a soft
+rim. All sizes are fractions of the region. Amplitudes and shapes are our choice, by visual comparison and not by
+measurement."""
 
 from collections.abc import Callable
 
@@ -263,17 +260,11 @@ def paint(
     midline: float | None = None,
     extent: float = 1.0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Paint ``lesion`` into ``region`` of a frontal X-ray.
-
-    ``image`` float32 (H, W) in 0..1, bright = dense; ``region`` bool (H, W): the zone, lung or pair of lungs in which
-    the lesion is. Edema fills both sides of the region, other lesions one side (effusion sometimes both). ``strength``
-    scales the density (1 = ordinary, 0.5 = faint, 1.5 = dense). ``midline``: the column between the patient's right and
-    left, by default the middle of the image. ``extent`` scales the size of opacities, consolidations, pneumonias and
-    atelectases (1: a sixth to a half of the region's width).
-
-    Returns the new image float32 (H, W) and the lesion's mask bool (H, W), a part of the region. An empty region gives
-    a copy of the image and an empty mask. Raises ValueError for a name not in ``PAINTABLE``.
-    """
+    """Return an image float32 (H, W) in 0..1 with ``lesion`` painted into ``region`` bool (H, W), and the lesion's
+    mask. Edema fills both sides of the region, other lesions one side (effusion sometimes both). ``strength`` scales
+    the density (1: ordinary); ``extent`` the size of opacities, consolidations, pneumonias and atelectases (1: a sixth
+    to a half of the region's width). ``midline``: the column between the patient's right and left. Raises ValueError
+    for a name not in ``PAINTABLE``."""
     if lesion not in _SHAPES:
         raise ValueError(f"lesion must be one of {', '.join(PAINTABLE)}, not {lesion!r}")
     new, mask = np.array(image, np.float32), np.zeros(image.shape, bool)

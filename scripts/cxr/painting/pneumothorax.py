@@ -33,10 +33,8 @@ DRAWN_RANGES = ("delta", "tail", "share", "line", "width", "denser", "lost")
 
 
 def remove_vessels(chest: Chest, mask: np.ndarray) -> np.ndarray:
-    """Return the image without vessels and grain, float32 (H, W), by smoothing small differences.
-
-    It is valid where ``mask``, bool (H, W), is True; the slow filter runs only there.
-    """
+    """Return the image without vessels and grain, float32 (H, W), where ``mask`` bool (H, W) is True: small differences
+    are smoothed."""
     image = chest.image
     detail = np.abs(cv2.GaussianBlur(image, (0, 0), 1) - cv2.GaussianBlur(image, (0, 0), COARSE))
     alike = EVENED_DIFFERENCE * max(float(np.median(detail[chest.lungs])), 1 / 512)
@@ -54,10 +52,7 @@ def remove_vessels(chest: Chest, mask: np.ndarray) -> np.ndarray:
 
 
 def wall_distance(chest: Chest, side: str) -> np.ndarray:
-    """Return the smoothed distance of each pixel from the chest wall beside and above a lung, px, float32 (H, W).
-
-    The lung's medial and lower borders are ignored.
-    """
+    """Return the smoothed distance of each pixel from the chest wall beside and above a lung, px, float32 (H, W)."""
     lung = chest.lung(side) if side == "left" else chest.lung(side)[:, ::-1]
     edge = np.maximum.accumulate(lung[:, ::-1], axis=1)[:, ::-1].sum(axis=1)
     inner = np.arange(lung.shape[1])[None] < np.maximum.accumulate(edge)[:, None]
@@ -71,10 +66,8 @@ def wall_distance(chest: Chest, side: str) -> np.ndarray:
 
 
 def air_depth(window: Window, tail: float, from_apex: bool) -> np.ndarray:
-    """Return the relative depth of the air in each row, float32 (h, 1), at most 1: widest at the apex, or a lens.
-
-    ``tail``: relative depth at the lower end.
-    """
+    """Return the relative depth of the air in each row, float32 (h, 1), at most 1, ``tail`` at the lower end: widest at
+    the apex, or a lens."""
     _, y1, _, y2 = window.box
     t = np.clip((np.arange(window.shape[0], dtype=np.float32)[:, None] + 0.5 - y1) / max(1, y2 - y1), 0, 1)
     if from_apex:
@@ -95,10 +88,8 @@ def fade_weights(window: Window) -> np.ndarray:
 def pleural_line(
     chest: Chest, place: Place, window: Window, request: PaintRequest, parameters: dict, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return each pixel's distance beyond the pleural line, px, the air's depth in each row, and the largest depth.
-
-    The line is parallel to the chest wall, or to the box's side if the box does not reach the wall.
-    """
+    """Return each pixel's distance beyond the pleural line, px, the air's depth in each row, and the largest depth. The
+    line is parallel to the chest wall, or to the box's side if the box does not reach the wall."""
     lung = chest.lung(place.side)
     rows, columns = (np.flatnonzero(lung.any(axis=axis)) for axis in (1, 0))
     far = wall_distance(chest, place.side)[window.rows, window.columns]

@@ -13,10 +13,8 @@ MEDIA_TYPES = {".png": "image/png", ".jpg": "image/jpeg"}
 
 
 def encode_image(ending: str, image: np.ndarray, parameters: Sequence[int] = ()) -> bytes:
-    """Encode an image, uint8 (H, W) or (H, W, 3: blue, green, red), in the format of a file ending such as ``.png``.
-
-    ``parameters``: OpenCV's encoding flags and values. Raises ValueError for an image that cannot be encoded.
-    """
+    """Encode an image, uint8 (H, W) or (H, W, 3: blue, green, red), in the format of a file ending such as ``.png``,
+    with OpenCV's ``parameters``. Raises ValueError for an image that cannot be encoded."""
     done, data = cv2.imencode(ending, np.ascontiguousarray(image), list(parameters))
     if not done:
         raise ValueError(f"an image cannot be encoded as {ending}")

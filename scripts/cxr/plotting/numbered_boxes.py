@@ -18,11 +18,8 @@ def draw_numbered_boxes(
     *,
     show_numbers: bool,
 ) -> np.ndarray:
-    """Return the image, uint8 (H, W, 3), resized to a longer side of ``side`` px, with the boxes drawn on it.
-
-    ``boxes``: {number: (x1, y1, x2, y2) in px of the image}; ``colours``: {number: colour} of the marked boxes, which
-    are drawn last, with thick lines.
-    """
+    """Return the image, uint8 (H, W, 3), with a longer side of ``side`` px and the boxes {number: (x1, y1, x2, y2) in
+    px of the image} drawn on it. ``colours``: {number: colour} of the marked boxes, drawn last, with thick lines."""
     height, width = image.shape[:2]
     scale = side / max(height, width)
     size = (round(width * scale), round(height * scale))

@@ -56,10 +56,8 @@ def draw_overlay(
     sides: tuple[str, str] = SIDES,
     boxes: Sequence[Sequence[float]] = (),
 ) -> Figure:
-    """Draw a mask or boxes on an image, with the instruction above and the answer below.
-
-    ``boxes``: fractions x1, y1, x2, y2 of the image; ``mask``: None if no mask was requested.
-    """
+    """Draw a mask (None: not requested) or boxes, fractions x1, y1, x2, y2, on an image, with instruction and
+    answer."""
     small, small_mask = shrink_for_drawing(image, np.zeros(image.shape, bool) if mask is None else mask)
     rows, columns = small.shape
     wide = 8 * columns / max(rows, columns)

@@ -1,7 +1,5 @@
-"""Write a page that replays conversations about images, turn by turn, with the boxes and mask of each turn.
-
-The page is one file that needs no server and no network. Its content security policy blocks every other script.
-"""
+"""Write a page that replays conversations about images, turn by turn, with the boxes and mask of each turn: one file
+that needs no server and no network, whose content security policy blocks every other script."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,10 +23,8 @@ Boxes = Sequence[Sequence[float]]
 
 @dataclass(frozen=True)
 class Turn:
-    """One question and its answer, or the reason why there is none (``failure``).
-
-    ``boxes`` and ``expected_boxes``: fractions x1, y1, x2, y2 of the image; ``mask``: bool (H, W), of the image's size.
-    """
+    """One question and its answer, or why there is none (``failure``). Boxes: fractions x1, y1, x2, y2; ``mask``: bool
+    (H, W), of the image's size."""
 
     question: str
     answer: str
@@ -51,10 +47,8 @@ class Conversation:
 
 
 def write_replay(path: str | Path, title: str, conversations: Sequence[Conversation], quality: int) -> None:
-    """Write the page. ``quality``: JPEG quality of its images; 0 writes PNG, which keeps every grey level.
-
-    Raises ValueError unless there is a conversation and each has a turn.
-    """
+    """Write the page. ``quality``: JPEG quality of its images; 0 writes PNG, which keeps every grey level. Raises
+    ValueError unless there is a conversation and each has a turn."""
     if not conversations or not all(conversation.turns for conversation in conversations):
         raise ValueError("a replay needs at least one conversation, and each needs at least one turn")
     page, style, script = ((RESOURCES / name).read_text(encoding="utf-8") for name in RESOURCE_FILES)

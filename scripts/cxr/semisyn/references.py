@@ -136,10 +136,8 @@ def map_patients(images: Iterable[str], paths: str | Iterable[str]) -> dict[str,
 
 
 def refuse_two_roles(images: Mapping[str, Iterable[str]], roles: Mapping[str, str], patient: Mapping[str, str]) -> None:
-    """Raise UserError if an image or a patient is in references of two roles.
-
-    ``images``: {reference or training set: its images}; ``roles``: {the same keys: train, val or test}.
-    """
+    """Raise UserError if a patient of ``images``, {reference or training set: image ids}, is in sets of two
+    ``roles``."""
     first: dict[str, str] = {}
     for name, image_ids in images.items():
         for image in image_ids:

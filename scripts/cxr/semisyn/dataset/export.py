@@ -33,10 +33,8 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class ExportImage:
-    """One edited image of an export. ``facts``: its row of the image table; ``grey`` uint8 (rows, columns).
-
-    ``lesion`` bool (rows, columns); ``boxes``: [((x1, y1, x2, y2) in image pixels, row of the box table)].
-    """
+    """One edited image: its row of the image table, ``grey`` uint8 and ``lesion`` bool (rows, columns), and [(box in
+    image pixels, row of the box table)]."""
 
     facts: dict
     grey: np.ndarray
@@ -69,11 +67,9 @@ FORMAT_NOTES = {
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Settings of the exports: findings in class order, and labels {finding: display name}.
-
-    kind, target: of the boxes; pixels: ``frame`` or ``original``; withhold: of ``pixels`` and ``ids``; salt: file with
-    the key of the ids; frames: decoding of the originals; size: of all, or ``fifth``, ``half``, ``all``.
-    """
+    """Settings of the exports. labels: {finding: display name}; kind, target: of the boxes; pixels: ``frame`` or
+    ``original``; withhold: of ``pixels`` and ``ids``; salt: file with the key of the ids; frames: decoding of the
+    originals."""
 
     findings: list[str]
     labels: dict[str, str]
@@ -93,10 +89,7 @@ class ExportOptions:
 
 
 class ImageSource:
-    """Iterable of the images of a size: those of the lowest ranks, with the boxes of the chosen kind and convention.
-
-    ``images``, ``boxes``: the dataset's tables, then their selected rows; ``edited``, ``frames``, ``cohort``: shards.
-    """
+    """Iterable of a size's images, those of the lowest ranks, with the boxes of the chosen kind and convention."""
 
     def __init__(
         self, images: pl.DataFrame, boxes: pl.DataFrame, edited: Sequence[str], frames: Sequence[str],
@@ -132,11 +125,7 @@ def run(
     *, images: str, boxes: str, edited: Sequence[str], frames: Sequence[str], cohort: Sequence[str], sheet: str,
     folder: str | Path, options: ExportOptions,
 ) -> None:  # fmt: skip
-    """Write one size in one format to ``folder``, atomically.
-
-    ``images``, ``boxes``: the dataset's tables; ``edited``, ``frames``, ``cohort``: shards; ``sheet``: the datasheet,
-    copied to the folder's README.md.
-    """
+    """Write one size in one format to ``folder``, atomically, with the datasheet ``sheet`` as README.md."""
     source = ImageSource(read_table(images), read_table(boxes), edited, frames, cohort, options)
     write = {"yolo": write_yolo, "coco": write_coco, "hf": write_hf}[options.format]
     datasheet_text = Path(sheet).read_text(encoding="utf-8")
@@ -155,19 +144,14 @@ def run(
 
 
 def export_ids(key: bytes, facts: Mapping) -> dict[str, str]:
-    """Return {name: id} of an image, its study and its patient as the export gives them.
-
-    ``key``: secret key of digests that replace them, or b"" for the ids themselves. It is the release's, so that both
-    give the same names.
-    """
+    """Return {name: id} of an image, its study and its patient; with a ``key``, that of the release, digests replace
+    them."""
     return {name: keyed_digest(key, name, facts[name]) if key else facts[name] for name in IDS}
 
 
 def write_yolo(folder: Path, source: ImageSource, key: bytes, options: ExportOptions) -> None:
     """Write ``images/{subset}/*.png``, ``labels/{subset}/*.txt`` (class cx cy w h, fractions) and ``data.yaml``.
-
-    Without validation images ``val`` names those of train: Ultralytics needs the key and rejects an empty folder.
-    """
+    Without validation images ``val`` names those of train: Ultralytics needs the key and rejects an empty folder."""
     for kind in ("images", "labels"):
         (folder / kind / "train").mkdir(parents=True)
     for picture in _exported(folder, source, options):

@@ -86,11 +86,9 @@ def read_conventions() -> dict[str, dict[str, dict[str, float]]]:
 
 
 def rescale_box(box: np.ndarray, finding: str, target: str, affine: np.ndarray, picture: np.ndarray) -> np.ndarray:
-    """Return a box (4,) in frame pixels as readers of ``target`` would draw it, float64 (4,), within the ``picture``.
-
-    The width stays; the height becomes the width times the readers' mean height-to-width ratio in original pixels.
-    ``anchor``: ``bottom`` keeps the lower edge; else the point at ``at`` of the old height becomes the centre.
-    """
+    """Return a box (4,) in frame pixels as readers of ``target`` would draw it: the same width, but their mean
+    height-to-width ratio in original pixels. It keeps its lower edge, or the point at ``at`` of its height becomes the
+    centre."""
     convention: Mapping = read_conventions()[target].get(finding, {})
     x1, y1, x2, y2 = (float(edge) for edge in box)
     if not convention:
@@ -116,11 +114,8 @@ def run(
     not_edited: Sequence[str], healthy: str, images: str, boxes: str, jobs: str, conservation: str, counts: str,
     findings: list[str], seed: int,
 ) -> None:  # fmt: skip
-    """Write the dataset's tables. Raises StoreError if a job is lost or counted twice.
-
-    ``placed``, ``not_placed``: boxes and ledger of placement; ``edited``, ``edited_boxes``, ``not_edited``: shards,
-    boxes and ledgers of the chosen configurations, of all engines; ``healthy``: the pool.
-    """
+    """Write the dataset's tables from placement (``placed``, ``not_placed``) and from the chosen configurations of all
+    engines. Raises StoreError if a job is lost or counted twice."""
     planned, placed_boxes, box_table = read_table(plan), read_tables(placed), read_tables(edited_boxes)
     shapes = _read_shapes([edited] if isinstance(edited, str) else edited)
     states = _job_states(planned, set(placed_boxes["job_id"]), not_placed, set(shapes["job_id"]), not_edited)

@@ -118,12 +118,9 @@ def rarest_finding(population: Population) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True)
 class DetectionOptions:
-    """Settings of the stage (``semisyn.detection``).
-
-    runs: [run, seed number, reference] of each prediction file; references: [{name, format, path, image_id, role,
-    classes}]; synthetic: {run: number of synthetic images, or a size of the dataset}; prior_seen: names of the
-    references that the priors were fitted to.
-    """
+    """Settings of the stage. runs: [run, seed number, reference] of each prediction file; references: fields of each
+    :class:`Reference`; synthetic: {run: number or size of its synthetic images}; prior_seen: references that the priors
+    were fitted to."""
 
     against: str
     replicates: int
@@ -148,11 +145,9 @@ def run_scores(
     references: Sequence[str] = (),
     images: str | None = None,
 ) -> None:
-    """Score all predictions and compare the runs. ``references``: unused, the paths are in ``options``.
-
-    ``predictions``: as ``options.runs``; ``patients``: tables with image_id and subject_id; ``images``: the dataset's
-    image table, if a run names a size. Raises UserError for an image or a patient in two roles or trained on.
-    """
+    """Score all ``predictions`` and compare the runs. ``patients``: tables with image_id and subject_id; ``images``:
+    the dataset's image table, if a run names a size. Raises UserError for an image or a patient in two roles or trained
+    on."""
     reference_by_name = {settings["name"]: Reference(**settings) for settings in options.references}
     boxes_by_reference = {
         name: reference_files.read_reference(reference, options.findings)

@@ -56,12 +56,9 @@ BOX_SELECTION = {"floor": 0.001, "iou": 0.5, "most": 100}
 
 @dataclass(frozen=True)
 class DetectorsOptions:
-    """Settings of one run (``semisyn.detectors``).
-
-    engine, own: its name and its own section; budget: ``updates`` or ``epochs``, the key that counts; kind, target: of
-    the synthetic boxes; real to shares: keys of the run; references: settings of each reference in ``real``;
-    validation: settings of the references that are scored at each row of the table of epochs.
-    """
+    """Settings of one run. own: of the engine; budget: ``updates`` or ``epochs``, the key that counts; kind, target: of
+    the synthetic boxes; references, validation: settings of the references in ``real``, and of those that are
+    scored."""
 
     engine: str
     own: dict
@@ -84,11 +81,9 @@ class DetectorsOptions:
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """One training: {pool: its images}, and {pool: its shares of a batch at the first and at the last step}.
-
-    updates: number of steps; epochs: most epochs of an engine that divides them; points: steps after which the detector
-    is scored on ``validation``, if given.
-    """
+    """One training: {pool: its images} and {pool: its shares of a batch at the first and at the last step}. epochs:
+    most epochs of an engine that divides the steps; points: steps after which the detector is scored on
+    ``validation``."""
 
     pools: Mapping[str, Sequence[LazySample]]
     shares: Mapping[str, tuple[float, float]]
@@ -110,10 +105,8 @@ class DetectorEngine(Protocol):
     batch: int
 
     def train(self, task: TrainingTask, folder: Path, unfinished: Path) -> tuple[Losses, Mapping[int, float]]:
-        """Train a detector, write its files to ``folder``, and return its losses and {step: validation score}.
-
-        ``unfinished``: folder for the state of an interrupted training, which may be resumed if no input has changed.
-        """
+        """Train a detector, write its files to ``folder``, and return its losses and {step: validation score}. A
+        training that was interrupted resumes from ``unfinished`` if no input has changed."""
         ...
 
     def load(self, folder: Path) -> Callable[[np.ndarray], ScoredBoxes]:

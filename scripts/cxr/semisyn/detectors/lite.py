@@ -29,11 +29,8 @@ KIND, WEIGHTS = "semisyn_lite", "detector.safetensors"
 
 @dataclass(frozen=True, kw_only=True)
 class LiteOptions:
-    """Settings of the engine (``semisyn.detectors.lite``), and the number of steps (``updates``).
-
-    size: side of the net's input, px; widths: its channels; checkpoint_every: steps between two checkpoints; others:
-    see :class:`cxr.detection.training.Recipe`.
-    """
+    """Settings of the engine and the number of steps. size: side of the net's input, px; widths: its channels;
+    checkpoint_every: steps between checkpoints; others: see :class:`cxr.detection.training.Recipe`."""
 
     updates: int
     size: int
@@ -77,11 +74,9 @@ def train_lite(
     losses: list[tuple[float, float]] | None = None,
     watch: Monitor | None = None,
 ) -> Detector:
-    """Train a detector on batches mixed from the pools; runs of one seed start from the same weights.
-
-    ``shares``: as in a task, ignored for an empty pool. ``unfinished``: folder of the checkpoint, resumed if no input
-    has changed. ``losses`` receives each step's losses; ``watch`` scores the net. Raises ValueError without images.
-    """
+    """Train a detector on batches mixed from the pools; runs of one seed start from the same weights. It resumes from
+    the folder ``unfinished`` if no input has changed; ``losses`` receives each step's losses. Raises ValueError without
+    images."""
     shares = {name: tuple(map(float, share)) for name, share in shares.items() if pools.get(name) and any(share)}
     if not shares:
         raise ValueError("no pool with a share has an image")

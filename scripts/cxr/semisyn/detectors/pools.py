@@ -1,9 +1,6 @@
-"""Pools of training images, and batches mixed from them.
-
-Compared runs share every draw: those at a position of a batch depend on the seed, the step and the position alone. The
-pools ``synthetic``, ``unedited`` and ``shuffled`` list the same jobs in the same order, so a position with an edited
-image in one run has its unedited source in the control.
-"""
+"""Pools of training images, and batches mixed from them. A draw at a position of a batch depends on seed, step and
+position alone, and ``synthetic``, ``unedited`` and ``shuffled`` list the same jobs, so a position with an edited image
+in one run has its unedited source in the control."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,10 +22,7 @@ POOLS = ("real", "synthetic", "shuffled", "unedited")
 @dataclass(frozen=True)
 class LazySample:
     """A training image that is not read yet, and its boxes, each (class index, x1, y1, x2, y2) in frame pixels.
-
-    labelled_classes: classes whose boxes are all labelled, others do not enter the loss; image_id, subject_id: of the
-    image; read_frame: returns its frame, uint8 (side, side).
-    """
+    labelled_classes: classes whose boxes are all labelled, others do not enter the loss."""
 
     boxes: tuple[tuple, ...]
     labelled_classes: tuple[int, ...]

@@ -21,10 +21,7 @@ def run(
     *, model: str, annotations: str, frames: Sequence[str], output: str, engine: str, engine_settings: dict,
     findings: Sequence[str], reference: dict, compute: dict, roles: str = "", **engine_files: str,
 ) -> None:  # fmt: skip
-    """Write a detector's boxes on all images of a reference that have a frame. Raises UserError if none has one.
-
-    ``findings``: its classes; ``annotations``, ``roles``: unused, they make Snakemake wait for the check of roles.
-    """
+    """Write a detector's boxes on all images of a reference that have a frame. Raises UserError if none has one."""
     torch.set_num_threads(1)
     source = Reference(**reference)
     images = read_reference(source, findings).image_ids

@@ -47,11 +47,8 @@ def run_roles(
     findings: Sequence[str],
     images: str | Sequence = (),
 ) -> None:
-    """Write the table :data:`ROLES` of the ``references`` that a run is trained on or scored against.
-
-    ``annotations``: unused, their paths; ``images``: the dataset's image table, if a run has synthetic images;
-    ``patients``: tables with image_id and subject_id. Raises UserError for a patient in sets of two roles.
-    """
+    """Write :data:`ROLES` of the ``references`` that a run is trained on or scored against, and of the sources of the
+    dataset's ``images``. Raises UserError for a patient in sets of two roles."""
     roles, images_by_set, counts = {}, {}, {}
     for reference in (Reference(**settings) for settings in references):
         boxes, image_ids, excluded = read_reference(reference, findings)
@@ -73,11 +70,8 @@ NAMES = ("image_id", "image_path", "subject_id", "view", "position")
 
 
 def run_listing(*, annotations: str, pictures: str, output: str, reference: dict) -> None:
-    """Write :data:`PICTURES`, a row for each image of the reference that is in ``pictures``. Raises UserError for none.
-
-    ``reference``: {name, format, path, image_id} of the reference, whose file is ``annotations``; ``pictures``: a
-    folder, or a CSV of :data:`NAMES` with paths relative to it.
-    """
+    """Write :data:`PICTURES` of the reference's images in ``pictures``: a folder, or a CSV of :data:`NAMES` with paths
+    relative to it. Raises UserError if there is none."""
     source = Reference(**reference, role="", classes={})
     regions = read_annotations(source.key, source.path, source.format)
     image_ids = {image_name(source.image_id, image) for image in regions.seen}

@@ -82,11 +82,8 @@ def open_frames(edited: Sequence[str], frames: Sequence[str], by_reference: Mapp
 def _read_real(
     references: Sequence[dict], findings: Sequence[str], pictures: FrameShards, patients: str | Sequence[str]
 ) -> tuple[list[LazySample], Counter]:
-    """Return the images of references that have a frame, with their boxes, and {reference: its images without}.
-
-    A finding with at least one box counts as completely labelled in the reference; the others as unlabelled. Raises
-    UserError for a reference whose images all lack a frame.
-    """
+    """Return the references' images that have a frame, with boxes, and {reference: number without}. A finding with a
+    box counts as completely labelled in its reference, others as unlabelled. Raises UserError if none has a frame."""
     samples, lacking = [], Counter()
     for reference in (Reference(**settings) for settings in references):
         boxes, image_ids, _ = read_reference(reference, findings)
@@ -113,11 +110,8 @@ def _read_real(
 def _select_synthetic(
     images: pl.DataFrame, boxes: pl.DataFrame, options: DetectorsOptions, shards: Shards, size: int | str
 ) -> list[LazySample]:
-    """Return the dataset's train images of a size, those of the lowest ranks, in order of job_id, with their boxes.
-
-    ``images``, ``boxes``: its tables. Every finding is labelled: the healthy source has none. Raises UserError for more
-    images than the dataset has.
-    """
+    """Return the dataset's train images of a size, those of the lowest ranks, in order of job_id; all findings are
+    labelled."""
     quota, count = images["requested"].max() or 0, len(options.findings)
     num_each = images_per_finding(size, quota, count)
     if size not in PARTS and num_each > quota:
@@ -145,11 +139,8 @@ def read_pools(
     patients: str | Sequence[str],
     seed: int,
 ) -> tuple[dict[str, list[LazySample]], Counter]:
-    """Return {pool: images} of a run, and {reference: number of its images without a frame}.
-
-    ``images``, ``boxes``: the dataset's tables, needed for synthetic images and controls; ``patients``: tables with
-    image_id and subject_id. Raises UserError if a pool of the run is empty.
-    """
+    """Return {pool: images} of a run, and {reference: number of its images without a frame}. ``images``, ``boxes``: the
+    dataset's tables. Raises UserError if a pool of the run is empty."""
     real, lacking = _read_real(options.references, options.findings, pictures, patients)
     pools = {"real": take_patients(real, options.real_share, seed)} if real else {}
     if options.synthetic:
@@ -185,13 +176,9 @@ def run(
     frames: Sequence[str] = (), references: Sequence[str] = (), validation: Sequence[str] = (), roles: str = "",
     **extra_files: str,
 ) -> None:  # fmt: skip
-    """Train a detector of a run with one of its seeds; write the folder ``model`` and three tables.
-
-    ``images``, ``boxes``, ``edited``: the dataset's tables and shards, if the run has synthetic images; ``frames``: the
-    cohort's; ``extra_files``: ``frames_<reference>``, and the engine's; ``patients``: tables with image_id and
-    subject_id; ``references``, ``validation``, ``roles``: unused. Runs with one seed number share their draws. An
-    interrupted training resumes with the same result. Raises UserError for a run without images.
-    """
+    """Train a detector of a run with one of its seeds; write the folder ``model`` and three tables. ``extra_files``:
+    ``frames_<reference>``, and the engine's. Runs with one seed number share their draws; an interrupted training
+    resumes with the same result. Raises UserError for a run without images."""
     torch.set_num_threads(1)
     seed = stable_hash("detectors", options.seed, int(number)) % 2**32
     engine = load_engine(options.engine, Setup.for_engine(options.own, extra_files, compute))

@@ -1,10 +1,7 @@
-"""Engine ultralytics of semisyn_detectors: YOLO and RT-DETR, trained by the package of that name.
-
-The package is under the AGPL: only this module and that of ``boxes`` import it, in a separate environment. Images are
-drawn by :mod:`cxr.semisyn.detectors.pools`, with one step per batch and no mosaics, which would mix the pools in other
-shares. The package cannot represent unlabelled findings: an image counts as free of them. An interrupted training
-resumes at the last finished epoch of the package's schedule.
-"""
+"""Engine ultralytics of semisyn_detectors: YOLO and RT-DETR, trained by the package of that name, which is under the
+AGPL: only this module and that of ``boxes`` import it, in a separate environment. There are no mosaics, which would mix
+the pools, and an image counts as free of unlabelled findings. A training resumes at the last finished epoch of the
+package."""
 
 import hashlib
 import json
@@ -168,10 +165,8 @@ class UltralyticsEngine:
 
 
 def raw_boxes(raw: torch.Tensor, family: str, size: int, classes: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return one image's boxes (N, 4) in pixels of the net's input, and scores (N, classes).
-
-    ``raw``: (1, 4 + classes, N) in pixels of a YOLO, or (1, N, 4 + classes) as fractions of the image of an RT-DETR.
-    """
+    """Return one image's boxes (N, 4) in pixels of the net's input, and scores (N, classes), from ``raw``: (1, 4 +
+    classes, N) in pixels of a YOLO, or (1, N, 4 + classes) as fractions of the image of an RT-DETR."""
     rows = raw[0] if family == "rtdetr" else raw[0].T
     centre, sides, scores = rows.split((2, 2, classes), dim=1)
     scale = size if family == "rtdetr" else 1

@@ -53,13 +53,9 @@ def run_shard(
     compute: dict | None = None, config: str = "", together: Sequence[str] = (), choice: str = "", **files: str,
 ) -> None:  # fmt: skip
     """Edit one part of the placed trial jobs or, under ``chosen``, a shard's placed jobs that chose this engine.
-
-    ``plan``: jobs; ``placed``: their boxes. ``config``: the configuration, or ``together``: several ones, whose output
-    paths are in that order; work that they share is done once. ``choice``: the result of semisyn_selection, if used;
-    ``files``: the engine's, and the user's ``findings_file``. Writes ``output`` (HDF5, key image_id = job: ``image``
-    uint8 (512, 512), ``lesion`` packed bool, and the frame's ``to_original`` and ``original_shape``), ``boxes``
-    (:data:`BOXES`) and the ledger ``excluded``. Raises UserError for an unknown engine.
-    """
+    ``config``: the configuration, or ``together``: several, whose output paths are in that order; their shared work is
+    done once. ``output``: HDF5 of job_id: ``image`` uint8 and ``lesion`` bool (512, 512), and the frame's
+    ``to_original`` and ``original_shape``. Raises UserError for an unknown engine."""
     configs = list(together) or [config]
     paths = ([path] if isinstance(path, str) else path for path in (output, boxes, excluded))
     targets = dict(zip(configs, zip(*paths, strict=True), strict=True))

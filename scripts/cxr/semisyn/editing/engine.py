@@ -10,12 +10,9 @@ from cxr.base.engines import Setup, engine_module
 
 @dataclass(frozen=True)
 class Job:
-    """One finding to put into one image.
-
-    ``boxes`` float64 (N, 4) in frame pixels, half-open, with the ``sides`` of their lungs ("" for the heart);
-    ``ratio``: the cardiothoracic ratio to reach, or None; ``mask`` float32 (512, 512): weight of the edit at each
-    pixel, filled in just before the edit; ``seed``: of the job's noise; ``config``: the configuration, {key: value}.
-    """
+    """One finding to put into one image. ``boxes`` float64 (N, 4) in frame pixels, with the ``sides`` of their lungs
+    ("" for the heart); ``ratio``: cardiothoracic ratio to reach, or None; ``mask`` float32 (512, 512): weight of the
+    edit at each pixel, filled in just before it; ``config``: the configuration."""
 
     job_id: str
     finding: str
@@ -30,11 +27,9 @@ class Job:
 
 @dataclass(frozen=True)
 class EditedImage:
-    """An edited image, uint8 or float (512, 512), and the random ``parameters`` of the edit.
-
-    ``lesion`` bool (512, 512): the finding's exact mask, if known; ``support`` bool (512, 512): where the engine may
-    have changed the image, None where the job's mask is above 0.
-    """
+    """An edited image, uint8 or float (512, 512). ``lesion`` bool (512, 512): the finding's exact mask, if known;
+    ``support`` bool (512, 512): where the engine may have changed the image, None where the job's mask is above 0;
+    ``parameters``: drawn ones."""
 
     image: np.ndarray
     lesion: np.ndarray | None = None
@@ -47,10 +42,9 @@ class EditingEngine(Protocol):
 
     def edit(self, image: np.ndarray, organs: dict[str, np.ndarray], job: Job) -> EditedImage:
         """Edit a frame uint8 (512, 512) with its masks {label: bool (512, 512)}; called from several threads at once.
-
         An engine with a large net has ``edit_batch(images, organs, jobs)`` instead, on lists and called from one
-        thread, and the attribute ``batch``. No result may depend on another job. Raises BoxTooSmall if it edits none.
-        """
+        thread, and the attribute ``batch``. No result may depend on another job. Raises BoxTooSmall if it edits
+        none."""
         ...
 
 

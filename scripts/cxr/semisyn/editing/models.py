@@ -18,10 +18,8 @@ PASS_KEYS = ("blending", "extent", "steps", "strength")
 
 
 class EditBatch:
-    """Jobs of one pass: masks (B, 1, h, w) of B jobs, clean latents (S, C, h, w) of their S sources, and noise.
-
-    ``sources``: each job's row of ``clean``; jobs that share a row have the same image, seed and negative prompt.
-    """
+    """Jobs of one pass: masks (B, 1, h, w) of B jobs, clean latents (S, C, h, w) of their S sources, and noise. Jobs
+    with the same row of ``clean`` in ``sources`` have the same image, seed and negative prompt."""
 
     def __init__(
         self, clean: torch.Tensor, jobs: list[Job], device: torch.device, sources: Sequence[int] | None = None
@@ -57,10 +55,8 @@ class ModelEditor(ABC):
 
     @inference()
     def edit_batch(self, images: list[np.ndarray], organs: list[dict], jobs: list[Job]) -> list[EditedImage]:
-        """Return the edited images, float32 (512, 512) in grey levels: the mean of the model's three channels.
-
-        A job may appear several times with different configurations; shared work on its source is done once.
-        """
+        """Return the edited images, float32 (512, 512) in grey levels: the mean of the model's three channels. Work on
+        a source is done once for all configurations of a job."""
         scaled = torch.from_numpy(np.stack(images)).float()[:, None] / 127.5 - 1
         image_indices, first_rows = _group_indices([job.job_id for job in jobs])
         clean = self.nets.encode(scaled[first_rows].expand(-1, 3, -1, -1))

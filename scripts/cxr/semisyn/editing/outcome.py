@@ -17,12 +17,10 @@ CUT = 3
 
 
 def soft_mask(boxes: np.ndarray, shape: tuple[int, int], blur: str) -> np.ndarray:
-    """Return the edit weight of each pixel, float32 ``shape`` in 0..1. ``boxes`` (N, 4) in pixels, half-open.
-
-    It is the maximum of one mask per box, each with the maximum 1. ``blur``, of :data:`BLURS`: ``none`` is 1 where a
-    pixel's centre lies in the box; ``gauss`` blurs that, with the deviation half the side (whole pixels) over r along
-    each axis; ``ggauss`` is exp(-(|t| / (sqrt(2) deviation)) ** exponent) of the distance t from the box's centre.
-    """
+    """Return the edit weight of each pixel, float32 ``shape`` in 0..1: the maximum over ``boxes`` (N, 4). ``none`` is 1
+    where a pixel's centre lies in the box; ``gauss`` blurs that, with the deviation half the side (whole pixels) over r
+    along each axis; ``ggauss`` is exp(-(|t| / (sqrt(2) deviation)) ** exponent) of the distance t from the box's
+    centre."""
     mask = np.zeros(shape, np.float32)
     for box in np.asarray(boxes, np.float64).reshape(-1, 4):
         np.maximum(mask, _box_mask(box, shape, *BLURS[blur]), out=mask)
@@ -75,11 +73,9 @@ class AcceptedEdit(NamedTuple):
 def evaluate_edit(
     source: np.ndarray, organs: dict[str, np.ndarray], job: Job, edited: EditedImage, max_leak: float
 ) -> AcceptedEdit:
-    """Return the accepted edit of a job. Raises EditRefused.
-
-    ``source`` uint8 (512, 512), which remains outside the support if the configuration composites; ``max_leak``:
-    largest fraction of the squared change outside the boxes, for configurations that edit inside a mask until the end.
-    """
+    """Return the accepted edit of a job on a ``source`` uint8 (512, 512). Raises EditRefused, also if more than
+    ``max_leak`` of the squared change lies outside the boxes under a configuration that edits inside a mask until the
+    end."""
     support = edited.support if edited.support is not None else job.mask > 0
     image = np.asarray(edited.image)
     if image.shape != source.shape or not np.isfinite(image).all():

@@ -80,12 +80,8 @@ class EditingGrid(Section):
     )
 
     def points(self, search: str) -> dict[str, EditingConfig]:
-        """Return {name: configuration} of a search: sequential, figures or product.
-
-        A name is that of the pipeline and of what differs from the first value of each axis:
-        ``roentgen_after_extent0.9``. ``sequential`` varies each axis alone, the pipelines first; ``figures``: every
-        pipeline with every soft mask and extent, which Figures 4 and 5 need; ``product``: everything with everything.
-        """
+        """Return {name: configuration} of a search: sequential, figures or product. A name is that of the pipeline and
+        of what differs from the first value of each axis: ``roentgen_after_extent0.9``."""
         if not self.pipelines:
             return {}
         axes = {name: AXES | {"guidance": GUIDANCE[PIPELINES[name]["engine"]]} for name in self.pipelines}

@@ -14,11 +14,8 @@ ROUNDING = 4 * np.spacing(200.0)
 
 @dataclass(frozen=True)
 class Places:
-    """Bounds of boxes (N, 4: x1, y1, x2, y2) in frame pixels, one row each.
-
-    lungs, hearts: their boxes; pictures: part of the frame that the image covers; left: bool (N,), whether it is the
-    left lung; zones: (N, 4) percent, bounds of the centre.
-    """
+    """Bounds of boxes (N, 4: x1, y1, x2, y2) in frame pixels. lungs, hearts: their boxes; pictures: part of the frame
+    that the image covers; left: bool (N,), whether it is the left lung; zones: (N, 4) percent, bounds of the centre."""
 
     lungs: np.ndarray
     pictures: np.ndarray
@@ -32,10 +29,8 @@ class Places:
 
 
 class DrawnBoxes(NamedTuple):
-    """Drawn boxes. percent (N, 4: centre x, centre y, width, height) of the lung; boxes (N, 4) in frame pixels.
-
-    mass (N, 2): mass of the truncated priors of centre and size; tries (N,): number of the successful try, 0 for none.
-    """
+    """Drawn boxes. percent (N, 4: centre x, centre y, width, height) of the lung; boxes (N, 4) in frame pixels; mass
+    (N, 2) of the truncated priors of centre and size; tries (N,): number of the successful try, 0 for none."""
 
     percent: np.ndarray
     boxes: np.ndarray
@@ -55,11 +50,8 @@ def overshoot_limits(prior: Prior, places: Places, bounds: str) -> np.ndarray:
 
 
 def size_bounds(prior: Prior, centres: np.ndarray, outside: np.ndarray, bounds: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smallest and the largest width and height, (N, 2) each in percent, of boxes with these centres.
-
-    A box that must cover the lung's lower edge is at least twice as high as its centre's distance to it; with
-    ``strict`` it may reach below and is cut there afterwards.
-    """
+    """Return the smallest and the largest width and height, (N, 2) each in percent, of boxes with these centres. A box
+    that must cover the lung's lower edge reaches it; with ``strict`` it may reach below and is cut there afterwards."""
     low = np.tile(np.array(prior.minimum), (len(centres), 1))
     high = 2 * np.minimum(centres - outside[:, :2], 100 - (centres + outside[:, 2:])) - ROUNDING
     if prior.covers_bottom:
@@ -83,11 +75,9 @@ def to_frame(percent: np.ndarray, places: Places) -> np.ndarray:
 def draw_boxes(
     prior: Prior, places: Places, uniforms: np.ndarray, *, bounds: str, min_mass: float, heart_exclusion: bool
 ) -> DrawnBoxes:
-    """Draw one box per row, with up to ``uniforms.shape[1]`` tries. ``uniforms``: (N, tries, 4).
-
-    A try fails if a truncated prior has less mass than ``min_mass`` or no room for the smallest size, and, with
-    ``heart_exclusion``, if a box of the left lung lies wholly inside the heart's box.
-    """
+    """Draw one box per row. ``uniforms``: (N, tries, 4). A try fails if a truncated prior has less mass than
+    ``min_mass`` or no room for the smallest size, and, with ``heart_exclusion``, if a box of the left lung lies wholly
+    inside the heart's box."""
     count, tries = uniforms.shape[:2]
     percent, boxes = np.full((2, count, 4), np.nan)
     drawn_boxes = DrawnBoxes(percent, boxes, np.zeros((count, 2)), np.zeros(count, int))
@@ -153,11 +143,9 @@ class Chests:
 
 
 def draw_hearts(prior: Prior, chests: Chests, uniforms: np.ndarray, *, step: float, min_mass: float) -> DrawnHearts:
-    """Draw a larger cardiothoracic ratio for each chest. ``uniforms``: (N, tries).
-
-    The ratio is at least the prior's minimum and at least ``step`` (a fraction) above the present one, at most 1. The
-    heart keeps its centre and aspect ratio. A try fails if the heart reaches beyond the outer edge of a lung.
-    """
+    """Draw a larger cardiothoracic ratio for each chest, ``step`` (a fraction) or more above the present one, at most
+    1. The heart keeps its centre and aspect ratio. A try of ``uniforms`` (N, tries) fails if it reaches beyond a lung's
+    outer edge."""
     right_edge, left_edge, hearts = chests.right[:, 0], chests.left[:, 2], chests.hearts
     thorax = left_edge - right_edge
     size, centre = hearts[:, 2:] - hearts[:, :2], (hearts[:, :2] + hearts[:, 2:]) / 2
@@ -166,19 +154,14 @@ def draw_hearts(prior: Prior, chests: Chests, uniforms: np.ndarray, *, step: flo
         for above, below in ((size[:, 0], thorax), (size[:, 1], size[:, 0]))
     )
     low = np.maximum(prior.minimum[0], 100 * (before + step))
-    count, tries = uniforms.shape
-    enlarged_hearts = DrawnHearts(
-        np.full((count, 2), np.nan), np.full((count, 4), np.nan), np.zeros(count), np.zeros(count, int)
-    )
-    enlarged_hearts.ratios[:, 0] = before
-    for number in range(tries):
-        ratio, mass = draw_within(prior.laws[RATIO], uniforms[:, number], low, np.full(count, 100.0))
-        half = (ratio / 100 * thorax / 2)[:, None] * np.stack([np.ones(count), aspect], axis=1)
-        boxes = np.concatenate([centre - half, centre + half], axis=1)
-        good = (enlarged_hearts.tries == 0) & (mass >= max(min_mass, np.finfo(float).tiny)) & (low <= 100)
-        good &= (boxes[:, 0] >= right_edge) & (boxes[:, 2] <= left_edge) & _has_area(hearts)
-        enlarged_hearts.ratios[good, 1], enlarged_hearts.mass[good] = ratio[good] / 100, mass[good]
-        pictures = chests.pictures[good]
-        enlarged_hearts.boxes[good] = np.clip(boxes[good], np.tile(pictures[:, :2], 2), np.tile(pictures[:, 2:], 2))
-        enlarged_hearts.tries[good] = number + 1
-    return enlarged_hearts
+    ratios, mass = draw_within(prior.laws[RATIO], uniforms, low[:, None], np.array(100.0))
+    half = (ratios / 100 * thorax[:, None] / 2)[..., None] * np.stack([np.ones(len(low)), aspect], axis=1)[:, None]
+    boxes = np.concatenate([centre[:, None] - half, centre[:, None] + half], axis=2)
+    good = (mass >= max(min_mass, np.finfo(float).tiny)) & (low <= 100)[:, None] & _has_area(hearts)[:, None]
+    good &= (boxes[..., 0] >= right_edge[:, None]) & (boxes[..., 2] <= left_edge[:, None])
+    rows, first = np.flatnonzero(good.any(axis=1)), good.argmax(axis=1)[good.any(axis=1)]
+    drawn_hearts = DrawnHearts(np.full((len(low), 2), np.nan), np.full((len(low), 4), np.nan), *np.zeros((2, len(low))))
+    drawn_hearts.ratios[:, 0], drawn_hearts.ratios[rows, 1] = before, ratios[rows, first] / 100
+    lowest, highest = (np.tile(edges, 2) for edges in np.hsplit(chests.pictures[rows], 2))
+    drawn_hearts.boxes[rows], drawn_hearts.mass[rows] = np.clip(boxes[rows, first], lowest, highest), mass[rows, first]
+    return drawn_hearts._replace(tries=np.where(good.any(axis=1), good.argmax(axis=1) + 1, 0))

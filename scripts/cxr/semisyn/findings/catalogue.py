@@ -1,8 +1,5 @@
-"""Read the findings: their priors, limits, zones, prompts and painters, from the resources and a user's file.
-
-The user's file (``semisyn.findings_file``) is YAML with the keys of ``resources/semisyn/priors.yaml`` and
-``prompts.yaml``. It adds findings or replaces keys of existing ones; its parser rules precede those of the resource.
-"""
+"""Read the findings: their priors, limits, zones, prompts and painters, from the resources and a user's file, which has
+the same keys. It adds findings or replaces keys of existing ones; its parser rules precede those of the resource."""
 
 import re
 from bisect import bisect_right
@@ -96,12 +93,9 @@ WHOLE_LUNG: Zone = (0.0, 0.0, 100.0, 100.0)
 
 @dataclass(frozen=True)
 class Prior:
-    """The prior of one finding, in percent. In a lung: of the lung's box, x from its lateral edge.
-
-    laws: {element: its law}; minimum: smallest width and height, or smallest cardiothoracic ratio; overshoot: limits of
-    the distance to the lung's box (lateral, top, medial, bottom), negative outside it; covers_bottom: the box must
-    reach the lung's lower edge; origin: ``paper``, ``file`` (the user's) or ``fit``.
-    """
+    """The prior of one finding, in percent of the lung's box, x from its lateral edge, or of the thorax. laws:
+    {element: its law}; minimum: smallest width and height, or ratio; overshoot: limits of the distance to the lung's
+    box (lateral, top, medial, bottom), negative outside it; covers_bottom: the box must reach the lung's lower edge."""
 
     placement: str
     laws: dict[str, Law]
@@ -114,8 +108,7 @@ class Prior:
         """Return the prior in the layout of the YAML files."""
         entry = {"placement": self.placement, "prior": {name: law.to_dict() for name, law in self.laws.items()}}
         entry |= {"minimum": list(self.minimum), "origin": self.origin}
-        if self.placement == "lung":
-            entry |= {"overshoot": list(self.overshoot)}
+        entry |= {"overshoot": list(self.overshoot)} if self.placement == "lung" else {}
         return entry | ({"covers": "bottom"} if self.covers_bottom else {})
 
 
@@ -132,12 +125,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All findings, zones {side: {zone: box}}, the parser, the lung engine of the priors, and the negative prompt.
-
-    Zones: percent of the lung's box as displayed, x from the image's left. The parser reads a prompt: sides and zones:
-    [(expression, result)], the first match wins; instead: {zone: its substitute on a side that lacks it}; lacking:
-    expressions of prompts that need a substitute, which are counted.
-    """
+    """All findings, zones {side: {zone: percent of the lung's box as displayed}}, the parser of prompts, the lung
+    engine of the priors, and the negative prompt. The parser: sides and zones: [(expression, result)], the first match
+    wins; instead: {zone: its substitute on a side that lacks it}; lacking: expressions of prompts that need one."""
 
     findings: dict[str, Finding]
     zones: dict[str, dict[str, Zone]]
@@ -161,15 +151,13 @@ def read_catalogue(findings_file: str | Path = "", priors: str | Path = "") -> C
         document = _read_document(path, key)
         with _below(f"{key}: ", UserError):
             _merge_findings(entries, document.get("findings", {}), key, origin)
-            _merge_zones(zones, document.get("zones", {}))
-            _merge_parser(parser, document.get("parser", {}))
+            _merge_reading(zones, parser, document)
         texts |= {name: str(document[name]) for name in ("lungs", "negative") if name in document}
-    findings: dict[str, Finding] = {}
+    findings, first = {}, {}
     for name, entry in entries.items():
         with _below(f"{entry.pop('key')}: findings.{name}", UserError):
             findings[name] = _parse_finding(name, entry)
     with _below(f"{sources[-1][1]}: ", UserError):
-        first: dict[str, str] = {}
         for name, finding in findings.items():
             if (label_owner := first.setdefault(finding.label.casefold(), name)) != name:
                 raise WrongValue(f"findings.{name}.label is {finding.label!r}, as of {label_owner}: give it another")
@@ -214,8 +202,9 @@ def _merge_findings(entries: dict[str, dict], findings: Mapping, key: str, origi
         entries[name] = entries.get(name, {}) | default_origin | entry | {"key": key}
 
 
-def _merge_zones(zones: dict[str, dict], section: object) -> None:
-    for side, boxes in _check_mapping("zones", section).items():
+def _merge_reading(zones: dict[str, dict], parser: dict, document: Mapping) -> None:
+    """Add a document's zones and parser rules."""
+    for side, boxes in _check_mapping("zones", document.get("zones", {})).items():
         if side not in zones:
             raise WrongValue(f"zones.{side} is no side: use {' or '.join(SIDES)}")
         for zone, box in _check_mapping(f"zones.{side}", boxes).items():
@@ -223,10 +212,7 @@ def _merge_zones(zones: dict[str, dict], section: object) -> None:
             if x1 >= x2 or y1 >= y2:
                 raise WrongValue(f"zones.{side}.{zone} is {box}: give x1 < x2 and y1 < y2")
             zones[side][zone] = corners
-
-
-def _merge_parser(parser: dict, section: object) -> None:
-    for part, rules in _check_mapping("parser", section).items():
+    for part, rules in _check_mapping("parser", document.get("parser", {})).items():
         if part == "instead":
             parser[part] = parser[part] | _check_mapping("parser.instead", rules)
         elif part in parser and isinstance(rules, list):

@@ -26,10 +26,8 @@ def scipy_law(law: Law):
 
 
 def draw_within(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return values (N,) of a one-dimensional law truncated to [low, high], and its mass there (N,).
-
-    ``uniforms`` (N,) in [0, 1). Where the mass is 0, the value is ``low``. A constant has mass 1 within the bounds.
-    """
+    """Return values (N,) of a one-dimensional law truncated to [low, high], and its mass there (N,), from ``uniforms``
+    (N,) in [0, 1). Where the mass is 0, the value is ``low``. A constant has mass 1 within the bounds."""
     uniforms, low, high = np.broadcast_arrays(*(np.asarray(array, np.float64) for array in (uniforms, low, high)))
     if law.family == CONSTANT:
         value = np.full(low.shape, law.parameters["value"])
@@ -56,11 +54,9 @@ def draw_within(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarra
 def draw_pair_within(
     law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return values (N, 2) of a two-dimensional log-normal law truncated to a box, and its mass there (N,).
-
-    The first value of ``uniforms`` (N, 2) draws from the truncated law's own first margin, tabulated at :data:`GRID`
-    points, the second from the conditional law given the first. Where the mass is 0, the values are ``low``.
-    """
+    """Return values (N, 2) of a two-dimensional log-normal law truncated to a box, and its mass there (N,). Of
+    ``uniforms`` (N, 2) the first draws from the truncated law's first margin, tabulated at :data:`GRID` points, the
+    second from the conditional law. Where the mass is 0, the values are ``low``."""
     uniforms, low, high = (np.asarray(array, np.float64) for array in (uniforms, low, high))
     mu, deviation, slope, residual_deviation = _moments(law)
     values, mass = np.array(low), np.zeros(len(low))
@@ -95,10 +91,8 @@ def pair_mass(law: Law, low: np.ndarray, high: np.ndarray, points: int = GRID) -
 
 
 def _tabulate_margin(law: Law, low: np.ndarray, high: np.ndarray, points: int) -> tuple[np.ndarray, ...]:
-    """Return the logarithms of the bounds (N, 2) of the truncated first margin, and its table (N, points).
-
-    Of the table: places in standard deviations, density, and mass of the cells (one fewer).
-    """
+    """Return the logarithms of the bounds (N, 2) of the truncated first margin, and its table (N, points): places in
+    standard deviations, density, and mass of the cells (one fewer)."""
     mu, deviation, slope, residual_deviation = _moments(law)
     bottom, top = _log(low), _log(np.maximum(high, 0.0))
     start, end = (np.clip((edge[:, 0] - mu[0]) / deviation, -REACH, REACH) for edge in (bottom, top))

@@ -55,10 +55,7 @@ def organ_boxes(masks: Mapping[str, np.ndarray]) -> dict[str, Box]:
 
 
 def cardiothoracic_ratio(boxes: Mapping[str, Box]) -> float | None:
-    """Return the cardiothoracic ratio: the heart's width over both lungs', outer edge to outer edge.
-
-    None without heart or lungs. Along x a frame has one scale, so that the ratio is also that of the original pixels.
-    """
+    """Return the heart's width over both lungs', outer edge to outer edge; None without heart or lungs."""
     right_lung, left_lung, heart = (boxes[organ] for organ in ORGANS)
     thorax = max(right_lung[2], left_lung[2]) - min(right_lung[0], left_lung[0])
     return (heart[2] - heart[0]) / thorax if thorax > 0 and heart[2] > heart[0] else None

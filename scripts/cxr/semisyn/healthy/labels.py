@@ -20,11 +20,8 @@ POSITIVE, NEGATIVE = 1.0, 0.0
 
 
 def exclusion_reason(no_finding: pl.Expr, devices: pl.Expr, rule: str) -> pl.Expr:
-    """Return the reason why a study is not healthy as text, null for a healthy one.
-
-    ``no_finding``, ``devices``: the labels as numbers, null if not mentioned; ``rule``: not_positive (the authors'
-    code), negative (the paper) or any.
-    """
+    """Return the reason why a study is not healthy as text, null for a healthy one, by its labels as numbers, null if
+    not mentioned. ``rule``: not_positive (the authors' code), negative (the paper) or any."""
     free = {
         "not_positive": (devices != POSITIVE).fill_null(True),
         "negative": (devices == NEGATIVE).fill_null(False),

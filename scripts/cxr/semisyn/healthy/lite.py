@@ -26,10 +26,8 @@ AP_VIEW = "AP"
 
 
 class LiteClassifier(Classifier):
-    """Scores from box confidences. A wide heart counts as cardiomegaly, which has no score.
-
-    Opacity: the probability that at least one of its boxes is right, taken as independent; others: the best confidence.
-    """
+    """Scores from box confidences: of opacity the probability that at least one of its boxes is right, of others the
+    best. A wide heart counts as cardiomegaly, which has no score."""
 
     def __init__(self, settings: LiteSettings, files: Mapping[str, str]):
         self.thresholds = dict.fromkeys(CLASSES_BY_FINDING, settings.others) | {"opacity": settings.opacity}

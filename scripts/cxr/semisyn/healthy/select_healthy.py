@@ -179,11 +179,8 @@ def run_shard(
     **files: str,
 ) -> None:
     """Select the healthy images of a shard. The ledger ``excluded`` names the stage that excluded each other image.
-
-    ``files``: the label table (``chexpert``) or reports (``reports``, ``reports_excluded``), MIMIC's ``metadata``, the
-    references (``reference_<name>``), and the classifier's files; ``references``: {name: {format, path, image_id}}.
-    Raises UserError for an unusable file.
-    """
+    ``files``: of labels (``chexpert`` or ``reports``, ``reports_excluded``), of positions (``metadata``), of references
+    (``reference_<name>``) and of the classifier. Raises UserError for an unusable file."""
     rows = read_table(cohort).sort("image_id").to_dicts()
     listed = read_table(images)
     image_ids = {row["image_id"] for row in rows}

@@ -132,10 +132,7 @@ def run_shard(
     seed: int, findings_file: str = "",
 ) -> None:  # fmt: skip
     """Write the boxes of the shard's jobs to ``output``, and the jobs without room to the ledger ``excluded``.
-
-    ``healthy``: table of all healthy images with their organ boxes; ``frames``: shard of frames, for the extent of each
-    image in its frame; ``bounds``: see :func:`draw_boxes`.
-    """
+    ``healthy``: all healthy images with their organ boxes; ``frames``: for the extent of each image in its frame."""
     catalogue = findings.read_catalogue(findings_file, priors)
     jobs = read_table(plan).filter(pl.col("shard") == shard)
     images = read_table(healthy).filter(pl.col("image_id").is_in(jobs["image_id"].implode()))

@@ -65,11 +65,8 @@ def fit_pair(values: np.ndarray) -> Law:
 
 
 def fit_truncated(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> Law:
-    """Fit a two-dimensional log-normal law to values (N, 2) that were drawn within bounds (N, 2); return the law.
-
-    It maximises the likelihood of truncated draws, starting from the law of :func:`fit_pair`. Values outside their
-    bounds are skipped. Raises WrongValue like :func:`fit_pair`.
-    """
+    """Return the two-dimensional log-normal law of the largest likelihood of values (N, 2) that were drawn within
+    bounds (N, 2). Values outside their bounds are skipped. Raises WrongValue like :func:`fit_pair`."""
     inside = ((values >= low) & (values <= high)).all(axis=1)
     values, low, high = values[inside], low[inside], high[inside]
     start = fit_pair(values)
@@ -122,12 +119,9 @@ def _fit_number(name: str, values: np.ndarray, p: float | None) -> list[Fit]:
 
 
 def fit_prior(prior: Prior, samples: Mapping[str, np.ndarray], sizes: str = "placed") -> tuple[Prior, list[Fit]]:
-    """Return the prior fitted to samples ({cx, cy, w, h} or {ctr}, each (N,)), and all fits.
-
-    Limits: the smallest width and height, or ratio, of the samples; the percentile :data:`OVERSHOOT_PERCENTILE` of the
-    distances to the lung's box, at most 0. An element that no family fits keeps its law. ``sizes``: ``drawn`` fits the
-    sizes as they are; ``placed`` fits the law whose draws have these sizes after placement (:func:`fit_truncated`).
-    """
+    """Return the prior fitted to samples ({cx, cy, w, h} or {ctr}, each (N,)), and all fits; an element that no family
+    fits keeps its law. ``sizes``: ``drawn`` fits the sizes as they are; ``placed`` fits the law whose draws have these
+    sizes after placement (:func:`fit_truncated`)."""
     if prior.placement == "heart":
         fits = _fit_number(RATIO, samples[RATIO], None)
         return _fitted_prior(prior, fits, [samples[RATIO].min()], prior.overshoot), fits

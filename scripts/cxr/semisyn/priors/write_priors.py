@@ -5,7 +5,6 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -23,7 +22,7 @@ from cxr.geometry.affine import box_to_frame
 from cxr.geometry.boxes import bounding_box
 from cxr.semisyn.findings.catalogue import RATIO, read_catalogue
 from cxr.semisyn.priors.fitting import NUMBERS_BY_ELEMENT, Fit, compare_sides, fit_prior
-from cxr.semisyn.references import finding_by_label
+from cxr.semisyn.references import Reference, finding_by_label
 
 _LUNG = "% of the lung's box"
 SAMPLES = {
@@ -78,10 +77,8 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Chest:
-    """An image on its frame: boxes in frame pixels, ``to_original`` (2, 3), (rows, columns) of the original.
-
-    posed: whether the heart may be measured (PA, erect or unknown position); patient: its subject_id.
-    """
+    """An image on its frame: boxes in frame pixels, and (rows, columns) of the original. posed: whether the heart may
+    be measured (PA, erect or unknown position); patient: its subject_id."""
 
     right: Box
     left: Box
@@ -122,23 +119,10 @@ def box_fault(region: Annotation, box: Box | None, chest: Chest | None) -> str:
     return ""
 
 
-class BoxSource(NamedTuple):
-    """A reference: its name, its format, the template of its image_id, and {label: finding}."""
-
-    name: str
-    format: str
-    image_id: str
-    classes: Mapping[str, str]
-
-
 def sample_rows(
-    regions: Iterable[Annotation],
-    source: BoxSource,
-    chests: Mapping[str, Chest],
-    placements: Mapping[str, str],
-    max_outside: float,
+    regions: Iterable[Annotation], source: Reference, chests: Mapping[str, Chest], placements: Mapping[str, str]
 ) -> list[tuple]:
-    """Return rows of :data:`SAMPLES`; boxes more than ``max_outside`` percent beyond the lung are excluded."""
+    """Return rows of :data:`SAMPLES`; boxes more than :data:`MAX_OUTSIDE` percent beyond the lung are excluded."""
     names, rows, hearts = finding_by_label(source.format, source.classes, placements), [], set()
     for region in regions:
         name = names.get(region.label.lower())
@@ -158,65 +142,50 @@ def sample_rows(
             frame_box = tuple(box_to_frame(box, chest.to_original).tolist())
             side = nearest_lung(frame_box, chest)
             numbers = lung_percent(frame_box, getattr(chest, side), side)
-            if not all(-max_outside <= value <= 100 + max_outside for value in numbers[:2]):
+            if not all(-MAX_OUTSIDE <= value <= 100 + MAX_OUTSIDE for value in numbers[:2]):
                 reason = "far outside the lung"
         rows.append((name, source.name, image, side, *numbers, ratio, reason))
     return sorted(rows, key=lambda row: tuple(str(cell) for cell in row))
 
 
-PARTS: dict[str, tuple[str, ...]] = {
-    "apical zone": ("apical zone",),
-    "hemidiaphragm and costophrenic angle": ("hemidiaphragm", "costophrenic angle"),
-    "hilar structures": ("hilar structures",),
-    "lower lung zone": ("lower lung zone",),
-    "mid lung zone": ("mid lung zone",),
-    "upper lung zone": ("upper lung zone",),
+SIMPLE_ZONES = ("apical zone", "hilar structures", "lower lung zone", "mid lung zone", "upper lung zone")
+ZONES_OF_BOTH = {zone: (zone,) for zone in SIMPLE_ZONES} | {
+    "hemidiaphragm and costophrenic angle": ("hemidiaphragm", "costophrenic angle")
 }
-"""{zone: the Chest ImaGenome boxes, without their side, of which it is the union}."""
-LOBES = {
-    "right": {"lower lung lobe": ("lower lung zone",), "mid lung lobe": ("mid lung zone",),
-              "upper lung lobe": ("upper lung zone",)},
-    "left": {"lower lung lobe": ("lower lung zone", "mid lung zone"),
-             "upper lung lobe": ("upper lung zone", "mid lung zone")},
+PARTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "right": ZONES_OF_BOTH | {"lower lung lobe": ("lower lung zone",), "mid lung lobe": ("mid lung zone",),
+                              "upper lung lobe": ("upper lung zone",)},
+    "left": ZONES_OF_BOTH | {"lower lung lobe": ("lower lung zone", "mid lung zone"),
+                             "upper lung lobe": ("upper lung zone", "mid lung zone")},
 }  # fmt: skip
-"""{side: {lobe: the zones of which it is the union}}, as in the authors' numbers."""
+"""{side: {zone: the Chest ImaGenome boxes, without their side, of which it is the union}}; lobes as in the authors'
+numbers."""
 
 
 def fit_zones(
-    regions: Iterable[Annotation], image_id: str, chests: Mapping[str, Chest], percentiles: Sequence[float], fewest: int
+    regions: Iterable[Annotation], chests: Mapping[str, Chest]
 ) -> dict[tuple[str, str], tuple[tuple[float, ...], int]]:
-    """Return {(side, zone): (box, percent of the lung's box as displayed, number of patients)}, at least ``fewest``."""
-    edges: dict[str, dict[str, list]] = defaultdict(lambda: {"patients": [], "numbers": []})
+    """Return {(side, zone): (box, percent of the lung's box as displayed, number of patients)} with enough patients."""
+    edges: dict[str, list[tuple[str, np.ndarray]]] = defaultdict(list)
     for region in regions:
         side, box = region.label.partition(" ")[0], region_box(region)
-        chest = chests.get(image_name(image_id, region.image))
+        chest = chests.get(image_name("{stem}", region.image))
         if side in SIDES and not box_fault(region, box, chest):
             lung = np.array(getattr(chest, side))
             size = np.tile(lung[2:] - lung[:2], 2)
             numbers = 100 * (box_to_frame(box, chest.to_original) - np.tile(lung[:2], 2)) / size
-            edges[region.label.lower()]["numbers"].append(numbers)
-            edges[region.label.lower()]["patients"].append(chest.patient)
-    bounds: dict[str, tuple[tuple[float, ...], int]] = {}
-    for label, part in edges.items():
-        if (patients := len(set(part["patients"]))) >= fewest:
-            low, high = np.percentile(np.stack(part["numbers"]), percentiles, axis=0)
-            bounds[label] = (*map(float, low[:2]), *map(float, high[2:])), patients
+            edges[region.label.lower()].append((chest.patient, numbers))
+    bounds = {}
+    for label, rows in edges.items():
+        if (patients := len({patient for patient, _ in rows})) >= MIN_ZONE_PATIENTS:
+            low, high = np.percentile(np.stack([numbers for _, numbers in rows]), ZONE_PERCENTILES, axis=0)
+            bounds[label] = *low[:2], *high[2:], patients
     zones: dict[tuple[str, str], tuple] = {}
-    for side in SIDES:
-        for zone, parts in PARTS.items():
-            if all(f"{side} {part}" in bounds for part in parts):
-                zones[side, zone] = _union([bounds[f"{side} {part}"] for part in parts])
-        for lobe, parts in LOBES[side].items():
-            if all((side, part) in zones for part in parts):
-                zones[side, lobe] = _union([zones[side, part] for part in parts])
+    for side, zone, parts in ((name, *item) for name, items in PARTS.items() for item in items.items()):
+        if all(f"{side} {part}" in bounds for part in parts):
+            x1, y1, x2, y2, patients = zip(*(bounds[f"{side} {part}"] for part in parts), strict=True)
+            zones[side, zone] = tuple(map(float, (min(x1), min(y1), max(x2), max(y2)))), min(patients)
     return zones
-
-
-def _union(parts: list[tuple]) -> tuple[tuple[float, ...], int]:
-    """Return the box around (box, number of patients), and the smallest number."""
-    boxes = np.array([box for box, _ in parts])
-    corners = (*boxes[:, :2].min(axis=0).tolist(), *boxes[:, 2:].max(axis=0).tolist())
-    return corners, min(patients for _, patients in parts)
 
 
 def run(
@@ -226,25 +195,21 @@ def run(
     own_images: str = "", own_frames: str = "", own_organs: str = "", reference: str = "", format: str = "",
     image_id: str = "", classes: Mapping[str, str], organ_engine: str = "", min_boxes: int = MIN_BOXES,
 ) -> None:  # fmt: skip
-    """Write ``priors`` (YAML) and the tables. All inputs are empty if nothing is fitted. Raises UserError.
-
-    ``boxes``: the file of the ``reference`` of a fit; ``zone_boxes``: the table of anatomical zones; ``images``,
-    ``frames``, ``organs``: of the cohort; ``own_...``: of a reference with images outside the cohort; ``organ_engine``:
-    that made the organs; ``min_boxes``: fewest boxes of a fit.
-    """
+    """Write ``priors`` (YAML) and the tables. All inputs are empty if nothing is fitted. ``boxes``: the file of the
+    ``reference``; ``zone_boxes``: the table of anatomical zones; ``own_...``: of a reference with images outside the
+    cohort; ``organ_engine``: that made the organs. Raises UserError for a reference without a box of the findings."""
     catalogue = read_catalogue(findings_file)
     chests = read_chests(images, frames, organs) if images else {}
     rows = []
     if boxes:
         placements = {name: catalogue.findings[name].prior.placement for name in findings}
         reference_chests = read_chests(own_images, [own_frames], [own_organs]) if own_images else chests
-        key = f"semisyn.references.{reference}.path"
-        regions = read_annotations(key, boxes, format).regions
-        source = BoxSource(reference, format, image_id, classes)
-        rows = sample_rows(regions, source, reference_chests, placements, MAX_OUTSIDE)
+        source = Reference(reference, format, boxes, image_id, "", classes)
+        regions = read_annotations(source.key, boxes, format).regions
+        rows = sample_rows(regions, source, reference_chests, placements)
         if not rows:
             raise UserError(
-                f"{key} {boxes!r} has no box of {', '.join(placements)}: map its labels in "
+                f"{source.key} {boxes!r} has no box of {', '.join(placements)}: map its labels in "
                 f"semisyn.references.{reference}.classes, or choose another semisyn.priors.reference"
             )
         log.info("%s: %d boxes of findings, %d used", reference, len(rows), sum(not row[-1] for row in rows))
@@ -270,7 +235,7 @@ def run(
     fitted_zones = {}
     if zone_boxes:
         regions = read_annotations("semisyn.priors.zones_table", zone_boxes, "chest_imagenome").regions
-        fitted_zones = fit_zones(regions, "{stem}", chests, ZONE_PERCENTILES, MIN_ZONE_PATIENTS)
+        fitted_zones = fit_zones(regions, chests)
         log.info("%d zones fitted", len(fitted_zones))
     zone_rows, zones_by_side = [], {side: {} for side in SIDES}
     for side in SIDES:

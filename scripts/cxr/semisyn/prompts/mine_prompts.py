@@ -69,11 +69,8 @@ def finding_of(entity: Mapping) -> str | None:
 
 
 def mine_reports(lines: Iterable[Mapping], vocabulary: Vocabulary) -> tuple[list[Mention], Counter]:
-    """Return the phrases of reports with exactly one positive finding, and {(finding, reason): excluded sentences}.
-
-    ``lines``: of the reports stage. A sentence is used if all its positive tuples are certain and of that finding, and
-    all its words are allowed.
-    """
+    """Return the phrases of reports with exactly one positive finding, and {(finding, reason): excluded sentences}. A
+    sentence is used if all its positive tuples are certain and of that finding, and all its words are allowed."""
     mentions, excluded = [], Counter()
     for line in lines:
         positives = [row for row in (*line["tuples"], *line["other_tuples"]) if row["presence"] == POSITIVE]
@@ -114,10 +111,8 @@ class Phrase(NamedTuple):
 
 
 def pool_phrases(reports: Iterable[Mention], reference: Iterable[Mention], least: int) -> list[Phrase]:
-    """Return the phrases of at least ``least`` patients, the most frequent first.
-
-    Reports and reference have equal total weight (the paper); if one has no phrase of a finding, the other has it all.
-    """
+    """Return the phrases of at least ``least`` patients, the most frequent first. Reports and reference have equal
+    total weight (the paper); if one has no phrase of a finding, the other has it all."""
     counts = [Counter((mention.finding, mention.phrase) for mention in pool) for pool in (reports, reference)]
     patients: dict[tuple[str, str], set[str]] = {}
     for mention in (*reports, *reference):
@@ -166,11 +161,9 @@ def run(
     *, reports: list[str], images: str, prompts: str, table: str, counts: str, least_patients: int, findings: list[str],
     reference: dict, findings_file: str = "", annotations: str = "",
 ) -> None:  # fmt: skip
-    """Mine the ``reports``, and the phrases of a ``reference``, whose file is ``annotations``, if one is given.
-
-    ``least_patients``: fewest patients of a phrase. Writes ``prompts`` (YAML, as semisyn.findings_file), ``table``
-    (:data:`PROMPTS`) and ``counts`` (:data:`COUNTS`). Raises UserError for a reference that cannot be read.
-    """
+    """Mine the ``reports``, and the phrases of a ``reference``, whose file is ``annotations``, if one is given. Writes
+    ``prompts`` (YAML, as semisyn.findings_file) and two tables. Raises UserError for a reference that cannot be
+    read."""
     catalogue = read_catalogue(findings_file)
     vocabulary = read_vocabulary(catalogue)
     lines = (line for path in reports for line in read_lines(path) if line["section_name"] in SECTIONS)

@@ -121,11 +121,9 @@ def agreement_table(
 
 
 def d_prime(reading_table: pl.DataFrame, *, replicates: int, level: float, seed: int) -> tuple[float | None, ...]:
-    """Return d' of telling generated images from real ones, and the ends of its interval; None without both kinds.
-
-    d' = z(fraction of generated images called generated) - z(that of real images). Half a reading is added to each
-    count and one to each total, so that fractions of 0 and 1 have a finite z.
-    """
+    """Return z(fraction of generated images called generated) - z(that of real images) and the ends of its interval;
+    None without both kinds. Half a reading is added to each count and one to each total, so that fractions of 0 and 1
+    have a finite z."""
     kinds = [reading_table.filter(pl.col("source") == source) for source in (GENERATED, REAL)]
     if not all(map(len, kinds)):
         return None, None, None
@@ -177,11 +175,8 @@ def run_units(
     *, plan: str, annotations: str, edited: list[str], frames: list[str], units: str, page_units: str, images: int,
     findings: list[str], reference: dict,
 ) -> None:  # fmt: skip
-    """Draw the images; write what each is to ``units``, and the input of the pages to ``page_units``. Raises UserError.
-
-    ``edited``: the shards of the chosen configuration; ``images``: number per finding and source; ``reference``: of
-    the real images; ``annotations``: unused.
-    """
+    """Draw the images; write what each is to ``units``, and the input of the pages to ``page_units``. ``images``:
+    number per finding and source; ``reference``: of the real images. Raises UserError without edited or real images."""
     with Shards(edited) as edited_shards, Shards(frames) as frame_shards:
         fresh = read_table(plan).filter(~pl.col("trial"), pl.col("job_id").is_in(edited_shards.ids))
         jobs = fresh.select("finding", "job_id", "image_id")

@@ -1,9 +1,7 @@
-"""Interface of the feature engines, and the features of the images of a shard: a file per engine, which is a cache.
-
-An engine's module declares in ``METRICS`` {kind: metric name} of the metrics it provides: ``frechet`` and ``kernel``
-distances between edited and real images, ``similarity`` of an image and its prompt. Only features of FID's own net may
-be called FID. Its function ``load(setup)`` returns a :class:`FeatureEngine`.
-"""
+"""Interface of the feature engines, and the features of the images of a shard. An engine's module declares in
+``METRICS`` {kind: metric name} of the metrics it provides: ``frechet`` and ``kernel`` distances between edited and real
+images, ``similarity`` of an image and its prompt. Only features of FID's own net may be called FID. Its ``load(setup)``
+returns a :class:`FeatureEngine`."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -53,11 +51,8 @@ def run_shard(
     *, plan: str, edited: list[str], output: str, extractor: str, engine_settings: dict, attrs: dict,
     compute: dict | None = None, **files: str,
 ) -> None:  # fmt: skip
-    """Write the features of the edited images of a shard, key image_id = job.
-
-    ``extractor``: the feature engine; ``output``: ``feature`` float32 (N, D), and ``similarity`` float32 (N,) of an
-    image and its prompt, NaN if the engine uses none.
-    """
+    """Write the features of the edited images of a shard, by job_id: ``feature`` float32 (N, D), and ``similarity``
+    float32 (N,) of an image and its prompt, NaN if the engine uses none."""
     engine = load_features(extractor, Setup.for_engine(engine_settings, files, compute, extractor))
     prompts = dict(read_table(plan).select("job_id", "prompt").iter_rows())
     with Shards(edited) as shards:

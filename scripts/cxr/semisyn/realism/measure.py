@@ -52,11 +52,9 @@ def run_shard(
     edited: list[str], requested_boxes: list[str], edited_organs: list[str], edited_boxes: list[str], jobs: str,
     boxes: str, classes: dict[str, str],
 ) -> None:  # fmt: skip
-    """Write the tables of the jobs (:data:`JOBS`) and of their boxes (:data:`BOXES`).
-
-    ``placed``, ``frames``, ``organs``, ``source_boxes``: of the shards with the jobs' images. The other lists: the
-    edited shards of each engine, in one order; ``classes``: {finding: class of the detector}.
-    """
+    """Write the tables of the jobs (:data:`JOBS`) and of their boxes (:data:`BOXES`). The first lists are of the
+    sources' shards, those from ``edited`` on of each engine's, in one order; ``classes``: {finding: class of the
+    detector}."""
     planned = read_table(plan).select("job_id", "finding", "image_id", "trial")
     patients = read_table(healthy).select("image_id", "subject_id")
     job_by_id = {row["job_id"]: row for row in planned.join(patients, on="image_id", how="left").iter_rows(named=True)}
@@ -148,10 +146,8 @@ REFERENCE = {
 def run_reference(
     *, annotations: str, images: str, frames: str, organs: str, output: str, reference: dict, findings: list[str]
 ) -> None:
-    """Write :data:`REFERENCE` of the shard's images. ``images``: of the cohort. Raises UserError.
-
-    A box has no measures if its image has no organs, if a lung under it or mirrored is too small, or for a heart.
-    """
+    """Write :data:`REFERENCE` of the shard's images. A box has no measures if its image has no organs, if a lung under
+    it or mirrored is too small, or for a heart. Raises UserError for an unusable reference."""
     patients = dict(read_table(images).select("image_id", pl.col("subject_id").cast(pl.String)).iter_rows())
     boxes = read_reference(Reference(**reference), findings).boxes
     rows = []

@@ -67,10 +67,8 @@ def choose_configs(
     metric_values: pl.DataFrame, scores: pl.DataFrame, engines: Mapping[str, str], level: float
 ) -> dict[str, dict]:
     """Return {finding: {config, engine, score, second, difference, circular}} of the best configuration.
-
-    ``difference``: interval of its score minus the second's over bootstrap replicates, None without them; ``circular``:
-    metrics whose scorer learnt from the painter of its images.
-    """
+    ``difference``: interval of its score minus the second's over replicates; ``circular``: metrics whose scorer learnt
+    from its painter."""
     choice_by_finding = {}
     for (finding,), part in scores.group_by("finding", maintain_order=True):
         ranked = part.unique("config", keep="first").sort("rank")["config"].to_list()
@@ -115,10 +113,8 @@ NOTHING = "No configuration of a search was scored: semisyn.editing.grid.pipelin
 
 
 def draw_search(points: pl.DataFrame, pipelines: str, extent: str, dpi: int) -> None:
-    """Draw the scores of a search's points, a table of :data:`GRID`, whose other settings are a pipeline's most common.
-
-    ``pipelines``: figure of the scores over the soft masks at the full extent: mean and range; ``extent``: of the mean.
-    """
+    """Draw the scores of a search's points, a table of :data:`GRID`, whose other settings are a pipeline's most common:
+    over the soft masks at the full extent (mean and range) to ``pipelines``, and over the extent to ``extent``."""
     scored, parts = points.filter(pl.col("score").is_not_null(), pl.col("engine") != "lite"), {}
     for (engine, blending), part in scored.group_by("engine", "blending", maintain_order=True):
         counts = part.group_by(OTHER_SETTINGS, maintain_order=True).len()
@@ -184,11 +180,8 @@ def run(
     *, replicates: list[str], choice: str, table: str, grid: str, pipelines: str, extent: str, configs: dict[str, dict],
     same_as: dict[str, str], metrics: list[str], samples: int, dpi: int,
 ) -> None:  # fmt: skip
-    """Choose from the scores of all configurations (``replicates``: a table each). Raises UserError if none has any.
-
-    ``configs``: {name: configuration}; ``same_as``: {name: equivalent configuration that is edited instead};
-    ``metrics``: that enter the score; ``samples``: trial jobs of each finding.
-    """
+    """Choose from the scores of all configurations (``replicates``: a table each). ``same_as``: {name: equivalent
+    configuration that is edited instead}. Raises UserError if no configuration has any of the ``metrics``."""
     metric_values = read_tables(replicates).filter(pl.col("metric").is_in(metrics))
     if not len(metric_values):
         raise UserError(
