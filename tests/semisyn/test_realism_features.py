@@ -24,9 +24,8 @@ from cxr.nets.inception import FEATURES, Inception
 from cxr.nets.tensors import load_strict
 from cxr.semisyn.realism import lite, measure, score
 from cxr.semisyn.realism.engine import load_features, run_shard
-from cxr.semisyn.realism.settings import EXTRACTORS
 from cxr.semisyn.selection.select_configs import LOWER_IS_BETTER
-from cxr.semisyn.selection.settings import METRICS
+from cxr.semisyn.settings import EXTRACTORS, METRICS
 from cxr.workflow import settings
 from cxr.workflow.plan_semisyn import RealismPlan
 from cxr.workflow.settings import SettingsError, read

@@ -1,22 +1,343 @@
 """Settings of SemiSynCXR: those of its stages, and constraints between them."""
 
 from functools import cached_property
+from typing import Annotated, Literal
 
-from cxr.base.settings import PAPER, Section, constraint, key, refuse_equal_names
-from cxr.base.vocabulary import FINDINGS
-from cxr.semisyn.dataset.settings import PER_FINDING, DatasetSettings
-from cxr.semisyn.detection.settings import DetectionSettings
-from cxr.semisyn.detectors.settings import DetectorsSettings
+from cxr.base.settings import (
+    AUTHORS,
+    OURS,
+    PAPER,
+    Expert,
+    Limits,
+    Section,
+    Share,
+    constraint,
+    key,
+    refuse_equal_names,
+)
+from cxr.base.vocabulary import BOX_CLASSES, FINDINGS
 from cxr.semisyn.editing.settings import EditingConfig, EditingSettings
 from cxr.semisyn.healthy.settings import HealthySettings
-from cxr.semisyn.placement.settings import PlacementSettings
-from cxr.semisyn.priors.settings import PriorsSettings
-from cxr.semisyn.prompts.settings import PromptsSettings
-from cxr.semisyn.readers.settings import ReadersSettings
-from cxr.semisyn.realism.settings import RealismSettings
 from cxr.semisyn.references import ReferenceSettings
-from cxr.semisyn.selection.settings import SelectionSettings
-from cxr.semisyn.shared import PARTS, FindingName, ReferenceName
+from cxr.semisyn.shared import PARTS, FindingName, ReferenceName, RunName
+
+
+class PriorsSettings(Section):
+    """Priors of position and size of each finding."""
+
+    source: Literal["paper", "fit"] = key(
+        "paper",
+        "paper: Table 10; fit: fitted to the boxes of a reference, if it has enough.",
+        source=PAPER,
+    )
+    reference: str = key("", "Reference in semisyn.references to whose boxes the priors are fitted.")
+    zones_table: str = key(
+        "",
+        "Chest ImaGenome's gold_bbox_coordinate_annotations_1000images.csv, to which the positions of zones in "
+        "prompts are fitted; empty: the authors' numbers.",
+    )
+    min_boxes: int = key(20, "Fewest boxes of a fit; a finding with fewer keeps its prior.", ge=3)
+
+    @constraint
+    def _a_fit_has_its_reference(self) -> None:
+        if self.source == "fit" and not self.reference:
+            raise ValueError("source is 'fit', but reference is empty: name one of semisyn.references")
+
+
+class PromptsSettings(Section):
+    """Phrases mined from the cohort's reports, for a person to review."""
+
+    least_patients: int = key(2, "Smallest number of patients of a phrase.", ge=2, le=1000)
+    reference: str = key("", "Reference in semisyn.references with more phrases, such as MS-CXR; empty: reports only.")
+
+
+class PlacementSettings(Section):
+    """Assignment of a healthy image, a prompt and boxes to each job."""
+
+    bounds: Literal["repo", "strict"] = key(
+        "repo",
+        "How far boxes may leave the lung's box. repo: as far as the prior allows (authors' code); strict: not at"
+        " all (paper), and an effusion is cut at the lung's lower edge.",
+        source=AUTHORS,
+    )
+    most_per_image: int = key(
+        2,
+        "Maximum number of jobs of one finding on one healthy X-ray, spare ones included; a run that needs more "
+        "is refused (paper: 1).",
+        unit="images",
+        ge=1,
+        le=10_000,
+    )
+    spare: Share = key(0.05, "Further jobs that replace excluded ones, as a fraction of dataset.per_finding.")
+
+
+DETECTOR_CLASSES = {
+    "atelectasis": "Atelectasis",
+    "cardiomegaly": "Cardiomegaly",
+    "consolidation": "Consolidation",
+    "opacity": "Lung Opacity",
+    "effusion": "Pleural effusion",
+    "pneumothorax": "Pneumothorax",
+}
+"""VinBigData's names of the findings; it has none for edema."""
+EXTRACTORS = ("lite", "xrv", "inception", "clip")
+
+
+class ClipSettings(Section):
+    """The feature engine clip: similarity of an image and its prompt."""
+
+    model: str = key("", "Folder of a CLIP model in transformers' layout, such as XrayCLIP (docs/how-to/models.md).")
+    sha256: str = key("", "Required SHA-256 of model.safetensors; empty: any.", pattern="^([0-9a-f]{64})?$")
+
+
+class RealismSettings(Section):
+    """Similarity of edited images to real ones; the detector is the engine of the boxes stage."""
+
+    classes: dict[str, Literal[BOX_CLASSES]] = key(
+        lambda: dict(DETECTOR_CLASSES),
+        "Detector class of each finding; findings without one get no AUROC and AP.",
+        source=PAPER,
+    )
+    reference: str = key(
+        "",
+        "Reference in semisyn.references with whose images in the cohort edited ones are compared; empty: no c2st and "
+        "no feature distances.",
+    )
+    features: list[Literal[EXTRACTORS]] = key(
+        lambda: ["lite"],
+        "Feature engines. inception: FID and KID; xrv, lite: the same distances with torchxrayvision's "
+        "DenseNet-121 or the embedded detector; clip: the CLIP score.",
+    )
+    clip: ClipSettings = key(ClipSettings, "Settings of the engine clip.")
+
+    @constraint
+    def _features_can_be_had(self) -> None:
+        if twice := [name for name in self.features if self.features.count(name) > 1]:
+            raise ValueError(f"features names {twice[0]!r} twice: remove one")
+        if "clip" in self.features and not self.clip.model:
+            raise ValueError("features has clip, but clip.model is empty: name the folder of a CLIP model")
+
+
+METRICS = (
+    "auroc", "ap1070", "c2st", "kid", "fid", "kid_xrv", "fid_xrv", "kernel_lite", "frechet_lite", "clip",
+)  # fmt: skip
+
+
+class SelectionSettings(Section):
+    """Choice of a configuration for each finding by the scores of all."""
+
+    samples: int = key(
+        35, "Trial jobs of each finding, which every configuration edits.", unit="jobs", source=PAPER, ge=1, le=100_000
+    )
+    parts: int = key(
+        1,
+        "Parts of the trial jobs; each part is one cluster job per configuration, which loads its model once.",
+        source=OURS,
+        ge=1,
+        le=64,
+    )
+    configs: list[str] = key(
+        lambda: ["lite"], "Configurations of semisyn.editing.configs to compare, besides the points of the grid."
+    )
+    search: Literal["sequential", "figures", "product"] = key(
+        "sequential",
+        "Points of semisyn.editing.grid. sequential: one axis varied at a time; figures: every pipeline with "
+        "every soft mask and extent; product: all combinations.",
+    )
+    metrics: list[Literal[METRICS]] = key(
+        lambda: ["auroc", "ap1070", "c2st", "kid", "kid_xrv"],
+        "Metrics whose mean decides, if available; frechet_lite and kernel_lite are circular for images of the engine "
+        "lite.",
+        min_length=1,
+    )
+
+
+EMBEDDED_PER_FINDING, PER_FINDING = 6, 5000
+
+
+class DatasetSettings(Section):
+    """The dataset: edited images with their boxes, in several sizes and formats."""
+
+    per_finding: int | None = key(
+        None,
+        "Images of each finding; null: as many as the largest of sizes needs or, with sizes auto, as the healthy pool "
+        f"allows (placement.most_per_image), at most {PER_FINDING} (the paper's 35,000 in all), or "
+        f"{EMBEDDED_PER_FINDING} for the embedded cohort.",
+        source=PAPER,
+        unit="images",
+        ge=1,
+        le=1_000_000,
+    )
+    sizes: Literal["auto"] | list[Annotated[int, Limits(gt=0)]] = key(
+        "auto",
+        "Sizes to export, in images of all findings, each a subset of the next; auto: fifth, half and all (paper:"
+        " 7,000, 17,500 and 35,000).",
+        source=PAPER,
+    )
+    boxes: Literal["conditioning", "visible"] = key(
+        "conditioning",
+        "Boxes of the labels: those requested of the edit (conditioning), or the tight boxes of the visible change "
+        "(visible).",
+        source=PAPER,
+    )
+    target: Literal["source", "vindr", "mimic"] = key(
+        "source",
+        "Convention of the boxes. source: that of the priors; vindr, mimic: the mean height-to-width ratio of the"
+        " readers of VinDr-CXR or MS-CXR.",
+    )
+    pixels: Literal["frame", "original"] = key(
+        "frame", "Pixels of the images: the edited frame, or the original image plus the change."
+    )
+    withhold: bool = key(False, "Whether the exports leave out what release.withhold names (pixels, ids).")
+
+    @constraint
+    def _sizes_rise(self) -> None:
+        if self.sizes != "auto" and (not self.sizes or sorted(set(self.sizes)) != self.sizes):
+            raise ValueError(f"sizes is {self.sizes}: give rising numbers of images, or auto")
+
+
+UPDATES, EMBEDDED_UPDATES = 2000, 40
+SEEDS, EMBEDDED_SEEDS = 3, 1
+Part = Literal[tuple(PARTS)]
+Pool = Literal["real", "synthetic", "shuffled", "unedited"]
+Weight = Annotated[float, Limits(ge=0, le=1e6)]
+
+
+class DetectorRun(Section):
+    """Training images of the detectors of one run."""
+
+    real: list[ReferenceName] = key(list, "References with the role train whose images are used.")
+    real_share: Share = key(1.0, "Fraction of the references' patients, drawn by the seed, for learning curves.")
+    synthetic: Annotated[int, Limits(ge=0)] | Part = key(
+        0, "Number of synthetic images of all findings, or fifth, half or all of the dataset.", unit="images"
+    )
+    extra: list[Literal["unedited", "shuffled"]] = key(
+        list,
+        "Controls. unedited: healthy sources of synthetic images, without boxes; shuffled: synthetic images with "
+        "the boxes of others of the same finding.",
+    )
+    shares: dict[Pool, tuple[Weight, Weight]] = key(
+        dict,
+        "{pool: [weight in a batch at the first step, at the last step]}, interpolated linearly; empty: all images are "
+        "equally likely.",
+    )
+
+    @constraint
+    def _shares_are_of_its_pools(self) -> None:
+        if self.real and not self.real_share:
+            raise ValueError("real_share is 0: remove real instead")
+        pools = self.pools()
+        if unknown := [name for name in self.shares if name not in pools]:
+            raise ValueError(f"shares names {unknown[0]!r}, but the run has the pools {', '.join(pools)}")
+        if self.shares and not all(sum(weights[end] for weights in self.shares.values()) for end in (0, 1)):
+            raise ValueError("the weights of shares add up to 0 at one end: give a pool a weight there")
+
+    @property
+    def uses_synthetic(self) -> bool:
+        """Whether it has synthetic images or their sources."""
+        return bool(self.synthetic or self.extra)
+
+    def pools(self) -> list[str]:
+        """Return the pools that the run has."""
+        return ["real"] * bool(self.real) + ["synthetic"] * bool(self.synthetic) + [*dict.fromkeys(self.extra)]
+
+
+class LiteDetectorSettings(Section):
+    """The engine lite: a small anchor-free net, trained from random weights."""
+
+    size: int = key(256, "Side of the net's square input, a multiple of 32.", unit="px", ge=64, le=2048, multiple_of=32)
+    batch: int = key(8, "Images per step.", ge=1, le=1024)
+
+
+class UltralyticsSettings(Section):
+    """The engine ultralytics (AGPL, an environment of its own): YOLO and RT-DETR."""
+
+    plan: Annotated[str, Limits(pattern=r"^(yolo|rtdetr)[A-Za-z0-9._-]*\.yaml$")] = key(
+        "yolo11n.yaml", "Model configuration of the package, such as yolo11n.yaml or rtdetr-l.yaml."
+    )
+    checkpoint: str = key("", "Initial checkpoint of the same plan; empty: random weights.")
+    image_size: int = key(640, "Side of the net's input, a multiple of 32.", unit="px", ge=64, le=4096, multiple_of=32)
+    batch: int = key(16, "Images per step.", ge=1, le=1024)
+
+
+class DetectorsSettings(Section):
+    """Detectors that are trained with and without synthetic images."""
+
+    engine: Literal["lite", "ultralytics"] = key(
+        "lite", "lite: a small net on the CPU; ultralytics: YOLO or RT-DETR (AGPL)."
+    )
+    runs: dict[RunName, DetectorRun] = key(
+        dict,
+        "Runs by name. Empty: with references of the role train real, real+SIZE for each size of the dataset, "
+        "synthetic, unedited and shuffled; else synthetic and shuffled.",
+        source=PAPER,
+    )
+    seeds: int | None = key(
+        None, f"Detectors of each run; null: {SEEDS}, or {EMBEDDED_SEEDS} for the embedded cohort.", ge=1, le=100
+    )
+    budget: Literal["updates", "epochs"] = key(
+        "updates",
+        "What is equal in all runs. updates: the number of steps; epochs: the uses of each image (probably the "
+        "paper's), so that a run with more images makes more steps.",
+    )
+    updates: int | None = key(
+        None,
+        f"Steps of a training (budget updates); null: {UPDATES}, or {EMBEDDED_UPDATES} for the embedded cohort.",
+        ge=1,
+        le=10_000_000,
+    )
+    epochs: int = key(
+        100,
+        "Uses of each image (budget epochs), and maximum number of epochs in the schedule of ultralytics.",
+        ge=1,
+        le=100_000,
+    )
+    lite: LiteDetectorSettings = key(LiteDetectorSettings, "Settings of the engine lite.")
+    ultralytics: UltralyticsSettings = key(UltralyticsSettings, "Settings of the engine ultralytics.")
+
+    @constraint
+    def _runs_can_be_told_apart(self) -> None:
+        refuse_equal_names("the runs of detectors", self.runs)
+        for name, run in self.runs.items():
+            if not run.pools():
+                raise ValueError(
+                    f"runs.{name} has no images: name references in real, a number in synthetic, or a control in extra"
+                )
+
+
+class DetectionSettings(Section):
+    """Scores of detectors against experts' boxes."""
+
+    predictions: dict[RunName, dict[str, list[str]]] = key(
+        dict,
+        "Predictions of other detectors, scored beside detectors.runs: {run: {reference: [a file for each "
+        "seed]}}; Parquet or CSV with image_id, finding, confidence and x1, y1, x2, y2 in original pixels.",
+    )
+    against: str = key("real", "The run that all others are compared with.", source=PAPER)
+
+    @constraint
+    def _names_are_distinct(self) -> None:
+        refuse_equal_names("the runs of predictions", self.predictions)
+
+
+class ReadersSettings(Section):
+    """The reader study: experts tell edited X-rays from real ones and name the findings."""
+
+    experts: list[Expert] = key(
+        lambda: ["A", "B", "C"],
+        "Names of the readers, used in file names; each gets a page.",
+        source=PAPER,
+        min_length=1,
+    )
+    images: int = key(10, "Images per finding and source (real or edited).", unit="images", source=PAPER, ge=1, le=1000)
+    reference: str = key("", "Reference in semisyn.references whose images in the cohort are the real ones.")
+    sheets: list[str] = key(list, "The readers' completed sheets (CSV), or folders of them.")
+
+    @constraint
+    def _readers_are_distinct(self) -> None:
+        refuse_equal_names("the readers", self.experts)
+        if len(set(self.experts)) < len(self.experts):
+            raise ValueError(f"experts names {max(self.experts, key=self.experts.count)!r} twice: rename one")
 
 
 class SemisynSettings(Section):

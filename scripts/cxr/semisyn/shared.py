@@ -53,6 +53,8 @@ AP_RECALLS = 101
 """Recall points over which precision is averaged."""
 INTERVAL = 0.95
 """Coverage of all confidence intervals."""
+READERS_SEED = 2026
+"""Seed of the reader study: its selection of images, each reader's order and the bootstrap."""
 PARTS = {"fifth": 5, "half": 2, "all": 1}
 """{size: divisor of the whole dataset}; the paper's 7,000, 17,500 and 35,000 images."""
 

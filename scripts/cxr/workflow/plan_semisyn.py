@@ -9,14 +9,20 @@ from cxr.annotations.formats import FOLDERS
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.vocabulary import FINDINGS, SPLITS
 from cxr.imaging.cohort.check import mimic_base, mimic_tables
-from cxr.semisyn.dataset.settings import EMBEDDED_PER_FINDING, PER_FINDING
-from cxr.semisyn.detectors.settings import EMBEDDED_SEEDS, EMBEDDED_UPDATES, SEEDS, UPDATES, DetectorRun
 from cxr.semisyn.editing.settings import EditingConfig
 from cxr.semisyn.findings.catalogue import read_labels
-from cxr.semisyn.readers.settings import SEED as READERS_SEED
 from cxr.semisyn.references import TEST, TRAIN, VAL, ReferenceSettings
-from cxr.semisyn.settings import SemisynSettings
-from cxr.semisyn.shared import CHOSEN_CONFIG, DEFAULT_CONFIG, PARTS, SELECTION, images_per_finding
+from cxr.semisyn.settings import (
+    EMBEDDED_PER_FINDING,
+    EMBEDDED_SEEDS,
+    EMBEDDED_UPDATES,
+    PER_FINDING,
+    SEEDS,
+    UPDATES,
+    DetectorRun,
+    SemisynSettings,
+)
+from cxr.semisyn.shared import CHOSEN_CONFIG, DEFAULT_CONFIG, PARTS, READERS_SEED, SELECTION, images_per_finding
 from cxr.workflow.engine_files import engine_inputs, num_gpus, read_declaration
 from cxr.workflow.plan_reporting import find_sheets
 from cxr.workflow.settings import Settings

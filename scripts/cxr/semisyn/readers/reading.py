@@ -21,9 +21,9 @@ from cxr.base.vocabulary import FINDINGS
 from cxr.metrics.intervals import draw_weights, percentile_ends, ratio_intervals
 from cxr.metrics.raters import agreement_columns, measure_agreement
 from cxr.plotting.encoding import encode_image
-from cxr.semisyn.readers.settings import SEED
 from cxr.semisyn.references import Reference, read_reference
 from cxr.semisyn.shared import INTERVAL
+from cxr.semisyn.shared import READERS_SEED as SEED
 
 RESOURCE_FILES = ("semisyn/paper_tables.yaml",)
 GENERATED, REAL = "generated", "real"
