@@ -83,7 +83,7 @@ rule semisyn_dataset_cohort:
         mem_mb=megabytes(4000),
         runtime=minutes(240),
     params:
-        **job("semisyn.dataset.cohort.run"),
+        **job("semisyn.dataset.export.run_cohort"),
         options=PLAN.semisyn.export_options
         | {"size": PLAN.semisyn.sizes[-1], "format": "cohort", "pixels": "frame", "withhold": []},
     message:

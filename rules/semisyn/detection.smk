@@ -73,7 +73,7 @@ rule semisyn_detection_charts:
         mem_mb=megabytes(2000),
         runtime=minutes(10),
     params:
-        **job("semisyn.detection.charts.run_charts"),
+        **job("semisyn.detection.score_detections.run_charts"),
         options=PLAN.options["semisyn_detection_charts"],
     message:
         "Figure of the detectors' scores"

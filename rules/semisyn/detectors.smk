@@ -132,7 +132,11 @@ rule semisyn_detectors_predictions:
         mem_mb=megabytes(4000),
         runtime=minutes(240),
     params:
-        **job("semisyn.detectors.predict_boxes.run", f"semisyn.detectors.{DETECTORS.engine}", *DETECTORS.formats),
+        **job(
+            "semisyn.detectors.train_detector.run_predictions",
+            f"semisyn.detectors.{DETECTORS.engine}",
+            *DETECTORS.formats,
+        ),
         options=lambda wildcards: {
             "engine": DETECTORS.engine,
             "engine_settings": DETECTORS.runs[wildcards.run]["own"],

@@ -23,7 +23,7 @@ from cxr.base.tables import read_table
 from cxr.diffusion import folders, nets
 from cxr.diffusion.edit import Editing, edit_latents
 from cxr.diffusion.guidance import cell_mask
-from cxr.diffusion.schedule import add_noise, select_steps, select_times, step_mean, step_variance
+from cxr.diffusion.schedule import add_noise, select_steps, step_mean, step_variance
 from cxr.imaging.anomaly import engine, map_anomalies
 from cxr.imaging.anomaly.engine import edit_region
 from cxr.imaging.anomaly.radedit import INPUTS, RadEditor, kept_region
@@ -74,7 +74,7 @@ def small_chests(count: int, side: int = 64) -> tuple[list, list, list]:
 @pytest.mark.parametrize("steps", [2, 4, 10, 50, 75, 100, 150, 200, 250, 500, 1000])
 def test_times_are_the_schedulers(steps):
     LINEAR.set_timesteps(steps)
-    assert select_times(steps, 1000) == LINEAR.timesteps.tolist()
+    assert [step.time for step in select_steps([0.5] * 1000, steps, 0)] == LINEAR.timesteps.tolist()
 
 
 def test_skipped_steps_are_the_noisiest():

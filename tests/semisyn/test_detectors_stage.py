@@ -23,11 +23,11 @@ from cxr.base.tables import read_table, write_table
 from cxr.detection import training
 from cxr.detection.proposals import ScoredBoxes
 from cxr.semisyn.dataset.job_tables import BOXES, IMAGES
-from cxr.semisyn.detectors import predict_boxes, reference_images, train_detector
+from cxr.semisyn.detectors import reference_images, train_detector
 from cxr.semisyn.detectors.engine import DetectorsOptions, Validation, load_engine
 from cxr.semisyn.detectors.pools import LazySample, take_patients
 from cxr.semisyn.detectors.reference_images import PICTURES, ROLES
-from cxr.semisyn.detectors.train_detector import EPOCHS, POOLS, UPDATES, open_frames, read_pools, read_validation
+from cxr.semisyn.detectors.train_detector import EPOCHS, POOLS, UPDATES, FrameShards, read_pools
 from cxr.semisyn.references import PREDICTIONS
 
 FINDINGS = ["opacity", "effusion"]
@@ -119,7 +119,7 @@ def options(world: dict, **changes: object) -> DetectorsOptions:
 
 
 def pools(world: dict, **changes: object) -> dict:
-    with open_frames(world["edited"], world["frames"], {}) as shards:
+    with FrameShards(world["edited"], world["frames"], {}) as shards:
         tables = read_table(world["images"]), read_table(world["boxes"])
         found = read_pools(options(world, **changes), shards, *tables, world["patients"], 1)[0]
         return {name: [replace(film, read_frame=film.read_frame().copy) for film in of] for name, of in found.items()}
@@ -252,8 +252,8 @@ def test_a_training_is_scored_on_its_way_and_gives_the_same_detector(world, tmp_
         assert table[name].to_list() == pytest.approx([losses[at : at + 10].mean() for at in (0, 10, 20, 30)])
     assert set(read_table(plain / "epochs.tsv")["map1070_validation"]) == {""}
     # the last score is that of the detector that is kept
-    with open_frames((), world["frames"], {}) as shards:
-        images = read_validation(options(world, real=["people"], **seen), shards, world["patients"])
+    with FrameShards((), world["frames"], {}) as shards:
+        images = Validation(train_detector._read_real(seen["validation"], FINDINGS, shards, world["patients"])[0])
         last = images.score(load_engine("lite", Setup(LITE)).load(told / "model"))
     assert table["map1070_validation"][-1] == pytest.approx(100 * last, abs=1e-5)
 
@@ -289,8 +289,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def predict(world: dict, model: Path, told: dict, output: Path) -> pl.DataFrame:
-    predict_boxes.run(model=str(model / "model"), annotations=told["path"], frames=world["frames"], output=str(output),
-                      engine="lite", engine_settings=LITE, findings=FINDINGS, reference=told, compute={})  # fmt: skip
+    files = {"model": str(model / "model"), "annotations": told["path"], "frames": world["frames"]}
+    how = {"engine": "lite", "engine_settings": LITE, "findings": FINDINGS, "compute": {}}
+    train_detector.run_predictions(**files, output=str(output), reference=told, **how)
     return read_table(output)
 
 

@@ -17,7 +17,7 @@ from cxr.base.tables import read_table
 from cxr.geometry.affine import points_to_original
 from cxr.reporting.release.withheld import Withheld
 from cxr.semisyn import shared
-from cxr.semisyn.dataset import cohort, datasheet, export
+from cxr.semisyn.dataset import datasheet, export
 from cxr.semisyn.dataset.export import ExportOptions
 from cxr.semisyn.dataset.job_tables import SYNTHETIC, read_conventions, rescale_box
 from cxr.semisyn.shared import images_per_finding, yolo_line
@@ -425,7 +425,7 @@ def test_the_cohort_has_edited_films_their_sources_and_the_truth(made, tmp_path)
     _, given, written = made
     inputs = {name: given[name] for name in ("edited", "frames", "cohort", "healthy")}
     inputs |= {name: written[name] for name in ("images", "boxes")}
-    cohort.run(**inputs, folder=tmp_path / "cohort", options=options())
+    export.run_cohort(**inputs, folder=tmp_path / "cohort", options=options())
     rows = read_table(tmp_path / "cohort/manifest.csv").to_dicts()
     assert len(rows) == 15 + 5
     assert len({row["study_id"] for row in rows}) == 20

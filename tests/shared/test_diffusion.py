@@ -9,8 +9,7 @@ from diffusers import DDIMScheduler
 
 import tiny_diffusion as tiny
 from cxr.diffusion import folders, nets
-from cxr.diffusion.blending import Sampling, sample_latents
-from cxr.diffusion.edit import Editing, edit_latents
+from cxr.diffusion.edit import Editing, Sampling, edit_latents, sample_latents
 from cxr.diffusion.guidance import PredictionRequest, cell_fractions, cell_mask, mix_by_mask, predict_guided
 from cxr.diffusion.schedule import add_noise, select_steps, step_mean, step_variance
 

@@ -1,4 +1,4 @@
-"""The training of the detector and its calibration (PyTorch)."""
+"""The training of the detector, its calibration and its export to a weights file (PyTorch)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +12,7 @@ from torch import nn
 
 from cxr.base.unfinished_work import prepare_folder
 from cxr.detection.net import Detector, assign_targets, detection_loss, image_label_loss
+from cxr.detection.weights import Card
 from cxr.nets.fitting.loop import TrainingLog, TrainingLoop
 from cxr.nets.fitting.plain import Runner
 
@@ -53,14 +54,9 @@ MEAN_WARMUP = 20
 """Warm-up of the running mean: after n steps the newest weights count at least MEAN_WARMUP / (n + MEAN_WARMUP)."""
 
 
-def new_net(like: Detector) -> Detector:
-    """Return a net of the same kind with random weights, in the memory layout for training."""
-    return Detector(like.grid, like.widths).to(memory_format=torch.channels_last)
-
-
 def copy_net(net: Detector) -> Detector:
     """Return a copy to train on."""
-    copy = new_net(net)
+    copy = Detector(net.grid, net.widths).to(memory_format=torch.channels_last)
     copy.load_state_dict(net.state_dict())
     return copy
 
@@ -165,7 +161,7 @@ class DetectorTraining(TrainingLoop):
 
     def averaged_net(self) -> Detector:
         """Return a net with the running mean of the weights, ready to predict."""
-        averaged = new_net(self.net)
+        averaged = copy_net(self.net)
         averaged.load_state_dict(self.mean)
         return averaged.eval()
 
@@ -213,3 +209,20 @@ def fit_platt(confidence: np.ndarray, hit: np.ndarray, weights: np.ndarray | Non
 
     optimiser.step(step)
     return tuple(float(v) for v in line.detach())
+
+
+def export_onnx(net: Detector, slope: np.ndarray, offset: np.ndarray, path: Path, licence: str) -> None:
+    """Write the net as ONNX (opset 17, float32) with its card as metadata, and ``slope`` and ``offset`` (classes,), the
+    calibration of each class's logit; needs the package onnx."""
+    import onnx
+
+    size = net.grid.size
+    net = copy_net(net).eval().to(memory_format=torch.contiguous_format)
+    net.slope.copy_(torch.from_numpy(slope))
+    net.offset.copy_(torch.from_numpy(offset))
+    names = {"input_names": ["image"], "output_names": ["logit", "distance"]}
+    torch.onnx.export(net, torch.zeros(1, 1, size, size), str(path), opset_version=17, dynamo=False, **names)
+    model = onnx.load(str(path))
+    for key, value in Card(net.grid, licence).notes().items():
+        model.metadata_props.add(key=key, value=value)
+    onnx.save(model, str(path))

@@ -30,11 +30,6 @@ class PredictionRequest(NamedTuple):
     prompts: Prompts
     weights: Weights
 
-    def simplified(self) -> "PredictionRequest":
-        """Return the request with one prompt or weight where all rows have the same."""
-        values = (collapse_equal_values(value, self.latent) for value in (self.prompts, self.weights))
-        return PredictionRequest(self.latent, *values)
-
     def is_unguided_by_row(self) -> list[bool]:
         """Return for each row whether it needs no unconditional prediction besides the prompt's."""
         texts, factors = (_repeat_per_row(values, len(self.latent)) for values in (self.prompts, self.weights))
@@ -45,7 +40,10 @@ def predict_guided(predict: Predict, time: int, requests: Sequence[PredictionReq
     """Return for each request the unconditional prediction plus weight times the prompt's change to it. The net is
     called once, with each pair of a row and a prompt that is needed; a weight of 1 needs no unconditional
     prediction."""
-    simple_requests = [request.simplified() for request in requests]
+    simple_requests = [
+        PredictionRequest(latent, *(collapse_equal_values(values, latent) for values in (prompts, weights)))
+        for latent, prompts, weights in requests
+    ]
     passes: dict[tuple[int, Prompts], torch.Tensor] = {}
     for request in simple_requests:
         for text in [request.prompts] if all(request.is_unguided_by_row()) else ["", request.prompts]:
@@ -97,8 +95,3 @@ def mix_by_mask(mask: torch.Tensor, inside: torch.Tensor, outside: torch.Tensor)
     soft = mask.to(inside.dtype)
     between = soft * inside + (1 - soft) * outside
     return torch.where(mask >= 1, inside, torch.where(mask <= 0, outside, between))
-
-
-def count_masked_steps(steps: int, extent: float) -> int:
-    """Return the number of steps, noisiest first, in which a mask applies: the fraction ``extent``, rounded."""
-    return round(extent * steps)

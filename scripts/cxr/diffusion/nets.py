@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 import torch
 from diffusers import DDIMScheduler
 
-from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.diffusion import folders
 from cxr.diffusion.guidance import Prompts
@@ -27,11 +26,6 @@ class NetOptions:
     autoencoder: str = "float32"
     rows: int = 1
     speed: Speed = field(default_factory=Speed)
-
-    @classmethod
-    def from_setup(cls, setup: Setup) -> "NetOptions":
-        """Return the options from an engine's settings and the section ``compute``."""
-        return cls.from_settings(setup.own["dtype"], setup.own["autoencoder"], setup.compute)
 
     @classmethod
     def from_settings(cls, dtype: str, autoencoder: str, compute: Mapping) -> "NetOptions":

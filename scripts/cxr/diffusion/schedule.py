@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 import torch
 
-SPACING = "trailing"
-"""Spacing of the selected times: equal strides from the noisiest one; the last step ends at the clean image."""
 PREDICTIONS = ("epsilon", "v_prediction")
 """Prediction types: the noise, or the velocity sqrt(abar_t) n - sqrt(1 - abar_t) x_0."""
 
@@ -29,15 +27,10 @@ class Step(NamedTuple):
     """The same after the step; 1 at the last step, whose variance is therefore exactly 0."""
 
 
-def select_times(steps: int, trained: int) -> list[int]:
-    """Return ``steps`` of the ``trained`` times of a schedule, noisiest first: 999, 994, ... 4 for 200 of 1000."""
-    return [round(trained * remaining / steps) - 1 for remaining in range(steps, 0, -1)]
-
-
 def select_steps(abars: list[float], steps: int, skip_ratio: float) -> list[Step]:
-    """Return the sampling steps, noisiest first, without the noisiest fraction ``skip_ratio``, rounded down. ``abars``:
+    """Return sampling steps in equal strides from the noisiest one (999, 994, ... 4 for 200 of 1000), without the noisiest fraction ``skip_ratio``, rounded down. ``abars``:
     the fraction of the signal's variance at each trained time."""
-    selected_times = select_times(steps, len(abars))
+    selected_times = [round(len(abars) * remaining / steps) - 1 for remaining in range(steps, 0, -1)]
     before = [*(abars[time] for time in selected_times[1:]), 1.0]
     all_steps = [Step(time, abars[time], after) for time, after in zip(selected_times, before, strict=True)]
     return all_steps[math.floor(steps * skip_ratio + 1e-9) :]

@@ -70,13 +70,9 @@ def draw_overlay(
     letters = int(11 * max(wide, 5))
     axes.set_title(textwrap.fill(instruction, letters), fontsize=10)
     figure.supxlabel(textwrap.fill(answer, letters), fontsize=10)
-    handles = [Patch(color=PREDICTED, alpha=0.7, label=text) for text in _legend_labels(mask, boxes)]
+    labels = [] if mask is None else [f"mask, {mask.mean():.1%} of the image" if mask.any() else "mask: empty"]
+    if mask is None or len(boxes):
+        labels.append(f"{len(boxes)} box{'es' if len(boxes) > 1 else ''}" if len(boxes) else "no box")
+    handles = [Patch(color=PREDICTED, alpha=0.7, label=text) for text in labels]
     axes.legend(handles=handles, loc="lower left", fontsize=8, framealpha=0.7)
     return figure
-
-
-def _legend_labels(mask: np.ndarray | None, boxes: Sequence) -> list[str]:
-    """Return the legend's entries: one for the mask, if requested, and one for the boxes, if any or without a mask."""
-    of_mask = [] if mask is None else [f"mask, {mask.mean():.1%} of the image" if mask.any() else "mask: empty"]
-    of_boxes = [f"{len(boxes)} box{'es' if len(boxes) > 1 else ''}" if len(boxes) else "no box"]
-    return of_mask + (of_boxes if mask is None or len(boxes) else [])

@@ -1,7 +1,7 @@
 """References: experts' boxes of findings, in any format of ``cxr.annotations``, and the patients of their images."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -39,21 +39,14 @@ class ReferenceSettings(Section):
     path: str = key("", "Path of the file; for mimic_ils, of the folder.")
     role: Literal[ROLES] = key("test", "Use of the reference; no patient may be in references of two roles.")
     classes: dict[str, FindingName] = key(
-        dict,
-        "{label: finding}, in addition to the format's labels and the findings' names; boxes with other labels are "
-        "excluded and counted.",
+        dict, "{label: finding}, besides the format's labels; boxes with other labels are excluded and counted."
     )
     image_id: str = key(
-        "{stem}", "Template of an image's image_id: {name} is the name in the file, {stem} the name without extension."
+        "{stem}", "Template of an image_id: {name} is the name in the file, {stem} that without extension."
     )
-    patients: str = key(
-        "", "CSV or Parquet with image_id and subject_id of images outside the cohort; empty: one patient per image."
-    )
+    patients: str = key("", "Table of image_id and subject_id outside the cohort; empty: one patient per image.")
     images: str = key(
-        "",
-        "Its images outside the cohort, for detectors and fitted priors: a folder, or a CSV with image_id, "
-        "image_path and optionally subject_id, view and position (hearts are measured on PA images of erect or "
-        "unknown position).",
+        "", "Its images outside the cohort: a folder, or a CSV of image_id and image_path (subject_id, view, position)."
     )
 
 
@@ -122,6 +115,17 @@ def read_reference(reference: Reference, findings: Iterable[str] = FINDINGS) -> 
         rows += [(image, finding, *box) for box in np.asarray(boxes, np.float64).tolist()]
     images = frozenset(image_name(reference.image_id, image) for image in image_ids)
     return ReferenceBoxes(pl.DataFrame(rows, schema=SCHEMA, orient="row"), images, excluded)
+
+
+def framed_images(reference: Reference, images: Iterable[str], shards: Container[str]) -> list[str]:
+    """Return the images of a reference that have a frame in ``shards``, sorted. Raises UserError if none has one."""
+    images = list(images)
+    if framed_ids := sorted(image for image in images if image in shards):
+        return framed_ids
+    raise UserError(
+        f"{reference.key}: none of its {len(images)} images has a frame: they are not the cohort's; name their folder "
+        f"in semisyn.references.{reference.name}.images"
+    )
 
 
 def map_patients(images: Iterable[str], paths: str | Iterable[str]) -> dict[str, str]:

@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 
 from cxr.base.settings import (
     AUTHORS,
-    OURS,
     PAPER,
     Expert,
     Limits,
@@ -26,15 +25,11 @@ class PriorsSettings(Section):
     """Priors of position and size of each finding."""
 
     source: Literal["paper", "fit"] = key(
-        "paper",
-        "paper: Table 10; fit: fitted to the boxes of a reference, if it has enough.",
-        source=PAPER,
+        "paper", "paper: Table 10; fit: fitted to the boxes of a reference, if it has enough.", source=PAPER
     )
     reference: str = key("", "Reference in semisyn.references to whose boxes the priors are fitted.")
     zones_table: str = key(
-        "",
-        "Chest ImaGenome's gold_bbox_coordinate_annotations_1000images.csv, to which the positions of zones in "
-        "prompts are fitted; empty: the authors' numbers.",
+        "", "Chest ImaGenome's table of gold boxes, to which zones in prompts are fitted; empty: the authors' numbers."
     )
     min_boxes: int = key(20, "Fewest boxes of a fit; a finding with fewer keeps its prior.", ge=3)
 
@@ -55,29 +50,16 @@ class PlacementSettings(Section):
     """Assignment of a healthy image, a prompt and boxes to each job."""
 
     bounds: Literal["repo", "strict"] = key(
-        "repo",
-        "How far boxes may leave the lung's box. repo: as far as the prior allows (authors' code); strict: not at"
-        " all (paper), and an effusion is cut at the lung's lower edge.",
-        source=AUTHORS,
+        "repo", "How far boxes may leave the lung's box: as the prior allows, or not (strict; paper).", source=AUTHORS
     )
     most_per_image: int = key(
-        2,
-        "Maximum number of jobs of one finding on one healthy X-ray, spare ones included; a run that needs more "
-        "is refused (paper: 1).",
-        unit="images",
-        ge=1,
-        le=10_000,
+        2, "Most jobs of a finding on one X-ray, spare ones included (paper: 1).", unit="images", ge=1, le=10_000
     )
     spare: Share = key(0.05, "Further jobs that replace excluded ones, as a fraction of dataset.per_finding.")
 
 
-DETECTOR_CLASSES = {
-    "atelectasis": "Atelectasis",
-    "cardiomegaly": "Cardiomegaly",
-    "consolidation": "Consolidation",
-    "opacity": "Lung Opacity",
-    "effusion": "Pleural effusion",
-    "pneumothorax": "Pneumothorax",
+DETECTOR_CLASSES = {name: label.capitalize() for name, label in FINDINGS.items() if name != "edema"} | {
+    "opacity": "Lung Opacity"
 }
 """VinBigData's names of the findings; it has none for edema."""
 EXTRACTORS = ("lite", "xrv", "inception", "clip")
@@ -94,14 +76,10 @@ class RealismSettings(Section):
     """Similarity of edited images to real ones; the detector is the engine of the boxes stage."""
 
     classes: dict[str, Literal[BOX_CLASSES]] = key(
-        lambda: dict(DETECTOR_CLASSES),
-        "Detector class of each finding; findings without one get no AUROC and AP.",
-        source=PAPER,
+        lambda: dict(DETECTOR_CLASSES), "Detector class of each finding, for AUROC and AP.", source=PAPER
     )
     reference: str = key(
-        "",
-        "Reference in semisyn.references with whose images in the cohort edited ones are compared; empty: no c2st and "
-        "no feature distances.",
+        "", "Reference of the real images, which lie in the cohort; empty: no c2st and feature distances."
     )
     features: list[Literal[EXTRACTORS]] = key(
         lambda: ["lite"],
@@ -129,16 +107,8 @@ class SelectionSettings(Section):
     samples: int = key(
         35, "Trial jobs of each finding, which every configuration edits.", unit="jobs", source=PAPER, ge=1, le=100_000
     )
-    parts: int = key(
-        1,
-        "Parts of the trial jobs; each part is one cluster job per configuration, which loads its model once.",
-        source=OURS,
-        ge=1,
-        le=64,
-    )
-    configs: list[str] = key(
-        lambda: ["lite"], "Configurations of semisyn.editing.configs to compare, besides the points of the grid."
-    )
+    parts: int = key(1, "Parts of the trial jobs; a part is one cluster job per configuration.", ge=1, le=64)
+    configs: list[str] = key(lambda: ["lite"], "Configurations to compare, besides the points of the grid.")
     search: Literal["sequential", "figures", "product"] = key(
         "sequential",
         "Points of semisyn.editing.grid. sequential: one axis varied at a time; figures: every pipeline with "
@@ -169,24 +139,16 @@ class DatasetSettings(Section):
         le=1_000_000,
     )
     sizes: Literal["auto"] | list[Annotated[int, Limits(gt=0)]] = key(
-        "auto",
-        "Sizes to export, in images of all findings, each a subset of the next; auto: fifth, half and all (paper:"
-        " 7,000, 17,500 and 35,000).",
-        source=PAPER,
+        "auto", "Rising sizes to export, in images of all findings; auto: fifth, half and all (paper).", source=PAPER
     )
     boxes: Literal["conditioning", "visible"] = key(
-        "conditioning",
-        "Boxes of the labels: those requested of the edit (conditioning), or the tight boxes of the visible change "
-        "(visible).",
-        source=PAPER,
+        "conditioning", "Boxes of the labels: as requested of the edit, or tight around the change.", source=PAPER
     )
     target: Literal["source", "vindr", "mimic"] = key(
-        "source",
-        "Convention of the boxes. source: that of the priors; vindr, mimic: the mean height-to-width ratio of the"
-        " readers of VinDr-CXR or MS-CXR.",
+        "source", "Convention of the boxes: the priors', or height over width of VinDr-CXR's or MS-CXR's readers."
     )
     pixels: Literal["frame", "original"] = key(
-        "frame", "Pixels of the images: the edited frame, or the original image plus the change."
+        "frame", "Images: the edited frame, or the original image plus the change."
     )
     withhold: bool = key(False, "Whether the exports leave out what release.withhold names (pixels, ids).")
 
@@ -209,17 +171,13 @@ class DetectorRun(Section):
     real: list[ReferenceName] = key(list, "References with the role train whose images are used.")
     real_share: Share = key(1.0, "Fraction of the references' patients, drawn by the seed, for learning curves.")
     synthetic: Annotated[int, Limits(ge=0)] | Part = key(
-        0, "Number of synthetic images of all findings, or fifth, half or all of the dataset.", unit="images"
+        0, "Number of synthetic images, or fifth, half or all of the dataset.", unit="images"
     )
     extra: list[Literal["unedited", "shuffled"]] = key(
-        list,
-        "Controls. unedited: healthy sources of synthetic images, without boxes; shuffled: synthetic images with "
-        "the boxes of others of the same finding.",
+        list, "Controls. unedited: sources of synthetic images, without boxes; shuffled: with boxes of other images."
     )
     shares: dict[Pool, tuple[Weight, Weight]] = key(
-        dict,
-        "{pool: [weight in a batch at the first step, at the last step]}, interpolated linearly; empty: all images are "
-        "equally likely.",
+        dict, "{pool: [weight in a batch at the first step, at the last step]}; empty: all images are equally likely."
     )
 
     @constraint
@@ -263,9 +221,7 @@ class UltralyticsSettings(Section):
 class DetectorsSettings(Section):
     """Detectors that are trained with and without synthetic images."""
 
-    engine: Literal["lite", "ultralytics"] = key(
-        "lite", "lite: a small net on the CPU; ultralytics: YOLO or RT-DETR (AGPL)."
-    )
+    engine: Literal["lite", "ultralytics"] = key("lite", "lite: a small net on the CPU; ultralytics: YOLO or RT-DETR.")
     runs: dict[RunName, DetectorRun] = key(
         dict,
         "Runs by name. Empty: with references of the role train real, real+SIZE for each size of the dataset, "
@@ -273,24 +229,16 @@ class DetectorsSettings(Section):
         source=PAPER,
     )
     seeds: int | None = key(
-        None, f"Detectors of each run; null: {SEEDS}, or {EMBEDDED_SEEDS} for the embedded cohort.", ge=1, le=100
+        None, f"Detectors of each run; null: {SEEDS}, embedded cohort: {EMBEDDED_SEEDS}.", ge=1, le=100
     )
     budget: Literal["updates", "epochs"] = key(
-        "updates",
-        "What is equal in all runs. updates: the number of steps; epochs: the uses of each image (probably the "
-        "paper's), so that a run with more images makes more steps.",
+        "updates", "What is equal in all runs: the steps, or (epochs, probably the paper's) the uses of each image."
     )
     updates: int | None = key(
-        None,
-        f"Steps of a training (budget updates); null: {UPDATES}, or {EMBEDDED_UPDATES} for the embedded cohort.",
-        ge=1,
-        le=10_000_000,
+        None, f"Steps of a training; null: {UPDATES}, embedded cohort: {EMBEDDED_UPDATES}.", ge=1, le=10_000_000
     )
     epochs: int = key(
-        100,
-        "Uses of each image (budget epochs), and maximum number of epochs in the schedule of ultralytics.",
-        ge=1,
-        le=100_000,
+        100, "Uses of each image (budget epochs), and most epochs in the schedule of ultralytics.", ge=1, le=100_000
     )
     lite: LiteDetectorSettings = key(LiteDetectorSettings, "Settings of the engine lite.")
     ultralytics: UltralyticsSettings = key(UltralyticsSettings, "Settings of the engine ultralytics.")
@@ -324,10 +272,7 @@ class ReadersSettings(Section):
     """The reader study: experts tell edited X-rays from real ones and name the findings."""
 
     experts: list[Expert] = key(
-        lambda: ["A", "B", "C"],
-        "Names of the readers, used in file names; each gets a page.",
-        source=PAPER,
-        min_length=1,
+        lambda: ["A", "B", "C"], "Names of the readers, used in file names.", source=PAPER, min_length=1
     )
     images: int = key(10, "Images per finding and source (real or edited).", unit="images", source=PAPER, ge=1, le=1000)
     reference: str = key("", "Reference in semisyn.references whose images in the cohort are the real ones.")
@@ -344,14 +289,9 @@ class SemisynSettings(Section):
     """SemiSynCXR: findings put into healthy X-rays."""
 
     findings: list[FindingName] = key(
-        lambda: list(FINDINGS),
-        "Findings to edit into images, in the order of their classes: of the seven and of findings_file.",
-        source=PAPER,
-        min_length=1,
+        lambda: list(FINDINGS), "Findings to edit into images, in class order.", source=PAPER, min_length=1
     )
-    findings_file: str = key(
-        "", "YAML file with your own findings: priors, zones, prompts, painter (docs/systems/semisyn.md)."
-    )
+    findings_file: str = key("", "YAML file with your own findings (docs/systems/semisyn.md).")
     healthy: HealthySettings = key(HealthySettings, "The healthy pool.")
     priors: PriorsSettings = key(PriorsSettings, "Position and size of each finding.", source=PAPER)
     prompts: PromptsSettings = key(PromptsSettings, "Phrases mined from reports.", source=PAPER)
@@ -361,7 +301,7 @@ class SemisynSettings(Section):
     selection: SelectionSettings = key(SelectionSettings, "One configuration for each finding.")
     dataset: DatasetSettings = key(DatasetSettings, "Sizes and formats.")
     references: dict[ReferenceName, ReferenceSettings] = key(
-        dict, "Files of experts' boxes by name, for fitting priors, training and scoring detectors."
+        dict, "Files of experts' boxes by name: to fit priors, to train detectors and to score them."
     )
     detectors: DetectorsSettings = key(DetectorsSettings, "Detectors trained with and without synthetic images.")
     detection: DetectionSettings = key(DetectionSettings, "Scores of detectors against experts' boxes.")

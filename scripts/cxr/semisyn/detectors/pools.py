@@ -17,6 +17,8 @@ from cxr.detection.training import Batch
 
 POOLS = ("real", "synthetic", "shuffled", "unedited")
 """Pools, in the order in which they divide a batch."""
+Shares = Mapping[str, tuple[float, float]]
+"""{pool: its shares of a batch at the first and at the last step}."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +75,11 @@ def take_patients(samples: Sequence[Image], share: float, seed: int) -> list[Ima
     return [sample for sample in samples if sample.subject_id in selected_patients]
 
 
-def shares_at(shares: Mapping[str, tuple[float, float]], progress: float) -> dict[str, float]:
+def shares_at(shares: Shares, progress: float) -> dict[str, float]:
     """Return each pool's fraction of a batch at ``progress`` (0 to 1), between its (first, last) of ``shares``."""
     batch_shares = {name: first + (last - first) * progress for name, (first, last) in shares.items()}
     total = sum(batch_shares.values())
     return {name: value / total for name, value in batch_shares.items()}
-
-
-def even_shares(pools: Mapping[str, Sequence]) -> dict[str, tuple[float, float]]:
-    """Return constant shares under which every image of all pools is equally likely."""
-    return {name: (float(len(pool)), float(len(pool))) for name, pool in pools.items() if pool}
 
 
 def draw_image(
@@ -98,13 +95,7 @@ def draw_image(
 
 
 def batch_drawer(
-    pools: Mapping[str, Sequence[Sample]],
-    shares: Mapping[str, tuple[float, float]],
-    grid: Grid,
-    *,
-    size: int,
-    updates: int,
-    seed: int,
+    pools: Mapping[str, Sequence[Sample]], shares: Shares, grid: Grid, *, size: int, updates: int, seed: int
 ) -> Callable[[np.random.Generator, int], Batch]:
     """Return a function that draws the batch of ``size`` images of a step; it ignores its generator argument."""
 

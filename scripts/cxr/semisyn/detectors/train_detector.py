@@ -1,16 +1,16 @@
-"""Train one detector, and write its losses, its validation scores and the composition of its training images."""
+"""Train a detector, with tables of its losses, validation scores and training images, and predict boxes with it."""
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from math import ceil, isnan
 from pathlib import Path
-from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 import torch
 
@@ -19,14 +19,15 @@ from cxr.base.columns import Column, Columns, schema
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shards
-from cxr.base.jobs import log
+from cxr.base.jobs import log, progress
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_rows, write_table
-from cxr.geometry.affine import boxes_to_frame
+from cxr.detection.grid import CONFIDENCE_DIGITS, PIXEL_DIGITS
+from cxr.geometry.affine import boxes_to_frame, boxes_to_original
 from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.detectors.engine import DetectorsOptions, Losses, TrainingTask, Validation, load_engine
-from cxr.semisyn.detectors.pools import LazySample, even_shares, shares_at, shuffle_boxes, take_patients
-from cxr.semisyn.references import Reference, map_patients, read_reference
+from cxr.semisyn.detectors.pools import LazySample, shares_at, shuffle_boxes, take_patients
+from cxr.semisyn.references import PREDICTIONS, Reference, framed_images, map_patients, read_reference
 from cxr.semisyn.shared import PARTS, TRAIN_SUBSET, images_per_finding
 
 UPDATES: Columns = {
@@ -41,9 +42,7 @@ EPOCHS: Columns = {
     "images": Column(pl.Int64, "Training images used until then, repetitions included."),
     "loss_class": Column(pl.Float64, "Mean class loss of the steps since the previous row."),
     "loss_box": Column(pl.Float64, "Mean box loss of the same steps."),
-    "map1070_validation": Column(
-        pl.Float64, "Mean AP on the references with the role val; null if there is none or it was not measured.", "%"
-    ),
+    "map1070_validation": Column(pl.Float64, "Mean AP on the references with the role val; null without.", "%"),
 }
 POOLS: Columns = {
     "pool": Column(pl.String, "real, synthetic, shuffled (boxes of other jobs) or unedited (sources, without a box)."),
@@ -62,21 +61,13 @@ SHARE_POINTS = 1000
 """Points of the training at which the changing shares are summed for the table of pools."""
 
 
-class FrameShards(NamedTuple):
-    """Shards of frames: of edited images, of the cohort, and {reference: of its images outside the cohort}."""
+class FrameShards(ExitStack):
+    """Open shards of frames: of edited images, of the cohort, and {reference: of its images outside the cohort}."""
 
-    edited: Shards
-    frames: Shards
-    by_reference: Mapping[str, Shards]
-
-
-@contextmanager
-def open_frames(edited: Sequence[str], frames: Sequence[str], by_reference: Mapping[str, str]) -> Iterator[FrameShards]:
-    """Open shards of frames."""
-    with ExitStack() as entered:
-        edited_shards, frame_shards = (entered.enter_context(Shards(paths)) for paths in (edited, frames))
-        reference_shards = {name: entered.enter_context(Shards(path)) for name, path in by_reference.items()}
-        yield FrameShards(edited_shards, frame_shards, reference_shards)
+    def __init__(self, edited: Sequence[str], frames: Sequence[str], by_reference: Mapping[str, str]):
+        super().__init__()
+        self.edited, self.frames = (self.enter_context(Shards(paths)) for paths in (edited, frames))
+        self.by_reference = {name: self.enter_context(Shards(path)) for name, path in by_reference.items()}
 
 
 def _read_real(
@@ -88,12 +79,7 @@ def _read_real(
     for reference in (Reference(**settings) for settings in references):
         boxes, image_ids, _ = read_reference(reference, findings)
         shards = pictures.by_reference.get(reference.name, pictures.frames)
-        framed_ids = sorted(image for image in image_ids if image in shards)
-        if not framed_ids:
-            raise UserError(
-                f"{reference.key}: none of its {len(image_ids)} images has a frame: they are not the "
-                f"cohort's; name their folder in semisyn.references.{reference.name}.images"
-            )
+        framed_ids = framed_images(reference, image_ids, shards)
         lacking[reference.name] = len(image_ids) - len(framed_ids)
         patient = map_patients(framed_ids, patients)
         labelled_classes = tuple(sorted(findings.index(name) for name in set(boxes["finding"])))
@@ -162,14 +148,6 @@ def read_pools(
     return pools, lacking
 
 
-def read_validation(
-    options: DetectorsOptions, pictures: FrameShards, patients: str | Sequence[str]
-) -> Validation | None:
-    """Return the validation images; None without a reference with the role val."""
-    samples, _ = _read_real(options.validation, options.findings, pictures, patients)
-    return Validation(samples) if samples else None
-
-
 def run(
     *, number: str, patients: list[str], model: str, updates: str, epochs: str, pools: str, options: DetectorsOptions,
     compute: dict, images: str | None = None, boxes: str | None = None, edited: Sequence[str] = (),
@@ -184,17 +162,17 @@ def run(
     engine = load_engine(options.engine, Setup.for_engine(options.own, extra_files, compute))
     pictures = {name.removeprefix("frames_"): path for name, path in extra_files.items() if name.startswith("frames_")}
     unfinished = Path(model).with_name("unfinished")
-    with open_frames(edited, frames, pictures) as shards:
+    with FrameShards(edited, frames, pictures) as shards:
         image_table, box_table = (read_table(path) if path else None for path in (images, boxes))
         images_by_pool, lacking = read_pools(options, shards, image_table, box_table, patients, seed)
         num_updates = options.updates
         if options.budget == "epochs":  # each image is used equally often
             num_updates = max(1, ceil(options.epochs * sum(map(len, images_by_pool.values())) / engine.batch))
-        shares = even_shares(images_by_pool)
-        if options.shares:
-            shares = {name: tuple(map(float, options.shares[name])) for name in images_by_pool
-                      if any(options.shares.get(name, ()))}  # fmt: skip
-        validation_set = read_validation(options, shards, patients)
+        # by default every image of all pools is equally likely
+        shares = options.shares or {name: (len(pool), len(pool)) for name, pool in images_by_pool.items()}
+        shares = {name: tuple(map(float, shares[name])) for name in images_by_pool if any(shares.get(name, ()))}
+        validation_samples, _ = _read_real(options.validation, options.findings, shards, patients)
+        validation_set = Validation(validation_samples) if validation_samples else None
         task = TrainingTask(
             images_by_pool, shares, tuple(options.findings), num_updates, options.epochs, seed,
             report_steps(num_updates, POINTS), validation_set,
@@ -246,3 +224,32 @@ def pools_table(task: TrainingTask, batch: int, options: DetectorsOptions, lacki
         shares = first.get(name, 0.0), last.get(name, 0.0), round(uses.get(name, 0.0) / len(samples), 6)
         rows.append((name, reference_names, len(samples), patients, boxes, missing, *shares))
     return pl.DataFrame(rows, schema=schema(POOLS), orient="row")
+
+
+def run_predictions(
+    *, model: str, annotations: str, frames: Sequence[str], output: str, engine: str, engine_settings: dict,
+    findings: Sequence[str], reference: dict, compute: dict, roles: str = "", **engine_files: str,
+) -> None:  # fmt: skip
+    """Write a detector's boxes on all images of a reference that have a frame. Raises UserError if none has one."""
+    torch.set_num_threads(1)
+    source = Reference(**reference)
+    images = read_reference(source, findings).image_ids
+    find = load_engine(engine, Setup.for_engine(engine_settings, engine_files, compute, engine)).load(Path(model))
+    rows = []
+    with Shards(frames) as shards:
+        framed_ids = framed_images(source, images, shards)
+        if len(framed_ids) < len(images):
+            log.warning(
+                "semisyn.references.%s: %d of its %d images have no frame, and count as if nothing were found on them",
+                source.name, len(images) - len(framed_ids), len(images),
+            )  # fmt: skip
+        for image in progress(framed_ids, len(framed_ids), "predictions"):
+            shard = shards.shard_of(image)
+            detections = find(shard.get("image", image))
+            rows_columns = shard.get("original_shape", image)
+            corners = boxes_to_original(np.asarray(detections.boxes, np.float64), shard.get("to_original", image))
+            corners = np.clip(corners, 0, np.tile(rows_columns[::-1], 2)).round(PIXEL_DIGITS).tolist()
+            for place, confidence, box in zip(detections.classes, detections.confidence, corners, strict=True):
+                if box[0] < box[2] and box[1] < box[3]:
+                    rows.append((image, findings[place], round(float(confidence), CONFIDENCE_DIGITS), *box))
+    write_rows(output, rows, PREDICTIONS)

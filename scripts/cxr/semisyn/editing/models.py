@@ -6,10 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from cxr.base.engines import Setup
+from cxr.diffusion.folders import Layout
 from cxr.diffusion.guidance import cell_fractions, cell_mask
-from cxr.diffusion.nets import Nets
+from cxr.diffusion.nets import NetOptions, Nets, load_nets
+from cxr.diffusion.schedule import Step, select_steps
 from cxr.metrics.edits import mask_from_boxes
-from cxr.nets.devices import inference
+from cxr.nets.devices import inference, select_device
 from cxr.semisyn.editing.engine import BoxTooSmall, EditedImage, Job
 from cxr.semisyn.editing.settings import OWN_STRENGTH
 
@@ -77,9 +80,9 @@ class ModelEditor(ABC):
         grey = (self.nets.decode(latents).mean(dim=1) + 1) * 127.5
         return [EditedImage(picture) for picture in grey.cpu().numpy()]
 
-    def num_steps(self, config: dict) -> int:
-        """Return the number of sampling steps of a configuration."""
-        return int(self.own["steps"] * config["steps"])
+    def steps(self, config: dict) -> list[Step]:
+        """Return the sampling steps of a configuration."""
+        return select_steps(self.nets.abars, int(self.own["steps"] * config["steps"]), 1 - self.strength(config))
 
     def guidance_weights(self, rows: EditBatch) -> tuple[float, ...]:
         """Return the guidance weight of each row."""
@@ -88,6 +91,13 @@ class ModelEditor(ABC):
     def strength(self, config: dict) -> float:
         """Return the fraction of the noise levels that a configuration uses."""
         return config["strength"] or OWN_STRENGTH[config["engine"]]
+
+
+def load_editor_nets(layout: Layout, prompts: frozenset[str], setup: Setup) -> Nets:
+    """Load a model with the prompts of all jobs. Raises UserError for an unusable file or prompt."""
+    texts = dict.fromkeys(sorted(prompts | {""}), "the prompts of semisyn")
+    options = NetOptions.from_settings(setup.own["dtype"], setup.own["autoencoder"], setup.compute)
+    return load_nets(layout, texts, options, select_device(setup.device, setup.asked))
 
 
 def _group_indices(keys: list) -> tuple[list[int], list[int]]:

@@ -3,11 +3,9 @@
 import torch
 
 from cxr.base.engines import Setup
-from cxr.diffusion import folders, nets
 from cxr.diffusion.edit import Editing, edit_latents
-from cxr.diffusion.schedule import select_steps
-from cxr.nets.devices import select_device
-from cxr.semisyn.editing.models import EditBatch, ModelEditor
+from cxr.diffusion.folders import make_radedit_layout
+from cxr.semisyn.editing.models import EditBatch, ModelEditor, load_editor_nets
 
 INPUTS = {
     "radedit": "results/weights/radedit",
@@ -30,7 +28,6 @@ class RadEditor(ModelEditor):
 
     def edit_latents(self, rows: EditBatch) -> torch.Tensor:
         """See :class:`ModelEditor`."""
-        steps = select_steps(self.nets.abars, self.num_steps(rows.config), 1 - self.strength(rows.config))
         editing = Editing(
             prompt=rows.prompts,
             invert_prompt=rows.inverted,
@@ -39,15 +36,11 @@ class RadEditor(ModelEditor):
             published_bugs=False,
             extent=rows.config["extent"],
         )
-        predict, prediction = self.nets.predict, self.nets.prediction
-        return edit_latents(
-            rows.clean, rows.mask, 1 - rows.mask, steps, prediction, predict, rows.draw, editing, rows.sources
-        )
+        model = self.steps(rows.config), self.nets.prediction, self.nets.predict
+        return edit_latents(rows.clean, rows.mask, 1 - rows.mask, *model, rows.draw, editing, rows.sources)
 
 
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> RadEditor:
     """Load the engine. Raises UserError for an unusable file or prompt."""
-    device = select_device(setup.device, setup.asked)
-    texts = dict.fromkeys(sorted(prompts | {""}), "the prompts of semisyn")
-    loaded = nets.load_nets(folders.make_radedit_layout(setup.files), texts, nets.NetOptions.from_setup(setup), device)
+    loaded = load_editor_nets(make_radedit_layout(setup.files), prompts, setup)
     return RadEditor(loaded, {"steps": STEPS, "guidance": GUIDANCE} | setup.own, setup.batch)

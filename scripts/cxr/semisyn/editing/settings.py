@@ -40,26 +40,21 @@ class EditingConfig(Section):
 
     engine: Literal["lite", "radedit", "diffusion"] = key("lite", "Engine that edits.")
     blending: Literal["before", "after", "guidance"] = key(
-        "after",
-        "Engine diffusion: blend the source in before or after a step, or mask the guidance; radedit always masks it.",
-        source=PAPER,
+        "after", "Engine diffusion: blend the source in before or after a step, or mask the guidance.", source=PAPER
     )
     prompt: Literal["phrase", "label"] = key("phrase", "Prompt: the job's phrase, or the finding's name.", source=PAPER)
     negative: str = key("", "Negative prompt; empty: none.", source=PAPER)
     blur: Literal[tuple(BLURS)] = key(
         "none",
-        "Soft mask: a Gaussian (gauss) of the box with half its side over r as standard deviation, or a "
-        "generalised Gaussian (ggauss) with exponent b; none: the box.",
+        "Soft mask: a Gaussian of the box with half its side over r as deviation, or ggauss with exponent b.",
         source=PAPER,
     )
     extent: Share = key(1.0, "Fraction of the steps, noisiest first, in which the mask applies.", source=PAPER)
     steps: float = key(1.0, "Number of steps, as a multiple of the model's own.", source=PAPER, gt=0, le=20)
     guidance: float = key(0.0, "Weight of the prompt; 0: the model's own.", source=PAPER, ge=0, le=100)
-    strength: float = key(
-        0.0, "Fraction of the noise levels that is used; 0: the model's own.", source=AUTHORS, ge=0, le=1
-    )
+    strength: float = key(0.0, "Fraction of the noise levels; 0: the model's own.", source=AUTHORS, ge=0, le=1)
     composite: Literal["support", "none"] = key(
-        "support", "Pixels outside the mask: those of the source (support), or of the model (none)."
+        "support", "Pixels outside the mask: the source's, or none: the model's."
     )
 
     def effective(self) -> tuple:
@@ -75,9 +70,7 @@ class EditingConfig(Section):
 class EditingGrid(Section):
     """A search over configurations. Without pipelines it has no point."""
 
-    pipelines: list[Literal[tuple(PIPELINES)]] = key(
-        list, "Models with their blending; the paper compares all four. Empty: no grid.", source=OURS
-    )
+    pipelines: list[Literal[tuple(PIPELINES)]] = key(list, "Models with their blending; empty: no grid.", source=OURS)
 
     def points(self, search: str) -> dict[str, EditingConfig]:
         """Return {name: configuration} of a search: sequential, figures or product. A name is that of the pipeline and
@@ -126,9 +119,7 @@ class EditingSettings(Section):
     )
     grid: EditingGrid = key(EditingGrid, "More configurations: the points of a search.", source=PAPER)
     choice: dict[str, str] | Literal["selection"] = key(
-        dict,
-        "Configuration of each finding, {finding: name}, else lite; selection: the choice of the stage "
-        "semisyn_selection.",
+        dict, "{finding: its configuration}, else lite; selection: the choice of the stage semisyn_selection."
     )
     max_leak: Share = key(0.5, "Fraction of the squared change outside the boxes above which a job is excluded.")
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Nets.", source=AUTHORS)

@@ -43,9 +43,7 @@ HEALTHY: Columns = {
         for edge, edge_name in zip(CORNERS, ("Left", "Top", "Right", "Bottom"), strict=True)
     },
     **{
-        f"score_{finding}": Column(
-            pl.Float64, f"The classifier's score of {name.lower()}, 0 to 1; null where it does not see that."
-        )
+        f"score_{finding}": Column(pl.Float64, f"The classifier's score of {name.lower()}; null where it has none.")
         for finding, name in FINDINGS.items()
     },
     "labels": Column(pl.String, "Source of the labels: `chexpert` or `reports`."),

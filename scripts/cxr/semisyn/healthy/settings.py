@@ -12,19 +12,11 @@ class LiteSettings(Section):
     """The classifier lite: box confidences and the cardiothoracic ratio."""
 
     opacity: Share = key(
-        0.9,
-        "Probability that a box Lung Opacity or Consolidation is right (1 minus the product of 1 minus each "
-        "confidence) from which an image is positive.",
+        0.9, "Probability that one or more boxes of opacities are right, from which an image is positive."
     )
-    others: Share = key(
-        0.5, "Confidence of a box Atelectasis, ILD or Pleural effusion from which an image is positive."
-    )
+    others: Share = key(0.5, "Confidence of a box of another lesion from which an image is positive.")
     ctr: Share = key(0.55, "Cardiothoracic ratio above which an image is positive.", unit="heart width / thorax width")
-    ctr_ap: Share = key(
-        0.6,
-        "Cardiothoracic ratio above which an AP image is positive, because AP magnifies the heart.",
-        unit="heart width / thorax width",
-    )
+    ctr_ap: Share = key(0.6, "The same of an AP image, which magnifies the heart.", unit="heart width / thorax width")
 
 
 class TableSettings(Section):
@@ -38,28 +30,19 @@ class HealthySettings(Section):
 
     views: list[Literal["PA", "AP"]] = key(lambda: ["PA"], "Views of the pool.", source=PAPER, min_length=1)
     positions: list[Position] = key(
-        lambda: ["Erect"],
-        "Accepted positions of the patient, if a table or the header gives one.",
-        source=PAPER,
-        min_length=1,
+        lambda: ["Erect"], "Accepted positions, if a table or header gives one.", source=PAPER, min_length=1
     )
     exclude_patients: bool = key(
-        True,
-        "Whether to exclude all images of patients in a reference for tests or priors; false: its own images only "
-        "(paper).",
+        True, "Whether to exclude all images of patients in a reference; false: its own images only (paper)."
     )
     splits: list[Literal[SPLITS]] | None = key(
-        None, "Accepted splits; null: train, or all three for the embedded cohort.", min_length=1
+        None, "Accepted splits; null: train, embedded cohort: all three.", min_length=1
     )
     labels: Literal["auto", "chexpert", "reports"] = key(
-        "auto",
-        "Source of No Finding and Support Devices. chexpert: a table (authors); reports: the reports stage; auto:"
-        " the table, if there is one.",
+        "auto", "Source of the labels: a table (chexpert), the reports stage, or auto: the table, if there is one."
     )
     chexpert: str = key(
-        "",
-        "CSV with study_id, image_id or CheXpert's Path, and No Finding and Support Devices (1, 0, -1 or empty); "
-        "empty: *-chexpert.csv in cohort.tables.",
+        "", "CSV of CheXpert labels by study_id, image_id or Path; empty: *-chexpert.csv in cohort.tables."
     )
     devices: Literal["auto", "not_positive", "negative", "any"] = key(
         "auto",
@@ -68,9 +51,7 @@ class HealthySettings(Section):
         source=AUTHORS,
     )
     classifier: Literal["lite", "table", "xrv"] = key(
-        "lite",
-        "lite: the boxes stage and the cardiothoracic ratio; table: scores from a file; xrv: torchxrayvision's "
-        "DenseNet-121.",
+        "lite", "lite: boxes and cardiothoracic ratio; table: scores from a file; xrv: torchxrayvision's DenseNet-121."
     )
     threshold: Share = key(0.5, "Score from which the classifiers table and xrv call a finding positive.")
     lite: LiteSettings = key(LiteSettings, "Settings of the classifier lite.")

@@ -24,9 +24,7 @@ SCORES = {
     "config": Column(pl.String, "Configuration."),
     "metric": Column(pl.String, "Metric."),
     "value": Column(pl.Float64, "Its value."),
-    "normalised": Column(
-        pl.Float64, "From 0 for the worst configuration to 1 for the best; null if the metric is ignored."
-    ),
+    "normalised": Column(pl.Float64, "From 0 for the worst to 1 for the best; null if the metric is ignored."),
     "score": Column(pl.Float64, "Mean of the configuration's normalised metrics; null without any."),
     "rank": Column(pl.Int64, "Rank of the configuration for this finding, from 1."),
     "circular": Column(pl.Boolean, "Whether the metric's scorer learnt from the painter that made the images."),
