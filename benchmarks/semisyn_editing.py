@@ -28,8 +28,8 @@ from cxr.base.hdf5 import Shard  # noqa: E402
 from cxr.imaging.anomaly import map_anomalies  # noqa: E402
 from cxr.imaging.anomaly.settings import AnomalySettings  # noqa: E402
 from cxr.semisyn.editing import edit_images  # noqa: E402
+from cxr.semisyn.editing.edit_images import soft_mask  # noqa: E402
 from cxr.semisyn.editing.engine import Job  # noqa: E402
-from cxr.semisyn.editing.outcome import soft_mask  # noqa: E402
 from cxr.semisyn.editing.settings import EditingConfig  # noqa: E402
 from cxr.workflow.params import stage_options  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402

@@ -26,8 +26,8 @@ from cxr.geometry.affine import fit_affine, to_frame
 from cxr.geometry.boxes import bounding_box, box_iou
 from cxr.metrics import appearance, edits
 from cxr.nets.map_net import MapNet
+from cxr.semisyn.editing.edit_images import EditRefused, evaluate_edit, soft_mask
 from cxr.semisyn.editing.engine import Job, load_engine
-from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit, soft_mask
 from cxr.semisyn.editing.settings import EditingSettings
 from cxr.semisyn.findings.catalogue import read_catalogue
 from cxr.semisyn.placement import plan_jobs

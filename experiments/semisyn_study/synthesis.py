@@ -10,9 +10,9 @@ import numpy as np
 from cxr.base.seeds import stable_hash
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.geometry.boxes import bounding_box
+from cxr.semisyn.editing.edit_images import EditRefused, evaluate_edit
 from cxr.semisyn.editing.engine import EditingEngine
 from cxr.semisyn.editing.engine import Job as Edit
-from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit
 from cxr.semisyn.findings.catalogue import Finding, Prior, draw_prompt, read_catalogue
 from cxr.semisyn.placement.plan_jobs import BOXES, Job, assign_images, draw_numbers, job_id, place_jobs
 from cxr.semisyn.priors.fitting import fit_prior

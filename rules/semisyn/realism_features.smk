@@ -88,7 +88,7 @@ for engine in PLAN.semisyn.realism.files:
             mem_mb=megabytes(4000),
             runtime=minutes(240),
         params:
-            **job("semisyn.realism.engine.run_reference", f"semisyn.realism.{engine}"),
+            **job("semisyn.realism.engine.run_shard", f"semisyn.realism.{engine}"),
             options={"extractor": engine, "engine_settings": PLAN.semisyn.realism.engine_settings[engine]},
         message:
             "Features of the real images of shard {wildcards.shard}"

@@ -4,9 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cxr.semisyn.editing.edit_images import EditingOptions, jobs_of
+from cxr.semisyn.editing.edit_images import EditingOptions, EditRefused, evaluate_edit, jobs_of, soft_mask
 from cxr.semisyn.editing.engine import EditedImage, Job
-from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit, soft_mask
 from cxr.semisyn.editing.settings import EditingConfig, EditingSettings
 
 SHAPE = (512, 512)

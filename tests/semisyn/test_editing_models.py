@@ -15,9 +15,9 @@ from cxr.base.engines import Setup
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table, write_table
 from cxr.semisyn.editing import diffusion, edit_images, outcome, radedit
+from cxr.semisyn.editing.edit_images import soft_mask
 from cxr.semisyn.editing.engine import BoxTooSmall, Job
 from cxr.semisyn.editing.models import EditBatch
-from cxr.semisyn.editing.outcome import soft_mask
 from cxr.semisyn.editing.radedit import INVERT_GUIDANCE
 from cxr.semisyn.editing.settings import EditingConfig, EditingSettings
 from cxr.workflow.params import stage_options

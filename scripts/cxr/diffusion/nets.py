@@ -69,24 +69,19 @@ class Nets:
         """Return the U-Net's prediction at ``time`` under the prompts (one, or one per row), float32 of the latents'
         shape."""
         size = 1 if self.device.type == "cpu" else len(latents)
-        rows = zip(
-            latents.to(self.runtime.dtype).split(size), self._states(prompts, len(latents)).split(size), strict=True
-        )
+        if isinstance(prompts, str):
+            states = self.states[prompts].expand(len(latents), -1, -1)
+        else:
+            if self.cache.get("prompts") != prompts:  # all steps have the same prompts
+                self.cache.update(prompts=prompts, states=torch.cat([self.states[prompt] for prompt in prompts]))
+            states = self.cache["states"]
+        rows = zip(latents.to(self.runtime.dtype).split(size), states.split(size), strict=True)
         at = self.cache.setdefault(time, torch.tensor(time, device=self.device))
         with fast_inference(self.runtime.speed):
             return torch.cat([self.unet(row, at, encoder_hidden_states=each).sample for row, each in rows]).float()
 
     def _rows(self) -> int:
         return 1 if self.device.type == "cpu" else self.runtime.rows
-
-    def _states(self, prompts: Prompts, rows: int) -> torch.Tensor:
-        """Return the text states of the rows; cached, because all steps have the same prompts."""
-        if isinstance(prompts, str):
-            return self.states[prompts].expand(rows, -1, -1)
-        if self.cache.get("prompts") != prompts:
-            states = torch.cat([self.states[prompt] for prompt in prompts])
-            self.cache.update(prompts=prompts, states=states)
-        return self.cache["states"]
 
 
 def load_nets(layout: folders.Layout, prompts: dict[str, str], runtime: NetOptions, device: torch.device) -> Nets:

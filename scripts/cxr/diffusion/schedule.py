@@ -28,8 +28,9 @@ class Step(NamedTuple):
 
 
 def select_steps(abars: list[float], steps: int, skip_ratio: float) -> list[Step]:
-    """Return sampling steps in equal strides from the noisiest one (999, 994, ... 4 for 200 of 1000), without the noisiest fraction ``skip_ratio``, rounded down. ``abars``:
-    the fraction of the signal's variance at each trained time."""
+    """Return sampling steps in equal strides from the noisiest one (999, 994, ... 4 for 200 of 1000), without the
+    noisiest fraction ``skip_ratio``, rounded down. ``abars``: the fraction of the signal's variance at each trained
+    time."""
     selected_times = [round(len(abars) * remaining / steps) - 1 for remaining in range(steps, 0, -1)]
     before = [*(abars[time] for time in selected_times[1:]), 1.0]
     all_steps = [Step(time, abars[time], after) for time, after in zip(selected_times, before, strict=True)]

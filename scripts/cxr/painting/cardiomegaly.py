@@ -68,27 +68,19 @@ def source_columns_of(chest: Chest, ratio: float) -> np.ndarray:
     first_shift = (x1 - to1) * np.clip(1 - (first - x1) / max(middle - x1, least), 0, 1) * fading
     last_shift = (to2 - x2) * np.clip(1 - (x2 - last) / max(x2 - middle, least), 0, 1) * fading
     rows = np.flatnonzero((np.abs(first_shift) > 0.01) | (np.abs(last_shift) > 0.01))
-    for row in rows:
-        border = tuple(values[row] for values in (wall, first, last, end, first_shift, last_shift))
-        source_knots, target_knots = zip(*_row_knots(border, middle, strip), strict=True)
-        inside = (columns > target_knots[0]) & (columns < target_knots[-1])
-        source_columns[row, inside] = PchipInterpolator(target_knots, source_knots)(columns[inside])
+    for row in rows:  # walls and spine stay, the heart's borders move
+        x1, x2 = first[row], last[row]
+        left, right, centre = min(wall[row], x1 - GAP), max(end[row], x2 + GAP), (x1 + x2) / 2
+        to1 = x1 - min(first_shift[row], (1 - MIN_LUNG) * (x1 - left))
+        to2 = x2 + min(last_shift[row], (1 - MIN_LUNG) * (right - x2))
+        low = max(min(max(middle - strip, x1 + GAP), centre - 1), x1 + 0.5)
+        high = min(max(min(middle + strip, x2 - GAP), centre + 1), x2 - 0.5)
+        inside = (columns > left) & (columns < right)
+        warp = PchipInterpolator((left, to1, low, high, to2, right), (left, x1, low, high, x2, right))
+        source_columns[row, inside] = warp(columns[inside])
     # A mean of increasing rows increases, so the blur keeps the order of the columns.
     smooth_shift = cv2.GaussianBlur(source_columns - columns, (1, 0), EVEN, sigmaY=EVEN)
     return (columns + smooth_shift - 0.5).astype(np.float32)
-
-
-def _row_knots(border: tuple, middle: float, strip: float) -> list[tuple[float, float]]:
-    """Return the knots (source column, target column) of a row: walls and spine stay, the heart's borders move."""
-    wall, first, last, end, first_shift, last_shift = border
-    wall, end = min(wall, first - GAP), max(end, last + GAP)
-    first_shift = min(first_shift, (1 - MIN_LUNG) * (first - wall))
-    last_shift = min(last_shift, (1 - MIN_LUNG) * (end - last))
-    centre = (first + last) / 2
-    low = min(max(middle - strip, first + GAP), centre - 1)
-    high = max(min(middle + strip, last - GAP), centre + 1)
-    low, high = max(low, first + 0.5), min(high, last - 0.5)
-    return [(wall, wall), (first, first - first_shift), (low, low), (high, high), (last, last + last_shift), (end, end)]
 
 
 def warp_rows(picture: np.ndarray, at: np.ndarray) -> np.ndarray:

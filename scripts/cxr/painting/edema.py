@@ -13,14 +13,6 @@ HILUM = (0.22, 0.48)
 """Position of the hilum in the lung's box, as fractions from the medial edge and from the top."""
 
 
-def draw_haze(u: np.ndarray, v: np.ndarray, window: Window, reach: float, base: float, random: np.random.Generator):
-    """Return a perihilar cloud with an even haze that increases towards the base, float32 (h, w) in 0..1."""
-    bat = np.exp(-(((u - HILUM[0]) / reach) ** 2) - ((v - HILUM[1]) / (0.75 * reach)) ** 2)
-    fluffy = np.clip(1 + 0.28 * noise(window.shape, max(6.0, window.reach / 5), random, 3), 0.4, 1.6)
-    even = base * (0.7 + 0.6 * np.clip(v, 0, 1))
-    return (even + (1 - base) * bat * fluffy).astype(np.float32)
-
-
 def draw_septal_lines(window: Window, number: int, random: np.random.Generator) -> np.ndarray:
     """Return short lines from the lateral pleura of the lower lung inwards, float32 (h, w), 1 on a line."""
     canvas = np.zeros(window.shape, np.uint8)
@@ -79,7 +71,12 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
         u, v = ((x - x1) if place.side == "left" else (x2 - x)) / (x2 - x1), (y - y1) / (y2 - y1)
         soft = request.draw("soft", random)
         fade = window.fade_weights(request.ranges["fade"]) * draw_envelope(window, soft, 2.5, 0.1, random)
-        cloud = draw_haze(u, v, window, reach, request.draw("base", random), random)
+        # a perihilar cloud with an even haze that increases towards the base
+        base = request.draw("base", random)
+        bat = np.exp(-(((u - HILUM[0]) / reach) ** 2) - ((v - HILUM[1]) / (0.75 * reach)) ** 2)
+        fluffy = np.clip(1 + 0.28 * noise(window.shape, max(6.0, window.reach / 5), random, 3), 0.4, 1.6)
+        even = base * (0.7 + 0.6 * np.clip(v, 0, 1))
+        cloud = (even + (1 - base) * bat * fluffy).astype(np.float32)
         if lines_only:
             cloud *= np.clip(1 + 0.35 * draw_reticulation(window.shape, 12.0, random), 0, None)
         lines, rings = request.draw_count("lines", random), request.draw_count("cuffs", random) * (2 if cuffed else 1)

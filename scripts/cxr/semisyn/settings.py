@@ -3,17 +3,7 @@
 from functools import cached_property
 from typing import Annotated, Literal
 
-from cxr.base.settings import (
-    AUTHORS,
-    PAPER,
-    Expert,
-    Limits,
-    Section,
-    Share,
-    constraint,
-    key,
-    refuse_equal_names,
-)
+from cxr.base.settings import AUTHORS, PAPER, Expert, Limits, Section, Share, constraint, key, refuse_equal_names
 from cxr.base.vocabulary import BOX_CLASSES, FINDINGS
 from cxr.semisyn.editing.settings import EditingConfig, EditingSettings
 from cxr.semisyn.healthy.settings import HealthySettings
@@ -82,9 +72,7 @@ class RealismSettings(Section):
         "", "Reference of the real images, which lie in the cohort; empty: no c2st and feature distances."
     )
     features: list[Literal[EXTRACTORS]] = key(
-        lambda: ["lite"],
-        "Feature engines. inception: FID and KID; xrv, lite: the same distances with torchxrayvision's "
-        "DenseNet-121 or the embedded detector; clip: the CLIP score.",
+        lambda: ["lite"], "Feature engines: distances by lite, xrv or inception (FID, KID), or the CLIP score."
     )
     clip: ClipSettings = key(ClipSettings, "Settings of the engine clip.")
 
@@ -110,15 +98,10 @@ class SelectionSettings(Section):
     parts: int = key(1, "Parts of the trial jobs; a part is one cluster job per configuration.", ge=1, le=64)
     configs: list[str] = key(lambda: ["lite"], "Configurations to compare, besides the points of the grid.")
     search: Literal["sequential", "figures", "product"] = key(
-        "sequential",
-        "Points of semisyn.editing.grid. sequential: one axis varied at a time; figures: every pipeline with "
-        "every soft mask and extent; product: all combinations.",
+        "sequential", "Points of the grid: one axis varied at a time, those of Figures 4 and 5, or all combinations."
     )
     metrics: list[Literal[METRICS]] = key(
-        lambda: ["auroc", "ap1070", "c2st", "kid", "kid_xrv"],
-        "Metrics whose mean decides, if available; frechet_lite and kernel_lite are circular for images of the engine "
-        "lite.",
-        min_length=1,
+        lambda: ["auroc", "ap1070", "c2st", "kid", "kid_xrv"], "Metrics whose mean decides.", min_length=1
     )
 
 
@@ -224,8 +207,7 @@ class DetectorsSettings(Section):
     engine: Literal["lite", "ultralytics"] = key("lite", "lite: a small net on the CPU; ultralytics: YOLO or RT-DETR.")
     runs: dict[RunName, DetectorRun] = key(
         dict,
-        "Runs by name. Empty: with references of the role train real, real+SIZE for each size of the dataset, "
-        "synthetic, unedited and shuffled; else synthetic and shuffled.",
+        "Runs by name; empty: real, real+SIZE, synthetic, unedited and shuffled, as far as possible.",
         source=PAPER,
     )
     seeds: int | None = key(
@@ -258,8 +240,7 @@ class DetectionSettings(Section):
 
     predictions: dict[RunName, dict[str, list[str]]] = key(
         dict,
-        "Predictions of other detectors, scored beside detectors.runs: {run: {reference: [a file for each "
-        "seed]}}; Parquet or CSV with image_id, finding, confidence and x1, y1, x2, y2 in original pixels.",
+        "{run: {reference: [a file per seed]}} of other detectors: image_id, finding, confidence, x1, y1, x2, y2 (px).",
     )
     against: str = key("real", "The run that all others are compared with.", source=PAPER)
 

@@ -83,11 +83,6 @@ class ExportOptions:
     format: str
     frames: dict = field(default_factory=dict)
 
-    @property
-    def class_names(self) -> list[str]:
-        """Display names of the classes, in class order."""
-        return [self.labels[name] for name in self.findings]
-
 
 class ImageSource:
     """Iterable of a size's images, those of the lowest ranks, with the boxes of the chosen kind and convention."""
@@ -164,7 +159,7 @@ def write_yolo(folder: Path, source: ImageSource, key: bytes, options: ExportOpt
         label.write_text("".join(lines), encoding="utf-8")
     folders = {subset: f"images/{subset}" for subset in SUBSETS if subset in {"train", *source.images["subset"]}}
     description = {"train": folders["train"], "val": folders.get("val", folders["train"])} | folders
-    description |= {"names": dict(enumerate(options.class_names))}
+    description |= {"names": dict(enumerate(options.labels[name] for name in options.findings))}
     text = yaml.safe_dump(description, sort_keys=False)
     (folder / "data.yaml").write_text(f"# {SYNTHETIC}\n{text}", encoding="utf-8")
 
@@ -184,7 +179,7 @@ def write_coco(folder: Path, source: ImageSource, key: bytes, options: ExportOpt
 
 def coco_categories(options: ExportOptions) -> list[dict]:
     """Return the COCO categories: ``name`` is the display name, ``finding`` the key that our COCO reader uses."""
-    kinds = make_categories(options.class_names, SUPERCATEGORY)
+    kinds = make_categories([options.labels[name] for name in options.findings], SUPERCATEGORY)
     return [kind | {"finding": name} for kind, name in zip(kinds, options.findings, strict=True)]
 
 
@@ -240,7 +235,7 @@ def write_hf(folder: Path, source: ImageSource, key: bytes, options: ExportOptio
             path.parent.mkdir(exist_ok=True)
             table = pl.DataFrame([*islice(rows, ROWS_PER_FILE)], schema=columns)
             table.write_parquet(path, compression="zstd", statistics=False)
-    names = {str(number): name for number, name in enumerate(options.class_names)}
+    names = {str(number): options.labels[name] for number, name in enumerate(options.findings)}
     box = {"name": "bbox", "list": {"list": "float64", "length": 4}}
     category = {"name": "category", "list": {"class_label": {"names": names}}}
     special = {"image": {"dtype": "image"}, "objects": {"struct": [box, category]}}

@@ -39,8 +39,7 @@ DIFFERENCES = {
     "holm": Column(pl.Float64, "Holm's p over all comparisons of this table with this reference and metric."),
     **{
         f"paper_p_{kind}_{count}": Column(
-            pl.Float64,
-            f"The paper's test, Wilcoxon on {count} {kind} replicates, which often rejects in vain.",
+            pl.Float64, f"The paper's test, Wilcoxon on {count} {kind} replicates, which often rejects in vain."
         )
         for count in (100, 1000)
         for kind in ("random", "stratified")

@@ -110,15 +110,6 @@ def match_run(population: Population, predicted: pl.DataFrame, ious: Sequence[fl
     return MatchedRun(matches, tuple(ious), points)
 
 
-def rarest_finding(population: Population) -> np.ndarray:
-    """Return each image's rarest finding, "" without a finding: the strata of stratified draws."""
-    holders = {name: np.unique(true.image) for name, true in population.true.items()}
-    result = np.full(len(population.images), "", dtype=object)
-    for name in sorted(holders, key=lambda name: -len(holders[name])):
-        result[holders[name]] = name
-    return result.astype(str)
-
-
 @dataclass(frozen=True, kw_only=True)
 class DetectionOptions:
     """Settings of the stage. runs: [run, seed number, reference] of each prediction file; references: fields of each
@@ -300,7 +291,11 @@ class ReferenceScorer:
     def _paper_p_values(self, keys: list, base: list, at: Sequence[int]) -> dict[str, dict[str, float]]:
         """Return {finding or mean: {column: p}} of the paper's test, on image replicates of each run's first seed."""
         p_values: dict[str, dict[str, float]] = {name: {} for name in (*self.population.true, MEAN)}
-        groups = {"random": np.zeros(len(self.population.images)), "stratified": rarest_finding(self.population)}
+        holders = {name: np.unique(true.image) for name, true in self.population.true.items()}
+        strata = np.full(len(self.population.images), "", dtype=object)  # each image's rarest finding
+        for name in sorted(holders, key=lambda name: -len(holders[name])):
+            strata[holders[name]] = name
+        groups = {"random": np.zeros(len(strata)), "stratified": strata.astype(str)}
         for count, (kind, group) in product(WILCOXON, groups.items()):
             draws = paired.draw_images(group, count, stable_hash("wilcoxon", self.options.seed, kind) % 2**32)
             run_aps, base_aps = (self.matched[part[0]].average_ap(draws) for part in (keys, base))

@@ -76,7 +76,12 @@ def run_listing(*, annotations: str, pictures: str, output: str, reference: dict
     regions = read_annotations(source.key, source.path, source.format)
     image_ids = {image_name(source.image_id, image) for image in regions.seen}
     key, path = f"semisyn.references.{source.name}.images", Path(pictures)
-    file_by_image = _files_in_folder(path, source.image_id, key) if path.is_dir() else _files_in_sheet(path, key)
+    file_by_image = {} if path.is_dir() else _files_in_sheet(path, key)
+    for file in sorted(path.rglob("*")) if path.is_dir() else ():
+        if file.suffix.lower() in ENDINGS and file.is_file():
+            first, *_ = file_by_image.setdefault(image_name(source.image_id, file.name), (file, "", None, None))
+            if first != file:
+                raise UserError(f"{key}: {first} and {file} have one name: name a CSV of image_id and image_path")
     rows = []
     for image in sorted(image_ids & file_by_image.keys()):
         file, patient, *posed = file_by_image[image]
@@ -89,17 +94,6 @@ def run_listing(*, annotations: str, pictures: str, output: str, reference: dict
     if len(rows) < len(image_ids):
         log.warning("%s has %d of the %d images of its reference", key, len(rows), len(image_ids))
     write_rows(output, rows, PICTURES)
-
-
-def _files_in_folder(folder: Path, template: str, key: str) -> dict[str, tuple]:
-    """Return {image_id: (file, no patient, view or position)} of all images below a folder."""
-    files: dict[str, tuple] = {}
-    for path in sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file()):
-        name = image_name(template, path.name)
-        if name in files:
-            raise UserError(f"{key}: {files[name][0]} and {path} have one name: name a CSV of image_id and image_path")
-        files[name] = path, "", None, None
-    return files
 
 
 def _files_in_sheet(path: Path, key: str) -> dict[str, tuple]:

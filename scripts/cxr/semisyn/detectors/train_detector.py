@@ -25,7 +25,7 @@ from cxr.base.tables import read_table, write_rows, write_table
 from cxr.detection.grid import CONFIDENCE_DIGITS, PIXEL_DIGITS
 from cxr.geometry.affine import boxes_to_frame, boxes_to_original
 from cxr.geometry.boxes import CORNERS
-from cxr.semisyn.detectors.engine import DetectorsOptions, Losses, TrainingTask, Validation, load_engine
+from cxr.semisyn.detectors.engine import DetectorsOptions, TrainingTask, Validation, load_engine
 from cxr.semisyn.detectors.pools import LazySample, shares_at, shuffle_boxes, take_patients
 from cxr.semisyn.references import PREDICTIONS, Reference, framed_images, map_patients, read_reference
 from cxr.semisyn.shared import PARTS, TRAIN_SUBSET, images_per_finding
@@ -189,7 +189,12 @@ def run(
             scores[num_updates] = validation_set.score(engine.load(Path(model)))
     rows = [(place, place * engine.batch, *loss) for place, loss in enumerate(losses, 1)]
     write_rows(updates, rows, UPDATES)
-    write_table(epochs, epochs_table(task, engine.batch, losses, scores), EPOCHS)
+    rows, num_images = [], sum(map(len, images_by_pool.values()))
+    for first, last in pairwise((0, *task.points)):
+        percent = round(100 * scores[last], 6) if last in scores and not isnan(scores[last]) else None
+        means = (sum(part) / (last - first) for part in zip(*losses[first:last], strict=True))
+        rows.append((last * engine.batch / num_images, last, last * engine.batch, *means, percent))
+    write_rows(epochs, rows, EPOCHS)
     write_table(pools, pools_table(task, engine.batch, options, lacking), POOLS)
     shutil.rmtree(unfinished, ignore_errors=True)
 
@@ -197,17 +202,6 @@ def run(
 def report_steps(updates: int, points: int) -> tuple[int, ...]:
     """Return ``points`` evenly spaced steps, fewer if there are fewer steps; the last step is among them."""
     return tuple(sorted({max(1, round(updates * number / points)) for number in range(1, points + 1)}))
-
-
-def epochs_table(task: TrainingTask, batch: int, losses: Losses, scores: Mapping[int, float]) -> pl.DataFrame:
-    """Return :data:`EPOCHS`: a row for each point, with the mean losses since the previous one."""
-    images, rows = sum(map(len, task.pools.values())), []
-    for first, last in pairwise((0, *task.points)):
-        score = scores.get(last)
-        percent = None if score is None or isnan(score) else round(100 * score, 6)
-        means = (sum(part) / (last - first) for part in zip(*losses[first:last], strict=True))
-        rows.append((last * batch / images, last, last * batch, *means, percent))
-    return pl.DataFrame(rows, schema=schema(EPOCHS), orient="row")
 
 
 def pools_table(task: TrainingTask, batch: int, options: DetectorsOptions, lacking: Mapping[str, int]) -> pl.DataFrame:

@@ -156,7 +156,14 @@ def read_catalogue(findings_file: str | Path = "", priors: str | Path = "") -> C
     findings, first = {}, {}
     for name, entry in entries.items():
         with _below(f"{entry.pop('key')}: findings.{name}", UserError):
-            findings[name] = _parse_finding(name, entry)
+            prompts = entry.get("prompts")
+            if not isinstance(prompts, dict) or not prompts:
+                raise WrongValue(".prompts is missing: give {text: weight}")
+            weights = {str(text): _check_numbers(f".prompts.{text}", weight) for text, weight in prompts.items()}
+            if min(weights.values()) < 0 or sum(weights.values()) <= 0:
+                raise WrongValue(".prompts has weights that are below 0 or add to 0: give weights above 0")
+            words = (str(entry.get(key, name)) for key in ("label", "painter"))
+            findings[name] = Finding(name, *words, _parse_prior(entry), weights)
     with _below(f"{sources[-1][1]}: ", UserError):
         for name, finding in findings.items():
             if (label_owner := first.setdefault(finding.label.casefold(), name)) != name:
@@ -225,16 +232,6 @@ def _merge_reading(zones: dict[str, dict], parser: dict, document: Mapping) -> N
             parser[part] = rules + parser[part]
         else:
             raise WrongValue(f"parser.{part} is {rules!r}: give lists sides, zones and lacking, and a mapping instead")
-
-
-def _parse_finding(name: str, entry: Mapping) -> Finding:
-    prompts = entry.get("prompts")
-    if not isinstance(prompts, dict) or not prompts:
-        raise WrongValue(".prompts is missing: give {text: weight}")
-    weights = {str(text): _check_numbers(f".prompts.{text}", weight) for text, weight in prompts.items()}
-    if min(weights.values()) < 0 or sum(weights.values()) <= 0:
-        raise WrongValue(".prompts has weights that are below 0 or add to 0: give weights above 0")
-    return Finding(name, str(entry.get("label", name)), str(entry.get("painter", name)), _parse_prior(entry), weights)
 
 
 def _parse_prior(entry: Mapping) -> Prior:

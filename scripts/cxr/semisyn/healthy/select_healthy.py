@@ -147,19 +147,6 @@ def read_header_position(path: str | Path) -> str:
     return next(filter(None, (parse_position(get_text(header, name)) for name in FIELDS)), "")
 
 
-def read_table_positions(images: pl.DataFrame, metadata: str | Path | None) -> Mapping[str, str]:
-    """Return {image_id: position} of MIMIC's metadata table and of a manifest's column ``images``. Raises UserError."""
-    text_by_image: dict[str, str] = {}
-    if MANIFEST in images.columns:
-        text_by_image |= dict(images.select("image_id", MANIFEST).iter_rows())
-    if metadata:
-        table = read_frame(metadata, "cohort.tables", ("dicom_id", METADATA), ids=("dicom_id",))
-        if METADATA in table.columns:
-            text_by_image |= dict(table.select("dicom_id", METADATA).iter_rows())
-    kinds = {text: parse_position(text or "") for text in set(text_by_image.values())}
-    return {image: kinds[text] for image, text in text_by_image.items() if kinds[text]}
-
-
 def run_shard(
     *,
     shard: str,
@@ -183,7 +170,12 @@ def run_shard(
     listed = read_table(images)
     image_ids = {row["image_id"] for row in rows}
     shard_images = listed.filter(pl.col("image_id").is_in(sorted(image_ids)))
-    position_by_image = read_table_positions(shard_images, files.get("metadata"))
+    text_by_image = dict(shard_images.select("image_id", MANIFEST).iter_rows()) if MANIFEST in listed.columns else {}
+    if metadata := files.get("metadata"):
+        table = read_frame(metadata, "cohort.tables", ("dicom_id", METADATA), ids=("dicom_id",))
+        text_by_image |= dict(table.select("dicom_id", METADATA).iter_rows()) if METADATA in table.columns else {}
+    positions = {text: parse_position(text or "") for text in set(text_by_image.values())}
+    position_by_image = {image: positions[text] for image, text in text_by_image.items() if positions[text]}
     reserved: dict[str, str] = {}  # {image_id: the reference that reserves it, or all images of its patient}
     for name, settings in references.items():
         reference_images = read_annotations(

@@ -45,10 +45,7 @@ class HealthySettings(Section):
         "", "CSV of CheXpert labels by study_id, image_id or Path; empty: *-chexpert.csv in cohort.tables."
     )
     devices: Literal["auto", "not_positive", "negative", "any"] = key(
-        "auto",
-        "Accepted label Support Devices: not_positive, negative (the paper's wording) or any; auto: not_positive,"
-        " or any for the embedded cohort, whose devices are in reports only.",
-        source=AUTHORS,
+        "auto", "Accepted Support Devices (negative: paper); auto: not_positive, embedded cohort: any.", source=AUTHORS
     )
     classifier: Literal["lite", "table", "xrv"] = key(
         "lite", "lite: boxes and cardiothoracic ratio; table: scores from a file; xrv: torchxrayvision's DenseNet-121."

@@ -8,8 +8,8 @@ from matplotlib.patches import Rectangle
 
 from cxr.base.tables import read_table
 from cxr.plotting.plots import BLUE, GREY, ORANGE, VERMILION, save_png
-from cxr.semisyn.findings.boxes import DrawnBoxes, Places, draw_boxes
-from cxr.semisyn.findings.catalogue import CONSTANT, RATIO, WHOLE_LUNG, Finding, Law, read_catalogue
+from cxr.semisyn.findings.boxes import Places, draw_boxes
+from cxr.semisyn.findings.catalogue import CONSTANT, RATIO, WHOLE_LUNG, Law, read_catalogue
 from cxr.semisyn.findings.laws import scipy_law
 
 NUM_SHOWN, NUM_PLACED = 40, 1000
@@ -55,8 +55,21 @@ def run_chart(
             for axes in (row[0], *row[2:]):
                 _hide_axes(axes)
             continue
-        placed_boxes = place_prior(finding, seed)
-        _draw_boxes(row[0], placed_boxes.boxes[placed_boxes.tries > 0][:NUM_SHOWN])
+        # without a zone, in a right lung in the middle of a wide image
+        bounds = np.array([0.0, 0.0, 100.0, 100 * ASPECT]), np.array([-1e3, -1e3, 1e3, 1e3]), np.full(4, np.nan)
+        lungs, pictures, hearts, zones = (np.tile(box, (NUM_PLACED, 1)) for box in (*bounds, WHOLE_LUNG))
+        places = Places(lungs, pictures, hearts, np.zeros(NUM_PLACED, bool), zones)
+        uniforms = np.random.default_rng(seed).random((NUM_PLACED, 1, 4))
+        how = {"bounds": "repo", "min_mass": 0.0, "heart_exclusion": False}
+        placed_boxes = draw_boxes(finding.prior, places, uniforms, **how)
+        for x1, y1, x2, y2 in placed_boxes.boxes[placed_boxes.tries > 0][:NUM_SHOWN]:
+            outline = {"fill": False, "edgecolor": VERMILION, "linewidth": 0.5, "alpha": 0.6}
+            for style in ({"color": VERMILION, "alpha": 0.05}, outline):
+                row[0].add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, **style))
+        row[0].add_patch(Rectangle((0, 0), 100, 100 * ASPECT, fill=False, edgecolor=BLUE, linewidth=2))
+        row[0].set(xlim=(-35, 135), ylim=(100 * ASPECT + 70, -35), aspect="equal")
+        _hide_axes(row[0])
+        row[0].set_xlabel("lateral → medial", fontsize=8)
         for column, (axes, number) in enumerate(zip(row[1:], PARTS, strict=True)):
             pair, single, place = PARTS[number]
             law = finding.prior.laws.get(single) or marginal_law(finding.prior.laws[pair], place)
@@ -74,28 +87,6 @@ def _hide_axes(axes: Axes) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_visible(False)
-
-
-def place_prior(finding: Finding, seed: int) -> DrawnBoxes:
-    """Return boxes of the prior, without a zone, placed in a right lung in the middle of a wide image."""
-    lung, picture = np.array([0.0, 0.0, 100.0, 100 * ASPECT]), np.array([-1e3, -1e3, 1e3, 1e3])
-    rows = [np.tile(box, (NUM_PLACED, 1)) for box in (lung, picture, np.full(4, np.nan), WHOLE_LUNG)]
-    places = Places(rows[0], rows[1], rows[2], np.zeros(NUM_PLACED, bool), rows[3])
-    uniforms = np.random.default_rng(seed).random((NUM_PLACED, 1, 4))
-    return draw_boxes(finding.prior, places, uniforms, bounds="repo", min_mass=0.0, heart_exclusion=False)
-
-
-def _draw_boxes(axes: Axes, boxes: np.ndarray) -> None:
-    """Draw boxes (N, 4) over the lung of :func:`place_prior`."""
-    for x1, y1, x2, y2 in boxes:
-        axes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, color=VERMILION, alpha=0.05))
-        axes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor=VERMILION, linewidth=0.5, alpha=0.6))
-    axes.add_patch(Rectangle((0, 0), 100, 100 * ASPECT, fill=False, edgecolor=BLUE, linewidth=2))
-    axes.set_xlim(-35, 135)
-    axes.set_ylim(100 * ASPECT + 70, -35)
-    axes.set_aspect("equal")
-    _hide_axes(axes)
-    axes.set_xlabel("lateral → medial", fontsize=8)
 
 
 def _draw_density(axes: Axes, number: str, law: Law, samples: pl.DataFrame, placed_values: np.ndarray | None) -> None:

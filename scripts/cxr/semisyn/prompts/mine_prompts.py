@@ -25,6 +25,9 @@ SEVERAL, UNSURE = "several findings in the report", "not certain"
 SHARED, WORDS = "another finding in the sentence", "a word that is not listed"
 
 
+JOINS, ARTICLE = ("in", "at", "of", "with", "within", "and", "or"), "the"
+
+
 class Mention(NamedTuple):
     """A phrase that describes a finding in a patient's report or in a reference."""
 
@@ -45,22 +48,15 @@ class Vocabulary:
         words = [word for word in re.findall(r"[^\W_]+", sentence.lower()) if word not in self.dropped]
         if not words or any(word not in self.allowed for word in words):
             return None
-        text = " ".join(_trim_words(words))
+        # no prepositions and articles at the ends, no repeated prepositions, no articles without a preposition
+        content = [at for at, word in enumerate(words) if word not in (*JOINS, ARTICLE)]
+        trimmed: list[str] = []
+        for word in words[content[0] : content[-1] + 1] if content else []:
+            follows_join = bool(trimmed) and trimmed[-1] in JOINS
+            if word not in (*JOINS, ARTICLE) or follows_join == (word == ARTICLE):
+                trimmed.append(word)
+        text = " ".join(trimmed)
         return f"{text[:1].upper()}{text[1:]}." if text else None
-
-
-JOINS, ARTICLE = ("in", "at", "of", "with", "within", "and", "or"), "the"
-
-
-def _trim_words(words: list[str]) -> list[str]:
-    """Remove prepositions and articles at both ends, repeated prepositions, and articles without a preposition."""
-    content = [at for at, word in enumerate(words) if word not in (*JOINS, ARTICLE)]
-    trimmed: list[str] = []
-    for word in words[content[0] : content[-1] + 1] if content else []:
-        follows_join = bool(trimmed) and trimmed[-1] in JOINS
-        if word not in (*JOINS, ARTICLE) or follows_join == (word == ARTICLE):
-            trimmed.append(word)
-    return trimmed
 
 
 def finding_of(entity: Mapping) -> str | None:

@@ -79,11 +79,7 @@ def make_table7(
     """Return Table 7 of :data:`READINGS`. ``printed``: the paper's {source_measure: fractions per finding, mean}."""
     rows = []
     for source, finding in product((GENERATED, REAL), (*_findings(reading_table), MEAN)):
-        part = (
-            reading_table.filter(source=source)
-            if finding == MEAN
-            else reading_table.filter(source=source, finding=finding)
-        )
+        part = reading_table.filter(source=source, **({} if finding == MEAN else {"finding": finding}))
         row = {"source": source, "finding": finding, "images": len(part), "answers": int(part["readings"].sum())}
         num_readings = part["readings"].to_numpy().astype(float)[:, None]
         for measure in MEASURES if len(part) else ():

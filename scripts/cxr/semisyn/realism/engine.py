@@ -4,7 +4,7 @@ images, ``similarity`` of an image and its prompt. Only features of FID's own ne
 returns a :class:`FeatureEngine`."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,40 +48,22 @@ def digest_of(path: str | Path) -> str:
 
 
 def run_shard(
-    *, plan: str, edited: list[str], output: str, extractor: str, engine_settings: dict, attrs: dict,
-    compute: dict | None = None, **files: str,
+    *, output: str, extractor: str, engine_settings: dict, attrs: dict, edited: list[str] | None = None, plan: str = "",
+    frames: str = "", boxes: str = "", compute: dict | None = None, **files: str,
 ) -> None:  # fmt: skip
-    """Write the features of the edited images of a shard, by job_id: ``feature`` float32 (N, D), and ``similarity``
-    float32 (N,) of an image and its prompt, NaN if the engine uses none."""
+    """Write the features of a shard's edited images, by job_id, or of the ``frames`` with ``boxes``, by image_id:
+    ``feature`` float32 (N, D), and ``similarity`` float32 (N,) of an image and its prompt, NaN if there is none."""
     engine = load_features(extractor, Setup.for_engine(engine_settings, files, compute, extractor))
-    prompts = dict(read_table(plan).select("job_id", "prompt").iter_rows())
-    with Shards(edited) as shards:
-        _write_features(output, shards, {name: prompts[name] for name in shards.ids}, engine, extractor, attrs)
-
-
-def run_reference(
-    *, frames: str, boxes: str, output: str, extractor: str, engine_settings: dict, attrs: dict,
-    compute: dict | None = None, **files: str,
-) -> None:  # fmt: skip
-    """Write the features of the real images of a shard of frames. ``boxes``: the table of their boxes."""
-    engine = load_features(extractor, Setup.for_engine(engine_settings, files, compute, extractor))
-    names = sorted(set(read_table(boxes)["image_id"]))
-    with Shards(frames) as shards:
-        _write_features(output, shards, dict.fromkeys(names, ""), engine, extractor, attrs)
-
-
-def _write_features(
-    output: str, shards: Shards, prompts: Mapping[str, str], engine: FeatureEngine, extractor: str, attrs: dict
-) -> None:
-    """Write the features of the images with a prompt, in their order."""
-    names = list(prompts)
-    empty = {"feature": ((1,), np.float32), "similarity": ((), np.float32)} if not names else {}
-    attrs = attrs | {"extractor": extractor, "weights": engine.weights}
-    batches = [names[first : first + engine.batch] for first in range(0, len(names), engine.batch)]
-    with ShardWriter(output, attrs=attrs, empty=empty) as writer:
-        for batch in progress(batches, len(batches), "features"):
-            images = [shards.get("image", name) for name in batch]
-            feature, similarity = engine.features(images, [prompts[name] for name in batch])
-            fits = np.full(len(batch), np.nan) if similarity is None else similarity
-            for name, row, fit in zip(batch, feature, fits, strict=True):
-                writer.append(name, feature=row.astype(np.float32), similarity=np.float32(fit))
+    prompts = dict(read_table(plan).select("job_id", "prompt").iter_rows()) if plan else {}
+    with Shards(edited or frames) as shards:
+        names = list(shards.ids) if edited else sorted(set(read_table(boxes)["image_id"]))
+        empty = {"feature": ((1,), np.float32), "similarity": ((), np.float32)} if not names else {}
+        attrs = attrs | {"extractor": extractor, "weights": engine.weights}
+        batches = [names[first : first + engine.batch] for first in range(0, len(names), engine.batch)]
+        with ShardWriter(output, attrs=attrs, empty=empty) as writer:
+            for batch in progress(batches, len(batches), "features"):
+                images = [shards.get("image", name) for name in batch]
+                feature, similarity = engine.features(images, [prompts.get(name, "") for name in batch])
+                fits = np.full(len(batch), np.nan) if similarity is None else similarity
+                for name, row, fit in zip(batch, feature, fits, strict=True):
+                    writer.append(name, feature=row.astype(np.float32), similarity=np.float32(fit))

@@ -200,19 +200,13 @@ def run(
     with atomic_file(choice) as temporary:
         temporary.write_text(yaml.safe_dump(choice_by_finding, sort_keys=False), encoding="utf-8", newline="\n")
     write_table(table, scored, SCORES)
-    points = grid_table(scored, configs, same_as)
-    write_table(grid, points, GRID)
-    draw_search(points, pipelines, extent, dpi)
-
-
-def grid_table(scored: pl.DataFrame, configs: Mapping[str, dict], same_as: Mapping[str, str]) -> pl.DataFrame:
-    """Return :data:`GRID`: every configuration with its mean score, or that of its equivalent."""
     scores, rows = scored.unique(["finding", "config"], keep="first"), []
     means = dict(scores.group_by("config").agg(pl.col("score").mean()).iter_rows())
     for name, config in configs.items():
         substitute = same_as.get(name, "")
-        kind, r, exponent = BLURS[config["blur"]]
         settings = {key: config[key] for key in GRID if key in config}
-        settings |= {"blur": kind, "blur_r": r, "blur_beta": exponent}
+        settings |= dict(zip(("blur", "blur_r", "blur_beta"), BLURS[config["blur"]], strict=True))
         rows.append({"config": name, **settings, "same_as": substitute, "score": means.get(substitute or name)})
-    return pl.DataFrame(rows, schema=schema(GRID))
+    points = pl.DataFrame(rows, schema=schema(GRID))
+    write_table(grid, points, GRID)
+    draw_search(points, pipelines, extent, dpi)
