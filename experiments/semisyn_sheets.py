@@ -18,7 +18,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
-from cxr.base.engines import Setup
+from cxr.base.engines import Setup, engine_module
 from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
 from cxr.base.vocabulary import FINDINGS, HEART, LUNGS
@@ -27,7 +27,7 @@ from cxr.geometry.boxes import bounding_box, box_iou
 from cxr.metrics import appearance, edits
 from cxr.nets.map_net import MapNet
 from cxr.semisyn.editing.edit_images import EditRefused, evaluate_edit, soft_mask
-from cxr.semisyn.editing.engine import Job, load_engine
+from cxr.semisyn.editing.engine import Job
 from cxr.semisyn.editing.settings import EditingSettings
 from cxr.semisyn.findings.catalogue import read_catalogue
 from cxr.semisyn.placement import plan_jobs
@@ -111,7 +111,8 @@ def main() -> None:
     images = {name: (patient, frame) for path in arguments.data for name, patient, frame in read_films(path)}
     organs = {name: dict(zip(net.labels, net.masks(frame), strict=True)) for name, (_, frame) in images.items()}
     usable = {name: "0" for name, masks in organs.items() if all(masks[part].any() for part in (*LUNGS, HEART))}
-    engine = load_engine("lite", SimpleNamespace(findings=list(FINDINGS)), Setup(), frozenset())
+    options = SimpleNamespace(findings=list(FINDINGS))
+    engine = engine_module("cxr.semisyn.editing", "lite").load(options, Setup(), frozenset())
     plan_options = plan_jobs.PlanOptions(
         per_finding=arguments.jobs, sizes="auto", default_most=arguments.jobs, most_per_image=arguments.jobs, spare=0.0,
         samples=0, findings=arguments.findings, seed=SEED,

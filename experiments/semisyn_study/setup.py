@@ -6,10 +6,10 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
-from cxr.base.engines import Setup
+from cxr.base.engines import Setup, engine_module
 from cxr.base.paths import RESOURCES
 from cxr.semisyn.detectors.lite import LiteOptions
-from cxr.semisyn.editing.engine import EditingEngine, load_engine
+from cxr.semisyn.editing.engine import EditingEngine
 from cxr.workflow.settings import Settings
 
 SEED = 2026
@@ -41,7 +41,7 @@ def load_editor(prompts: frozenset[str]) -> EditingEngine:
     """Return the engine lite of the editing, with its default settings."""
     settings = _plain()
     options = SimpleNamespace(findings=settings["findings"])
-    return load_engine("lite", options, Setup(), prompts)
+    return engine_module("cxr.semisyn.editing", "lite").load(options, Setup(), prompts)
 
 
 def edit_config() -> dict:

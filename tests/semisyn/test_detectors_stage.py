@@ -16,7 +16,7 @@ import torch
 from cxr.annotations.coco import write as write_coco
 from cxr.annotations.regions import Annotation, Annotations
 from cxr.base.columns import check_columns, schema
-from cxr.base.engines import Setup
+from cxr.base.engines import Setup, engine_module
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table, write_table
@@ -24,7 +24,7 @@ from cxr.detection import training
 from cxr.detection.proposals import ScoredBoxes
 from cxr.semisyn.dataset.job_tables import BOXES, IMAGES
 from cxr.semisyn.detectors import reference_images, train_detector
-from cxr.semisyn.detectors.engine import DetectorsOptions, Validation, load_engine
+from cxr.semisyn.detectors.engine import DetectorsOptions, Validation
 from cxr.semisyn.detectors.pools import LazySample, take_patients
 from cxr.semisyn.detectors.reference_images import PICTURES, ROLES
 from cxr.semisyn.detectors.train_detector import EPOCHS, POOLS, UPDATES, FrameShards, read_pools
@@ -254,7 +254,7 @@ def test_a_training_is_scored_on_its_way_and_gives_the_same_detector(world, tmp_
     # the last score is that of the detector that is kept
     with FrameShards((), world["frames"], {}) as shards:
         images = Validation(train_detector._read_real(seen["validation"], FINDINGS, shards, world["patients"])[0])
-        last = images.score(load_engine("lite", Setup(LITE)).load(told / "model"))
+        last = images.score(engine_module("cxr.semisyn.detectors", "lite").load(Setup(LITE)).load(told / "model"))
     assert table["map1070_validation"][-1] == pytest.approx(100 * last, abs=1e-5)
 
 
@@ -378,8 +378,8 @@ def test_roles_say_what_was_left_out(world, tmp_path):
 def test_an_engine_whose_package_is_missing_says_so():
     own = {"plan": "yolo11n.yaml", "checkpoint": "", "image_size": 64, "batch": 2}
     with pytest.raises(UserError, match="whose package is not installed here: run snakemake with --sdm conda"):
-        load_engine("ultralytics", Setup(own))
+        engine_module("cxr.semisyn.detectors", "ultralytics").load(Setup(own))
     with pytest.raises(
         UserError, match=r"detectors\.engine is 'yolo', which does not exist: choose one of lite, ultra"
     ):
-        load_engine("yolo", Setup(own))
+        engine_module("cxr.semisyn.detectors", "yolo").load(Setup(own))

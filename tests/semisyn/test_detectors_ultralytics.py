@@ -11,13 +11,13 @@ pytest.importorskip("ultralytics", reason="ultralytics is in an environment of i
 
 from ultralytics import YOLO
 
-from cxr.base.engines import Setup
+from cxr.base.engines import Setup, engine_module
 from cxr.base.errors import UserError
 from cxr.base.unfinished_work import prepare_folder
 from cxr.detection.proposals import resize_square, stack_input
 from cxr.nets import tensors
 from cxr.semisyn.detectors import ultralytics
-from cxr.semisyn.detectors.engine import TrainingTask, load_engine
+from cxr.semisyn.detectors.engine import TrainingTask
 from cxr.semisyn.detectors.pools import LazySample, draw_image, shares_at
 from cxr.semisyn.detectors.ultralytics import ImageSampler, num_epochs_of, raw_boxes, write_images
 
@@ -49,7 +49,7 @@ def task(updates: int) -> TrainingTask:
 
 def engine(plan: str = "yolo11n.yaml", **files: str):
     own = {"plan": plan, "checkpoint": "", "image_size": SIDE, "batch": 2}
-    return load_engine("ultralytics", Setup(own, files, "cpu"))
+    return engine_module("cxr.semisyn.detectors", "ultralytics").load(Setup(own, files, "cpu"))
 
 
 def trained(folder: Path, updates: int, plan: str = "yolo11n.yaml", **files: str) -> tuple[list[float], Path]:

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -14,7 +15,7 @@ from PIL import Image
 from cxr.base.engines import Setup
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table, write_table
-from cxr.semisyn.editing import diffusion, edit_images, outcome, radedit
+from cxr.semisyn.editing import diffusion, edit_images, radedit
 from cxr.semisyn.editing.edit_images import soft_mask
 from cxr.semisyn.editing.engine import BoxTooSmall, Job
 from cxr.semisyn.editing.models import EditBatch
@@ -184,8 +185,9 @@ CONFIGS = {f"c{number}": EditingConfig(**told) for number, told in enumerate(SHA
 
 def test_configurations_of_one_job_file_have_the_bytes_that_each_has_alone(editors, tmp_path, monkeypatch):
     """The stage: two images, one of which has a box without a cell, under four configurations."""
-    monkeypatch.setattr(edit_images, "load_engine", lambda *_: editors["radedit"])
-    monkeypatch.setattr(outcome, "VISIBLE", 0.5)
+    loaded = SimpleNamespace(load=lambda *_: editors["radedit"])
+    monkeypatch.setattr(edit_images, "engine_module", lambda *_: loaded)
+    monkeypatch.setattr(edit_images, "VISIBLE", 0.5)
     masks = np.zeros((3, *SHAPE), bool)
     masks[0, 100:400, 60:230], masks[1, 100:400, 290:460], masks[2, 280:400, 200:320] = True, True, True
     with ShardWriter(tmp_path / "frames.h5", pictures=("image",)) as frames:

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from cxr.base.columns import schema
-from cxr.base.engines import Setup
+from cxr.base.engines import Setup, engine_module
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table, write_table
@@ -17,7 +17,6 @@ from cxr.base.vocabulary import FINDINGS, HEART, LUNGS
 from cxr.geometry.boxes import bounding_box
 from cxr.imaging.phantom import chest
 from cxr.semisyn.editing.edit_images import EditingOptions, run_shard
-from cxr.semisyn.editing.engine import load_engine
 from cxr.semisyn.editing.settings import EditingSettings
 from cxr.semisyn.placement.plan_jobs import BOXES, PLAN
 from nodules import NODULE, written
@@ -158,4 +157,4 @@ def test_a_painter_that_does_not_exist_is_refused(tmp_path):
     lite_options = SimpleNamespace(findings=["nodule"])
     setup = Setup(files={"findings_file": str(written(tmp_path, NODULE | wrong))})
     with pytest.raises(UserError, match=r"'nodule' the painter 'brush'.*opacity"):
-        load_engine("lite", lite_options, setup, frozenset())
+        engine_module("cxr.semisyn.editing", "lite").load(lite_options, setup, frozenset())

@@ -11,14 +11,14 @@ import cv2
 import numpy as np
 import pytest
 
-from cxr.base.engines import Setup
+from cxr.base.engines import Setup, engine_module
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import FINDINGS, HEART, LUNGS
 from cxr.geometry.affine import fit_affine, points_to_frame, to_frame
 from cxr.geometry.boxes import bounding_box, box_iou
 from cxr.metrics import appearance, edits
 from cxr.nets.map_net import MapNet
-from cxr.semisyn.editing.engine import Job, load_engine
+from cxr.semisyn.editing.engine import Job
 from cxr.semisyn.editing.settings import EditingSettings
 
 SETTINGS = EditingSettings().as_dict()
@@ -54,7 +54,7 @@ def films(shared) -> list[tuple[np.ndarray, dict]]:
 @pytest.fixture(scope="module")
 def editor():
     options = SimpleNamespace(findings_file="", findings=list(FINDINGS))
-    return load_engine("lite", options, Setup(), frozenset())
+    return engine_module("cxr.semisyn.editing", "lite").load(options, Setup(), frozenset())
 
 
 def box_on(organs: dict, finding: str, side: str) -> np.ndarray:

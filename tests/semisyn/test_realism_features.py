@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from transformers import CLIPProcessor
 
 from conversions import converter
-from cxr.base.engines import Setup, engine_names
+from cxr.base.engines import Setup, engine_module, engine_names
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.paths import RESOURCES
@@ -23,7 +23,7 @@ from cxr.nets.densenet import DenseNet121, prepare_frame
 from cxr.nets.inception import FEATURES, Inception
 from cxr.nets.tensors import load_strict
 from cxr.semisyn.realism import lite, measure, score
-from cxr.semisyn.realism.engine import load_features, run_shard
+from cxr.semisyn.realism.engine import run_shard
 from cxr.semisyn.selection.select_configs import LOWER_IS_BETTER
 from cxr.semisyn.settings import EXTRACTORS, METRICS
 from cxr.workflow import settings
@@ -102,7 +102,8 @@ def test_every_engine_writes_the_same_form(engine, size, files, tmp_path):
     assert all(np.isfinite(fits)) if engine == "clip" else all(np.isnan(fits))
     assert len({row.tobytes() for row in rows}) == 3
     # one image alone has the same bytes
-    alone = load_features(engine, Setup({}, files[engine], "cpu", 5)).features(IMAGES[1:2], PROMPTS[1:2])
+    loaded = engine_module("cxr.semisyn.realism", engine).load(Setup({}, files[engine], "cpu", 5))
+    alone = loaded.features(IMAGES[1:2], PROMPTS[1:2])
     assert alone.feature[0].astype(np.float32).tobytes() == rows[1].tobytes()
 
 
@@ -119,7 +120,8 @@ def test_inception_is_the_published_net(tmp_path):
         told = converter("inception")(tmp_path / "inception.pth", tmp_path / "inception.safetensors")
         assert (told["tensors"], told["values"]) == (470, 21_820_000)
         assert told["left_out"] == ["fc.bias", "fc.weight"]
-        engine = load_features("inception", Setup({}, {"weights": str(tmp_path / "inception.safetensors")}, "cpu"))
+        setup = Setup({}, {"weights": str(tmp_path / "inception.safetensors")}, "cpu")
+        engine = engine_module("cxr.semisyn.realism", "inception").load(setup)
         for image in IMAGES[:2]:
             given = torch.from_numpy(image)[None, None].expand(1, 3, -1, -1)
             with torch.inference_mode():
@@ -144,7 +146,7 @@ def test_counters_of_the_training_are_left_out(tmp_path):
 def test_xrv_features_are_what_its_classifier_reads(files):
     net = DenseNet121(18)
     load_strict(net, files["xrv"]["weights"])
-    engine = load_features("xrv", Setup({}, files["xrv"], "cpu"))
+    engine = engine_module("cxr.semisyn.realism", "xrv").load(Setup({}, files["xrv"], "cpu"))
     found = torch.from_numpy(engine.features(IMAGES[:1], [""]).feature)
     with torch.inference_mode():
         torch.testing.assert_close(net.classifier(found), net.eval()(prepare_frame(IMAGES[0])))
@@ -154,7 +156,7 @@ def test_lite_features_are_the_mean_of_the_detectors_deepest_layer():
     path = RESOURCES / "boxes/lite.onnx"
     small = cv2.resize(IMAGES[0], (256, 256), interpolation=cv2.INTER_AREA).astype(np.float32)[None, None] / 255
     deepest = onnx.compute_layer(path, "/deep/deep.1/Relu_1_output_0", image=small)
-    found = load_features("lite", Setup()).features(IMAGES[:1], [""]).feature
+    found = engine_module("cxr.semisyn.realism", "lite").load(Setup()).features(IMAGES[:1], [""]).feature
     np.testing.assert_allclose(found, deepest.mean(axis=(2, 3)), atol=1e-5)
     # an output of the file stays what it is
     np.testing.assert_array_equal(onnx.compute_layer(path, "logit", image=small), onnx.run_model(path, image=small)[0])
@@ -165,7 +167,7 @@ def test_lite_features_are_the_mean_of_the_detectors_deepest_layer():
 def test_the_clip_score_is_transformers_own(files, tmp_path):
     model = write_clip(tmp_path / "clip")
     processor = CLIPProcessor.from_pretrained(tmp_path / "clip")
-    engine = load_features("clip", Setup({}, files["clip"], "cpu"))
+    engine = engine_module("cxr.semisyn.realism", "clip").load(Setup({}, files["clip"], "cpu"))
     found = engine.features(IMAGES, PROMPTS)
     for image, prompt, value in zip(IMAGES, PROMPTS, found.similarity, strict=True):
         shown = np.repeat(image[:, :, None], 3, axis=2)
@@ -179,18 +181,18 @@ def test_the_clip_score_is_transformers_own(files, tmp_path):
 def test_weights_that_are_not_the_pinned_ones_are_refused(files):
     weights = Path(files["clip"]["folder"], "model.safetensors")
     pinned = hashlib.sha256(weights.read_bytes()).hexdigest()
-    load_features("clip", Setup({"sha256": pinned}, files["clip"], "cpu"))
+    engine_module("cxr.semisyn.realism", "clip").load(Setup({"sha256": pinned}, files["clip"], "cpu"))
     with pytest.raises(UserError, match=rf"has the digest {pinned}, not the one of semisyn\.realism\.clip\.sha256"):
-        load_features("clip", Setup({"sha256": "0" * 64}, files["clip"], "cpu"))
+        engine_module("cxr.semisyn.realism", "clip").load(Setup({"sha256": "0" * 64}, files["clip"], "cpu"))
 
 
 def test_a_folder_that_is_no_clip_model_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"semisyn\.realism\.clip\.model is .* which has no config\.json"):
-        load_features("clip", Setup({}, {"folder": str(tmp_path)}, "cpu"))
+        engine_module("cxr.semisyn.realism", "clip").load(Setup({}, {"folder": str(tmp_path)}, "cpu"))
     write_clip(tmp_path)
     save_file({"text_projection.weight": torch.zeros(8, 16)}, tmp_path / "model.safetensors")
     with pytest.raises(UserError, match=r"semisyn\.realism\.clip\.model is .* whose weights lack"):
-        load_features("clip", Setup({}, {"folder": str(tmp_path)}, "cpu"))
+        engine_module("cxr.semisyn.realism", "clip").load(Setup({}, {"folder": str(tmp_path)}, "cpu"))
 
 
 def test_the_kernel_distance_of_subsets_is_that_of_each(monkeypatch):

@@ -53,9 +53,8 @@ def select_boxes(
     apart: Collection[int] = (),
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Select among decoded boxes (classes, rows, columns, 4) with confidences (classes, rows, columns). Returns at most
-    ``most`` rounded boxes (N, 4), confidences (N,) and class indices (N,), best first: confidence at least ``floor``,
-    non-maximum suppression within each class above ``iou``, then across the classes but those ``apart`` above
-    ``across``."""
+    ``most`` rounded boxes (N, 4), confidences (N,) and classes (N,), best first: confidence at least ``floor``,
+    suppression within each class above ``iou``, then across the classes but those ``apart`` above ``across``."""
     classes, rows, columns = np.nonzero(confidence >= floor)
     boxes = boxes[classes, rows, columns].round(PIXEL_DIGITS)
     confidence = confidence[classes, rows, columns].astype(np.float64).round(CONFIDENCE_DIGITS)

@@ -1,6 +1,6 @@
 """The detector's net, anchor-free like FCOS, and its loss: a cell near the middle of a box learns the box's class and
-its four sides. The class target is the IoU of the predicted box (quality focal loss), so that confidence expresses
-localization quality."""
+its four sides. The class target is the IoU of the predicted box (quality focal loss): confidence expresses
+localization."""
 
 from collections.abc import Sequence
 

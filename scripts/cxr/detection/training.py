@@ -21,8 +21,7 @@ from cxr.nets.fitting.plain import Runner
 class Recipe:
     """Hyperparameters of a training. updates: number of steps; rate: highest learning rate, reached after the fraction
     ``warmup`` of the steps; decay: weight decay; clip: largest gradient norm; memory: decay per step of the running
-    mean of the weights; importance: weight of a positive cell of each class; bfloat16: whether convolutions run in it,
-    nearly twice as fast."""
+    mean of the weights; importance: weight of a positive cell of each class; bfloat16: for convolutions."""
 
     updates: int
     rate: float
@@ -178,8 +177,7 @@ def train_net(
 ) -> Detector:
     """Train a net on batches of ``draw(generator, finished steps)``; return a net with the running mean of the weights.
     On a CPU with one thread the same seed gives the same bytes, also after resuming from ``checkpoint``. ``losses``
-    receives the class and box loss of every step, those before an interruption included; ``watch`` scores the net
-    without changing it."""
+    receives the class and box loss of every step, those before an interruption included; ``watch`` scores the net."""
     if checkpoint:
         prepare_folder(checkpoint.folder, checkpoint.identity)
     training = DetectorTraining(net, draw, recipe, seed, on_step, checkpoint, watch)

@@ -1,8 +1,7 @@
 """Two ways to edit latents (B, C, h, w): sampling under a prompt inside a mask, blended with the source outside it, and
-edit-friendly inversion and editing in one pass over the steps. There the original's latent at
-each time is the clean latent with independent noise; a step's correction is the difference between the next latent and
-the step's mean. The edited latent takes the same steps with the same corrections, but with the noise predicted under
-the prompt. No latent is stored, and the net is called once per step with the rows of both."""
+edit-friendly inversion and editing in one pass over the steps. There the original's latent at each time is the clean
+latent with independent noise, a step's correction the difference between the next latent and the step's mean; the
+edited latent takes the same corrections, but the noise predicted under the prompt."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,8 +17,7 @@ from cxr.diffusion.schedule import Step, add_noise, step_mean, step_variance
 @dataclass(frozen=True)
 class Editing:
     """Editing options; prompts and weights are one for the whole batch or one per image, those of the inversion one per
-    source. extent: fraction of the steps, noisiest first, in which the masks apply; afterwards the prompt applies
-    everywhere and nothing is pasted."""
+    source. extent: fraction of the steps, noisiest first, in which the masks apply; then nothing is pasted."""
 
     prompt: Prompts
     invert_prompt: Prompts
@@ -93,9 +91,8 @@ Blending = Literal["before", "after", "guidance"]
 
 @dataclass(frozen=True)
 class Sampling:
-    """Sampling options; prompts and weights are one for the whole batch or one per image. negative: prompt of the
-    unconditional prediction; pure: start from pure noise, not from the noised source; extent: fraction of the steps,
-    noisiest first, in which the mask applies; afterwards the prompt applies everywhere."""
+    """Sampling options; prompts and weights are one for the whole batch or one per image. pure: start from pure noise,
+    not from the noised source; extent: fraction of the steps, noisiest first, in which the mask applies."""
 
     prompt: Prompts
     guidance: Weights

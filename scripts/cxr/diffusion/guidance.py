@@ -38,8 +38,7 @@ class PredictionRequest(NamedTuple):
 
 def predict_guided(predict: Predict, time: int, requests: Sequence[PredictionRequest]) -> list[torch.Tensor]:
     """Return for each request the unconditional prediction plus weight times the prompt's change to it. The net is
-    called once, with each pair of a row and a prompt that is needed; a weight of 1 needs no unconditional
-    prediction."""
+    called once, with each pair of a row and a prompt that is needed (a weight of 1 needs no unconditional one)."""
     simple_requests = [
         PredictionRequest(latent, *(collapse_equal_values(values, latent) for values in (prompts, weights)))
         for latent, prompts, weights in requests

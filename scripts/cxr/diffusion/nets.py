@@ -130,9 +130,8 @@ def read_noise_schedule(layout: folders.Layout) -> tuple[list[float], str]:
 def encode_text(
     text: torch.nn.Module, tokenizer, prompt: str, length: int, key: str, layout: folders.Layout
 ) -> torch.Tensor:
-    """Return the text states (1, length, width) of a prompt, float32; attention includes the padding, as in the
-    pipelines of diffusers. Raises UserError for more than ``length`` tokens, and for a word that the tokenizer does not
-    know."""
+    """Return the text states (1, length, width) of a prompt, float32; attention includes the padding, as in diffusers.
+    Raises UserError for more than ``length`` tokens, and for a word that the tokenizer does not know."""
     tokens = tokenizer(prompt)["input_ids"]
     if len(tokens) > length:
         raise UserError(f"{key} has {len(tokens)} tokens and the model reads {length}: shorten it")

@@ -119,8 +119,7 @@ class Window:
 
     def box_coordinates(self, beyond: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """Return (u, v), float32 (h, w): -1..1 from side to side of ``box``; v grows downwards. A side along which the
-        lung ends first moves outwards by up to ``beyond`` half sizes, so that a lesion is dense up to the lung's
-        border."""
+        lung ends first moves outwards by up to ``beyond`` half sizes: a lesion is dense up to that border."""
         x1, y1, x2, y2 = self.box
         wide, tall = beyond * (x2 - x1) / 2, beyond * (y2 - y1) / 2
         left_share, top_share, right_share, bottom_share = self.lung_border_shares()

@@ -56,9 +56,9 @@ def tissue_brightness(chest: Chest, place: Place) -> np.ndarray:
 def depth_below_surface(
     window: Window, rise: float, reach: float, least: float, random: np.random.Generator
 ) -> np.ndarray:
-    """Return the depth of each pixel below the fluid's surface, px, float32 (h, w). The surface is level and climbs
-    towards the chest wall by ``rise`` of its height within ``reach`` px, up to the box's upper side. ``least``: lowest
-    row of the level."""
+    """Return the depth of each pixel below the fluid's surface, px, float32 (h, w). It is level (at row ``least`` or
+    above) and climbs towards the chest wall by ``rise`` of its height within ``reach`` px, up to the box's upper
+    side."""
     x1, y1, x2, y2 = window.box
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
     height = y2 - y1

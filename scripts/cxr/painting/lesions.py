@@ -1,7 +1,6 @@
 """Paint a lesion, or a structure that resembles one, on a frontal chest X-ray: ``image + (1 - image) * density``
 ("screen") brightens dark lung more than bone and stays in 0..1. The density is 0 outside the region except for a soft
-rim. All sizes are fractions of the region. Amplitudes and shapes are our choice, by visual comparison and not by
-measurement."""
+rim. All sizes are fractions of the region. Amplitudes and shapes are our choice, by visual comparison."""
 
 from collections.abc import Callable
 
@@ -261,10 +260,9 @@ def paint(
     extent: float = 1.0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return an image float32 (H, W) in 0..1 with ``lesion`` painted into ``region`` bool (H, W), and the lesion's
-    mask. Edema fills both sides of the region, other lesions one side (effusion sometimes both). ``strength`` scales
-    the density (1: ordinary); ``extent`` the size of opacities, consolidations, pneumonias and atelectases (1: a sixth
-    to a half of the region's width). ``midline``: the column between the patient's right and left. Raises ValueError
-    for a name not in ``PAINTABLE``."""
+    mask. Edema fills both sides of the region, other lesions one (effusion sometimes both). ``strength`` scales the
+    density (1: ordinary), ``extent`` the size (1: a sixth to a half of the region's width). ``midline``: the column
+    between the patient's right and left. Raises ValueError for a name not in ``PAINTABLE``."""
     if lesion not in _SHAPES:
         raise ValueError(f"lesion must be one of {', '.join(PAINTABLE)}, not {lesion!r}")
     new, mask = np.array(image, np.float32), np.zeros(image.shape, bool)

@@ -19,7 +19,7 @@ class PriorsSettings(Section):
     )
     reference: str = key("", "Reference in semisyn.references to whose boxes the priors are fitted.")
     zones_table: str = key(
-        "", "Chest ImaGenome's table of gold boxes, to which zones in prompts are fitted; empty: the authors' numbers."
+        "", "Chest ImaGenome's gold boxes, to which zones in prompts are fitted; empty: authors' numbers."
     )
     min_boxes: int = key(20, "Fewest boxes of a fit; a finding with fewer keeps its prior.", ge=3)
 

@@ -68,9 +68,8 @@ FORMAT_NOTES = {
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Settings of the exports. labels: {finding: display name}; kind, target: of the boxes; pixels: ``frame`` or
-    ``original``; withhold: of ``pixels`` and ``ids``; salt: file with the key of the ids; frames: decoding of the
-    originals."""
+    """Settings of the exports. kind, target: of the boxes; pixels: ``frame`` or ``original``; withhold: of ``pixels``
+    and ``ids``; salt: file with the key of the ids; frames: decoding of the originals."""
 
     findings: list[str]
     labels: dict[str, str]

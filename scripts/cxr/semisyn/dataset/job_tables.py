@@ -86,9 +86,8 @@ def read_conventions() -> dict[str, dict[str, dict[str, float]]]:
 
 
 def rescale_box(box: np.ndarray, finding: str, target: str, affine: np.ndarray, picture: np.ndarray) -> np.ndarray:
-    """Return a box (4,) in frame pixels as readers of ``target`` would draw it: the same width, but their mean
-    height-to-width ratio in original pixels. It keeps its lower edge, or the point at ``at`` of its height becomes the
-    centre."""
+    """Return a box (4,) in frame pixels as readers of ``target`` would draw it: as wide, but with their mean height
+    over width in original pixels. Its lower edge stays, or the point at ``at`` of its height becomes the centre."""
     convention: Mapping = read_conventions()[target].get(finding, {})
     x1, y1, x2, y2 = (float(edge) for edge in box)
     if not convention:

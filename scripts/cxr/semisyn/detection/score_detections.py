@@ -112,9 +112,8 @@ def match_run(population: Population, predicted: pl.DataFrame, ious: Sequence[fl
 
 @dataclass(frozen=True, kw_only=True)
 class DetectionOptions:
-    """Settings of the stage. runs: [run, seed number, reference] of each prediction file; references: fields of each
-    :class:`Reference`; synthetic: {run: number or size of its synthetic images}; prior_seen: references that the priors
-    were fitted to."""
+    """Settings of the stage. runs: [run, seed number, reference] of each prediction file; synthetic: {run: number or
+    size of its synthetic images}; prior_seen: references that the priors were fitted to."""
 
     against: str
     replicates: int
@@ -139,9 +138,8 @@ def run_scores(
     references: Sequence[str] = (),
     images: str | None = None,
 ) -> None:
-    """Score all ``predictions`` and compare the runs. ``patients``: tables with image_id and subject_id; ``images``:
-    the dataset's image table, if a run names a size. Raises UserError for an image or a patient in two roles or trained
-    on."""
+    """Score all ``predictions`` and compare the runs. ``images``: the dataset's image table, if a run names a size.
+    Raises UserError for an image or a patient in two roles or trained on."""
     reference_by_name = {settings["name"]: Reference(**settings) for settings in options.references}
     boxes_by_reference = {
         name: reference_files.read_reference(reference, options.findings)

@@ -1,4 +1,4 @@
-"""Interface of the engines that train detectors, and their settings, task and loader."""
+"""Interface of the engines that train detectors, whose modules have ``load(setup)``, and their settings and task."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from cxr.base.engines import Setup, engine_module
 from cxr.detection.proposals import ScoredBoxes
 from cxr.metrics.average_precision import average_precision, match_predictions
 from cxr.metrics.matching import Boxes
@@ -57,8 +56,7 @@ BOX_SELECTION = {"floor": 0.001, "iou": 0.5, "most": 100}
 @dataclass(frozen=True)
 class DetectorsOptions:
     """Settings of one run. own: of the engine; budget: ``updates`` or ``epochs``, the key that counts; kind, target: of
-    the synthetic boxes; references, validation: settings of the references in ``real``, and of those that are
-    scored."""
+    the synthetic boxes; references, validation: settings of the learnt and of the scored references."""
 
     engine: str
     own: dict
@@ -82,8 +80,7 @@ class DetectorsOptions:
 @dataclass(frozen=True)
 class TrainingTask:
     """One training: {pool: its images} and {pool: its shares of a batch at the first and at the last step}. epochs:
-    most epochs of an engine that divides the steps; points: steps after which the detector is scored on
-    ``validation``."""
+    most epochs of an engine that divides the steps; points: steps at which ``validation`` is scored."""
 
     pools: Mapping[str, Sequence[LazySample]]
     shares: Mapping[str, tuple[float, float]]
@@ -112,8 +109,3 @@ class DetectorEngine(Protocol):
     def load(self, folder: Path) -> Callable[[np.ndarray], ScoredBoxes]:
         """Return a function from a frame uint8 (H, H) to its boxes, px, selected by :data:`BOX_SELECTION`."""
         ...
-
-
-def load_engine(name: str, setup: Setup) -> DetectorEngine:
-    """Call ``load(setup)`` of ``cxr.semisyn.detectors.<name>``. Raises UserError for an unknown engine."""
-    return engine_module("cxr.semisyn.detectors", name).load(setup)

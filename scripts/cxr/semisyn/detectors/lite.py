@@ -75,8 +75,7 @@ def train_lite(
     watch: Monitor | None = None,
 ) -> Detector:
     """Train a detector on batches mixed from the pools; runs of one seed start from the same weights. It resumes from
-    the folder ``unfinished`` if no input has changed; ``losses`` receives each step's losses. Raises ValueError without
-    images."""
+    ``unfinished`` if no input has changed; ``losses`` receives each step's. Raises ValueError without images."""
     shares = {name: tuple(map(float, share)) for name, share in shares.items() if pools.get(name) and any(share)}
     if not shares:
         raise ValueError("no pool with a share has an image")

@@ -16,7 +16,7 @@ import torch
 
 from cxr.base.atomic import atomic_folder
 from cxr.base.columns import Column, Columns, schema
-from cxr.base.engines import Setup
+from cxr.base.engines import Setup, engine_module
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shards
 from cxr.base.jobs import log, progress
@@ -25,7 +25,7 @@ from cxr.base.tables import read_table, write_rows, write_table
 from cxr.detection.grid import CONFIDENCE_DIGITS, PIXEL_DIGITS
 from cxr.geometry.affine import boxes_to_frame, boxes_to_original
 from cxr.geometry.boxes import CORNERS
-from cxr.semisyn.detectors.engine import DetectorsOptions, TrainingTask, Validation, load_engine
+from cxr.semisyn.detectors.engine import DetectorsOptions, TrainingTask, Validation
 from cxr.semisyn.detectors.pools import LazySample, shares_at, shuffle_boxes, take_patients
 from cxr.semisyn.references import PREDICTIONS, Reference, framed_images, map_patients, read_reference
 from cxr.semisyn.shared import PARTS, TRAIN_SUBSET, images_per_finding
@@ -159,7 +159,8 @@ def run(
     resumes with the same result. Raises UserError for a run without images."""
     torch.set_num_threads(1)
     seed = stable_hash("detectors", options.seed, int(number)) % 2**32
-    engine = load_engine(options.engine, Setup.for_engine(options.own, extra_files, compute))
+    setup = Setup.for_engine(options.own, extra_files, compute)
+    engine = engine_module("cxr.semisyn.detectors", options.engine).load(setup)
     pictures = {name.removeprefix("frames_"): path for name, path in extra_files.items() if name.startswith("frames_")}
     unfinished = Path(model).with_name("unfinished")
     with FrameShards(edited, frames, pictures) as shards:
@@ -228,7 +229,8 @@ def run_predictions(
     torch.set_num_threads(1)
     source = Reference(**reference)
     images = read_reference(source, findings).image_ids
-    find = load_engine(engine, Setup.for_engine(engine_settings, engine_files, compute, engine)).load(Path(model))
+    setup = Setup.for_engine(engine_settings, engine_files, compute, engine)
+    find = engine_module("cxr.semisyn.detectors", engine).load(setup).load(Path(model))
     rows = []
     with Shards(frames) as shards:
         framed_ids = framed_images(source, images, shards)

@@ -1,7 +1,6 @@
 """Engine ultralytics of semisyn_detectors: YOLO and RT-DETR, trained by the package of that name, which is under the
 AGPL: only this module and that of ``boxes`` import it, in a separate environment. There are no mosaics, which would mix
-the pools, and an image counts as free of unlabelled findings. A training resumes at the last finished epoch of the
-package."""
+the pools, and an image counts as free of unlabelled findings. A training resumes at the last finished epoch."""
 
 import hashlib
 import json

@@ -13,7 +13,7 @@ import polars as pl
 import yaml
 
 from cxr.base.columns import Column, edge_columns
-from cxr.base.engines import Setup
+from cxr.base.engines import Setup, engine_module
 from cxr.base.hdf5 import FRAME_SIZE, Shards, ShardWriter
 from cxr.base.ledger import Ledger
 from cxr.base.seeds import stable_hash
@@ -23,7 +23,7 @@ from cxr.base.workers import EngineFault, Fault, process_singly_or_batched
 from cxr.geometry.boxes import CORNERS, clip_boxes
 from cxr.metrics import edits
 from cxr.metrics.appearance import lung_midline
-from cxr.semisyn.editing.engine import BoxTooSmall, EditedImage, Job, load_engine
+from cxr.semisyn.editing.engine import BoxTooSmall, EditedImage, Job
 from cxr.semisyn.shared import BLURS, CHOSEN_CONFIG, DEFAULT_CONFIG, MEASURES, SELECTION, WARPED_FINDING
 
 CUT = 3
@@ -32,9 +32,8 @@ CUT = 3
 
 def soft_mask(boxes: np.ndarray, shape: tuple[int, int], blur: str) -> np.ndarray:
     """Return the edit weight of each pixel, float32 ``shape`` in 0..1: the maximum over ``boxes`` (N, 4). ``none`` is 1
-    where a pixel's centre lies in the box; ``gauss`` blurs that, with the deviation half the side (whole pixels) over r
-    along each axis; ``ggauss`` is exp(-(|t| / (sqrt(2) deviation)) ** exponent) of the distance t from the box's
-    centre."""
+    where a pixel's centre lies in the box; ``gauss`` blurs that, with half the side over r as deviation; ``ggauss`` is
+    exp(-(|t| / (sqrt(2) deviation)) ** exponent) of the distance t from the box's centre."""
     mask = np.zeros(shape, np.float32)
     for box in np.asarray(boxes, np.float64).reshape(-1, 4):
         np.maximum(mask, _box_mask(box, shape, *BLURS[blur]), out=mask)
@@ -88,8 +87,7 @@ def evaluate_edit(
     source: np.ndarray, organs: dict[str, np.ndarray], job: Job, edited: EditedImage, max_leak: float
 ) -> AcceptedEdit:
     """Return the accepted edit of a job on a ``source`` uint8 (512, 512). Raises EditRefused, also if more than
-    ``max_leak`` of the squared change lies outside the boxes under a configuration that edits inside a mask until the
-    end."""
+    ``max_leak`` of the squared change lies outside the boxes though the mask applies until the end."""
     support = edited.support if edited.support is not None else job.mask > 0
     image = np.asarray(edited.image)
     if image.shape != source.shape or not np.isfinite(image).all():
@@ -163,10 +161,10 @@ def run_shard(
     boxes: str | list[str], excluded: str | list[str], shard: str, options: EditingOptions, attrs: dict, threads: int,
     compute: dict | None = None, config: str = "", together: Sequence[str] = (), choice: str = "", **files: str,
 ) -> None:  # fmt: skip
-    """Edit one part of the placed trial jobs or, under ``chosen``, a shard's placed jobs that chose this engine.
-    ``config``: the configuration, or ``together``: several, whose output paths are in that order; their shared work is
-    done once. ``output``: HDF5 of job_id: ``image`` uint8 and ``lesion`` bool (512, 512), and the frame's
-    ``to_original`` and ``original_shape``. Raises UserError for an unknown engine."""
+    """Edit one part of the placed trial jobs or, under ``chosen``, a shard's placed jobs that chose this engine, under
+    ``config`` or ``together`` under several, which share work. ``output``: HDF5 of job_id: ``image`` uint8 and
+    ``lesion`` bool (512, 512), and the frame's ``to_original`` and ``original_shape``. Raises UserError for an unknown
+    engine."""
     configs = list(together) or [config]
     paths = ([path] if isinstance(path, str) else path for path in (output, boxes, excluded))
     targets = dict(zip(configs, zip(*paths, strict=True), strict=True))
@@ -184,7 +182,8 @@ def run_shard(
         if job_id in per_config[name]
     }
     texts = frozenset(text for _, job in job_by_key.values() for text in (job.prompt, job.config["negative"]))
-    editor = load_engine(options.engine, options, Setup.for_engine(options.own, files, compute, options.engine), texts)
+    setup = Setup.for_engine(options.own, files, compute, options.engine)
+    editor = engine_module("cxr.semisyn.editing", options.engine).load(options, setup, texts)
     ledger = Ledger("semisyn_editing")
     rows: dict[str, list[dict]] = {name: [] for name in targets}
 

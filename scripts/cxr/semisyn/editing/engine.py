@@ -1,11 +1,9 @@
-"""Interface of the editing engines, and their loader."""
+"""Interface of the editing engines: a module has ``load(options, setup, prompts)``; ``prompts``: of all jobs."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-
-from cxr.base.engines import Setup, engine_module
 
 
 @dataclass(frozen=True)
@@ -27,9 +25,8 @@ class Job:
 
 @dataclass(frozen=True)
 class EditedImage:
-    """An edited image, uint8 or float (512, 512). ``lesion`` bool (512, 512): the finding's exact mask, if known;
-    ``support`` bool (512, 512): where the engine may have changed the image, None where the job's mask is above 0;
-    ``parameters``: drawn ones."""
+    """An edited image, uint8 or float (512, 512), with drawn ``parameters``. Bool (512, 512): ``lesion``, the exact
+    mask, if known; ``support``: where the engine may have changed the image, None where the job's mask is above 0."""
 
     image: np.ndarray
     lesion: np.ndarray | None = None
@@ -43,15 +40,9 @@ class EditingEngine(Protocol):
     def edit(self, image: np.ndarray, organs: dict[str, np.ndarray], job: Job) -> EditedImage:
         """Edit a frame uint8 (512, 512) with its masks {label: bool (512, 512)}; called from several threads at once.
         An engine with a large net has ``edit_batch(images, organs, jobs)`` instead, on lists and called from one
-        thread, and the attribute ``batch``. No result may depend on another job. Raises BoxTooSmall if it edits
-        none."""
+        thread, and the attribute ``batch``. No result may depend on another job. Raises BoxTooSmall."""
         ...
 
 
 class BoxTooSmall(ValueError):
     """A box of the job covers no cell of the model's latent grid."""
-
-
-def load_engine(name: str, options: object, setup: Setup, prompts: frozenset[str]) -> EditingEngine:
-    """Call ``load(options, setup, prompts)`` of an engine's module; ``prompts``: of all jobs. Raises UserError."""
-    return engine_module("cxr.semisyn.editing", name).load(options, setup, prompts)

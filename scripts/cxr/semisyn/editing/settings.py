@@ -45,17 +45,13 @@ class EditingConfig(Section):
     prompt: Literal["phrase", "label"] = key("phrase", "Prompt: the job's phrase, or the finding's name.", source=PAPER)
     negative: str = key("", "Negative prompt; empty: none.", source=PAPER)
     blur: Literal[tuple(BLURS)] = key(
-        "none",
-        "Soft mask: a Gaussian of the box with half its side over r as deviation, or ggauss with exponent b.",
-        source=PAPER,
+        "none", "Soft mask: a Gaussian of the box (deviation: half its side over r), or ggauss.", source=PAPER
     )
     extent: Share = key(1.0, "Fraction of the steps, noisiest first, in which the mask applies.", source=PAPER)
     steps: float = key(1.0, "Number of steps, as a multiple of the model's own.", source=PAPER, gt=0, le=20)
     guidance: float = key(0.0, "Weight of the prompt; 0: the model's own.", source=PAPER, ge=0, le=100)
     strength: float = key(0.0, "Fraction of the noise levels; 0: the model's own.", source=AUTHORS, ge=0, le=1)
-    composite: Literal["support", "none"] = key(
-        "support", "Pixels outside the mask: the source's, or none: the model's."
-    )
+    composite: Literal["support", "none"] = key("support", "Pixels outside the mask: the source's, or the model's.")
 
     def effective(self) -> tuple:
         """Return the values that determine the images; configurations with equal ones make the same images."""

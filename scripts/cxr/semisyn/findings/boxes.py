@@ -75,9 +75,9 @@ def to_frame(percent: np.ndarray, places: Places) -> np.ndarray:
 def draw_boxes(
     prior: Prior, places: Places, uniforms: np.ndarray, *, bounds: str, min_mass: float, heart_exclusion: bool
 ) -> DrawnBoxes:
-    """Draw one box per row. ``uniforms``: (N, tries, 4). A try fails if a truncated prior has less mass than
-    ``min_mass`` or no room for the smallest size, and, with ``heart_exclusion``, if a box of the left lung lies wholly
-    inside the heart's box."""
+    """Draw one box per row of ``uniforms`` (N, tries, 4). A try fails if a truncated prior has less mass than
+    ``min_mass`` or no room for the smallest size, and, with ``heart_exclusion``, if a left lung's box lies inside the
+    heart's."""
     count, tries = uniforms.shape[:2]
     percent, boxes = np.full((2, count, 4), np.nan)
     drawn_boxes = DrawnBoxes(percent, boxes, np.zeros((count, 2)), np.zeros(count, int))
@@ -143,9 +143,9 @@ class Chests:
 
 
 def draw_hearts(prior: Prior, chests: Chests, uniforms: np.ndarray, *, step: float, min_mass: float) -> DrawnHearts:
-    """Draw a larger cardiothoracic ratio for each chest, ``step`` (a fraction) or more above the present one, at most
-    1. The heart keeps its centre and aspect ratio. A try of ``uniforms`` (N, tries) fails if it reaches beyond a lung's
-    outer edge."""
+    """Draw a larger cardiothoracic ratio for each chest, at least ``step`` (a fraction) above the present one. The
+    heart keeps its centre and aspect ratio. A try of ``uniforms`` (N, tries) fails if it reaches beyond a lung's outer
+    edge."""
     right_edge, left_edge, hearts = chests.right[:, 0], chests.left[:, 2], chests.hearts
     thorax = left_edge - right_edge
     size, centre = hearts[:, 2:] - hearts[:, :2], (hearts[:, :2] + hearts[:, 2:]) / 2

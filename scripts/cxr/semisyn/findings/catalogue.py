@@ -162,8 +162,8 @@ def read_catalogue(findings_file: str | Path = "", priors: str | Path = "") -> C
             weights = {str(text): _check_numbers(f".prompts.{text}", weight) for text, weight in prompts.items()}
             if min(weights.values()) < 0 or sum(weights.values()) <= 0:
                 raise WrongValue(".prompts has weights that are below 0 or add to 0: give weights above 0")
-            words = (str(entry.get(key, name)) for key in ("label", "painter"))
-            findings[name] = Finding(name, *words, _parse_prior(entry), weights)
+            label, painter = (str(entry.get(key, name)) for key in ("label", "painter"))
+            findings[name] = Finding(name, label, painter, _parse_prior(entry), weights)
     with _below(f"{sources[-1][1]}: ", UserError):
         for name, finding in findings.items():
             if (label_owner := first.setdefault(finding.label.casefold(), name)) != name:

@@ -119,19 +119,13 @@ def _moments(law: Law) -> tuple[np.ndarray, float, float, float]:
     """Return mean, first deviation, slope of the second mean per first deviation, and residual deviation."""
     sigma = np.array(law.parameters["sigma"])
     deviation = np.sqrt(sigma[0, 0])
-    return (
-        np.array(law.parameters["mu"]),
-        deviation,
-        sigma[0, 1] / deviation,
-        np.sqrt(sigma[1, 1] - sigma[0, 1] ** 2 / sigma[0, 0]),
-    )
+    residual_deviation = np.sqrt(sigma[1, 1] - sigma[0, 1] ** 2 / sigma[0, 0])
+    return np.array(law.parameters["mu"]), deviation, sigma[0, 1] / deviation, residual_deviation
 
 
 def _log(values: np.ndarray) -> np.ndarray:
     """Return the logarithms, minus infinity at and below 0."""
-    logarithms = np.full(values.shape, -np.inf)
-    np.log(values, out=logarithms, where=values > 0)
-    return logarithms
+    return np.log(values, out=np.full(values.shape, -np.inf), where=values > 0)
 
 
 def _normal_mass(low: np.ndarray | None, high: np.ndarray | None, like: np.ndarray) -> np.ndarray:

@@ -11,9 +11,7 @@ Position = Literal["Erect", "Semi-erect", "Sitting", "Recumbent"]
 class LiteSettings(Section):
     """The classifier lite: box confidences and the cardiothoracic ratio."""
 
-    opacity: Share = key(
-        0.9, "Probability that one or more boxes of opacities are right, from which an image is positive."
-    )
+    opacity: Share = key(0.9, "Probability that a box of opacities is right from which an image is positive.")
     others: Share = key(0.5, "Confidence of a box of another lesion from which an image is positive.")
     ctr: Share = key(0.55, "Cardiothoracic ratio above which an image is positive.", unit="heart width / thorax width")
     ctr_ap: Share = key(0.6, "The same of an AP image, which magnifies the heart.", unit="heart width / thorax width")
@@ -29,21 +27,15 @@ class HealthySettings(Section):
     """The healthy pool: X-rays into which findings are put."""
 
     views: list[Literal["PA", "AP"]] = key(lambda: ["PA"], "Views of the pool.", source=PAPER, min_length=1)
-    positions: list[Position] = key(
-        lambda: ["Erect"], "Accepted positions, if a table or header gives one.", source=PAPER, min_length=1
-    )
-    exclude_patients: bool = key(
-        True, "Whether to exclude all images of patients in a reference; false: its own images only (paper)."
-    )
+    positions: list[Position] = key(lambda: ["Erect"], "Accepted known positions.", source=PAPER, min_length=1)
+    exclude_patients: bool = key(True, "Whether to exclude all images of a reference's patients (paper: its images).")
     splits: list[Literal[SPLITS]] | None = key(
-        None, "Accepted splits; null: train, embedded cohort: all three.", min_length=1
+        None, "Accepted splits; null: train; embedded cohort: all.", min_length=1
     )
     labels: Literal["auto", "chexpert", "reports"] = key(
-        "auto", "Source of the labels: a table (chexpert), the reports stage, or auto: the table, if there is one."
+        "auto", "Source of the labels: a table, the reports stage, or auto: the table, if any."
     )
-    chexpert: str = key(
-        "", "CSV of CheXpert labels by study_id, image_id or Path; empty: *-chexpert.csv in cohort.tables."
-    )
+    chexpert: str = key("", "CSV of CheXpert labels by study_id, image_id or Path; empty: that in cohort.tables.")
     devices: Literal["auto", "not_positive", "negative", "any"] = key(
         "auto", "Accepted Support Devices (negative: paper); auto: not_positive, embedded cohort: any.", source=AUTHORS
     )

@@ -170,9 +170,13 @@ def place_jobs(
     """Yield each job of a finding with its rows of :data:`BOXES`, none if there is no room for all its boxes."""
     draws = [draw_numbers(seed, finding.name, job.index, TRIES) for job in jobs]
     if finding.prior.placement == "lung":
-        rows = _place_in_lungs(finding, jobs, draws, catalogue, bounds)
-    else:
-        rows = _place_hearts(finding, jobs, draws)
+        return zip(jobs, _place_in_lungs(finding, jobs, draws, catalogue, bounds), strict=True)
+    chests = Chests(*np.moveaxis(np.array([job.chest for job in jobs]), 1, 0))
+    uniforms, rows = np.stack([numbers[:, 0, 0] for _, _, numbers in draws]), []
+    hearts = draw_hearts(finding.prior, chests, uniforms, step=RATIO_STEP, min_mass=MIN_MASS)
+    for job, ratios, box, mass, tries in zip(jobs, *(part.tolist() for part in hearts), strict=True):
+        head = job.job_id, job.image_id, finding.name, "", "", None, None, None, None
+        rows.append([(*head, *box, None, mass, tries, *ratios)] if tries else [])
     return zip(jobs, rows, strict=True)
 
 
@@ -198,12 +202,3 @@ def _place_in_lungs(
         rows[number].append((*head, *percent, *box, *mass, tries, None, None))
     lost_jobs = {numbers[at] for at in np.flatnonzero(placed.tries == 0)}
     return ([] if number in lost_jobs else job_rows for number, job_rows in enumerate(rows))
-
-
-def _place_hearts(finding: findings.Finding, jobs: Sequence[Job], draws: Sequence) -> Iterable[list[tuple]]:
-    chests = Chests(*np.moveaxis(np.array([job.chest for job in jobs]), 1, 0))
-    uniforms = np.stack([numbers[:, 0, 0] for _, _, numbers in draws])
-    hearts = draw_hearts(finding.prior, chests, uniforms, step=RATIO_STEP, min_mass=MIN_MASS)
-    for job, ratios, box, mass, tries in zip(jobs, *(part.tolist() for part in hearts), strict=True):
-        head = job.job_id, job.image_id, finding.name, "", "", None, None, None, None
-        yield [(*head, *box, None, mass, tries, *ratios)] if tries else []

@@ -9,8 +9,7 @@ from cxr.base.errors import count_phrase
 @dataclass(frozen=True)
 class PlanOptions:
     """Settings of the plan; spare: fraction of additional jobs; samples: trial jobs of each finding. per_finding:
-    images requested; None: as many as the largest of ``sizes`` needs or, with ``auto``, as the pool allows, at most
-    ``default_most``."""
+    images; None: as many as ``sizes`` needs or, with ``auto``, as the pool allows, at most ``default_most``."""
 
     per_finding: int | None
     sizes: str | list[int]

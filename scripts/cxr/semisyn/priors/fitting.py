@@ -120,8 +120,8 @@ def _fit_number(name: str, values: np.ndarray, p: float | None) -> list[Fit]:
 
 def fit_prior(prior: Prior, samples: Mapping[str, np.ndarray], sizes: str = "placed") -> tuple[Prior, list[Fit]]:
     """Return the prior fitted to samples ({cx, cy, w, h} or {ctr}, each (N,)), and all fits; an element that no family
-    fits keeps its law. ``sizes``: ``drawn`` fits the sizes as they are; ``placed`` fits the law whose draws have these
-    sizes after placement (:func:`fit_truncated`)."""
+    fits keeps its law. ``sizes``: ``drawn`` fits them as they are; ``placed`` the law whose draws are placed like
+    that."""
     if prior.placement == "heart":
         fits = _fit_number(RATIO, samples[RATIO], None)
         return _fitted_prior(prior, fits, [samples[RATIO].min()], prior.overshoot), fits

@@ -157,9 +157,8 @@ def run(
     *, reports: list[str], images: str, prompts: str, table: str, counts: str, least_patients: int, findings: list[str],
     reference: dict, findings_file: str = "", annotations: str = "",
 ) -> None:  # fmt: skip
-    """Mine the ``reports``, and the phrases of a ``reference``, whose file is ``annotations``, if one is given. Writes
-    ``prompts`` (YAML, as semisyn.findings_file) and two tables. Raises UserError for a reference that cannot be
-    read."""
+    """Mine the ``reports``, and the phrases of a ``reference``, whose file is ``annotations``. Writes ``prompts``
+    (YAML, as semisyn.findings_file) and two tables. Raises UserError for a reference that cannot be read."""
     catalogue = read_catalogue(findings_file)
     vocabulary = read_vocabulary(catalogue)
     lines = (line for path in reports for line in read_lines(path) if line["section_name"] in SECTIONS)

@@ -117,9 +117,9 @@ def agreement_table(
 
 
 def d_prime(reading_table: pl.DataFrame, *, replicates: int, level: float, seed: int) -> tuple[float | None, ...]:
-    """Return z(fraction of generated images called generated) - z(that of real images) and the ends of its interval;
-    None without both kinds. Half a reading is added to each count and one to each total, so that fractions of 0 and 1
-    have a finite z."""
+    """Return z(fraction of generated images called generated) - z(that of real ones) and the ends of its interval, None
+    without both kinds. Each count gets half a reading and each total one, so that fractions of 0 and 1 have a finite
+    z."""
     kinds = [reading_table.filter(pl.col("source") == source) for source in (GENERATED, REAL)]
     if not all(map(len, kinds)):
         return None, None, None

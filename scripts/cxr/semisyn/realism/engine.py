@@ -31,11 +31,6 @@ class FeatureEngine(NamedTuple):
     batch: int = 1
 
 
-def load_features(name: str, setup: Setup) -> FeatureEngine:
-    """Call ``load(setup)`` of an engine's module. Raises UserError for an unusable engine."""
-    return engine_module("cxr.semisyn.realism", name).load(setup)
-
-
 def sha256_of(path: str | Path) -> str:
     """Return the SHA-256 of a file, 64 hexadecimal digits."""
     with open(path, "rb") as file:
@@ -53,7 +48,8 @@ def run_shard(
 ) -> None:  # fmt: skip
     """Write the features of a shard's edited images, by job_id, or of the ``frames`` with ``boxes``, by image_id:
     ``feature`` float32 (N, D), and ``similarity`` float32 (N,) of an image and its prompt, NaN if there is none."""
-    engine = load_features(extractor, Setup.for_engine(engine_settings, files, compute, extractor))
+    setup = Setup.for_engine(engine_settings, files, compute, extractor)
+    engine = engine_module("cxr.semisyn.realism", extractor).load(setup)
     prompts = dict(read_table(plan).select("job_id", "prompt").iter_rows()) if plan else {}
     with Shards(edited or frames) as shards:
         names = list(shards.ids) if edited else sorted(set(read_table(boxes)["image_id"]))

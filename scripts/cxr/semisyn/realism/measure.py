@@ -53,8 +53,7 @@ def run_shard(
     boxes: str, classes: dict[str, str],
 ) -> None:  # fmt: skip
     """Write the tables of the jobs (:data:`JOBS`) and of their boxes (:data:`BOXES`). The first lists are of the
-    sources' shards, those from ``edited`` on of each engine's, in one order; ``classes``: {finding: class of the
-    detector}."""
+    sources' shards, those from ``edited`` on of each engine's; ``classes``: {finding: class of the detector}."""
     planned = read_table(plan).select("job_id", "finding", "image_id", "trial")
     patients = read_table(healthy).select("image_id", "subject_id")
     job_by_id = {row["job_id"]: row for row in planned.join(patients, on="image_id", how="left").iter_rows(named=True)}

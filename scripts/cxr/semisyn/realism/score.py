@@ -105,9 +105,8 @@ def _read_features(paths: Iterable[str], names: set[str], field: str = "feature"
 def score_features(
     featured: EngineFeatures, jobs: pl.DataFrame, images: pl.Series, draws: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return {metric: value and replicates} of the jobs of one finding. ``images``: real images with it; ``draws`` (R,
-    N): how often each job counts. A Fréchet distance, whose value depends on the number of images, has no
-    replicates."""
+    """Return {metric: value and replicates} of the jobs of one finding, drawn ``draws`` (R, N) times, and ``images``,
+    real ones. A Fréchet distance, whose value depends on the number of images, has no replicates."""
     values_by_metric = {}
     if name := featured.names.get("similarity"):
         similarity = np.stack([featured.similarity[job] for job in jobs["job_id"]])
@@ -138,8 +137,7 @@ MEAN_MEASURES = ("change", "leak", "iou_visible", "edge_ratio")
 @dataclass(frozen=True, kw_only=True)
 class ScoreOptions:
     """classes: {finding: class of the detector}; detector, classifier: engines of the boxes and of the healthy screen;
-    painted: whether the images are painted; reference: name of the real images, or ""; extractors: {engine: {kind of
-    metric: name}}."""
+    painted: whether the images are; reference: of the real images; extractors: {engine: {kind of metric: name}}."""
 
     config: str
     classes: dict[str, str]
@@ -166,9 +164,8 @@ def run(
     replicates: str, options: ScoreOptions, references: Sequence[str] = (), **features: list[str],
 ) -> None:  # fmt: skip
     """Score one configuration: write ``table`` (all jobs), ``output`` (:data:`SCORES`) and ``replicates``. ``jobs``,
-    ``boxes``, ``references``: measures; ``requested_boxes``, ``detected``: boxes of the jobs, and those of a detector;
-    ``features``: files ``edited_{engine}`` and ``real_{engine}``. Raises UserError for a reference without an image of
-    the cohort."""
+    ``boxes``, ``references``: measures; ``detected``: boxes of a detector; ``features``: files ``edited_{engine}`` and
+    ``real_{engine}``. Raises UserError for a reference without an image of the cohort."""
     every = read_tables(jobs).sort("job_id")
     write_table(table, every, JOBS)
     fresh = every.filter(~pl.col("trial"))

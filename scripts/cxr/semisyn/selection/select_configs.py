@@ -64,9 +64,8 @@ def score_table(metric_values: pl.DataFrame, costs: Mapping[str, tuple]) -> pl.D
 def choose_configs(
     metric_values: pl.DataFrame, scores: pl.DataFrame, engines: Mapping[str, str], level: float
 ) -> dict[str, dict]:
-    """Return {finding: {config, engine, score, second, difference, circular}} of the best configuration.
-    ``difference``: interval of its score minus the second's over replicates; ``circular``: metrics whose scorer learnt
-    from its painter."""
+    """Return {finding: {config, engine, score, second, difference, circular}} of the best configuration. difference:
+    interval of its score minus the second's; circular: metrics whose scorer learnt from its painter."""
     choice_by_finding = {}
     for (finding,), part in scores.group_by("finding", maintain_order=True):
         ranked = part.unique("config", keep="first").sort("rank")["config"].to_list()
