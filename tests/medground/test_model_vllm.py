@@ -23,7 +23,7 @@ from cxr.medground.logic.facts import Facts
 from cxr.medground.queries.ask_model import QuestionOptions, build_request, find_contradiction
 from cxr.medground.verification.ask_judge import JudgeOptions, build_question, confirm_schema, make_views, select_schema
 from cxr.workflow.plan_medground import MedgroundPlan
-from cxr.workflow.settings import Settings
+from cxr.workflow.settings import read
 from medground_model import worded
 
 pytest.importorskip("vllm", reason="vLLM is not installed here: `make vllm` installs and runs it")
@@ -64,7 +64,7 @@ class World:
 
     def __init__(self, folder: Path):
         self.folder, self.prompts = folder, Prompts.read(folder / "prompts.yaml")
-        plan = MedgroundPlan(Settings(**settings_of(folder)), ["00"], ["default"])
+        plan = MedgroundPlan(read(settings_of(folder)), ["00"], ["default"])
         self.questions = QuestionOptions(**plan.options["queries_told"])
         self.judging = JudgeOptions(**plan.options["verification_told"])
         part = folder / "results/medground"
