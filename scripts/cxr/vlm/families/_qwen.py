@@ -22,6 +22,8 @@ TEMPLATE = ChatTemplate(
     end="<|im_end|>",
     between="\n",
 )
+
+
 PREFIXES = {
     "vision": ("model.visual.",),
     "projector": ("model.visual.merger.", "model.visual.deepstack_merger_list."),
@@ -50,7 +52,7 @@ class Qwen:
         return {"mm_token_type_ids": (ids == picture_id).int()}
 
 
-def load(folder: Path) -> Qwen:
+def load_qwen(folder: Path) -> Qwen:
     """Return the family object of the model in a folder, with its processor."""
     return Qwen(Qwen2VLImageProcessorPil.from_pretrained(folder, local_files_only=True))
 

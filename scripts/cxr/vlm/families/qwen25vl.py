@@ -1,10 +1,11 @@
 """Qwen2.5-VL and models of its architecture (Lingshu): boxes in pixels of the resized image, as the authors state."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from transformers import Qwen2_5_VLConfig
 
-from cxr.vlm.families._qwen import TEMPLATE, load, small_processor
+from cxr.vlm.families._qwen import TEMPLATE, Qwen, load_qwen, small_processor
 
 __all__ = ["CONVENTION", "MODEL_TYPE", "TEMPLATE", "load", "tiny"]
 
@@ -30,3 +31,8 @@ def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[Qwen2_5_VL
         vision_end_token_id=ids["closing"], tie_word_embeddings=True,
     )  # fmt: skip
     return config, small_processor(side, patch_size=14, merge_size=2)
+
+
+def load(folder: Path) -> Qwen:
+    """Return the family."""
+    return load_qwen(folder)

@@ -1,10 +1,11 @@
 """Qwen3-VL: boxes from 0 to 1000, relative to the image, as the authors state."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from transformers import Qwen3VLConfig
 
-from cxr.vlm.families._qwen import TEMPLATE, load, small_processor
+from cxr.vlm.families._qwen import TEMPLATE, Qwen, load_qwen, small_processor
 
 __all__ = ["CONVENTION", "MODEL_TYPE", "TEMPLATE", "load", "tiny"]
 
@@ -30,3 +31,8 @@ def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[Qwen3VLCon
     )  # fmt: skip
     half = [0.5, 0.5, 0.5]
     return config, small_processor(side, patch_size=16, merge_size=2, image_mean=half, image_std=half)
+
+
+def load(folder: Path) -> Qwen:
+    """Return the family."""
+    return load_qwen(folder)
