@@ -96,7 +96,8 @@ def test_bad_boxes_are_left_out_with_their_reason():
         ]
     )
     assert [row[8] for row in rows if row[0] == "cardiomegaly" and not row[-1]] == [pytest.approx(100 * 172 / 430)]
-    far = sample_rows([one(box=(90.0, 0.0, 130.0, 2.0))], SOURCE, {"i": CHEST}, PLACEMENTS)
+    low = replace(CHEST, right=(50.0, 100.0, 150.0, 150.0))
+    far = sample_rows([one()], SOURCE, {"i": low}, PLACEMENTS)
     assert far[0][-1] == "far outside the lung"
 
 

@@ -1,9 +1,7 @@
 """Images of the reader study, and statistics of the readings: Table 7 and agreement, with intervals by images."""
 
-from collections.abc import Iterable, Sequence
 from itertools import product
 from statistics import NormalDist
-from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -159,14 +157,6 @@ UNITS = {
 }
 
 
-class ReaderImage(NamedTuple):
-    """One image of the study: its finding, its job (empty for a real image) and its image."""
-
-    finding: str
-    job_id: str
-    image_id: str
-
-
 def run_units(
     *, plan: str, annotations: str, edited: list[str], frames: list[str], units: str, page_units: str, images: int,
     findings: list[str], reference: dict,
@@ -188,31 +178,21 @@ def run_units(
                 f"semisyn.references.{reference['name']} has no image of the cohort with a finding: name another "
                 "reference in semisyn.readers.reference"
             )
-        candidates = {
-            GENERATED: [ReaderImage(*row) for row in jobs.iter_rows()],
-            REAL: [ReaderImage(finding, "", image) for finding, image in real.iter_rows()],
-        }
+        candidates = {GENERATED: jobs.rows(), REAL: [(finding, "", image) for finding, image in real.iter_rows()]}
         rows, judged = [], []
         for source, source_images in candidates.items():
-            for image in draw_images(source_images, images, findings):
-                name, shards = (image.job_id, edited_shards) if image.job_id else (image.image_id, frame_shards)
-                picture = encode_image(".png", shards.get("image", name), PNG)
-                unit = f"{stable_hash(SEED, 'unit', *image):016x}"  # a key that reveals nothing about the image
-                rows.append((unit, source, *image))
-                judged.append((unit, picture, None, QUESTION, "", [], "", "", None, True))
+            ordered, used = sorted(source_images, key=lambda image: stable_hash(SEED, *image)), set()
+            for finding in findings:
+                finding_images = [image for image in ordered if image[0] == finding and image[1:] not in used][:images]
+                used |= {image[1:] for image in finding_images}  # each image is read for one finding
+                if len(finding_images) < images:
+                    log.warning("readers: %s has %d %s images, not %d", finding, len(finding_images), source, images)
+                for image in finding_images:
+                    _, job_id, image_id = image
+                    shards = edited_shards if job_id else frame_shards
+                    picture = encode_image(".png", shards.get("image", job_id or image_id), PNG)
+                    unit = f"{stable_hash(SEED, 'unit', *image):016x}"  # a key that reveals nothing about the image
+                    rows.append((unit, source, *image))
+                    judged.append((unit, picture, None, QUESTION, "", [], "", "", None, True))
     write_table(units, pl.DataFrame(rows, schema=schema(UNITS), orient="row").sort("unit"), UNITS)
     write_table(page_units, pl.DataFrame(judged, schema=schema(REVIEW_UNITS), orient="row").sort("unit"), REVIEW_UNITS)
-
-
-def draw_images(candidates: Iterable[ReaderImage], images: int, findings: Sequence[str]) -> list[ReaderImage]:
-    """Return up to ``images`` of each finding, in the order of their hashes, each for one finding; warn of too few."""
-    every = sorted(candidates, key=lambda candidate: stable_hash(SEED, *candidate))
-    drawn_images: list[ReaderImage] = []
-    for finding in findings:
-        used = {image[1:] for image in drawn_images}
-        finding_images = [image for image in every if image.finding == finding and image[1:] not in used][:images]
-        drawn_images += finding_images
-        if len(finding_images) < images:
-            kind = GENERATED if any(image.job_id for image in every) else REAL
-            log.warning("readers: %s has %d %s images, not %d", finding, len(finding_images), kind, images)
-    return drawn_images

@@ -151,14 +151,6 @@ class ScoreOptions:
     extractors: dict[str, dict[str, str]]
 
 
-class MetricValues(NamedTuple):
-    """A metric's value and replicates (R,), the real images it compares with, and the model that scores."""
-
-    values: np.ndarray
-    reference: str = ""
-    engine: str = ""
-
-
 def run(
     *, jobs: list[str], boxes: list[str], requested_boxes: list[str], detected: list[str], table: str, output: str,
     replicates: str, options: ScoreOptions, references: Sequence[str] = (), **features: list[str],
@@ -200,15 +192,16 @@ def run(
         theirs = real.filter(pl.col("finding") == finding)
         measures = {name: finding_jobs[name] for name in MEAN_MEASURES}
         measures["ctr_error"] = (finding_jobs["ctr_measured"] - finding_jobs["ctr_requested"]).abs()
+        # {metric: its value and replicates, the real images of the comparison, the model that scores}
         values_by_metric = {
-            name: MetricValues(mean_over_draws(values.to_numpy(), draws))
+            name: (mean_over_draws(values.to_numpy(), draws), "", "")
             for name, values in measures.items()
             if values.null_count() < len(finding_jobs)
         }
         if finding in options.classes:
             class_boxes = detections.filter(pl.col("class_name") == options.classes[finding])
             scores = score_by_detector(finding_jobs, conditioning, class_boxes, draws)
-            values_by_metric |= {name: MetricValues(each, engine=options.detector) for name, each in scores.items()}
+            values_by_metric |= {name: (each, "", options.detector) for name, each in scores.items()}
         ours = parts.filter(pl.col("job_id").is_in(finding_jobs["job_id"].implode()))
         measured = theirs.drop_nulls(FEATURES)
         if len(ours) and len(measured):
@@ -218,13 +211,13 @@ def run(
                 draw_patients(patients[0], C2ST_REPLICATES, seed),
             )  # fmt: skip
             if np.isfinite(test[0]):
-                values_by_metric["c2st"] = MetricValues(test, f"{options.reference}, {len(measured)} boxes")
+                values_by_metric["c2st"] = test, f"{options.reference}, {len(measured)} boxes", ""
         images = theirs["image_id"].unique().sort()
         for engine, engine_features in featured.items():
             for name, each in score_features(engine_features, finding_jobs, images, draws).items():
                 is_similarity = name == engine_features.names.get("similarity")
                 reference = "" if is_similarity else f"{options.reference}, {len(images)} images"
-                values_by_metric[name] = MetricValues(each, reference, engine)
+                values_by_metric[name] = each, reference, engine
         for metric, (values, reference, engine) in values_by_metric.items():
             low, high = percentile_ends(values[1:, None], INTERVAL) if len(values) > 1 else (np.full(1, np.nan),) * 2
             numbers = (None if np.isnan(number) else float(number) for number in (values[0], low[0], high[0]))
