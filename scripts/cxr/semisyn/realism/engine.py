@@ -50,16 +50,17 @@ def run_shard(
     ``feature`` float32 (N, D), and ``similarity`` float32 (N,) of an image and its prompt, NaN if there is none."""
     setup = Setup.for_engine(engine_settings, files, compute, extractor)
     engine = engine_module("cxr.semisyn.realism", extractor).load(setup)
-    prompts = dict(read_table(plan).select("job_id", "prompt").iter_rows()) if plan else {}
-    with Shards(edited or frames) as shards:
-        names = list(shards.ids) if edited else sorted(set(read_table(boxes)["image_id"]))
+    image_ids = sorted(set(read_table(boxes)["image_id"])) if boxes else ()
+    prompts = dict(read_table(plan).select("job_id", "prompt").iter_rows()) if plan else dict.fromkeys(image_ids, "")
+    with Shards(frames if edited is None else edited) as shards:
+        names = shards.ids if plan else list(prompts)
         empty = {"feature": ((1,), np.float32), "similarity": ((), np.float32)} if not names else {}
         attrs = attrs | {"extractor": extractor, "weights": engine.weights}
         batches = [names[first : first + engine.batch] for first in range(0, len(names), engine.batch)]
         with ShardWriter(output, attrs=attrs, empty=empty) as writer:
             for batch in progress(batches, len(batches), "features"):
                 images = [shards.get("image", name) for name in batch]
-                feature, similarity = engine.features(images, [prompts.get(name, "") for name in batch])
+                feature, similarity = engine.features(images, [prompts[name] for name in batch])
                 fits = np.full(len(batch), np.nan) if similarity is None else similarity
                 for name, row, fit in zip(batch, feature, fits, strict=True):
                     writer.append(name, feature=row.astype(np.float32), similarity=np.float32(fit))
