@@ -295,9 +295,7 @@ def test_a_damaged_byte_is_one_sentence(tmp_path):
             content[random.integers(len(whole))] = random.integers(256)
             (tmp_path / "net.pt").write_bytes(content)
             try:
-                with state_dict.open_state(tmp_path / "net.pt") as opened:
-                    for name in opened.kinds:
-                        opened.get(name)
+                state_dict.read_state(tmp_path / "net.pt")
             except UserError as error:
                 told.append(str(error))
         assert len(told) > 50

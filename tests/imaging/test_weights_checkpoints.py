@@ -174,15 +174,22 @@ def test_the_stream_is_what_the_library_writes(tmp_path):
 
 
 PEAK = """
-import re, sys
+import re, sys, threading
 from pathlib import Path
 {imports}
+def status(field):
+    return 1024 * int(re.search(field + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 def peak():  # getrusage would begin with that of the process which started this one
-    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+    return status("VmHWM")
+def watch():  # without the pages of mapped files, which the system takes back when it needs them
+    while not done.wait(0.002):
+        highest.append(status("RssAnon"))
 torch.ones(1).float()
+done, highest = threading.Event(), [status("RssAnon")]
 before = peak()
 {code}
-print(peak() - before)
+done.set()
+print(max(highest) - highest[0] if len(highest) > 1 else peak() - before)
 """
 MB = 2**20
 
@@ -210,7 +217,9 @@ def large(tmp_path_factory) -> Path:
 def test_a_conversion_holds_no_file_in_memory(large, tmp_path):
     target = tmp_path / "model.safetensors"
     imports = "from cxr.imaging.weights.state_dict import convert_state_dict"
-    grown = most_memory(imports, "convert_state_dict(Path(sys.argv[1]), Path(sys.argv[2]), ('model',))", large, target)
+    code = "threading.Thread(target=watch).start()\n"
+    code += "convert_state_dict(Path(sys.argv[1]), Path(sys.argv[2]), ('model',))"
+    grown = most_memory(imports, code, large, target)
     print(f"converting {large.stat().st_size / MB:.0f} MB took {grown / MB:.0f} MB")
     assert grown < 0.5 * large.stat().st_size
     assert abs(target.stat().st_size - large.stat().st_size) < MB

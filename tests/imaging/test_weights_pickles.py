@@ -6,14 +6,16 @@ import pickle
 import sys
 import types
 import zipfile
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 from cxr.base.errors import UserError
-from cxr.imaging.weights import pickles
-from cxr.imaging.weights.stubs import Array, Storage, Stub
+from cxr.imaging.weights import pickles, stubs
+from cxr.imaging.weights.stubs import Stub
+from cxr.imaging.weights.yolo import to_json_value
 
 
 class Inner(nn.Module):
@@ -40,10 +42,7 @@ class Net(nn.Module):
         return x
 
 
-def tensors_of(read: pickles.Saved, module: Stub) -> dict[str, torch.Tensor]:
-    arrays = read.arrays(module)
-    with read.reading() as tensor:
-        return {name: tensor(array).clone() for name, array in arrays.items()}
+SOURCE = Path("net.pt")
 
 
 @pytest.fixture
@@ -71,21 +70,21 @@ def saved(tmp_path, monkeypatch):
 def test_a_whole_module_gives_its_state_dict(saved, dtype, archive):
     net, read = saved(dtype, archive)
     assert "far" not in sys.modules
-    found, expected = tensors_of(read, pickles.find_network(read)), net.state_dict()
+    found, expected = pickles.read_state(SOURCE, pickles.find_network(SOURCE, read)), net.state_dict()
     assert list(found) == list(expected)
     for name, tensor in expected.items():
         assert found[name].dtype == tensor.dtype
         assert torch.equal(found[name], tensor)
-    assert read.root["epoch"] == 3
+    assert read["epoch"] == 3
 
 
 def test_attributes_and_classes_are_kept(saved):
     _, read = saved()
-    network = pickles.find_network(read)
+    network = pickles.find_network(SOURCE, read)
     assert network.kind == "far.away.Net"
-    assert pickles.to_json_value(network.state["names"]) == ["a", "b"]
-    assert pickles.to_json_value(network.state["yaml"]) == {"nc": 2, "anchors": [[1, 2.5], None, True]}
-    assert read.tensor(network.state["stride"]).tolist() == [8.0, 16.0]
+    assert to_json_value(network.state["names"]) == ["a", "b"]
+    assert to_json_value(network.state["yaml"]) == {"nc": 2, "anchors": [[1, 2.5], None, True]}
+    assert network.state["stride"].tolist() == [8.0, 16.0]
     inner = dict(pickles.named_modules(network))
     assert [(path, module.name) for path, module in inner.items()] == [
         ("", "Net"),
@@ -96,8 +95,8 @@ def test_attributes_and_classes_are_kept(saved):
         ("model.1", "Linear"),
     ]
     assert inner["model.0.bn"].state["eps"] == 1e-3
-    with pytest.raises(ValueError, match="it holds Array where a plain value belongs"):
-        pickles.to_json_value(network.state["stride"])
+    with pytest.raises(ValueError, match="it holds Tensor where a plain value belongs"):
+        to_json_value(network.state["stride"])
 
 
 class Attack:
@@ -142,7 +141,7 @@ def test_an_attack_does_nothing_and_is_refused(tmp_path, name):
     mark = tmp_path / "mark"
     path = container(tmp_path, attacks(str(mark))[name])
     with pytest.raises(UserError, match="cannot be used: it is no whole PyTorch checkpoint") as refused:
-        pickles.find_network(pickles.read_checkpoint(path))
+        pickles.read_checkpoint(path)
     assert not mark.exists()
     assert "as no network does but an attack may" in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -164,26 +163,17 @@ def test_what_is_called_of_other_packages_does_nothing(tmp_path):
     path = tmp_path / "outer.pt"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("net/data.pkl", b"ctorch.serialization\nload\n(V" + str(inner).encode() + b"\nNNI00\ntR.")
+        archive.writestr("net/version", "3\n")
     read = pickles.read_checkpoint(path)
-    assert read.root.kind == "torch.serialization.load"
+    assert read.kind == "torch.serialization.load"
     with pytest.raises(UserError, match=r"outer\.pt cannot be used: it holds no network: delete it"):
-        pickles.find_network(read)
+        pickles.find_network(path, read)
     assert not mark.exists()
 
 
-def tampered(path, **changes: bytes):
-    """The archive with other members."""
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, changes.get(name.partition("/")[2].replace("/", "_").replace(".", "_"), content))
-    return path
-
-
-def test_tensors_cannot_reach_out_of_their_storage(saved, tmp_path):
-    _, read = saved()
-    storage = Storage(torch.float32, "0", 6)
+def test_tensors_cannot_reach_out_of_their_storage():
+    storage = torch.storage.TypedStorage(wrap_storage=torch.arange(6.0).untyped_storage(), dtype=torch.float32)
+    rebuild = stubs.NAMES["torch._utils", "_rebuild_tensor"]
     for shape, stride, offset in (
         ((7,), (1,), 0),
         ((6,), (1,), 1),
@@ -191,9 +181,9 @@ def test_tensors_cannot_reach_out_of_their_storage(saved, tmp_path):
         ((6,), (-1,), 0),
         ((9**9,), (0,), 0),
     ):
-        with pytest.raises(UserError, match=r"net\.pt cannot be used: a tensor does not fit the file"):
-            read.tensor(Array(storage, offset, shape, stride))
-    assert read.tensor(Array(storage, 1, (2, 2), (2, 1))).shape == (2, 2)
+        with pytest.raises((RuntimeError, pickle.UnpicklingError)):
+            rebuild(storage, offset, shape, stride)
+    assert rebuild(storage, 1, (2, 2), (2, 1)).tolist() == [[1, 2], [3, 4]]
 
 
 def test_damaged_files_are_refused_with_one_sentence(saved, tmp_path):
@@ -222,24 +212,23 @@ def test_damaged_files_are_refused_with_one_sentence(saved, tmp_path):
     damaged = bytearray(whole)
     damaged[whole.index(b"data/0") + 80] ^= 255  # a number, which only its checksum guards
     (tmp_path / "net.pt").write_bytes(damaged)
-    read = pickles.read_checkpoint(tmp_path / "net.pt")
-    with pytest.raises(UserError, match=r"net\.pt cannot be used: a tensor does not fit the file \(Bad CRC-32"):
-        tensors_of(read, pickles.find_network(read))
-
-
-def test_a_big_endian_or_compressed_archive_is_refused(saved, tmp_path):
-    saved()
-    tampered(tmp_path / "net.pt", byteorder=b"big")
-    with pytest.raises(UserError, match=r"\(it was saved on a big-endian machine\): delete it"):
+    with pytest.raises(UserError, match=r"net\.pt cannot be used: it is no whole PyTorch checkpoint \(Bad CRC-32"):
         pickles.read_checkpoint(tmp_path / "net.pt")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_compressed_archive_or_a_program_is_refused(tmp_path):
+    torch.jit.save(torch.jit.script(nn.ReLU()), tmp_path / "program.pt")
+    with pytest.raises(UserError, match=r"cannot be used: it"):
+        pickles.read_checkpoint(tmp_path / "program.pt")
     with zipfile.ZipFile(tmp_path / "zip.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("net/data.pkl", pickle.dumps({}))
     with pytest.raises(UserError, match="its archive is compressed, which PyTorch never does: delete it"):
         pickles.read_checkpoint(tmp_path / "zip.pt")
 
 
-def test_modules_that_hold_one_another_end(tmp_path):
+def test_modules_that_hold_one_another_end():
     network = Stub()
     network.state["_modules"] = {"again": network}
     with pytest.raises(UserError, match="its modules hold one another"):
-        tensors_of(pickles.Saved(tmp_path / "net.pt", network, None), network)
+        pickles.read_state(SOURCE, network)

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import time
 from collections import Counter
 
 import cv2
@@ -97,17 +96,12 @@ def test_the_real_table_and_its_fusion(vindr):
     assert counts == {0.1: 20_726, 0.3: 21_820, 0.5: 23_961}
 
 
-def test_the_fusion_of_all_groups_is_that_of_each_by_loops_and_is_faster(vindr, capsys):
+def test_the_fusion_of_all_groups_is_that_of_each_by_loops(vindr):
     starts = np.flatnonzero(np.diff(vindr["group"], prepend=-1))
     parts = [part.tolist() for part in np.split(vindr["boxes"], starts[1:])]
-    began = time.perf_counter()
     slow = [plain_fusion(part, 0.1) for part in parts]
-    middle = time.perf_counter()
     found_ = fuse_groups(vindr["boxes"], vindr["group"], 0.1)
-    end = time.perf_counter()
     np.testing.assert_allclose(found_.boxes, np.concatenate([np.array(part) for part in slow]), atol=1e-9)
-    with capsys.disabled():
-        print(f"\nfusion of the real table: loops {middle - began:.2f} s, all groups at once {end - middle:.3f} s")
 
 
 def test_people_against_people(vindr, capsys):

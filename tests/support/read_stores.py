@@ -73,7 +73,7 @@ def files(folder: Path) -> dict[str, Callable[[], object]]:
         "weights": lambda: WeightFiles(folder / "net.safetensors").__enter__(),
         "torch weights": lambda: WeightFiles(folder / "net.pt").__enter__(),
         "pickle": lambda: pickles.read_checkpoint(folder / "net.pt"),
-        "state": lambda: state_dict.open_state(folder / "net.safetensors").__enter__(),
+        "state": lambda: state_dict.read_state(folder / "net.safetensors"),
         "checkpoint": lambda: checkpoint.read_checkpoint(folder / "checkpoint", lambda *_: None),
         "onnx": lambda: onnx.open_session(folder / "net.onnx"),
         "onnx layer": lambda: onnx._layer_session(str(folder / "net.onnx"), "x"),

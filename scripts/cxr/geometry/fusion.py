@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cxr.geometry.boxes import box_iou, paired_iou
+from cxr.geometry.boxes import box_iou
 
 
 class FusedBoxes(NamedTuple):
@@ -47,42 +47,17 @@ def fuse_boxes(boxes: np.ndarray, confidence: np.ndarray, iou: float, sources: i
 
 
 def fuse_groups(boxes: np.ndarray, group: np.ndarray, iou: float) -> FusedBoxes:
-    """Fuse the boxes (N, 4) of many groups at once; all confidences are 1.
-
-    ``group``: int (N,), each box's group. The result equals :func:`fuse_boxes` on each group; the k-th boxes of all
-    groups are processed together. Fused boxes are ordered by group, then by when they started.
-    """
+    """Fuse the boxes (N, 4) of many groups, int (N,): :func:`fuse_boxes` of each in turn, with confidences of 1."""
     order = np.argsort(group, kind="stable")
-    order = order[np.all(boxes[:, 2:] > boxes[:, :2], axis=1)[order]]
-    sorted_boxes = np.asarray(boxes, np.float64)[order]
-    starts = np.flatnonzero(np.diff(group[order], prepend=group[order][:1] - 1)) if len(order) else order
-    sizes = np.diff(np.append(starts, len(order)))
-    sums, weight, means = np.zeros_like(sorted_boxes), np.zeros((len(sorted_boxes), 1)), np.zeros_like(sorted_boxes)
-    begun = np.zeros(len(starts), np.int64)  # number of fused boxes of each group so far, stored from its start on
-    joined = np.full(len(sorted_boxes), -1, np.int64)
-    for turn in range(int(sizes.max(initial=0))):
-        active = np.flatnonzero(sizes > turn)
-        index, count = starts[active] + turn, begun[active]
-        first = np.repeat(np.cumsum(count) - count, count)
-        slot = np.repeat(starts[active], count) + np.arange(len(first)) - first
-        place = starts[active] + count
-        if turn:
-            overlap = paired_iou(np.repeat(sorted_boxes[index], count, axis=0), means[slot])
-            begins = np.cumsum(count) - count
-            best = np.maximum.reduceat(overlap, begins)
-            equal = np.where(overlap == np.repeat(best, count), slot, len(sorted_boxes))
-            place = np.where(best > iou, np.minimum.reduceat(equal, begins), place)
-        begun[active] += place == starts[active] + count
-        joined[index] = place
-        sums[place] += sorted_boxes[index]
-        weight[place] += 1
-        means[place] = sums[place] / weight[place]
-    occupied_slots = np.flatnonzero(weight[:, 0])
-    number = np.full(len(sorted_boxes), -1, np.int64)
-    number[occupied_slots] = np.arange(len(occupied_slots))
-    member_of = np.full(len(boxes), -1, np.int64)
-    member_of[order] = number[joined]
-    return FusedBoxes(means[occupied_slots], np.ones(len(occupied_slots)), member_of)
+    starts = np.flatnonzero(np.diff(group[order])) + 1
+    fused_boxes, member_of = [np.zeros((0, 4))], np.full(len(boxes), -1, np.int64)
+    num_fused = 0
+    for rows in np.split(order, starts):
+        fused = fuse_boxes(boxes[rows], np.ones(len(rows)), iou)
+        member_of[rows] = np.where(fused.member_of < 0, -1, fused.member_of + num_fused)
+        fused_boxes.append(fused.boxes)
+        num_fused += len(fused.boxes)
+    return FusedBoxes(np.concatenate(fused_boxes), np.ones(num_fused), member_of)
 
 
 def fusion_order(boxes: np.ndarray, group: np.ndarray, reader: np.ndarray) -> np.ndarray:

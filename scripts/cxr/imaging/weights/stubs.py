@@ -1,33 +1,19 @@
-"""Unpickling without running code: every name becomes a stub, every tensor a description."""
+"""The ``pickle_module`` of ``torch.load`` that runs no code of a file: it replaces all names but those of tensors."""
 
-import io
 import pickle
 import sys
 from collections import OrderedDict
-from typing import NamedTuple
 
 import torch
 
-BUILTINS = {kind.__name__: kind for kind in (set, frozenset, list, dict, tuple, int, float, complex, bool, str, slice)}
+BUILTINS = (set, frozenset, list, dict, tuple, int, float, complex, bool, str, slice)
 INERT = (
     "_codecs", "argparse", "collections", "copyreg", "dataclasses", "datetime", "decimal", "enum", "fractions",
     "functools", "logging", "pathlib", "random", "re", "time", "types", "typing", "uuid",
 )  # fmt: skip
 """Modules of the standard library whose objects a checkpoint may hold besides its network."""
 INERT_BUILTINS = ("bytearray", "bytes", "getattr", "object", "range")
-STORAGES = {
-    "DoubleStorage": torch.float64, "FloatStorage": torch.float32, "HalfStorage": torch.float16,
-    "BFloat16Storage": torch.bfloat16, "LongStorage": torch.int64, "IntStorage": torch.int32,
-    "ShortStorage": torch.int16, "CharStorage": torch.int8, "ByteStorage": torch.uint8, "BoolStorage": torch.bool,
-}  # fmt: skip
-
-
-CLASSES: dict[tuple[str, str], object] = (
-    {("builtins", name): kind for name, kind in BUILTINS.items()}
-    | {("torch", name): dtype for name, dtype in STORAGES.items()}
-    | {("collections", "OrderedDict"): OrderedDict, ("torch", "Size"): tuple}
-    | {("torch.storage", "UntypedStorage"): torch.uint8}
-)
+EXPANDED = 2**26  # largest number of values in a tensor that repeats the values of a smaller storage
 
 
 class Stub:
@@ -69,76 +55,64 @@ class Stub:
         return {name: child for name, child in items if child is not None}
 
 
-class Storage(NamedTuple):
-    """A storage of the file: number type (None if unsupported), name and number of values."""
+def _rebuild(storage: torch.TypedStorage, offset: int, shape: tuple, stride: tuple, *_: object) -> torch.Tensor:
+    stored = torch.empty(0, dtype=storage.dtype).set_(storage.untyped())
+    if torch.Size(shape).numel() > max(len(stored), EXPANDED):
+        raise pickle.UnpicklingError("a tensor is larger than its storage")
+    return stored.as_strided(shape, stride, offset)
 
-    dtype: torch.dtype | None
-    key: str
-    count: int
+
+def _rebuild_bytes(
+    storage: torch.TypedStorage, offset: int, shape: tuple, stride: tuple, grad: bool, hooks: object,
+    dtype: torch.dtype, *_: object,
+) -> torch.Tensor:  # fmt: skip
+    typed = torch.storage.TypedStorage(wrap_storage=storage.untyped(), dtype=dtype, _internal=True)
+    return _rebuild(typed, offset, shape, stride)
 
 
-class Array(NamedTuple):
-    """Description of a tensor in the file, before it is read."""
+def _rebuild_subclass(function: object, kind: object, arguments: tuple, _: object) -> torch.Tensor:
+    if function not in (_rebuild, _rebuild_bytes, _keep_data):
+        raise pickle.UnpicklingError("it holds a tensor of an unknown kind")
+    return function(*arguments)
 
-    storage: Storage
-    offset: int
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
+
+def _keep_data(data: torch.Tensor, *_: object) -> torch.Tensor:
+    return data
+
+
+NAMES: dict[tuple[str, str], object] = {
+    **{("builtins", kind.__name__): kind for kind in BUILTINS},
+    ("collections", "OrderedDict"): OrderedDict,
+    ("torch", "Size"): tuple,
+    ("torch.storage", "UntypedStorage"): torch.UntypedStorage,
+    ("torch._utils", "_rebuild_tensor"): _rebuild,
+    ("torch._utils", "_rebuild_tensor_v2"): _rebuild,
+    ("torch._utils", "_rebuild_tensor_v3"): _rebuild_bytes,
+    ("torch._utils", "_rebuild_parameter"): _keep_data,
+    ("torch._utils", "_rebuild_parameter_with_state"): _keep_data,
+    ("torch._tensor", "_rebuild_from_type_v2"): _rebuild_subclass,
+}
+"""What stands for a name (module, name) of a pickle; ``torch.load`` itself finds the typed storages."""
 
 
 class Unpickler(pickle.Unpickler):
-    """Turns every name in a pickle into a stub, except for plain containers and the functions that make tensors."""
-
-    def __init__(self, file: io.IOBase):
-        super().__init__(file, encoding="utf-8")
-        self.storages: dict[str, Storage] = {}
+    """Turns every name in a pickle into a stub, except for :data:`NAMES` and dtypes."""
 
     def find_class(self, module: str, name: str) -> object:
         module = "builtins" if module == "__builtin__" else module
-        if (module, name) in CLASSES:
-            return CLASSES[module, name]
+        if (module, name) in NAMES:
+            return NAMES[module, name]
         if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
             return getattr(torch, name)
-        maker = getattr(self, f"make{name}", None) if module in ("torch._utils", "torch._tensor") else None
-        if maker:
-            return maker
         if module.partition(".")[0] in sys.stdlib_module_names and not (
             module in INERT or (module == "builtins" and name in INERT_BUILTINS)
         ):
             # it would do nothing here, but it shows that the file is malicious
             raise pickle.UnpicklingError(f"it names {module}.{name}, as no network does but an attack may")
-        return type("Stub", (Stub,), {"kind": f"{module}.{name}"})
+        # of no module, so that torch.load does not compare its source code with that in the file
+        return type("Stub", (Stub,), {"kind": f"{module}.{name}", "__module__": ""})
 
-    def persistent_load(self, pid: tuple) -> Storage | type:
-        if pid[0] == "module":  # in a stream: a class with its source code
-            return pid[1]
-        tag, dtype, key, _, count, *view = pid
-        if tag != "storage" or (view and view[0] is not None):
-            raise pickle.UnpicklingError("it holds a storage of an unknown kind")
-        self.storages[str(key)] = Storage(dtype if isinstance(dtype, torch.dtype) else None, str(key), int(count))
-        return self.storages[str(key)]
 
-    # "make" plus the name of the torch function in the pickle
-
-    def make_rebuild_tensor(self, storage: Storage, offset: int, shape: tuple, stride: tuple, *_: object) -> Array:
-        return Array(storage, offset, tuple(shape), tuple(stride))
-
-    make_rebuild_tensor_v2 = make_rebuild_tensor
-
-    def make_rebuild_tensor_v3(
-        self, storage: Storage, offset: int, shape: tuple, stride: tuple, grad: bool, hooks: object, dtype: torch.dtype,
-        *_: object,
-    ) -> Array:  # fmt: skip
-        """Make a tensor from untyped bytes."""
-        typed = Storage(dtype, storage.key, storage.count // dtype.itemsize)
-        return Array(typed, offset, tuple(shape), tuple(stride))
-
-    def make_rebuild_parameter(self, data: Array, *_: object) -> Array:
-        return data
-
-    make_rebuild_parameter_with_state = make_rebuild_parameter
-
-    def make_rebuild_from_type_v2(self, function: object, kind: object, arguments: tuple, _: object) -> Array:
-        if getattr(function, "__self__", None) is not self:
-            raise pickle.UnpicklingError("it holds a tensor of an unknown kind")
-        return function(*arguments)
+def load(file, encoding: str = "utf-8") -> object:
+    """Return the object of a pickle, as ``pickle.load`` does."""
+    return Unpickler(file, encoding=encoding).load()

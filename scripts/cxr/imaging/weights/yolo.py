@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import torch
+
 from cxr.imaging.weights import pickles
-from cxr.imaging.weights.pickles import Saved, named_modules, refuse, to_json_value
-from cxr.imaging.weights.stubs import Array, Stub
+from cxr.imaging.weights.pickles import named_modules, refuse
+from cxr.imaging.weights.stubs import Stub
+from cxr.nets import tensors
 
 NETWORK = "ultralytics.nn.tasks.DetectionModel"
 ACTIVATIONS = {"Mish", "MishCuda"}
@@ -16,13 +19,12 @@ def convert_ultralytics(source: Path, target: Path) -> dict:
 
     Raises UserError if it is not a detector of ultralytics.
     """
-    saved = pickles.read_checkpoint(source)
-    network = pickles.find_network(saved)
+    root = pickles.read_checkpoint(source)
+    network = pickles.find_network(source, root)
     if network.kind != NETWORK:
         refuse(source, f"it holds {network.kind} and no detector of ultralytics (v8 or later, or v5 with a u)")
-    facts = _net_facts(saved, network, "ultralytics")
-    facts["version"] = str(saved.root.get("version", ""))
-    return pickles.write_network(target, saved, network, facts) | {name: facts[name] for name in ("names", "version")}
+    facts = _net_facts(source, network, "ultralytics") | {"version": str(root.get("version", ""))}
+    return _write_network(source, target, network, facts) | {name: facts[name] for name in ("names", "version")}
 
 
 def convert_scaled_yolov4(source: Path, target: Path) -> dict:
@@ -30,20 +32,24 @@ def convert_scaled_yolov4(source: Path, target: Path) -> dict:
 
     Raises UserError if it is not a detector of that family.
     """
-    saved = pickles.read_checkpoint(source)
-    network = pickles.find_network(saved)
+    network = pickles.find_network(source, pickles.read_checkpoint(source))
     model = network.children.get("model")
     layers = [layer for layer in model.children.values() if isinstance(layer, Stub)] if isinstance(model, Stub) else []
     if not layers or layers[-1].name != "Detect" or "anchor_grid" not in (layers[-1].state.get("_buffers") or {}):
         refuse(source, f"it holds {network.kind} and no ScaledYOLOv4 detector")
-    facts = _net_facts(saved, network, "scaled_yolov4")  # first, because it refuses modules that hold one another
+    facts = _net_facts(source, network, "scaled_yolov4")  # first, because it refuses modules that hold one another
     activations = {module.name for path, module in named_modules(network) if path.endswith(".act")}
     if not activations <= ACTIVATIONS:
         refuse(source, f"its net uses {', '.join(sorted(activations - ACTIVATIONS))} where ScaledYOLOv4 has Mish")
-    return pickles.write_network(target, saved, network, facts) | {"names": facts["names"]}
+    return _write_network(source, target, network, facts) | {"names": facts["names"]}
 
 
-def _net_facts(saved: Saved, network: Stub, kind: str) -> dict:
+def _write_network(source: Path, target: Path, network: Stub, facts: dict) -> dict[str, int]:
+    state = pickles.read_state(source, network)
+    return tensors.write_weights(target, tensors.tensor_kinds(state), state.__getitem__, facts)
+
+
+def _net_facts(source: Path, network: Stub, kind: str) -> dict:
     """Return the facts needed to rebuild a net: its plan (``yaml``), class names, strides and ``eps``.
 
     ``names`` is None if the checkpoint has none. ``eps`` is the constant that its batch normalisations add to the
@@ -54,14 +60,24 @@ def _net_facts(saved: Saved, network: Stub, kind: str) -> dict:
         norms = {module.state["eps"] for _, module in named_modules(network) if module.name == "BatchNorm2d"}
         if len(norms) != 1:
             raise ValueError("its batch normalisations differ" if norms else "its batch normalisations were fused away")
-        if isinstance(stride, Array):
-            stride = saved.tensor(stride).tolist()
         return {
             "kind": kind,
             "yaml": to_json_value(network.state["yaml"]),
             "names": [names[str(index)] for index in range(len(names))] if isinstance(names, dict) else names,
-            "stride": [float(step) for step in stride],
+            "stride": [float(step) for step in (stride.tolist() if isinstance(stride, torch.Tensor) else stride)],
             "eps": float(norms.pop()),
         }
     except (KeyError, TypeError, ValueError) as error:
-        refuse(saved.path, f"its net does not say how it is built ({error})")
+        refuse(source, f"its net does not say how it is built ({error})")
+
+
+def to_json_value(value: object) -> object:
+    """Return settings of a checkpoint as JSON values. Raises ValueError for any other value."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, dict):
+        return {str(key): to_json_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json_value(item) for item in value]
+    kind = value.kind if isinstance(value, Stub) else type(value).__name__
+    raise ValueError(f"it holds {kind} where a plain value belongs")
