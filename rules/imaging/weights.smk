@@ -154,7 +154,7 @@ rule weights:
         mem_mb=megabytes(1000),
         runtime=minutes(10),
     params:
-        **job("imaging.weights.sources.list_sources"),
+        **job("imaging.weights.manifest.list_sources"),
     message:
         "Weights: table of the origin of each file"
     script:

@@ -37,7 +37,7 @@ rule weights_model:
         mem_mb=megabytes(1000),
         runtime=minutes(60),
     params:
-        **job("imaging.weights.sources.note_model"),
+        **job("imaging.weights.manifest.note_model"),
         options=lambda wildcards: PLAN.weights.models[wildcards.model]["options"],
     message:
         "Model {wildcards.model}: revision and digests"

@@ -25,7 +25,7 @@ from cxr.ils.training import columns as training
 from cxr.imaging.boxes import detect_boxes
 from cxr.imaging.cohort import rows as cohort
 from cxr.imaging.phantom import make_phantom
-from cxr.imaging.weights import sources as weights
+from cxr.imaging.weights import manifest as weights
 from cxr.instructions import mimic_ils as mimic_ils_layout
 from cxr.language.reports import compare_engines, summarize_reports
 from cxr.medground.dataset import language, make_dataset, paper_comparison, scispacy_entities, tokens

@@ -22,7 +22,7 @@ from conftest import ROOT, SLICE, snakemake, write_settings
 from cxr.base.engines import engine_names
 from cxr.base.errors import UserError
 from cxr.base.tables import read_table
-from cxr.imaging.weights import catalogue, hub, placed, sources, state_dict
+from cxr.imaging.weights import catalogue, hub, manifest, placed, state_dict
 from cxr.imaging.weights.manifest import WeightsOptions
 from cxr.radvlm.evaluation import annotate_radgraph
 from cxr.workflow import settings
@@ -432,7 +432,7 @@ def test_prose_of_an_entry_is_no_param_of_its_rule():
 
 def noted(folder: Path, found: dict) -> dict:
     options = WeightsOptions(**found["options"])
-    sources.note_model(sources=found["sources"], manifest=str(folder / "made.json"), options=options, attrs=ATTRS)
+    manifest.note_model(sources=found["sources"], manifest=str(folder / "made.json"), options=options, attrs=ATTRS)
     return json.loads((folder / "made.json").read_text())
 
 

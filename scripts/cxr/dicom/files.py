@@ -35,8 +35,6 @@ _PIXEL_DATA_TAG = 0x7FE00008
 _ZERO_ELEMENT, _MAX_ZERO_ELEMENTS = bytes(8), 1000
 """pydicom reads eight zeros as an empty element of tag (0000,0000); a valid file holds few of them."""
 _VRS = re.compile(rb"[A-Z]{2}")
-
-
 _MAX_MESSAGE_LENGTH, _MAX_QUOTED_LENGTH = 160, 24
 
 
@@ -157,14 +155,9 @@ def read_dicom(data: bytes | str | Path, tags: list[str] | None = None, limit: i
             return read_dataset(
                 _CheckedStream(body), False, True, stop_when=lambda tag, vr, length: tag >= _PIXEL_DATA_TAG
             )
-        except HeaderError:
-            raise
-        except OSError as error:
-            if error.errno is not None:
-                raise
-            raise HeaderError(describe_error(error)) from None
         except Exception as error:  # fuzzed bytes make pydicom fail in many ways
-            if broken_part(error):
+            has_number = isinstance(error, OSError) and error.errno is not None
+            if has_number or isinstance(error, HeaderError) or broken_part(error):
                 raise
             raise HeaderError(describe_error(error)) from None
 

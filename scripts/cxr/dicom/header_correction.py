@@ -202,30 +202,20 @@ def keep_used_bits(
         by_codestream = _keep_lowest_bits(values, codestream.precision)
         candidates = [by_codestream] if values.dtype.kind == "u" else [by_header, by_codestream, values]
     # values cut off far below their highest bit look like noise, whose small range counts as smooth
-    smooth = [
-        candidate
-        for candidate in candidates
-        if measure_roughness(candidate) <= 2 * _NOISE_DIFFERENCE * candidate.size * np.ptp(candidate.astype(np.int64))
-    ]
+    limits = [2 * _NOISE_DIFFERENCE * image.size * np.ptp(image.astype(np.int64)) for image in candidates]
+    smooth = [image for image, limit in zip(candidates, limits, strict=True) if measure_roughness(image) <= limit]
     best = min(smooth or candidates, key=measure_roughness)
     if best is by_header:
-        if len(candidates) == 2 and _is_doubtful(by_header, values):
+        # noise and signs make an image much rougher; an overlay does, too, or it changes between few neighbours
+        changes = np.mean([np.mean(np.diff(values - by_header, axis=axis) != 0) for axis in (0, 1)])
+        is_rough = measure_roughness(by_header) > _MAX_ROUGHNESS_RATIO * measure_roughness(values)
+        if len(candidates) == 2 and is_rough and changes > _MAX_OVERLAY_CHANGES:
             raise Rejected("undecodable", f"values above BitsStored {stored}")
         return best, []
     if codestream is not None and best.dtype.kind == "u":
         return best, [f"codestream has {codestream.precision} bits per sample, header says {stored}"]
     num_bits = max(int(best.max()), -int(best.min()) - 1).bit_length() + (best.dtype.kind == "i")
     return best, [f"values need {num_bits} bits, header says BitsStored {stored}"]
-
-
-def _is_doubtful(masked: np.ndarray, values: np.ndarray) -> bool:
-    """True if the bits above BitsStored look neither like an overlay, noise or signs nor like part of the image.
-
-    Noise and signs make an image much rougher; an overlay does, too, or it changes between few neighbours.
-    """
-    changes = np.mean([np.mean(np.diff(values - masked, axis=axis) != 0) for axis in (0, 1)])
-    is_rough = measure_roughness(masked) > _MAX_ROUGHNESS_RATIO * measure_roughness(values)
-    return is_rough and changes > _MAX_OVERLAY_CHANGES
 
 
 def _keep_lowest_bits(values: np.ndarray, bits: int) -> np.ndarray:

@@ -256,7 +256,8 @@ def decode_dicom(path: str, data: bytes) -> DecodedImage:
     dataset = _read_dataset(data)
     _check_header(data, dataset)
     _set_syntax(dataset)
-    is_inverted = _is_inverted(dataset)
+    photometric, shape = get_text(dataset, "PhotometricInterpretation"), get_text(dataset, "PresentationLUTShape")
+    is_inverted = photometric == "MONOCHROME1" or (photometric == "MONOCHROME2" and shape == "INVERSE")  # C.11.6
     frame = _read_encoded_frame(dataset)
     if frame is None:
         notes = correction.correct_native_header(dataset)
@@ -285,10 +286,3 @@ def decode_dicom(path: str, data: bytes) -> DecodedImage:
     return DecodedImage(
         values, valid=valid, is_inverted=is_inverted, voi=voi, voi_note=voi_note, turn=turn, notes=notes
     )
-
-
-def _is_inverted(dataset: Dataset) -> bool:
-    """True if low values are white: MONOCHROME1, or MONOCHROME2 with the presentation shape INVERSE (C.11.6)."""
-    photometric = get_text(dataset, "PhotometricInterpretation")
-    shape = get_text(dataset, "PresentationLUTShape")
-    return photometric == "MONOCHROME1" or (photometric == "MONOCHROME2" and shape == "INVERSE")

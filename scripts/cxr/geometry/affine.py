@@ -99,21 +99,13 @@ def _warp(image: np.ndarray, affine: np.ndarray, shape: tuple[int, int], interpo
     # OpenCV's pixel centres are integers: x_cv = x - 0.5 on both sides
     shifted = affine.copy()
     shifted[:, 2] += affine[:, :2].sum(axis=1) * 0.5 - 0.5
-    warped = cv2.warpAffine(
-        image,
-        shifted,
-        (shape[1], shape[0]),
-        flags=interpolation | cv2.WARP_INVERSE_MAP,
-        borderMode=cv2.BORDER_REPLICATE,
-    )
+    flags = interpolation | cv2.WARP_INVERSE_MAP
+    warped = cv2.warpAffine(image, shifted, (shape[1], shape[0]), flags=flags, borderMode=cv2.BORDER_REPLICATE)
     # Pixels whose centre lies outside the image are 0; a constant border would darken the image's outer pixels.
     for axis, length in ((0, shape[1]), (1, shape[0])):
         along = affine[axis, axis] * (np.arange(length) + 0.5) + affine[axis, 2]
         outside = (along < 0) | (along >= image.shape[1 - axis])
-        if axis == 0:
-            warped[:, outside] = 0
-        else:
-            warped[outside] = 0
+        warped.swapaxes(0, 1 - axis)[outside] = 0
     return warped
 
 

@@ -4,8 +4,8 @@ The boxes' horizontal edges cut the image into strips: rows of bits, one per col
 of strips, the union of two ranges of 2^k strips; so bits are set per power k and then passed down to single strips.
 """
 
-import functools
 from collections.abc import Sequence
+from functools import cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -39,13 +39,10 @@ def union_overlaps(first: BoxSets, second: BoxSets) -> np.ndarray:
     buffers = _Buffers(int(np.bincount(chunk, edges).max()), int(reach)) if reach <= MAX_COLUMNS else None
     overlaps = []
     for at, (start, end) in enumerate(pairwise(starts)):
-        first_part, second_part = (
-            (boxes[cut[at] : cut[at + 1]], pair[cut[at] : cut[at + 1]] - start) for boxes, pair, cut in cuts
-        )
-        if buffers:
-            overlaps.append(_overlaps_by_bits(first_part, second_part, end - start, buffers))
-        else:
-            overlaps.append(_overlaps_by_cells(first_part, second_part, end - start))
+        slices = [(boxes, pair, slice(cut[at], cut[at + 1])) for boxes, pair, cut in cuts]
+        parts = [(boxes[part], pair[part] - start) for boxes, pair, part in slices]
+        overlap = partial(_overlaps_by_bits, buffers=buffers) if buffers else _overlaps_by_cells
+        overlaps.append(overlap(*parts, end - start))
     return np.concatenate(overlaps)
 
 
@@ -84,7 +81,9 @@ def _overlaps_by_bits(first: BoxesByPair, second: BoxesByPair, pairs: int, buffe
     if not len(boxes):
         return np.zeros((pairs, 2), np.int64)
     y, of_pair = np.concatenate([boxes[:, 1], boxes[:, 3]]), np.tile(pair, 2)
-    order = _stable_order(of_pair * (MAX_COLUMNS + 1) + y)
+    num_bits = len(y).bit_length()  # a stable order: each key's lowest bits are its place
+    keys = (of_pair * (MAX_COLUMNS + 1) + y) << num_bits | np.arange(len(y))
+    order = np.sort(keys) & ((1 << num_bits) - 1)
     of_first = np.tile(np.arange(len(boxes)) < cut, 2)[order]
     # number of edges of either side up to each edge, in order
     before = np.cumsum(of_first)
@@ -109,12 +108,7 @@ def _overlaps_by_bits(first: BoxesByPair, second: BoxesByPair, pairs: int, buffe
     return np.stack(areas, axis=1).astype(np.int64)
 
 
-def _stable_order(keys: np.ndarray) -> np.ndarray:
-    bits = len(keys).bit_length()
-    return np.sort((keys << bits) | np.arange(len(keys))) & ((1 << bits) - 1)
-
-
-@functools.cache
+@cache
 def _prefix_bits(words: int) -> np.ndarray:
     """Return rows of bits with the first 0, 1, 2 … bits set, uint64 (64 words + 1, words)."""
     bits = np.arange(64 * words) < np.arange(64 * words + 1)[:, None]
@@ -164,10 +158,8 @@ def union_overlap(first: np.ndarray, second: np.ndarray) -> tuple[int, int]:
     # float64 is exact for areas below 2 ** 53 cells
     widths, heights = np.diff(xs).astype(np.float64), np.diff(ys).astype(np.float64)
     first_plane, second_plane = _covered_cells(first, xs, ys), _covered_cells(second, xs, ys)
-    intersection, union = (
-        int(heights @ (plane @ widths)) for plane in (first_plane & second_plane, first_plane | second_plane)
-    )
-    return intersection, union
+    planes = first_plane & second_plane, first_plane | second_plane
+    return tuple(int(heights @ (plane @ widths)) for plane in planes)
 
 
 def union_iou(first: np.ndarray, second: np.ndarray) -> float:

@@ -81,9 +81,8 @@ def open_disk_caches(
     folder.mkdir(parents=True, exist_ok=True)
     used_bytes = sum(path.stat().st_blocks * 512 for path in folder.glob("*.bin"))
     room, size = shutil.disk_usage(folder).free + used_bytes, count_bytes(len(views), shapes.values(), dtype)
-    disk_message = (
-        f"the outputs of the frozen {' and '.join(shapes)} for {len(views)} views take {size / 1e9:.2f} GB in {folder}"
-    )
+    encoders = " and ".join(shapes)
+    disk_message = f"the outputs of the frozen {encoders} for {len(views)} views take {size / 1e9:.2f} GB in {folder}"
     if size > room:
         raise UserError(f"{setting} is true, but {disk_message}, where {room / 1e9:.2f} GB are free: set it to false")
     log.info("%s: %s", setting, disk_message)

@@ -81,12 +81,12 @@ def resize_logits(
     They are resized to the square of ``sam_side``, cropped to the image's ``resized`` = (rows, columns), and resized to
     the target, bilinearly. A wrong ``resized`` reproduces the mismatch in ROSALIA's published code.
     """
-    square = functional.interpolate(
-        logits[:, None].float(), (sam_side, sam_side), mode="bilinear", align_corners=False
-    )[..., : resized[0], : resized[1]]
+    how = {"mode": "bilinear", "align_corners": False}
+    square = functional.interpolate(logits[:, None].float(), (sam_side, sam_side), **how)
+    square = square[..., : resized[0], : resized[1]]
     if square.shape[-2:] == tuple(target):  # saves a second, identical resizing
         return square[:, 0]
-    return functional.interpolate(square, tuple(target), mode="bilinear", align_corners=False)[:, 0]
+    return functional.interpolate(square, tuple(target), **how)[:, 0]
 
 
 def resize_to_frames(

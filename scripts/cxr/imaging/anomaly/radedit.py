@@ -68,9 +68,8 @@ class RadEditor:
         generators = [torch.Generator().manual_seed(stable_hash(self.seed, "radedit", name)) for name in image_ids]
 
         def draw() -> torch.Tensor:
-            return torch.stack([torch.randn(clean.shape[1:], generator=generator) for generator in generators]).to(
-                self.nets.device
-            )
+            noise = [torch.randn(clean.shape[1:], generator=generator) for generator in generators]
+            return torch.stack(noise).to(self.nets.device)
 
         edited = edit_latents(clean, edit, keep, self.steps, self.nets.prediction, self.nets.predict, draw, self.how)
         grey = (self.nets.decode(edited).mean(dim=1) + 1) * 127.5

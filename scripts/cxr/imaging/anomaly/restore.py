@@ -26,9 +26,8 @@ def low_pass(image: np.ndarray, region: np.ndarray) -> np.ndarray:
     could tell the two apart is left.
     """
     image_and_weight = cv2.merge([image * region, region.astype(np.float32)])
-    small = cv2.resize(
-        image_and_weight, (-(-image.shape[1] // 2), -(-image.shape[0] // 2)), interpolation=cv2.INTER_AREA
-    )
+    half = -(-image.shape[1] // 2), -(-image.shape[0] // 2)
+    small = cv2.resize(image_and_weight, half, interpolation=cv2.INTER_AREA)
     small = cv2.GaussianBlur(small, (0, 0), SIGMA / 2)
     mean = small[..., 0] / np.maximum(small[..., 1], 1e-3)
     return cv2.resize(mean, image.shape[::-1], interpolation=cv2.INTER_LINEAR)

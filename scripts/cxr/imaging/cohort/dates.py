@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 from cxr.base.errors import UserError
@@ -66,6 +66,7 @@ def _padded(texts: Mapping[int, str]) -> dict[int, str]:
 
 
 def _readings(text: str) -> Iterator[tuple[str, str]]:
+    """Yield (format, sortable time) of the dates that a text may be."""
     orders: list[tuple[str, str, str, str]] = []
     if match := _DICOM.fullmatch(text):
         orders = [("YYYYMMDD", *match.group(1, 2, 3))]
@@ -80,12 +81,6 @@ def _readings(text: str) -> Iterator[tuple[str, str]]:
         letters = (match["name"] or match["name2"]).lower()
         month = str(_MONTHS.get(letters[:4]) or _MONTHS.get(letters[:3], 0))
         orders = [("day and name of month", match["year"], month, match["day"] or match["day2"])]
-    if match:
-        yield from _dates(orders, match)
-
-
-def _dates(orders: Iterable[tuple[str, str, str, str]], match: re.Match) -> Iterator[tuple[str, str]]:
-    """Yield (format, sortable time) of those (format, year, month, day) that are dates, with the time of a match."""
     for name, year, month, day in orders:
         number = int(year)
         if len(year) < 3:

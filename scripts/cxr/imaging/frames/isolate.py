@@ -7,6 +7,9 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 
 import cv2
 import numpy as np
@@ -23,57 +26,49 @@ class Crashed(Exception):
 class Worker:
     """One worker process, started at the first request."""
 
+    _process: subprocess.Popen | None = None
+    _pipe: Connection
+
     def __init__(self, options: dict):
         self._options = options
-        self._process: subprocess.Popen | None = None
 
-    def _start(self) -> subprocess.Popen:
+    def _start(self) -> None:
         path = os.pathsep.join([str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])])
-        process = subprocess.Popen(
-            [sys.executable, "-m", worker.__name__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        )
+        self._pipe, pipe_end = Pipe()
+        with pipe_end:
+            number = pipe_end.fileno()
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", worker.__name__, str(number)], stdin=subprocess.DEVNULL, pass_fds=[number],
+                env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+            )  # fmt: skip
         cause = None
         try:
-            _send(process, self._options)
-            problem = pickle.load(process.stdout)
+            self._pipe.send(self._options)
+            problem = self._pipe.recv()
         except (EOFError, OSError) as error:
             problem, cause = "the decoder process does not start; its message is above", error
         if problem:
-            process.kill()
-            process.wait()
-            raise Broken(f"frames: {problem}") from cause
-        return process
-
-    def ask(self, path: str, seconds: float) -> tuple:
-        """Return the worker's answer for one file. Raises :class:`Crashed` if it dies or takes longer."""
-        process = self._process = self._process or self._start()
-        timer = threading.Timer(seconds, process.kill)
-        timer.start()
-        try:
-            _send(process, path)
-            return pickle.load(process.stdout)
-        except (EOFError, OSError, pickle.UnpicklingError):
             self.close()
-            raise Crashed from None
-        finally:
-            timer.cancel()
+            raise Broken(f"frames: {problem}") from cause
+
+    def ask(self, path: str, seconds: float) -> tuple | Exception:
+        """Return the worker's answer for one file. Raises :class:`Crashed` if it dies or takes longer."""
+        if self._process is None:
+            self._start()
+        with suppress(EOFError, OSError, pickle.UnpicklingError):
+            self._pipe.send(path)
+            if self._pipe.poll(seconds):
+                return self._pipe.recv()
+        self.close()
+        raise Crashed
 
     def close(self) -> None:
         """Stop the process, if there is one."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            self._process.stdin.close()
-            self._process.stdout.close()
+            self._pipe.close()
             self._process = None
-
-
-def _send(process: subprocess.Popen, item: object) -> None:
-    pickle.dump(item, process.stdin)
-    process.stdin.flush()
 
 
 class Workers:
@@ -92,12 +87,11 @@ class Workers:
             worker_of_thread.close()
 
     def ask(self, path: str) -> tuple:
-        """Return ``("frame", …)`` or ``(outcome, reason, detail)`` for one file (see ``worker.prepare``).
+        """Return the worker's answer for one file (see ``worker.prepare``).
 
-        ``outcome`` is "rejected" for a known fault of the file, "failed" for an error that points to the machine if it
-        repeats from file to file. After a crash the file is tried once more in a new process, because another program
-        may be at fault; then a valid image is tried. Raises Broken if that crashes too, or if the worker reports an
-        error that no file caused, and OSError if the machine cannot read the file.
+        After a crash the file is tried once more in a new process, because another program may be at fault; then a
+        valid image is tried. Raises Broken if that crashes too, or if the worker reports an error that no file caused,
+        and OSError if the machine cannot read the file.
         """
         mine = getattr(self._local, "worker", None)
         if mine is None:
@@ -108,10 +102,8 @@ class Workers:
                 answer = mine.ask(path, self._seconds)
             except Crashed:
                 continue
-            if answer[0] == "broken":
-                raise Broken(f"frames: {answer[1]}, on {platform.node()}")
-            if answer[0] == "machine":
-                raise OSError(*answer[1:])
+            if isinstance(answer, Exception):
+                raise answer
             return answer
         with tempfile.NamedTemporaryFile(suffix=".png") as file:
             file.write(cv2.imencode(".png", np.arange(64 * 64, dtype=np.uint16).reshape(64, 64))[1].tobytes())

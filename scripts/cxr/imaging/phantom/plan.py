@@ -96,11 +96,11 @@ def _findings(number: int, rng: np.random.Generator) -> tuple[Finding, ...]:
 
 
 def _misread(findings: tuple[Finding, ...], rng: np.random.Generator) -> tuple[tuple[int, str], ...]:
-    errors = []
-    for number, finding in enumerate(findings):
-        if finding.target in LOOKALIKES and rng.random() < 0.2:
-            errors.append((number, str(rng.choice([lesion for lesion in LOOKALIKES if lesion != finding.target]))))
-    return tuple(errors)
+    return tuple(
+        (number, str(rng.choice([lesion for lesion in LOOKALIKES if lesion != finding.target])))
+        for number, finding in enumerate(findings)
+        if finding.target in LOOKALIKES and rng.random() < 0.2
+    )
 
 
 def healthy_plans(seed: int, count: int) -> list[StudyPlan]:
@@ -135,9 +135,8 @@ def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
     people = [f"SYN{number:04d}" for number in range(1, subjects + 1)]
     shuffled = [people[i] for i in generator(seed, "split").permutation(subjects)]
     splits = split_subjects(shuffled)
-    owners = people + [
-        people[int(i)] for i in generator(seed, "owners").integers(0, subjects, max(0, studies - subjects))
-    ]
+    second_owners = generator(seed, "owners").integers(0, subjects, max(0, studies - subjects))
+    owners = people + [people[int(i)] for i in second_owners]
     # Faults that exclude a study are assigned to second studies first, so that few patients are lost.
     order = sorted(generator(seed, "faults").permutation(len(owners)), key=lambda number: number < subjects)
     alone = {int(order[i]): BROKEN_ALONE[i % len(BROKEN_ALONE)] for i in range(len(owners) // 16)}
@@ -156,9 +155,8 @@ def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
         views = ["AP"] if number in alone else FRONTAL_VIEWS[int(rng.choice(4, p=[0.5, 0.34, 0.08, 0.08]))]
         images = []
         for index, view in enumerate(views, 1):
-            images.append(
-                ImagePlan(f"{study}-{index}", view, ENCODINGS[encoding % len(ENCODINGS)], alone.get(number, ""))
-            )
+            name = ENCODINGS[encoding % len(ENCODINGS)]
+            images.append(ImagePlan(f"{study}-{index}", view, name, alone.get(number, "")))
             encoding += number not in alone
         if number in extra:
             images.append(ImagePlan(f"{study}-{len(images) + 1}", "PA", "explicit_12", extra[number]))

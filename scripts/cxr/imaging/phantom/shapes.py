@@ -185,9 +185,8 @@ def draw_anatomy(rng: np.random.Generator, *, cardiomegaly: bool, ap: bool) -> A
         (0.050 * flare, 0.13),
     ])  # fmt: skip
     offset = float(rng.normal(0, 0.004))
-    spine = curve(
-        [(offset, -0.1), (offset + rng.normal(0, 0.006), 0.4), (offset + rng.normal(0, 0.01), 0.8), (offset, 1.4)]
-    )
+    middle, low = (offset + rng.normal(0, 0.006), 0.4), (offset + rng.normal(0, 0.01), 0.8)
+    spine = curve([(offset, -0.1), middle, low, (offset, 1.4)])
     hilum = {
         "right": (-0.088 - float(rng.uniform(0, 0.02)), 0.415 + volume * 0.4),
         "left": (0.092 + float(rng.uniform(0, 0.02)), 0.395 + volume * 0.4),

@@ -34,11 +34,6 @@ def read_entries(of_settings: bool = False) -> dict[str, dict]:
     return {artefact: entry for artefact, entry in entries.items() if ("setting" in entry) == of_settings}
 
 
-def pin_name(artefact: str, entry: dict, file: str) -> str:
-    """Return the name of a file in ``weights.sha256``: its own if placed by hand, else ``artefact/path on the hub``."""
-    return f"{artefact}/{file}" if "repository" in entry else file
-
-
 def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict]:
     """Return {artefact: params of its rule}; ``pins`` is ``weights.sha256`` and takes precedence over the catalogue.
 
@@ -46,8 +41,9 @@ def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict
     """
     entries = read_entries()
     files = {artefact: _files(artefact, entry, folder) for artefact, entry in entries.items()}
+    # a file's name in ``weights.sha256``: its own if placed by hand, else ``artefact/path on the hub``
     pin_names = {
-        artefact: {file: pin_name(artefact, entries[artefact], file) for file in artefact_files}
+        artefact: {file: f"{artefact}/{file}" if "repository" in entries[artefact] else file for file in artefact_files}
         for artefact, artefact_files in files.items()
     }
     names = {name for artefact_pins in pin_names.values() for name in artefact_pins.values()}

@@ -31,8 +31,9 @@ def run(*, weights: str, manifest: str, options: WeightsOptions, attrs: dict) ->
         convert = shutil.copyfile
         if source.suffix == ".bin":
             from cxr.imaging.weights.state_dict import convert_state_dict as convert  # the others need no torch
-        manifests.install_file(source, target, convert, options, (f"{options.artefact}/{name}", sha256), remedy)
-        published.append(file_facts(str(Path(name).with_name(source.name)), source))
+        source_name, pin = str(Path(name).with_name(source.name)), f"{options.artefact}/{name}"
+        published.append(manifests.check_published_file(source, source_name, pin, sha256, remedy))
+        manifests.install_file(source, target, convert, options, remedy)
         used.append(file_facts(name, target))
     manifests.write_manifest(manifest, options, attrs, published, used)
 

@@ -1,32 +1,49 @@
-"""Checking weights files, and noting the source, size and digest of each in the manifest of its artefact."""
+"""Checking weights files, and noting the source, size and digest of each in manifests, and in a table of all."""
 
 import hashlib
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import polars as pl
 from safetensors import SafetensorError, safe_open
 
 from cxr.base.atomic import atomic_file
+from cxr.base.columns import Column, schema
 from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.tables import write_table
+from cxr.nets.hub import find_downloaded_model
 
 ARTEFACT = ("artefact", "used_by", "licence", "source", "revision")  # what a manifest tells of the whole artefact
 DOCUMENTS = {b"<!doctype": "a web page", b"<html": "a web page", b"version https://git-lfs": "a Git LFS pointer"}
 """First bytes of what a failed download often leaves, such as Google Drive's quota page."""
 
 
-def sha256_of(path: Path) -> str:
-    """Return the sha256 of a file, in hex."""
+COLUMNS = {
+    "artefact": Column(pl.String, "Name of the weights."),
+    "used_by": Column(pl.String, "Engine that reads them, or setting that names them."),
+    "licence": Column(pl.String, "Their licence."),
+    "source": Column(pl.String, "Where they were published."),
+    "revision": Column(pl.String, "Revision there; null where there is none."),
+    "file": Column(pl.String, "File as it was published."),
+    "bytes": Column(pl.Int64, "Its size.", "bytes"),
+    "sha256": Column(pl.String, "Its SHA-256."),
+}
+
+
+def file_facts(name: str, path: Path) -> dict:
+    """Return a file's name, size and sha256."""
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return {"file": name, "bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
-def check_published_file(path: Path, pin: str, sha256: str | None, remedy: str) -> None:
-    """Check a published file. ``pin``: its name in ``weights.sha256``; ``remedy``: how to get it again.
+def check_published_file(path: Path, name: str, pin: str, sha256: str | None, remedy: str) -> dict:
+    """Check a published file and return its facts under ``name``.
 
-    Raises UserError if it is missing, empty, not a checkpoint, or differs from the known sha256.
+    ``pin``: its name in ``weights.sha256``; ``remedy``: how to get it again. Raises UserError if it is missing, empty,
+    not a checkpoint, or differs from the known sha256.
     """
     if not path.is_file() or not path.stat().st_size:
         raise UserError(f"{path} is {'empty' if path.is_file() else 'missing'}: {remedy}")
@@ -34,11 +51,13 @@ def check_published_file(path: Path, pin: str, sha256: str | None, remedy: str) 
         head = file.read(512).lstrip().lower()
     if kind := next((kind for mark, kind in DOCUMENTS.items() if head.startswith(mark)), ""):
         raise UserError(f"{path} is {kind} and not the file itself: {remedy}")
-    if sha256 and (actual_sha256 := sha256_of(path)) != sha256:
+    facts = file_facts(name, path)
+    if sha256 and facts["sha256"] != sha256:
         raise UserError(
-            f"{path} has sha256 {actual_sha256} and not {sha256}: {remedy}, or, if you mean this file, set "
-            f"weights.sha256: {{{pin}: '{actual_sha256}'}}"
+            f"{path} has sha256 {facts['sha256']} and not {sha256}: {remedy}, or, if you mean this file, set "
+            f"weights.sha256: {{{pin}: '{facts['sha256']}'}}"
         )
+    return facts
 
 
 def check_safetensors_file(
@@ -63,14 +82,11 @@ def check_safetensors_file(
         )
 
 
-def install_file(
-    source: Path, target: Path, convert: Callable, options: "WeightsOptions", pin: tuple[str, str | None], remedy: str
-) -> dict:
-    """Check a published file, make ``target`` with ``convert(source, path)``, check it, and return its facts.
+def install_file(source: Path, target: Path, convert: Callable, options: "WeightsOptions", remedy: str) -> dict:
+    """Make ``target`` with ``convert(source, path)``, check it, and return the converter's facts.
 
-    ``pin``: its name in ``weights.sha256``, and its digest if known. Raises UserError, which names the published file.
+    Raises UserError, which names the published file ``source``.
     """
-    check_published_file(source, *pin, remedy)
     with atomic_file(target) as temporary:
         facts = convert(source, temporary)
         if target.suffix == ".safetensors":
@@ -106,11 +122,6 @@ class WeightsOptions:
     float32: bool | None = None
 
 
-def file_facts(name: str, path: Path) -> dict:
-    """Return a file's name, size and sha256."""
-    return {"file": name, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
-
-
 def write_manifest(
     path: str, options: WeightsOptions, attrs: dict, published: list[dict], used: list[dict], facts: dict | None = None
 ) -> None:
@@ -123,3 +134,29 @@ def write_manifest(
     lines |= {"published": published, "used": used, "facts": facts or {}}
     with atomic_file(path) as temporary:
         temporary.write_text(json.dumps(lines, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def note_model(*, sources: list[str], manifest: str, options: WeightsOptions, attrs: dict) -> None:
+    """Write the manifest of a model. ``sources``: its files in a folder; empty for one of the hub, in its cache.
+
+    Raises UserError if it is not on this machine, or if a file is missing or differs from a known digest.
+    """
+    paths, commit = [Path(path) for path in sources], None
+    if options.repository:
+        key, _, setting = options.used_by.rpartition(".")
+        folder = Path(find_downloaded_model(key, options.repository, options.revision or "", setting))
+        # the cache has a folder for each commit
+        paths, commit = [folder / name for name in options.files], folder.name
+    remedy = "download it again (docs/how-to/models.md)"
+    facts = [
+        check_published_file(path, name, f"{options.artefact}/{name}", sha256, remedy)
+        for (name, sha256), path in zip(options.files.items(), paths, strict=True)
+    ]
+    write_manifest(manifest, replace(options, revision=commit), attrs, facts, facts)
+
+
+def list_sources(*, manifests: list[str], table: str) -> None:
+    """Write a row for each published file in ``manifests``, the JSON of :func:`write_manifest`."""
+    contents = [json.loads(Path(path).read_text(encoding="utf-8")) for path in manifests]
+    rows = [{name: content[name] for name in ARTEFACT} | file for content in contents for file in content["published"]]
+    write_table(table, pl.DataFrame(rows, schema=schema(COLUMNS)), COLUMNS)

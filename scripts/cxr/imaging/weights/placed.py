@@ -10,7 +10,6 @@ from cxr.base.atomic import atomic_folder
 from cxr.imaging.weights import manifest as manifests
 from cxr.imaging.weights.manifest import WeightsOptions
 
-Converter = Callable[[Path, Path], dict]
 REMEDY = "delete it and download it again (docs/how-to/models.md)"
 COPIED = (".json", ".model")  # configurations and tokenizers of a checkpoint's folder, which stay as they are
 
@@ -21,8 +20,8 @@ def run(*, sources: list[str], weights: list[str], manifest: str, options: Weigh
     for (name, sha256), *paths in zip(options.files.items(), sources, weights, strict=True):
         source, target = map(Path, paths)
         convert = shutil.copyfile if source.suffix in COPIED else find_converter(options)
-        facts[name] = manifests.install_file(source, target, convert, options, (name, sha256), REMEDY)
-        published.append(manifests.file_facts(name, source))
+        published.append(manifests.check_published_file(source, name, name, sha256, REMEDY))
+        facts[name] = manifests.install_file(source, target, convert, options, REMEDY)
         used.append(manifests.file_facts(target.name, target))
     manifests.write_manifest(manifest, options, attrs, published, used, facts)
 
@@ -33,16 +32,12 @@ def run_folder(*, sources: list[str], weights: str, manifest: str, options: Weig
     The folder appears only when it is complete. Raises UserError for a file that differs from the published one.
     """
     with atomic_folder(weights) as making:
-        targets = [str(making / converted_name(Path(source).name)) for source in sources]
+        names = [Path(source).name.removeprefix("pytorch_").replace(".bin", ".safetensors") for source in sources]
+        targets = [str(making / name) for name in names]
         run(sources=sources, weights=targets, manifest=manifest, options=options, attrs=attrs)
 
 
-def converted_name(name: str) -> str:
-    """Return the name of the file that is made from a published one of a folder."""
-    return name.removeprefix("pytorch_").replace(".bin", ".safetensors")
-
-
-def find_converter(options: WeightsOptions) -> Converter:
+def find_converter(options: WeightsOptions) -> Callable[[Path, Path], dict]:
     """Return the function that converts one file: of a state dict if the entry names its ``parts``, else of a YOLO."""
     if options.parts:
         convert = importlib.import_module("cxr.imaging.weights.state_dict").convert_state_dict
