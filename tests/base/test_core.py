@@ -613,7 +613,7 @@ def test_an_engine_with_a_batch_is_given_batches(batch, sizes):
         seen.append(len(rows))
         return [(2 * number, None) for (number,) in rows]
 
-    rows = workers.process_singly_or_batched(
+    rows = workers.process_rows(
         ledger.Ledger("boxes"), list("43210"), lambda name: (int(name),), lambda number: (2 * number, None), work_batch,
         engine=SimpleNamespace(batch=batch), threads=2, compute=None,
     )  # fmt: skip
@@ -641,7 +641,7 @@ def test_too_little_memory_for_one_image_ends_the_job_and_excludes_nobody(tmp_pa
     names = [str(number) for number in range(10)]
     with pytest.raises(MemoryError):
         list(
-            workers.process_singly_or_batched(
+            workers.process_rows(
                 book,
                 names,
                 lambda name: (name,),

@@ -63,17 +63,10 @@ def process_batches(
     yield from _entered(ledger, rows, len(image_ids), tolerance)
 
 
-def process_singly_or_batched(
-    ledger: "Ledger",
-    image_ids: list[str],
-    read: Read,
-    work: Work[R],
-    work_batch: BatchWork[R],
-    *,
-    engine: object,
-    threads: int,
-    compute: dict | None,
-) -> Iterator[tuple[str, R]]:
+def process_rows(
+    ledger: "Ledger", image_ids: list[str], read: Read, work: Work[R], work_batch: BatchWork[R], engine: object,
+    threads: int, compute: dict | None,
+) -> Iterator[tuple[str, R]]:  # fmt: skip
     """Do as :func:`process_batches` if the engine has a ``batch``, else as :func:`process_images`.
 
     ``compute``: the settings' section of that name, which says how many images may fail.

@@ -42,7 +42,7 @@ def union_overlaps(first: BoxSets, second: BoxSets) -> np.ndarray:
         slices = [(boxes, pair, slice(cut[at], cut[at + 1])) for boxes, pair, cut in cuts]
         parts = [(boxes[part], pair[part] - start) for boxes, pair, part in slices]
         overlap = partial(_overlaps_by_bits, buffers=buffers) if buffers else _overlaps_by_cells
-        overlaps.append(overlap(*parts, end - start))
+        overlaps.append(overlap(parts[0], parts[1], end - start))
     return np.concatenate(overlaps)
 
 

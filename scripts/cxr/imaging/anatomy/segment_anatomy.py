@@ -11,7 +11,7 @@ from cxr.base.engines import Setup, engine_module
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
 from cxr.base.ledger import Ledger
 from cxr.base.vocabulary import ANATOMY_LABELS, HEART, LUNGS
-from cxr.base.workers import process_singly_or_batched
+from cxr.base.workers import process_rows
 from cxr.imaging.anatomy.settings import AnatomySettings
 
 MIN_LABELS = 14
@@ -122,9 +122,7 @@ def run_shard(
         def read(name: str) -> tuple:
             return read_edited_image(shard, frame_shard, name), organ_shard.masks(name)
 
-        rows = process_singly_or_batched(
-            ledger, shard.ids, read, work, work_batch, engine=engine, threads=threads, compute=compute
-        )
+        rows = process_rows(ledger, shard.ids, read, work, work_batch, engine, threads, compute)
         for image_id, masks in rows:
             writer.append(image_id, mask=masks)
         ledger.finish(excluded, shard.ids)

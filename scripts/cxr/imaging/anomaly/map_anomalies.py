@@ -13,7 +13,7 @@ from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
 from cxr.base.ledger import Ledger
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import LUNG_LESIONS
-from cxr.base.workers import EngineFault, process_singly_or_batched
+from cxr.base.workers import EngineFault, process_rows
 from cxr.imaging.anomaly.engine import BadMap, compose, edit_region, load_engine
 from cxr.imaging.anomaly.settings import AnomalySettings
 
@@ -102,9 +102,7 @@ def run_shard(
 
         needed = set(shard.ids) if options.images == "all" else images_with_findings(cohort, reports)
         edited_ids = sorted(needed.intersection(shard.ids))
-        rows = process_singly_or_batched(
-            ledger, edited_ids, read, work, work_batch, engine=engine, threads=threads, compute=compute
-        )
+        rows = process_rows(ledger, edited_ids, read, work, work_batch, engine, threads, compute)
         unedited_rows = map(unedited_row, sorted(set(shard.ids) - needed))
         for image_id, values in merge(rows, unedited_rows, key=itemgetter(0)):
             writer.append(image_id, **dict(zip(FIELDS, values, strict=True)))

@@ -18,16 +18,10 @@ class RadeditSettings(Section):
         3.5, "Weight of invert_prompt, if given, while the image is inverted.", source=AUTHORS, ge=0, le=50
     )
     skip_ratio: Share = key(
-        0.3,
-        "Fraction of the steps, noisiest first, that are skipped; a higher one keeps more of the image.",
-        source=AUTHORS,
+        0.3, "Fraction of the noisiest steps that are skipped; a higher one keeps more of the image.", source=AUTHORS
     )
     keep_margin: int = key(
-        0,
-        "Width of a band around the edit region that the edit may change; beyond it the latent is the original's.",
-        unit="pixels",
-        ge=0,
-        le=1024,
+        0, "Width of a band around the edit region that the edit may change, too.", unit="pixels", ge=0, le=1024
     )
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Net.")
     autoencoder: Autoencoder = autoencoder()
@@ -43,8 +37,7 @@ class AnomalySettings(Section):
 
     engine: Literal["lite", "radedit"] = key(
         "lite",
-        "lite: a small network trained to remove lesions, on the CPU; radedit: the paper's diffusion editor, or "
-        "another in Stable Diffusion's layout.",
+        "lite: a small network that removes lesions, on the CPU; radedit: the paper's or another diffusion editor.",
     )
     images: Literal["all", "with_findings"] = key(
         "all",

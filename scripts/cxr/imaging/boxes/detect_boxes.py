@@ -11,7 +11,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.jobs import log
 from cxr.base.ledger import Ledger
 from cxr.base.tables import write_table
-from cxr.base.workers import process_singly_or_batched
+from cxr.base.workers import process_rows
 from cxr.imaging.boxes.engine import load_engine
 from cxr.imaging.boxes.settings import BoxesSettings
 
@@ -64,9 +64,7 @@ def run_shard(
                 "boxes: none of the %d images of this shard is among the %d that the table has boxes of: "
                 "its image_id must be that of the cohort", *counts,
             )  # fmt: skip
-        detected = process_singly_or_batched(
-            ledger, shard.ids, read, work, work_batch, engine=engine, threads=threads, compute=compute
-        )
+        detected = process_rows(ledger, shard.ids, read, work, work_batch, engine, threads, compute)
         for image_id, detections in detected:
             for box, confidence, name in zip(*detections, strict=True):
                 is_used = name not in options.excluded_classes

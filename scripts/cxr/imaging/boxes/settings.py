@@ -15,9 +15,7 @@ class LiteSettings(Section):
         "1: none. Excluded classes do not count. Algorithm 1 compares no classes.",
     )
     model: str = key(
-        "",
-        "ONNX file of another detector of this kind, such as one of semisyn_detectors "
-        "(scripts/tools/detector_onnx.py); empty: the embedded one.",
+        "", "ONNX file of another detector of this kind (scripts/tools/detector_onnx.py); empty: the embedded one."
     )
 
 
@@ -33,9 +31,7 @@ class BoxesSettings(Section):
     """Lesion boxes with confidences."""
 
     engine: Literal["lite", "table", "ultralytics", "scaled_yolov4"] = key(
-        "lite",
-        "lite: a small detector on the CPU; table: boxes from a file; ultralytics: any YOLO checkpoint; "
-        "scaled_yolov4: the public five-fold ensemble for VinBigData.",
+        "lite", "lite: on the CPU; table: a file; ultralytics: a YOLO checkpoint; scaled_yolov4: VinBigData's ensemble."
     )
     lite: LiteSettings = key(LiteSettings, "Settings of the engine lite.")
     ultralytics: UltralyticsSettings = key(UltralyticsSettings, "Settings of the engine ultralytics.")
@@ -44,9 +40,7 @@ class BoxesSettings(Section):
         "frame", "Pixel grid of the table's boxes: the frame's or the original image's (engine table)."
     )
     class_names: dict[str, str] = key(
-        dict,
-        "{class of the detector's file: VinBigData name} for classes with other names (engines lite, "
-        "ultralytics); '' drops a class.",
+        dict, "{class of the detector's file: VinBigData name} (engines lite, ultralytics); '' drops a class."
     )
     floor: Share = key(0.001, "Smallest confidence kept; must not exceed the smallest tau_conf in use.")
     nms_iou: Share = key(0.5, "IoU above which the weaker of two boxes of one class is dropped.")

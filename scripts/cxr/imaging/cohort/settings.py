@@ -17,23 +17,16 @@ class CohortSettings(Section):
     """Which images and reports go in."""
 
     source: Literal["embedded", "manifest", "mimic", "openi"] = key(
-        "embedded",
-        "embedded: the project's synthetic cohort; manifest: a CSV file; mimic: a MIMIC-CXR tree; openi: the "
-        "Indiana University collection (docs/getting-started/openi.md).",
+        "embedded", "embedded: synthetic; manifest: a CSV file; mimic: a MIMIC-CXR tree; openi: Indiana University's."
     )
-    root: str = key(
-        "",
-        "Folder of the MIMIC-CXR tree that holds files/ (source mimic), or of the unpacked archives of Open-i "
-        "(source openi).",
-    )
+    root: str = key("", "Folder that holds files/ (source mimic), or the unpacked archives of Open-i (source openi).")
     tables: str = key(
         "",
         "Folder of the *-record-list, *-metadata and *-split tables (source mimic), or of the tables of frontal "
         "images (source openi). Missing tables are looked for in root.",
     )
     manifest: str = key(
-        "",
-        "CSV with subject_id, study_id, image_id, image_path and report_path or findings/impression (source manifest).",
+        "", "CSV: subject_id, study_id, image_id, image_path, report_path or findings/impression (source manifest)."
     )
     shards: int | None = key(
         None,
@@ -49,9 +42,7 @@ class CohortSettings(Section):
         "exclude", "What to do with an image whose view is in neither a table nor its header."
     )
     shared_images: Literal["accept", "exclude"] = key(
-        "accept",
-        "Image files that several studies name. accept: kept, with a warning; exclude: excluded, because the "
-        "right study is unknown.",
+        "accept", "Image files that several studies name. accept: kept, with a warning; exclude: excluded."
     )
     modalities: list[Code] = key(
         lambda: ["CR", "DX", "RG"], "DICOM modalities that are radiographs; others are excluded as wrong_modality."

@@ -7,7 +7,7 @@ import numpy as np
 from cxr.base.engines import Setup
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
 from cxr.base.ledger import Ledger
-from cxr.base.workers import Fault, process_singly_or_batched
+from cxr.base.workers import Fault, process_rows
 from cxr.imaging.organs.engine import NoOrgans, load_engine
 from cxr.imaging.organs.quality import find_fault, find_posture_fault
 from cxr.imaging.organs.settings import OrgansSettings
@@ -63,9 +63,7 @@ def run_shard(
 
         if hasattr(engine, "prepare"):
             engine.prepare(shard.ids)
-        rows = process_singly_or_batched(
-            ledger, shard.ids, read, work, work_batch, engine=engine, threads=threads, compute=compute
-        )
+        rows = process_rows(ledger, shard.ids, read, work, work_batch, engine, threads, compute)
         for image_id, masks in rows:
             writer.append(image_id, mask=masks)
         ledger.finish(excluded, shard.ids)

@@ -16,9 +16,7 @@ class LiteSettings(Section):
     """The engine lite of the organs."""
 
     behind_heart: bool = key(
-        True,
-        "Whether lung masks include the lung behind heart and mediastinum, as radiologists outlined it; false: "
-        "visible lungs only.",
+        True, "Whether lung masks include the lung behind heart and mediastinum; false: visible lungs only."
     )
 
 
@@ -26,9 +24,7 @@ class OrgansSettings(Section):
     """Right lung, left lung and heart of the image."""
 
     engine: Literal["lite", "hybridgnet", "chexmask"] = key(
-        "lite",
-        "lite: a small U-Net on the CPU; hybridgnet: the paper's net with the CheXmask weights; chexmask: the "
-        "CheXmask database's masks.",
+        "lite", "lite: a small U-Net on the CPU; hybridgnet: the paper's net; chexmask: the CheXmask database's masks."
     )
     lite: LiteSettings = key(LiteSettings, "Settings of the engine lite.")
     chexmask: ChexmaskSettings = key(ChexmaskSettings, "Settings of the engine chexmask.")
@@ -36,7 +32,5 @@ class OrgansSettings(Section):
         0.95, "Probability of a mirrored image above which it is excluded as heart_on_right; 1: never."
     )
     min_upright: Share = key(
-        0.2,
-        "Probability of an upright, positive frontal chest X-ray, mirrored or not, below which the image is "
-        "excluded as not_a_radiograph; 0: never.",
+        0.2, "Probability of an upright, positive chest X-ray below which it is excluded as not_a_radiograph; 0: never."
     )

@@ -19,7 +19,7 @@ from cxr.base.ledger import Ledger
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, read_tables, write_rows
 from cxr.base.vocabulary import LUNGS
-from cxr.base.workers import EngineFault, Fault, process_singly_or_batched
+from cxr.base.workers import EngineFault, Fault, process_rows
 from cxr.geometry.boxes import CORNERS, clip_boxes
 from cxr.metrics import edits
 from cxr.metrics.appearance import lung_midline
@@ -228,7 +228,7 @@ def run_shard(
             return frame_shards.get("image", image_id), masks, replace(job, mask=mask)
 
         how = {"engine": editor, "threads": threads, "compute": compute}
-        for (job_id, name), (edited_image, box_rows) in process_singly_or_batched(
+        for (job_id, name), (edited_image, box_rows) in process_rows(
             ledger, list(job_by_key), read_inputs, lambda *row: edit_batch([row])[0], edit_batch, **how
         ):
             image_id, job = job_by_key[job_id, name]
