@@ -32,12 +32,12 @@ from net import CLASSES, IMPORTANCE, LAYOUT  # noqa: E402
 
 from cxr.base.seeds import stable_hash  # noqa: E402
 from cxr.detection import training  # noqa: E402
+from cxr.detection.export import export_onnx  # noqa: E402
 from cxr.detection.net import Detector  # noqa: E402
 from cxr.detection.training import (  # noqa: E402
     Batch,
     Recipe,
     copy_net,
-    export_onnx,
 )
 
 SEED = 7

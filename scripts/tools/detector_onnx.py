@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 
 from cxr.base.atomic import atomic_file
-from cxr.detection.training import export_onnx
+from cxr.detection.export import export_onnx
 from cxr.semisyn.detectors.lite import LICENCE, WEIGHTS, read_detector
 
 

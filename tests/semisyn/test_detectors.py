@@ -175,7 +175,7 @@ def test_a_detector_finds_what_it_was_shown_and_shuffled_boxes_teach_little():
 
 def test_a_detector_becomes_a_file_of_weights_with_any_class_list(tmp_path):
     pytest.importorskip("onnx", reason="the package onnx is in the environment of the training scripts alone")
-    from cxr.detection.training import export_onnx
+    from cxr.detection.export import export_onnx
 
     net = train_lite({"real": films(4, "real")}, {"real": (1, 1)}, ["opacity", "edema"],
                 LiteOptions(**vars(OPTIONS) | {"updates": 2}), 1)  # fmt: skip

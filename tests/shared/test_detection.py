@@ -218,7 +218,7 @@ def test_calibration_is_the_share_of_hits():
 def test_a_file_of_weights_gives_what_the_net_gives(tmp_path):
     pytest.importorskip("onnx", reason="the package onnx is in the environment of the training scripts alone")
 
-    from cxr.detection.training import export_onnx
+    from cxr.detection.export import export_onnx
 
     made, path = net(4).eval(), tmp_path / "own.onnx"
     slope, offset = np.array([2.0, 0.5]), np.array([-1.0, 0.25])

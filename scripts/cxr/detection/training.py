@@ -1,4 +1,4 @@
-"""The training of the detector, its calibration and its export to a weights file (PyTorch)."""
+"""The training of the detector and its calibration (PyTorch)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,6 @@ from torch import nn
 
 from cxr.base.unfinished_work import prepare_folder
 from cxr.detection.net import Detector, assign_targets, detection_loss, image_label_loss
-from cxr.detection.weights import Card
 from cxr.nets.fitting.loop import TrainingLog, TrainingLoop
 from cxr.nets.fitting.plain import Runner
 
@@ -207,20 +206,3 @@ def fit_platt(confidence: np.ndarray, hit: np.ndarray, weights: np.ndarray | Non
 
     optimiser.step(step)
     return tuple(float(v) for v in line.detach())
-
-
-def export_onnx(net: Detector, slope: np.ndarray, offset: np.ndarray, path: Path, licence: str) -> None:
-    """Write the net as ONNX (opset 17, float32) with its card as metadata, and ``slope`` and ``offset`` (classes,), the
-    calibration of each class's logit; needs the package onnx."""
-    import onnx
-
-    size = net.grid.size
-    net = copy_net(net).eval().to(memory_format=torch.contiguous_format)
-    net.slope.copy_(torch.from_numpy(slope))
-    net.offset.copy_(torch.from_numpy(offset))
-    names = {"input_names": ["image"], "output_names": ["logit", "distance"]}
-    torch.onnx.export(net, torch.zeros(1, 1, size, size), str(path), opset_version=17, dynamo=False, **names)
-    model = onnx.load(str(path))
-    for key, value in Card(net.grid, licence).notes().items():
-        model.metadata_props.add(key=key, value=value)
-    onnx.save(model, str(path))
