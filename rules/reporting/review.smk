@@ -7,12 +7,17 @@ rule review_pages:
         lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=PLAN.settings.review.split)[0],
         masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=PLAN.shards),
         frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
+        # for decoys
+        studies=expand("results/masks/{{thresholds}}/{shard}.studies.parquet", shard=PLAN.shards),
+        mask_units=expand("results/masks/{{thresholds}}/{shard}.units.parquet", shard=PLAN.shards),
+        organs=expand("results/organs/{shard}.h5", shard=PLAN.shards),
     output:
         # for the experts
         pages=expand("results/review/{{thresholds}}/page_{expert}.html", expert=PLAN.settings.review.experts),
-        # for the organiser: the ids of the units, and each expert's items
+        # for the organiser: the ids of the units, each expert's items, and which of them are decoys
         units="results/review/{thresholds}/units.parquet",
         items_table="results/review/{thresholds}/items.parquet",
+        decoys="results/review/{thresholds}/decoys.parquet",
     log:
         "logs/review/{thresholds}/pages.log",
     benchmark:
@@ -44,6 +49,7 @@ rule review_sheets:
         lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=PLAN.settings.review.split)[0],
         units="results/review/{thresholds}/units.parquet",
         items_table="results/review/{thresholds}/items.parquet",
+        decoys="results/review/{thresholds}/decoys.parquet",
         sheets=lambda wildcards: wanted(
             PLAN.reporting.sheets,
             "review.sheets is empty: give the experts' filled sheets, or the folder that holds them",
@@ -70,6 +76,13 @@ rule review_sheets:
             category="6 Evaluation",
             subcategory="review, {thresholds}",
             labels={"result": "agreement of the experts"},
+        ),
+        reliability=report(
+            "results/review/{thresholds}/reliability.tsv",
+            caption="../../report/review_reliability.rst",
+            category="6 Evaluation",
+            subcategory="review, {thresholds}",
+            labels={"result": "reliability of the experts, by decoys"},
         ),
         counts="results/review/{thresholds}/counts.tsv",
         rejected="results/review/{thresholds}/rejected.tsv",

@@ -47,7 +47,7 @@ from cxr.reporting.ablation import points
 from cxr.reporting.agreement import compare
 from cxr.reporting.page import costs, versions
 from cxr.reporting.release import parquet
-from cxr.reporting.review import make_pages, merge, rates, unit_pages
+from cxr.reporting.review import decoys, make_pages, merge, rates, unit_pages
 from cxr.reporting.review import queries as review_queries
 from cxr.reporting.tables import conservation, counts, paper, truth
 from cxr.semisyn.dataset import job_tables as semisyn_dataset
@@ -196,10 +196,12 @@ TABLES: dict[str, Columns] = {
     "results/agreement/{reference}/values.parquet": compare.VALUES,
     "results/review/{thresholds}/units.parquet": make_pages.UNITS,
     "results/review/{thresholds}/items.parquet": make_pages.ITEMS,
+    "results/review/{thresholds}/decoys.parquet": decoys.DECOYS,
     "results/review/{thresholds}/judgements.parquet": merge.JUDGEMENTS,
     "results/review/{thresholds}/experts.tsv": rates.EXPERTS,
     "results/review/{thresholds}/lesions.tsv": rates.LESION_RATES,
     "results/review/{thresholds}/agreement.tsv": rates.AGREEMENT,
+    "results/review/{thresholds}/reliability.tsv": rates.RELIABILITY,
     "results/review/{thresholds}/rejected.tsv": merge.REJECTED,
     "results/review/{thresholds}/counts.tsv": merge.COUNTS,
     "results/release/{thresholds}/data/{split}-*.parquet": parquet.PAIRS,

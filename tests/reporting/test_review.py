@@ -14,7 +14,7 @@ from cxr.base.errors import UserError
 from cxr.plotting.encoding import encode_grey_image, encode_mask, escape_json_for_script
 from cxr.reporting.review import rates
 from cxr.reporting.review.make_pages import tabulate_units
-from cxr.reporting.review.merge import find_reasons, find_rejections
+from cxr.reporting.review.merge import find_reasons, judge_units
 from cxr.reporting.review.sheets import Answer, DealtPage, read_sheets
 from cxr.reporting.review.units import LETTERS, collect_units, deal_units, draw_sample, order_items
 from review_cases import NASTY, VERDICT, cells, make_page, units
@@ -26,6 +26,7 @@ def line(pair_id: str, mask_id: str | None, target: str, *location: str, image_i
     return {
         "pair_id": pair_id, "subject_id": "p1", "study_id": "s1", "image_id": image_id, "section_name": "findings",
         "section_content": "Edema.", "target": target, "location": list(location), "mask_id": mask_id,
+        "certainty": "definitive",
     }  # fmt: skip
 
 
@@ -289,12 +290,12 @@ def test_what_anyone_rejects_leaves_with_all_its_pairs():
     every = units(2, 1)
     every[0].pair_ids.append("twin")
     table = tabulate_units(every, {every[0].key, every[2].key})
-    said = pl.DataFrame({"expert": ["A", "B", "A"], "unit": [0, 0, 2], "accepted": [True, False, True]})
-    by_whom = find_rejections(said)
-    assert by_whom == {0: ["B"]}
+    said = pl.DataFrame({"expert": ["A", "B", "A"], "unit": [0, 0, 2], "accepted": [True, False, True], "note": ""})
+    judged = judge_units(table, said)
+    assert judged["rejected_by"].to_list() == [["B"], None, []]
     gone = dict.fromkeys(("pair-secret-0", "twin"), "rejected by B")
-    assert find_reasons(table, by_whom, "keep") == gone
-    assert find_reasons(table, by_whom, "drop") == gone | {"pair-secret-1": "not reviewed"}
+    assert find_reasons(judged, "keep") == gone
+    assert find_reasons(judged, "drop") == gone | {"pair-secret-1": "not reviewed"}
 
 
 @pytest.mark.parametrize(

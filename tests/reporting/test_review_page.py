@@ -113,8 +113,8 @@ def test_what_an_expert_sees(browser, page):
         unit = items[number][1]
         assert text(browser, "where") == f"Item {number + 1} of 300 · {items[number][0]}"
         assert text(browser, "question").startswith(question)
-        assert text(browser, "lesion") == unit.target
-        assert text(browser, "location") == (" and ".join(unit.location) or "anywhere")
+        assert text(browser, "fact-0") == unit.target
+        assert text(browser, "fact-1") == (" and ".join(unit.location) or "anywhere")
         assert browser.run("document.getElementById('mask').disabled") is not unit.is_positive
 
 

@@ -44,14 +44,18 @@ def test_the_round_trip_to_the_evaluation(workflow_run, tmp_path):
     assert not folder.exists()  # before any job
     snakemake(run, "review")
     before = (folder / "page_A.html").read_bytes()
-    items, table = read_table(folder / "items.parquet"), read_table(folder / "units.parquet")
+    items, table, decoys = (read_table(folder / f"{name}.parquet") for name in ("items", "units", "decoys"))
     lines = list(read_lines(run / f"results/dataset/default/{split}.jsonl"))
     assert sorted(table["pair_ids"].explode()) == sorted(each["pair_id"] for each in lines)
 
+    wrong = set(decoys["unit"])
+    assert wrong
+    assert wrong.isdisjoint(table["unit"])
+    assert wrong <= set(items["unit"])
     positive = table.filter(pl.col("mask_id").is_not_null())["unit"].to_list()
-    negative = items.filter(pl.col("expert") == "B", ~pl.col("unit").is_in(positive))["unit"].to_list()
+    negative = items.filter(pl.col("expert") == "B", ~pl.col("unit").is_in([*positive, *wrong]))["unit"].to_list()
     gone = {positive[0], positive[1], negative[0]}
-    fill(run / "filled", items, {"A": {positive[0]}, "B": {positive[0], positive[1], negative[0]}})
+    fill(run / "filled", items, {"A": {positive[0], *wrong}, "B": {positive[0], positive[1], negative[0]}})
     write_settings(run, settings | {"review": review | {"sheets": ["filled"]}})
     snakemake(run, "review_merge")
     assert (folder / "page_A.html").read_bytes() == before
@@ -67,6 +71,15 @@ def test_the_round_trip_to_the_evaluation(workflow_run, tmp_path):
     assert 'B: too large, "by far"' in read_table(folder / "rejected.tsv")["notes"][0]
     total = cells(read_table(folder / "agreement.tsv"), lesion="total")
     assert (total["units"], total["unanimous"]) == (len(positive), len(positive) - 1)
+
+    # A rejected all decoys, B none; they count nowhere else
+    reliability = read_table(folder / "reliability.tsv")
+    careful, careless = (cells(reliability, expert=name, group="total") for name in "AB")
+    assert careful["false_alarm_rate"] == 0
+    assert careful["corrected"] == careful["hit_rate"]
+    assert (careless["false_alarm_rate"], careless["corrected"]) == (100, None)
+    assert set(read_table(folder / "judgements.parquet")["unit"]) <= set(table["unit"])
+    assert set(read_table(folder / "rejected.tsv")["unit"]) <= set(table["unit"])
 
     declared = {path: why for path, why in tables_of(run).items() if "review" in path}
     assert declared == dict.fromkeys((path for path in TABLES if "/review/{thresholds}/" in path), "")

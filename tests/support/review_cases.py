@@ -7,7 +7,7 @@ import polars as pl
 
 from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS
 from cxr.plotting.encoding import encode_grey_image, encode_mask
-from cxr.reporting.review.make_pages import view_of_unit
+from cxr.reporting.review.make_pages import describe_unit
 from cxr.reporting.review.page import page_data, read_form, write_page
 from cxr.reporting.review.units import Unit, deal_units, order_items
 
@@ -22,14 +22,14 @@ NASTY = (
 )
 
 
-def picture(image_id: str) -> tuple[str, bytes]:
+def picture(image_id: str) -> bytes:
     image = np.full((512, 512), LEFT, np.uint8)
     image[:, 256:] = RIGHT
     image[:16] = int(image_id.removeprefix("image-secret-"))
-    return encode_grey_image(image, 0)
+    return encode_grey_image(image, 0)[1]
 
 
-def mask(_: str) -> bytes:
+def mask() -> bytes:
     area = np.zeros((512, 512), bool)
     area[SQUARE, SQUARE] = True
     return encode_mask(area)
@@ -62,7 +62,11 @@ def units(positives: int, negatives: int) -> list[Unit]:
 def make_page(path: Path, expert: str = "A", *, positives: int, negatives: int, seed: int = 1) -> tuple[dict, list]:
     """Write one expert's page, who is alone; return its data and its (code, unit) in order."""
     items = order_items(deal_units(units(positives, negatives), [expert], seed)[expert], expert, seed)
-    data, pictures = page_data(expert, VERDICT, [(code, view_of_unit(unit)) for code, unit in items], picture, mask)
+    rows = [
+        (code, describe_unit(unit, picture(unit.image_id), mask() if unit.is_positive else None))
+        for code, unit in items
+    ]
+    data, pictures = page_data(expert, VERDICT, rows)
     write_page(path, VERDICT, data, pictures, "draw fewer")
     return data, items
 

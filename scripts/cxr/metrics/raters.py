@@ -10,11 +10,14 @@ agree; AC1 does not (Gwet 2008).
 """
 
 from dataclasses import dataclass
+from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, Columns
+from cxr.base.seeds import stable_hash
 from cxr.metrics.intervals import draw_weights, percentile_ends, sums_by_subject
 
 
@@ -81,3 +84,50 @@ def _coefficients(sums: np.ndarray) -> np.ndarray:
 
 def _none_if_nan(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
+
+
+def log_linear_z(counts: np.ndarray, totals: np.ndarray | int, weight: float = 0.5) -> np.ndarray:
+    """Return the normal quantiles of rates, float64 (n,), finite also for rates of 0 and 1.
+
+    The log-linear correction (Hautus 1995) adds ``weight`` to each count and twice as much to each total.
+    """
+    return np.array([NormalDist().inv_cdf(rate) for rate in (counts + weight) / (totals + 2 * weight)])
+
+
+class Estimate(NamedTuple):
+    """A value with the ends of its interval; None where it is not defined."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+def measure_reliability(
+    hits: int, items: int, false_alarms: int, decoys: int, *, replicates: int, level: float, seed: int
+) -> tuple[Estimate, Estimate]:
+    """Return a rater's d' and corrected acceptance, 0 to 1, from the yes answers to items and to decoys.
+
+    d' is the difference of the normal quantiles of both rates, by :func:`log_linear_z`. It adds one yes and one no to
+    all trials and shares them in proportion, so that d' is 0 for a rater who accepts everything.
+
+    For the corrected acceptance, a fraction p of the items is right. The rater accepts each right item, and a wrong one
+    as often as a decoy, at the rate f. The rate of acceptance is then a = p + (1 - p) f, so p = (a - f) / (1 - f), at
+    least 0. It is undefined for a rater who accepts all decoys. Both are undefined without items or decoys.
+
+    Intervals are percentiles of a bootstrap over items and decoys. It draws from rates with half a count added, so that
+    rates of 0 and 1 vary too; a replicate in which all decoys are accepted counts as p = 0.
+    """
+    if not (items and decoys):
+        return Estimate(), Estimate()
+    generator = np.random.default_rng(stable_hash("decoys", seed))
+    counts = [
+        np.append(count, generator.binomial(total, (count + 0.5) / (total + 1), replicates))
+        for count, total in ((hits, items), (false_alarms, decoys))
+    ]
+    a, f = counts[0] / items, counts[1] / decoys
+    corrected = np.divide(a - f, 1 - f, out=np.zeros(len(f)), where=f < 1).clip(min=0)
+    trials = items + decoys
+    z_hits, z_false_alarms = (log_linear_z(rate * trials, trials, weight=1) for rate in (a, f))
+    table = np.stack([z_hits - z_false_alarms, corrected], axis=1)
+    (d_prime, acceptance), ends = table[0].tolist(), np.stack(percentile_ends(table[1:], level), axis=1).tolist()
+    return Estimate(d_prime, *ends[0]), Estimate() if false_alarms == decoys else Estimate(acceptance, *ends[1])

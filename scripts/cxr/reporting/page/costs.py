@@ -42,21 +42,14 @@ def read_benchmarks(folder: str | Path) -> pl.DataFrame:
 
     Snakemake writes "NA" for a job that is too short to measure; it becomes null.
     """
-    rows = []
+    measures = {"seconds": "s", "max_rss_mb": "max_rss", "cpu_seconds": "cpu_time"}
+    tables = [pl.DataFrame(schema=schema(JOBS))]
     for path in sorted(Path(folder).rglob("*.tsv")):
-        name = path.relative_to(folder)
+        stage, *job = path.relative_to(folder).with_suffix("").parts
         table = pl.read_csv(path, separator="\t", infer_schema=False)
-        for row in table.iter_rows(named=True):
-            numbers = {column: _parse_number(row.get(column)) for column in ("s", "max_rss", "cpu_time")}
-            rows.append((name.parts[0], "/".join(name.with_suffix("").parts[1:]), *numbers.values()))
-    return pl.DataFrame(rows, schema=schema(JOBS), orient="row")
-
-
-def _parse_number(text: str | None) -> float | None:
-    try:
-        return float(text)
-    except (TypeError, ValueError):
-        return None
+        cells = {name: pl.col(column).cast(pl.Float64, strict=False) for name, column in measures.items()}
+        tables.append(table.select(stage=pl.lit(stage), job=pl.lit("/".join(job)), **cells))
+    return pl.concat(tables)
 
 
 def sum_by_stage(jobs: pl.DataFrame, images: dict[str, int]) -> pl.DataFrame:

@@ -1,7 +1,7 @@
 """The review stage: make a page per expert, and the organiser's tables for :mod:`cxr.reporting.review.merge`.
 
-:data:`UNITS` has every unit of the split, :data:`ITEMS` the items of each expert. Both are only for the organiser,
-because they contain the ids that the pages withhold.
+:data:`UNITS` has every unit of the split, :data:`ITEMS` the items of each expert, and
+:data:`cxr.reporting.review.decoys.DECOYS` is the key that says which items are decoys. All are only for the organiser.
 """
 
 from collections.abc import Iterable
@@ -14,6 +14,7 @@ from cxr.base.hdf5 import Shards
 from cxr.base.tables import read_lines, write_table
 from cxr.plotting.encoding import encode_grey_image, encode_mask
 from cxr.reporting.review import page
+from cxr.reporting.review.decoys import DECOYS, plant_decoys
 from cxr.reporting.review.settings import ReviewSettings
 from cxr.reporting.review.units import Unit, collect_units, deal_units, draw_sample, order_items
 
@@ -29,7 +30,7 @@ UNITS = {
     "pair_ids": Column(TEXTS, "Pairs that share it."),
     "sampled": Column(pl.Boolean, "Whether it was sampled for the review."),
 }
-ITEMS = page.ITEM_COLUMNS | {"unit": Column(pl.Int64, "Unit that is judged.")}
+ITEMS = page.ITEM_COLUMNS | {"unit": Column(pl.Int64, "Unit or decoy that is judged.")}
 
 WITH_MASK, WITHOUT_MASK = "Is this mask right for this lesion, in this location?", "Is this lesion absent there?"
 TOO_LARGE_REMEDY = "set review.jpeg_quality to 90, or draw fewer units with review.positives and review.negatives"
@@ -40,49 +41,74 @@ def run_pages(
     lines: str,
     masks: list[str],
     frames: list[str],
+    studies: list[str],
+    mask_units: list[str],
+    organs: list[str],
     units: str,
     items_table: str,
+    decoys: str,
     pages: list[str],
     options: ReviewSettings,
     seed: int,
     synthetic: bool,
 ) -> None:
-    """Write one page per expert, in the order of ``options.experts``, and the organiser's tables."""
+    """Write one page per expert, in the order of ``options.experts``, and the organiser's tables.
+
+    ``studies``, ``mask_units``: tables of the masks stage, from which decoys are made.
+    """
     all_units = collect_units(read_lines(lines), lines)
     if not all_units:
         raise UserError(f"{lines} holds no pair, so there is nothing to review: choose another review.split")
-    number = {unit.key: position for position, unit in enumerate(all_units)}
+    number_by_key = {unit.key: number for number, unit in enumerate(all_units)}
     sampled_units = draw_sample([unit for unit in all_units if unit.is_positive], options.positives, seed)
     sampled_units += draw_sample([unit for unit in all_units if not unit.is_positive], options.negatives, seed)
-    pictures = _encode_images(frames, {unit.image_id for unit in sampled_units}, options.jpeg_quality)
-    mask_ids = {unit.mask_id for unit in sampled_units if unit.mask_id is not None}
-    with Shards(masks, "mask_id") as shards:
-        pngs = {mask_id: encode_mask(shards.get("mask", mask_id)) for mask_id in mask_ids}
     dealt = deal_units(sampled_units, options.experts, seed)
-    items = {expert: order_items(units, expert, seed) for expert, units in dealt.items()}
+    with Shards(masks, "mask_id") as mask_shards, Shards(organs) as organ_shards:
+        planted = plant_decoys(
+            all_units, dealt, studies=studies, mask_units=mask_units, masks=mask_shards, organs=organ_shards, seed=seed
+        )
+        mask_ids = {unit.mask_id for unit in sampled_units if unit.mask_id is not None}
+        pngs = {mask_id: encode_mask(mask_shards.get("mask", mask_id)) for mask_id in mask_ids}
+    pngs |= {decoy.unit.mask_id: encode_mask(decoy.mask) for decoy in planted if decoy.mask is not None}
+    image_ids = {unit.image_id for unit in (*sampled_units, *(decoy.unit for decoy in planted))}
+    pictures = _encode_images(frames, image_ids, options.jpeg_quality)
+    numbered_decoys = list(enumerate(planted, start=len(all_units)))
+    items = {}
+    for expert, units_of_expert in dealt.items():
+        numbered = [(number_by_key[unit.key], unit) for unit in units_of_expert]
+        numbered += [(number, decoy.unit) for number, decoy in numbered_decoys if decoy.expert in (None, expert)]
+        items[expert] = order_items(numbered, expert, seed, lambda item: item[1].key)
     written_items = page.write_pages(
-        items, pages, page.read_form("verdict"), view_of_unit, pictures.__getitem__, pngs.__getitem__,
-        remedy=TOO_LARGE_REMEDY, synthetic=synthetic,
-    )  # fmt: skip
-    rows = [(*item, number[unit.key]) for *item, unit in written_items]
-    keys = {unit.key for unit in sampled_units}
-    write_table(units, tabulate_units(all_units, keys), UNITS)
-    write_table(items_table, pl.DataFrame(rows, schema=schema(ITEMS), orient="row"), ITEMS)
-
-
-def view_of_unit(unit: Unit) -> page.ItemView:
-    """Return the view of a unit that an expert judges."""
-    places = " and ".join(unit.location) or "anywhere"
-    return page.ItemView(
-        image=unit.image_id,
-        mask=unit.mask_id,
-        question=WITH_MASK if unit.is_positive else WITHOUT_MASK,
-        hint="" if unit.is_positive else "There is no mask. Acceptable: it is absent. Not acceptable: it is there.",
-        facts={"lesion": ("Lesion type", unit.target), "location": ("Location", places)},
-        head=f"Report, {unit.section_name.replace('_', ' ')}",
-        text=unit.report,
-        alt=f"Chest radiograph, {f'mask of {unit.target} in {places}' if unit.is_positive else 'without a mask'}",
+        items,
+        pages,
+        page.read_form("verdict"),
+        lambda item: describe_unit(item[1], pictures[item[1].image_id], pngs.get(item[1].mask_id)),
+        remedy=TOO_LARGE_REMEDY,
+        synthetic=synthetic,
     )
+    item_rows = [(*item, number) for *item, (number, _) in written_items]
+    decoy_rows = [
+        (number, decoy.unit.is_positive, number_by_key[decoy.host.key], decoy.mask_id)
+        for number, decoy in numbered_decoys
+    ]
+    write_table(units, tabulate_units(all_units, {unit.key for unit in sampled_units}), UNITS)
+    write_table(items_table, pl.DataFrame(item_rows, schema=schema(ITEMS), orient="row"), ITEMS)
+    write_table(decoys, pl.DataFrame(decoy_rows, schema=schema(DECOYS), orient="row"), DECOYS)
+
+
+def describe_unit(unit: Unit, picture: bytes, mask: bytes | None) -> dict:
+    """Return what an expert sees of a unit, as a row of :data:`cxr.base.review_units.REVIEW_UNITS`."""
+    return {
+        "picture": picture,
+        "mask": mask,
+        "question": WITH_MASK if unit.is_positive else WITHOUT_MASK,
+        "hint": "" if unit.is_positive else "There is no mask. Acceptable: it is absent. Not acceptable: it is there.",
+        "facts": [("Lesion type", unit.target), ("Location", " and ".join(unit.location) or "anywhere")],
+        "head": f"Report, {unit.section_name.replace('_', ' ')}",
+        "text": unit.report,
+        "also": None,
+        "sides": True,
+    }
 
 
 def tabulate_units(units: Iterable[Unit], sampled_keys: set[tuple[str, ...]]) -> pl.DataFrame:
@@ -95,9 +121,9 @@ def tabulate_units(units: Iterable[Unit], sampled_keys: set[tuple[str, ...]]) ->
     return pl.DataFrame(rows, schema=schema(UNITS), orient="row")
 
 
-def _encode_images(frames: list[str], image_ids: set[str], jpeg_quality: int) -> dict[str, tuple[str, bytes]]:
+def _encode_images(frames: list[str], image_ids: set[str], jpeg_quality: int) -> dict[str, bytes]:
     with Shards(frames) as shards:
         if missing := [image_id for image_id in image_ids if image_id not in shards]:
             lacking = count_phrase(len(missing), "image", "images")
             raise UserError(f"the frames lack {lacking} of the split: run `snakemake frames` again")
-        return {image_id: encode_grey_image(shards.get("image", image_id), jpeg_quality) for image_id in image_ids}
+        return {image_id: encode_grey_image(shards.get("image", image_id), jpeg_quality)[1] for image_id in image_ids}

@@ -42,6 +42,7 @@ ITEM_COLUMNS = {
 
 
 SYNTHETIC = " (the embedded cohort: synthetic images and reports)"
+PNG_MAGIC = b"\x89PNG"
 MAX_BYTES = 400 << 20
 """Chromium cannot hold a string of more than 512 MB."""
 PAGE_KEYS = frozenset("ujmocns")
@@ -118,59 +119,34 @@ def read_form(name: str, label_overrides: Mapping[str, Mapping[str, str]] | None
     return Form(**form_spec | {"questions": tuple(questions)})
 
 
-@dataclass(frozen=True)
-class ItemView:
-    """What an expert sees of one item.
-
-    ``image``, ``mask``: their names, which the page does not show; ``facts``: {id on the page: (label, value)};
-    ``head`` and ``text``: a text beside the image and its heading, or ""; ``alt``: a description of the image;
-    ``second_mask``: PNG of a mask that a key shows; ``sides``: whether the image's left is the patient's right.
-    """
-
-    image: str
-    mask: str | None
-    question: str
-    hint: str
-    facts: dict[str, tuple[str, str]]
-    head: str
-    text: str
-    alt: str
-    second_mask: bytes | None = None
-    sides: bool = True
-
-
-def page_data(
-    expert: str,
-    form: Form,
-    items: Sequence[tuple[str, ItemView]],
-    encoded_image: Callable[[str], tuple[str, bytes]],
-    encoded_mask: Callable[[str], bytes],
-) -> tuple[dict, list[str]]:
+def page_data(expert: str, form: Form, items: Sequence[tuple[str, Mapping]]) -> tuple[dict, list[str]]:
     """Return the content of a page: its data, and its images as ``data:`` URLs in the order of their first items.
 
-    ``encoded_image`` returns the media type and bytes of an image by name, ``encoded_mask`` the PNG of a mask. The page
-    contains no ids. Its entry ``page``, also in the sheet, is a digest of all that the expert sees.
+    ``items``: (code, row of :data:`cxr.base.review_units.REVIEW_UNITS`), whose picture may also be a JPEG. An image of
+    several items is on the page once. The page contains no ids. Its entry ``page``, also in the sheet, is a digest of
+    all that the expert sees.
     """
-    places: dict[str, int] = {}
+    places: dict[bytes, int] = {}
     pictures, rows = [], []
-    for code, view in items:
-        if view.image not in places:
-            places[view.image] = len(pictures)
-            pictures.append(data_url(*encoded_image(view.image)))
+    for code, unit in items:
+        if unit["picture"] not in places:
+            places[unit["picture"]] = len(pictures)
+            media_type = "image/png" if unit["picture"].startswith(PNG_MAGIC) else "image/jpeg"
+            pictures.append(data_url(media_type, unit["picture"]))
         row = {
             "item": code,
-            "picture": places[view.image],
-            "mask": data_url("image/png", encoded_mask(view.mask)) if view.mask is not None else None,
-            "question": view.question,
-            "hint": view.hint,
-            "facts": [[name, *fact] for name, fact in view.facts.items()],
-            "head": view.head,
-            "text": view.text,
-            "alt": view.alt,
+            "picture": places[unit["picture"]],
+            "mask": data_url("image/png", unit["mask"]) if unit["mask"] is not None else None,
+            "question": unit["question"],
+            "hint": unit["hint"],
+            "facts": [[f"fact-{number}", *fact] for number, fact in enumerate(unit["facts"])],
+            "head": unit["head"],
+            "text": unit["text"],
+            "alt": f"{'Chest radiograph' if unit['sides'] else 'Image'}. {unit['question']}",
         }
-        if view.second_mask is not None:
-            row["also"] = data_url("image/png", view.second_mask)
-        if not view.sides:
+        if unit["also"] is not None:
+            row["also"] = data_url("image/png", unit["also"])
+        if not unit["sides"]:
             row["sides"] = False
         rows.append(row)
     digest = hashlib.sha256(json.dumps([expert, form.to_data(), rows]).encode())
@@ -183,20 +159,17 @@ def write_pages(
     dealt: Mapping[str, Sequence[tuple[str, T]]],
     paths: Sequence[str],
     form: Form,
-    view: Callable[[T], ItemView],
-    encoded_image: Callable[[str], tuple[str, bytes]],
-    encoded_mask: Callable[[str], bytes],
+    row_of: Callable[[T], Mapping],
     *,
     remedy: str,
     synthetic: bool,
 ) -> Iterator[tuple[str, str, int, str, T]]:
     """Write a page per expert; yield expert, digest of the page, position, code and unit of each item.
 
-    ``dealt``: {expert: (code, unit)}; ``view`` returns what an expert sees of a unit.
+    ``dealt``: {expert: (code, unit)}; ``row_of`` returns what an expert sees of a unit, as in :func:`page_data`.
     """
     for (expert, items), path in zip(dealt.items(), paths, strict=True):
-        views = [(code, view(unit)) for code, unit in items]
-        data, pictures = page_data(expert, form, views, encoded_image, encoded_mask)
+        data, pictures = page_data(expert, form, [(code, row_of(unit)) for code, unit in items])
         write_page(path, form, data, pictures, remedy, synthetic)
         size = Path(path).stat().st_size / 1e6
         log.info("expert %s: %d items, %d pictures, %.1f MB", expert, len(items), len(pictures), size)

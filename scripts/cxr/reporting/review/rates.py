@@ -9,7 +9,7 @@ import yaml
 from cxr.base.columns import Column, schema
 from cxr.base.vocabulary import LESIONS
 from cxr.metrics.intervals import wilson_interval
-from cxr.metrics.raters import agreement_columns, measure_agreement
+from cxr.metrics.raters import agreement_columns, measure_agreement, measure_reliability
 
 OVERALL, TOTAL = "overall", "total"
 GROUPS = (TOTAL, "positive", "negative")
@@ -46,6 +46,22 @@ AGREEMENT = {
     "unanimous": Column(pl.Int64, "Of these, units with a unanimous verdict."),
     "percent_agreement": Column(pl.Float64, "Percentage of expert pairs who agree; null without a unit.", "%"),
     **agreement_columns(" (95 %), by patients"),
+}
+RELIABILITY = {
+    "expert": RATE["expert"],
+    "group": RATE["group"],
+    "units": Column(pl.Int64, "Units judged."),
+    "hit_rate": Column(pl.Float64, "Of these, units accepted.", "%"),
+    "decoys": Column(pl.Int64, "Decoys judged."),
+    "false_alarm_rate": Column(pl.Float64, "Of these, decoys accepted.", "%"),
+    "d_prime": Column(pl.Float64, "Discrimination of units and decoys, 0 for chance."),
+    "d_prime_low": Column(pl.Float64, "Lower end of its interval (95 %), by units and decoys."),
+    "d_prime_high": Column(pl.Float64, "Upper end."),
+    "corrected": Column(
+        pl.Float64, "Acceptance corrected for that of decoys; null without decoys, or if all were accepted.", "%"
+    ),
+    "corrected_low": Column(pl.Float64, "Lower end of its interval (95 %), by units and decoys.", "%"),
+    "corrected_high": Column(pl.Float64, "Upper end.", "%"),
 }
 
 
@@ -107,6 +123,26 @@ def tabulate_agreement(verdicts: pl.DataFrame, experts: Sequence[str], seed: int
         table = of_all if lesion == TOTAL else of_all.filter(pl.col("target") == lesion)
         rows.append((lesion, len(experts), *agreement_cells(table["yes"], len(experts), table["subject_id"], seed)))
     return pl.DataFrame(rows, schema=schema(AGREEMENT), orient="row")
+
+
+def tabulate_reliability(
+    verdicts: pl.DataFrame, decoy_verdicts: pl.DataFrame, experts: Sequence[str], seed: int
+) -> pl.DataFrame:
+    """Return how each expert, and all together, tell units from decoys, and their corrected acceptance.
+
+    Overall, a unit or decoy counts once, as accepted if nobody rejected it.
+    """
+    rows = []
+    for real, decoy in zip(_rate_experts(verdicts, experts), _rate_experts(decoy_verdicts, experts), strict=True):
+        d_prime, corrected = measure_reliability(
+            real["accepted"], real["units"], decoy["accepted"], decoy["units"],
+            replicates=REPLICATES, level=COVERAGE, seed=seed,
+        )  # fmt: skip
+        d_prime_cells = (None if value is None else round(value, 4) for value in d_prime)
+        corrected_cells = (None if value is None else round(100 * value, 3) for value in corrected)
+        rates = (real["units"], real["rate"], decoy["units"], decoy["rate"])
+        rows.append((real["expert"], real["group"], *rates, *d_prime_cells, *corrected_cells))
+    return pl.DataFrame(rows, schema=schema(RELIABILITY), orient="row")
 
 
 def agreement_cells(yes: pl.Series, raters: int, subjects: pl.Series, seed: int) -> tuple:

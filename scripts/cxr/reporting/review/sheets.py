@@ -1,12 +1,11 @@
 """Read and check the experts' filled sheets. An error names the file, the line and the column."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-import polars as pl
+from typing import Any
 
 from cxr.base.errors import UserError
-from cxr.base.tables import unguard_cell
+from cxr.base.tables import read_table, unguard_cell
 from cxr.base.user_tables import read_sheet
 from cxr.reporting.review.page import Form
 
@@ -28,12 +27,22 @@ class DealtPage:
     items: Sequence[str]
 
 
-def dealt_pages(dealt: pl.DataFrame) -> dict[str, DealtPage]:
-    """Return {expert: page}. ``dealt``: rows of :data:`page.ITEM_COLUMNS`, sorted by expert and position."""
-    return {
+def read_answers(
+    items_table: str, sheets: Sequence[str], form: Form, setting: str
+) -> Iterator[tuple[str, str, Any, Answer]]:
+    """Yield expert, code, unit and answer of each item, by expert and position on the page.
+
+    ``items_table``: with the columns :data:`page.ITEM_COLUMNS` and ``unit``; ``setting``: the settings key of the
+    sheets. Raises UserError for an incomplete sheet.
+    """
+    items = read_table(items_table).sort("expert", "position")
+    page_by_expert = {
         expert: DealtPage(part["page"][0], part["item"].to_list())
-        for (expert,), part in dealt.group_by("expert", maintain_order=True)
+        for (expert,), part in items.group_by("expert", maintain_order=True)
     }
+    answers = read_sheets(sheets, page_by_expert, form, setting)
+    for expert, item, unit in items.select("expert", "item", "unit").iter_rows():
+        yield expert, item, unit, answers[expert][item]
 
 
 def read_sheets(

@@ -1,6 +1,5 @@
 """Make a page per expert from any system's table of units, and read the filled sheets into one table."""
 
-import hashlib
 from collections.abc import Mapping
 
 import polars as pl
@@ -9,7 +8,7 @@ from cxr.base.columns import Column, schema
 from cxr.base.errors import UserError
 from cxr.base.tables import read_table, write_table
 from cxr.reporting.review import page
-from cxr.reporting.review.sheets import dealt_pages, read_sheets
+from cxr.reporting.review.sheets import read_answers
 from cxr.reporting.review.units import order_items
 
 ITEMS = page.ITEM_COLUMNS | {"unit": Column(pl.String, "Unit that is judged.")}
@@ -45,16 +44,12 @@ def run_pages(
     if not len(table):
         raise UserError(f"{units} holds no unit, so there is nothing to judge")
     row_by_unit = {row["unit"]: row for row in table.iter_rows(named=True)}
-    # an image of several units is on the page once
-    pictures = {_image_name(picture): picture for picture in table["picture"]}
     items = {expert: order_items(list(row_by_unit), expert, seed, lambda unit: (unit,)) for expert in experts}
     rows = page.write_pages(
         items,
         pages,
         page.read_form(form, label_overrides),
-        lambda unit: _view_of_unit(row_by_unit[unit]),
-        lambda name: ("image/png", pictures[name]),
-        lambda unit: row_by_unit[unit]["mask"],
+        row_by_unit.__getitem__,
         remedy=fewer,
         synthetic=synthetic,
     )
@@ -74,31 +69,10 @@ def run_answers(
 
     ``form``, ``label_overrides``: as for the pages; ``setting``: the settings key of the sheets.
     """
-    order = read_table(items_table).sort("expert", "position")
-    answers_by_expert = read_sheets(sheets or [], dealt_pages(order), page.read_form(form, label_overrides), setting)
+    form_of_pages = page.read_form(form, label_overrides)
     rows = [
         (expert, unit, question, value, answer.note, answer.seconds)
-        for expert, item, unit in order.select("expert", "item", "unit").iter_rows()
-        for answer in [answers_by_expert[expert][item]]
+        for expert, _, unit, answer in read_answers(items_table, sheets or [], form_of_pages, setting)
         for question, value in answer.values.items()
     ]
     write_table(answers, pl.DataFrame(rows, schema=schema(ANSWERS), orient="row"), ANSWERS)
-
-
-def _image_name(picture: bytes) -> str:
-    return hashlib.blake2b(picture, digest_size=16).hexdigest()
-
-
-def _view_of_unit(row: Mapping) -> page.ItemView:
-    return page.ItemView(
-        image=_image_name(row["picture"]),
-        mask=None if row["mask"] is None else row["unit"],
-        question=row["question"],
-        hint=row["hint"],
-        facts={f"fact-{number}": tuple(fact) for number, fact in enumerate(row["facts"])},
-        head=row["head"],
-        text=row["text"],
-        alt=f"{'Chest radiograph' if row['sides'] else 'Image'}. {row['question']}",
-        second_mask=row["also"],
-        sides=row["sides"],
-    )

@@ -20,6 +20,7 @@ LETTERS = "bcdfghjkmnpqrstvwxz"
 CODE_LENGTH = 8
 REQUIRED = (
     "pair_id", "subject_id", "study_id", "image_id", "section_name", "section_content", "target", "location", "mask_id",
+    "certainty",
 )  # fmt: skip
 
 
@@ -36,6 +37,7 @@ class Unit:
     mask_id: str | None
     section_name: str
     report: str
+    certainty: str | None = None
     pair_ids: list[str] = field(default_factory=list)
 
     @property

@@ -1,7 +1,6 @@
 """Images of the reader study, and statistics of the readings: Table 7 and agreement, with intervals by images."""
 
 from itertools import product
-from statistics import NormalDist
 
 import cv2
 import numpy as np
@@ -17,7 +16,7 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS
 from cxr.metrics.intervals import draw_weights, percentile_ends, ratio_intervals
-from cxr.metrics.raters import agreement_columns, measure_agreement
+from cxr.metrics.raters import agreement_columns, log_linear_z, measure_agreement
 from cxr.plotting.encoding import encode_image
 from cxr.semisyn.references import Reference, read_reference
 from cxr.semisyn.shared import INTERVAL
@@ -116,8 +115,7 @@ def agreement_table(
 
 def d_prime(reading_table: pl.DataFrame, *, replicates: int, level: float, seed: int) -> tuple[float | None, ...]:
     """Return z(fraction of generated images called generated) - z(that of real ones) and the ends of its interval, None
-    without both kinds. Each count gets half a reading and each total one, so that fractions of 0 and 1 have a finite
-    z."""
+    without both kinds."""
     kinds = [reading_table.filter(pl.col("source") == source) for source in (GENERATED, REAL)]
     if not all(map(len, kinds)):
         return None, None, None
@@ -127,14 +125,10 @@ def d_prime(reading_table: pl.DataFrame, *, replicates: int, level: float, seed:
         if replicates else np.empty((0, 2))
         for number, values in enumerate(sums)
     ]  # fmt: skip
-    values = [_z(draws[:, 0], draws[:, 1]) for draws in replicate_sums]
+    values = [log_linear_z(draws[:, 0], draws[:, 1]) for draws in replicate_sums]
     low, high = percentile_ends((values[0] - values[1])[:, None], level)
-    z_values = [_z(*values.sum(axis=0)[:, None])[0] for values in sums]
+    z_values = [log_linear_z(*values.sum(axis=0)[:, None])[0] for values in sums]
     return float(z_values[0] - z_values[1]), *(None if np.isnan(end[0]) else float(end[0]) for end in (low, high))
-
-
-def _z(counts: np.ndarray, totals: np.ndarray) -> np.ndarray:
-    return np.array([NormalDist().inv_cdf(share) for share in (counts + 0.5) / (totals + 1)])
 
 
 def run(*, units: str, answers: str, table7: str, agreement: str, readers: int, replicates: int) -> None:

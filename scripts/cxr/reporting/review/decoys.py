@@ -1,0 +1,188 @@
+"""Plant decoys among the items: wrong masks and wrong negatives, by which each expert's care is measured.
+
+A decoy shows the image and the report of a real unit with a mask, its *host*.
+
+* A wrong mask keeps the host's text, whose locations lie in one lung, but shows a mask in the other lung: that of the
+  same lesion type of another patient, mirrored if it comes from the other side, moved by the distance of the two lungs'
+  boxes and cut to the lung. No finding of the report and no mask touches that lung, and the image is quiet there.
+* A wrong negative says that the host's lesion is absent at one of its locations, or anywhere. The report affirms the
+  lesion without doubt. It names a location as often as the real negatives of that lesion type do.
+
+Decoys exist only on the pages and in the organiser's tables of items and decoys; units, pairs and masks of other stages
+never include them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import cv2
+import numpy as np
+import polars as pl
+
+from cxr.base.columns import Column
+from cxr.base.hdf5 import Shards
+from cxr.base.jobs import log
+from cxr.base.seeds import make_rng, stable_hash
+from cxr.base.tables import read_table
+from cxr.base.vocabulary import SIDES, side_of
+from cxr.ils.dataset.negatives import is_quiet
+from cxr.reporting.review.units import Unit
+
+ITEMS_PER_DECOY = 9
+"""Real items per decoy, so that a tenth of a page's items with a mask, and of those without, are decoys."""
+MIN_INSIDE = 0.8
+"""Minimum fraction of a moved mask's pixels that lie in the lung."""
+MAX_DONORS = 20
+"""Masks that are tried for one host."""
+DECOYS = {
+    "unit": Column(pl.Int64, "Number of the decoy in the table of items, above those of all units."),
+    "positive": Column(pl.Boolean, "Whether it is a wrong mask; else it is a wrong negative."),
+    "host": Column(pl.Int64, "Unit whose image and report it shows."),
+    "mask_id": Column(pl.String, "Mask that was moved into the host's image; null for a negative."),
+}
+
+
+@dataclass(frozen=True)
+class Decoy:
+    """An item that is wrong by construction: what the page shows as its ``unit``, made from the unit ``host``."""
+
+    unit: Unit
+    host: Unit
+    mask_id: str | None = None
+    mask: np.ndarray | None = None
+    expert: str | None = None
+    """The expert who judges it; None: all."""
+
+
+def plant_decoys(
+    units: Sequence[Unit],
+    dealt: Mapping[str, Sequence[Unit]],
+    *,
+    studies: Iterable[str],
+    mask_units: Iterable[str],
+    masks: Shards,
+    organs: Shards,
+    seed: int,
+) -> list[Decoy]:
+    """Return the decoys: wrong masks for all experts, then each expert's wrong negatives.
+
+    ``units``: of the split; ``dealt``: those that each expert judges; ``studies``, ``mask_units``: tables of the masks
+    stage. Warns if there are too few hosts.
+    """
+    sampled_keys = {unit.key for dealt_units in dealt.values() for unit in dealt_units}
+
+    def order_hosts(*purpose: str) -> list[Unit]:
+        """Return all units with a mask in a random order; those that are on no page come first."""
+        hosts = [unit for unit in units if unit.is_positive]
+        return sorted(hosts, key=lambda unit: (unit.key in sampled_keys, stable_hash(seed, *purpose, *unit.key)))
+
+    num_masks = max((count_decoys(dealt_units, has_mask=True) for dealt_units in dealt.values()), default=0)
+    wrong_masks = make_wrong_masks(order_hosts("mask"), studies, mask_units, masks, organs, seed)
+    decoys = list(islice(wrong_masks, num_masks))
+    num_wanted = num_masks
+    for expert, dealt_units in dealt.items():
+        number = count_decoys(dealt_units, has_mask=False)
+        wrong_negatives = make_wrong_negatives(order_hosts("negative", expert), units, expert, seed)
+        decoys += islice(wrong_negatives, number)
+        num_wanted += number
+    if len(decoys) < num_wanted:
+        log.warning("review: %d decoys instead of %d, because too few units suit", len(decoys), num_wanted)
+    return decoys
+
+
+def count_decoys(units: Iterable[Unit], *, has_mask: bool) -> int:
+    """Return the number of decoys among an expert's units with or without a mask."""
+    return -(-sum(unit.is_positive == has_mask for unit in units) // ITEMS_PER_DECOY)
+
+
+def make_wrong_masks(
+    hosts: Iterable[Unit], studies: Iterable[str], mask_units: Iterable[str], masks: Shards, organs: Shards, seed: int
+) -> Iterator[Decoy]:
+    """Yield a wrong mask for each host that allows one."""
+    image_rows = (read_table(path).select("image_id", "empty", "signs") for path in studies)
+    quiet_lungs = {
+        row["image_id"]: find_quiet_lungs(row) for table in image_rows for row in table.iter_rows(named=True)
+    }
+    donors_by_target = _read_donors(mask_units)
+    for host in hosts:
+        side, pool = shared_side(host.location), donors_by_target.get(host.target, [])
+        target_side = next((name for name in SIDES if side and name != side), None)
+        if target_side not in quiet_lungs.get(host.image_id, ()):
+            continue
+        start = stable_hash(seed, "donor", *host.key)
+        for donor in (pool[(start + step) % len(pool)] for step in range(min(MAX_DONORS, len(pool)))):
+            if donor["subject_id"] == host.subject_id:
+                continue
+            donor_side = shared_side(donor["location"])
+            donor_lung, target_lung = (
+                organs.shard_of(image_id).masks(image_id)[f"{name} lung"]
+                for image_id, name in ((donor["image_id"], donor_side), (host.image_id, target_side))
+            )
+            mask = masks.get("mask", donor["mask_id"])
+            moved_mask = move_mask(mask, donor_lung, target_lung, mirrored=donor_side != target_side)
+            if moved_mask is not None:
+                unit = replace(host, mask_id=f"{donor['mask_id']} in {host.image_id}", pair_ids=[])
+                yield Decoy(unit, host, donor["mask_id"], moved_mask)
+                break
+
+
+def _read_donors(mask_units: Iterable[str]) -> dict[str, list[dict]]:
+    """Return {lesion type: findings with a mask in one lung}, in an order that does not depend on the shards."""
+    columns = ("mask_id", "unit", "image_id", "subject_id", "target", "location")
+    is_donor = (pl.col("kind") == "basic") & pl.col("mask_id").is_not_null()
+    table = pl.concat([read_table(path).filter(is_donor).select(columns) for path in mask_units])
+    donors_by_target: dict[str, list[dict]] = {}
+    for row in table.sort("mask_id", "unit").iter_rows(named=True):
+        if shared_side(row["location"]):
+            donors_by_target.setdefault(row["target"], []).append(row)
+    return donors_by_target
+
+
+def find_quiet_lungs(study: Mapping) -> set[str]:
+    """Return the sides whose whole lung a negative may name and whose image shows no sign of a lesion.
+
+    ``study``: an image's row of the masks stage's table of studies.
+    """
+    signs = {row["location"]: row for row in study["signs"]}
+    return {side for side in SIDES if f"{side} lung" in study["empty"] and is_quiet(signs.get(f"{side} lung"))}
+
+
+def shared_side(locations: Iterable[str]) -> str | None:
+    """Return the side of all locations, None if they are on both sides or on none."""
+    sides = {side_of(location) for location in locations}
+    return sides.pop() if len(sides) == 1 else None
+
+
+def move_mask(mask: np.ndarray, lung: np.ndarray, target_lung: np.ndarray, *, mirrored: bool) -> np.ndarray | None:
+    """Move a mask, bool (H, W), from a lung to another image's lung; None if too little of it lies there.
+
+    The centres of the lungs' bounding boxes are laid on one another.
+    """
+    if not (lung.any() and target_lung.any()):
+        return None
+    if mirrored:
+        mask, lung = mask[:, ::-1], lung[:, ::-1]
+    dx, dy = np.subtract(_box_centre(target_lung), _box_centre(lung)).round()
+    shift = np.array([[1, 0, dx], [0, 1, dy]])
+    moved = cv2.warpAffine(mask.astype(np.uint8), shift, mask.shape[::-1], flags=cv2.INTER_NEAREST) > 0
+    moved &= target_lung
+    return moved if moved.sum() >= MIN_INSIDE * mask.sum() else None
+
+
+def _box_centre(mask: np.ndarray) -> tuple[float, float]:
+    x, y, width, height = cv2.boundingRect(mask.astype(np.uint8))
+    return x + width / 2, y + height / 2
+
+
+def make_wrong_negatives(hosts: Iterable[Unit], units: Iterable[Unit], expert: str, seed: int) -> Iterator[Decoy]:
+    """Yield a wrong negative for each host that the report affirms without doubt."""
+    has_location: dict[str, list[bool]] = {}
+    for unit in units:
+        if not unit.is_positive:
+            has_location.setdefault(unit.target, []).append(bool(unit.location))
+    for host in hosts:
+        if host.certainty == "definitive" and host.target in has_location:
+            rng = make_rng(seed, "decoy", expert, *host.key)
+            location = (rng.choice(host.location),) if rng.choice(has_location[host.target]) else ()
+            yield Decoy(replace(host, mask_id=None, location=location, pair_ids=[]), host, expert=expert)
