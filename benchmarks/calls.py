@@ -25,7 +25,7 @@ from cxr.language.reports import sentences  # noqa: E402
 from cxr.llm import client  # noqa: E402
 from cxr.radvlm.conversations import engine as conversations  # noqa: E402
 from cxr.radvlm.conversations.converse import PARTS, read_requests  # noqa: E402
-from cxr.radvlm.conversations.engine import ConversationOptions, ConversationRequest  # noqa: E402
+from cxr.radvlm.conversations.engine import ConversationOptions, Request  # noqa: E402
 from cxr.radvlm.conversations.facts import ImageFacts  # noqa: E402
 from cxr.radvlm.conversations.vllm import describe_facts  # noqa: E402
 from cxr.radvlm.filtered import engine as filtered  # noqa: E402
@@ -106,7 +106,7 @@ def talking(**changed: object) -> ConversationOptions:
     return ConversationOptions("vllm", 1, 100_000, "strict", 42, own=CONVERSE, **changed)
 
 
-def of_conversations(what: str, asked: Sequence[ConversationRequest], reports: int) -> dict:
+def of_conversations(what: str, asked: Sequence[Request], reports: int) -> dict:
     """Return the row of conversations, each of a picture and sampled for it."""
     with counted() as calls:
         conversations.load_engine(talking(), EXECUTION).converse(asked)
@@ -136,7 +136,7 @@ def of_calls(results: Path) -> list[dict]:
     rows = []
     if texts := openi():
         filtering, made = of_filter("Open-i", in_sentences(texts))
-        asked = [ConversationRequest(one, grounded=False) for one in facts_of(made)]
+        asked = [Request(one, grounded=False) for one in facts_of(made)]
         rows = [filtering, of_conversations("Open-i", asked, len(texts))]
     rows += of_run(results)
     for one in rows:

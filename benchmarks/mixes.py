@@ -96,8 +96,8 @@ def write(folder: Path) -> None:
     """Run the job that writes the lines of the source."""
     given = {name: str(folder / file) for name, file in GIVEN.items()}
     part = {name: str(folder / file) for name, file in PARTS.items()}
-    sizes = lambda images, _: dict.fromkeys(images["image_id"], (SIDE, SIDE))  # noqa: E731
-    with patch.object(write_part, "read_sizes", sizes):  # the frames are not what is measured
+    geometry = lambda _, image_ids: dict.fromkeys(image_ids, (None, (SIDE, SIDE)))  # noqa: E731
+    with patch.object(write_part, "read_geometry", geometry):  # the frames are not what is measured
         write_part.run(**given, **part, frames=[], options=write_part.PartOptions(source="own", rows=ROWS, **OPTIONS))
 
 

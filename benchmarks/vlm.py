@@ -34,7 +34,7 @@ from cxr.language.reports import engine as reports  # noqa: E402
 from cxr.metrics.intervals import draw_weights  # noqa: E402
 from cxr.radvlm.conversations import engine as conversations  # noqa: E402
 from cxr.radvlm.conversations.engine import ConversationOptions  # noqa: E402
-from cxr.radvlm.conversations.engine import ConversationRequest as Told  # noqa: E402
+from cxr.radvlm.conversations.engine import Request as Told  # noqa: E402
 from cxr.radvlm.conversations.wordings import load_wordings  # noqa: E402
 from cxr.radvlm.evaluation import grounding  # noqa: E402
 from cxr.radvlm.evaluation.answers import AnswerBoxes  # noqa: E402
@@ -163,17 +163,19 @@ def of_scoring() -> list[dict]:
     how = {"level": 0.95, "seed": 1}
 
     def ours() -> list:
-        return score_measures(grounding.measures(lines, found), subjects, replicates=REPLICATES, **how)
+        return score_measures(
+            grounding.measures(list(zip(lines, found, strict=True))), subjects, replicates=REPLICATES, **how
+        )
 
     patients, place = np.unique(subjects, return_inverse=True)
     weights = np.concatenate(list(draw_weights(len(patients), REPLICATES, 1)))
 
     def score_again(row: np.ndarray) -> list[float]:
         samples = np.repeat(np.arange(SCORED), row[place])
-        measures = grounding.measures([lines[at] for at in samples], [found[at] for at in samples])
+        measures = grounding.measures([(lines[at], found[at]) for at in samples])
         return [float(measure.value(measure.sums.sum(axis=0))) for measure in measures]
 
-    all_measures = grounding.measures(lines, found)
+    all_measures = grounding.measures(list(zip(lines, found, strict=True)))
 
     def sum_scores(row: np.ndarray) -> list[float]:
         samples = np.repeat(np.arange(SCORED), row[place])

@@ -5,7 +5,7 @@ import sys
 from test_conversations import pictures
 
 from conftest import ROOT
-from cxr.radvlm.conversations.engine import ConversationRequest
+from cxr.radvlm.conversations.engine import Request
 from cxr.radvlm.filtered import engine as filtered
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -34,7 +34,7 @@ def test_equal_texts_are_asked_of_the_filters_model_once_and_orders_never():
 def test_each_picture_has_a_conversation_of_its_own_also_of_equal_facts():
     held = [*pictures(), pictures()[0]]
     assert any(one.phrases for one in held)
-    row = calls.of_conversations("mine", [ConversationRequest(one, bool(one.phrases)) for one in held], len(held))
+    row = calls.of_conversations("mine", [Request(one, bool(one.phrases)) for one in held], len(held))
     assert row["what"].startswith(f"calls of the conversations, mine: {len(held)} for {len(held)} reports, 1 texts")
     assert row["what"].endswith(" 0 asked again")  # the stand-in's hold in the strict check, boxes included
 

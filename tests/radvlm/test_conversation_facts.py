@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from cxr.radvlm.conversations.engine import Conversation, Turn, line_of
+from cxr.radvlm.conversations.engine import Conversation, Turn
 from cxr.radvlm.conversations.facts import ImageFacts, Phrase, gather_facts, index_masks
 from cxr.radvlm.conversations.topics import collect_subjects
 from cxr.radvlm.conversations.wordings import load_wordings
@@ -62,7 +62,7 @@ def test_the_facts_of_an_image():
 def test_the_line_of_a_conversation():
     turn = Turn("Where is it?", f"Here: {box_slot('effusion')}.", "where", "where.1")
     one = Conversation((turn,), {"effusion": ((0.1, 0.1, 0.3, 0.2),)}, ("m1",), ("f4",))
-    assert line_of({"image_id": "b"}, one, "rules", {"code": "c"}) == {
+    assert one.to_line({"image_id": "b"}, "rules", {"code": "c"}) == {
         "image_id": "b",
         "engine": "rules",
         "turns": [

@@ -12,7 +12,7 @@ import pytest
 from cxr.language.reports import sentences
 from cxr.radvlm import statements
 from cxr.radvlm.conversations import check
-from cxr.radvlm.conversations.engine import ConversationOptions, ConversationRequest, load_engine, to_messages
+from cxr.radvlm.conversations.engine import ConversationOptions, Request, load_engine
 from cxr.radvlm.conversations.facts import ImageFacts
 from cxr.radvlm.conversations.wordings import Wordings, agree_with_plural, expand_choices, load_wordings
 from cxr.radvlm.filtered.engine import FilterOptions
@@ -28,7 +28,7 @@ OPENI = SHARED / "fixtures/openi_reports.jsonl"
 def of_name(name: str, seed: int = 42, grounded: bool | None = None):
     options = ConversationOptions("rules", 1, 100_000, "strict", seed)
     kind = PICTURES[name]["grounded"] if grounded is None else grounded
-    (made,) = load_engine(options, {}).converse([ConversationRequest(facts_of(name), kind)])
+    (made,) = load_engine(options, {}).converse([Request(facts_of(name), kind)])
     return made
 
 
@@ -39,7 +39,7 @@ def test_a_conversation_holds_and_is_the_same_each_time(name):
     held = check.gather_evidence(facts_of(name))
     for seed in range(20):
         one = of_name(name, seed).conversation
-        assert check.find_fault(to_messages(one), held, PICTURES[name]["grounded"]) is None
+        assert check.find_fault(one.to_messages(), held, PICTURES[name]["grounded"]) is None
 
 
 def test_a_grounded_conversation_gives_given_boxes_and_a_standard_one_none():
@@ -68,12 +68,12 @@ def test_a_conversation_denies_what_is_denied_and_keeps_the_doubt():
 
 def test_without_facts_there_is_no_conversation():
     bare = ImageFacts("own", "a", "s", "p", "train", sentences={1: "Scoliosis."})
-    (made,) = ENGINE.converse([ConversationRequest(bare, False)])
+    (made,) = ENGINE.converse([Request(bare, False)])
     assert (made.conversation, made.reason) == (None, "too_few_facts")
 
 
 def test_conversations_make_no_cycles_that_the_collector_would_have_to_find():
-    asked = [ConversationRequest(facts_of(name), one["grounded"]) for name, one in PICTURES.items()]
+    asked = [Request(facts_of(name), one["grounded"]) for name, one in PICTURES.items()]
     ENGINE.converse(asked)  # words and patterns are loaded
     gc.collect()
     ENGINE.converse(asked)
@@ -130,7 +130,7 @@ def test_every_wording_of_the_resource_can_be_drawn(monkeypatch):
                        present=("No Finding",) if name == "normal" else ())
             for name, held in REACHING.items()]  # fmt: skip
     told += [replace(facts_of(name), masks={"effusion": "m"}) for name in PICTURES]
-    ENGINE.converse([ConversationRequest(one, bool(one.phrases), number) for one in told for number in range(12)])
+    ENGINE.converse([Request(one, bool(one.phrases), number) for one in told for number in range(12)])
     asked = {(act, register) for act, held in load_wordings().questions.items() for register in held}
     cases = {
         (act, case)
@@ -181,12 +181,12 @@ def reports(every: int) -> list[tuple[ImageFacts, int]]:
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
 def test_conversations_of_real_reports(every):
     given = reports(every)
-    made = ENGINE.converse([ConversationRequest(facts, False) for facts, _ in given])
+    made = ENGINE.converse([Request(facts, False) for facts, _ in given])
     rich = [one for (_, findings), one in zip(given, made, strict=True) if findings >= 3]
     assert sum(one.conversation is not None for one in rich) >= 0.85 * len(rich)
     for (facts, _), one in zip(given, made, strict=True):
         if one.conversation is not None:
-            assert check.find_fault(to_messages(one.conversation), check.gather_evidence(facts), False) is None
+            assert check.find_fault(one.conversation.to_messages(), check.gather_evidence(facts), False) is None
     failed = [one for one in made if one.reason not in ("", "too_few_facts")]
     assert len(failed) <= 0.01 * len(made)  # no walk of theirs holds, so that they are left out with their reason
     diverse(made)

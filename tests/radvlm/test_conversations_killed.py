@@ -7,23 +7,23 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from cxr.radvlm.conversations import converse
-from cxr.radvlm.conversations.engine import ConversationOptions
+from cxr.radvlm.conversations.engine import Conversation, ConversationOptions
 from radvlm_mix import sources
 
 
 def converse_part(made: Path, folder: Path, killed: bool = False) -> Path:
     """Make the conversations of a part of the source own; ``killed``: the process ends at its fourth line."""
 
-    calls, line_of = count(), converse.line_of
+    calls, to_line = count(), Conversation.to_line
 
     def dying(*arguments) -> dict:
         if next(calls) == 3:
             os.kill(os.getpid(), signal.SIGKILL)
-        return line_of(*arguments)
+        return to_line(*arguments)
 
     folder.mkdir(exist_ok=True)
     if killed:
-        converse.line_of = dying
+        Conversation.to_line = dying
     options = ConversationOptions("rules", 1, 100, "strict", 42)
     converse.run_part(
         images=str(made / "images.parquet"), facts=[str(made / "facts.parquet")], texts=[str(made / "filtered.jsonl")],

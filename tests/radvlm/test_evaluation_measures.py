@@ -14,11 +14,12 @@ from cxr.metrics.reports import bleu, bleu_counts, green_score, rouge_l, set_f1,
 from cxr.radvlm.evaluation import classification, detection, grounding, reports
 from cxr.radvlm.evaluation.answers import AnswerBoxes, load_grammar
 from cxr.radvlm.evaluation.classification import load_label_reader
-from cxr.radvlm.evaluation.measures import COCO_IOUS, Measure, mean_ratio, ratio, score_differences, score_measures
+from cxr.radvlm.evaluation.measures import Measure, mean_ratio, ratio, score_differences, score_measures
+from cxr.radvlm.labels import load_label_names
 
 WORDS = ["the", "heart", "is", "large", "no", "effusion", "left", "lung", "clear", "effusions", "enlarged", "."]
 texts = st.lists(st.sampled_from(WORDS), min_size=0, max_size=14).map(" ".join)
-NAMES = load_label_reader().names
+NAMES = load_label_names().names
 
 
 # Texts
@@ -150,17 +151,21 @@ def line(name, asked, boxes, source="own", task="abnormality_grounding", subject
     }  # fmt: skip
 
 
+def paired(lines, predictions):
+    return list(zip(lines, predictions, strict=True))
+
+
 def test_scores_of_boxes_by_hand():
     lines = [line("1", "edema", UNIT.tolist()), line("2", "edema", TWO.tolist()), line("3", "nodule", OTHER.tolist())]
     found = [AnswerBoxes(UNIT), AnswerBoxes(UNIT, malformed=2), AnswerBoxes(np.zeros((0, 4)))]
-    held = {(one.name, one.part): one.value(one.sums.sum(axis=0)) for one in grounding.measures(lines, found)}
+    held = {(one.name, one.part): one.value(one.sums.sum(axis=0)) for one in grounding.measures(paired(lines, found))}
     assert {name: held[name, "all"] for name in ("map50", "precision", "recall", "iou", "no_box", "malformed")} == {
         "map50": 0.5, "precision": 1.0, "recall": 0.5, "iou": 0.5, "no_box": 1 / 3, "malformed": 1 / 3,
     }  # fmt: skip
     assert held["map50", "edema"] == 0.75
     assert held["map50", "nodule"] == 0.0
     assert held["map50_mean_of_names", "all"] == 0.375
-    left = {one.name: one for one in grounding.measures(lines, [None, *found[1:]]) if one.part == "all"}
+    left = {one.name: one for one in grounding.measures(paired(lines, [None, *found[1:]])) if one.part == "all"}
     assert left["map50"].value(left["map50"].sums.sum(axis=0)) == 0.25
 
 
@@ -198,11 +203,11 @@ def test_cocos_ap_is_pycocotools_with_confidences_by_place():
     }  # fmt: skip
     coco.createIndex()
     run = COCOeval(coco, coco.loadRes(told), "bbox")
-    run.params.iouThrs = np.array(COCO_IOUS)
+    run.params.iouThrs = np.array(grounding.COCO_IOUS)
     run.evaluate()
     run.accumulate()
     precision = run.eval["precision"][:, :, :, 0, -1]
-    ours = grounding.coco(lines, found)
+    ours = grounding.coco(paired(lines, found))
     assert ours["coco_ap50"] == pytest.approx(100 * precision[0].mean(axis=0).mean(), abs=1e-9)
     assert ours["coco_ap"] == pytest.approx(100 * precision.mean(), abs=1e-9)
 
@@ -239,7 +244,7 @@ def test_detection_by_hand():
         {"boxes": {"edema": UNIT.tolist(), "nodule": OTHER.tolist()}}, {"boxes": {}}, {"boxes": {}},
     ]  # fmt: skip
     found = [{"edema": one, "fracture": other}, {}, {"edema": one}]
-    held = {(m.name, m.part): m.value(m.sums.sum(axis=0)) for m in detection.measures(lines, found)}
+    held = {(m.name, m.part): m.value(m.sums.sum(axis=0)) for m in detection.measures(paired(lines, found))}
     assert held["map50", "all"] == 0.5
     assert held["map50", "edema"] == 1.0
     assert held["map50", "nodule"] == 0.0

@@ -18,7 +18,7 @@ from cxr.llm.guards import INJECTION
 from cxr.llm.options import Execution, ModelOptions
 from cxr.radvlm.conversations import check
 from cxr.radvlm.conversations import vllm as conversations
-from cxr.radvlm.conversations.engine import ConversationOptions, ConversationRequest
+from cxr.radvlm.conversations.engine import ConversationOptions, Request
 from cxr.radvlm.evaluation import judge_vllm
 from cxr.radvlm.evaluation.judge import MAX_SCORE, Item, JudgeOptions, Round
 from cxr.radvlm.filtered import vllm as filtered
@@ -87,8 +87,8 @@ def talking(own: Mapping) -> ConversationOptions:
     return ConversationOptions("vllm", 1, 100, "strict", 42, own=own)
 
 
-def asked(name: str) -> ConversationRequest:
-    return ConversationRequest(facts_of(name), PICTURES[name]["grounded"])
+def asked(name: str) -> Request:
+    return Request(facts_of(name), PICTURES[name]["grounded"])
 
 
 def lessons() -> list[tuple[list[dict], str]]:

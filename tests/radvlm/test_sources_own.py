@@ -88,12 +88,11 @@ def test_boxes_are_sorted_clipped_and_without_an_area_told():
         [0, 0, 1, 50],  # a hundredth of the width
         [10, 10, 20, 20],
     ])  # fmt: skip
-    found = clean_boxes(boxes, np.tile([50, 100], (7, 1)))
-    assert found.area.tolist() == [True, True, False, False, False, True, True]
-    assert found.boxes[:2].tolist() == [[10, 20, 30, 40], [0, 0, 20, 20]]
-    assert (found.swapped, found.clipped) == (1, 1)
-    unknown = clean_boxes(boxes[4:5], np.array([[np.nan, np.nan]]))
-    assert unknown.area.tolist() == [True]
+    found, has_area, *numbers = clean_boxes(boxes, np.tile([50, 100], (7, 1)))
+    assert has_area.tolist() == [True, True, False, False, False, True, True]
+    assert found[:2].tolist() == [[10, 20, 30, 40], [0, 0, 20, 20]]
+    assert numbers == [1, 1]
+    assert clean_boxes(boxes[4:5], np.array([[np.nan, np.nan]]))[1].tolist() == [True]
 
 
 def test_regions_by_hand():

@@ -5,7 +5,7 @@ import re
 
 from cxr.language.reports import sentences
 from cxr.radvlm.conversations import engine
-from cxr.radvlm.conversations.engine import ConversationOptions, ConversationRequest, to_messages
+from cxr.radvlm.conversations.engine import ConversationOptions, Request
 from cxr.radvlm.conversations.facts import ImageFacts, Phrase
 from cxr.radvlm.filtered.engine import FilterOptions
 from cxr.radvlm.filtered.rules import load_sentence_filter
@@ -30,10 +30,10 @@ def single_image(user: str) -> dict:
 def conversation(user: str) -> dict:
     """Return the rounds that the rules make of the facts of a prompt; neutral ones where these are too few."""
     phrases = re.findall(r"^- box of “(.*)”: (.*)$", user, flags=re.M)
-    (made,) = engine.load_engine(CONVERSE, {}).converse([ConversationRequest(facts_of(user, phrases), bool(phrases))])
+    (made,) = engine.load_engine(CONVERSE, {}).converse([Request(facts_of(user, phrases), bool(phrases))])
     if made.conversation is None:
         return {"rounds": [{"question": f"What of {at}?", "answer": f"It is {at}."} for at in range(6)]}
-    texts = [message["text"] for message in to_messages(made.conversation)]
+    texts = [message["text"] for message in made.conversation.to_messages()]
     return {"rounds": [{"question": one, "answer": two} for one, two in zip(texts[::2], texts[1::2], strict=True)]}
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from cxr.base.atomic import atomic_file
 from cxr.instructions.record import Turn
 
-IMAGE = "<image>"
-"""Placeholder of the image in the first question."""
+IMAGE = "<image>"  # placeholder of the image in the first question
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ HEADS = (
     "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices", NO_FINDING,
 )  # fmt: skip
 """Labels in the order of the heads."""
-CLASSES = (None, PRESENT, ABSENT, UNCERTAIN)
-"""Meaning of each head's classes; No Finding has only the first two."""
+CLASSES = (None, PRESENT, ABSENT, UNCERTAIN)  # meaning of each head's classes; No Finding has only the first two
 
 
 class CheXbert(torch.nn.Module):

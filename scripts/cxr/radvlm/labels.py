@@ -9,8 +9,7 @@ from cxr.base.resources import load_resource
 from cxr.language.reports.devices import Devices, compile_devices
 
 RESOURCE_FILES = ("radvlm/labels.yaml",)
-PRESENT, ABSENT, UNCERTAIN = VALUES = ("present", "absent", "uncertain")
-"""Values of a label, strongest first."""
+PRESENT, ABSENT, UNCERTAIN = VALUES = ("present", "absent", "uncertain")  # values of a label, strongest first
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,18 @@ chooses how coordinates are written (``cxr.vlm.conventions``).
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
+import polars as pl
 from numpy.typing import ArrayLike
 
+from cxr.geometry.boxes import CORNERS
 from cxr.instructions.record import Box, Record, Turn
 
-DECIMALS = 2
-"""Decimals of a written coordinate (paper)."""
+DECIMALS = 2  # decimals of a written coordinate (paper)
 
 
 def unit_boxes(boxes: np.ndarray, rows: ArrayLike, columns: ArrayLike) -> np.ndarray:
@@ -47,6 +50,40 @@ def sort_by_area(boxes: np.ndarray) -> tuple[tuple[float, float, float, float], 
     return tuple(sorted(box_tuples, key=lambda box: (-(box[2] - box[0]) * (box[3] - box[1]), box[1], box[0], box)))
 
 
+@dataclass(frozen=True)
+class NamedBoxes:
+    """The boxes of one name or phrase in an image. key: seed of its wordings; name: name or phrase text; boxes:
+    fractions of the image, largest first; facts: their ids; flat: ids of boxes without an area after rounding.
+    """
+
+    image_id: str
+    key: str
+    name: str
+    boxes: tuple
+    facts: tuple[str, ...]
+    flat: tuple[str, ...] = ()
+
+
+def group_boxes(facts: pl.DataFrame, sizes: Mapping[str, tuple[int, int]], kind: str) -> Iterator[NamedBoxes]:
+    """Yield the boxes of a kind of facts by image and name, sorted. ``sizes``: {image_id: (rows, columns)}.
+
+    Boxes of single readers and boxes in images of unknown size are skipped.
+    """
+    fact_table = facts.filter(pl.col("reader").is_null(), pl.col("image_id").is_in(list(sizes)), kind=kind)
+    fact_table = fact_table.sort("image_id", "name", "group", "fact_id")
+    shapes = np.array([sizes[image_id] for image_id in fact_table["image_id"]]).reshape(-1, 2)
+    boxes = unit_boxes(fact_table.select(CORNERS).to_numpy(), shapes[:, 0], shapes[:, 1])
+    keys = fact_table.select("image_id", "name", "group", "fact_id").iter_rows()
+    rows = zip(keys, boxes, survive_rounding(boxes), strict=True)
+    for (image_id, name, group), part in groupby(rows, key=lambda row: row[0][:3]):
+        name_rows = list(part)
+        fact_ids, flat = (
+            tuple(row[3] for row, _, has_area in name_rows if has_area == expected) for expected in (True, False)
+        )
+        placed = sort_by_area(np.array([box for _, box, has_area in name_rows if has_area]))
+        yield NamedBoxes(image_id, group or f"{image_id}/{name}", name, placed, fact_ids, flat)
+
+
 TASKS = (
     "report_generation", "classification", "anatomical_grounding", "abnormality_grounding", "abnormality_detection",
     "phrase_grounding", "conversation", "conversation_grounded", "absent_grounding", "ils_grounding",
@@ -55,8 +92,7 @@ TASKS = (
 """All tasks, in the order of a mix."""
 TEXT_TASKS = ("report_generation", "phrase_grounding", "conversation", "conversation_grounded")
 """Tasks whose turns contain report text or text derived from it."""
-SEG = "[SEG]"
-"""Token of an answer that stands for a mask."""
+SEG = "[SEG]"  # token of an answer that stands for a mask
 
 
 def box_slot(name: str) -> str:

@@ -25,8 +25,7 @@ _ZONES = {label: frozenset((label,)) for side in SIDES for label in (f"{side} {l
 _ZONES |= {lung: frozenset(f"{lung.split()[0]} {level}" for level in ZONE_LEVELS) for lung in LUNGS}
 _ZONES |= {lobe: frozenset(zones) for lobe, zones in LOBE_ZONES.items()}
 T = TypeVar("T")
-CACHE_SIZE = 200_000
-"""Size of the caches of parsed texts; the same sentences occur in many studies and conversations."""
+CACHE_SIZE = 200_000  # size of the caches of parsed texts; the same sentences occur in many studies and conversations
 _CLAUSE, _SIZED = re.compile(r"[,;:.]| and | or | with | but "), re.compile(r"[a-z]+(?:-sized)?")
 _EITHER = re.compile(r"\b(?:both|either) sides?\b")
 _NONE: frozenset[str] = frozenset()

@@ -6,10 +6,11 @@ denies. Questions state nothing, but "yes" and "no" affirm or deny what they ask
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from cxr.base.vocabulary import SIDES
 from cxr.language.reports.devices import normalize_words
 from cxr.radvlm import statements
 from cxr.radvlm.conversations.engine import BOX, ROUNDS, parse_boxes, round_box
@@ -23,10 +24,8 @@ BAD_FORM, FOREIGN_BOX, UNGROUNDED, UNSUPPORTED = "bad_form", "foreign_box", "ung
 COMPARISON, DATE_OR_NAME, ORDER = "comparison", "date_or_name", "order_to_reader"
 REASONS = (BAD_FORM, FOREIGN_BOX, UNGROUNDED, UNSUPPORTED, COMPARISON, DATE_OR_NAME, ORDER)
 AFFIRMS_DEVICE, DENIES_DEVICE = "affirms a device that no fact affirms", "denies a device that a fact affirms"
-MAX_CHARACTERS = 2000
-"""Longest question or answer, in characters."""
-STEM_LETTERS = 5
-"""Prefix length at which a comparison word matches one of the facts ("change", "changes")."""
+MAX_CHARACTERS = 2000  # longest question or answer, in characters
+STEM_LETTERS = 5  # prefix length at which a comparison word matches one of the facts ("change", "changes")
 _BRACKET = re.compile(r"\[(?!SEG\])[^\]]*\]?")
 _YES = re.compile(r"^(?:yes|yeah|yep|correct|indeed|right|positive)\b", re.IGNORECASE)
 _NO = re.compile(r"^(?:no|nope|none|negative|not|neither)\b(?! (?:\w+ )*(?:but|than|more))", re.IGNORECASE)
@@ -64,7 +63,7 @@ class Evidence:
     normal: set[tuple[str, str]]
     text: str
     devices: set[str]
-    boxes: list[tuple[frozenset[str], frozenset[str], frozenset[tuple]]] = field(default_factory=list)
+    boxes: list[tuple[frozenset[str], frozenset[str], frozenset[tuple]]]
 
     @property
     def has_device(self) -> bool:
@@ -83,15 +82,10 @@ def gather_evidence(facts: ImageFacts, parsed: Sequence[Statement] | None = None
         boxes.append((keys, frozenset(_content_words(phrase.text)), frozenset(map(round_box, phrase.boxes))))
     texts = [*sentences, *(phrase.text for phrase in facts.phrases)]
     structures = (structure for text in texts for structure in find_normal_structures(text))
-    return Evidence(
-        facts,
-        affirmed=[statement for statement in fact_statements if statement.affirmed],
-        labels=frozenset(facts.present),
-        normal={(structure, side) for structure, sides, _ in structures for side in sides},
-        text=" ".join(texts).lower(),
-        devices=set().union(*map(_devices_in, texts)),
-        boxes=boxes,
-    )
+    normal = {(structure, side) for structure, sides, _ in structures for side in sides}
+    affirmed = [statement for statement in fact_statements if statement.affirmed]
+    devices = set().union(*map(_devices_in, texts))
+    return Evidence(facts, affirmed, frozenset(facts.present), normal, " ".join(texts).lower(), devices, boxes)
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -103,10 +97,10 @@ def find_normal_structures(sentence: str) -> tuple[tuple[str, tuple[str, ...], b
     words, low = statements.load_patterns(), sentence.lower()
     apart = bool(words.apart.search(low))
     normal_structures = []
-    for structure, pattern in words.normal.items():
-        if hit := pattern.search(low):
+    for structure, hit in ((structure, pattern.search(low)) for structure, pattern in words.normal.items()):
+        if hit:
             near = low[max(0, hit.start() - 12) : hit.end()]
-            sides = tuple(side for side in ("right", "left") if re.search(rf"\b{side}\b", near)) or ("right", "left")
+            sides = tuple(side for side in SIDES if re.search(rf"\b{side}\b", near)) or SIDES
             normal_structures.append((structure, sides, apart))
     return tuple(normal_structures)
 
@@ -164,37 +158,27 @@ def _box_fault(turns: Sequence[tuple[str, str]], evidence: Evidence, grounded: b
         # without a finding, the box is of the one asked for, or mentioned last
         latest_texts = (part, *reversed([text for turn in turns for text in turn][:-1]))
         finding_keys: frozenset[str] = next(filter(None, map(_mentioned_findings, latest_texts)), frozenset())
-        part_words = set(_content_words(part))
-        allowed_boxes = (
-            boxes
-            for keys, words, boxes in evidence.boxes
-            if not finding_keys or (keys & finding_keys if keys else words & part_words)
-        )
-        if set(parse_boxes(part)) - frozenset().union(*allowed_boxes):
+        foreign_boxes, part_words = set(parse_boxes(part)), set(_content_words(part))
+        for keys, words, boxes in evidence.boxes:
+            if not finding_keys or (keys & finding_keys if keys else words & part_words):
+                foreign_boxes -= boxes
+        if foreign_boxes:
             return Fault(FOREIGN_BOX, "a box that is not given of its finding")
     return None
 
 
 def _statement_fault(question: str, answer: str, evidence: Evidence) -> Fault | None:
     defines = statements.load_patterns().patterns["meaning"].search(question.lower()) is not None
-    answer_statements: list[Statement] = []
-    for part in _parse_answer(answer):
-        if defines and not part.about_image:
-            continue
-        answer_statements += part.statements
-        if problem := _part_problem(part, evidence):
-            return Fault(UNSUPPORTED, problem)
-    if not defines:
-        answer_statements += _yes_no_statements(question, answer)
-    for statement in answer_statements:
-        if problem := support_problem(statement, evidence):
-            return Fault(UNSUPPORTED, problem)
+    parts = [part for part in _parse_answer(answer) if part.about_image or not defines]
+    answer_statements = [statement for part in parts for statement in part.statements]
+    answer_statements += [] if defines else _yes_no_statements(question, answer)
+    problems = [_part_problem(part, evidence) for part in parts]
+    problems += [support_problem(statement, evidence) for statement in answer_statements]
     says_yes, says_no = _YES.match(answer) and not evidence.has_device, _NO.match(answer) and evidence.devices
-    if says_yes or says_no:
-        text = _plain(question)
-        if "device" in text or load_label_names().words.device.search(text):
-            return Fault(UNSUPPORTED, AFFIRMS_DEVICE if says_yes else DENIES_DEVICE)
-    return None
+    text = _plain(question)
+    if (says_yes or says_no) and ("device" in text or load_label_names().words.device.search(text)):
+        problems.append(AFFIRMS_DEVICE if says_yes else DENIES_DEVICE)
+    return next((Fault(UNSUPPORTED, problem) for problem in problems if problem), None)
 
 
 class _Part(NamedTuple):
@@ -262,9 +246,8 @@ def _denial_problem(statement: Statement, same: Sequence[Statement], evidence: E
         if statement.overlaps(fact) and not smaller:
             return "denies a finding that a fact affirms"
     is_general = not same and not statement.has_place and not statement.limits
-    if is_general and finding_labels(statement.lesion, statement.entity) & evidence.labels:
-        return "denies a label that a fact affirms"
-    return None
+    has_label = finding_labels(statement.lesion, statement.entity) & evidence.labels
+    return "denies a label that a fact affirms" if is_general and has_label else None
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -318,8 +301,8 @@ def _part_problem(part: _Part, evidence: Evidence) -> str | None:
     if part.no_devices and evidence.has_device:
         return DENIES_DEVICE
     if part.devices and not part.no_devices:
-        named_words = part.devices - statements.load_patterns().general_devices
-        are_facts = all(any(word in device for device in evidence.devices) for word in named_words)
+        specific_words = part.devices - statements.load_patterns().general_devices
+        are_facts = all(any(word in device for device in evidence.devices) for word in specific_words)
         if not are_facts or not evidence.has_device:
             return AFFIRMS_DEVICE
     if part.views - {evidence.facts.view}:

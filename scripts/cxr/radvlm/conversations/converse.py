@@ -4,7 +4,7 @@ One job handles one part of a source, ``train`` (with validate) or ``test``, who
 the parts.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -14,25 +14,15 @@ from cxr.base.columns import Column, Columns, schema
 from cxr.base.conservation import ALL, counted_rows
 from cxr.base.jobs import log
 from cxr.base.seeds import stable_hash
-from cxr.base.tables import EXCLUDED, read_lines, read_table, write_excluded, write_lines, write_table
-from cxr.radvlm.conversations.engine import (
-    GROUNDED,
-    STANDARD,
-    ConversationOptions,
-    ConversationRequest,
-    Engine,
-    line_of,
-    load_engine,
-)
+from cxr.base.tables import EXCLUDED, read_lines, read_table, write_excluded, write_lines, write_rows, write_table
+from cxr.radvlm.conversations.engine import GROUNDED, STANDARD, ConversationOptions, Engine, Request, load_engine
 from cxr.radvlm.conversations.facts import ID_COLUMNS, ImageFacts, gather_facts, index_masks
 from cxr.radvlm.statements import read_digests, split_batches
 
 RESOURCE_FILES = ("radvlm/statements.yaml", "radvlm/labels.yaml", "lexicon")
 STAGE = "radvlm_conversations"
-PARTS = {"train": ("train", "validate"), "test": ("test",)}
-"""{part of a source: its splits}."""
-BATCH_SIZE = 5000
-"""Requests passed to an engine at once: one batch of a language model; bounds memory."""
+PARTS = {"train": ("train", "validate"), "test": ("test",)}  # {part of a source: its splits}
+BATCH_SIZE = 5000  # requests passed to an engine at once: one batch of a language model; bounds memory
 ASKED, KEPT = "asked", "kept"
 OUTCOMES: Columns = {
     "engine": Column(pl.String, "Engine, or model and revision, that made the conversations."),
@@ -44,94 +34,73 @@ OUTCOMES: Columns = {
 
 
 def run_part(
-    *,
-    lines: str,
-    excluded: str,
-    outcomes: str,
-    part: str,
-    options: ConversationOptions,
-    execution: Mapping,
-    attrs: Mapping,
-    replies: Sequence[str] = (),
-    **tables,
+    *, part: str, options: ConversationOptions, execution: Mapping, attrs: Mapping, replies: Sequence[str] = (), **files
 ) -> None:
     """Write the conversations of one part of a source.
 
-    ``tables``: files of :func:`read_requests`; ``replies``: of a model that ran in another job; empty if the engine
-    runs in this job. Raises UserError if the model cannot be reached.
+    ``files``: outputs of :func:`write_part` and inputs of :func:`read_requests`; ``replies``: of a model that ran in
+    another job; empty if the engine runs in this job. Raises UserError if the model cannot be reached.
     """
     code = str(attrs.get("code_digest", ""))
+    outputs = {name: files.pop(name) for name in ("lines", "excluded", "outcomes")}
     # the model's answers are kept, so that an interrupted job can resume
-    answers = str(Path(lines).parent / "answers" / part)
+    answers = str(Path(outputs["lines"]).parent / "answers" / part)
     engine = load_engine(options, dict(execution) | {"replies": replies, "answers": answers, "code": code})
-    requests = read_requests(**tables, part=part, options=options)
-    digests = read_digests(code, statements=RESOURCE_FILES[0])
-    write_part(requests, engine, digests, lines=lines, excluded=excluded, outcomes=outcomes)
+    requests = read_requests(**files, part=part, options=options)
+    write_part(requests, engine, read_digests(code, statements=RESOURCE_FILES[0]), **outputs)
 
 
 def write_part(
-    requests: Iterable[ConversationRequest], engine: Engine, digests: dict, *, lines: str, excluded: str, outcomes: str
+    requests: Iterable[Request], engine: Engine, digests: dict, *, lines: str, excluded: str, outcomes: str
 ) -> None:
     """Write the conversations that an engine makes of requests. Raises AssertionError if one of them is lost."""
     excluded_rows: list[dict] = []
     num_requested: Counter[tuple[str, str]] = Counter()
-    num_by_outcome: Counter[tuple[str, str, str]] = Counter()
+    num_by_group: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
 
     def conversation_lines() -> Iterator[dict]:
         for batch in split_batches(requests, BATCH_SIZE):
             num_requested.update((request.kind, request.facts.split) for request in batch)
             for request, outcome in zip(batch, engine.converse(batch), strict=True):
                 facts, kind = request.facts, request.kind
-                num_by_outcome[kind, facts.split, KEPT if outcome.conversation else outcome.reason] += 1
+                num_by_group[kind, facts.split][KEPT if outcome.conversation else outcome.reason] += 1
                 if outcome.conversation:
                     name = f"c{stable_hash(facts.source, facts.image_id, kind, request.number):016x}"
                     columns = {"conversation_id": name} | {key: getattr(facts, key) for key in ID_COLUMNS}
                     columns |= {"grounded": request.grounded, "number": request.number}
-                    yield line_of(columns, outcome.conversation, engine.made_by, digests)
+                    yield outcome.conversation.to_line(columns, engine.made_by, digests)
                 else:
                     row = {"image_id": facts.image_id, "study_id": facts.study_id, "stage": STAGE}
                     detail = ": ".join(filter(None, (kind, outcome.detail)))
                     excluded_rows.append(row | {"reason": outcome.reason, "detail": detail})
 
     write_lines(lines, conversation_lines(), checked=True)
-    write_excluded(excluded, sorted(excluded_rows, key=lambda row: (row["image_id"], row["detail"])))
+    write_excluded(excluded, excluded_rows)
     rows = []
     for group, number in sorted(num_requested.items()):
-        parts = {KEPT: num_by_outcome[*group, KEPT]} | {
-            outcome: count for (*names, outcome), count in sorted(num_by_outcome.items()) if tuple(names) == group
-        }
+        parts = {KEPT: num_by_group[group][KEPT]} | dict(sorted(num_by_group[group].items()))
         counts = counted_rows(STAGE, " ".join(group), number, parts)
         rows += [(engine.made_by, *group, ASKED if name == ALL else name, count) for _, name, count in counts]
-    table = pl.DataFrame(rows, schema=schema(OUTCOMES), orient="row")
-    write_table(outcomes, table, OUTCOMES)
-    totals = table.group_by("outcome").agg(pl.col("conversations").sum()).sort("outcome")
-    log.info("%s: %s", STAGE, ", ".join(f"{name} {number}" for name, number in totals.iter_rows()))
+    write_rows(outcomes, rows, OUTCOMES)
+    totals = sum(num_by_group.values(), Counter())
+    log.info("%s: %s", STAGE, ", ".join(f"{name} {number}" for name, number in sorted(totals.items())))
 
 
-def run_source(
-    *,
-    lines: Sequence[str],
-    excluded: Sequence[str],
-    outcomes: Sequence[str],
-    lines_out: str,
-    excluded_out: str,
-    outcomes_out: str,
-) -> None:
-    """Join the parts of a source, sorted by image.
+def run_source(**files) -> None:
+    """Join the parts of a source, sorted by image. ``files``: lines, excluded, outcomes of the parts; ``<name>_out``.
 
     Raises AssertionError if lines and exclusions do not add up to the requests.
     """
-    conversation_lines = [line for path in lines for line in read_lines(path)]
-    conversation_lines.sort(key=lambda line: (line["image_id"], line["grounded"], line["number"]))
-    write_lines(lines_out, conversation_lines, checked=True)
-    excluded_rows = pl.concat(map(read_table, excluded))
-    write_table(excluded_out, excluded_rows.sort(excluded_rows.columns), EXCLUDED)
+    lines = [line for path in files["lines"] for line in read_lines(path)]
+    lines.sort(key=lambda line: (line["image_id"], line["grounded"], line["number"]))
+    write_lines(files["lines_out"], lines, checked=True)
+    excluded_rows = pl.concat(map(read_table, files["excluded"]))
+    write_table(files["excluded_out"], excluded_rows.sort(excluded_rows.columns), EXCLUDED)
     # a table without rows tells no types
-    outcome_table = pl.concat([read_table(path).cast(schema(OUTCOMES)) for path in outcomes])
+    outcome_table = pl.concat([read_table(path).cast(schema(OUTCOMES)) for path in files["outcomes"]])
     num_requested = int(outcome_table.filter(outcome=ASKED)["conversations"].sum())
-    outcome_counts = {KEPT: len(conversation_lines)} | Counter(sorted(excluded_rows["reason"]))
-    counted_rows(STAGE, "conversations", num_requested, outcome_counts)
-    write_table(outcomes_out, outcome_table, OUTCOMES)
+    counted_rows(STAGE, "conversations", num_requested, {KEPT: len(lines)} | Counter(excluded_rows["reason"]))
+    write_table(files["outcomes_out"], outcome_table, OUTCOMES)
 
 
 def read_requests(
@@ -144,7 +113,7 @@ def read_requests(
     pairs: Sequence[str],
     part: str,
     options: ConversationOptions,
-) -> Iterator[ConversationRequest]:
+) -> Iterator[Request]:
     """Yield the requests of a part of a source (:func:`select_requests`).
 
     facts, texts: of the source and of the source whose images it uses; elsewhere: phrases of sources that use its
@@ -161,7 +130,7 @@ def read_requests(
 
 def select_requests(
     images: Iterable[ImageFacts], elsewhere: set[str], options: ConversationOptions
-) -> Iterator[ConversationRequest]:
+) -> Iterator[Request]:
     """Yield the requested conversations, sorted by image.
 
     Images with phrases get a grounded conversation. Images not in ``elsewhere`` get a standard one, in train at most
@@ -169,16 +138,16 @@ def select_requests(
     """
     all_facts = list(images)
     standard = [facts for facts in all_facts if facts.image_id not in elsewhere] if STANDARD in options.kinds else []
-    rank = sorted(
-        (stable_hash(options.seed, STAGE, facts.source, facts.image_id), facts.image_id)
+    ranks = {
+        facts.image_id: stable_hash(options.seed, STAGE, facts.source, facts.image_id)
         for facts in standard
         if facts.split == "train"
-    )
-    surplus_ids = {image_id for _, image_id in rank[options.most :]}
-    standard_ids = {facts.image_id for facts in standard} - surplus_ids
+    }
+    surplus_ids = sorted(ranks, key=lambda image_id: (ranks[image_id], image_id))[options.most :]
+    standard_ids = {facts.image_id for facts in standard}.difference(surplus_ids)
     for facts in all_facts:
         for number in range(options.per_image):
             if facts.image_id in standard_ids:
-                yield ConversationRequest(facts, grounded=False, number=number)
+                yield Request(facts, grounded=False, number=number)
             if GROUNDED in options.kinds and facts.phrases:
-                yield ConversationRequest(facts, grounded=True, number=number)
+                yield Request(facts, grounded=True, number=number)

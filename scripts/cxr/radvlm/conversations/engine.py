@@ -31,37 +31,27 @@ class Conversation:
     mask_ids: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
 
+    def to_line(self, columns: Mapping, engine: str, digests: Mapping) -> dict:
+        """Return the output line. ``columns``: ids of its image."""
+        boxes = {name: [list(box) for box in slot_boxes] for name, slot_boxes in self.boxes.items()}
+        content = {"engine": engine, "turns": [asdict(turn) for turn in self.turns], "boxes": boxes}
+        content |= {"mask_ids": list(self.mask_ids), "facts": list(self.facts), "digests": digests}
+        return dict(columns) | content
 
-def line_of(columns: Mapping, conversation: Conversation, engine: str, digests: Mapping) -> dict:
-    """Return the output line. ``columns``: ids of its image."""
-    return {
-        **columns,
-        "engine": engine,
-        "turns": [asdict(turn) for turn in conversation.turns],
-        "boxes": {name: [list(box) for box in slot_boxes] for name, slot_boxes in conversation.boxes.items()},
-        "mask_ids": list(conversation.mask_ids),
-        "facts": list(conversation.facts),
-        "digests": digests,
-    }
+    def to_messages(self) -> list[dict[str, str]]:
+        """Return the messages, with boxes written out."""
+        return [
+            {"role": role, "text": write_slots(text, self.boxes)}
+            for turn in self.turns
+            for role, text in (("user", turn.question), ("assistant", turn.answer))
+        ]
 
 
 _NUMBER = r"-?\d+(?:\.\d+)?"
-BOX = re.compile(r"\[\s*" + r"\s*,\s*".join([f"({_NUMBER})"] * 4) + r"\s*\]")
-"""A box as it is written."""
+BOX = re.compile(r"\[\s*" + r"\s*,\s*".join([f"({_NUMBER})"] * 4) + r"\s*\]")  # a box as it is written
 _BOX_LIST = re.compile(rf"{BOX.pattern}(?:(?:,| and|, and) {BOX.pattern})*".replace(f"({_NUMBER})", _NUMBER))
-ROUNDS = (5, 10)
-"""Minimum and maximum of rounds (paper)."""
-RETRIES = 4
-"""Attempts of the engine rules after a conversation that fails the check."""
-
-
-def to_messages(conversation: Conversation) -> list[dict[str, str]]:
-    """Return the messages of a conversation, with boxes written out."""
-    return [
-        {"role": role, "text": write_slots(text, conversation.boxes)}
-        for turn in conversation.turns
-        for role, text in (("user", turn.question), ("assistant", turn.answer))
-    ]
+ROUNDS = (5, 10)  # minimum and maximum of rounds (paper)
+TOO_FEW = "too_few_facts"
 
 
 def replace_boxes_by_slots(
@@ -114,7 +104,7 @@ class ConversationOptions:
 
 
 @dataclass(frozen=True)
-class ConversationRequest:
+class Request:
     """A requested conversation: the facts of its image, whether it is grounded, and its number of that kind."""
 
     facts: ImageFacts
@@ -127,7 +117,7 @@ class ConversationRequest:
 
 
 @dataclass(frozen=True)
-class ConversationOutcome:
+class Outcome:
     """The result of a request: a conversation, or the reason why there is none, with a detail."""
 
     conversation: Conversation | None = None
@@ -135,8 +125,8 @@ class ConversationOutcome:
     detail: str = ""
 
 
-Converse = Callable[[Sequence[ConversationRequest]], list[ConversationOutcome]]
-"""Takes requests; returns one :class:`ConversationOutcome` per request, in order."""
+Converse = Callable[[Sequence[Request]], list[Outcome]]
+"""Takes requests; returns one :class:`Outcome` per request, in order."""
 
 
 @dataclass(frozen=True)

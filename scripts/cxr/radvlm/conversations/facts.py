@@ -3,20 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
 import polars as pl
 
-from cxr.geometry.boxes import CORNERS
 from cxr.instructions.record import Box
 from cxr.radvlm.labels import ABSENT, PRESENT
-from cxr.radvlm.samples import sort_by_area, survive_rounding, unit_boxes
+from cxr.radvlm.samples import group_boxes
 
-LABEL, PHRASE = "label", "phrase"
-"""Kinds of facts used in conversations."""
+LABEL, PHRASE = "label", "phrase"  # kinds of facts used in conversations
 ID_COLUMNS = ("source", "image_id", "study_id", "subject_id", "split")
 """Columns of an image's row that its facts and conversations have too."""
-EXTRA = "extra"
-"""Reader of extra boxes, which no conversation uses."""
 
 
 @dataclass(frozen=True)
@@ -96,18 +91,12 @@ def index_masks(pairs: Iterable[Mapping]) -> dict[str, dict[str, str]]:
 
 
 def _index_phrases(facts: pl.DataFrame, phrases: Iterable[Mapping], images: pl.DataFrame) -> dict[str, list[Phrase]]:
-    sizes = {row[0]: row[1:] for row in images.select("image_id", "rows", "columns").iter_rows()}
-    phrase_facts = facts.filter((pl.col("kind") == PHRASE) & (pl.col("reader").fill_null("") != EXTRA))
-    groups: dict[tuple[str, str], list[tuple]] = {}
-    for image_id, group, *fact_row in phrase_facts.select("image_id", "group", "fact_id", *CORNERS).iter_rows():
-        groups.setdefault((image_id, group), []).append(fact_row)
+    sizes = {row[0]: row[1:] for row in images.select("image_id", "rows", "columns").iter_rows() if all(row[1:])}
+    text_by_group = {(line["image_id"], line["group"]): line["text"] for line in phrases}
     phrases_by_image: dict[str, list[Phrase]] = {}
-    for line in sorted(phrases, key=lambda line: (line["image_id"], line["group"])):
-        fact_rows = groups.get((line["image_id"], line["group"]), [])
-        rows, columns = sizes.get(line["image_id"], (None, None))
-        if fact_rows and rows and columns:
-            boxes = unit_boxes(np.array([row[1:] for row in fact_rows]), rows, columns)
-            if sorted_boxes := sort_by_area(boxes[survive_rounding(boxes)]):
-                phrase = Phrase(line["text"], sorted_boxes, tuple(row[0] for row in fact_rows))
-                phrases_by_image.setdefault(line["image_id"], []).append(phrase)
+    for named in sorted(group_boxes(facts, sizes, PHRASE), key=lambda named: (named.image_id, named.key)):
+        text = text_by_group.get((named.image_id, named.key))
+        if text is not None and named.boxes:
+            phrase = Phrase(text, named.boxes, tuple(sorted((*named.facts, *named.flat))))
+            phrases_by_image.setdefault(named.image_id, []).append(phrase)
     return phrases_by_image

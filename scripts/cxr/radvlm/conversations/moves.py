@@ -6,10 +6,11 @@ sampled when a move is proposed but filled in only when it is chosen, because ab
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 from random import Random
 from typing import NamedTuple
 
-from cxr.radvlm.conversations.engine import ConversationRequest, Turn
+from cxr.radvlm.conversations.engine import Request, Turn
 from cxr.radvlm.conversations.topics import ENLARGED_HEART, Subjects, Topic, lower_first, with_article
 from cxr.radvlm.conversations.wordings import Wordings, agree_with_plural, capitalize, use_plural_pronouns
 from cxr.radvlm.labels import load_label_names
@@ -20,8 +21,7 @@ PLACE, SIZE, CAUSE, SURE, SIDE, BOX, MASK, QUOTED, MENTIONED = (
 )  # fmt: skip
 SIDED_FINDINGS = ("pneumothorax", "pleural thickening", "scar", "nodule", "granuloma", "hydropneumothorax")
 """Findings, besides the lesion types, whose other side may be asked about."""
-MAX_LISTED = 3
-"""Most findings that an answer lists."""
+MAX_LISTED = 3  # most findings that an answer lists
 HEART_MENTIONS = (("heart", MENTIONED), (ENLARGED_HEART, MENTIONED))
 
 
@@ -69,7 +69,7 @@ class DialogueState:
 class MoveGenerator:
     """Generates the moves about one image, in one register."""
 
-    def __init__(self, request: ConversationRequest, subjects: Subjects, words: Wordings, register: str, rng: Random):
+    def __init__(self, request: Request, subjects: Subjects, words: Wordings, register: str, rng: Random):
         self.facts, self.grounded = request.facts, request.grounded
         self.subjects, self.words, self.register, self.rng = subjects, words, register, rng
         nouns = [topic.noun for topic in subjects.topics]
@@ -92,16 +92,17 @@ class MoveGenerator:
         subjects = self.subjects
         absent = load_label_names().no_finding in self.facts.present and not subjects.has_unnamed
         case = "nothing" if absent else "quiet"
-        organs = sorted(subjects.organs.items(), key=lambda item: item[0] != "lungs")
-        for organ, (text, facts) in organs[:1]:
+        if subjects.organs:
+            organ = min(subjects.organs, key=lambda organ: organ != "lungs")
+            text, facts = subjects.organs[organ]
             return self._move("overview", case, _sentence_slots(text), mentions=((organ, MENTIONED),), facts=facts)
-        text_by_id = {f"{self.facts.study_id}#{number}": text for number, text in self.facts.sentences.items()}
-        name, text = next(iter(text_by_id.items()), ("", ""))
-        denials = [denial for denial in subjects.denials if name in denial.facts]
+        number, text = next(iter(self.facts.sentences.items()), (0, ""))
+        facts = (f"{self.facts.study_id}#{number}",) if number else ()
+        denials = [denial for denial in subjects.denials if set(facts) & set(denial.facts)]
         mentions = tuple((denial.noun, MENTIONED) for denial in denials)
-        mentions += HEART_MENTIONS if name in subjects.heart_facts else ()
-        fields = {"denies": bool(denials), "facts": (name,) if name else ()}
-        return self._move("overview", case, _sentence_slots(text), mentions=mentions, **fields)
+        mentions += HEART_MENTIONS if set(facts) & set(subjects.heart_facts) else ()
+        slots = _sentence_slots(text)
+        return self._move("overview", case, slots, mentions=mentions, denies=bool(denials), facts=facts)
 
     def candidates(self, state: DialogueState, last: bool) -> Iterator[Move]:
         """Yield the moves that may come next; the ``last`` one may be a summary."""
@@ -162,9 +163,9 @@ class MoveGenerator:
         if topic.cause and CAUSE not in covered_aspects:
             yield follow("cause", topic.cause_hedge, CAUSE, {"cause": topic.cause})
         is_sided = topic.statement.lesion or topic.statement.entity in SIDED_FINDINGS
-        is_one_sided = is_sided and len(topic.sides) == 1 and self.is_unique[at]
+        is_one_sided = is_sided and len(topic.statement.sides) == 1 and self.is_unique[at]
         if last and PLACE in covered_aspects and SIDE not in covered_aspects and is_one_sided:
-            (side,) = topic.sides
+            (side,) = topic.statement.sides
             yield follow("side", "one_side", SIDE, {"side": side, "other_side": "left" if side == "right" else "right"})
         if topic.mask_id and MASK not in covered_aspects:
             slots = {"the_np": topic.describe(size=False, article="the")}
@@ -250,19 +251,16 @@ class MoveGenerator:
             long, cause = self.rng.random() < full, self.rng.random() < 0.5 and len(topics) == 1
             texts.append(topic.describe(size=long, place=long, cause=cause))
             mentions += _mentioned_aspects(number, long, cause and bool(topic.cause))
-        is_placed = any(topic.has_place for topic in topics)
-        slots = {"list": join_in_words(texts[:1] if is_placed else texts)}
+        num_listed = 1 if any(topic.has_place for topic in topics) else len(texts)
         fields = {"topic": topic_numbers[0] if len(topics) == 1 else None, "facts": self._facts_of(topic_numbers)}
+        slots = {"list": join_in_words(texts[:num_listed])}
         first = self._move(act, case, slots, mentions=tuple(mentions), **fields)
-        further_texts = texts[1:] if is_placed else []
-        further_answers = [self.words.answer("also", None, self.rng, {"np": text}) for text in further_texts]
+        further = [self.words.answer("also", None, self.rng, {"np": text}) for text in texts[num_listed:]]
         plural_texts = [text for topic, text in zip(topics, texts, strict=True) if topic.is_plural]
 
         def answer() -> str:
-            full_answer = " ".join((first.answer(), *(further_answer() for further_answer in further_answers)))
-            for text in plural_texts:
-                full_answer = agree_with_plural(full_answer, text)
-            return full_answer
+            sentences = " ".join((first.answer(), *(further_answer() for further_answer in further)))
+            return reduce(agree_with_plural, plural_texts, sentences)
 
         return first._replace(answer=answer)
 

@@ -10,30 +10,21 @@ from collections.abc import Mapping, Sequence
 from cxr.base.seeds import make_rng
 from cxr.radvlm import statements
 from cxr.radvlm.conversations import check
-from cxr.radvlm.conversations.engine import (
-    RETRIES,
-    ROUNDS,
-    Conversation,
-    ConversationOptions,
-    ConversationOutcome,
-    ConversationRequest,
-    Engine,
-    to_messages,
-)
+from cxr.radvlm.conversations.engine import ROUNDS, TOO_FEW, Conversation, ConversationOptions, Engine, Outcome, Request
 from cxr.radvlm.conversations.moves import DialogueState, Move, MoveGenerator
 from cxr.radvlm.conversations.topics import Subjects, collect_subjects
 from cxr.radvlm.conversations.wordings import load_wordings
 from cxr.radvlm.samples import slot_names
 
 RESOURCE_FILES = ("radvlm/conversations.yaml", "radvlm/glossary.yaml", "radvlm/statements.yaml", "lexicon")
-TOO_FEW = "too_few_facts"
+RETRIES = 4  # attempts after a conversation that fails the check
 
 
 def load(options: ConversationOptions, execution: Mapping) -> Engine:
     """Return the engine."""
     del execution
 
-    def converse(requests: Sequence[ConversationRequest]) -> list[ConversationOutcome]:
+    def converse(requests: Sequence[Request]) -> list[Outcome]:
         gc.disable()  # it would search for cycles among many objects that have none
         try:
             return [_converse(request, options) for request in requests]
@@ -43,27 +34,25 @@ def load(options: ConversationOptions, execution: Mapping) -> Engine:
     return Engine(converse, "rules")
 
 
-def _converse(request: ConversationRequest, options: ConversationOptions) -> ConversationOutcome:
+def _converse(request: Request, options: ConversationOptions) -> Outcome:
     """Return the outcome of a request; a walk that fails the check is repeated up to ``retries`` times."""
-    facts = request.facts
+    facts, outcome = request.facts, Outcome(reason=TOO_FEW)
     parsed = statements.read_statements(list(facts.sentences.values()))
     subjects, evidence = collect_subjects(facts, parsed, load_wordings()), check.gather_evidence(facts, parsed)
-    outcome = ConversationOutcome(reason=TOO_FEW)
     for attempt in range(RETRIES + 1):
         seed_parts = (facts.source, facts.image_id, request.grounded, request.number, attempt)
         conversation = walk(request, subjects, make_rng(options.seed, "radvlm_conversations", *seed_parts))
         if conversation is None:
             continue
-        fault = None
-        if options.check == "strict":
-            fault = check.find_fault(to_messages(conversation), evidence, request.grounded)
+        is_checked = options.check == "strict"
+        fault = check.find_fault(conversation.to_messages(), evidence, request.grounded) if is_checked else None
         if fault is None:
-            return ConversationOutcome(conversation)
-        outcome = ConversationOutcome(reason=fault.reason, detail=fault.detail)
+            return Outcome(conversation)
+        outcome = Outcome(reason=fault.reason, detail=fault.detail)
     return outcome
 
 
-def walk(request: ConversationRequest, about: Subjects, draw) -> Conversation | None:
+def walk(request: Request, about: Subjects, draw) -> Conversation | None:
     """Return a conversation, None if the facts do not allow enough rounds."""
     words = load_wordings()
     generator = MoveGenerator(request, about, words, draw.choice(list(words.registers)), draw)
@@ -81,11 +70,11 @@ def walk(request: ConversationRequest, about: Subjects, draw) -> Conversation | 
         state.add(draw.choices(offered, [move.weight for move in offered])[0])
     if len(state.moves) < ROUNDS[0] or _unmet_requirements(state.moves, request.grounded, about):
         return None
-    boxes = {}
-    for move, turn in zip(state.moves, state.turns, strict=True):
-        if move.box is not None:
-            (name,) = slot_names(turn.answer)
-            boxes[name] = about.topics[move.box].boxes
+    boxes = {
+        slot_names(turn.answer)[0]: about.topics[move.box].boxes
+        for move, turn in zip(state.moves, state.turns, strict=True)
+        if move.box is not None
+    }
     masks = tuple(about.topics[move.mask].mask_id for move in state.moves if move.mask is not None)
     facts = tuple(dict.fromkeys(fact for move in state.moves for fact in move.facts))
     return Conversation(tuple(state.turns), boxes, masks, facts)

@@ -10,15 +10,14 @@ from cxr.instructions.record import Box
 from cxr.language.reports.devices import normalize_words
 from cxr.radvlm import statements
 from cxr.radvlm.conversations.facts import ImageFacts
-from cxr.radvlm.conversations.wordings import Wordings, load_wordings
+from cxr.radvlm.conversations.wordings import Noun, Wordings, load_wordings
 from cxr.radvlm.labels import finding_labels, load_label_names
 from cxr.radvlm.samples import join_in_words
 from cxr.radvlm.statements import CACHE_SIZE, Statement
 
-HEDGE_WORDS = ("", "probable ", "possible ")
+HEDGE_WORDS = ("", "probable", "possible")
 ENLARGED_HEART = "cardiomegaly"
-MAX_WORDS = 25
-"""Longest sentence about an organ, in words."""
+MAX_WORDS = 25  # longest sentence about an organ, in words
 _HEART_SIZE = re.compile(r"\b(?:size|silhouette)\b|heart is normal")
 CAUSES = (
     ("that represents", "that most likely represents", "that may represent"),
@@ -54,10 +53,6 @@ class Topic:
         return self.statement.hedge
 
     @property
-    def sides(self) -> frozenset[str]:
-        return self.statement.sides
-
-    @property
     def has_place(self) -> bool:
         return bool(self.place or self.adjective)
 
@@ -68,11 +63,10 @@ class Topic:
 
         ``sure``: without the hedge.
         """
-        words = ("" if sure else HEDGE_WORDS[self.hedge]) + (f"{self.size} " if size and self.size else "")
-        words += f"{self.adjective} " if place and self.adjective else ""
-        text = f"{words}{self.noun}" + (f" {self.place}" if place and self.place and not self.adjective else "")
-        if cause and self.cause:
-            text += f" {CAUSES[self.is_plural][self.cause_hedge]} {self.cause}"
+        words = ["" if sure else HEDGE_WORDS[self.hedge], self.size if size else "", self.adjective if place else ""]
+        words += [self.noun, self.place if place and not self.adjective else ""]
+        words += [CAUSES[self.is_plural][self.cause_hedge], self.cause] if cause and self.cause else []
+        text = " ".join(filter(None, words))
         if article == "the":
             return f"the {text}"
         return text if self.is_mass or self.is_plural else with_article(text)
@@ -147,8 +141,8 @@ def _topics(facts: ImageFacts, parsed: Sequence[Statement], words: Wordings) -> 
         number = numbers.get(normalize_words(phrase.text))
         same_sentence = by_sentence.get(number, []) if number else statements.read_phrase(phrase.text)
         ids = phrase.facts + ((f"{facts.study_id}#{number}",) if number else ())
-        main_statement = next((statement for statement in same_sentence if _is_topic(statement)), None)
-        mentions += [(main_statement, same_sentence, phrase.text, ids, phrase.boxes)] if main_statement else []
+        for main_statement in list(filter(_is_topic, same_sentence))[:1]:
+            mentions.append((main_statement, same_sentence, phrase.text, ids, phrase.boxes))
     for statement in filter(_is_topic, parsed):
         number = statement.sentence
         ids = (f"{facts.study_id}#{number}",)
@@ -161,11 +155,11 @@ def _topics(facts: ImageFacts, parsed: Sequence[Statement], words: Wordings) -> 
             topic_by_key.setdefault(key, replace(topic, boxes=boxes, facts=topic.facts + ids))
     topics: list[Topic] = []
     for topic in topic_by_key.values():
-        same = [
-            earlier for earlier in topics
-            if earlier.noun == topic.noun or earlier.statement.keys & topic.statement.keys
-        ]  # fmt: skip
-        if all(earlier.place and topic.place and earlier.place != topic.place for earlier in same):
+        if not any(
+            (earlier.noun == topic.noun or earlier.statement.keys & topic.statement.keys)
+            and not (earlier.place and topic.place and earlier.place != topic.place)
+            for earlier in topics
+        ):
             topics.append(topic)
     return tuple(topics)
 
@@ -190,10 +184,8 @@ def _topic(
     adjective = side if place in (f"on the {side}", "on both sides") and statement.entity != "fracture" else ""
     candidates = (candidate for candidate in same_sentence if candidate.explains == statement.entity)
     cause = next((candidate for candidate in candidates if candidate.span == statement.span), None)
-    cause_noun = words.nouns.get(cause.entity) if cause is not None else None
-    cause_text = "" if cause_noun is None else cause_noun.singular
-    if cause_noun is not None and cause_noun.plural:
-        cause_text = with_article(cause_text)
+    cause_noun = words.nouns.get(cause.entity, Noun("")) if cause is not None else Noun("")
+    cause_text = with_article(cause_noun.singular) if cause_noun.plural else cause_noun.singular
     label = next(iter(sorted(finding_labels(statement.lesion, statement.entity) & set(facts.present))), None)
     return Topic(
         statement, noun.plural if many else noun.singular, many, not noun.plural, _size(statement, text, words), place,
@@ -235,18 +227,20 @@ def _denials(
     affirmed_keys = frozenset().union(*(statement.keys for statement in affirmed))
     for statement in parsed:
         noun = words.nouns.get(statement.entity)
-        if statement.affirmed or not statement.denies or noun is None or statement.has_place:
-            continue
-        if statement.keys & affirmed_keys:
+        is_denial = statement.denies and not statement.affirmed and not statement.has_place
+        if not is_denial or noun is None or statement.keys & affirmed_keys:
             continue
         text = " ".join((*statement.limits[-1:], noun.singular))
         ids = (f"{facts.study_id}#{statement.sentence}",)
         if text not in denial_by_text or statement.limits < denial_by_text[text].statement.limits:
             denial_by_text[text] = Denial(statement, text, not noun.plural, ids)
     denied_keys = {key for denial in denial_by_text.values() for key in denial.statement.keys}
+    label_names = load_label_names()
     for label in facts.absent:
-        entity = next((name for name, labels in load_label_names().entities.items() if labels == (label,)), None)
-        lesion = next((name for name, labels in load_label_names().lesions.items() if labels == (label,)), None)
+        entity, lesion = (
+            next((name for name, labels in labels_by_name.items() if labels == (label,)), None)
+            for labels_by_name in (label_names.entities, label_names.lesions)
+        )
         entity = {"effusion": "pleural effusion"}.get(lesion or "", lesion) or entity
         if entity is None or entity not in words.nouns or lesion == "opacity" or label == "Lung Lesion":
             continue

@@ -20,19 +20,10 @@ from cxr.llm.guards import INJECTION, addresses_the_model, fill_slots, neutraliz
 from cxr.llm.messages import fill_prompt
 from cxr.llm.options import ModelOptions
 from cxr.llm.replies import object_schema, text_schema
-from cxr.radvlm.conversations import check
+from cxr.radvlm.conversations import check, engine
 from cxr.radvlm.conversations.check import ROLES, Evidence
 from cxr.radvlm.conversations.converse import BATCH_SIZE, read_requests
-from cxr.radvlm.conversations.engine import (
-    ROUNDS,
-    Conversation,
-    ConversationOptions,
-    ConversationOutcome,
-    ConversationRequest,
-    Engine,
-    Turn,
-    replace_boxes_by_slots,
-)
+from cxr.radvlm.conversations.engine import Conversation, ConversationOptions, Engine, Outcome, Request, Turn
 from cxr.radvlm.conversations.facts import ImageFacts
 from cxr.radvlm.samples import format_boxes
 from cxr.radvlm.statements import split_batches
@@ -40,14 +31,11 @@ from cxr.radvlm.statements import split_batches
 RESOURCE_FILES = ("radvlm/conversation_prompts.yaml", "radvlm/statements.yaml", "lexicon")
 GPU = True
 FIELDS = ("rounds", "question", "answer")
-ASKING_RULE = "radvlm_conversations_told"
-"""Rule whose job asks the model for all parts."""
-QUESTION, ANSWER = 300, 800
-"""Longest question and answer, in characters."""
-TOO_FEW = "too_few_facts"
+ASKING_RULE = "radvlm_conversations_told"  # rule whose job asks the model for all parts
+QUESTION, ANSWER = 300, 800  # longest question and answer, in characters
 QUARANTINED = "quarantined"
 SEEDS = 2**31
-_FAULT = re.compile(rf"^({'|'.join(check.REASONS)})(?:: (.*))?$")
+_FAULT = re.compile(rf"^({'|'.join((*check.REASONS, engine.TOO_FEW))})(?:: (.*))?$")
 
 
 def load(options: ConversationOptions, execution: Mapping) -> Engine:
@@ -65,12 +53,12 @@ def build_engine(options: ConversationOptions, generate: Generate) -> Engine:
     """Return an engine that gets its replies from ``generate``."""
     model = ModelOptions(**options.own)
 
-    def converse(requests: Sequence[ConversationRequest]) -> list[ConversationOutcome]:
+    def converse(requests: Sequence[Request]) -> list[Outcome]:
         questions: dict[int, Question | Answer] = {}
         for number, request in enumerate(requests):
             texts = [*request.facts.sentences.values(), *(phrase.text for phrase in request.facts.phrases)]
             if not texts:
-                questions[number] = Answer(problem=TOO_FEW)
+                questions[number] = Answer(problem=engine.TOO_FEW)
             elif addresses_the_model("\n".join(texts), FIELDS):
                 questions[number] = Answer(problem=INJECTION)
             else:
@@ -81,10 +69,10 @@ def build_engine(options: ConversationOptions, generate: Generate) -> Engine:
     return Engine(converse, model.name)
 
 
-def build_question(request: ConversationRequest, evidence: Evidence, options: ConversationOptions) -> Question:
+def build_question(request: Request, evidence: Evidence, options: ConversationOptions) -> Question:
     """Return the prompt for a conversation, checked against ``evidence``."""
     prompt = load_resource(RESOURCE_FILES[0])[request.kind]
-    least, most = ROUNDS
+    least, most = engine.ROUNDS
     system = fill_slots(prompt["system"], least=str(least), most=str(most))
     messages = fill_prompt(prompt | {"system": system}, facts=describe_facts(request.facts, request.grounded))
     item = object_schema(question=text_schema(QUESTION), answer=text_schema(ANSWER))
@@ -115,28 +103,23 @@ def describe_facts(facts: ImageFacts, grounded: bool) -> str:
     return "\n".join(lines)
 
 
-def _build_outcome(request: ConversationRequest, answer: Answer) -> ConversationOutcome:
+def _build_outcome(request: Request, answer: Answer) -> Outcome:
     if answer.value is None:
         problem = answer.problem or "no answer"
-        if problem == TOO_FEW:
-            return ConversationOutcome(reason=TOO_FEW)
-        hit = _FAULT.match(problem)  # a reason of the check with its detail
+        hit = _FAULT.match(problem)  # a reason with its detail
         reason, detail = (hit[1], hit[2] or "") if hit else (QUARANTINED, problem)
-        return ConversationOutcome(reason=reason, detail=detail)
+        return Outcome(reason=reason, detail=detail)
     texts = [(turn["question"].strip(), turn["answer"].strip()) for turn in answer.value["rounds"]]
-    answers, boxes = replace_boxes_by_slots(
-        [text for _, text in texts], request.facts.phrases if request.grounded else ()
-    )
+    phrases = request.facts.phrases if request.grounded else ()
+    answers, boxes = engine.replace_boxes_by_slots([text for _, text in texts], phrases)
     turns = tuple(Turn(question_text, text) for (question_text, _), text in zip(texts, answers, strict=True))
     ids = tuple(f"{request.facts.study_id}#{number}" for number in request.facts.sentences)
-    return ConversationOutcome(Conversation(turns, boxes, (), (*request.facts.ids.values(), *ids)))
+    return Outcome(Conversation(turns, boxes, (), (*request.facts.ids.values(), *ids)))
 
 
 @dataclass(frozen=True)
 class AskOptions(ConversationOptions):
-    """works: one per output, with ``source``, ``part``, ``kinds`` and ``files``, the path arguments of
-    :func:`cxr.radvlm.conversations.converse.read_requests`.
-    """
+    """works: one per output, {source, part, kinds, files: paths of :func:`converse.read_requests`}."""
 
     works: Sequence[Mapping] = ()
 
@@ -160,12 +143,10 @@ def run(
         write_lines(output, _reply_lines(requests, source_options, generate), checked=True)
 
 
-def _reply_lines(
-    requests: Iterable[ConversationRequest], options: ConversationOptions, generate: Generate
-) -> Iterator[dict]:
+def _reply_lines(requests: Iterable[Request], options: ConversationOptions, generate: Generate) -> Iterator[dict]:
     lines: list[dict] = []
-    engine = build_engine(options, record_replies(generate, lines))
+    converse = build_engine(options, record_replies(generate, lines)).converse
     for batch in split_batches(requests, BATCH_SIZE):
-        engine.converse(batch)
+        converse(batch)
         yield from lines
         lines.clear()

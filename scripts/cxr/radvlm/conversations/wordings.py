@@ -22,8 +22,7 @@ _WORD = re.compile(r"\w+")
 _BEFORE_NOUN = re.compile(r"\b(is|does)( (?:(?<=there is )(?:also|probably|likely) )?)", re.IGNORECASE)
 _AFTER_NOUN = re.compile(r"(?: [a-z]+){0,6}? (is)\b")
 _PLURAL = {"is": "are", "does": "do"}
-_CACHE_SIZE = 200_000
-"""Size of the caches; most proposed questions are proposed again."""
+_CACHE_SIZE = 200_000  # size of the caches; most proposed questions are proposed again
 
 
 @dataclass(frozen=True)
@@ -59,17 +58,9 @@ class Wordings:
 
     def question(self, act: str, register: str, rng: Random, slots: Mapping[str, str]) -> tuple[Callable[[], str], str]:
         """Draw a question wording; return a function that fills it in, and its id."""
-        text, wording = rng.choice(self._numbered_wordings[act, register])
-        return lambda: punctuate_question(to_sentence(fill_slots(text, slots))), wording
-
-    @cached_property
-    def _numbered_wordings(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
-        """(wording, id) lists by act and register."""
-        return {
-            (act, register): [(text, f"{act}.{register}.{number}") for number, text in enumerate(texts)]
-            for act, texts_by_register in self.questions.items()
-            for register, texts in texts_by_register.items()
-        }
+        texts = self.questions[act][register]
+        number = rng.choice(range(len(texts)))
+        return lambda: punctuate_question(to_sentence(fill_slots(texts[number], slots))), f"{act}.{register}.{number}"
 
     def terms_in(self, texts: Iterable[str]) -> list[tuple[str, str]]:
         """Return (term, definition) of the glossary terms in texts, in glossary order."""

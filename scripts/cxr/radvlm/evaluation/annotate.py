@@ -19,8 +19,7 @@ from cxr.radvlm.evaluation.answers import ANSWER, FILTERED, ORIGINAL, join_answe
 log = logging.getLogger("cxr")
 BOTH = "both"
 TASK = "report_generation"
-Item = tuple[str, str, tuple[str, ...]]
-"""(sample id, kind of text, text or (answer, reference))."""
+Item = tuple[str, str, tuple[str, ...]]  # (sample id, kind of text, text or (answer, reference))
 
 
 @dataclass(frozen=True)

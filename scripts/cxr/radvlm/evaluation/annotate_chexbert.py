@@ -1,8 +1,9 @@
 """CheXbert labels of answers and references."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from cxr.radvlm.chexbert import load_labeller
+from cxr.radvlm.evaluation.answers import Annotate
 from cxr.radvlm.labels import ABSENT
 
 METRIC = "chexbert_f1"
@@ -10,9 +11,7 @@ PAIRS = False
 INPUTS = {"weights": "results/weights/chexbert.safetensors"}
 
 
-def load(
-    settings: Mapping, files: Mapping[str, str], execution: Mapping
-) -> Callable[[Sequence[tuple[str]]], list[dict]]:
+def load(settings: Mapping, files: Mapping[str, str], execution: Mapping) -> Annotate:
     """Return the annotator, which counts uncertain labels as present (public code of this metric).
 
     ``settings``: section ``radvlm.chexbert``.

@@ -8,8 +8,8 @@ Kinds may be numbered (1) to (6). The published code reads a missing count as 0;
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cxr.base.errors import UserError
@@ -17,6 +17,7 @@ from cxr.llm.asking import Answer, Question, ask_each
 from cxr.llm.client import connect_resumably
 from cxr.llm.guards import INJECTION, addresses_the_model, fill_slots, neutralize
 from cxr.llm.options import ModelOptions
+from cxr.radvlm.evaluation.answers import Annotate
 
 METRIC = "green"
 PAIRS = True
@@ -28,9 +29,7 @@ KEY = "radvlm.evaluation.green"
 SLOTS = ("{reference}", "{answer}")
 
 
-def load(
-    settings: Mapping, files: Mapping[str, str], execution: Mapping
-) -> Callable[[Sequence[tuple[str, str]]], list[dict]]:
+def load(settings: Mapping, files: Mapping[str, str], execution: Mapping) -> Annotate:
     """Return the annotator. ``settings``: llm (ModelOptions) and prompt_bytes; ``files``: the prompt.
 
     The model is loaded at the first question. Raises UserError if it cannot be reached, and for a prompt without slots.
@@ -45,7 +44,7 @@ def load(
         answer_by_pair = ask_each({pair: _question_or_problem(prompt, *pair) for pair in pairs}, generate, limits)
         answers = (answer_by_pair[pair] for pair in pairs)
         return [
-            {"failure": answer.problem} if answer.value is None else asdict(parse_counts(str(answer.value)))
+            {"failure": answer.problem} if answer.value is None else parse_counts(str(answer.value))
             for answer in answers
         ]
 
@@ -76,26 +75,21 @@ KINDS = "abcdef"
 _HEADING = re.compile(r"^[ \t]*\**\[([A-Za-z][A-Za-z ]{0,60})\]\**[ \t]*:?\**", re.MULTILINE)
 _KIND = re.compile(r"\(([A-Za-z]|\d)\)(?=[^:\n]{0,160}:)")
 _COUNT = re.compile(r"[^:\n]*:[\s*]*(?:(\d{1,3})(?![\d.]*\d)|(none|no)\b)", re.IGNORECASE | re.ASCII)
-_NOTHING = re.compile(r"(?:none|no)\b", re.IGNORECASE)
+_NOTHING = re.compile(r"(?:none|no)\b|\Z", re.IGNORECASE)
 _NUMBER = re.compile(r"(\d{1,3})(?:\.(?!\d)|\s*\Z)", re.ASCII)
 _LISTED = re.compile(r"^\s*\d+[.)]\s", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Counts:
-    """matched: findings in both reports; errors: clinically significant errors."""
+def parse_counts(text: str) -> dict[str, int]:
+    """Return {matched: findings in both reports, errors: clinically significant errors} of an answer.
 
-    matched: int
-    errors: int
-
-
-def parse_counts(text: str) -> Counts:
-    """Parse the counts of an answer. Raises ValueError, without quoting the answer, for another format."""
+    Raises ValueError, without quoting the answer, for another format.
+    """
     parts = _split_parts(text)
     for name in (SIGNIFICANT, MATCHED):
         if name not in parts:
             raise ValueError(f"no part '{name}'")
-    return Counts(_count_matched(parts[MATCHED]), _count_errors(parts[SIGNIFICANT]))
+    return {"matched": _count_matched(parts[MATCHED]), "errors": _count_errors(parts[SIGNIFICANT])}
 
 
 def find_problem(text: object) -> str | None:
@@ -108,21 +102,17 @@ def find_problem(text: object) -> str | None:
 
 
 def _split_parts(text: str) -> dict[str, str]:
-    part_by_heading: dict[str, str] = {}
-    marks = list(_HEADING.finditer(text))
-    ends = [*(mark.start() for mark in marks[1:]), len(text)]
-    for mark, end in zip(marks, ends, strict=False):  # without a heading there is an end alone
-        name = " ".join(mark.group(1).lower().split())
-        if name in part_by_heading:
-            raise ValueError("a part is there twice")
-        part_by_heading[name] = text[mark.end() : end].strip()
-    return part_by_heading
+    _, *headings_and_parts = _HEADING.split(text)
+    names = [" ".join(heading.lower().split()) for heading in headings_and_parts[::2]]
+    if len(set(names)) < len(names):
+        raise ValueError("a part is there twice")
+    return dict(zip(names, map(str.strip, headings_and_parts[1::2]), strict=True))
 
 
 def _count_errors(part: str) -> int:
-    if not part or _NOTHING.match(part):
-        return 0
     marks = list(_KIND.finditer(part))
+    if _NOTHING.match(part):
+        return 0
     if not marks:
         raise ValueError("significant errors without a kind")
     count_by_kind: dict[str, int] = {}
@@ -139,7 +129,7 @@ def _count_errors(part: str) -> int:
 
 
 def _count_matched(part: str) -> int:
-    if not part or _NOTHING.match(part):
+    if _NOTHING.match(part):
         return 0
     number = _NUMBER.match(part)
     if not number:

@@ -9,7 +9,7 @@ import json
 import os
 import pickle
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import getitem
 from pathlib import Path
@@ -17,6 +17,7 @@ from shutil import copyfile
 
 from cxr.base.errors import UserError, out_of_memory
 from cxr.nets.hub import find_downloaded_model
+from cxr.radvlm.evaluation.answers import Annotate
 
 METRIC = "radgraph_f1"
 PAIRS = False
@@ -41,9 +42,7 @@ ImportError: if tokenizer files are missing, transformers tries another tokenize
 NO_GRAPH = "the model gave no graph"
 
 
-def load(
-    settings: Mapping, files: Mapping[str, str], execution: Mapping
-) -> Callable[[Sequence[tuple[str]]], list[dict]]:
+def load(settings: Mapping, files: Mapping[str, str], execution: Mapping) -> Annotate:
     """Return the annotator. ``settings``: model, the folder of PLACED; encoder, folder or id of its BERT, or "".
 
     Raises UserError for a folder with another model and for an encoder that is not on this machine.

@@ -17,8 +17,7 @@ from cxr.radvlm.samples import slot_names
 from cxr.vlm.conventions import CONVENTIONS, Convention, InputSize
 from cxr.vlm.reading import MOST_BOXES, read_boxes
 
-BINS = 100
-"""Bins per side in the grammar bins."""
+BINS = 100  # bins per side in the grammar bins
 _BIN = re.compile(r"<x(\d{1,3})>\s*<y(\d{1,3})>\s*<x(\d{1,3})>\s*<y(\d{1,3})>")
 _ANY_BIN = re.compile(r"<[xy]\d{1,3}>")
 Crop = tuple[float, float, float, float]
@@ -44,12 +43,16 @@ def load_grammar(name: str, crop: Crop = WHOLE_IMAGE) -> Grammar:
     ``crop``: part of the image that the model saw, in fractions; boxes are mapped back to the whole image. Raises
     UserError for an unknown name.
     """
-    if name == "bins":
-        return lambda text, image_size: _map_from_crop(_read_bins(text), crop)
-    if name not in SCALES and name not in CONVENTIONS:
+    convention = SCALES.get(name) or CONVENTIONS.get(name)
+    if convention is None and name != "bins":
         raise UserError(f"the grammar of boxes is {name!r}: choose one of {', '.join(GRAMMARS)}")
-    convention = SCALES.get(name) or CONVENTIONS[name]
-    return lambda text, image_size: _map_from_crop(_read_lists(text, convention, image_size), crop)
+    start, sides = np.tile(crop[:2], 2), np.tile(np.subtract(crop[2:], crop[:2]), 2)
+
+    def read(text: str, image_size: tuple[int, int]) -> AnswerBoxes:
+        in_crop = _read_bins(text) if convention is None else _read_lists(text, convention, image_size)
+        return in_crop if crop == WHOLE_IMAGE else AnswerBoxes(in_crop.boxes * sides + start, in_crop.malformed)
+
+    return read
 
 
 SCALES = {
@@ -75,32 +78,19 @@ def _read_lists(text: str, convention: Convention, image_size: tuple[int, int]) 
 
 def _read_bins(text: str) -> AnswerBoxes:
     """Parse ``<x12><y34><x56><y78>``; a bin stands for its centre."""
-    boxes, bad = [], 0
-    for match in _BIN.finditer(text):
-        box = (np.array([int(digits) for digits in match.groups()], np.float64) + 0.5) / BINS
-        if (box <= 1).all() and (box[2:] > box[:2]).all():
-            boxes.append(box)
-        else:
-            bad += 1
-    bad += bool(len(_ANY_BIN.findall(text)) % 4)
+    boxes = (np.array(_BIN.findall(text), np.float64).reshape(-1, 4) + 0.5) / BINS
+    is_good = (boxes <= 1).all(axis=1) & (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
+    num_bad = int((~is_good).sum()) + bool(len(_ANY_BIN.findall(text)) % 4)
+    boxes = boxes[is_good]
     if len(boxes) > MOST_BOXES:
-        boxes = list(np.unique(boxes, axis=0))  # endless answers repeat one box
-    if len(boxes) > MOST_BOXES:
-        return AnswerBoxes(NO_BOXES.boxes, 1)
-    return AnswerBoxes(np.array(boxes).reshape(-1, 4), bad)
-
-
-def _map_from_crop(answer_boxes: AnswerBoxes, crop: Crop) -> AnswerBoxes:
-    """Map boxes of a crop to fractions of the whole image."""
-    if crop == WHOLE_IMAGE or not len(answer_boxes.boxes):
-        return answer_boxes
-    x1, y1, x2, y2 = crop
-    sides, start = np.array([x2 - x1, y2 - y1] * 2), np.array([x1, y1] * 2)
-    return AnswerBoxes(answer_boxes.boxes * sides + start, answer_boxes.malformed)
+        boxes = np.unique(boxes, axis=0)  # endless answers repeat one box
+    return AnswerBoxes(NO_BOXES.boxes, 1) if len(boxes) > MOST_BOXES else AnswerBoxes(boxes, num_bad)
 
 
 ANSWER, FILTERED, ORIGINAL = "answer", "filtered", "original"
 """Texts of a report sample: the model's answer, the filtered report, and the original section."""
+Annotate = Callable[[Sequence[tuple]], list[dict]]
+"""Takes texts, or pairs of answer and reference; returns one annotation per item, in order."""
 NO_PREDICTION, DUPLICATE, UNKNOWN = "no_prediction", "duplicate", "unknown"
 
 
@@ -114,16 +104,24 @@ class SampleAnswer:
     convention: str = ""
     seen: tuple[int, int] = (1, 1)
     failure: str = ""
-    crop: tuple[float, float, float, float] = WHOLE_IMAGE
+    crop: Crop = WHOLE_IMAGE
 
     @property
     def text(self) -> str:
         """The answer to a single turn."""
         return self.texts[0] if self.texts else ""
 
+    @property
+    def grammar(self) -> Grammar:
+        """The declared grammar."""
+        return load_grammar(self.convention or "unit", self.crop)
+
     def boxes(self, turn: int = 0) -> AnswerBoxes:
         """Return the boxes in the answer to a turn, parsed by the declared grammar."""
-        return load_grammar(self.convention or "unit", self.crop)(self.texts[turn], self.seen)
+        return self.grammar(self.texts[turn], self.seen)
+
+
+Pair = tuple[Mapping, SampleAnswer]  # a line and its answer
 
 
 def join_answers(lines: Sequence[Mapping], answers: Iterable[Mapping]) -> tuple[dict[str, SampleAnswer], Counter]:
@@ -158,8 +156,8 @@ def _join_turns(turns: Sequence[Sequence[Mapping]]) -> SampleAnswer:
             return SampleAnswer(failure=str(turn_answers[0]["failure"]))
     first = turns[0][0]
     texts = tuple(str(turn_answers[0].get("text", "")) for turn_answers in turns)
-    return SampleAnswer(texts, first.get("convention", ""), tuple(first.get("seen") or (1, 1)),
-                    crop=tuple(first.get("crop") or WHOLE_IMAGE))  # fmt: skip
+    seen, crop = tuple(first.get("seen") or (1, 1)), tuple(first.get("crop") or WHOLE_IMAGE)
+    return SampleAnswer(texts, first.get("convention", ""), seen, crop=crop)
 
 
 def turn_boxes(line: Mapping, turn: int) -> np.ndarray:

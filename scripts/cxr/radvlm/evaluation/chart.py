@@ -15,8 +15,7 @@ SCALE = dict.fromkeys(
 """{column: factor to percent}; the scores of a judge are 0 to 10."""
 LINE_COLOURS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, BLACK, GREY)
 """Line colours: one per column of the paper, none pale on white."""
-MARKERS = ("o", "s")
-"""Line markers, because there are more columns than colours."""
+MARKERS = ("o", "s")  # line markers, because there are more columns than colours
 
 
 def run(*, comparison: str, labels: str, ablation: str, looks: str, dpi: int) -> None:

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
 from cxr.base.resources import load_resource
-from cxr.language.reports.rules import lexicon, structure
+from cxr.language.reports.rules import structure
 from cxr.metrics import labels as label_scores
 from cxr.radvlm.evaluation.measures import ALL, Measure
+from cxr.radvlm.labels import load_label_names
 from cxr.radvlm.statements import load_lexicon, split_sentences
 
 RESOURCE_FILES = ("radvlm/labels.yaml", "radvlm/evaluation.yaml", "lexicon")
@@ -19,40 +19,35 @@ ASSERTED_HEDGES = ("definite", "strong")
 
 @dataclass(frozen=True)
 class LabelReader:
-    """Reads labels from answers. names: the 14 labels; nothing: No Finding; device: Support Devices; words: {label:
-    finding name that replaces it for the rules engine}; denial: denial of all findings.
+    """Reads labels from answers.
+
+    word_by_name: {lower-case name of a label: finding that replaces it for the rules engine}; names: pattern of these
+    names; denial: denial of all findings.
     """
 
-    names: tuple[str, ...]
-    nothing: str
-    device: str
-    words: Mapping[str, str]
+    word_by_name: Mapping[str, str]
+    names: re.Pattern
     denial: re.Pattern
-    lexicon: lexicon.Lexicon
-
-    @property
-    def scored(self) -> tuple[str, ...]:
-        """The 13 labels without No Finding, as scored by the published code."""
-        return tuple(name for name in self.names if name != self.nothing)
 
     def truth(self, labels: Sequence[str]) -> frozenset[str]:
         """Return the reference labels; No Finding if nothing but Support Devices is present."""
-        present_labels = set(labels) - {self.nothing}
-        return frozenset(present_labels | (set() if present_labels - {self.device} else {self.nothing}))
+        present_labels = set(labels) - {load_label_names().no_finding}
+        has_finding = present_labels - {load_label_names().device}
+        return frozenset(present_labels if has_finding else {*present_labels, load_label_names().no_finding})
 
     def substring(self, text: str) -> frozenset[str]:
         """Return the labels whose lower-case name is in the text, negated or not (published code)."""
         low = text.lower()
-        return frozenset(name for name in self.names if name.lower() in low)
+        return frozenset(name for name in load_label_names().names if name.lower() in low)
 
     def asserted(self, text: str) -> frozenset[str]:
         """Return the labels that a text asserts; weakly hedged labels are not asserted.
 
         No Finding: the text denies all findings and asserts none but Support Devices.
         """
-        labels = {name for sentence in split_sentences(text) for name in self._sentence_labels(sentence)}
-        if not labels - {self.device} and self.denial.search(text):
-            labels.add(self.nothing)
+        labels = {label for sentence in split_sentences(text) for label in self._sentence_labels(sentence)}
+        if not labels - {load_label_names().device} and self.denial.search(text):
+            labels.add(load_label_names().no_finding)
         return frozenset(labels)
 
     def _sentence_labels(self, sentence: str) -> set[str]:
@@ -60,40 +55,31 @@ class LabelReader:
 
         Label names are replaced by findings of the lexicon, so that the scope rules apply.
         """
-        label_by_word = {word: label for label, word in self.words.items()}
-        label_by_name = {name.lower(): name for name in self.scored}
-        normalized_sentence, number = _compile_names(self.scored).subn(
-            lambda match: self.words[label_by_name[" ".join(match[1].lower().split())]], sentence
+        normalized_sentence, number = self.names.subn(
+            lambda match: self.word_by_name[" ".join(match[1].lower().split())], sentence
         )
-        if not number:
-            return set()
-        labels = set()
-        for finding in structure.structure_sentences([normalized_sentence], self.lexicon, unsided_effusion=True):
-            if finding["presence"] != "positive":
-                continue
-            if finding["hedge"] in ASSERTED_HEDGES and (label := label_by_word.get(finding["entity"])):
-                labels.add(label)
-            if finding["predicted_hedge"] in ASSERTED_HEDGES:
-                labels |= {label_by_word[name] for name in finding["candidates"] if name in label_by_word}
-        return labels
+        words: set[str] = set()
+        for finding in structure.structure_sentences(
+            [normalized_sentence] if number else [], load_lexicon(), unsided_effusion=True
+        ):
+            if finding["presence"] == "positive" and finding["hedge"] in ASSERTED_HEDGES:
+                words.add(finding["entity"])
+            if finding["presence"] == "positive" and finding["predicted_hedge"] in ASSERTED_HEDGES:
+                words.update(finding["candidates"])
+        return {name for name in load_label_names().names if self.word_by_name.get(name.lower()) in words}
 
 
 def load_label_reader() -> LabelReader:
     """Load the reader."""
-    labels, evaluation_words = map(load_resource, RESOURCE_FILES[:2])
-    denial = re.compile("|".join(f"(?:{pattern})" for pattern in evaluation_words["no_finding"]), re.IGNORECASE)
+    vocabulary = load_resource(RESOURCE_FILES[1])
+    # the published code does not score No Finding; longest names first
+    names = sorted(set(load_label_names().names) - {load_label_names().no_finding}, key=lambda name: (-len(name), name))
+    spaced = (r"\s+".join(map(re.escape, name.split())) for name in names)
     return LabelReader(
-        tuple(labels["labels"]), labels["no_finding"], labels["devices"], evaluation_words["stand_ins"], denial,
-        load_lexicon(),
-    )  # fmt: skip
-
-
-@cache
-def _compile_names(names: tuple[str, ...]) -> re.Pattern:
-    """Return a pattern of label names, longest first, with optional plural ending."""
-    ordered = sorted(names, key=lambda name: (-len(name), name))
-    spaced = (r"\s+".join(map(re.escape, name.split())) for name in ordered)
-    return re.compile(rf"\b({'|'.join(spaced)})(?:s|es)?\b", re.IGNORECASE)
+        {name.lower(): vocabulary["stand_ins"][name] for name in names},
+        re.compile(rf"\b({'|'.join(spaced)})(?:s|es)?\b", re.IGNORECASE),
+        re.compile("|".join(f"(?:{pattern})" for pattern in vocabulary["no_finding"]), re.IGNORECASE),
+    )
 
 
 def count_labels(pairs: Iterable[tuple | None], names: Sequence[str]) -> np.ndarray:
@@ -110,8 +96,8 @@ def count_labels(pairs: Iterable[tuple | None], names: Sequence[str]) -> np.ndar
     return np.stack(outcomes, axis=-1).astype(np.float64)
 
 
-def measures(pairs: Sequence[tuple | None], names: Sequence[str], nothing: str) -> list[Measure]:
-    """Return the measures of the ``pairs`` of :func:`count_labels`; ``nothing`` is No Finding.
+def measures(pairs: Sequence[tuple | None], names: Sequence[str], no_finding: str) -> list[Measure]:
+    """Return the measures of the ``pairs`` of :func:`count_labels`.
 
     macro_f1: over labels in the reference; macro_f1_zero: over all labels, 0 for those not in the reference. ``_13``:
     without No Finding.
@@ -119,12 +105,12 @@ def measures(pairs: Sequence[tuple | None], names: Sequence[str], nothing: str) 
     table = count_labels(pairs, names)
     support = table[..., [0, 2]].sum(axis=(0, 2))
     measures = []
-    for number, scored_labels in ((14, list(names)), (13, [name for name in names if name != nothing])):
+    for number, scored_labels in ((14, list(names)), (13, [name for name in names if name != no_finding])):
         places = [names.index(name) for name in scored_labels]
         has_support = support[places] > 0
         sums = table[:, places].reshape(len(table), -1)
         measures += [
-            Measure(f"macro_f1_{number}", ALL, sums, _macro(has_support)),
+            Measure(f"macro_f1_{number}", ALL, sums, macro_f1(has_support)),
             Measure(f"macro_f1_zero_{number}", ALL, sums, _macro_zero),
             Measure(f"micro_f1_{number}", ALL, table[:, places].sum(axis=1), label_scores.f1),
         ]
@@ -139,7 +125,7 @@ def measures(pairs: Sequence[tuple | None], names: Sequence[str], nothing: str) 
     return measures
 
 
-def _macro(has_support: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+def macro_f1(has_support: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """Return the mean F1 of labels with support, bool (L,); replicates skip labels without support."""
     return lambda sums: label_scores.macro_f1(sums.reshape(*sums.shape[:-1], len(has_support), 3)[..., has_support, :])
 

@@ -13,8 +13,7 @@ from cxr.radvlm.evaluation.measures import ALL
 from cxr.radvlm.evaluation.other_models import Adapter, load_adapters
 
 RESOURCE_FILES = ("radvlm/paper_tables.yaml", "radvlm/our_tables.yaml", "radvlm/models.yaml")
-MASKS = ("giou", "n_acc")
-"""Mask measures of the ILS evaluation, over all its pairs."""
+MASKS = ("giou", "n_acc")  # mask measures of the ILS evaluation, over all its pairs
 MASK_NOTES = {"head": "masks of the model's head", "tool": "masks of ROSALIA as a tool"}
 ORDER = ("table2", "table3", "figure4", "table4", "table5", "table6", "table6b", "ours")
 SCORE_COLUMNS = ("value", "low", "high", "exchanged", "samples")

@@ -1,14 +1,14 @@
 """One conservation table of all stages, from source rows to scored samples."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
 
-from cxr.base.columns import Column, Columns, schema
+from cxr.base.columns import Column, Columns
 from cxr.base.conservation import ALL, CONSERVED, CountRow, counted_rows
-from cxr.base.tables import read_table, write_table
+from cxr.base.tables import read_table, write_rows
 from cxr.radvlm.evaluation.answers import UNKNOWN, SampleAnswer
 from cxr.radvlm.evaluation.conversations import TASKS
 from cxr.radvlm.evaluation.judge import UNSCORED
@@ -39,14 +39,12 @@ def count_outcomes(
     unscored samples do not add up.
     """
     tasks = Counter(line["task"] for line in lines)
-    failure_counts = Counter((line["task"], answer_by_sample[line["sample_id"]].failure) for line in lines)
+    failures = sorted(Counter((line["task"], answer_by_sample[line["sample_id"]].failure) for line in lines).items())
     unscored = Counter(line["task"] for line in lines if judged.get((answers, line["sample_id"]), 0.0) is None)
     failed = {name: number for name, number in sorted(outcome.items()) if name != UNKNOWN}
     rows = [(ALL, tasks.total(), {"scored": sum(scored_by_task.values())} | failed | {UNSCORED: unscored.total()})]
     for task, number in sorted(tasks.items()):
-        ends = {
-            reason: count for (key_task, reason), count in sorted(failure_counts.items()) if key_task == task and reason
-        }
+        ends = {reason: count for (failed_task, reason), count in failures if failed_task == task and reason}
         rows.append((task, number, {"scored": scored_by_task.get(task, 0)} | ends | {UNSCORED: unscored[task]}))
     count_rows = [
         (answers, task, "asked" if name == ALL else name, count)
@@ -92,14 +90,13 @@ def run(
     rows = []
     for stage, paths in paths_by_stage.items():
         for path in paths:
-            name = Path(path).parent.name
-            counts_by_kind: dict[str, dict[str, int]] = {}
+            name, counts_by_kind = Path(path).parent.name, defaultdict(dict)
             for record_kind, outcome, number in _table_rows(stage, read_table(path)):
-                counts_by_kind.setdefault(record_kind, {})[outcome] = number
+                counts_by_kind[record_kind][outcome] = number
             for record_kind, parts in counts_by_kind.items():
                 count_rows = counted_rows(f"{stage}, {name}", record_kind, parts.pop(ALL, 0), parts)
                 rows += [(stage, name, *row) for row in count_rows]
-    write_table(conservation, pl.DataFrame(rows, schema=schema(CONSERVATION), orient="row"), CONSERVATION)
+    write_rows(conservation, rows, CONSERVATION)
 
 
 def _table_rows(stage: str, table: pl.DataFrame) -> Iterator[CountRow]:

@@ -5,19 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 
-from cxr.base.columns import schema
 from cxr.base.seeds import stable_hash
-from cxr.base.tables import read_lines, write_lines, write_table
-from cxr.radvlm.evaluation.answers import SampleAnswer, find_commonest_answers, join_answers, turn_boxes
+from cxr.base.tables import read_lines, write_lines, write_rows
+from cxr.radvlm.evaluation.answers import NO_BOXES, SampleAnswer, find_commonest_answers, join_answers, turn_boxes
 from cxr.radvlm.evaluation.claims import read_answer
 from cxr.radvlm.evaluation.columns import CHECK
 from cxr.radvlm.evaluation.judge import Item, Judge, Judgement, JudgeOptions, Round, load_judge
 from cxr.radvlm.samples import write_slots
 
-EXCHANGED_PERCENTAGES = (0, 25, 50, 75, 100)
-"""Percentages of exchanged answers."""
+EXCHANGED_PERCENTAGES = (0, 25, 50, 75, 100)  # percentages of exchanged answers
 MIN_EXPECTED_SCORE, MAX_EXCHANGED_SCORE = 9.5, 4.0
 """Required mean scores: at least, for expected answers; at most, for answers of a study with other findings."""
 
@@ -38,8 +35,7 @@ def find_partners(items: Sequence[Item]) -> dict[str, Item]:
     for place, item in enumerate(ordered_items):
         findings = findings_by_name[item.name]
         for candidate in (*ordered_items[place + 1 :], *ordered_items[:place]):
-            other_findings = findings_by_name[candidate.name]
-            if other_findings != findings and not other_findings & findings:
+            if findings_by_name[candidate.name] != findings and findings.isdisjoint(findings_by_name[candidate.name]):
                 partner_by_name[item.name] = candidate
                 break
     return partner_by_name
@@ -80,12 +76,13 @@ def check_judge(items: Sequence[Item], judge: Judge) -> Iterator[dict]:
         target = f"below that of {EXCHANGED_PERCENTAGES[number - 1]} %" if number else ""
         passed = bool(mixed) and (not number or mean < means[number - 1])
         yield _row(f"{percentage} % exchanged", mean, target, len(mixed), passed)
-    reordered = judge(exchanged[50][::-1])[::-1]
-    is_same = _scores(reordered) == _scores(judge(exchanged[50]))
-    yield _row("scores in another order", float(is_same), "the same", len(mixed), is_same and bool(mixed))
     renamed = [replace(item, name=f"other {place}") for place, item in enumerate(exchanged[0])]
-    is_same = _scores(judge(renamed)) == _scores(judge(exchanged[0]))
-    yield _row("scores under other names", float(is_same), "the same", len(mixed), is_same and bool(mixed))
+    for check, judgements, percentage in (
+        ("scores in another order", judge(exchanged[50][::-1])[::-1], 50),
+        ("scores under other names", judge(renamed), 0),
+    ):
+        is_same = _scores(judgements) == _scores(judge(exchanged[percentage]))
+        yield _row(check, float(is_same), "the same", len(mixed), is_same and bool(mixed))
 
 
 def _scores(judgements: Sequence[Judgement]) -> list[float | None]:
@@ -104,21 +101,18 @@ def _row(check: str, value: float, target: str, conversations: int, passed: bool
 TASKS = ("conversation", "conversation_grounded")
 TEST, EXCHANGED, BLIND = "test", "exchanged", "blind"
 """Judged answers: the model's, those about exchanged images, and one constant answer."""
-
-
 JUDGED_FIELDS = ("answers", "sample_id", "score", "problem", "rounds", "raw", "judge")
-CHECKED_CONVERSATIONS = 200
-"""Conversations on which the judge is checked, the first in line order."""
+CHECKED_CONVERSATIONS = 200  # conversations on which the judge is checked, the first in line order
 
 
 def to_item(line: Mapping, answer: SampleAnswer | None, name: str = "") -> Item:
     """Return a line as an item. ``answer``: None or a failure counts as empty answers."""
     rounds = []
-    has_answer = bool(answer and not answer.failure)
     for turn, qa_pair in enumerate(line["turns"]):
-        question, expected = (write_slots(qa_pair[name], line["boxes"]) for name in ("question", "answer"))
-        generated, boxes = (answer.texts[turn], answer.boxes(turn).boxes) if has_answer else ("", np.zeros((0, 4)))
-        rounds.append(Round(question, expected, generated, turn_boxes(line, turn), boxes))
+        texts = [write_slots(qa_pair[part], line["boxes"]) for part in ("question", "answer")]
+        has_answer = answer is not None and not answer.failure
+        generated, boxes = (answer.texts[turn], answer.boxes(turn).boxes) if has_answer else ("", NO_BOXES.boxes)
+        rounds.append(Round(*texts, generated, turn_boxes(line, turn), boxes))
     return Item(name or line["sample_id"], tuple(rounds), tuple(line.get("labels") or ()))
 
 
@@ -167,4 +161,4 @@ def run_check(*, lines: str, checked: str, options: JudgeOptions, execution: Map
     """Check the judge on the conversations of ``lines``; without any, the table is empty."""
     items = [to_item(line, None) for line in read_conversations(lines)[:CHECKED_CONVERSATIONS]]
     rows = list(check_judge(items, load_judge(options, _with_answer_folder(execution, checked, code)))) if items else []
-    write_table(checked, pl.DataFrame(rows, schema=schema(CHECK)), CHECK)
+    write_rows(checked, rows, CHECK)

@@ -18,12 +18,9 @@ from cxr.radvlm.evaluation.answers import SampleAnswer, join_answers, turn_boxes
 from cxr.radvlm.evaluation.conversations import TASKS
 from cxr.radvlm.samples import TEXT_TASKS, write_slots
 
-GREEN, RED = (0, 158, 115), (213, 58, 0)
-"""RGB colours of the reference boxes and the answer's boxes."""
-WIDTH = 480
-"""Longer side of an image, in pixels."""
-MAX_TURNS = 10
-"""Most turns shown of a conversation."""
+GREEN, RED = (0, 158, 115), (213, 58, 0)  # RGB colours of the reference boxes and the answer's boxes
+WIDTH = 480  # longer side of an image, in pixels
+MAX_TURNS = 10  # most turns shown of a conversation
 
 
 @dataclass(frozen=True)

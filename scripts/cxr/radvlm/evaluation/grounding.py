@@ -9,18 +9,10 @@ from cxr.metrics.answer_boxes import score_answers
 from cxr.metrics.average_precision import average_precision, match_predictions
 from cxr.metrics.matching import Boxes
 from cxr.radvlm.evaluation.answers import AnswerBoxes
-from cxr.radvlm.evaluation.measures import (
-    ALL,
-    COCO_IOUS,
-    HIT_IOU,
-    MAP,
-    STRICT_IOU,
-    STRICT_MAP,
-    Measure,
-    mean_measure,
-    mean_ratio,
-    ratio,
-)
+from cxr.radvlm.evaluation.measures import ALL, HIT_IOU, MAP, Measure, mean_measure, mean_ratio, ratio
+
+STRICT_MAP, STRICT_IOU = "map75", 0.75
+COCO_IOUS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)  # IoUs that COCO's AP averages
 
 
 def reference_boxes(line: Mapping) -> np.ndarray:
@@ -28,8 +20,8 @@ def reference_boxes(line: Mapping) -> np.ndarray:
     return np.array([box for boxes in line["boxes"].values() for box in boxes], np.float64).reshape(-1, 4)
 
 
-MeanBoxes = Mapping[tuple[str, ...], np.ndarray]
-"""{(task, source, name) and (task, source): mean training box (4,)}."""
+BoxPair = tuple[Mapping, AnswerBoxes | None]  # a line and the boxes of its answer
+MeanBoxes = Mapping[tuple[str, ...], np.ndarray]  # {(task, source, name) and (task, source): mean training box (4,)}
 
 
 def compute_mean_boxes(train: Iterable[Mapping]) -> MeanBoxes:
@@ -52,54 +44,47 @@ def blind_boxes(mean_boxes: MeanBoxes, line: Mapping) -> np.ndarray:
     return np.zeros((0, 4)) if box is None else box[None]
 
 
-def measures(
-    lines: Sequence[Mapping], predictions: Sequence[AnswerBoxes | None], *, by_name: bool = True
-) -> list[Measure]:
+def measures(pairs: Sequence[BoxPair], *, by_name: bool = True) -> list[Measure]:
     """Return the measures of answers to lines with reference boxes; None is an excluded failure.
 
     map: mean AP of an answer's boxes (``score_answer``), also by name and as mean over names; precision, recall: over
     all boxes; iou: mean best IoU of the reference boxes; no_box, malformed: fractions of answers.
     """
-    rows, truth = [], [reference_boxes(line) for line in lines]
-    scored = [(answer.boxes, true) for answer, true in zip(predictions, truth, strict=True) if answer is not None]
-    answer_boxes, true_boxes = ([pair[side] for pair in scored] for side in (0, 1))
+    places = [place for place, (_, answer) in enumerate(pairs) if answer is not None]
+    scored = [(answer, reference_boxes(line)) for line, answer in pairs if answer is not None]
+    answer_boxes, true_boxes = [answer.boxes for answer, _ in scored], [true for _, true in scored]
     worths = zip(*score_answers(answer_boxes, true_boxes, (HIT_IOU, STRICT_IOU)), strict=True)
-    for answer, true in zip(predictions, truth, strict=True):
-        if answer is None:
-            rows.append([0.0] * 9)
-            continue
-        worth, strict = next(worths)
-        rows.append([
+    table = np.zeros((len(pairs), 9))
+    for place, (answer, true), (worth, strict) in zip(places, scored, worths, strict=True):
+        table[place] = (
             1.0, worth.precision, strict.precision, worth.hits, len(answer.boxes), len(true), worth.best,
-            float(not len(answer.boxes)), float(answer.malformed > 0),
-        ])  # fmt: skip
-    table = np.array(rows, np.float64).reshape(-1, 9)
+            not len(answer.boxes), answer.malformed > 0,
+        )  # fmt: skip
     columns_by_measure = {
-        MAP: (1, 0), STRICT_MAP: (2, 0), "precision": (3, 4), "recall": (3, 5), "iou": (6, 0), "no_box": (7, 0),
-        "malformed": (8, 0),
+        MAP: [1, 0], STRICT_MAP: [2, 0], "precision": [3, 4], "recall": [3, 5], "iou": [6, 0], "no_box": [7, 0],
+        "malformed": [8, 0],
     }  # fmt: skip
-    measures = [Measure(name, ALL, table[:, list(columns)], ratio) for name, columns in columns_by_measure.items()]
-    asked_names = np.array([line.get("asked") or "" for line in lines], str)
+    measures = [Measure(name, ALL, table[:, columns], ratio) for name, columns in columns_by_measure.items()]
+    asked_names = np.array([line.get("asked") or "" for line, _ in pairs], str)
     kinds = sorted(set(asked_names.tolist())) if by_name else []
+    tables = {name: table * (asked_names == name)[:, None] for name in kinds}
     if len(kinds) > 1:
-        pairs = np.concatenate([table[:, [1, 0]] * (asked_names == name)[:, None] for name in kinds], axis=1)
-        measures.append(Measure(f"{MAP}_mean_of_names", ALL, pairs, mean_ratio))
-    for name in kinds:
-        name_mask = (asked_names == name)[:, None]
-        measures += [
-            Measure(measure_name, name, table[:, list(columns_by_measure[measure_name])] * name_mask, ratio)
-            for measure_name in (MAP, STRICT_MAP, "iou")
-        ]
-    return measures
+        sums = np.concatenate([name_table[:, [1, 0]] for name_table in tables.values()], axis=1)
+        measures.append(Measure(f"{MAP}_mean_of_names", ALL, sums, mean_ratio))
+    return measures + [
+        Measure(measure_name, name, name_table[:, columns_by_measure[measure_name]], ratio)
+        for name, name_table in tables.items()
+        for measure_name in (MAP, STRICT_MAP, "iou")
+    ]
 
 
-def coco(lines: Sequence[Mapping], predictions: Sequence[AnswerBoxes | None], *, by_name: bool = True) -> dict:
+def coco(pairs: Sequence[BoxPair], *, by_name: bool = True) -> dict:
     """Return {coco_ap50, coco_ap: percent or None}: COCO's AP with confidence 1 / rank of the box in the answer.
 
     Samples are images, names are classes (one class without ``by_name``); the mean is over classes.
     """
     groups: dict[str, list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
-    for line, answer in zip(lines, predictions, strict=True):
+    for line, answer in pairs:
         if answer is not None:
             groups[(line.get("asked") or "") if by_name else ""].append((answer.boxes, reference_boxes(line)))
     return coco_ap(groups)
@@ -127,7 +112,9 @@ def _stack_boxes(boxes_by_image: Sequence[np.ndarray]) -> Boxes:
 
 def box_rate(predictions: Sequence[AnswerBoxes | None], failed: Sequence[bool]) -> list[Measure]:
     """Return the fraction of answers with a box to questions about absent findings; failures count as a box."""
-    pairs = list(zip(predictions, failed, strict=True))
-    values = [None if answer is None else float(bad or len(answer.boxes) > 0) for answer, bad in pairs]
+    values = [
+        None if answer is None else float(bad or len(answer.boxes) > 0)
+        for answer, bad in zip(predictions, failed, strict=True)
+    ]
     malformed = [None if answer is None else float(answer.malformed > 0) for answer in predictions]
     return [mean_measure("box_rate", values), mean_measure("malformed", malformed)]

@@ -6,14 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from cxr.metrics.intervals import percentile_ends, resample_sums
+from cxr.metrics.labels import ratio_or_nan
 
 ALL = "all"
-HIT_IOU, STRICT_IOU = 0.5, 0.75
-"""IoU from which a box is correct (paper), and of a strict hit."""
-COCO_IOUS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
-"""IoUs that COCO's AP averages."""
-MAP, STRICT_MAP = "map50", "map75"
-"""mAP at the IoU of a hit, and of a strict hit."""
+HIT_IOU = 0.5  # IoU from which a box is correct (paper)
+MAP = "map50"  # mAP at this IoU
 
 
 class Measure(NamedTuple):
@@ -38,17 +35,14 @@ class Score(NamedTuple):
 
 def ratio(sums: np.ndarray) -> np.ndarray:
     """Return the first of two sums (..., 2) divided by the second; NaN where that is 0."""
-    below = sums[..., 1]
-    return np.divide(sums[..., 0], below, out=np.full(np.shape(below), np.nan), where=below > 0)
+    return ratio_or_nan(sums[..., 0], sums[..., 1])
 
 
 def mean_ratio(sums: np.ndarray) -> np.ndarray:
     """Return the mean ratio of K pairs of sums, (..., 2 K); pairs with denominator 0 are skipped."""
     ratios = ratio(sums.reshape(*sums.shape[:-1], sums.shape[-1] // 2, 2))
     is_defined = np.isfinite(ratios)
-    count = is_defined.sum(axis=-1)
-    total = np.where(is_defined, ratios, 0.0).sum(axis=-1)
-    return np.divide(total, count, out=np.full(np.shape(count), np.nan), where=count > 0)
+    return ratio(np.stack([np.where(is_defined, ratios, 0.0).sum(axis=-1), is_defined.sum(axis=-1)], axis=-1))
 
 
 def mean_measure(name: str, values: Sequence[float | None], part: str = ALL, scale: float = 100.0) -> Measure:
@@ -70,12 +64,10 @@ def score_differences(
     seed: int,
 ) -> list[Score]:  # fmt: skip
     """Return the scores of the differences first - second, using the same bootstrap replicates."""
-    estimate_pairs = zip(
-        _bootstrap(first, subjects, replicates, seed), _bootstrap(second, subjects, replicates, seed), strict=True
-    )
+    estimates = (_bootstrap(measures, subjects, replicates, seed) for measures in (first, second))
     return [
-        _score(first_estimate[0] - second_estimate[0], first_estimate[1] - second_estimate[1], level)
-        for first_estimate, second_estimate in estimate_pairs
+        _score(value - second_value, replicate_values - second_replicates, level)
+        for (value, replicate_values), (second_value, second_replicates) in zip(*estimates, strict=True)
     ]
 
 
@@ -98,7 +90,5 @@ def _bootstrap(
 
 
 def _score(value: np.ndarray, replicates: np.ndarray, level: float) -> Score:
-    low, high = (
-        percentile_ends(replicates[:, None], level) if len(replicates) else (np.array([np.nan]), np.array([np.nan]))
-    )
+    low, high = percentile_ends(replicates[:, None], level) if len(replicates) else np.full((2, 1), np.nan)
     return Score(*(None if np.isnan(number) else float(number) for number in (value, low[0], high[0])))

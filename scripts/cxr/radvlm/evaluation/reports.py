@@ -10,12 +10,11 @@ from cxr.metrics import labels as label_scores
 from cxr.metrics.reports import bleu, bleu_counts, green_score, rouge_l, set_f1
 from cxr.radvlm.evaluation.answers import ANSWER, FILTERED, ORIGINAL
 from cxr.radvlm.evaluation.claims import read_report
-from cxr.radvlm.evaluation.classification import count_labels
+from cxr.radvlm.evaluation.classification import count_labels, macro_f1
 from cxr.radvlm.evaluation.measures import ALL, Measure, mean_measure
 
 RESOURCE_FILES = ("radvlm/evaluation.yaml",)
-TEXT_METRICS = ("rouge_l", "bleu", "findings_f1")
-"""Metrics without annotations."""
+TEXT_METRICS = ("rouge_l", "bleu", "findings_f1")  # metrics without annotations
 ANNOTATION_METRICS = ("bertscore", "radgraph_f1", "green", "chexbert_f1")
 """Metrics of model annotations; scored only if the annotations are complete."""
 ANNOTATION_FIELDS = {
@@ -100,43 +99,37 @@ _MISSING = object()
 def _chexbert_measures(ending: str, values: Sequence[tuple | None], labels: Sequence[str]) -> list[Measure]:
     """Return macro and micro F1 of (predicted, reference) labels of N reports; None is an excluded failure."""
     counts = count_labels(values, labels)
-    sums = counts.reshape(len(counts), -1)
-
-    def macro_f1(sums: np.ndarray) -> np.ndarray:
-        return label_scores.macro_f1(sums.reshape(*sums.shape[:-1], len(labels), 3))
-
+    sums, macro = counts.reshape(len(counts), -1), macro_f1(np.ones(len(labels), bool))
     return [
-        Measure(f"chexbert_f1_macro{ending}", ALL, sums, macro_f1),
+        Measure(f"chexbert_f1_macro{ending}", ALL, sums, macro),
         Measure(f"chexbert_f1_micro{ending}", ALL, counts.sum(axis=1), label_scores.f1),
     ]
 
 
 def _annotation_value(metric: str, name: str, failed: bool | None, reference: str, notes: Notes, leave_out: bool):
+    """Return the value of a report, its labels for chexbert_f1, None if it is excluded, or _MISSING."""
     if failed is None:
         return None
+    is_pair = metric in ("green", "bertscore")
+    if is_pair and failed:
+        return 0.0
     reference_note = notes.get((metric, name, reference))
-    if metric in ("green", "bertscore"):
-        if failed:
-            return 0.0
-        if reference_note is None:
-            return _MISSING
-        if "failure" in reference_note:
-            return None if leave_out else 0.0
-        if metric == "bertscore":
-            return float(reference_note["f1"])
-        return green_score(reference_note["matched"], reference_note["errors"])
-    answer_note = notes.get((metric, name, ANSWER))
-    if reference_note is None or (answer_note is None and not failed):
+    answer_note = {} if is_pair or failed else notes.get((metric, name, ANSWER))
+    if reference_note is None or answer_note is None:
         return _MISSING
-    has_failure = any("failure" in note for note in (reference_note, answer_note) if note)
+    has_failure = "failure" in reference_note or "failure" in answer_note
+    if has_failure and leave_out:
+        return None
     if metric == "chexbert_f1":
-        if leave_out and has_failure:
-            return None
-        return ([] if failed else answer_note.get("labels", [])), reference_note.get("labels", [])
+        return answer_note.get("labels", []), reference_note.get("labels", [])
     if has_failure:
-        return None if leave_out and not failed else 0.0
-    answer_entities, reference_entities = (
-        {(entity[0], entity[1], bool(entity[2])) for entity in note["entities"]} if note else set()
-        for note in ({} if failed else answer_note, reference_note)
+        return 0.0
+    if metric == "bertscore":
+        return float(reference_note["f1"])
+    if metric == "green":
+        return green_score(reference_note["matched"], reference_note["errors"])
+    entities = (
+        {(token, label, bool(is_related)) for token, label, is_related, *_ in note.get("entities", ())}
+        for note in (answer_note, reference_note)
     )
-    return set_f1(answer_entities, reference_entities)
+    return set_f1(*entities)

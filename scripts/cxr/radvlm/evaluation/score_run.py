@@ -5,14 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 
-from cxr.base.columns import schema
 from cxr.base.errors import refuse_empty
 from cxr.base.jobs import log
 from cxr.base.resources import load_resource
-from cxr.base.tables import read_lines, write_table
-from cxr.radvlm.evaluation.answers import SampleAnswer, find_commonest_answers, join_answers
+from cxr.base.tables import read_lines, write_rows
+from cxr.radvlm.evaluation.answers import Pair, SampleAnswer, find_commonest_answers, join_answers
 from cxr.radvlm.evaluation.classification import load_label_reader
 from cxr.radvlm.evaluation.columns import COUNTS, SAMPLES, SCORES
 from cxr.radvlm.evaluation.conservation import count_not_asked, count_outcomes, count_scored
@@ -26,88 +24,72 @@ from cxr.radvlm.samples import write_slots
 
 RESOURCE_FILES = ("radvlm/names.yaml",)
 BOTH = "both"
-INTERVAL = 0.95
-"""Coverage of the bootstrap intervals."""
+INTERVAL = 0.95  # coverage of the bootstrap intervals
+COMPARED = {BLIND: ("blind", "gain"), EXCHANGED: ("exchanged", "drop")}
+"""{answers compared with: (column of their score, column of the difference)}."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Samples of one task and source with their answers; exchanged: {sample: answer about an exchanged image}."""
+    """Samples of one task and source. pairs: {answers (test, blind, exchanged): lines with these answers}."""
 
     task: str
     source: str
-    lines: Sequence[Mapping]
-    run_answers: Sequence[SampleAnswer]
-    blind: Sequence[SampleAnswer]
-    exchanged: Mapping[str, SampleAnswer]
-
-    def answers(self, which: str) -> list[tuple[Mapping, SampleAnswer]]:
-        """Return (line, answer) pairs: of the run, or about exchanged images."""
-        if which == TEST:
-            return list(zip(self.lines, self.run_answers, strict=True))
-        return [(line, self.exchanged[line["sample_id"]]) for line in self.lines if line["sample_id"] in self.exchanged]
+    pairs: Mapping[str, Sequence[Pair]]
 
 
 def group_samples(
     lines: Sequence[Mapping], answer_by_sample: Mapping[str, SampleAnswer],
-    exchanged_by_sample: Mapping[str, SampleAnswer],
-    commonest_answers: Mapping[tuple[str, str], str],
+    exchanged_by_sample: Mapping[str, SampleAnswer], commonest_answers: Mapping[tuple[str, str], str],
 ) -> Iterator[Group]:  # fmt: skip
     """Yield the samples grouped by task and source, sorted."""
-    lines_by_group: dict[tuple[str, str], list[Mapping]] = {}
+    pairs_by_group: dict[tuple[str, str], dict[str, list[Pair]]] = {}
     for line in lines:
-        lines_by_group.setdefault((line["task"], line["source"]), []).append(line)
-    for key, group_lines in sorted(lines_by_group.items()):
-        blind = [SampleAnswer((commonest_answers.get(key, ""),) * len(line["turns"])) for line in group_lines]
-        names = [line["sample_id"] for line in group_lines]
-        group_exchanged = {name: exchanged_by_sample[name] for name in names if name in exchanged_by_sample}
-        yield Group(*key, group_lines, [answer_by_sample[name] for name in names], blind, group_exchanged)
+        key, name = (line["task"], line["source"]), line["sample_id"]
+        pairs = pairs_by_group.setdefault(key, {TEST: [], BLIND: [], EXCHANGED: []})
+        pairs[TEST].append((line, answer_by_sample[name]))
+        pairs[BLIND].append((line, SampleAnswer((commonest_answers.get(key, ""),) * len(line["turns"]))))
+        if name in exchanged_by_sample:
+            pairs[EXCHANGED].append((line, exchanged_by_sample[name]))
+    for key, pairs in sorted(pairs_by_group.items()):
+        yield Group(*key, pairs)
 
 
 def score_rows(group: Group, tools: ScoringTools, reference: str, seed: int) -> Iterator[dict]:
     """Yield a row of :data:`SCORES` for each measure of a group; ``seed``: of the bootstrap."""
     interval_options = {"replicates": tools.options.replicates, "level": INTERVAL, "seed": seed}
 
-    def measure(lines, answers, which: str) -> list[Measure]:
-        return measure_task(group.task, lines, answers, tools, which=which, reference=reference)
+    def measure(pairs: Sequence[Pair], which: str) -> list[Measure]:
+        return measure_task(group.task, pairs, tools, which=which, reference=reference)
 
-    def compare(first: Sequence[Measure], second: Sequence[Measure], subjects: Sequence[str], *names: str) -> dict:
-        """Return {measure: {name of the second score: its value, name of the difference: …, its interval}}."""
-        pairs = _pair_measures(first, second)
-        first_measures, second_measures = ([pair[side] for pair in pairs] for side in (0, 1))
-        differences = score_differences(first_measures, second_measures, subjects, **interval_options)
-        values = (float(measure.value(measure.sums.sum(axis=0)) * measure.scale) for _, measure in pairs)
-        return {
-            _key(pair[0]): {names[0]: _none_if_nan(value)} | _interval_fields(names[1], difference)
-            for pair, value, difference in zip(pairs, values, differences, strict=True)
-        }
-
-    subjects = [line["subject_id"] for line in group.lines]
-    ours = measure(group.lines, group.run_answers, TEST)
-    by_measure = [compare(ours, measure(group.lines, group.blind, BLIND), subjects, "blind", "gain")]
-    if group.exchanged:
-        lines, exchanged_answers = zip(*group.answers(EXCHANGED), strict=True)
-        run_answers = [answer for line, answer in group.answers(TEST) if line["sample_id"] in group.exchanged]
-        own_measures, exchanged_measures = (
-            measure(lines, run_answers, TEST),
-            measure(lines, exchanged_answers, EXCHANGED),
-        )
-        by_measure.append(
-            compare(own_measures, exchanged_measures, [line["subject_id"] for line in lines], "exchanged", "drop")
-        )
+    test_pairs = group.pairs[TEST]
+    subjects = [line["subject_id"] for line, _ in test_pairs]
+    ours = measure(test_pairs, TEST)
+    fields_by_key: dict[tuple[str, str], dict] = {_key(own_measure): {} for own_measure in ours}
+    for which, (value_name, difference_name) in COMPARED.items():
+        if not (pairs := group.pairs[which]):
+            continue
+        sample_ids = {line["sample_id"] for line, _ in pairs}
+        own_pairs = [pair for pair in test_pairs if pair[0]["sample_id"] in sample_ids]
+        own_measures = ours if len(own_pairs) == len(test_pairs) else measure(own_pairs, TEST)
+        first, second = _pair_measures(own_measures, measure(pairs, which))
+        compared_subjects = [line["subject_id"] for line, _ in pairs]
+        differences = score_differences(first, second, compared_subjects, **interval_options)
+        for compared, difference in zip(second, differences, strict=True):
+            value = float(compared.value(compared.sums.sum(axis=0)) * compared.scale)
+            fields = {value_name: _none_if_nan(value)} | _interval_fields(difference_name, difference)
+            fields_by_key[_key(compared)] |= fields
     common_fields = {
         "task": group.task, "source": group.source,
         "reference": reference if group.task == "report_generation" else "",
-        "samples": len(group.lines), "subjects": len(set(subjects)),
-        "failed": sum(bool(answer.failure) for answer in group.run_answers),
+        "samples": len(test_pairs), "subjects": len(set(subjects)),
+        "failed": sum(bool(answer.failure) for _, answer in test_pairs),
     }  # fmt: skip
-    for one_measure, score in zip(ours, score_measures(ours, subjects, **interval_options), strict=True):
-        fields = {"metric": one_measure.name, "part": one_measure.part} | _interval_fields("", score)
-        for fields_by_measure in by_measure:
-            fields |= fields_by_measure.get(_key(one_measure), {})
-        yield common_fields | fields
+    for own_measure, score in zip(ours, score_measures(ours, subjects, **interval_options), strict=True):
+        fields = {"metric": own_measure.name, "part": own_measure.part} | _interval_fields("", score)
+        yield common_fields | fields | fields_by_key[_key(own_measure)]
     if reference != ORIGINAL:
-        for name, value in coco_scores(group.task, group.lines, group.run_answers, tools).items():
+        for name, value in coco_scores(group.task, test_pairs, tools).items():
             yield common_fields | {"metric": name, "part": ALL, "value": value}
 
 
@@ -121,9 +103,11 @@ def _key(measure: Measure) -> tuple[str, str]:
     return measure.name, measure.part
 
 
-def _pair_measures(first: Sequence[Measure], second: Sequence[Measure]) -> list[tuple[Measure, Measure]]:
+def _pair_measures(first: Sequence[Measure], second: Sequence[Measure]) -> tuple[list[Measure], list[Measure]]:
+    """Return the measures that both have, each in the order of ``first``."""
     second_by_key = {_key(measure): measure for measure in second}
-    return [(measure, second_by_key[_key(measure)]) for measure in first if _key(measure) in second_by_key]
+    shared = [measure for measure in first if _key(measure) in second_by_key]
+    return shared, [second_by_key[_key(measure)] for measure in shared]
 
 
 def _none_if_nan(value: float) -> float | None:
@@ -132,29 +116,22 @@ def _none_if_nan(value: float) -> float | None:
 
 def sample_rows(group: Group, tools: ScoringTools) -> Iterator[dict]:
     """Yield a row of :data:`SAMPLES` for each sample of a group that has a measure."""
-    first = measure_task(group.task, group.lines, group.run_answers, tools)[:1]
-    blind_pairs = list(zip(group.lines, group.blind, strict=True))
-    values: dict[str, dict[str, float | None]] = {BLIND: {}, EXCHANGED: {}}
-    for which, pairs in ((BLIND, blind_pairs), (EXCHANGED, group.answers(EXCHANGED))):
-        lines, answers = [line for line, _ in pairs], [answer for _, answer in pairs]
-        measures = measure_task(group.task, lines, answers, tools, which=which) if pairs else []
-        for _, measure in _pair_measures(first, measures):  # blind answers are not annotated
-            values[which] = _sample_values(lines, measure)
+    first = measure_task(group.task, group.pairs[TEST], tools)[:1]
+    values: dict[str, dict[str, float | None]] = {TEST: {}, BLIND: {}, EXCHANGED: {}}
+    for which, pairs in group.pairs.items():
+        measures = first if which == TEST else measure_task(group.task, pairs, tools, which=which) if pairs else []
+        for measure in _pair_measures(first, measures)[1]:  # blind answers are not annotated
+            sample_values = measure.value(measure.sums) * measure.scale
+            for (line, _), value in zip(pairs, sample_values, strict=True):
+                values[which][line["sample_id"]] = _none_if_nan(float(value))
     for measure in first:
-        run_values = _sample_values(group.lines, measure)
-        for line, answer in group.answers(TEST):
-            name = line["sample_id"]
+        for line, answer in group.pairs[TEST]:
             yield {
                 **{key: line[key] for key in ("sample_id", "task", "source", "subject_id", "image_id")},
                 "asked": line.get("asked") or "", "failure": answer.failure, "metric": measure.name,
-                "value": run_values[name], "blind": values[BLIND].get(name),
-                "exchanged": values[EXCHANGED].get(name),
+                "value": values[TEST][line["sample_id"]],
+                **{which: values[which].get(line["sample_id"]) for which in COMPARED},
             }  # fmt: skip
-
-
-def _sample_values(lines: Sequence[Mapping], measure: Measure) -> dict[str, float | None]:
-    values = measure.value(measure.sums) * measure.scale
-    return {line["sample_id"]: _none_if_nan(float(value)) for line, value in zip(lines, values, strict=True)}
 
 
 def run_scores(
@@ -173,61 +150,52 @@ def run_scores(
     refuse_empty(lines, "to score")
     all_lines = list(read_lines(lines))
     scored_lines = [line for line in all_lines if not tasks or line["task"] in tasks]
-    omitted_ids = {line["sample_id"] for line in all_lines} - {line["sample_id"] for line in scored_lines}
-    judged_as = {(judgement["answers"], judgement["sample_id"]): judgement["score"] for judgement in read_lines(judged)}
-    answer_by_sample, outcome = join_answers(
-        scored_lines, (answer for answer in read_lines(answers) if answer["sample_id"] not in omitted_ids)
-    )
-    counting = [(TEST, scored_lines, answer_by_sample, outcome, draw)]
-    exchanged_by_sample: dict[str, SampleAnswer] = {}
     scored_ids = {line["sample_id"] for line in scored_lines}
-    for lines_path, answers_path in zip(exchanged_lines, exchanged_answers, strict=True):
-        scored_exchanged_lines = [line for line in read_lines(lines_path) if line["sample_id"] in scored_ids]
-        exchanged_by_sample, outcome = join_answers(
-            scored_exchanged_lines,
-            (answer for answer in read_lines(answers_path) if answer["sample_id"] not in omitted_ids),
-        )
-        counting.append((EXCHANGED, scored_exchanged_lines, exchanged_by_sample, outcome, exchanged_draw))
+    omitted_ids = {line["sample_id"] for line in all_lines} - scored_ids
+    judged_as = {(judgement["answers"], judgement["sample_id"]): judgement["score"] for judgement in read_lines(judged)}
+    answer_sets: dict[str, dict[str, SampleAnswer]] = {TEST: {}, EXCHANGED: {}}
+    counting = []
+    for which, lines_paths, answers_paths, draw_paths in (
+        (TEST, [lines], [answers], draw), (EXCHANGED, exchanged_lines, exchanged_answers, exchanged_draw),
+    ):  # fmt: skip
+        for lines_path, answers_path in zip(lines_paths, answers_paths, strict=True):
+            set_lines = [line for line in read_lines(lines_path) if line["sample_id"] in scored_ids]
+            set_answers = (answer for answer in read_lines(answers_path) if answer["sample_id"] not in omitted_ids)
+            answer_sets[which], outcome = join_answers(set_lines, set_answers)
+            counting.append((which, set_lines, answer_sets[which], outcome, draw_paths))
     trained = list(read_lines(train))
+    detections = (line for line in [*scored_lines, *trained] if line["task"] == "abnormality_detection")
+    spoken_names = load_resource(RESOURCE_FILES[0])["said"]
     tools = ScoringTools(
         options=options,
         labels=load_label_reader(),
-        wording_by_class=_class_wordings([*scored_lines, *trained]),
+        wording_by_class={
+            name: spoken_names.get(name, name).lower()
+            for name in sorted({name for line in detections for name in line["boxes"]})
+        },
         mean_boxes=compute_mean_boxes(trained),
         original={(line["source"], line["study_id"]): line["text"] for path in texts for line in read_lines(path)},
         judged=judged_as,
         notes={key: note for path in annotations for key, note in read_notes(path, read_lines(path)).items()},
     )
     blind_texts = {key: write_slots(text, {}) for key, text in find_commonest_answers(trained).items()}
-    sample_groups = list(group_samples(scored_lines, answer_by_sample, exchanged_by_sample, blind_texts))
+    sample_groups = list(group_samples(scored_lines, answer_sets[TEST], answer_sets[EXCHANGED], blind_texts))
     rows = []
-    for which, set_lines, answers_of, outcome, draw_paths in counting:
-        scored_counts = (count_scored(which, group.answers(which), judged_as) for group in sample_groups)
-        rows += count_outcomes(which, set_lines, answers_of, outcome, sum(scored_counts, Counter()), judged_as)
+    for which, set_lines, answer_by_sample, outcome, draw_paths in counting:
+        scored_counts = (count_scored(which, group.pairs[which], judged_as) for group in sample_groups)
+        rows += count_outcomes(which, set_lines, answer_by_sample, outcome, sum(scored_counts, Counter()), judged_as)
         rows += count_not_asked(which, draw_paths, tasks)
     references = {FILTERED: [FILTERED], ORIGINAL: [ORIGINAL], BOTH: [FILTERED, ORIGINAL]}[options.reference]
-    table = [
+    score_table = [
         row
         for group in sample_groups
         for reference in (references if group.task == "report_generation" else [FILTERED])
         for row in score_rows(group, tools, reference, seed)
     ]
-    write_table(scored, pl.DataFrame(table, schema=schema(SCORES)), SCORES)
-    sample_table = [row for group in sample_groups for row in sample_rows(group, tools)]
-    write_table(samples, pl.DataFrame(sample_table, schema=schema(SAMPLES)), SAMPLES)
-    write_table(counts, pl.DataFrame(rows, schema=schema(COUNTS), orient="row"), COUNTS)
+    write_rows(scored, score_table, SCORES)
+    write_rows(samples, (row for group in sample_groups for row in sample_rows(group, tools)), SAMPLES)
+    write_rows(counts, rows, COUNTS)
     log.info("%d samples are scored in %d groups of task and source", len(scored_lines), len(sample_groups))
-    if without := sorted(
-        set(options.report_metrics) & set(ANNOTATION_METRICS) - {metric for metric, *_ in tools.notes}
-    ):
-        log.warning(
-            "%s: no annotations, so no score: name an annotator or a file of them (docs/systems/radvlm.md)",
-            ", ".join(without),
-        )
-
-
-def _class_wordings(lines: Sequence[Mapping]) -> dict[str, str]:
-    """Return {class: wording} of all classes with boxes in detection lines."""
-    words = load_resource(RESOURCE_FILES[0])["said"]
-    names = {name for line in lines if line["task"] == "abnormality_detection" for name in line["boxes"]}
-    return {name: words.get(name, name).lower() for name in sorted(names)}
+    if without := sorted({*options.report_metrics} & {*ANNOTATION_METRICS} - {metric for metric, *_ in tools.notes}):
+        problem = "no annotations, so no score: name an annotator or a file of them (docs/systems/radvlm.md)"
+        log.warning("%s: %s", ", ".join(without), problem)

@@ -19,8 +19,7 @@ from cxr.radvlm.samples import SEG, make_sample, sample_line
 from cxr.radvlm.statements import read_statements, split_sentences
 
 OWN, ILS = "own", "ils_segmentation"
-INSTRUCTION = "Segment the {}."
-"""ROSALIA's instruction for a lesion type, which has the masks of conversations too."""
+INSTRUCTION = "Segment the {}."  # ROSALIA's instruction for a lesion type, which has the masks of conversations too
 
 
 def run_ils(*, pairs: str, lines: str) -> None:

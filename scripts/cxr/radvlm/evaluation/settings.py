@@ -2,16 +2,7 @@
 
 from typing import Annotated, Literal
 
-from cxr.base.settings import (
-    AUTHORS,
-    PAPER,
-    Limits,
-    Section,
-    constraint,
-    key,
-    redefine,
-    refuse_equal_names,
-)
+from cxr.base.settings import AUTHORS, PAPER, Limits, Section, constraint, key, redefine, refuse_equal_names
 from cxr.llm.settings import LanguageModel, ModelOverride
 
 ModelName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
@@ -113,8 +104,7 @@ class Evaluation(Section):
         "training.runs.",
     )
     failed: Literal["wrong", "leave_out"] = key(
-        "wrong",
-        "Failed samples. wrong: they count as wrong; leave_out: they are excluded (published code).",
+        "wrong", "Failed samples. wrong: they count as wrong; leave_out: they are excluded (published code)."
     )
 
     @constraint

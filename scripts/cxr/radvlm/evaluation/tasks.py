@@ -7,20 +7,18 @@ import numpy as np
 
 from cxr.metrics.answer_boxes import score_answer
 from cxr.radvlm.evaluation import classification, detection, grounding, reports
-from cxr.radvlm.evaluation.answers import NO_BOXES, AnswerBoxes, SampleAnswer, load_grammar, turn_boxes
+from cxr.radvlm.evaluation.answers import NO_BOXES, AnswerBoxes, Pair, SampleAnswer, turn_boxes
 from cxr.radvlm.evaluation.classification import LabelReader
 from cxr.radvlm.evaluation.conversations import BLIND, TASKS, TEST
 from cxr.radvlm.evaluation.grounding import MeanBoxes
 from cxr.radvlm.evaluation.measures import ALL, HIT_IOU, MAP, Measure, ratio
 from cxr.radvlm.evaluation.settings import ScoreOptions
+from cxr.radvlm.labels import load_label_names
 
 GROUNDING_TASKS = ("anatomical_grounding", "abnormality_grounding", "phrase_grounding", "ils_grounding")
-UNNAMED_TASKS = ("phrase_grounding",)
-"""Tasks whose names are free text; they have no scores by name."""
-ABSENCE_TASKS = ("absent_grounding", "ils_grounding")
-"""Tasks with questions about absent findings."""
-MASK_TASKS = ("ils_segmentation",)
-"""Tasks scored by the ILS evaluation."""
+UNNAMED_TASKS = ("phrase_grounding",)  # tasks whose names are free text; they have no scores by name
+ABSENCE_TASKS = ("absent_grounding", "ils_grounding")  # tasks with questions about absent findings
+MASK_TASKS = ("ils_segmentation",)  # tasks scored by the ILS evaluation
 WRONG = "wrong"
 
 
@@ -38,127 +36,111 @@ class ScoringTools:
     judged: Mapping[tuple[str, str], float | None] = field(default_factory=dict)
     notes: Mapping = field(default_factory=dict)
 
+    def excludes(self, answer: SampleAnswer) -> bool:
+        """True if an answer is a failure that does not count as wrong."""
+        return bool(answer.failure) and self.options.failed != WRONG
+
 
 def measure_task(
-    task: str, lines: Sequence[Mapping], answers: Sequence[SampleAnswer], tools: ScoringTools, *, which: str = TEST,
-    reference: str = reports.FILTERED,
-) -> list[Measure]:  # fmt: skip
+    task: str, pairs: Sequence[Pair], tools: ScoringTools, *, which: str = TEST, reference: str = reports.FILTERED
+) -> list[Measure]:
     """Return the measures of answers to the lines of one task and source, in a fixed order."""
     if task == "report_generation":
-        return _report_measures(lines, answers, tools, which, reference)
+        return _report_measures(pairs, tools, which, reference)
     if task == "classification":
         read_labels = tools.labels.asserted if tools.options.label_match == "asserted" else tools.labels.substring
-        true_labels = (tools.labels.truth(line["labels"] or ()) for line in lines)
-        pairs = [
-            None if _is_excluded(answer, tools) else (read_labels(answer.text), labels)
-            for answer, labels in zip(answers, true_labels, strict=True)
+        label_pairs = [
+            None if tools.excludes(answer) else (read_labels(answer.text), tools.labels.truth(line["labels"] or ()))
+            for line, answer in pairs
         ]
-        return classification.measures(pairs, tools.labels.names, tools.labels.nothing)
+        return classification.measures(label_pairs, load_label_names().names, load_label_names().no_finding)
     if task == "abnormality_detection":
-        return detection.measures(lines, read_classes(answers, tools))
+        return detection.measures(read_classes(pairs, tools))
     if task in TASKS:
-        return _conversation_measures(task, lines, answers, tools, which)
+        return _conversation_measures(task, pairs, tools, which)
     if task in MASK_TASKS:
         return []
-    failed = [which != BLIND and bool(answer.failure) for answer in answers]
-    return _box_measures(task, lines, read_boxes(lines, answers, tools, which), failed)
-
-
-def coco_scores(task: str, lines: Sequence[Mapping], answers: Sequence[SampleAnswer], tools: ScoringTools) -> dict:
-    """Return COCO's AP of the answers; empty for tasks without boxes."""
-    if task == "abnormality_detection":
-        return detection.coco(lines, read_classes(answers, tools))
-    if task not in GROUNDING_TASKS:
-        return {}
-    answer_boxes = [
-        boxes if line["boxes"] else None
-        for line, boxes in zip(lines, read_boxes(lines, answers, tools, TEST), strict=True)
-    ]
-    return grounding.coco(lines, answer_boxes, by_name=task not in UNNAMED_TASKS)
-
-
-def read_classes(answers: Sequence[SampleAnswer], tools: ScoringTools) -> list[detection.Classes | None]:
-    """Return the classes in answers with their boxes; None for excluded failures."""
-    return [
-        None if _is_excluded(answer, tools)
-        else detection.find_classes(
-            answer.text, tools.wording_by_class, load_grammar(answer.convention or "unit", answer.crop), answer.seen
-        )
-        for answer in answers
-    ]  # fmt: skip
-
-
-def read_boxes(
-    lines: Sequence[Mapping], answers: Sequence[SampleAnswer], tools: ScoringTools, which: str
-) -> list[AnswerBoxes | None]:
-    """Return the boxes of answers, or mean boxes for blind answers; a failure has no boxes, None if excluded."""
-    if which == BLIND:
-        return [AnswerBoxes(grounding.blind_boxes(tools.mean_boxes, line)) for line in lines]
-    return [
-        None if _is_excluded(answer, tools) else NO_BOXES if answer.failure else answer.boxes() for answer in answers
-    ]
-
-
-def _is_excluded(answer: SampleAnswer, tools: ScoringTools) -> bool:
-    return bool(answer.failure) and tools.options.failed != WRONG
-
-
-def _box_measures(
-    task: str, lines: Sequence[Mapping], predictions: Sequence[AnswerBoxes | None], failed: Sequence[bool]
-) -> list[Measure]:
-    """Return the box measures of present findings, and the box rate of absent ones."""
-    measures: list[Measure] = []
+    answer_boxes, measures = read_boxes(pairs, tools, which), []
     if task in GROUNDING_TASKS:
-        positive = [answer if line["boxes"] else None for line, answer in zip(lines, predictions, strict=True)]
-        measures += grounding.measures(lines, positive, by_name=task not in UNNAMED_TASKS)
+        measures += grounding.measures(_of_present_findings(answer_boxes), by_name=task not in UNNAMED_TASKS)
     if task in ABSENCE_TASKS:
-        negative = [None if line["boxes"] else answer for line, answer in zip(lines, predictions, strict=True)]
-        measures += grounding.box_rate(negative, failed)
+        absent = [None if line["boxes"] else boxes for line, boxes in answer_boxes]
+        measures += grounding.box_rate(absent, [which != BLIND and bool(answer.failure) for _, answer in pairs])
     return measures
 
 
-def _report_measures(
-    lines: Sequence[Mapping], answers: Sequence[SampleAnswer], tools: ScoringTools, which: str, reference: str
-) -> list[Measure]:
-    texts = [None if _is_excluded(answer, tools) else answer.text for answer in answers]
-    references = [line["turns"][0]["answer"] for line in lines]
-    if reference == reports.ORIGINAL:
-        references = [tools.original[line["source"], line["study_id"]] for line in lines]
+def coco_scores(task: str, pairs: Sequence[Pair], tools: ScoringTools) -> dict:
+    """Return COCO's AP of the answers; empty for tasks without boxes."""
+    if task == "abnormality_detection":
+        return detection.coco(read_classes(pairs, tools))
+    if task not in GROUNDING_TASKS:
+        return {}
+    answer_boxes = _of_present_findings(read_boxes(pairs, tools, TEST))
+    return grounding.coco(answer_boxes, by_name=task not in UNNAMED_TASKS)
+
+
+def read_classes(pairs: Sequence[Pair], tools: ScoringTools) -> list[tuple[Mapping, detection.Classes | None]]:
+    """Return the lines with the classes in their answers and the boxes of these; None for excluded failures."""
+    return [
+        (line, None if tools.excludes(answer)
+         else detection.find_classes(answer.text, tools.wording_by_class, answer.grammar, answer.seen))
+        for line, answer in pairs
+    ]  # fmt: skip
+
+
+def read_boxes(pairs: Sequence[Pair], tools: ScoringTools, which: str) -> list[grounding.BoxPair]:
+    """Return the lines with the boxes of their answers, mean boxes for blind answers.
+
+    A failure has no boxes, None if it is excluded.
+    """
+    if which == BLIND:
+        return [(line, AnswerBoxes(grounding.blind_boxes(tools.mean_boxes, line))) for line, _ in pairs]
+    return [
+        (line, None if tools.excludes(answer) else NO_BOXES if answer.failure else answer.boxes())
+        for line, answer in pairs
+    ]
+
+
+def _of_present_findings(answer_boxes: Sequence[grounding.BoxPair]) -> list[grounding.BoxPair]:
+    return [(line, boxes if line["boxes"] else None) for line, boxes in answer_boxes]
+
+
+def _report_measures(pairs: Sequence[Pair], tools: ScoringTools, which: str, reference: str) -> list[Measure]:
+    texts = [None if tools.excludes(answer) else answer.text for _, answer in pairs]
+    references = [
+        tools.original[line["source"], line["study_id"]] if reference == reports.ORIGINAL
+        else line["turns"][0]["answer"]
+        for line, _ in pairs
+    ]  # fmt: skip
     measures = reports.text_measures(texts, references, tools.options.report_metrics)
     if which == TEST:
-        failed = [None if _is_excluded(answer, tools) else bool(answer.failure) for answer in answers]
-        names = [line["sample_id"] for line in lines]
+        failed = [None if tools.excludes(answer) else bool(answer.failure) for _, answer in pairs]
         measures += reports.annotation_measures(
-            names, failed, reference, tools.notes, tools.options.report_metrics, tools.labels.names,
-            leave_out=tools.options.failed != WRONG,
+            [line["sample_id"] for line, _ in pairs], failed, reference, tools.notes, tools.options.report_metrics,
+            load_label_names().names, leave_out=tools.options.failed != WRONG,
         )  # fmt: skip
     return measures
 
 
-def _conversation_measures(
-    task: str, lines: Sequence[Mapping], answers: Sequence[SampleAnswer], tools: ScoringTools, which: str
-) -> list[Measure]:
+def _conversation_measures(task: str, pairs: Sequence[Pair], tools: ScoringTools, which: str) -> list[Measure]:
     """Return the mean judge score and, for grounded conversations, the mAP over turns with reference boxes."""
     rows = []
-    for line, answer in zip(lines, answers, strict=True):
+    for line, answer in pairs:
         score = None if answer.failure else tools.judged.get((which, line["sample_id"]))
         is_excluded = score is None and tools.options.failed != WRONG
         rows.append([0.0, 0.0] if is_excluded else [score or 0.0, 1.0])
     measures = [Measure("judge", ALL, np.array(rows, np.float64).reshape(-1, 2), ratio, 1.0)]
     if task == "conversation_grounded":
-        worth = [_sum_precisions(line, answer, tools) for line, answer in zip(lines, answers, strict=True)]
-        measures.append(Measure(MAP, ALL, np.array(worth, np.float64).reshape(-1, 2), ratio))
+        worths = [_sum_precisions(line, answer, tools) for line, answer in pairs]
+        measures.append(Measure(MAP, ALL, np.array(worths, np.float64).reshape(-1, 2), ratio))
     return measures
 
 
 def _sum_precisions(line: Mapping, answer: SampleAnswer, tools: ScoringTools) -> tuple[float, float]:
     """Return the summed AP and the number of a conversation's turns with reference boxes."""
-    if _is_excluded(answer, tools):
-        return 0.0, 0.0
     total, number = 0.0, 0
-    for turn in range(len(line["turns"])):
-        true_boxes = turn_boxes(line, turn)
-        if len(true_boxes):
+    for turn in range(0 if tools.excludes(answer) else len(line["turns"])):
+        if len(true_boxes := turn_boxes(line, turn)):
             answer_boxes = NO_BOXES if answer.failure else answer.boxes(turn)
             total += score_answer(answer_boxes.boxes, true_boxes, HIT_IOU).precision
             number += 1

@@ -13,20 +13,18 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.base.columns import Column, Columns, schema
+from cxr.base.columns import Column, Columns
 from cxr.base.jobs import log
-from cxr.base.tables import read_lines, read_table, write_excluded, write_lines, write_table
+from cxr.base.tables import read_lines, read_table, write_excluded, write_lines, write_rows
 from cxr.radvlm.filtered.engine import ACTIONS, KEPT, Engine, FilteredText, FilterOptions, Sentence, load_engine
 from cxr.radvlm.filtered.rules import SentenceFilter, load_sentence_filter
 from cxr.radvlm.statements import read_digests, split_batches, split_sentences
 
 RESOURCE_FILES = ("radvlm/filter.yaml", "lexicon")
 STAGE = "radvlm_filtered"
-BATCH_SIZE = 20000
-"""Texts passed to an engine at once: one batch of a language model; bounds memory."""
+BATCH_SIZE = 20000  # texts passed to an engine at once: one batch of a language model; bounds memory
 PHRASE = "phrase"
-MIN_WORDS = 3
-"""Shorter remainders of a changed text that name no finding are excluded, in words."""
+MIN_WORDS = 3  # shorter remainders of a changed text that name no finding are excluded, in words
 AGREEMENT: Columns = {
     "action": Column(pl.String, "What the engine did with a sentence: kept, rewritten or dropped."),
     "rules": Column(pl.String, "What the engine rules did with it."),
@@ -51,20 +49,18 @@ def run(
         work = _TextFilter(engine, rules, options, digests)
         write_lines(outputs[0], work.texts(read_lines(texts_path)), checked=True)
         write_lines(outputs[1], work.phrases(_phrase_rows(read_table(facts_path))), checked=True)
-        write_excluded(outputs[2], sorted(work.excluded, key=lambda row: (row["image_id"] or "", row["detail"])))
-        write_table(outputs[3], agreement_table(work.pairs), AGREEMENT)
-        reasons = sorted(Counter(row["reason"] for row in work.excluded).items())
-        reasons_text = ", ".join(f"{name} {number}" for name, number in reasons)
-        log.info("radvlm_filtered: excluded of %s: %s", texts_path, reasons_text or 0)
+        write_excluded(outputs[2], work.excluded)
+        write_rows(outputs[3], agreement_rows(work.pairs), AGREEMENT)
+        log.info("%s: excluded of %s: %s", STAGE, texts_path, dict(Counter(row["reason"] for row in work.excluded)))
 
 
-def agreement_table(pairs: Mapping[tuple[str, str, bool], int]) -> pl.DataFrame:
+def agreement_rows(pairs: Counter[tuple[str, str, bool]]) -> list[tuple[str, str, int, int]]:
     """Return the agreement table of {(action, action of the rules, same text): number}; empty for one engine."""
-    rows = []
-    for ours, theirs in product(ACTIONS, ACTIONS):
-        same, different = (pairs.get((ours, theirs, is_same), 0) for is_same in (True, False))
-        rows += [(ours, theirs, same + different, same)] if same + different else []
-    return pl.DataFrame(rows, schema=schema(AGREEMENT), orient="row")
+    return [
+        (ours, theirs, same + different, same)
+        for ours, theirs in product(ACTIONS, ACTIONS)
+        if (same := pairs[ours, theirs, True]) + (different := pairs[ours, theirs, False])
+    ]
 
 
 class _TextFilter:
@@ -80,11 +76,8 @@ class _TextFilter:
         for batch in split_batches(lines, BATCH_SIZE):
             sections = [split_sentences(line["text"]) for line in batch]
             for line, filtered_text in zip(batch, self._filtered(sections), strict=True):
-                problem = self._problem(filtered_text)
-                if problem is None:
+                if self._is_usable(filtered_text, line["image_ids"], line["study_id"]):
                     yield self._line(line, filtered_text)
-                for image_id in line["image_ids"] if problem else ():
-                    self._exclude(image_id, line["study_id"], *problem)
 
     def phrases(self, rows: Sequence[dict]) -> Iterator[dict]:
         """Yield one line per phrase with remaining text."""
@@ -94,16 +87,13 @@ class _TextFilter:
             else:
                 filtered = [FilteredText((Sentence(row["name"], KEPT),)) for row in batch]
             for row, filtered_text in zip(batch, filtered, strict=True):
-                if problem := self._problem(filtered_text):
-                    reason, detail = problem
-                    self._exclude(row["image_id"], "", reason, ": ".join(filter(None, (PHRASE, detail))))
-                    continue
-                (sentence,) = filtered_text.sentences
-                yield {
-                    "image_id": row["image_id"], "group": row["group"], "phrase": row["name"],
-                    "text": sentence.text, "action": sentence.action, "reasons": list(sentence.reasons),
-                    "engine": self.engine.made_by,
-                }  # fmt: skip
+                if self._is_usable(filtered_text, [row["image_id"]], "", PHRASE):
+                    (sentence,) = filtered_text.sentences
+                    yield {
+                        "image_id": row["image_id"], "group": row["group"], "phrase": row["name"],
+                        "text": sentence.text, "action": sentence.action, "reasons": list(sentence.reasons),
+                        "engine": self.engine.made_by,
+                    }  # fmt: skip
 
     def _filtered(self, sections: list[list[str]]) -> list[FilteredText]:
         filtered_texts = self.engine.filter(sections)
@@ -113,19 +103,16 @@ class _TextFilter:
                     self.pairs[sentence.action, second.action, sentence.text == second.text] += 1
         return filtered_texts
 
-    def _problem(self, filtered_text: FilteredText) -> tuple[str, str] | None:
-        """Return (reason, detail) of an unusable text, else None; unchanged texts are always usable."""
-        if filtered_text.problem:
-            return "quarantined", filtered_text.problem
-        changed = any(sentence.action != KEPT for sentence in filtered_text.sentences)
-        short = len(filtered_text.text.split()) < MIN_WORDS
-        if not filtered_text.text or (changed and short and not self.rules.names(filtered_text.text)):
-            return "nothing_left", ""
-        return None
-
-    def _exclude(self, image_id: str, study_id: str, reason: str, detail: str) -> None:
-        row = {"image_id": image_id, "study_id": study_id, "stage": STAGE, "reason": reason, "detail": detail}
-        self.excluded.append(row)
+    def _is_usable(self, filtered_text: FilteredText, image_ids: list[str], study_id: str, kind: str = "") -> bool:
+        """Tell whether a text is usable, as unchanged texts always are; if not, exclude it from its images."""
+        text, reason = filtered_text.text, "quarantined" if filtered_text.problem else "nothing_left"
+        is_changed = any(sentence.action != KEPT for sentence in filtered_text.sentences)
+        is_empty = not text or (is_changed and len(text.split()) < MIN_WORDS and not self.rules.names(text))
+        if is_unusable := bool(filtered_text.problem) or is_empty:
+            columns = {"study_id": study_id, "stage": STAGE, "reason": reason}
+            columns["detail"] = ": ".join(filter(None, (kind, filtered_text.problem)))
+            self.excluded += [{"image_id": image_id} | columns for image_id in image_ids]
+        return not is_unusable
 
     def _line(self, line: Mapping, filtered_text: FilteredText) -> dict:
         column_names = ("source", "study_id", "subject_id", "split", "image_ids", "section")

@@ -21,8 +21,7 @@ from cxr.language.reports.rules.tokens import split_words
 from cxr.radvlm.filtered.engine import DROPPED, KEPT, REWRITTEN, Engine, FilteredText, FilterOptions, Sentence
 
 RESOURCE_FILES = ("radvlm/filter.yaml", "lexicon")
-UNSURE = "unsure"
-"""Reason of a sentence whose remainder would change its meaning."""
+UNSURE = "unsure"  # reason of a sentence whose remainder would change its meaning
 RESOLVED = "resolved"
 CLAUSE_REASONS = frozenset(("comparison", "history", "recommendation", "communication", "technique", "view"))
 """Reasons that drop a whole clause, even if it contains a finding."""
@@ -141,8 +140,7 @@ class SentenceFilter:
         if text is None:
             return Sentence(None, DROPPED, reasons)
         before, after = self.claims(sentence), self.claims(text)
-        lost = {claim[:2] for claim in before} - {claim[:2] for claim in after}
-        loses_affirmed = any(presence == "positive" for _, presence in lost)
+        loses_affirmed = any(presence == "positive" for _, presence in before - after)
         if after <= before and (not loses_affirmed or not CLAUSE_REASONS.isdisjoint(reasons)):
             return Sentence(text, REWRITTEN, reasons)
         if {"change"}.issuperset(reasons):  # a word of change alone drops no sentence
@@ -219,11 +217,11 @@ class SentenceFilter:
     def _mark_protected(self, text: str) -> str:
         """Mark the words of protected texts and of findings, present or past ("prior pneumonia")."""
         tokens, hits = self._match_lexicon(text)
-        past = self.patterns.past
-        finding_spans = [
-            (s, e) for tag, _, s, e in hits if tag == "entity" or (tag == "cancel" and tokens[s][0] in past)
+        spans = [
+            (tokens[start][1], tokens[end - 1][2])
+            for tag, _, start, end in hits
+            if tag == "entity" or (tag == "cancel" and tokens[start][0] in self.patterns.past)
         ]
-        spans = [(tokens[s][1], tokens[e - 1][2]) for s, e in finding_spans]
         matches = (match for pattern in self.patterns.protected for match in pattern.finditer(text))
         spans += (match.span("word" if "word" in match.re.groupindex else 0) for match in matches)
         inside = {i for start, end in spans for i in range(start, end)}
@@ -254,16 +252,15 @@ class SentenceFilter:
 
     def _state_absence(self, clause: str) -> str:
         """Return "no X" for a clause that states that finding X is gone, else ""."""
-        text = remove_marks(clause)
-        for match in filter(None, (pattern.search(text) for pattern in self.patterns.absence)):
-            if self.names(match["what"]):
-                return f"no {match['what'].strip()}"
-        return ""
+        matches = (pattern.search(remove_marks(clause)) for pattern in self.patterns.absence)
+        findings = (match["what"] for match in matches if match)
+        return next((f"no {finding.strip()}" for finding in findings if self.names(finding)), "")
 
     def _keep_meaningful(self, clause: str) -> tuple[str, bool]:
         """Return a clause without its meaningless pieces, and whether a piece was dropped."""
         if LONE in clause:
-            return self._keep_lone_subject(clause)
+            text = remove_marks(mend_articles(clause)).strip()
+            return ("", True) if self._is_bare(text) else (_EXTENT.sub("", _LEAD.sub("", text, count=1)), False)
         if CUT not in clause:
             return ("", True) if self._is_bare(clause) else (remove_marks(clause), False)
         lead = _LEAD.match(clause).group()
@@ -272,7 +269,7 @@ class SentenceFilter:
         kept_pieces = self._drop_bare_pieces(pieces)
         if not kept_pieces:
             return "", True
-        remainder = "".join(separator * bool(number) + piece for number, (separator, piece) in enumerate(kept_pieces))
+        remainder = "".join(part for piece in kept_pieces for part in piece)[len(kept_pieces[0][0]) :]
         return remove_marks(opening + mend_articles(remainder)), len(kept_pieces) < len(pieces)
 
     def _drop_bare_pieces(self, pieces: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -287,10 +284,6 @@ class SentenceFilter:
             run = []
             kept_pieces += [piece] if piece is not None else []
         return kept_pieces
-
-    def _keep_lone_subject(self, clause: str) -> tuple[str, bool]:
-        text = remove_marks(mend_articles(clause)).strip()
-        return ("", True) if self._is_bare(text) else (_EXTENT.sub("", _LEAD.sub("", text, count=1)), False)
 
     def _is_bare(self, text: str) -> bool:
         return self.patterns.bare.issuperset(_words_of(text))

@@ -19,8 +19,7 @@ from cxr.radvlm.filtered.rules import SentenceFilter, load_sentence_filter
 RESOURCE_FILES = ("radvlm/filter_prompt.yaml", "radvlm/filter.yaml", "lexicon")
 GPU = True
 FIELDS = ("sentences", "index", "text")
-MODEL = "model"
-"""Reason of every sentence that a language model changed."""
+MODEL = "model"  # reason of every sentence that a language model changed
 
 
 def load(options: FilterOptions, execution: Mapping) -> Engine:

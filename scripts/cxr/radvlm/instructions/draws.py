@@ -1,10 +1,8 @@
 """Random selections over all images of a source, made before its lines: images within limits, absent findings."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-
-import polars as pl
 
 from cxr.base.seeds import stable_hash
 from cxr.radvlm.instructions import tasks
@@ -12,24 +10,19 @@ from cxr.radvlm.instructions.mix import TRAIN, MixRow
 from cxr.radvlm.instructions.source_block import Blocks
 from cxr.radvlm.instructions.tasks import ABSENT, PRESENT, UNITS_BY_TASK, TaskOptions
 
-ABSENCES_PER_SAMPLE = 1.0
-"""Questions about absent findings per sample of abnormality_grounding."""
-UNIT_SCHEMA = {
-    "task": pl.String,
-    "image_id": pl.String,
-    "source_split": pl.String,
-    "split": pl.String,
-    "name": pl.String,
-}
-"""A unit that a task could use. source_split: split of the source; split: split of the mix."""
+ABSENCES_PER_SAMPLE = 1.0  # questions about absent findings per sample of abnormality_grounding
+DrawnUnit = tuple[str, str, str, str, str | None]
+"""A unit that a task could use: (task, image, split of the source, split of the mix, target)."""
+Absence = tuple[str, str, str, int]
+"""An absent finding: (split of the source, finding, image, hash that orders the selection)."""
 
 
 @dataclass(frozen=True)
 class SampleDraws:
-    """images_within_limit: {(task, split): images}, where there is a limit; absent: the selected absences."""
+    """images_within_limit: {(task, split): images}, where there is a limit; absent: selected (image, finding) pairs."""
 
     images_within_limit: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
-    absent: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ABSENCE_SCHEMA))
+    absent: frozenset[tuple[str, str]] = frozenset()
 
     def keeps(self, task: str, split: str, image_id: str) -> bool:
         """True if the limit of a task, if any, keeps an image."""
@@ -41,10 +34,11 @@ def draw_samples(blocks: Blocks, rows: Sequence[MixRow], settings: TaskOptions) 
     """Return the selections for the mix rows of a source."""
     absent = next((row for row in rows if row.task == ABSENT), None)
     counted_rows = [row for row in rows if row is not absent and (row.limits or (absent and row.task == PRESENT))]
-    if not counted_rows and not absent:
-        return SampleDraws()
     drawn_tasks = {row.task for row in (*counted_rows, absent) if row is not None}
-    units, pool = [], []
+    if not drawn_tasks:
+        return SampleDraws()
+    units: list[DrawnUnit] = []
+    pool: list[Absence] = []
     for inputs in blocks.each(sorted({tasks.LINES_BY_TASK[task] for task in drawn_tasks & tasks.LINES_BY_TASK.keys()})):
         splits = {image_id: row["split"] for image_id, row in inputs.images.items()}
         for row in counted_rows:
@@ -54,63 +48,57 @@ def draw_samples(blocks: Blocks, rows: Sequence[MixRow], settings: TaskOptions) 
         for image_id, name, _ in tasks.find_absences(inputs) if absent else ():
             rank = stable_hash(settings.seed, "absent", inputs.source, image_id, name)
             pool.append((splits[image_id], name, image_id, rank))
-    unit_table = pl.DataFrame(units, schema=UNIT_SCHEMA, orient="row")
-    kept_images = dict(pair for row in counted_rows for pair in _images_within_limits(row, unit_table, settings.seed))
+    kept_images = dict(pair for row in counted_rows for pair in _images_within_limits(row, units, settings.seed))
     if not absent:
         return SampleDraws(kept_images)
-    present = _count_present(rows, unit_table, SampleDraws(kept_images))
-    pool_table = pl.DataFrame(pool, schema=ABSENCE_SCHEMA, orient="row")
-    absences = select_absences(pool_table, present, ABSENCES_PER_SAMPLE)
-    mix_split = pl.col("split").replace(dict.fromkeys(absent.splits, TRAIN))
-    absence_units = absences.select("image_id", "name", task=pl.lit(ABSENT), source_split="split", split=mix_split)
-    return SampleDraws(kept_images | dict(_images_within_limits(absent, absence_units, settings.seed)), absences)
+    draws, repeat = SampleDraws(kept_images), {row.task: row.repeat for row in rows}
+    present: Counter[tuple[str, str]] = Counter()
+    for task, image_id, source_split, split, name in units:
+        if task == PRESENT and draws.keeps(task, split, image_id):
+            present[source_split, name or ""] += repeat[task] if split == TRAIN else 1
+    absences = select_absences(pool, present, ABSENCES_PER_SAMPLE)
+    absent_units = [(ABSENT, image_id, split, absent.split_of(split), name) for split, name, image_id, _ in absences]
+    kept_images |= dict(_images_within_limits(absent, absent_units, settings.seed))
+    return SampleDraws(kept_images, frozenset((image_id, name) for _, name, image_id, _ in absences))
 
 
 def _images_within_limits(
-    row: MixRow, units: pl.DataFrame, seed: int
+    row: MixRow, units: Sequence[DrawnUnit], seed: int
 ) -> Iterator[tuple[tuple[str, str], frozenset[str]]]:
     """Yield ((task, split), images): images in hash order until their units reach the limit."""
-    for split, most in row.limits.items():
-        counts = units.filter(task=row.task, split=split).group_by("image_id").len()
-        order = sorted(counts.iter_rows(), key=lambda count: stable_hash(seed, row.task, row.source, count[0]))
+    for limited_split, most in row.limits.items():
+        key = row.task, limited_split
+        counts = Counter(image_id for task, image_id, _, split, _ in units if (task, split) == key)
         kept_ids, count = set(), 0
-        for image_id, number in order:
+        for image_id in sorted(counts, key=lambda image_id: stable_hash(seed, row.task, row.source, image_id)):
             if count < most:
                 kept_ids.add(image_id)
-                count += number
-        yield (row.task, split), frozenset(kept_ids)
+                count += counts[image_id]
+        yield key, frozenset(kept_ids)
 
 
-def _count_present(rows: Sequence[MixRow], units: pl.DataFrame, draws: SampleDraws) -> Counter[tuple[str, str]]:
-    """Return {(split of the source, finding): samples of abnormality_grounding}."""
-    repeat = {row.task: row.repeat for row in rows}
-    counts: Counter[tuple[str, str]] = Counter()
-    for task, image_id, source_split, split, name in units.filter(task=PRESENT).iter_rows():
-        if draws.keeps(task, split, image_id):
-            counts[source_split, name] += repeat[task] if split == TRAIN else 1
-    return counts
-
-
-ABSENCE_SCHEMA = {"split": pl.String, "name": pl.String, "image_id": pl.String, "rank": pl.UInt64}
-"""Schema of absent findings; rank: stable hash that orders the selection."""
-
-
-def select_absences(pool: pl.DataFrame, present: Mapping[tuple[str, str], int], share: float) -> pl.DataFrame:
+def select_absences(pool: Iterable[Absence], present: Mapping[tuple[str, str], int], share: float) -> list[Absence]:
     """Select absences from a ``pool``, so that a finding's name does not reveal whether it is present.
 
     ``present``: {(split, finding): samples of abnormality_grounding}; ``share``: absences per sample. Each finding gets
     its quota, first by rank; if it has too few, other findings that are present in the split fill up.
     """
-    rows = [(split, name, round(share * count)) for (split, name), count in present.items()]
-    quotas = pl.DataFrame(rows, schema={"split": pl.String, "name": pl.String, "wanted": pl.Int64}, orient="row")
-    pool = pool.join(quotas, on=["split", "name"]).sort("rank", "name", "image_id")
-    within_quota = pl.int_range(pl.len()).over("split", "name") < pl.col("wanted")
-    selected, surplus = pool.filter(within_quota), pool.filter(~within_quota)
-    total = quotas.group_by("split").agg(pl.sum("wanted").alias("total"))
-    had = selected.group_by("split").agg(pl.len().cast(pl.Int64).alias("had"))
-    lacking = total.join(had, on="split", how="left").select(
-        "split", lacks=pl.col("total") - pl.col("had").fill_null(0)
-    )
-    substitutes = surplus.join(lacking, on="split").sort("rank", "name", "image_id")
-    substitutes = substitutes.filter(pl.int_range(pl.len()).over("split") < pl.col("lacks"))
-    return pl.concat([selected, substitutes.select(selected.columns)]).select(list(ABSENCE_SCHEMA))
+    quotas = {key: round(share * count) for key, count in present.items()}
+    lacking: Counter[str] = Counter()
+    for (split, _), quota in quotas.items():
+        lacking[split] += quota
+    selected: list[Absence] = []
+    surplus: list[Absence] = []
+    in_order = sorted(pool, key=lambda absence: (absence[3], absence[1], absence[2]))
+    for absence in (absence for absence in in_order if absence[:2] in quotas):
+        if quotas[absence[:2]] > 0:
+            quotas[absence[:2]] -= 1
+            lacking[absence[0]] -= 1
+            selected.append(absence)
+        else:
+            surplus.append(absence)
+    for absence in surplus:
+        if lacking[absence[0]] > 0:
+            lacking[absence[0]] -= 1
+            selected.append(absence)
+    return selected

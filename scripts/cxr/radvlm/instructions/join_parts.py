@@ -59,7 +59,7 @@ def drop_conflicts(index: pl.DataFrame, families: Mapping[str, str]) -> tuple[pl
     This happens if a mix trains on a source's validation split. Subjects are compared within a family of sources.
     """
     index = index.with_columns(family=pl.col("source").replace_strict(families, default=pl.col("source")))
-    trained = index.filter((pl.col("split") == TRAIN) & (pl.col("source_split") != TRAIN))
+    trained = index.filter(pl.col("source_split") != TRAIN, split=TRAIN)
     training_subjects = trained.select("family", "subject_id").unique()
     conflicts = index.filter(split=VALIDATE).join(training_subjects, on=["family", "subject_id"], how="semi")
     return index.join(conflicts, on=["part", "row"], how="anti").drop("family"), conflicts.drop("family")
@@ -69,8 +69,7 @@ def sort_split(index: pl.DataFrame, split: str, seed: int) -> pl.DataFrame:
     """Return the index of a split in order: train in hash order, other splits by image."""
     split_index = index.filter(split=split)
     if split == TRAIN:
-        order_hashes = [stable_hash(seed, "order", name) for name in split_index["sample_id"]]
-        place = pl.Series(order_hashes, dtype=pl.UInt64)
+        place = pl.Series([stable_hash(seed, "order", name) for name in split_index["sample_id"]], dtype=pl.UInt64)
         return split_index.with_columns(place=place).sort("place", "sample_id").drop("place")
     task = pl.col("task").replace_strict(list(TASKS), range(len(TASKS)), return_dtype=pl.Int64)
     return split_index.sort("source", "image_id", task, "unit", "pass", "sample_id")
@@ -169,21 +168,17 @@ def build_table1(rows: Sequence[MixRow], index: pl.DataFrame) -> pl.DataFrame:
     """Return Table 1: contents of a mix by task and source, with the published counts. ``index``: of all lines."""
     records = []
     for row in rows:
-        source_index = index.filter((pl.col("task") == row.task) & (pl.col("source") == row.source))
+        source_index = index.filter(task=row.task, source=row.source)
         train = source_index.filter(split=TRAIN)
         paper, code = (published and published[0] * published[1] for published in (row.paper, row.code))
         records.append({
             "task": row.task, "source": row.source, "facts": int(train["facts"].sum()),
             "pairs": train["unit"].n_unique(), "passes": row.repeat, "lines": train.height,
-            "validate": source_index.filter(split="validate").height,
-            "evaluation": source_index.filter(split="test").height,
-            "paper": paper, "code": code, "difference": None if paper is None else train.height - paper,
-            "note": "" if row.used else NOT_CONFIGURED,
+            "validate": source_index.filter(split=VALIDATE).height,
+            "evaluation": source_index.filter(split=TEST).height,
+            "paper": paper, "code": code, "note": "" if row.used else NOT_CONFIGURED,
         })  # fmt: skip
-    total = {name: sum(row[name] or 0 for row in records) for name in SUMMED}
-    for name in ("paper", "code"):
-        if all(row[name] is None for row in records):
-            total[name] = None
-    difference = None if total["paper"] is None else total["lines"] - total["paper"]
-    last = {"task": "total", "source": "", "passes": None, "difference": difference, "note": ""}
-    return pl.DataFrame([*records, total | last], schema=schema(TABLE1))
+    numbers = {name: [row[name] for row in records if row[name] is not None] for name in SUMMED}
+    total = {name: sum(values) if values or name not in ("paper", "code") else None for name, values in numbers.items()}
+    records.append({"task": "total", "source": "", "note": ""} | total)
+    return pl.DataFrame(records, schema=schema(TABLE1)).with_columns(difference=pl.col("lines") - pl.col("paper"))

@@ -17,11 +17,9 @@ from cxr.vlm.samples import ImageStore, parse_sample
 
 FILE_BY_SPLIT = {"train": "llava.json", "validate": "llava_validate.json", "test": "llava_test.json"}
 """{split: file name}."""
-COPIED_FIELDS = ("task", "source", "split", "asked")
-"""Fields of a line that are copied into the export."""
+COPIED_FIELDS = ("task", "source", "split", "asked")  # fields of a line that are copied into the export
 FRAME = "frame"
-ImageKey = tuple[str, str]
-"""(source, image_id) of an image."""
+ImageKey = tuple[str, str]  # (source, image_id) of an image
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import IO, Self
 
 import numpy as np
@@ -15,10 +14,9 @@ import polars as pl
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import CRC, read_lines, scan_table
 from cxr.geometry.affine import affine_to_upright, boxes_to_original
-from cxr.geometry.boxes import CORNERS
 from cxr.geometry.masks import component_boxes
 from cxr.radvlm.labels import PRESENT, load_label_names
-from cxr.radvlm.samples import sort_by_area, survive_rounding, unit_boxes
+from cxr.radvlm.samples import NamedBoxes, group_boxes, sort_by_area, survive_rounding, unit_boxes
 
 
 class LineFiles:
@@ -53,22 +51,7 @@ class LineFiles:
         return self._files[part].readline()
 
 
-BOX, LABEL, PHRASE, REGION = "box", "label", "phrase", "region"
-"""Kinds of facts."""
-
-
-@dataclass(frozen=True)
-class NamedBoxes:
-    """The boxes of one name or phrase in an image. key: seed of its wordings; name: name or phrase text; boxes:
-    fractions of the image, largest first; facts: their ids; flat: ids of boxes without an area after rounding.
-    """
-
-    image_id: str
-    key: str
-    name: str
-    boxes: tuple
-    facts: tuple[str, ...]
-    flat: tuple[str, ...] = ()
+BOX, LABEL, PHRASE, REGION = "box", "label", "phrase", "region"  # kinds of facts
 
 
 @dataclass(frozen=True)
@@ -104,90 +87,61 @@ class SourceBlock:
     conversations: Sequence[Mapping] = ()
     pairs: Sequence[Mapping] = ()
     boxes_by_mask: Mapping[str, tuple] = field(default_factory=dict)
-    present: Mapping[str, list[str]] = field(init=False)
-    stated: Mapping[str, tuple[str, ...]] = field(init=False)
+    present: dict[str, list[str]] = field(init=False)
+    stated: dict[str, tuple[str, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
-        label_resource = load_label_names()
-        order = {name: at for at, name in enumerate(label_resource.names)}
-        stated: dict[str, list[str]] = {}
-        present: dict[str, set[str]] = {}
-        labels = self.facts.filter(pl.col("reader").is_null(), kind=LABEL)
-        for image_id, name, value, fact_id in labels.select("image_id", "name", "value", "fact_id").iter_rows():
-            stated.setdefault(image_id, []).append(fact_id)
-            image_labels = present.setdefault(image_id, set())
-            if value == PRESENT and name != label_resource.no_finding:
-                image_labels.add(name)
-        self.present = {
-            image_id: sorted(image_labels, key=lambda name: (order.get(name, len(order)), name))
-            for image_id, image_labels in present.items()
-        }
-        self.stated = {image_id: tuple(fact_ids) for image_id, fact_ids in stated.items()}
+        label_names = load_label_names()
+        order = {name: at for at, name in enumerate(label_names.names)}
+        is_present = (pl.col("value") == PRESENT) & (pl.col("name") != label_names.no_finding)
+        labels = self.facts.filter(pl.col("reader").is_null(), kind=LABEL).group_by("image_id", maintain_order=True)
+        self.present, self.stated = {}, {}
+        for image_id, names, fact_ids in labels.agg(pl.col("name").filter(is_present), "fact_id").iter_rows():
+            self.present[image_id] = sorted(set(names), key=lambda name: (order.get(name, len(order)), name))
+            self.stated[image_id] = tuple(fact_ids)
 
     def named_boxes(self, kind: str) -> Iterator[NamedBoxes]:
-        """Yield the boxes of a kind of facts by image and name, sorted.
-
-        Boxes of single readers and boxes in images of unknown size are skipped.
-        """
-        sized_ids = [image_id for image_id in self.images if image_id in self.sizes]
-        fact_table = self.facts.filter(pl.col("reader").is_null(), pl.col("image_id").is_in(sized_ids), kind=kind)
-        fact_table = fact_table.sort("image_id", "name", "group", "fact_id")
-        sizes = np.array([self.sizes[image_id] for image_id in fact_table["image_id"]]).reshape(-1, 2)
-        boxes = unit_boxes(fact_table.select(CORNERS).to_numpy(), sizes[:, 0], sizes[:, 1])
-        keys = fact_table.select("image_id", "name", "group", "fact_id").iter_rows()
-        rows = zip(keys, boxes, survive_rounding(boxes), strict=True)
-        for (image_id, name, group), part in groupby(rows, key=lambda row: row[0][:3]):
-            name_rows = list(part)
-            fact_ids, flat = (
-                tuple(row[3] for row, _, has_area in name_rows if has_area == expected) for expected in (True, False)
-            )
-            placed = sort_by_area(np.array([box for _, box, has_area in name_rows if has_area]))
-            yield NamedBoxes(image_id, group or f"{image_id}/{name}", name, placed, fact_ids, flat)
+        """Yield the boxes of a kind of facts in usable images by image and name (:func:`group_boxes`)."""
+        usable_facts = self.facts.filter(pl.col("image_id").is_in(list(self.images)))
+        return group_boxes(usable_facts, self.sizes, kind)
 
 
-def read_sizes(images: pl.DataFrame, shards: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Return {image_id: (rows, columns)} of the original, for the images that have a frame."""
-    return {image_id: shape for image_id, (_, shape) in _read_geometry(shards, set(images["image_id"])).items()}
+Geometry = Mapping[str, tuple[np.ndarray, tuple[int, ...]]]
+"""{image_id: (affine from its frame to the original, (rows, columns) of the original)}."""
+
+
+def read_geometry(frames: Sequence[str], image_ids: Collection[str]) -> Geometry:
+    """Return the geometry of the images among ``image_ids`` that have a frame."""
+    geometry_by_image = {}
+    for path in frames:
+        with Shard(path) as shard:
+            for image_id in filter(image_ids.__contains__, shard.ids):
+                rows, columns = map(int, shard.get("original_shape", image_id))
+                geometry_by_image[image_id] = affine_to_upright(shard.get("to_original", image_id), (rows, columns))
+    return geometry_by_image
 
 
 def read_mask_boxes(
-    pairs: Sequence[Mapping], frames: Sequence[str], masks: Sequence[str], smallest: int
+    pairs: Sequence[Mapping], geometry: Geometry, masks: Sequence[str], smallest: int
 ) -> dict[str, tuple]:
     """Return {mask_id: boxes around its parts} as fractions of the original image, largest first.
 
-    ``frames``: frame shards; ``masks``: mask shards, in frame coordinates; ``smallest``: least part, in frame pixels.
+    ``masks``: mask shards, in frame coordinates; ``smallest``: least part, in frame pixels.
     """
     image_by_mask = {pair["mask_id"]: pair["image_id"] for pair in pairs if pair["mask_id"]}
-    placed = _read_geometry(frames, set(image_by_mask.values()))
     boxes_by_mask = {}
     for path in masks:
         with Shard(path, key="mask_id") as shard:
             for mask_id in filter(image_by_mask.__contains__, shard.ids):
-                affine, shape = placed[image_by_mask[mask_id]]
+                affine, shape = geometry[image_by_mask[mask_id]]
                 boxes = component_boxes(shard.get("mask", mask_id), smallest)
                 unit = unit_boxes(boxes_to_original(boxes, affine), *shape)
                 boxes_by_mask[mask_id] = sort_by_area(unit[survive_rounding(unit)])
     return boxes_by_mask
 
 
-def _read_geometry(frames: Sequence[str], wanted_ids: set[str]) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
-    """Return {image_id: (affine to the original, (rows, columns))} of the wanted images."""
-    geometry_by_image = {}
-    for path in frames:
-        with Shard(path) as shard:
-            for image_id in filter(wanted_ids.__contains__, shard.ids):
-                rows, columns = map(int, shard.get("original_shape", image_id))
-                geometry_by_image[image_id] = affine_to_upright(shard.get("to_original", image_id), (rows, columns))
-    return geometry_by_image
-
-
-BLOCK_SIZE = 4096
-"""Images per block; it does not change the results."""
-IMAGES_OF_LINE = {
-    "texts": lambda line: line["image_ids"], "phrases": lambda line: [line["image_id"]],
-    "conversations": lambda line: [line["image_id"]], "pairs": lambda line: [line["image_id"]],
-}  # fmt: skip
-"""{kind of lines: function that returns the images of a line}."""
+BLOCK_SIZE = 4096  # images per block; it does not change the results
+KINDS_OF_LINES = ("texts", "phrases", "conversations", "pairs")
 
 
 class Blocks(LineFiles):
@@ -203,7 +157,7 @@ class Blocks(LineFiles):
         self, source: str, images: pl.DataFrame, facts: str, sizes: Mapping, lines: Mapping[str, Sequence[str]],
         areas: Mapping[str, tuple] | None = None,
     ):  # fmt: skip
-        kind_paths = [(kind, path) for kind in IMAGES_OF_LINE for path in lines.get(kind, ())]
+        kind_paths = [(kind, path) for kind in KINDS_OF_LINES for path in lines.get(kind, ())]
         super().__init__([path for _, path in kind_paths])
         self.source, self.facts, self._sizes, self._areas = source, scan_table(facts), sizes, areas or {}
         self._images = images.sort("image_id")
@@ -216,7 +170,7 @@ class Blocks(LineFiles):
         self.num_by_missing_image: Counter[tuple[str, str]] = Counter()
         for part, (kind, path) in enumerate(kind_paths):
             for row, line in enumerate(read_lines(path)):
-                image_ids = IMAGES_OF_LINE[kind](line)
+                image_ids = line["image_ids"] if kind == "texts" else [line["image_id"]]
                 self.num_images[kind] += len(image_ids)
                 self.num_by_missing_image.update((kind, image_id) for image_id in image_ids if image_id not in blocks)
                 for block in {blocks[image_id] for image_id in image_ids if image_id in blocks}:
@@ -227,7 +181,7 @@ class Blocks(LineFiles):
         first_ids = (ids[at] for at in self._starts_of_blocks[1:])
         self._edges = [0, *map(fact_image_ids.search_sorted, first_ids), len(fact_image_ids)]
 
-    def each(self, reading: Collection[str] = tuple(IMAGES_OF_LINE)) -> Iterator[SourceBlock]:
+    def each(self, reading: Collection[str] = KINDS_OF_LINES) -> Iterator[SourceBlock]:
         """Yield each block, with lines of the kinds ``reading`` only."""
         for block, at in enumerate(self._starts_of_blocks):
             first, last = self._edges[block], self._edges[block + 1]
@@ -242,4 +196,6 @@ class Blocks(LineFiles):
         """Return the lines about images of a block, in file order."""
         places = iter(self._places.get((kind, block), ()))
         lines = [json.loads(self.get(part, row)) for part, row in zip(places, places, strict=True)]
-        return [{name: value for name, value in line.items() if name != CRC} for line in lines]
+        for line in lines:
+            line.pop(CRC, None)
+        return lines

@@ -47,11 +47,10 @@ class Unit:
     parts: Sequence[Part]
     repeats_part: bool = True
 
-    def part(self, number: int) -> Part | None:
-        """Return the part of pass ``number``, None if there are no more parts."""
-        if self.repeats_part:
-            return self.parts[0]
-        return self.parts[number] if number < len(self.parts) else None
+    def passes(self, repeat: int, is_train: bool) -> Iterator[tuple[int, Part]]:
+        """Return (number, part) of each pass; a repeated part has one pass outside train."""
+        parts = [self.parts[0]] * (repeat if is_train else 1) if self.repeats_part else self.parts[:repeat]
+        return enumerate(parts)
 
 
 @dataclass(frozen=True)
@@ -107,25 +106,22 @@ def abnormality_detection(inputs: SourceBlock, settings: TaskOptions) -> Iterato
 
     Images with a present label but no box for it are excluded, because the list would be incomplete.
     """
-    label_resource, findings_by_image = label_names(), {}
+    findings_by_image: dict[str, list[NamedBoxes]] = {}
     for finding in inputs.named_boxes(BOX):
         findings_by_image.setdefault(finding.image_id, []).append(finding)
     for image_id in sorted(inputs.images):
         boxed_findings = [finding for finding in findings_by_image.get(image_id, []) if finding.boxes]
-        boxed = {finding.name for finding in boxed_findings}
-        missing = [
-            name for name in inputs.present.get(image_id, ()) if name in label_resource.findings and name not in boxed
-        ]
+        boxes = {finding.name: finding.boxes for finding in boxed_findings}
+        facts = tuple(fact for finding in boxed_findings for fact in finding.facts)
+        present_findings = {*inputs.present.get(image_id, ())} & {*label_names().findings}
         flat = any(finding.flat and not finding.boxes for finding in findings_by_image.get(image_id, []))
         # an image without boxes was examined if it has labels, or if its source has none at all
         is_known = boxed_findings or image_id in inputs.stated or not inputs.summary.labelled
-        if missing or flat or image_id not in inputs.sizes or not is_known:
-            settings.exclude("no_boxes", [fact for finding in boxed_findings for fact in finding.facts])
+        if present_findings - boxes.keys() or flat or image_id not in inputs.sizes or not is_known:
+            settings.exclude("no_boxes", facts)
             continue
-        items = [f"{load_spoken_names().say(finding.name)} {box_slot(finding.name)}" for finding in boxed_findings]
+        items = [f"{load_spoken_names().say(name)} {box_slot(name)}" for name in boxes]
         slots = {"items": "; ".join(items), "number": str(len(boxed_findings))}
-        boxes = {finding.name: finding.boxes for finding in boxed_findings}
-        facts = tuple(fact for finding in boxed_findings for fact in finding.facts)
         yield Unit(image_id, image_id, (Part("some" if boxed_findings else "none", slots, boxes, facts),))
 
 
@@ -161,19 +157,15 @@ def find_absences(inputs: SourceBlock) -> Iterator[tuple[str, str, tuple[str, ..
 
     If the source has labels: findings denied by global ILS negatives or by the report. Otherwise: findings not drawn.
     """
-    label_resource = label_names()
-    box_facts = inputs.facts.filter(kind=BOX).select("image_id", "name").unique()
-    present_findings = {(image_id, name) for image_id, name in box_facts.iter_rows()}
-    present_findings |= {
-        (image_id, name) for image_id, finding_names in inputs.present.items() for name in finding_names
-    }
     boxed_names = inputs.summary.boxed
+    present_findings = set(inputs.facts.filter(kind=BOX).select("image_id", "name").unique().iter_rows())
+    present_findings |= {(image_id, name) for image_id, names in inputs.present.items() for name in names}
     denied: dict[tuple[str, str], tuple[str, ...]] = {}
     if not inputs.summary.labelled:
         denied = {(image_id, name): () for image_id in inputs.images for name in boxed_names}
     for pair in inputs.pairs if inputs.summary.labelled else ():
         if not pair["seg"] and pair["type"] == "global":
-            for name in label_resource.lesions.get(pair["target"], ()):
+            for name in label_names().lesions.get(pair["target"], ()):
                 denied[pair["image_id"], name] = (pair["pair_id"],)
     labels = inputs.facts.filter(
         pl.col("reader").is_null(), pl.col("name").is_in(boxed_names), kind=LABEL, stated=DENIED
@@ -197,38 +189,34 @@ def ils_pairs(inputs: SourceBlock, settings: TaskOptions, form: str) -> Iterator
 
     In seg form a negative has a [SEG] with an empty mask id.
     """
-    for pair in inputs.pairs:
-        if pair["pair_id"] not in settings.pairs:
-            continue
-        answer_text = pair["answer"].replace(SEG, "").strip()
-        mask = pair["mask_id"] or ""
-        shared_fields = {"facts": (pair["pair_id"],), "target": pair["target"]}
+    for pair in (pair for pair in inputs.pairs if pair["pair_id"] in settings.pairs):
+        mask, name = pair["mask_id"] or "", pair["target"]
+        boxes = inputs.boxes_by_mask.get(mask, ()) if pair["seg"] else ()
         if form == "seg":
             turns = (Turn(pair["instruction"], pair["answer"], f"ils:{pair['type']}"),)
-            part = Part("", {}, mask_ids=(mask,), turns=turns, **shared_fields)
-            yield Unit(pair["image_id"], pair["pair_id"], (part,))
-            continue
-        name = pair["target"]
-        boxes = inputs.boxes_by_mask.get(mask, ()) if pair["seg"] else ()
-        if pair["seg"] and not boxes:
+            part = Part("", {}, facts=(pair["pair_id"],), target=name, mask_ids=(mask,), turns=turns)
+        elif pair["seg"] and not boxes:
             settings.exclude("no_area", [pair["pair_id"]])
             continue
-        slots = {"instruction": pair["instruction"], "answer": answer_text}
-        if pair["seg"]:
-            slots |= {"boxes": box_slot(name), "answer": f"{answer_text} " if answer_text else ""}
-        part = Part("some" if boxes else "none", slots, {name: boxes} if boxes else {}, **shared_fields)
+        else:
+            answer_text = pair["answer"].replace(SEG, "").strip()
+            slots = {"instruction": pair["instruction"], "answer": answer_text}
+            if boxes:
+                slots |= {"boxes": box_slot(name), "answer": f"{answer_text} " if answer_text else ""}
+            boxes_by_slot = {name: boxes} if boxes else {}
+            part = Part("some" if boxes else "none", slots, boxes_by_slot, (pair["pair_id"],), name)
         yield Unit(pair["image_id"], pair["pair_id"], (part,))
 
 
 def balance_pairs(pairs: Iterable[Mapping], seed: int) -> frozenset[str]:
     """Return the ids of all positive pairs and, per split, of as many random negatives."""
-    ids_by_stratum: dict[tuple[str, bool], list[str]] = {}
+    ids_by_split: dict[str, tuple[list[str], list[str]]] = {}
     for pair in pairs:
-        ids_by_stratum.setdefault((pair["split"], bool(pair["seg"])), []).append(pair["pair_id"])
+        ids_by_split.setdefault(pair["split"], ([], []))[bool(pair["seg"])].append(pair["pair_id"])
     selected_ids: set[str] = set()
-    for split in sorted({split for split, _ in ids_by_stratum}):
-        positive, negative = ids_by_stratum.get((split, True), []), sorted(ids_by_stratum.get((split, False), []))
-        selected_ids.update(positive, make_rng(seed, "ils", split).sample(negative, min(len(negative), len(positive))))
+    for split, (negative, positive) in ids_by_split.items():
+        number = min(len(negative), len(positive))
+        selected_ids.update(positive, make_rng(seed, "ils", split).sample(sorted(negative), number))
     return frozenset(selected_ids)
 
 

@@ -40,8 +40,7 @@ def load_spoken_names() -> SpokenNames:
 
 QUESTIONS_FROM = {"absent_grounding": "abnormality_grounding"}
 """{task: task whose questions it shares}, so that a question does not reveal its answer."""
-KINDS = ("answers", "some", "none")
-"""Kinds of answers: the only kind, or with and without findings."""
+KINDS = ("answers", "some", "none")  # kinds of answers: the only kind, or with and without findings
 SLOT = re.compile(r"\{([a-z][a-z ]*)\}")
 
 

@@ -16,7 +16,7 @@ from cxr.instructions.record import Record
 from cxr.radvlm.instructions import tasks
 from cxr.radvlm.instructions.draws import SampleDraws, draw_samples
 from cxr.radvlm.instructions.mix import TRAIN, MixRow, rows_from_options
-from cxr.radvlm.instructions.source_block import Blocks, SourceBlock, read_mask_boxes, read_sizes
+from cxr.radvlm.instructions.source_block import Blocks, SourceBlock, read_geometry, read_mask_boxes
 from cxr.radvlm.instructions.tasks import ABSENT, LINES_BY_TASK, UNITS_BY_TASK, TaskOptions, Unit
 from cxr.radvlm.instructions.wordings import word_turn
 from cxr.radvlm.samples import make_sample, sample_line
@@ -60,7 +60,7 @@ UNITS_OF_LINE = {
     ],
     "pairs": lambda line: [(line["image_id"], line["pair_id"], ILS)],
 }
-"""{kind of lines: function that returns (image, key, tasks) of the units of a line}; tasks: those that may use it."""
+"""{kind of lines: function that returns (image, key, tasks that may use it) of the units of a line}."""
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,13 @@ class SampleWriter:
         self.reason_by_image = reason_by_image or {}
         self.index: list[pl.DataFrame] = []
         self.num_by_outcome: Counter[tuple[str, str]] = Counter()
-        self.task_options = TaskOptions(options.seed, self._exclude, pairs)
         # of a block: ids of facts that lines use, {fact or pair: why it is excluded}, and (kind, key) of units
         self._used_facts: set[str] = set()
         self._reasons: dict[str, str] = {}
         self._used_units: set[tuple[str, str]] = set()
         self._undrawn_units: set[tuple[str, str]] = set()
-
-    def _exclude(self, reason: str, ids: Sequence[str]) -> None:
-        self._reasons.update(dict.fromkeys(ids, reason))
+        exclude = lambda reason, ids: self._reasons.update(dict.fromkeys(ids, reason))  # noqa: E731
+        self.task_options = TaskOptions(options.seed, exclude, pairs)
 
     def records(self, inputs: SourceBlock) -> Iterator[Record]:
         """Yield the samples of a block for all mix rows. Raises AssertionError for a unit without an outcome."""
@@ -104,19 +102,15 @@ class SampleWriter:
             of_block.clear()
         index: list[tuple] = []
         for row in self.rows:
-            units = self._absent(inputs) if row.task == ABSENT else UNITS_BY_TASK[row.task](inputs, self.task_options)
+            if row.task == ABSENT:
+                absences = (absence for absence in tasks.find_absences(inputs) if absence[:2] in self.draws.absent)
+                units = (tasks.absent_unit(*absence) for absence in absences)
+            else:
+                units = UNITS_BY_TASK[row.task](inputs, self.task_options)
             for unit in units:
                 yield from self._unit_records(row, inputs, unit, index)
         self.index.append(pl.DataFrame(index, schema=schema(INDEX), orient="row"))
         self._count_outcomes(inputs)
-
-    def _absent(self, inputs: SourceBlock) -> Iterator[Unit]:
-        """Yield the units of the selected absences."""
-        absences = self.draws.absent.filter(pl.col("image_id").is_in(list(inputs.images)))
-        selected = set(absences.select("image_id", "name").iter_rows())
-        for image_id, name, facts in tasks.find_absences(inputs):
-            if (image_id, name) in selected:
-                yield tasks.absent_unit(image_id, name, facts)
 
     def _unit_records(self, row: MixRow, inputs: SourceBlock, unit: Unit, index: list[tuple]) -> Iterator[Record]:
         image = inputs.images[unit.image_id]
@@ -126,10 +120,8 @@ class SampleWriter:
             self._undrawn_units.add(unit_key)
             return
         self._used_units.add(unit_key)
-        for number in range(row.repeat if split == TRAIN or not unit.repeats_part else 1):
-            if (part := unit.part(number)) is None:
-                break
-            drawn_for = (self.options.seed, row.source, unit.key)
+        drawn_for = (self.options.seed, row.source, unit.key)
+        for number, part in unit.passes(row.repeat, split == TRAIN):
             turns = part.turns or (word_turn(row.task, part.kind, drawn_for, number, part.slots),)
             name = f"r{stable_hash(row.task, row.source, unit.key, number):016x}"
             sample = make_sample(
@@ -137,10 +129,10 @@ class SampleWriter:
                 labels=inputs.present.get(unit.image_id), mask_ids=part.mask_ids, facts=part.facts, engine=part.engine,
                 number=number, target=part.target,
             )  # fmt: skip
-            is_new = number == 0 or not unit.repeats_part
+            num_new_facts = 0 if number and unit.repeats_part else len(part.facts)
             index.append((
-                sample.sample_id, sample.task, sample.source, sample.split, image["split"], sample.subject_id,
-                sample.image_id, image["view"], unit.key, number, len(part.facts) if is_new else 0,
+                name, row.task, image["source"], split, image["split"], image["subject_id"], unit.image_id,
+                image["view"], unit.key, number, num_new_facts,
             ))  # fmt: skip
             self._used_facts.update(part.facts)
             yield sample
@@ -161,18 +153,17 @@ class SampleWriter:
             self.num_by_outcome[kind, outcome] += 1
         for kind, units_of in UNITS_OF_LINE.items():
             for image_id, key, possible_tasks in (unit for line in getattr(inputs, kind) for unit in units_of(line)):
-                if image_id in inputs.images:
-                    is_in_mix = not task_names.isdisjoint(possible_tasks)
-                    self.num_by_outcome[kind, self._unit_outcome(kind, key, is_in_mix)] += 1
-
-    def _unit_outcome(self, kind: str, key: str, is_in_mix: bool) -> str:
-        if (kind, key) in self._used_units:
-            return "used"
-        if key in self._reasons or not is_in_mix:
-            return self._reasons.get(key, "not_in_mix")
-        if (kind, key) in self._undrawn_units or (kind == "pairs" and key not in self.task_options.pairs):
-            return "not_drawn"
-        raise AssertionError(f"{STAGE}: a unit of {kind} is neither asked nor left out")
+                if image_id not in inputs.images:
+                    continue
+                if (kind, key) in self._used_units:
+                    outcome = "used"
+                elif key in self._reasons or task_names.isdisjoint(possible_tasks):
+                    outcome = self._reasons.get(key, "not_in_mix")
+                elif (kind, key) in self._undrawn_units or (kind == "pairs" and key not in self.task_options.pairs):
+                    outcome = "not_drawn"
+                else:
+                    raise AssertionError(f"{STAGE}: a unit of {kind} is neither asked nor left out")
+                self.num_by_outcome[kind, outcome] += 1
 
     def outcome_table(self, blocks: Blocks) -> pl.DataFrame:
         """Return the outcomes of all blocks. Raises AssertionError if they do not add up to the source's files."""
@@ -201,7 +192,8 @@ def run(
     cv2.setNumThreads(1)
     rows = [row for row in rows_from_options(options.rows) if row.used]
     image_table = read_table(images)
-    sizes = read_sizes(image_table, frames)
+    geometry = read_geometry(frames, set(image_table["image_id"]))
+    sizes = {image_id: shape for image_id, (_, shape) in geometry.items()}
     conflict_ids = set(read_table(conflicts).filter(source=options.source)["image_id"])
     reason_by_image = {
         image_id: "split_conflict" if image_id in conflict_ids else "no_image"
@@ -213,7 +205,7 @@ def run(
     offered = (line for path in pairs for line in read_lines(path) if line["image_id"] in usable_ids)
     pair_rows = [{name: line[name] for name in ("pair_id", "split", "seg", "mask_id", "image_id")} for line in offered]
     balanced_ids = tasks.balance_pairs(pair_rows, options.seed)
-    areas = read_mask_boxes(pair_rows, frames, masks, options.smallest) if masks else {}
+    areas = read_mask_boxes(pair_rows, geometry, masks, options.smallest) if masks else {}
     lines = {"texts": [texts], "phrases": [phrases], "conversations": conversations, "pairs": pairs}
     with Blocks(options.source, usable_images, facts, sizes, lines, areas) as blocks:
         settings = TaskOptions(options.seed, pairs=balanced_ids)

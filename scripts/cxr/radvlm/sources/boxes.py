@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +25,7 @@ from cxr.geometry.turns import UPRIGHT, Turn
 from cxr.imaging.cohort.header import read_header
 from cxr.imaging.cohort.split import split_name, subject_splits
 from cxr.radvlm.labels import ABSENT, PRESENT
-from cxr.radvlm.sources import facts as source_facts
-from cxr.radvlm.sources.facts import BOX, FUSED, IMAGES, LABELS, ReadOptions, SourceRecords
+from cxr.radvlm.sources.facts import BOX, FUSED, IMAGES, LABEL, LABELS, UNNAMED_BOX, ReadOptions, SourceRecords
 
 VINDR_TABLES = {"train": ("annotations/annotations_train.csv", "annotations_train.csv", "train.csv"),
          "test": ("annotations/annotations_test.csv", "annotations_test.csv")}  # fmt: skip
@@ -34,15 +33,11 @@ VINDR_TABLES = {"train": ("annotations/annotations_train.csv", "annotations_trai
 LABEL_TABLES = {"train": ("annotations/image_labels_train.csv", "image_labels_train.csv"),
          "test": ("annotations/image_labels_test.csv", "image_labels_test.csv")}  # fmt: skip
 """{split: possible paths of its table of image labels}."""
-CONSENSUS = "consensus"
-"""Reader of a table without reader ids."""
+CONSENSUS = "consensus"  # reader of a table without reader ids
 CELLS = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT}
-FUSION_IOU = 0.1
-"""IoU above which boxes of several readers of one class are fused (authors' code)."""
-FUSION_DECIMALS = 3
-"""Decimals of fused corners on the unit square (authors' code)."""
-FUSED_SPLITS = ("train", "validate")
-"""Splits whose boxes are fused; the test boxes of VinDr-CXR are a consensus."""
+FUSION_IOU = 0.1  # IoU above which boxes of several readers of one class are fused (authors' code)
+FUSION_DECIMALS = 3  # decimals of fused corners on the unit square (authors' code)
+FUSED_SPLITS = ("train", "validate")  # splits whose boxes are fused; the test boxes of VinDr-CXR are a consensus
 ENDINGS = (
     "",
     *(case(ending) for ending in (".dicom", ".dcm", ".png", ".jpg", ".jpeg") for case in (str.lower, str.upper)),
@@ -139,15 +134,13 @@ def fuse_readers(
     group = np.array([number[image, name] for image, name, _, _ in regions])
     boxes = np.array([box for *_, box in regions], np.float64)
     order = fusion_order(boxes, group, np.array([reader for _, _, reader, _ in regions]))
-    fused_boxes = fuse_groups(boxes[order], group[order], iou)
-    group_of_box = np.empty(len(fused_boxes.boxes), np.int64)
-    group_of_box[fused_boxes.member_of[fused_boxes.member_of >= 0]] = group[order][fused_boxes.member_of >= 0]
+    fused = fuse_groups(boxes[order], group[order], iou)
+    group_of_box = dict(zip(fused.member_of.tolist(), group[order].tolist(), strict=True))
     image_boxes = []
-    for place, box in zip(group_of_box, fused_boxes.boxes, strict=True):
-        image, name = names[place]
-        rows, columns = sizes.get(image) or (None, None)
-        if rows and columns:
-            scale = np.array([columns, rows, columns, rows], np.float64)
+    for place, box in enumerate(fused.boxes):
+        image, name = names[group_of_box[place]]
+        if size := sizes.get(image):
+            scale = np.array([*size[::-1], *size[::-1]], np.float64)
             box = np.round(box / scale, decimals) * scale
         image_boxes.append((image, name, box))
     return image_boxes
@@ -190,8 +183,7 @@ def _add_images(records: SourceRecords, options: ReadOptions, images: Sequence[S
         sizes[image_id] = size = turn.shape(stored)
         named_regions = [region for region in image.regions if region.label.strip()]
         num_unnamed = len(image.regions) - len(named_regions)
-        detail = source_facts.UNNAMED_BOX
-        records.exclude("unknown_label", image_id, detail=detail, record_kind=BOX, rows=num_unnamed)
+        records.exclude("unknown_label", image_id, detail=UNNAMED_BOX, record_kind=BOX, rows=num_unnamed)
         records.images.append({
             "image_id": image_id, "study_id": image_id, "subject_id": subject_of(image.name, options),
             "split": image.split, "view": None, "sex": None, "rows": size[0], "columns": size[1], "path": str(path),
@@ -200,11 +192,11 @@ def _add_images(records: SourceRecords, options: ReadOptions, images: Sequence[S
         is_fused = several and image.split in FUSED_SPLITS
         boxes_by_name: dict[str, list] = {}
         for region in named_regions:
-            box = np.array(region_box(_to_upright(region, turn, stored)) or (np.nan,) * 4, np.float64)
+            box, reader = _upright_box(region, turn, stored), region.reader or "reader"
             if is_fused:
-                fields = {"detail": region.label, "reader": region.reader or "reader"}
-                for tidy_box in records.add_boxes(image_id, BOX, region.label, box[None], size, **fields):
-                    readers.append((image_id, region.label, fields["reader"], tidy_box))
+                fields = {"detail": region.label, "reader": reader}
+                tidy_boxes = records.add_boxes(image_id, BOX, region.label, box[None], size, **fields)
+                readers += [(image_id, region.label, reader, tidy_box) for tidy_box in tidy_boxes]
             else:
                 boxes_by_name.setdefault(region.label, []).append(box)
         for name, boxes in sorted(boxes_by_name.items()):
@@ -229,12 +221,10 @@ def _find_image(image: SourceImage, is_duplicate: bool) -> tuple[Path, tuple[int
     return path, header.size, header.turn
 
 
-def _to_upright(region: Annotation, turn: Turn, stored: tuple[int, int]) -> Annotation:
-    """Return a region, drawn on the stored image, in pixels of the upright image."""
-    if turn == UPRIGHT or (box := region_box(region)) is None:
-        return region
-    (upright,) = boxes_to_upright(np.array(box, np.float64), turn, stored).tolist()
-    return replace(region, box=tuple(upright), drawn=None, size=turn.shape(stored))
+def _upright_box(region: Annotation, turn: Turn, stored: tuple[int, int]) -> np.ndarray:
+    """Return the box (4,) of a region, drawn on the stored image, in pixels of the upright image; NaN without one."""
+    box = np.array(region_box(region) or (np.nan,) * 4, np.float64)
+    return box if turn == UPRIGHT or np.isnan(box).any() else boxes_to_upright(box, turn, stored)[0]
 
 
 def add_image_labels(records: SourceRecords, key: str, split: str, path: Path) -> None:
@@ -252,12 +242,11 @@ def add_image_labels(records: SourceRecords, key: str, split: str, path: Path) -
     has_image = pl.col("image_id").is_in([image["image_id"] for image in records.images if image["split"] == split])
     records.counts["rows of image labels"] += table.height
     records.num_rows[LABELS] += table.height
-    excluded = {
-        "no_image": (table.filter(~has_image), "no picture of it was read in this split"),
-        "bad_row": (table.filter(has_image & ~is_first), "its reader has another row of it"),
-    }
-    for reason, (rows, meaning) in excluded.items():
-        for image_id in rows["image_id"]:
+    for reason, condition, meaning in (
+        ("no_image", ~has_image, "no picture of it was read in this split"),
+        ("bad_row", has_image & ~is_first, "its reader has another row of it"),
+    ):
+        for image_id in table.filter(condition)["image_id"]:
             records.exclude(reason, image_id or None, detail=f"{path.name}: {meaning}", record_kind=LABELS)
     _count_unknown(records, {name: table.height for name in labels if name not in KNOWN}, "labels")
     cells = table.select((~pl.col(name).is_in([*CELLS, ""])).sum() for name in labels).row(0, named=True)
@@ -268,5 +257,4 @@ def add_image_labels(records: SourceRecords, key: str, split: str, path: Path) -
     facts = used.with_columns(values).unpivot(
         labels, index=["image_id", "reader"], variable_name="name", value_name="stated"
     )
-    facts = facts.drop_nulls("stated").with_columns(kind=pl.lit(source_facts.LABEL), value="stated")
-    records.tables.append(source_facts.complete_facts(facts))
+    records.tables.append(facts.drop_nulls("stated").with_columns(kind=pl.lit(LABEL), value="stated"))

@@ -8,13 +8,7 @@ from cxr.annotations import chexpert, chexpert_plus
 from cxr.annotations.label_tables import LABELS
 from cxr.base.errors import UserError
 from cxr.imaging.cohort.split import split_name
-from cxr.radvlm.sources.facts import (
-    IMAGES,
-    ReadOptions,
-    SourceRecords,
-    label_table_facts,
-    replace_control_characters,
-)
+from cxr.radvlm.sources.facts import IMAGES, ReadOptions, SourceRecords, label_table_facts, replace_control_characters
 
 
 def read_chexpert(options: ReadOptions) -> SourceRecords:

@@ -9,12 +9,12 @@ import numpy as np
 import polars as pl
 
 from cxr.annotations import label_tables
-from cxr.base.columns import Column, Columns, schema
+from cxr.base.columns import Column, Columns, edge_columns, schema
 from cxr.base.conservation import ALL, CONSERVED, CountRow, counted_rows
 from cxr.base.seeds import stable_hash
-from cxr.base.tables import write_excluded, write_lines, write_table
+from cxr.base.tables import write_excluded, write_lines, write_rows, write_table
 from cxr.geometry.boxes import CORNERS
-from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, load_label_names, resolve_uncertain
+from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, VALUES, load_label_names, resolve_uncertain
 
 IMAGE_COLUMNS: Columns = {
     "source": Column(pl.String, "Source."),
@@ -41,15 +41,9 @@ FACT_COLUMNS: Columns = {
         pl.String,
         "Reader of a box that was fused with others, or of an image's label that is not asked; null of what is.",
     ),
-    **{
-        name: Column(pl.Float64, f"{what} edge of the box; null without one.", "original pixels")
-        for name, what in (("x1", "Left"), ("y1", "Upper"), ("x2", "Right"), ("y2", "Lower"))
-    },
+    **edge_columns(" of the box; null without one", "original pixels"),
 }
-COUNT_COLUMNS: Columns = {
-    "what": Column(pl.String, "What is counted."),
-    "number": Column(pl.Int64, "How many."),
-}
+COUNT_COLUMNS: Columns = {"what": Column(pl.String, "What is counted."), "number": Column(pl.Int64, "How many.")}
 IMAGES_SCHEMA, FACTS_SCHEMA = schema(IMAGE_COLUMNS), schema(FACT_COLUMNS)
 
 
@@ -89,8 +83,7 @@ KEPT = "kept"
 IMAGES, LABELS, TEXTS, FUSED = "images", "labels", "texts", "fused boxes"
 """Kinds of counted records besides facts: images, rows of label tables, texts, fused boxes."""
 UNNAMED_BOX = "a box without a name"
-OUTPUTS = ("images", "facts", "texts", "excluded", "counts", "conservation")
-"""Files of a source."""
+OUTPUTS = ("images", "facts", "texts", "excluded", "counts", "conservation")  # files of a source
 
 
 @dataclass
@@ -129,11 +122,10 @@ class SourceRecords:
     def conservation_rows(self, source: str) -> list[CountRow]:
         """Return the conservation rows of all kinds. Raises AssertionError if a row is unaccounted for."""
         conserved_rows, num_kept = [], self.num_kept + Counter({IMAGES: len(self.images), TEXTS: len(self.texts)})
+        excluded = sorted(self.num_excluded.items())
         for record_kind in sorted({*self.num_rows, *num_kept, *(kind for kind, _ in self.num_excluded)}):
             parts = {KEPT: num_kept[record_kind]}
-            parts |= {
-                reason: number for (kind, reason), number in sorted(self.num_excluded.items()) if kind == record_kind
-            }
+            parts |= {reason: number for (kind, reason), number in excluded if kind == record_kind}
             conserved_rows += counted_rows(f"{STAGE}, {source}", record_kind, self.num_rows[record_kind], parts)
         return conserved_rows
 
@@ -161,13 +153,13 @@ class SourceRecords:
         Boxes without an area are excluded. ``record_kind``: kind as which boxes are counted (default: ``kind``, "" if
         they are not); ``shape``: (rows, columns) of the image, None if unknown; ``columns``: further ones of the facts.
         """
-        cleaned = clean_boxes(boxes, np.tile([np.nan if side is None else side for side in shape], (len(boxes), 1)))
-        for count_name, number in (("boxes with swapped corners", cleaned.swapped), ("boxes clipped", cleaned.clipped)):
-            self.counts[count_name] += number
+        shapes = np.tile(np.array(shape, np.float64), (len(boxes), 1))
+        clean, has_area, num_swapped, num_clipped = clean_boxes(boxes, shapes)
+        self.counts.update({"boxes with swapped corners": num_swapped, "boxes clipped": num_clipped})
         record_kind = kind if record_kind is None else record_kind
-        num_flat = int((~cleaned.area).sum())
+        num_flat = int((~has_area).sum())
         self.exclude("no_area", image_id, detail=detail or kind, record_kind=record_kind, rows=num_flat)
-        boxes_with_area = cleaned.boxes[cleaned.area]
+        boxes_with_area = clean[has_area]
         self.facts += box_facts(image_id, kind, name, boxes_with_area, **columns)
         if record_kind:
             self.num_kept[record_kind] += len(boxes_with_area)
@@ -211,43 +203,28 @@ def box_facts(image_id: str, kind: str, name: str, boxes: np.ndarray, **columns:
 
 def image_label_facts(image_id: str, stated: dict[str, str], uncertain: str) -> list[dict]:
     """Return one fact per label of an image; see :func:`resolve_uncertain` for ``uncertain``."""
-    values = resolve_uncertain(stated, uncertain)
     return [
-        {"image_id": image_id, "kind": LABEL, "name": name, "value": values[name], "stated": value}
-        for name, value in stated.items()
+        {"image_id": image_id, "kind": LABEL, "name": name, "value": value, "stated": stated[name]}
+        for name, value in resolve_uncertain(stated, uncertain).items()
     ]
 
 
-@dataclass(frozen=True)
-class CleanBoxes:
-    """Boxes (N, 4) with sorted corners, clipped to the image; area: mask of boxes with an area, bool (N,); swapped,
-    clipped: numbers of boxes that were changed.
-    """
-
-    boxes: np.ndarray
-    area: np.ndarray
-    swapped: int
-    clipped: int
-
-
-def clean_boxes(boxes: np.ndarray, shapes: np.ndarray) -> CleanBoxes:
+def clean_boxes(boxes: np.ndarray, shapes: np.ndarray) -> tuple[np.ndarray, np.ndarray, int, int]:
     """Sort the corners of boxes (N, 4) and clip them to images of ``shapes`` (N, 2: rows, columns; NaN: unknown).
 
-    A box has an area if its corners are finite and both sides are longer than 0.
+    Return the boxes, a mask of those with an area, bool (N,), and the numbers of boxes with swapped corners and of
+    clipped ones. A box has an area if its corners are finite and both sides are longer than 0.
     """
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     finite = np.isfinite(boxes).all(axis=1)
-    finite_boxes = np.where(finite[:, None], boxes, 0.0)
-    low = np.minimum(finite_boxes[:, :2], finite_boxes[:, 2:])
-    high = np.maximum(finite_boxes[:, :2], finite_boxes[:, 2:])
-    swapped = int((low != finite_boxes[:, :2]).any(axis=1).sum())
+    corners = np.where(finite[:, None], boxes, 0.0).reshape(-1, 2, 2)
+    sorted_boxes = np.sort(corners, axis=1).reshape(-1, 4)
     limits = np.asarray(shapes, np.float64).reshape(-1, 2)[:, ::-1]
-    most = np.where(np.isfinite(limits), limits, np.inf)
-    sorted_ = np.concatenate([low, high], axis=1)
-    cut = np.clip(sorted_, 0.0, np.concatenate([most, most], axis=1))
-    sides = cut[:, 2:] - cut[:, :2]
-    area = finite & (sides > 0).all(axis=1)
-    return CleanBoxes(cut, area, swapped, int(((cut != sorted_).any(axis=1) & area).sum()))
+    most = np.tile(np.where(np.isfinite(limits), limits, np.inf), 2)
+    clipped = np.clip(sorted_boxes, 0.0, most)
+    has_area = finite & (clipped[:, 2:] > clipped[:, :2]).all(axis=1)
+    num_swapped = int((sorted_boxes[:, :2] != corners[:, 0]).any(axis=1).sum())
+    return clipped, has_area, num_swapped, int(((clipped != sorted_boxes).any(axis=1) & has_area).sum())
 
 
 def label_table_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str) -> pl.DataFrame:
@@ -255,41 +232,28 @@ def label_table_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str
 
     Like :func:`image_label_facts`, but every image gets No Finding.
     """
-    label_names = load_label_names()
-    meant_as = {UNCERTAIN: uncertain if uncertain in (PRESENT, ABSENT) else UNCERTAIN}
-    stated_table = table.select("image_id", *labels)
-    values = stated_table.with_columns(pl.col(labels).replace(meant_as))
-    findings = [label for label in label_names.findings if label in labels]
-    nothing = (
-        pl.when(pl.any_horizontal(pl.col(findings) == PRESENT)).then(pl.lit(ABSENT))
-        .when(pl.any_horizontal(pl.col(findings) == UNCERTAIN)).then(pl.lit(UNCERTAIN))
-        .otherwise(pl.lit(PRESENT))
-    )  # fmt: skip
-    values = values.with_columns(nothing.alias(label_names.no_finding))
-    if label_names.no_finding not in labels:
-        stated_table = stated_table.with_columns(pl.lit(None, pl.String).alias(label_names.no_finding))
-    order = [label_names.no_finding, *(label for label in labels if label != label_names.no_finding)]
-    value, stated = (
-        part.unpivot(order, index="image_id", variable_name="name", value_name=name)
-        for part, name in ((values, "value"), (stated_table, "stated"))
+    no_finding, findings = load_label_names().no_finding, load_label_names().findings
+    names = list(dict.fromkeys((*labels, no_finding)))
+    stated = table.select("image_id", *names if no_finding in labels else (*labels, pl.lit(None).alias(no_finding)))
+    values = stated.with_columns(pl.col(labels).replace({UNCERTAIN: uncertain if uncertain in VALUES else UNCERTAIN}))
+    is_any = {
+        value: pl.any_horizontal(pl.col([label for label in findings if label in labels]) == value)
+        for value in (PRESENT, UNCERTAIN)
+    }
+    absent, unsure, present = map(pl.lit, (ABSENT, UNCERTAIN, PRESENT))
+    nothing = pl.when(is_any[PRESENT]).then(absent).when(is_any[UNCERTAIN]).then(unsure).otherwise(present)
+    values = values.with_columns(nothing.alias(no_finding))
+    value, stated_value = (
+        part.unpivot(names, index="image_id", variable_name="name", value_name="value") for part in (values, stated)
     )
-    facts = value.with_columns(stated["stated"]).drop_nulls("value")
-    return complete_facts(facts.with_columns(pl.lit(LABEL).alias("kind")))
-
-
-def complete_facts(table: pl.DataFrame) -> pl.DataFrame:
-    """Return facts without ids in the order of their columns; columns that the table lacks are null."""
-    return table.select(
-        pl.col(name) if name in table.columns else pl.lit(None, dtype).alias(name)
-        for name, dtype in FACTS_SCHEMA.items()
-        if name != "fact_id"
-    )
+    facts = value.with_columns(kind=pl.lit(LABEL), stated=stated_value["value"].cast(pl.String))
+    return facts.drop_nulls("value")
 
 
 def facts_table(source: str, rows: Iterable[dict], tables: Sequence[pl.DataFrame] = ()) -> pl.DataFrame:
     """Return the facts with their ids, sorted by image, kind, name and id; repeated rows get distinct ids."""
     first = pl.DataFrame(list(rows), schema={name: kind for name, kind in FACTS_SCHEMA.items() if name != "fact_id"})
-    table = pl.concat([first, *tables])
+    table = pl.concat([first, *tables], how="diagonal")  # what a table lacks is null
     parts = ("image_id", "kind", "name", "group", "reader", *CORNERS)
     num_by_row: Counter[tuple] = Counter()
     ids = []
@@ -312,14 +276,12 @@ def write_source(records: SourceRecords, source: str, outputs: Mapping[str, str]
     all_counts.update(f"facts: {kind}" for kind in table["kind"])
     all_counts.update(f"left out: {row['reason']}" for row in records.excluded)
     all_counts["texts"] = len(records.texts)
-    image_rows = [{"source": source} | row for row in records.images]
-    image_table = pl.DataFrame(image_rows, schema=IMAGES_SCHEMA).sort("image_id")
-    write_table(outputs["images"], image_table, IMAGE_COLUMNS)
+    image_rows = sorted(records.images, key=lambda row: row["image_id"])
+    write_rows(outputs["images"], ({"source": source} | row for row in image_rows), IMAGE_COLUMNS)
     write_table(outputs["facts"], table, FACT_COLUMNS)
     write_lines(outputs["texts"], sorted(records.texts, key=lambda line: line["study_id"]), checked=True)
     write_excluded(outputs["excluded"], records.excluded)
-    count_table = pl.DataFrame(sorted(all_counts.items()), schema=schema(COUNT_COLUMNS), orient="row")
-    write_table(outputs["counts"], count_table, COUNT_COLUMNS)
+    write_rows(outputs["counts"], sorted(all_counts.items()), COUNT_COLUMNS)
     write_table(outputs["conservation"], conservation_table(records.conservation_rows(source)), CONSERVED)
 
 

@@ -14,8 +14,7 @@ from cxr.radvlm.sources.facts import IMAGES, TEXTS, ReadOptions, SourceRecords, 
 
 LABEL_TABLE = "*-chexpert.csv"
 FRONTAL = ("PA", "AP")
-NUM_THREADS = 16
-"""Threads that read files."""
+NUM_THREADS = 16  # threads that read files
 
 
 @dataclass(frozen=True)
@@ -42,13 +41,9 @@ def read_mimic(options: ReadOptions) -> SourceRecords:
                 studies.setdefault(row.study_id, []).append(row)
                 records.images.append(_image_row(row, options.name))
         section_options = _SectionOptions(options.max_characters, options.section_overrides)
-        sections = pool.map(
-            lambda study_rows: reading.read_section(
-                {name: getattr(study_rows[0], name) for name in ("study_id", "report_path", "report_missing")},
-                section_options,
-            ),
-            studies.values(),
-        )
+        fields = ("study_id", "report_path", "report_missing")
+        reports = ({name: getattr(study_rows[0], name) for name in fields} for study_rows in studies.values())
+        sections = pool.map(lambda report: reading.read_section(report, section_options), reports)
         for (study_id, study_rows), section in zip(studies.items(), sections, strict=True):
             image_ids = sorted(row.image_id for row in study_rows)
             if isinstance(section, reading.Section):
@@ -57,9 +52,9 @@ def read_mimic(options: ReadOptions) -> SourceRecords:
             else:
                 records.exclude(section[0], image_ids[0], study_id, section[1], record_kind=TEXTS)
     records.num_rows[TEXTS] = len(studies)
-    id_schema = {"image_id": pl.String, "study_id": pl.String}
-    id_rows = [{name: row[name] for name in id_schema} for row in records.images]
-    records.add_label_table(pl.DataFrame(id_rows, schema=id_schema), labels, "study_id", options)
+    id_columns = {name: [row[name] for row in records.images] for name in ("image_id", "study_id")}
+    images = pl.DataFrame(id_columns, schema=dict.fromkeys(id_columns, pl.String))
+    records.add_label_table(images, labels, "study_id", options)
     return records
 
 
@@ -82,8 +77,7 @@ def _read_labels(options: ReadOptions, records: SourceRecords) -> pl.DataFrame:
         )
     table = read_columns(options.key, table_paths[0], "MIMIC-CXR-JPG", ("study_id", *LABELS), ids=("study_id",))
     records.count_unknown_cells(count_unknown_cells(table))
-    identified_rows = table.with_columns(normalise_id("study_id").str.strip_prefix("s"))
-    return decode_labels(identified_rows)
+    return decode_labels(table.with_columns(normalise_id("study_id").str.strip_prefix("s")))
 
 
 def _is_used(row: Row, records: SourceRecords) -> bool:

@@ -37,15 +37,16 @@ def read_ms_cxr(options: ReadOptions, images: str) -> SourceRecords:
         read_table_of_ms_cxr(options.key, path).regions,
         key=lambda region: (region.image.removesuffix(".dcm"), region.phrase),
     )
-    records, row_by_image = SourceRecords(), _read_images(images)
+    row_by_image = read_table(images).rows_by_key("image_id", named=True, include_key=True, unique=True)
+    records = SourceRecords()
     records.counts["table rows"] = records.num_rows[PHRASE] = len(regions)
     for image_id, image_regions in groupby(regions, lambda region: region.image.removesuffix(".dcm")):
         row = row_by_image.get(image_id)
         records.num_rows[IMAGES] += 1
         for text, group in groupby(image_regions, lambda region: region.phrase):
             boxes = list(group)
-            has_size = row is not None and row["rows"] is not None and row["columns"] is not None
-            is_other = has_size and {region.size for region in boxes if region.size} - {(row["rows"], row["columns"])}
+            size = (row["rows"], row["columns"]) if row is not None else (None, None)
+            is_other = None not in size and {region.size for region in boxes if region.size} - {size}
             reason = "no_image" if row is None else "bad_row" if not text.strip() else "shape_mismatch" * bool(is_other)
             if reason:
                 records.exclude(reason, image_id, record_kind=PHRASE, rows=len(boxes))
@@ -66,7 +67,8 @@ def read_imagenome(options: ReadOptions, images: str) -> SourceRecords:
 
     Images of the gold set's patients are excluded from train (``listed``). Raises UserError if there are no graphs.
     """
-    records, row_by_image = SourceRecords(), _read_images(images)
+    row_by_image = read_table(images).rows_by_key("image_id", named=True, include_key=True, unique=True)
+    records = SourceRecords()
     split_by_image = _read_published_splits(options) if options.split == "published" else None
     avoid = options.folder / SPLIT_FOLDER / AVOID_TABLE
     listed_ids = _read_ids(options, avoid) if avoid.is_file() else ()
@@ -82,9 +84,9 @@ def read_imagenome(options: ReadOptions, images: str) -> SourceRecords:
             records.exclude(reason, graph.image_id, record_kind=REGION, rows=len(graph.names))
             continue
         boxes, image_row = _to_upright(row, graph.boxes)
+        shape = image_row["rows"], image_row["columns"]
         for name, box in zip(graph.names, boxes, strict=True):
             if name.strip():
-                shape = image_row["rows"], image_row["columns"]
                 records.add_boxes(graph.image_id, REGION, name, box[None], shape)
             else:
                 records.exclude("unknown_label", graph.image_id, detail=UNNAMED_BOX, record_kind=REGION)
@@ -98,8 +100,9 @@ def _read_published_splits(options: ReadOptions) -> dict[str, str]:
     for split, name in SPLIT_TABLES.items():
         path = options.folder / SPLIT_FOLDER / name
         if not path.is_file():
-            problem = f"{options.folder} lacks {SPLIT_FOLDER}/{name}, which split: published needs"
-            raise UserError(f"{options.key}: {problem}")
+            raise UserError(
+                f"{options.key}: {options.folder} lacks {SPLIT_FOLDER}/{name}, which split: published needs"
+            )
         split_by_image |= dict.fromkeys(_read_ids(options, path), split)
     return split_by_image
 
@@ -119,7 +122,3 @@ def _to_upright(row: Mapping, boxes: np.ndarray | None = None) -> tuple[np.ndarr
     rows, columns = turn.shape(stored)
     upright_boxes = boxes if boxes is None or turn == UPRIGHT else boxes_to_upright(boxes, turn, stored)
     return upright_boxes, {name: row[name] for name in row if name != "source"} | {"rows": rows, "columns": columns}
-
-
-def _read_images(images: str) -> dict[str, dict]:
-    return {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}

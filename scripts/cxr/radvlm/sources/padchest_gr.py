@@ -6,8 +6,7 @@ from cxr.annotations import padchest_gr as layout
 from cxr.imaging.cohort.split import split_name
 from cxr.radvlm.sources.facts import IMAGES, PHRASE, ReadOptions, SourceRecords, replace_control_characters
 
-EXTRA_READER = "extra"
-"""Reader of a sentence's extra boxes, which become facts that no task uses."""
+EXTRA_READER = "extra"  # reader of a sentence's extra boxes, which become facts that no task uses
 
 
 def read_padchest_gr(options: ReadOptions) -> SourceRecords:

@@ -65,11 +65,8 @@ def read_own(
     table_rows = {row["image_id"]: row for row in image_table.iter_rows(named=True)}
     lines = {line["study_id"]: line for line in read_lines(reports)}
     labels_by_study = {line["study_id"]: line["labels"] for path in labels for line in read_lines(path)}
-    is_masked = (pl.col("mask_id").fill_null("") != "") & (pl.col("word").fill_null("") != "")
-    masked_findings = read_table(findings).filter(is_masked)
-    findings_by_image: dict[str, list[dict]] = {}
-    for row in masked_findings.iter_rows(named=True):
-        findings_by_image.setdefault(row["image_id"], []).append(row)
+    masked_findings = read_table(findings).filter(pl.col("mask_id") != "", pl.col("word") != "")
+    findings_by_image = masked_findings.rows_by_key("image_id", named=True, include_key=True)
     uncertain = options.weak_hedges if options.labels == "rules" else options.uncertain
     studies: dict[str, list[str]] = {}
     with Shard(frames) as frame, Shard(organs) as organ, Shard(anatomy) as zone, Shard(masks, key="mask_id") as lesions:
@@ -121,16 +118,13 @@ def _group_masks(
     finding_rows: Sequence[Mapping], sentences: Sequence[str], lesions: Shard
 ) -> Iterator[tuple[str, str, list[np.ndarray]]]:
     """Yield (box, finding, its masks), then (phrase, sentence, its masks); "" for a sentence that does not exist."""
-    by_name: dict[str, list[np.ndarray]] = {}
-    by_sentence: dict[int, list[np.ndarray]] = {}
+    masks_by_group: dict[tuple, list[np.ndarray]] = {}
     for row in finding_rows:
         mask = lesions.get("mask", row["mask_id"])
-        by_name.setdefault(load_label_names().lesions[row["word"]][0], []).append(mask)
-        by_sentence.setdefault(row["sentence_index"], []).append(mask)
-    for name, masks in sorted(by_name.items()):
-        yield BOX, name, masks
-    for index, masks in sorted(by_sentence.items()):
-        yield PHRASE, sentences[index - 1] if 0 < index <= len(sentences) else "", masks
+        for group in ((BOX, load_label_names().lesions[row["word"]][0]), (PHRASE, row["sentence_index"])):
+            masks_by_group.setdefault(group, []).append(mask)
+    for (kind, key), masks in sorted(masks_by_group.items()):
+        yield kind, key if kind == BOX else sentences[key - 1] if 0 < key <= len(sentences) else "", masks
 
 
 def _add_finding(
@@ -149,11 +143,9 @@ def _add_finding(
 
 def _count_findings(masked_findings: pl.DataFrame) -> dict[str, int]:
     """Return the numbers of (image, finding) and (image, sentence) pairs with masks."""
-    if masked_findings.is_empty():
-        return {BOX: 0, PHRASE: 0}
-    name = pl.col("word").replace_strict({word: lesion[0] for word, lesion in load_label_names().lesions.items()})
-    pairs = {BOX: pl.struct("image_id", name), PHRASE: pl.struct("image_id", "sentence_index")}
-    return masked_findings.select(**{kind: pair.n_unique() for kind, pair in pairs.items()}).row(0, named=True)
+    rows = masked_findings.select("image_id", "word", "sentence_index").rows()
+    names = {(image_id, load_label_names().lesions[word][0]) for image_id, word, _ in rows}
+    return {BOX: len(names), PHRASE: len({(image_id, index) for image_id, _, index in rows})}
 
 
 def run_shard(*, options: FactSources, smallest: int, **files) -> None:
@@ -164,16 +156,14 @@ def run_shard(*, options: FactSources, smallest: int, **files) -> None:
 
 def run_tables(**files) -> None:
     """Join the files of all shards, sorted. ``files``: by each name of OUTPUTS the parts, and by ``<name>_out`` all."""
-    images, facts, excluded, counts = (
-        pl.concat(map(read_table, files[name])) for name in ("images", "facts", "excluded", "counts")
+    images, facts, excluded, counts, conserved = (
+        pl.concat(map(read_table, files[name])) for name in ("images", "facts", "excluded", "counts", "conservation")
     )
     write_table(files["images_out"], images.sort("image_id"), source_facts.IMAGE_COLUMNS)
-    facts = facts.sort("image_id", "kind", "name", "fact_id")
-    write_table(files["facts_out"], facts, source_facts.FACT_COLUMNS)
+    write_table(files["facts_out"], facts.sort("image_id", "kind", "name", "fact_id"), source_facts.FACT_COLUMNS)
     lines = sorted((line for path in files["texts"] for line in read_lines(path)), key=lambda line: line["study_id"])
     write_lines(files["texts_out"], lines, checked=True)
     write_table(files["excluded_out"], excluded.sort(excluded.columns), EXCLUDED)
     total_counts = counts.group_by("what").agg(pl.sum("number")).sort("what")
     write_table(files["counts_out"], total_counts, source_facts.COUNT_COLUMNS)
-    conservation_rows = [row for path in files["conservation"] for row in read_table(path).iter_rows()]
-    write_table(files["conservation_out"], source_facts.conservation_table(conservation_rows), CONSERVED)
+    write_table(files["conservation_out"], source_facts.conservation_table(conserved.iter_rows()), CONSERVED)

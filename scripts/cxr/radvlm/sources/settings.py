@@ -7,8 +7,7 @@ from typing import Literal, NamedTuple
 from cxr.base.resources import load_resource
 from cxr.base.settings import PAPER, Section, constraint, key, refuse_equal_names
 
-OWN = "own"
-"""The source that is read from the cohort."""
+OWN = "own"  # the source that is read from the cohort
 RESOURCE_FILES = ("radvlm/formats.yaml",)
 
 
@@ -44,8 +43,7 @@ class FactSource(Section):
         "name of a source of format mimic.",
     )
     subject: str = key(
-        "",
-        "Regular expression whose first group is the subject in an image's name; empty: each image is a subject.",
+        "", "Regular expression whose first group is the subject in an image's name; empty: each image is a subject."
     )
 
 
