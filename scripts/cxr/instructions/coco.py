@@ -25,10 +25,7 @@ def mask_annotation(mask: np.ndarray) -> dict:
 
 
 class CocoWriter:
-    """Write the file of one split. Images are written at once; annotations are buffered in a second file.
-
-    ``kinds``: the result of :func:`make_categories`.
-    """
+    """Write one split's file of ``kinds`` (:func:`make_categories`); annotations are buffered in a second file."""
 
     def __init__(self, path: Path, info: dict, kinds: list[dict]):
         self._path, self._info, self._kinds = path, info, kinds
@@ -72,10 +69,7 @@ class CocoWriter:
 
 @dataclass(frozen=True)
 class ReferringExpression:
-    """A referring expression: text, and the numbers of its image, annotations and category.
-
-    As in gRefCOCO, ``ann_ids`` is a list: an expression may refer to several objects.
-    """
+    """A referring expression with the numbers of its image, category and annotations, several as in gRefCOCO."""
 
     ref_id: str
     text: str

@@ -1,7 +1,4 @@
-"""The layout of the published MIMIC-ILS: a JSON {split: {study: entry}}, a folder of masks, and the masks' index.
-
-The JSON has one line per study, so that only one study is in memory, and a reader can find a study's line.
-"""
+"""The layout of the published MIMIC-ILS: JSON {split: {study: entry}}, one line per study, and the masks' index."""
 
 import json
 from collections.abc import Iterable, Mapping

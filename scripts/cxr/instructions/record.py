@@ -58,10 +58,7 @@ class Record:
 def open_split_files(
     paths: Mapping[str, str | Path], line_of: Callable[[Record], dict]
 ) -> Iterator[Callable[[Record], None]]:
-    """Yield a function that writes ``line_of(record)`` to the file of the record's split.
-
-    Records are written at once (UTF-8, keys in the given order). The files appear only when all are complete.
-    """
+    """Yield a function that writes records to their splits' files, which appear when all are complete."""
     with ExitStack() as stack:
         temporaries = {split: stack.enter_context(atomic_file(path)) for split, path in paths.items()}
         files = {

@@ -45,10 +45,7 @@ class Labeller:
         self.longest = net.bert.config.max_position_embeddings
 
     def __call__(self, texts: Sequence[str]) -> list[dict[str, str]]:
-        """Return {label: present, absent or uncertain} for each text, without blank labels.
-
-        No Finding is always included. Texts longer than the model's limit are truncated, as in the published code.
-        """
+        """Return the labels of each text, without blank ones but with No Finding; long texts are truncated."""
         return [self._label(text) for text in texts]
 
     def _label(self, text: str) -> dict[str, str]:
@@ -60,11 +57,7 @@ class Labeller:
 
 
 def load_labeller(weights: str | Path, model: str, revision: str) -> Labeller:
-    """Load the labeller from converted ``weights``.
-
-    ``model``: folder or downloaded hub id of the BERT that gives the configuration and tokenizer. Raises UserError for
-    missing files and for weights of another network.
-    """
+    """Load the labeller; ``model``: folder or hub id of its BERT. Raises UserError for missing or other weights."""
     folder = find_downloaded_model(KEY, model, revision)
     problem, remedy = f"{KEY}.model: {folder} lacks config.json or a tokenizer", "give bert-base-uncased's folder"
     with refuse_unreadable(folder, problem, remedy):
@@ -76,11 +69,7 @@ def load_labeller(weights: str | Path, model: str, revision: str) -> Labeller:
 
 
 def label_shard(*, reports: str, weights: str, labels: str, model: str, revision: str) -> None:
-    """Write one line (study_id, labels) per study of a shard with a text; equal texts are labelled once.
-
-    ``model``, ``revision``: of the section ``radvlm.chexbert``. Raises UserError for missing weights or weights of
-    another network.
-    """
+    """Write the labels of each study of a shard with a text, equal texts once. Raises UserError for other weights."""
     texts = {line["study_id"]: line["section_text"] for line in read_lines(reports) if line["section_text"].strip()}
     unique_texts = sorted(set(texts.values()))
     labels_by_text = dict(zip(unique_texts, load_labeller(weights, model, revision)(unique_texts), strict=True))

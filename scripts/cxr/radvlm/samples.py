@@ -20,10 +20,7 @@ DECIMALS = 2  # decimals of a written coordinate (paper)
 
 
 def unit_boxes(boxes: np.ndarray, rows: ArrayLike, columns: ArrayLike) -> np.ndarray:
-    """Return boxes (N, 4), given in pixels, as fractions of the image's sides, clipped to 0–1.
-
-    ``rows``, ``columns``: height and width of the image, scalars or (N,), one per box.
-    """
+    """Return pixel boxes (N, 4) as fractions, clipped to 0–1, of ``rows`` and ``columns``, scalars or (N,)."""
     sides = np.stack([columns, rows, columns, rows], axis=-1).astype(np.float64)
     return np.clip(np.asarray(boxes, np.float64).reshape(-1, 4) / sides, 0.0, 1.0)
 
@@ -140,12 +137,7 @@ def make_sample(
     number: int = 0,
     target: str | None = None,
 ) -> Record:
-    """Return a sample about ``image``, a row with source, image_id, study_id, subject_id and split.
-
-    ``labels``: present labels, None if the source has none; ``facts``: ids of the supporting facts; ``number``: pass;
-    ``target``: requested region, finding or phrase; ``engine``: engine of a generated text. Raises ValueError for an
-    invalid :class:`Record`.
-    """
+    """Return a sample about ``image``, a row of its ids; ``labels``: None if the source has none. Raises ValueError."""
     extra_fields = {"pass": number, "asked": target, "labels": labels, "facts": list(facts), "engine": engine}
     return Record(
         sample_id, task, image["source"], image["split"], image["subject_id"], image["study_id"], image["image_id"],

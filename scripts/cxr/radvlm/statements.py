@@ -1,7 +1,4 @@
-"""Statements of a text: findings with polarity, certainty, place and size, extracted by the rules engine.
-
-Used to check conversations and to score answers. Sentences are parsed one by one and cached.
-"""
+"""Statements of a text: findings with polarity, certainty, place and size, extracted by the rules engine."""
 
 import hashlib
 import re

@@ -90,10 +90,7 @@ def gather_evidence(facts: ImageFacts, parsed: Sequence[Statement] | None = None
 
 @lru_cache(maxsize=CACHE_SIZE)
 def find_normal_structures(sentence: str) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
-    """Return (structure, sides, apart) of each structure (lungs, heart, all) that a sentence calls normal.
-
-    ``apart``: True if it is normal apart from the findings stated before.
-    """
+    """Return (structure, sides, whether apart from earlier findings) of each structure called normal."""
     words, low = statements.load_patterns(), sentence.lower()
     apart = bool(words.apart.search(low))
     normal_structures = []
@@ -106,10 +103,7 @@ def find_normal_structures(sentence: str) -> tuple[tuple[str, tuple[str, ...], b
 
 
 def find_fault(messages: Sequence[Mapping[str, str]], evidence: Evidence, grounded: bool) -> Fault | None:
-    """Return the first fault of a conversation, None if it passes.
-
-    messages: [{role, text}], boxes written as ``[x1, y1, x2, y2]`` with two decimals.
-    """
+    """Return the first fault of messages {role, text}, with boxes written to two decimals; None if they pass."""
     turns, problem = split_rounds(messages)
     if problem:
         return Fault(BAD_FORM, problem)

@@ -87,10 +87,7 @@ def write_part(
 
 
 def run_source(**files) -> None:
-    """Join the parts of a source, sorted by image. ``files``: lines, excluded, outcomes of the parts; ``<name>_out``.
-
-    Raises AssertionError if lines and exclusions do not add up to the requests.
-    """
+    """Join a source's parts (``files``: by name, and ``<name>_out``). Raises AssertionError if a request is lost."""
     lines = [line for path in files["lines"] for line in read_lines(path)]
     lines.sort(key=lambda line: (line["image_id"], line["grounded"], line["number"]))
     write_lines(files["lines_out"], lines, checked=True)

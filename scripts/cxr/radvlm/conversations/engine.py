@@ -57,11 +57,7 @@ TOO_FEW = "too_few_facts"
 def replace_boxes_by_slots(
     texts: Sequence[str], phrases: Sequence[Phrase]
 ) -> tuple[list[str], dict[str, tuple[Box, ...]]]:
-    """Replace written boxes by slots; return the texts and {slot name: boxes}.
-
-    Consecutive boxes ("[…] and […]") share one slot. Boxes of phrases get back their full precision; other boxes stay
-    as written.
-    """
+    """Replace written boxes of phrases by slots, one for consecutive boxes; return the texts and {slot: boxes}."""
     exact = {round_box(box): box for phrase in phrases for box in phrase.boxes}
     names: dict[tuple[Box, ...], str] = {}
 

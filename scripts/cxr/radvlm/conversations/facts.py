@@ -49,11 +49,7 @@ class ImageFacts:
 def gather_facts(
     images: pl.DataFrame, facts: pl.DataFrame, texts: Iterable[Mapping], phrases: Iterable[Mapping], masks: Mapping
 ) -> Iterator[ImageFacts]:
-    """Yield the facts of each image, sorted by image.
-
-    ``facts``, ``texts``: of the source, and of the source whose images it uses; ``masks``: {image_id: {lesion type:
-    mask_id}}.
-    """
+    """Yield each image's facts, sorted; ``facts``, ``texts``: of its source and of the source whose images it uses."""
     images = images.sort("image_id")
     stated: dict[str, dict[str, str]] = {}
     ids: dict[str, dict[str, str]] = {}

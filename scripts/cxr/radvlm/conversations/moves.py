@@ -85,10 +85,7 @@ class MoveGenerator:
         return self._list_findings("overview", "found" if len(topic_numbers) == 1 else "several", topic_numbers, 0.4)
 
     def _nothing_found(self) -> Move:
-        """Return an opening without findings: the lungs' or another organ's sentence, or the first neutral one.
-
-        Denials of the neutral sentence count as mentioned.
-        """
+        """Return an opening without findings: a sentence about the lungs, another organ, or the first one."""
         subjects = self.subjects
         absent = load_label_names().no_finding in self.facts.present and not subjects.has_unnamed
         case = "nothing" if absent else "quiet"
@@ -241,10 +238,7 @@ class MoveGenerator:
         return tuple(fact_id for number in topic_numbers for fact_id in self.subjects.topics[number].facts)
 
     def _list_findings(self, act: str, case: str, topic_numbers: list[int], full: float) -> Move:
-        """Return a move that lists findings, one by one if any of them has a place.
-
-        ``full``: probability that a finding is described with size and place.
-        """
+        """Return a move that lists findings; ``full``: probability that one is described with size and place."""
         topics = [self.subjects.topics[number] for number in topic_numbers]
         texts, mentions = [], []
         for number, topic in zip(topic_numbers, topics, strict=True):

@@ -59,10 +59,7 @@ class Topic:
     def describe(
         self, *, size: bool = True, place: bool = True, cause: bool = False, article: str = "a", sure: bool = False
     ) -> str:
-        """Return a noun phrase with the requested details: "a probable small effusion at the left base".
-
-        ``sure``: without the hedge.
-        """
+        """Return a noun phrase such as "a probable small effusion at the left base"; ``sure``: without the hedge."""
         words = ["" if sure else HEDGE_WORDS[self.hedge], self.size if size else "", self.adjective if place else ""]
         words += [self.noun, self.place if place and not self.adjective else ""]
         words += [CAUSES[self.is_plural][self.cause_hedge], self.cause] if cause and self.cause else []
@@ -128,10 +125,7 @@ def collect_subjects(facts: ImageFacts, parsed: Sequence[Statement], words: Word
 
 
 def _topics(facts: ImageFacts, parsed: Sequence[Statement], words: Wordings) -> tuple[Topic, ...]:
-    """Return a topic per finding affirmed by a phrase (with its boxes) or a sentence.
-
-    Findings that would be described like an earlier one are left out.
-    """
+    """Return a topic per finding that phrases or sentences affirm, without those described like earlier ones."""
     by_sentence: dict[int, list[Statement]] = {}
     for statement in parsed:
         by_sentence.setdefault(statement.sentence, []).append(statement)
@@ -171,10 +165,7 @@ def _is_topic(statement: Statement) -> bool:
 def _topic(
     statement: Statement, same_sentence: Sequence[Statement], text: str, facts: ImageFacts, words: Wordings
 ) -> Topic | None:
-    """Return the topic of a statement with the fact of its label, None if it has no noun.
-
-    ``same_sentence``: all statements of its sentence.
-    """
+    """Return a statement's topic, with the fact of its label; None without a noun."""
     noun = words.nouns.get(statement.entity)
     if noun is None:
         return None

@@ -39,11 +39,7 @@ _FAULT = re.compile(rf"^({'|'.join((*check.REASONS, engine.TOO_FEW))})(?:: (.*))
 
 
 def load(options: ConversationOptions, execution: Mapping) -> Engine:
-    """Return the engine. Its model answers in this job, or has answered in another job, whose files it reads.
-
-    ``execution``: how a model is run, and besides either ``replies``, the answer files of the other job, or ``answers``
-    and ``code`` (:func:`connect_resumably`).
-    """
+    """Return the engine; its model answers in this job, or ``execution`` names the ``replies`` of another job."""
     if execution.get("replies"):
         return build_engine(options, replay_replies(execution["replies"], ASKING_RULE))
     return build_engine(options, connect_resumably(ModelOptions(**options.own), execution))
@@ -127,11 +123,7 @@ class AskOptions(ConversationOptions):
 def run(
     *, files: Sequence[str], replies: Sequence[str], options: AskOptions, execution: Mapping, code: str = ""
 ) -> None:
-    """Write the model's replies, one file of ``replies`` per work: lines of question, attempt and text.
-
-    ``files``: all inputs. Replies are cached as they arrive, so an interrupted job can resume. Raises UserError if the
-    model cannot be reached.
-    """
+    """Write the model's replies, one file per work, cached as they arrive. Raises UserError without a model."""
     del files  # the works name them
     folder = Path(replies[0]).parents[1] / "answers" / "-".join(dict.fromkeys(work["part"] for work in options.works))
     resumable_execution = dict(execution) | {"answers": str(folder), "code": code}

@@ -12,10 +12,7 @@ INPUTS = {"weights": "results/weights/chexbert.safetensors"}
 
 
 def load(settings: Mapping, files: Mapping[str, str], execution: Mapping) -> Annotate:
-    """Return the annotator, which counts uncertain labels as present (public code of this metric).
-
-    ``settings``: section ``radvlm.chexbert``.
-    """
+    """Return the annotator, which counts uncertain labels as present (public code of this metric)."""
     del execution
     label_texts = load_labeller(files["weights"], settings["model"], settings["revision"])
 

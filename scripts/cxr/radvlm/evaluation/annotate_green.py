@@ -30,10 +30,7 @@ SLOTS = ("{reference}", "{answer}")
 
 
 def load(settings: Mapping, files: Mapping[str, str], execution: Mapping) -> Annotate:
-    """Return the annotator. ``settings``: llm (ModelOptions) and prompt_bytes; ``files``: the prompt.
-
-    The model is loaded at the first question. Raises UserError if it cannot be reached, and for a prompt without slots.
-    """
+    """Return the annotator; its model is loaded at the first question. Raises UserError for a prompt without slots."""
     prompt = read_prompt(files["prompt"])
     model = ModelOptions(**settings["llm"])
     # the model's context is short: a bound of one token a byte would refuse common reports
@@ -81,10 +78,7 @@ _LISTED = re.compile(r"^\s*\d+[.)]\s", re.MULTILINE)
 
 
 def parse_counts(text: str) -> dict[str, int]:
-    """Return {matched: findings in both reports, errors: clinically significant errors} of an answer.
-
-    Raises ValueError, without quoting the answer, for another format.
-    """
+    """Return {matched, errors: significant ones} of an answer. Raises ValueError, which does not quote it."""
     parts = _split_parts(text)
     for name in (SIGNIFICANT, MATCHED):
         if name not in parts:

@@ -43,10 +43,7 @@ NO_GRAPH = "the model gave no graph"
 
 
 def load(settings: Mapping, files: Mapping[str, str], execution: Mapping) -> Annotate:
-    """Return the annotator. ``settings``: model, the folder of PLACED; encoder, folder or id of its BERT, or "".
-
-    Raises UserError for a folder with another model and for an encoder that is not on this machine.
-    """
+    """Return the annotator. Raises UserError for another model's folder and for an encoder that is not here."""
     del files, execution
     # set before the imports, which read them
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
@@ -87,10 +84,7 @@ def to_annotation(graph: Mapping | None) -> dict:
 
 
 def make_model_folder(model: Path, encoder: str, folder: Path) -> None:
-    """Make a model folder whose configuration names a local BERT; radgraph creates lock files in it.
-
-    Raises UserError.
-    """
+    """Make a model folder, writable for radgraph, whose configuration names a local BERT. Raises UserError."""
     try:
         config = json.loads((model / "config.json").read_text(encoding="utf-8"))
         parts = [reduce(getitem, path, config) for path in ENCODERS]

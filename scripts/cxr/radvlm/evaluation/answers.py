@@ -38,11 +38,7 @@ Grammar = Callable[[str, tuple[int, int]], AnswerBoxes]
 
 
 def load_grammar(name: str, crop: Crop = WHOLE_IMAGE) -> Grammar:
-    """Return a grammar: unit, percent, hundred, grid1000, pixels, bins, or a convention of ``cxr.vlm``.
-
-    ``crop``: part of the image that the model saw, in fractions; boxes are mapped back to the whole image. Raises
-    UserError for an unknown name.
-    """
+    """Return a grammar; boxes of a ``crop`` are mapped to the whole image. Raises UserError for an unknown name."""
     convention = SCALES.get(name) or CONVENTIONS.get(name)
     if convention is None and name != "bins":
         raise UserError(f"the grammar of boxes is {name!r}: choose one of {', '.join(GRAMMARS)}")
@@ -125,10 +121,7 @@ Pair = tuple[Mapping, SampleAnswer]  # a line and its answer
 
 
 def join_answers(lines: Sequence[Mapping], answers: Iterable[Mapping]) -> tuple[dict[str, SampleAnswer], Counter]:
-    """Return {sample_id: answer} for every line, and the counts of failures and of unknown answers.
-
-    A sample fails as a whole if any turn has no answer, two answers or a failure; the first such turn gives the reason.
-    """
+    """Return {sample_id: answer} and counts of failures; a turn without exactly one answer fails its sample."""
     turns = {line["sample_id"]: len(line["turns"]) for line in lines}
     answers_by_turn: dict[tuple[str, int], list[Mapping]] = {}
     counts: Counter = Counter()
@@ -167,10 +160,7 @@ def turn_boxes(line: Mapping, turn: int) -> np.ndarray:
 
 
 def find_commonest_answers(train: Iterable[Mapping]) -> dict[tuple[str, str], str]:
-    """Return {(task, source): most common training answer of any turn}; ties go to the first in text order.
-
-    Answers with boxes are ignored, because the mean box stands for them.
-    """
+    """Return {(task, source): commonest training answer without boxes}; ties go to the first in text order."""
     counts: dict[tuple[str, str], Counter] = defaultdict(Counter)
     for line in train:
         turn_answers = (turn["answer"] for turn in line["turns"])

@@ -32,10 +32,7 @@ def run(*, comparison: str, labels: str, ablation: str, looks: str, dpi: int) ->
 
 
 def draw_labels(table: pl.DataFrame, axes: Axes) -> str:
-    """Draw the F1 of each label (Figure 4) as bars, one colour per run or model, with dashed macro F1 lines.
-
-    Return why there is nothing to draw, else "".
-    """
+    """Draw the F1 of each label (Figure 4), dashed: macro F1; return why there is nothing to draw, else empty."""
     scores = table.filter(pl.col("table") == "figure4", pl.col("by") == "ours")
     names = [name for name in scores["column"].unique(maintain_order=True) if not name.startswith("f1_")]
     models = scores.select("model", "source").unique(maintain_order=True).rows()
@@ -94,10 +91,7 @@ def draw_ablations(table: pl.DataFrame, axes: Axes) -> str:
 
 
 def draw_exchanged(table: pl.DataFrame, axes: Axes) -> str:
-    """Draw the first run's scores as bars: own images, exchanged images and blind answers.
-
-    Return why there is nothing to draw, else "".
-    """
+    """Draw the first run's scores with own, exchanged and no images; return why nothing is drawn, else empty."""
     tables = ["table3", "figure4", "table4", "table5", "ours"]
     ours = table.filter(pl.col("by") == "ours", pl.col("table").is_in(tables))
     first = ours["model"][0] if len(ours) else ""

@@ -51,10 +51,7 @@ class LabelReader:
         return frozenset(labels)
 
     def _sentence_labels(self, sentence: str) -> set[str]:
-        """Return the labels that a sentence names and asserts.
-
-        Label names are replaced by findings of the lexicon, so that the scope rules apply.
-        """
+        """Return the labels that a sentence asserts, read as findings of the lexicon, so that the scope rules apply."""
         normalized_sentence, number = self.names.subn(
             lambda match: self.word_by_name[" ".join(match[1].lower().split())], sentence
         )
@@ -83,10 +80,7 @@ def load_label_reader() -> LabelReader:
 
 
 def count_labels(pairs: Iterable[tuple | None], names: Sequence[str]) -> np.ndarray:
-    """Return true positives, false positives and false negatives, float64 (N, L, 3), of the labels ``names``.
-
-    ``pairs``: (predicted, reference) labels of N texts, None if excluded.
-    """
+    """Return true, false and missed positives, float64 (N, L, 3), of pairs (predicted, reference) or None."""
     texts = [([], []) if pair is None else pair for pair in pairs]
     predicted, reference = (
         np.array([[name in text[side] for name in names] for text in texts], bool).reshape(-1, len(names))

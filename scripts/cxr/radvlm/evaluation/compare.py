@@ -52,11 +52,7 @@ def scored_cells(
     name: str, scores: pl.DataFrame, judged: str,
     sampling_notes: Mapping[tuple[str, str], str], adapter: Adapter | None = None,
 ) -> Iterator[dict]:  # fmt: skip
-    """Yield the cells of a run or model, and those of blind answers.
-
-    ``judged``: note on the judge; ``sampling_notes``: {(task, source): note on subsampling}; ``adapter``: of another
-    model; cells of tasks that it was not made for have a note.
-    """
+    """Yield the cells of a run or model and of blind answers, with notes on judge, subsampling and ``adapter``."""
 
     def scored_cell(table: str, column: str, row: Mapping, judge_note: str = "") -> dict:
         made_for = adapter is None or adapter.made_for(row["task"])
@@ -89,11 +85,7 @@ def run_comparison(
     *, scored: Sequence[str], judge_check: str, comparison: str, options: ComparisonOptions,
     models_scored: Sequence[str] = (), masks_scored: Sequence[str] = (), draw: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write the tables of all runs and models, in the options' order, and of the paper.
-
-    ``masks_scored``: ILS score tables, in the order of ``options.masked``; ``draw``: numbers of requested and available
-    test samples, if they differ.
-    """
+    """Write the tables of all runs and models, in the options' order, and of the paper."""
     sampling_notes = {
         (row["task"], row["source"]): f"{row['asked']} of {row['samples']} samples asked"
         for path in draw

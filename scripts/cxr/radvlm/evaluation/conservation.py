@@ -32,11 +32,9 @@ def count_outcomes(
     answers: str, lines: Sequence[Mapping], answer_by_sample: Mapping[str, SampleAnswer], outcome: Mapping[str, int],
     scored_by_task: Mapping[str, int], judged: Judged,
 ) -> list[tuple[str, str, str, int]]:  # fmt: skip
-    """Return rows (answers, task, outcome, number) of all requested samples ``lines`` and by task.
+    """Return rows (answers, task, outcome, number) of the ``lines``, in all and by task.
 
-    ``answer_by_sample``: {sample: answer}; ``outcome``: {failure or unknown: number}; ``scored_by_task``: {task: number
-    of scored samples}; ``judged``: {(answers, sample): score, None: unscored}. Raises AssertionError if scored and
-    unscored samples do not add up.
+    Raises AssertionError unless scored, failed and unscored samples add up.
     """
     tasks = Counter(line["task"] for line in lines)
     failures = sorted(Counter((line["task"], answer_by_sample[line["sample_id"]].failure) for line in lines).items())
@@ -55,10 +53,7 @@ def count_outcomes(
 
 
 def count_not_asked(answers: str, draw: Sequence[str], tasks: Sequence[str]) -> list[tuple[str, str, str, int]]:
-    """Return rows (answers, task, outcome, number) of the samples that were not requested, in total and by task.
-
-    draw: table of requested and available samples, empty if all were requested; tasks: scored tasks, empty for all.
-    """
+    """Return rows (answers, task, outcome, number) of samples that were not asked, in all and by scored task."""
     omitted: Counter[str] = Counter()
     for row in (row for path in draw for row in read_table(path).to_dicts()):
         if not tasks or row["task"] in tasks:
@@ -79,10 +74,7 @@ def run(
     *, sources: Sequence[str], conversations: Sequence[str], instructions: Sequence[str], tunings: Sequence[str],
     counts: Sequence[str], conservation: str,
 ) -> None:  # fmt: skip
-    """Merge all conservation tables into one; ``stage`` and ``of`` come from each table's path.
-
-    Raises AssertionError if a table does not add up.
-    """
+    """Merge the conservation tables of all stages. Raises AssertionError if one does not add up."""
     paths_by_stage = {
         "radvlm_sources": sources, "radvlm_conversations": conversations, "radvlm_instructions": instructions,
         "vlm_tuning": tunings, STAGE: counts,

@@ -42,10 +42,7 @@ def find_partners(items: Sequence[Item]) -> dict[str, Item]:
 
 
 def exchange_answers(item: Item, partner: Item, percentage: int) -> Item:
-    """Return a conversation with its expected answers as generated ones, a percentage of them of the partner.
-
-    Rounds are selected by hash; those of a lower percentage are a subset of those of a higher one.
-    """
+    """Return a conversation answered as expected, but a percentage of rounds, nested by hash, as the partner."""
     order = sorted(range(len(item.rounds)), key=lambda place: stable_hash("judge_check", item.name, place))
     taken = set(order[: round(len(order) * percentage / 100)])
     rounds = []
@@ -56,10 +53,7 @@ def exchange_answers(item: Item, partner: Item, percentage: int) -> Item:
 
 
 def check_judge(items: Sequence[Item], judge: Judge) -> Iterator[dict]:
-    """Yield one row {check, value, target, conversations, passed} per check of the judge.
-
-    Unscored conversations count as 0. Without a pair of studies with different findings, the checks on them fail.
-    """
+    """Yield the rows of CHECK; unscored conversations count as 0, and checks without a pair of studies fail."""
     pairs = find_partners(items)
     mixed = [item for item in items if item.name in pairs]
     exchanged = {
@@ -109,10 +103,10 @@ def to_item(line: Mapping, answer: SampleAnswer | None, name: str = "") -> Item:
     """Return a line as an item. ``answer``: None or a failure counts as empty answers."""
     rounds = []
     for turn, qa_pair in enumerate(line["turns"]):
-        texts = [write_slots(qa_pair[part], line["boxes"]) for part in ("question", "answer")]
+        question, expected = (write_slots(qa_pair[part], line["boxes"]) for part in ("question", "answer"))
         has_answer = answer is not None and not answer.failure
         generated, boxes = (answer.texts[turn], answer.boxes(turn).boxes) if has_answer else ("", NO_BOXES.boxes)
-        rounds.append(Round(*texts, generated, turn_boxes(line, turn), boxes))
+        rounds.append(Round(question, expected, generated, turn_boxes(line, turn), boxes))
     return Item(name or line["sample_id"], tuple(rounds), tuple(line.get("labels") or ()))
 
 

@@ -18,11 +18,7 @@ ClassPair = tuple[Mapping, Classes | None]  # a line and the classes in its answ
 def find_classes(
     text: str, wording_by_class: Mapping[str, str], grammar: Grammar, image_size: tuple[int, int]
 ) -> dict[str, AnswerBoxes]:
-    """Return the classes named in an answer with their boxes, which follow the name up to the next name.
-
-    ``wording_by_class``: {class: wording}; the longest match wins, case is ignored. Boxes of a repeated class are
-    joined; classes without boxes are included.
-    """
+    """Return the classes named in an answer (the longest wording wins) with their boxes up to the next name."""
     names = {wording.lower(): name for name, wording in wording_by_class.items()}
     ordered = sorted(names, key=lambda wording: (-len(wording), wording))
     if not ordered:

@@ -61,10 +61,7 @@ def build_case(line: Mapping, sample_answer: SampleAnswer) -> tuple[dict, np.nda
 def draw_boxes(
     frame: np.ndarray, affine: np.ndarray, shape: tuple[int, int], true_boxes: np.ndarray, answer_boxes: np.ndarray
 ) -> np.ndarray:
-    """Return the image without padding, uint8 (H, W, 3), with reference boxes in green and answer boxes in red.
-
-    ``affine``: from the frame to the original image; ``shape``: (rows, columns) of the original.
-    """
+    """Return the image without padding, uint8 (H, W, 3), with reference boxes in green and answer boxes in red."""
     rows, columns = shape
     corners = boxes_to_frame(np.array([0.0, 0.0, columns, rows]), affine).reshape(2, 2)
     low, high = np.maximum(np.floor(corners[0]), 0).astype(int), np.minimum(np.ceil(corners[1]), frame.shape[::-1][:2])
@@ -80,10 +77,7 @@ def draw_boxes(
 
 
 def run(*, lines: str, answers: list[str], frames: list[str], folder: str, options: GalleryOptions) -> None:
-    """Write ``gallery.jsonl`` and its images into ``folder``; ``answers``: of the run; ``frames``: of all sources.
-
-    With ``withheld``, samples with report text are skipped.
-    """
+    """Write ``gallery.jsonl`` and its images into ``folder``, without report text if it is withheld."""
     eligible_lines = [line for line in read_lines(lines) if not (options.withheld and line["task"] in TEXT_TASKS)]
     answer_by_sample = join_answers(eligible_lines, read_lines(answers[0]))[0] if answers else {}
     chosen_lines = list(select_samples(eligible_lines, options.seed)) if answers else []

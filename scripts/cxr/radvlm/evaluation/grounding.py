@@ -79,10 +79,7 @@ def measures(pairs: Sequence[BoxPair], *, by_name: bool = True) -> list[Measure]
 
 
 def coco(pairs: Sequence[BoxPair], *, by_name: bool = True) -> dict:
-    """Return {coco_ap50, coco_ap: percent or None}: COCO's AP with confidence 1 / rank of the box in the answer.
-
-    Samples are images, names are classes (one class without ``by_name``); the mean is over classes.
-    """
+    """Return {coco_ap50, coco_ap: percent or None}: COCO's AP over names, with confidence 1 / rank of a box."""
     groups: dict[str, list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
     for line, answer in pairs:
         if answer is not None:

@@ -63,11 +63,7 @@ class ReadOptions:
 def convert_answers(
     lines: Iterator[Mapping], line_by_sample: Mapping[str, Mapping], options: ReadOptions, sizes: Mapping
 ) -> Iterator[dict]:
-    """Yield the outputs of a model as answers, without tasks that it was not made for (unless ``beyond``).
-
-    ``line_by_sample``: {sample_id: line}; ``sizes``: {(source, image_id): (width, height) of the original}, for boxes
-    in pixels. Raises UserError for an invalid line.
-    """
+    """Yield a model's outputs as answers to the tasks it was made for. Raises UserError for an invalid line."""
     adapter = load_adapters()[options.adapter]
     grammar = options.boxes or adapter.boxes
     key = f"radvlm.evaluation.predictions.{options.model}"
@@ -92,10 +88,7 @@ def convert_answers(
 
 
 def run_read(*, lines: str, path: str, images: Sequence[str], answers: str, options: ReadOptions) -> None:
-    """Convert the outputs of a model, JSON lines {sample_id, turn, text} or {…, failure}, to answers to ``lines``.
-
-    ``images``: image tables of the sources, for the sizes of boxes in pixels.
-    """
+    """Convert a model's JSON lines {sample_id, turn, text or failure} to answers; ``images``: tables with sizes."""
     line_by_sample = {line["sample_id"]: line for line in read_lines(lines)}
     tables = [read_table(images_path).select("source", "image_id", "columns", "rows") for images_path in images]
     rows = (row for table in tables for row in table.drop_nulls().iter_rows())

@@ -140,12 +140,10 @@ def run_scores(
     texts: Sequence[str] = (), annotations: Sequence[str] = (), draw: Sequence[str] = (),
     exchanged_draw: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Score the ``answers`` to the test ``lines``.
+    """Score the ``answers`` to the test ``lines`` of ``tasks``, empty for all. Raises UserError.
 
-    ``tasks``: scored tasks, empty for all; others are not counted; ``exchanged_lines``, ``exchanged_answers``: the same
-    samples about other patients' images; ``texts``: reports of the sources, for ``reference: original``;
-    ``annotations``: of reports; ``draw``, ``exchanged_draw``: numbers of requested and available samples, if they
-    differ. Raises UserError.
+    ``texts``: reports of the sources, for ``reference: original``; ``draw``, ``exchanged_draw``: numbers of requested
+    and available samples, if they differ.
     """
     refuse_empty(lines, "to score")
     all_lines = list(read_lines(lines))

@@ -20,11 +20,7 @@ def run(
     *, conversation: str, asked: str, masks: str, image: str, output: str, cohort: dict, frames: dict, quality: int,
     code: str,
 ) -> None:  # fmt: skip
-    """Write the conversation of the folder ``conversation``, with ROSALIA's masks, into the folder ``output``.
-
-    ``asked``: lines of instruction, turn and number; ``masks``: folder with ROSALIA's answers to them, in order;
-    ``code``: code digest, the software version of a DICOM segmentation. Raises UserError for masks of another image.
-    """
+    """Write a conversation with ROSALIA's masks, in the order of ``asked``. Raises UserError for other masks."""
     picture, header = decode_image_file(image, cohort, frames)
     conversation_answers, mask_answers = (
         json.loads(Path(folder, ANSWERS).read_text(encoding="utf-8")) for folder in (conversation, masks)

@@ -89,10 +89,7 @@ def read_classes(pairs: Sequence[Pair], tools: ScoringTools) -> list[tuple[Mappi
 
 
 def read_boxes(pairs: Sequence[Pair], tools: ScoringTools, which: str) -> list[grounding.BoxPair]:
-    """Return the lines with the boxes of their answers, mean boxes for blind answers.
-
-    A failure has no boxes, None if it is excluded.
-    """
+    """Return lines with the boxes of answers: mean boxes for blind ones, none for failures, None if excluded."""
     if which == BLIND:
         return [(line, AnswerBoxes(grounding.blind_boxes(tools.mean_boxes, line))) for line, _ in pairs]
     return [

@@ -37,10 +37,7 @@ def run(
     *, texts: Sequence[str], facts: Sequence[str], texts_out: Sequence[str], phrases_out: Sequence[str],
     excluded: Sequence[str], agreement: Sequence[str], options: FilterOptions, execution: Mapping, attrs: Mapping,
 ) -> None:  # fmt: skip
-    """Filter the texts and phrases of sources, one path per source; a language model is loaded once.
-
-    Its replies are cached, so an interrupted job can resume. Raises UserError if the model cannot be reached.
-    """
+    """Filter the sources' texts and phrases; a model's replies are cached. Raises UserError without a model."""
     code, folder = str(attrs.get("code_digest", "")), Path(texts_out[0]).parent
     answers = folder.parent / "answers/all" if len(texts_out) > 1 else folder / "answers"
     engine = load_engine(options, dict(execution) | {"answers": str(answers), "code": code})

@@ -123,10 +123,7 @@ def load_patterns() -> Patterns:
 
 @dataclass(frozen=True)
 class SentenceFilter:
-    """Filters one sentence: rewrites it and verifies the result.
-
-    states_absence: resolved findings are stated as absent.
-    """
+    """Rewrites one sentence and verifies the result; states_absence: resolved findings are stated as absent."""
 
     patterns: Patterns
     lexicon: lexicon.Lexicon

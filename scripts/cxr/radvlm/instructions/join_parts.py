@@ -54,10 +54,7 @@ def read_indices(paths: Sequence[str]) -> pl.DataFrame:
 
 
 def drop_conflicts(index: pl.DataFrame, families: Mapping[str, str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Remove validate lines of subjects that are also in train; return the remaining and the removed index.
-
-    This happens if a mix trains on a source's validation split. Subjects are compared within a family of sources.
-    """
+    """Return the index without validate lines of subjects in train (of their family), and the removed lines."""
     index = index.with_columns(family=pl.col("source").replace_strict(families, default=pl.col("source")))
     trained = index.filter(pl.col("source_split") != TRAIN, split=TRAIN)
     training_subjects = trained.select("family", "subject_id").unique()
@@ -79,10 +76,7 @@ def run(
     *, lines: Sequence[str], indices: Sequence[str], excluded: Sequence[str], train: str, validate: str, test: str,
     exchanged_out: str, table1_out: str, conservation_out: str, options: JoinOptions,
 ) -> None:  # fmt: skip
-    """Write the files of a mix. ``lines``, ``indices``, ``excluded``: files of its sources, in the same order.
-
-    Raises AssertionError if Table 1 or the sources' lines do not match the written lines.
-    """
+    """Write the files of a mix from those of its sources. Raises AssertionError if counts and lines disagree."""
     written: Counter[str] = Counter()
     index, removed_index = drop_conflicts(read_indices(indices), options.families)
     paths = {TRAIN: train, VALIDATE: validate, TEST: test}
@@ -109,11 +103,7 @@ def run(
 def count_lines(
     number: int, num_removed: int, table: pl.DataFrame, written: Mapping[str, int], num_unpaired: int
 ) -> list[CountRow]:
-    """Return the conservation rows of the sources' lines, Table 1's lines, and the lines about exchanged images.
-
-    ``number``: lines of the sources; ``num_removed``: excluded lines; ``table``: Table 1; ``written``: {file: lines};
-    ``num_unpaired``: test images without a partner. Raises AssertionError if they disagree.
-    """
+    """Return conservation rows of lines, Table 1 and exchanged images. Raises AssertionError if they disagree."""
     total = table.filter(task="total").row(0, named=True)
     of_files = {split: written[split] for split in SPLITS}
     return [
@@ -139,11 +129,7 @@ def _exchange_images(lines: Iterator[dict], partner_by_image: Mapping[tuple[str,
 
 
 def pair_images(images: Iterable[Mapping], seed: int) -> dict[tuple[str, str], str]:
-    """Return {(source, image): image of another patient with the same source and view}, a stable pairing.
-
-    ``images``: rows with source, image_id, subject_id, view. Patients are in hash order, and each gets images of the
-    next. Images without another patient of the same view are missing.
-    """
+    """Return {(source, image): image of the next patient, in hash order, with the same source and view}."""
     groups: dict[tuple, dict[str, set[str]]] = {}
     for row in images:
         patients = groups.setdefault((row["source"], row["view"]), {})

@@ -39,11 +39,7 @@ def image_path(source: str, image_id: str) -> str:
 def run(
     *, lines: Sequence[str], frames: Sequence[str], images: Sequence[str], folder: str, options: LlavaOptions
 ) -> None:
-    """Write the export into ``folder``, atomically.
-
-    ``lines``: files of the splits; ``frames``: frame shards of all sources; ``images``: image tables, for the paths of
-    originals. Raises UserError for an image without a frame.
-    """
+    """Write the export into ``folder``, atomically. Raises UserError for an image without a frame."""
     convention, line_by_picture = find_convention(options.convention), {}
     frame = options.pictures == FRAME
     image_tables = () if frame else map(read_table, images)
@@ -64,10 +60,7 @@ def run(
 
 
 def to_entries(path: str | Path, picture: Callable[[Mapping], str], convention: Convention) -> Iterator[dict]:
-    """Yield the entry of each line, with boxes written in a convention independent of image size.
-
-    ``picture``: returns the image path of a line.
-    """
+    """Yield the entry of each line, with boxes independent of image size; ``picture`` gives an image's path."""
     image_size = InputSize(GRID, GRID)
     for line in read_lines(path):
         sample, more = parse_sample(line), {name: line[name] for name in COPIED_FIELDS}
@@ -78,10 +71,7 @@ def to_entries(path: str | Path, picture: Callable[[Mapping], str], convention: 
 def write_images(
     folder: Path, line_by_picture: Mapping[ImageKey, Mapping], frames: Sequence[str], folders: Mapping
 ) -> None:
-    """Write the image part of each frame, without padding, as a grey PNG.
-
-    ``line_by_picture``: {(source, image): one of its lines}.
-    """
+    """Write the image part of each frame as a grey PNG. ``line_by_picture``: {(source, image): one of its lines}."""
     for source in sorted({source for source, _ in line_by_picture}):
         source_frames = [path for path in frames if Path(path).parent == Path(folders[source])]
         with ImageStore(source_frames) as store:

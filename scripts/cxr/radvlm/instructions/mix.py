@@ -60,11 +60,7 @@ def _own_rows(name: str, formats: Mapping[str, str]) -> list[MixRow]:
 
 
 def mix_rows(mix: Mapping, formats: Mapping[str, str]) -> list[MixRow]:
-    """Return the rows of a mix in task order, without rows of 0 passes.
-
-    ``mix``: {preset, tasks: {task: {source: {repeat, most}}}}; tasks override the preset. ``formats``: {source: format}
-    of the sources in use.
-    """
+    """Return a mix's rows in task order; its tasks {task: {source: {repeat, most}}} override the preset."""
     preset = mix["preset"]
     rows = (
         _own_rows("own", formats) + _own_rows("ours", formats) if preset == OWN

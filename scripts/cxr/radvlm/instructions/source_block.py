@@ -124,10 +124,7 @@ def read_geometry(frames: Sequence[str], image_ids: Collection[str]) -> Geometry
 def read_mask_boxes(
     pairs: Sequence[Mapping], geometry: Geometry, masks: Sequence[str], smallest: int
 ) -> dict[str, tuple]:
-    """Return {mask_id: boxes around its parts} as fractions of the original image, largest first.
-
-    ``masks``: mask shards, in frame coordinates; ``smallest``: least part, in frame pixels.
-    """
+    """Return {mask_id: boxes of parts of ``smallest`` pixels or more}, fractions of the original, largest first."""
     image_by_mask = {pair["mask_id"]: pair["image_id"] for pair in pairs if pair["mask_id"]}
     boxes_by_mask = {}
     for path in masks:

@@ -102,10 +102,7 @@ def abnormality_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterato
 
 
 def abnormality_detection(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
-    """Yield all findings of each image with their boxes, or none.
-
-    Images with a present label but no box for it are excluded, because the list would be incomplete.
-    """
+    """Yield each image's findings with boxes, or none; a present label without a box excludes the image."""
     findings_by_image: dict[str, list[NamedBoxes]] = {}
     for finding in inputs.named_boxes(BOX):
         findings_by_image.setdefault(finding.image_id, []).append(finding)
@@ -185,10 +182,7 @@ def absent_unit(image_id: str, name: str, facts: tuple[str, ...]) -> Unit:
 
 
 def ils_pairs(inputs: SourceBlock, settings: TaskOptions, form: str) -> Iterator[Unit]:
-    """Yield the selected pairs of the ILS dataset. form: boxes or seg.
-
-    In seg form a negative has a [SEG] with an empty mask id.
-    """
+    """Yield the selected ILS pairs as boxes or seg, in which a negative has a [SEG] with an empty mask id."""
     for pair in (pair for pair in inputs.pairs if pair["pair_id"] in settings.pairs):
         mask, name = pair["mask_id"] or "", pair["target"]
         boxes = inputs.boxes_by_mask.get(mask, ()) if pair["seg"] else ()

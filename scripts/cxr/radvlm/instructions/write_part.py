@@ -185,10 +185,7 @@ def run(
     index: str, excluded: str, options: PartOptions, conversations: Sequence[str] = (), pairs: Sequence[str] = (),
     masks: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write the lines of a source, their index, and the outcomes of its records.
-
-    ``frames``: frame shards; ``conversations``, ``pairs``: files of lines, if any; ``masks``: mask shards of the pairs.
-    """
+    """Write the lines of a source, their index, and the outcomes of its records."""
     cv2.setNumThreads(1)
     rows = [row for row in rows_from_options(options.rows) if row.used]
     image_table = read_table(images)

@@ -63,10 +63,7 @@ class SourceImage:
 
 
 def read_vindr(options: ReadOptions) -> SourceRecords:
-    """Read the images with their boxes, and image labels if the folder has them.
-
-    Raises UserError for a folder without a box table.
-    """
+    """Read images with boxes, and image labels if there are any. Raises UserError for a folder without a box table."""
     records, images = SourceRecords(), []
     for split, path in _find_tables(options.folder, VINDR_TABLES):
         regions, image_names = read_annotations(options.key, path, "vindr")
@@ -122,11 +119,7 @@ def subject_of(image: str, options: ReadOptions) -> str:
 def fuse_readers(
     regions: Sequence[tuple[str, str, str, np.ndarray]], sizes: Mapping, iou: float, decimals: int
 ) -> list[tuple]:
-    """Fuse the readers' boxes (image, name, reader, box) and return (image, name, box), sorted by image and name.
-
-    ``sizes``: {image: (rows, columns)}; where known, corners are rounded to ``decimals`` of the unit square. The result
-    does not depend on the order of ``regions``.
-    """
+    """Fuse boxes (image, name, reader, box) to (image, name, box), sorted; corners of known ``sizes`` are rounded."""
     if not regions:
         return []
     names = sorted({(image, name) for image, name, _, _ in regions})

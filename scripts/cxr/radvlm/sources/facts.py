@@ -109,11 +109,7 @@ class SourceRecords:
         self, reason: str, image_id: str | None = None, study_id: str | None = None, detail: str = "", *,
         record_kind: str = "", number: int = 1, rows: int = 1,
     ) -> None:  # fmt: skip
-        """Exclude ``rows`` rows of the source, with a reason.
-
-        ``record_kind``: their kind in :attr:`num_rows`, "" if it is not counted there; ``number``: how many to count
-        for each.
-        """
+        """Exclude ``rows`` rows of a ``record_kind``, empty if it is not counted, each counted ``number`` times."""
         row = {"image_id": image_id, "study_id": study_id, "stage": STAGE, "reason": reason, "detail": detail}
         self.excluded += [row] * rows
         if record_kind and rows:
@@ -166,10 +162,7 @@ class SourceRecords:
         return boxes_with_area
 
     def add_label_table(self, images: pl.DataFrame, labels: pl.DataFrame, key: str, options: ReadOptions) -> None:
-        """Add the labels of images, a table with image_id, study_id and ``key``; ``labels``: table with the same key.
-
-        Rows without a used image and repeated rows are counted, not used; images without labels are excluded.
-        """
+        """Add the ``labels`` of images, joined by ``key``; rows without image and repeated ones are counted."""
         unique_labels = labels.unique(key, keep="first", maintain_order=True).with_columns(known=pl.lit(True))
         joined = images.join(unique_labels, on=key, how="left", maintain_order="left")
         for image_id, study_id in joined.filter(pl.col("known").is_null()).select("image_id", "study_id").iter_rows():
@@ -228,10 +221,7 @@ def clean_boxes(boxes: np.ndarray, shapes: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def label_table_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str) -> pl.DataFrame:
-    """Return the label facts of a table with ``image_id`` and one column per label (value or null).
-
-    Like :func:`image_label_facts`, but every image gets No Finding.
-    """
+    """Return the label facts of a table with one column per label; every image gets No Finding."""
     no_finding, findings = load_label_names().no_finding, load_label_names().findings
     names = list(dict.fromkeys((*labels, no_finding)))
     stated = table.select("image_id", *names if no_finding in labels else (*labels, pl.lit(None).alias(no_finding)))
@@ -267,10 +257,7 @@ def facts_table(source: str, rows: Iterable[dict], tables: Sequence[pl.DataFrame
 
 
 def write_source(records: SourceRecords, source: str, outputs: Mapping[str, str]) -> None:
-    """Write the records of a source. ``outputs``: a path for each name of OUTPUTS.
-
-    Raises AssertionError if a row is unaccounted for or counted twice.
-    """
+    """Write the files (OUTPUTS) of a source. Raises AssertionError if a row is lost or counted twice."""
     table = facts_table(source, records.facts, records.tables)
     all_counts = Counter(records.counts)
     all_counts.update(f"facts: {kind}" for kind in table["kind"])

@@ -26,10 +26,7 @@ class _SectionOptions:
 
 
 def read_mimic(options: ReadOptions) -> SourceRecords:
-    """Read every frontal image; frames.per_study and cohort.exclude do not apply.
-
-    Raises UserError for a missing table or column.
-    """
+    """Read every frontal image, whatever the cohort's settings. Raises UserError for a missing table or column."""
     records = SourceRecords()
     labels = _read_labels(options, records)
     with ThreadPoolExecutor(NUM_THREADS) as pool:

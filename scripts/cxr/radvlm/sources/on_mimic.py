@@ -23,10 +23,7 @@ SPLIT_TABLES = {"train": "train.csv", "validate": "valid.csv", "test": "test.csv
 
 
 def read_ms_cxr(options: ReadOptions, images: str) -> SourceRecords:
-    """Read the phrases with their boxes. ``images``: image table of the mimic source.
-
-    Boxes of one image with the same text form one phrase. Raises UserError for a folder without the table.
-    """
+    """Read the phrases; boxes of one image and text form one. Raises UserError for a folder without the table."""
     path = options.folder
     if path.is_dir():
         tables = [table for ending in ("csv", "csv.gz", "json") for table in sorted(path.glob(f"MS_CXR*.{ending}"))]
@@ -63,10 +60,7 @@ def read_ms_cxr(options: ReadOptions, images: str) -> SourceRecords:
 
 
 def read_imagenome(options: ReadOptions, images: str) -> SourceRecords:
-    """Read the regions of the scene graphs. ``images``: image table of the mimic source.
-
-    Images of the gold set's patients are excluded from train (``listed``). Raises UserError if there are no graphs.
-    """
+    """Read the scene graphs' regions; train excludes the gold set's patients. Raises UserError without graphs."""
     row_by_image = read_table(images).rows_by_key("image_id", named=True, include_key=True, unique=True)
     records = SourceRecords()
     split_by_image = _read_published_splits(options) if options.split == "published" else None
@@ -113,10 +107,7 @@ def _read_ids(options: ReadOptions, path: Path) -> set[str]:
 
 
 def _to_upright(row: Mapping, boxes: np.ndarray | None = None) -> tuple[np.ndarray, dict]:
-    """Return boxes (N, 4), drawn on the stored image, in pixels of the upright image, and the row of that image.
-
-    The turn is known only for DICOM files of known size.
-    """
+    """Return boxes (N, 4) and the image's row in pixels of the upright image; only DICOM files have a turn."""
     stored = row["rows"], row["columns"]
     turn = read_turn(row["path"]) if row["path"].endswith(".dcm") and None not in stored else UPRIGHT
     rows, columns = turn.shape(stored)

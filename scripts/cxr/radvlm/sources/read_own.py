@@ -54,11 +54,7 @@ def read_own(
     masks: str,
     labels: Sequence[str] = (),
 ) -> SourceRecords:
-    """Read one shard of the cohort.
-
-    ``manifest``: table of all images; ``smallest``: least mask part, in frame pixels, that gets a box; ``labels``:
-    label files of a model. Raises StoreError for a damaged file.
-    """
+    """Read one shard of the cohort. ``smallest``: least mask part with a box, in frame pixels. Raises StoreError."""
     records = SourceRecords()
     cohort_rows = {row["image_id"]: row for row in read_table(cohort).iter_rows(named=True)}
     image_table = read_table(manifest).filter(pl.col("image_id").is_in(list(cohort_rows)))

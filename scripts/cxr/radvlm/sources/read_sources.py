@@ -35,11 +35,7 @@ def read_source(options: ReadOptions, mimic: str = "") -> SourceRecords:
 def run(
     *, options: ReadOptions, tables: Sequence[str] = (), shards: Sequence[str] = (), mimic: str = "", **outputs: str
 ) -> None:
-    """Read and write a source. ``shards``: cohort files to write, for sources with images of their own.
-
-    ``tables``: files of the source; job inputs only, the reader finds them itself; ``outputs``: of
-    :func:`write_source`. Raises UserError for a missing file or another format.
-    """
+    """Read a source and write it, and the cohort ``shards`` of its own images. Raises UserError."""
     del tables
     records = read_source(options, mimic)
     write_source(records, options.name, outputs)
