@@ -98,7 +98,7 @@ def write(folder: Path) -> None:
     part = {name: str(folder / file) for name, file in PARTS.items()}
     geometry = lambda _, image_ids: dict.fromkeys(image_ids, (None, (SIDE, SIDE)))  # noqa: E731
     with patch.object(write_part, "read_geometry", geometry):  # the frames are not what is measured
-        write_part.run(**given, **part, frames=[], options=write_part.PartOptions(source="own", rows=ROWS, **OPTIONS))
+        write_part.run(**given, **part, frames=[], source="own", rows=ROWS, **OPTIONS)
 
 
 def join(folder: Path) -> None:
@@ -107,7 +107,7 @@ def join(folder: Path) -> None:
     join_parts.run(
         lines=[part["lines_out"]], indices=[part["index"]], excluded=[part["excluded"]],
         **{name: str(folder / file) for name, file in FILES.items()},
-        options=join_parts.JoinOptions(ROWS, {"own": "own"}, 1),
+        rows=ROWS, families={"own": "own"}, seed=1,
     )  # fmt: skip
 
 

@@ -1,7 +1,6 @@
 """One load of a language model serves all sources and parts of the conversations; the parts need no model."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -56,8 +55,8 @@ def files(workflow_run, tmp_path_factory) -> dict:
 def ask_once(files: dict, folder: Path, code: str = "c") -> list[Path]:
     outputs = [folder / source / f"{part}.told.jsonl" for source, part, _ in WORKS]
     works = [{"source": source, "part": part, "kinds": kinds, "files": files} for source, part, kinds in WORKS]
-    asking = vllm.AskOptions(**asdict(options([])) | {"works": works})
-    vllm.run(files=[], replies=list(map(str, outputs)), options=asking, execution=EXECUTION, code=code)
+    replies = list(map(str, outputs))
+    vllm.run(files=[], replies=replies, works=works, options=options([]), execution=EXECUTION, code=code)
     return outputs
 
 

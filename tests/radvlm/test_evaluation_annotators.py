@@ -103,7 +103,7 @@ def asked(tmp_path_factory):
 def annotated(asked, out, name: str, own: dict, reference: str, weights: str = "") -> list[dict]:
     annotate.run(
         lines=str(asked / "test.jsonl"), answers=str(asked / "answers.jsonl"), notes_out=str(out), weights=weights,
-        texts=[str(asked / "texts.jsonl")], options=annotate.AnnotateOptions(name, own, f"{name} tiny", reference),
+        texts=[str(asked / "texts.jsonl")], annotator=name, own=own, engine=f"{name} tiny", reference=reference,
         execution={},
     )  # fmt: skip
     return list(read_lines(out))

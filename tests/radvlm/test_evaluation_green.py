@@ -171,7 +171,7 @@ def annotated(folder, prompt) -> list[dict]:
     annotate.run(
         lines=str(folder / "test.jsonl"), answers=str(folder / "answers.jsonl"), prompt=str(prompt), code="1",
         notes_out=str(folder / "annotations" / "green.jsonl"), execution=EXECUTION,
-        options=annotate.AnnotateOptions("green", OWN, "green tiny", "filtered"),
+        annotator="green", own=OWN, engine="green tiny", reference="filtered",
     )  # fmt: skip
     return list(read_lines(folder / "annotations" / "green.jsonl"))
 

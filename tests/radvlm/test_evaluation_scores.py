@@ -4,7 +4,6 @@ import json
 import re
 from base64 import b64encode
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +19,7 @@ from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.radvlm.evaluation import chart, compare, gallery, other_models, score_run
 from cxr.radvlm.evaluation.columns import TABLES, read_scores
-from cxr.radvlm.evaluation.compare import ComparisonOptions
 from cxr.radvlm.evaluation.conversations import run_check
-from cxr.radvlm.evaluation.gallery import GalleryOptions
 from cxr.radvlm.evaluation.other_models import ReadOptions
 from cxr.radvlm.evaluation.score_run import run_scores
 from cxr.radvlm.samples import TEXT_TASKS
@@ -207,7 +204,7 @@ def test_samples_that_are_not_asked_are_none_of_the_counts(tables, tmp_path):
     assert {row["samples"] for row in cells(folder).values()} == {4}
     compare.run_comparison(
         scored=[str(folder / "scores.tsv")], judge_check=str(tables / "check.tsv"), draw=[files["t.tsv"]],
-        comparison=str(tmp_path / "comparison.tsv"), options=ComparisonOptions(["radvlm"], {}),
+        comparison=str(tmp_path / "comparison.tsv"), runs=["radvlm"], adapters={},
     )  # fmt: skip
     ours = read_table(tmp_path / "comparison.tsv").filter(pl.col("by") == "ours", pl.col("table") != "table2")
     assert set(ours["note"]) == {"4 of 9 samples asked"}
@@ -303,10 +300,9 @@ def test_a_conversation_that_the_judge_was_not_given_stops_the_job(right, tmp_pa
 def tables(right, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tables")
     run_check(lines=str(right / "test.jsonl"), checked=str(folder / "check.tsv"), options=JUDGED, execution={})
-    options = ComparisonOptions(["radvlm", "single"], {})
     compare.run_comparison(
         scored=[str(right / "scores.tsv")] * 2, judge_check=str(folder / "check.tsv"),
-        comparison=str(folder / "comparison.tsv"), options=options,
+        comparison=str(folder / "comparison.tsv"), runs=["radvlm", "single"], adapters={},
     )  # fmt: skip
     return folder
 
@@ -323,7 +319,7 @@ def test_without_a_conversation_the_judge_is_not_judged(right, tmp_path):
     assert len(read_table(tmp_path / "c.tsv")) == 0
     compare.run_comparison(
         scored=[str(right / "scores.tsv")], judge_check=str(tmp_path / "c.tsv"),
-        comparison=str(tmp_path / "comparison.tsv"), options=ComparisonOptions(["radvlm"], {}),
+        comparison=str(tmp_path / "comparison.tsv"), runs=["radvlm"], adapters={},
     )  # fmt: skip
     assert set(read_table(tmp_path / "comparison.tsv").filter(table="table5", by="ours")["note"]) == {""}
 
@@ -362,7 +358,7 @@ def test_annotated_reports_stand_beside_the_papers(tables, tmp_path):
     compare.run_comparison(
         scored=[str(scored(tmp_path / "run", TEST, answers_to(TEST), **told) / "scores.tsv")] * 2,
         judge_check=str(tables / "check.tsv"), comparison=str(tmp_path / "comparison.tsv"),
-        options=ComparisonOptions(["radvlm", "single"], {}),
+        runs=["radvlm", "single"], adapters={},
     )  # fmt: skip
     table = read_scores(tmp_path / "comparison.tsv", TABLES).filter(pl.col("column").is_in(["radgraph_f1", "green"]))
     for name, row in (("table3", "RadVLM"), ("table6", "all")):
@@ -382,7 +378,7 @@ def test_what_ils_adds_is_a_table_of_all_runs(right, tables, tmp_path):
     compare.run_comparison(
         scored=[str(right / "scores.tsv")] * 2, judge_check=str(tables / "check.tsv"),
         comparison=str(tmp_path / "comparison.tsv"), masks_scored=[str(tmp_path / "scores.tsv")],
-        options=ComparisonOptions(["all", "without"], {}, [["all", "head"]]),
+        runs=["all", "without"], adapters={}, masked=[["all", "head"]],
     )  # fmt: skip
     table = read_scores(tmp_path / "comparison.tsv", TABLES).filter(table="table6b", by="ours")
     values = {(row["model"], row["column"]): row["value"] for row in table.to_dicts()}
@@ -400,7 +396,7 @@ def test_a_judge_that_fails_its_check_is_told_in_the_table(right, tables, tmp_pa
     rows.write_csv(tmp_path / "check.tsv", separator="\t")
     compare.run_comparison(
         scored=[str(right / "scores.tsv")], judge_check=str(tmp_path / "check.tsv"),
-        comparison=str(tmp_path / "comparison.tsv"), options=ComparisonOptions(["radvlm"], {}),
+        comparison=str(tmp_path / "comparison.tsv"), runs=["radvlm"], adapters={},
     )  # fmt: skip
     table = read_table(tmp_path / "comparison.tsv").filter(table="table5", by="ours")
     assert set(table["note"]) == {"the judge fails its check: expected answers"}
@@ -412,7 +408,7 @@ def test_a_judge_that_fails_its_check_is_told_in_the_table(right, tables, tmp_pa
 def test_cells_of_tasks_that_a_model_was_not_made_for_say_so(right, tables, tmp_path):
     compare.run_comparison(
         scored=[], models_scored=[str(right / "scores.tsv")], judge_check=str(tables / "check.tsv"),
-        comparison=str(tmp_path / "comparison.tsv"), options=ComparisonOptions([], {"m": "chexagent"}),
+        comparison=str(tmp_path / "comparison.tsv"), runs=[], adapters={"m": "chexagent"},
     )  # fmt: skip
     ours = read_table(tmp_path / "comparison.tsv").filter(by="ours", model="m").filter(pl.col("table") != "table2")
     marked = {
@@ -546,13 +542,12 @@ def test_the_gallery_draws_the_boxes_of_both_answers(tmp_path):
     files = {"lines": str(tmp_path / "test.jsonl"), "answers": [str(tmp_path / "answers.jsonl")]}
     folders = {"own": str(tmp_path / "frames"), "more": str(tmp_path / "another")}
     files |= {"frames": [f"{folder}/00.h5" for folder in folders.values()]}
-    options = GalleryOptions("radvlm", 90, 1, withheld=False, folders=folders)
-    gallery.run(**files, folder=str(tmp_path / "gallery"), options=options)
+    files |= {"model": "radvlm", "quality": 90, "seed": 1, "folders": folders}
+    gallery.run(**files, folder=str(tmp_path / "gallery"), withheld=False)
     rows = [json.loads(text) for text in (tmp_path / "gallery/gallery.jsonl").read_text().splitlines()]
     assert [row["task"] for row in rows].count("conversation") == 2
     assert {row["task"] for row in rows} == set(MAIN)
-    withheld = replace(options, withheld=True)
-    gallery.run(**files, folder=str(tmp_path / "withheld"), options=withheld)
+    gallery.run(**files, folder=str(tmp_path / "withheld"), withheld=True)
     shown = {row["task"] for row in read_lines(tmp_path / "withheld/gallery.jsonl")}
     assert shown == set(MAIN) - {*TEXT_TASKS}  # they quote reports, or come from their text
     grounded = next(row for row in rows if row["task"] == "conversation_grounded")

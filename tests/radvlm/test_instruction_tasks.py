@@ -22,7 +22,7 @@ from cxr.radvlm.instructions.wordings import (
     load_wordings,
     word_turn,
 )
-from cxr.radvlm.instructions.write_part import INDEX, PartOptions, SampleWriter
+from cxr.radvlm.instructions.write_part import INDEX, SampleWriter
 from cxr.radvlm.samples import TASKS, join_in_words, sample_line
 from cxr.radvlm.sources.facts import FACT_COLUMNS, FACTS_SCHEMA, IMAGES_SCHEMA
 from cxr.vlm.conventions import CONVENTIONS, InputSize
@@ -207,11 +207,11 @@ def blocks_of(folder, facts, images=("i1", "i2"), split="train", source="people"
     return Blocks(source, table, path, dict.fromkeys(images, SHAPE), paths)
 
 
-def written(blocks: Blocks, rows, options, pairs=frozenset()) -> tuple[list, SampleWriter, pl.DataFrame]:
+def written(blocks: Blocks, rows, seed, pairs=frozenset()) -> tuple[list, SampleWriter, pl.DataFrame]:
     """The records of all blocks, the writer, and what became of all that was given."""
     with blocks:
-        how = TaskOptions(options.seed, pairs=pairs)
-        writer = SampleWriter(options, rows, draw_samples(blocks, rows, how), pairs)
+        how = TaskOptions(seed, pairs=pairs)
+        writer = SampleWriter(seed, rows, draw_samples(blocks, rows, how), pairs)
         made = [one for given in blocks.each() for one in writer.records(given)]
         return made, writer, writer.outcome_table(blocks)
 
@@ -316,9 +316,8 @@ def test_limits_draw_images_by_a_hash_whatever_their_order(tmp_path):
     facts = [fact(f"i{n:02d}", "region", "carina", (0, 0, 50, 50)) for n in range(20)]
     images = [f"i{n:02d}" for n in range(20)]
     row = rows_from_options([{"task": "anatomical_grounding", "source": "people", "repeat": 1, "most": 5}])
-    options = PartOptions("people", [], 64, 3)
-    first, _, left = written(blocks_of(tmp_path / "a", facts, images), row, options)
-    other, _, _ = written(blocks_of(tmp_path / "b", facts[::-1], images[::-1]), row, options)
+    first, _, left = written(blocks_of(tmp_path / "a", facts, images), row, SEED)
+    other, _, _ = written(blocks_of(tmp_path / "b", facts[::-1], images[::-1]), row, SEED)
     made, turned = ([one.image_id for one in found] for found in (first, other))
     assert len(made) == 5
     assert left.rows() == [("people", "region", what, number) for what, number in
@@ -329,7 +328,7 @@ def test_limits_draw_images_by_a_hash_whatever_their_order(tmp_path):
 
 
 IMAGES = [f"i{n:02d}" for n in range(9)]
-OPTIONS = PartOptions("people", [], 64, 3)
+SEED = 3
 
 
 def everything() -> tuple[list, dict]:
@@ -366,9 +365,9 @@ ASKED = rows_from_options([
 def test_all_that_is_given_is_accounted_for_and_no_line_depends_on_blocks(tmp_path, monkeypatch):
     facts, lines = everything()
     pairs = tasks.balance_pairs(lines["pairs"], 3)
-    made, _, left = written(blocks_of(tmp_path / "one", facts, IMAGES, **lines), ASKED, OPTIONS, pairs)
+    made, _, left = written(blocks_of(tmp_path / "one", facts, IMAGES, **lines), ASKED, SEED, pairs)
     monkeypatch.setattr(source_block, "BLOCK_SIZE", 2)
-    some, _, same = written(blocks_of(tmp_path / "two", facts, IMAGES, **lines), ASKED, OPTIONS, pairs)
+    some, _, same = written(blocks_of(tmp_path / "two", facts, IMAGES, **lines), ASKED, SEED, pairs)
     places = [IMAGES.index(one.image_id) // 2 for one in some]
     assert places == sorted(places)  # block by block
     assert sorted(map(sample_line, some), key=str) == sorted(map(sample_line, made), key=str)
@@ -396,10 +395,10 @@ def test_what_a_task_forgets_and_what_a_block_loses_stop_the_job(tmp_path, monke
     with monkeypatch.context() as patch:
         patch.setitem(tasks.UNITS_BY_TASK, "conversation", lambda given, how: iter(()))
         with pytest.raises(AssertionError, match="a unit of conversations is neither asked nor left out"):
-            written(blocks, ASKED, OPTIONS, pairs)
+            written(blocks, ASKED, SEED, pairs)
     blocks._edges[-1] -= 1
     with pytest.raises(AssertionError, match="region: 18 in, 17 accounted for"):
-        written(blocks, ASKED, OPTIONS, pairs)
+        written(blocks, ASKED, SEED, pairs)
 
 
 def test_a_table_of_facts_that_is_not_sorted_is_refused(tmp_path):
@@ -486,8 +485,7 @@ def test_conversations_keep_their_turns_in_every_pass():
         {"task": "conversation", "source": "people", "repeat": 1},
         {"task": "conversation_grounded", "source": "people", "repeat": 4},
     ])  # fmt: skip
-    options = PartOptions("people", [], 64, 3)
-    found = list(SampleWriter(options, rows).records(given_of([], conversations=talks)))
+    found = list(SampleWriter(SEED, rows).records(given_of([], conversations=talks)))
     assert [one.task for one in found] == ["conversation"] + ["conversation_grounded"] * 4
     assert len({one.sample_id for one in found}) == 5
     assert {one.turns for one in found[1:]} == {found[1].turns}

@@ -83,7 +83,7 @@ def annotated(model, folder) -> dict[tuple[str, str], dict]:
     annotate.run(
         lines=str(folder / "test.jsonl"), answers=str(folder / "answers.jsonl"), execution={},
         notes_out=str(folder / "notes.jsonl"),
-        options=annotate.AnnotateOptions("radgraph", own(model), "radgraph tiny", "filtered"),
+        annotator="radgraph", own=own(model), engine="radgraph tiny", reference="filtered",
     )  # fmt: skip
     return {(line["sample_id"], line["of"]): line for line in read_lines(folder / "notes.jsonl")}
 

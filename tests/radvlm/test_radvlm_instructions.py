@@ -332,7 +332,7 @@ def test_from_dicom_files_to_table_6(mix, workflow_run, tmp_path):
     run_check(lines=str(tmp_path / "test.jsonl"), checked=str(tmp_path / "c.tsv"), options=JUDGED, execution={})
     compare.run_comparison(
         scored=[str(tmp_path / name / "scores.tsv") for name in runs], judge_check=str(tmp_path / "c.tsv"),
-        comparison=str(tmp_path / "comparison.tsv"), options=compare.ComparisonOptions(list(runs), {}),
+        comparison=str(tmp_path / "comparison.tsv"), runs=list(runs), adapters={},
     )  # fmt: skip
     ours = read_scores(tmp_path / "comparison.tsv", TABLES).filter(table="table6", by="ours")
     assert set(ours["model"]) == runs.keys()

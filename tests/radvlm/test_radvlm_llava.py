@@ -34,7 +34,7 @@ def exported(mix: Path, made: Path, results: Path, folder: Path, **settings) -> 
     told = {"convention": "unit", "pictures": "frame", "folders": {"own": str(results / "frames")}} | settings
     llava.run(
         lines=[str(mix / f"{split}.jsonl") for split in SPLITS], frames=frames,
-        images=[str(made / "images.parquet")], folder=str(folder), options=llava.LlavaOptions(**told),
+        images=[str(made / "images.parquet")], folder=str(folder), **told,
     )  # fmt: skip
     return folder
 

@@ -100,8 +100,7 @@ def lessons() -> list[tuple[list[dict], str]]:
         found.append((filtered.build_question(sentences, rules).messages, json.dumps({"sentences": told})))
     for name in (*RIGHT, WRONG):
         rounds = [{"question": question, "answer": answer} for question, answer in turns_of(name)]
-        known = check.gather_evidence(facts_of(name))
-        messages = conversations.build_question(asked(name), known, talking({})).messages
+        messages = conversations.build_question(asked(name), talking({})).messages
         found.append((messages, json.dumps({"rounds": rounds})))
     found += [(judge_vllm.build_question(item(name)).messages, judged(score)) for name, (*_, score) in ITEMS.items()]
     return found

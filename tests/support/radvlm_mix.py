@@ -77,12 +77,12 @@ def instructions(results, made: Path, folder: Path, mix=None, conversations=(), 
         images=str(made / "images.parquet"), facts=str(made / "facts.parquet"), texts=str(made / "filtered.jsonl"),
         phrases=str(made / "phrases.jsonl"), conflicts=str(made / "conflicts.parquet"),
         frames=[str(results / f"frames/{shard}.h5") for shard in shards], **part, conversations=conversations, **pairs,
-        options=write_part.PartOptions(source="own", rows=list(map(asdict, rows)), seed=SEED, **told),
+        source="own", rows=list(map(asdict, rows)), seed=SEED, **told,
     )  # fmt: skip
     out = {name: str(folder / file) for name, file in FILES.items()}
     join_parts.run(
         lines=[part["lines_out"]], indices=[part["index"]], excluded=[part["excluded"]], **out,
-        options=join_parts.JoinOptions(list(map(asdict, rows)), FAMILIES, SEED),
+        rows=list(map(asdict, rows)), families=FAMILIES, seed=SEED,
     )  # fmt: skip
     return folder
 

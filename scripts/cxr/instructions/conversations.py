@@ -1,8 +1,4 @@
-"""Samples in formats of vision-language trainers: OpenAI's messages, ShareGPT, ms-swift.
-
-The caller writes the texts and chooses their coordinates. Boxes that the trainer converts itself (ms-swift) are in
-pixels of the image.
-"""
+"""Samples in formats of vision-language trainers: OpenAI's messages, ShareGPT, and ms-swift, with boxes in pixels."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -46,14 +46,14 @@ class Labeller:
 
     def __call__(self, texts: Sequence[str]) -> list[dict[str, str]]:
         """Return the labels of each text, without blank ones but with No Finding; long texts are truncated."""
-        return [self._label(text) for text in texts]
-
-    def _label(self, text: str) -> dict[str, str]:
-        encoded = self.words(" ".join(text.split()), truncation=True, max_length=self.longest, return_tensors="pt")
-        with torch.inference_mode():
-            classes = [int(logits.argmax()) for logits in self.net(encoded["input_ids"], encoded["attention_mask"])]
-        value_by_label = {name: CLASSES[index] for name, index in zip(HEADS, classes, strict=True) if CLASSES[index]}
-        return {**value_by_label, NO_FINDING: value_by_label.get(NO_FINDING, ABSENT)}
+        report_labels = []
+        for text in texts:
+            encoded = self.words(" ".join(text.split()), truncation=True, max_length=self.longest, return_tensors="pt")
+            with torch.inference_mode():
+                classes = [int(logits.argmax()) for logits in self.net(encoded["input_ids"], encoded["attention_mask"])]
+            labels = {name: CLASSES[index] for name, index in zip(HEADS, classes, strict=True) if CLASSES[index]}
+            report_labels.append(labels | {NO_FINDING: labels.get(NO_FINDING, ABSENT)})
+        return report_labels
 
 
 def load_labeller(weights: str | Path, model: str, revision: str) -> Labeller:

@@ -1,7 +1,6 @@
 """The JSON line of a sample, written by the instructions stage and read by tuning, inference and evaluation.
 
-An answer marks a box by a slot ``<box:name>``; ``boxes`` holds its corners as fractions of the original image. Each run
-chooses how coordinates are written (``cxr.vlm.conventions``).
+An answer marks a box by ``<box:name>``; ``boxes`` holds fractions, which each run writes by its convention.
 """
 
 import re

@@ -96,16 +96,12 @@ class Patterns:
 def load_patterns() -> Patterns:
     """Load the patterns, once per process."""
     resource = load_resource(RESOURCE_FILES[0])
-    normal = {name: re.compile(pattern) for name, pattern in resource["normal"].items()}
-    pattern_names = ("comparison", "date", "order", "meaning", "here", "place", "no_devices", "changes")
-    patterns = {name: re.compile(resource[name]) for name in pattern_names} | {"name": re.compile(resource["name"])}
-    return Patterns(
-        {name: normal[name] for name in ("lungs", "heart", "all")}, normal["apart"],
-        {word: size for size, size_words in resource["sizes"].items() for word in size_words},
-        frozenset(resource["limits"]), frozenset(resource["general_devices"]),
-        {name: re.compile(pattern) for name, pattern in resource["views"].items()},
-        {name: re.compile(pattern) for name, pattern in resource["sexes"].items()}, patterns,
-    )  # fmt: skip
+    groups = (resource[name].items() for name in ("normal", "views", "sexes"))
+    normal, views, sexes = ({name: re.compile(pattern) for name, pattern in group} for group in groups)
+    sizes = {word: size for size, size_words in resource["sizes"].items() for word in size_words}
+    limits, devices = frozenset(resource["limits"]), frozenset(resource["general_devices"])
+    patterns = {name: re.compile(pattern) for name, pattern in resource.items() if isinstance(pattern, str)}
+    return Patterns(normal, normal.pop("apart"), sizes, limits, devices, views, sexes, patterns)
 
 
 @cache
@@ -150,7 +146,6 @@ def read_sentence(sentence: str) -> tuple[Statement, ...]:
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _read_statements(sentence_texts: tuple[str, ...]) -> tuple[Statement, ...]:
-    """Parse linked sentences together and all others alone."""
     statements: list[Statement] = []
     start = 0
     for end in _group_ends(sentence_texts):
@@ -162,7 +157,6 @@ def _read_statements(sentence_texts: tuple[str, ...]) -> tuple[Statement, ...]:
 
 
 def _group_ends(sentence_texts: Sequence[str]) -> list[int]:
-    """Return the end index of each group of linked sentences."""
     joined = [False] * len(sentence_texts)  # with the previous sentence
     on = gives = False
     for at, ties in enumerate(_parse_sentence(sentence)[1] for sentence in sentence_texts):

@@ -348,7 +348,7 @@ class EvaluationPlan:
         self.text_sources = [] if section.reference == "filtered" else sources
         shows_texts = settings.cohort.source == "embedded" and list(sources) == [OWN]  # they are drawn
         self.gallery = {
-            "run": self.runs[0] if self.runs else "", "quality": JPEG_QUALITY, "seed": settings.seed,
+            "model": self.runs[0] if self.runs else "", "quality": JPEG_QUALITY, "seed": settings.seed,
             "withheld": "report_text" in settings.release.withhold and not shows_texts,
         }  # fmt: skip
 

@@ -138,7 +138,6 @@ def split_rounds(messages: Sequence[Mapping[str, str]]) -> tuple[list[tuple[str,
 
 
 def _box_fault(turns: Sequence[tuple[str, str]], evidence: Evidence, grounded: bool) -> Fault | None:
-    """Return the fault of the boxes in the last turn, None if there is none."""
     answer = turns[-1][1]
     if "[" not in answer:
         return None
@@ -163,7 +162,8 @@ def _box_fault(turns: Sequence[tuple[str, str]], evidence: Evidence, grounded: b
 
 def _statement_fault(question: str, answer: str, evidence: Evidence) -> Fault | None:
     defines = statements.load_patterns().patterns["meaning"].search(question.lower()) is not None
-    parts = [part for part in _parse_answer(answer) if part.about_image or not defines]
+    all_parts = (_parse_sentence(BOX.sub("", text)) for text in _sentences(answer))
+    parts = [part for part in all_parts if part.about_image or not defines]
     answer_statements = [statement for part in parts for statement in part.statements]
     answer_statements += [] if defines else _yes_no_statements(question, answer)
     problems = [_part_problem(part, evidence) for part in parts]
@@ -187,11 +187,6 @@ class _Part(NamedTuple):
     no_devices: bool
     views: frozenset[str]
     sexes: frozenset[str]
-
-
-@lru_cache(maxsize=CACHE_SIZE)
-def _parse_answer(answer: str) -> tuple[_Part, ...]:
-    return tuple(_parse_sentence(BOX.sub("", text)) for text in _sentences(answer))
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -259,7 +254,6 @@ def _parse_statements(part: str) -> tuple[Statement, ...]:
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _mentioned_findings(text: str) -> frozenset[str]:
-    """Return the keys of all findings that a text mentions."""
     parts = [BOX.sub("", part) for part in _sentences(text)]
     keys = frozenset().union(*(statement.keys for part in parts for statement in statements.read_sentence(part)))
     return keys or (_HEART if re.search(r"\bheart\b", text.lower()) else keys)

@@ -1,7 +1,6 @@
 """The stage radvlm_conversations: standard and grounded conversations for each image with enough facts.
 
-One job handles one part of a source, ``train`` (with validate) or ``test``, whose models may differ; another job joins
-the parts.
+One job handles ``train`` (with validate) or ``test`` of a source, whose models may differ; another joins them.
 """
 
 from collections import Counter, defaultdict
@@ -100,28 +99,18 @@ def run_source(**files) -> None:
     write_table(files["outcomes_out"], outcome_table, OUTCOMES)
 
 
-def read_requests(
-    *,
-    images: str,
-    facts: Sequence[str],
-    texts: Sequence[str],
-    phrases: str,
-    elsewhere: Sequence[str],
-    pairs: Sequence[str],
-    part: str,
-    options: ConversationOptions,
-) -> Iterator[Request]:
+def read_requests(*, part: str, options: ConversationOptions, **files) -> Iterator[Request]:
     """Yield the requests of a part of a source (:func:`select_requests`).
 
-    facts, texts: of the source and of the source whose images it uses; elsewhere: phrases of sources that use its
-    images, whose conversations are made there; pairs: lines of the ILS dataset, for masks.
+    ``files``: images; facts and texts, of the source and of the source whose images it uses; phrases; elsewhere:
+    phrases of sources that use its images, whose conversations are made there; pairs of the ILS dataset, for masks.
     """
-    image_ids_elsewhere = {line["image_id"] for path in elsewhere for line in read_lines(path)}
-    image_table = read_table(images).filter(pl.col("split").is_in(PARTS[part]))
-    fact_table = pl.concat(map(read_table, facts))
-    text_lines = (line for path in texts for line in read_lines(path))
-    masks = index_masks(pair for path in pairs for pair in read_lines(path))
-    image_facts = gather_facts(image_table, fact_table, text_lines, read_lines(phrases), masks)
+    image_ids_elsewhere = {line["image_id"] for path in files["elsewhere"] for line in read_lines(path)}
+    image_table = read_table(files["images"]).filter(pl.col("split").is_in(PARTS[part]))
+    fact_table = pl.concat(map(read_table, files["facts"]))
+    text_lines = (line for path in files["texts"] for line in read_lines(path))
+    masks = index_masks(pair for path in files["pairs"] for pair in read_lines(path))
+    image_facts = gather_facts(image_table, fact_table, text_lines, read_lines(files["phrases"]), masks)
     return select_requests(image_facts, image_ids_elsewhere, options)
 
 
@@ -130,16 +119,12 @@ def select_requests(
 ) -> Iterator[Request]:
     """Yield the requested conversations, sorted by image.
 
-    Images with phrases get a grounded conversation. Images not in ``elsewhere`` get a standard one, in train at most
-    ``most`` of them, selected by stable hash.
+    Grounded: images with phrases; standard: images not in ``elsewhere``, in train at most ``most``, selected by hash.
     """
     all_facts = list(images)
     standard = [facts for facts in all_facts if facts.image_id not in elsewhere] if STANDARD in options.kinds else []
-    ranks = {
-        facts.image_id: stable_hash(options.seed, STAGE, facts.source, facts.image_id)
-        for facts in standard
-        if facts.split == "train"
-    }
+    train = [facts for facts in standard if facts.split == "train"]
+    ranks = {facts.image_id: stable_hash(options.seed, STAGE, facts.source, facts.image_id) for facts in train}
     surplus_ids = sorted(ranks, key=lambda image_id: (ranks[image_id], image_id))[options.most :]
     standard_ids = {facts.image_id for facts in standard}.difference(surplus_ids)
     for facts in all_facts:

@@ -86,8 +86,7 @@ def round_box(box: Box) -> tuple[float, ...]:
 class ConversationOptions:
     """Settings of the stage; own: settings of the language model (empty for ``rules``).
 
-    per_image: conversations of each kind per image; most: maximum of standard ones in train; check: ``strict`` or
-    ``json``; kinds: kinds of the source.
+    per_image: conversations of each kind per image; most: maximum of standard ones in train; kinds: of the source.
     """
 
     engine: str

@@ -1,7 +1,6 @@
 """Moves of the engine rules: questions, with their answers, that may come next in a conversation.
 
-A move is available only if the facts support its answer and the conversation has not covered it yet. Templates are
-sampled when a move is proposed but filled in only when it is chosen, because about one move in five is.
+Templates are sampled when a move is proposed but filled in only when it is chosen, because about one in five is.
 """
 
 from collections.abc import Callable, Iterator
@@ -185,7 +184,6 @@ class MoveGenerator:
             yield self._move("neither", None, slots, 1.4, mentions, denies=True, **fields)
 
     def _general_subjects(self, state: DialogueState) -> Iterator[Move]:
-        """Yield moves about the heart, the organs, the devices and the view."""
         subjects, facts, mentioned = self.subjects, self.facts, state.mentioned
         if subjects.heart and mentioned.isdisjoint(HEART_MENTIONS):
             yield self._move("heart", subjects.heart, {}, 1.0, HEART_MENTIONS, facts=subjects.heart_facts)

@@ -1,7 +1,6 @@
 """The default engine: a random walk over the questions that the facts can answer, without a model.
 
-A walk starts with a general question and has a random number of rounds. It refers to an earlier answer at least once,
-has a denial if the facts deny something, and asks for a box if it is grounded. Walks that fail the check are repeated.
+A walk refers to an earlier answer, denies if the facts do, and asks for a box if grounded; else it is repeated.
 """
 
 import gc
@@ -20,9 +19,8 @@ RESOURCE_FILES = ("radvlm/conversations.yaml", "radvlm/glossary.yaml", "radvlm/s
 RETRIES = 4  # attempts after a conversation that fails the check
 
 
-def load(options: ConversationOptions, execution: Mapping) -> Engine:
+def load(options: ConversationOptions, _execution: Mapping) -> Engine:
     """Return the engine."""
-    del execution
 
     def converse(requests: Sequence[Request]) -> list[Outcome]:
         gc.disable()  # it would search for cycles among many objects that have none
@@ -35,7 +33,6 @@ def load(options: ConversationOptions, execution: Mapping) -> Engine:
 
 
 def _converse(request: Request, options: ConversationOptions) -> Outcome:
-    """Return the outcome of a request; a walk that fails the check is repeated up to ``retries`` times."""
     facts, outcome = request.facts, Outcome(reason=TOO_FEW)
     parsed = statements.read_statements(list(facts.sentences.values()))
     subjects, evidence = collect_subjects(facts, parsed, load_wordings()), check.gather_evidence(facts, parsed)

@@ -119,9 +119,8 @@ def collect_subjects(facts: ImageFacts, parsed: Sequence[Statement], words: Word
         if organ:
             organs.setdefault(organ, (text, ids_by_number[number]))
     has_unnamed = any(_is_topic(statement) and statement.entity not in words.nouns for statement in numbered)
-    return Subjects(
-        topics, denials, organs, tuple(devices.items())[::-1], *_heart(facts, affirmed, denials), has_unnamed
-    )
+    heart = _heart(facts, affirmed, denials)
+    return Subjects(topics, denials, organs, tuple(devices.items())[::-1], *heart, has_unnamed)
 
 
 def _topics(facts: ImageFacts, parsed: Sequence[Statement], words: Wordings) -> tuple[Topic, ...]:
@@ -213,7 +212,6 @@ def _place(statement: Statement, words: Wordings) -> str:
 def _denials(
     facts: ImageFacts, parsed: Sequence[Statement], affirmed: Sequence[Statement], words: Wordings
 ) -> tuple[Denial, ...]:
-    """Return the findings that sentences or labels deny and nothing affirms."""
     denial_by_text: dict[str, Denial] = {}
     affirmed_keys = frozenset().union(*(statement.keys for statement in affirmed))
     for statement in parsed:
@@ -228,10 +226,8 @@ def _denials(
     denied_keys = {key for denial in denial_by_text.values() for key in denial.statement.keys}
     label_names = load_label_names()
     for label in facts.absent:
-        entity, lesion = (
-            next((name for name, labels in labels_by_name.items() if labels == (label,)), None)
-            for labels_by_name in (label_names.entities, label_names.lesions)
-        )
+        entity = next((name for name, labels in label_names.entities.items() if labels == (label,)), None)
+        lesion = next((name for name, labels in label_names.lesions.items() if labels == (label,)), None)
         entity = {"effusion": "pleural effusion"}.get(lesion or "", lesion) or entity
         if entity is None or entity not in words.nouns or lesion == "opacity" or label == "Lung Lesion":
             continue

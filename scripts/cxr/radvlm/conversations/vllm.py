@@ -1,12 +1,11 @@
 """The paper's method: a language model writes each conversation from the facts, under a schema and the strict check.
 
-Failed conversations are retried, and quarantined with a reason after ``retries``. With ``check: json`` any valid JSON
-is accepted, as in the authors' code. Boxes are text in prompt and answer; checked boxes become slots.
+Conversations that fail after the retries are quarantined; ``check: json`` accepts any valid JSON (authors' code).
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from cxr.base.jobs import log
@@ -21,7 +20,7 @@ from cxr.llm.messages import fill_prompt
 from cxr.llm.options import ModelOptions
 from cxr.llm.replies import object_schema, text_schema
 from cxr.radvlm.conversations import check, engine
-from cxr.radvlm.conversations.check import ROLES, Evidence
+from cxr.radvlm.conversations.check import ROLES
 from cxr.radvlm.conversations.converse import BATCH_SIZE, read_requests
 from cxr.radvlm.conversations.engine import Conversation, ConversationOptions, Engine, Outcome, Request, Turn
 from cxr.radvlm.conversations.facts import ImageFacts
@@ -50,34 +49,32 @@ def build_engine(options: ConversationOptions, generate: Generate) -> Engine:
     model = ModelOptions(**options.own)
 
     def converse(requests: Sequence[Request]) -> list[Outcome]:
-        questions: dict[int, Question | Answer] = {}
-        for number, request in enumerate(requests):
-            texts = [*request.facts.sentences.values(), *(phrase.text for phrase in request.facts.phrases)]
-            if not texts:
-                questions[number] = Answer(problem=engine.TOO_FEW)
-            elif addresses_the_model("\n".join(texts), FIELDS):
-                questions[number] = Answer(problem=INJECTION)
-            else:
-                questions[number] = build_question(request, check.gather_evidence(request.facts), options)
+        questions = {number: build_question(request, options) for number, request in enumerate(requests)}
         answers = ask_each(questions, generate, model)
         return [_build_outcome(request, answers[number]) for number, request in enumerate(requests)]
 
     return Engine(converse, model.name)
 
 
-def build_question(request: Request, evidence: Evidence, options: ConversationOptions) -> Question:
-    """Return the prompt for a conversation, checked against ``evidence``."""
+def build_question(request: Request, options: ConversationOptions) -> Question | Answer:
+    """Return the prompt for a conversation; an answer for facts that are not asked about."""
+    facts = request.facts
+    texts = [*facts.sentences.values(), *(phrase.text for phrase in facts.phrases)]
+    if not texts:
+        return Answer(problem=engine.TOO_FEW)
+    if addresses_the_model("\n".join(texts), FIELDS):
+        return Answer(problem=INJECTION)
     prompt = load_resource(RESOURCE_FILES[0])[request.kind]
     least, most = engine.ROUNDS
     system = fill_slots(prompt["system"], least=str(least), most=str(most))
-    messages = fill_prompt(prompt | {"system": system}, facts=describe_facts(request.facts, request.grounded))
+    messages = fill_prompt(prompt | {"system": system}, facts=describe_facts(facts, request.grounded))
     item = object_schema(question=text_schema(QUESTION), answer=text_schema(ANSWER))
     schema = object_schema(rounds={"type": "array", "items": item, "minItems": least, "maxItems": most})
-    facts = request.facts
     # the sampling seed does not depend on batch or order
     seed = stable_hash(options.seed, facts.source, facts.image_id, request.grounded, request.number) % SEEDS
     if options.check != "strict":
         return Question(messages, schema, seed=seed)
+    evidence = check.gather_evidence(facts)
 
     def contradiction(answer: Mapping) -> str | None:
         turns = ((turn["question"], turn["answer"]) for turn in answer["rounds"])
@@ -113,22 +110,19 @@ def _build_outcome(request: Request, answer: Answer) -> Outcome:
     return Outcome(Conversation(turns, boxes, (), (*request.facts.ids.values(), *ids)))
 
 
-@dataclass(frozen=True)
-class AskOptions(ConversationOptions):
-    """works: one per output, {source, part, kinds, files: paths of :func:`converse.read_requests`}."""
-
-    works: Sequence[Mapping] = ()
-
-
 def run(
-    *, files: Sequence[str], replies: Sequence[str], options: AskOptions, execution: Mapping, code: str = ""
-) -> None:
-    """Write the model's replies, one file per work, cached as they arrive. Raises UserError without a model."""
+    *, files: Sequence[str], replies: Sequence[str], works: Sequence[Mapping], options: ConversationOptions,
+    execution: Mapping, code: str = "",
+) -> None:  # fmt: skip
+    """Write the model's replies, one file per work, cached as they arrive. Raises UserError without a model.
+
+    ``works``: {source, part, kinds, files: paths of :func:`converse.read_requests`}.
+    """
     del files  # the works name them
-    folder = Path(replies[0]).parents[1] / "answers" / "-".join(dict.fromkeys(work["part"] for work in options.works))
+    folder = Path(replies[0]).parents[1] / "answers" / "-".join(dict.fromkeys(work["part"] for work in works))
     resumable_execution = dict(execution) | {"answers": str(folder), "code": code}
     generate = connect_resumably(ModelOptions(**options.own), resumable_execution)
-    for work, output in zip(options.works, replies, strict=True):
+    for work, output in zip(works, replies, strict=True):
         log.info("radvlm_conversations: asking the model about %s, %s", work["source"], work["part"])
         source_options = replace(options, kinds=work["kinds"])
         requests = read_requests(**work["files"], part=work["part"], options=source_options)

@@ -64,15 +64,12 @@ class Wordings:
 
     def terms_in(self, texts: Iterable[str]) -> list[tuple[str, str]]:
         """Return (term, definition) of the glossary terms in texts, in glossary order."""
-        used = frozenset().union(*map(self._terms_used, texts))
-        return [self._glossary[at][:2] for at in sorted(used)]
+        return [self._glossary[at][:2] for at in sorted(frozenset().union(*map(self._terms_used, texts)))]
 
     @lru_cache(maxsize=_CACHE_SIZE)  # noqa: B019
     def _terms_used(self, text: str) -> frozenset[int]:
-        """Return the indices of the glossary terms in a text."""
-        words = set(_WORD.findall(text.lower()))
-        numbered_terms = enumerate(self._glossary)
-        return frozenset(at for at, (*_, first, pattern) in numbered_terms if first in words and pattern.search(text))
+        words, terms = set(_WORD.findall(text.lower())), enumerate(self._glossary)
+        return frozenset(at for at, (*_, first, pattern) in terms if first in words and pattern.search(text))
 
     @cached_property
     def _glossary(self) -> list[tuple[str, str, str, re.Pattern]]:

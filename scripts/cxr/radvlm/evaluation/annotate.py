@@ -9,7 +9,6 @@ LLM, True if it asks a language model; ENVIRONMENT, suffix of its environment's 
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -22,35 +21,25 @@ TASK = "report_generation"
 Item = tuple[str, str, tuple[str, ...]]  # (sample id, kind of text, text or (answer, reference))
 
 
-@dataclass(frozen=True)
-class AnnotateOptions:
-    """own: settings of the annotator; engine: its name in the lines; reference: filtered, original or both."""
-
-    annotator: str
-    own: Mapping
-    engine: str
-    reference: str
-
-
 def run(
-    *, lines: str, answers: str, notes_out: str, options: AnnotateOptions, execution: Mapping,
-    texts: Sequence[str] = (), weights: str = "", prompt: str = "", placed: Sequence[str] = (), code: str = "",
+    *, lines: str, answers: str, notes_out: str, annotator: str, own: Mapping, engine: str, reference: str,
+    execution: Mapping, texts: Sequence[str] = (), weights: str = "", prompt: str = "", placed: Sequence[str] = (),
+    code: str = "",
 ) -> None:  # fmt: skip
     """Write one annotation per line: metric, engine, sample_id, of, and the annotation, or ``failure`` with a reason.
 
-    Equal texts are annotated once. ``texts``: reports of the sources, for ``reference: original``; ``weights``,
-    ``prompt``, ``placed``: files that the annotator declares; ``execution``: how to run a language model, whose replies
-    are cached next to the lines. Raises UserError for a missing model.
+    Equal texts are annotated once. ``own``: settings of the annotator; ``texts``: reports of the sources, for an
+    original ``reference``; ``weights``, ``prompt``, ``placed``: files that the annotator declares. A language model's
+    replies are cached next to the lines. Raises UserError for a missing model.
     """
     del placed  # job inputs only: the settings name their folder
-    module = import_module(f"cxr.radvlm.evaluation.annotate_{options.annotator}")
+    module = import_module(f"cxr.radvlm.evaluation.annotate_{annotator}")
     report_lines = [line for line in read_lines(lines) if line["task"] == TASK]
     names = {line["sample_id"] for line in report_lines}
-    answer_by_sample, _ = join_answers(
-        report_lines, (answer for answer in read_lines(answers) if answer["sample_id"] in names)
-    )
+    report_answers = (answer for answer in read_lines(answers) if answer["sample_id"] in names)
+    answer_by_sample, _ = join_answers(report_lines, report_answers)
     original = {(report["source"], report["study_id"]): report["text"] for path in texts for report in read_lines(path)}
-    reference_kinds = (FILTERED, ORIGINAL) if options.reference == BOTH else (options.reference,)
+    reference_kinds = (FILTERED, ORIGINAL) if reference == BOTH else (reference,)
     annotation_items: list[Item] = []
     for line in report_lines:
         name, answer = line["sample_id"], answer_by_sample[line["sample_id"]]
@@ -65,12 +54,12 @@ def run(
     unique_texts = sorted({item_texts for *_, item_texts in annotation_items})
     files = {"weights": weights, "prompt": prompt}
     resumable_execution = dict(execution) | {"answers": str(Path(notes_out).with_suffix("")), "code": code}
-    annotate = module.load(options.own, files, resumable_execution) if unique_texts else list
+    annotate = module.load(own, files, resumable_execution) if unique_texts else list
     annotations = dict(zip(unique_texts, annotate(unique_texts), strict=True))
     reasons = [note["failure"] for *_, key in annotation_items if "failure" in (note := annotations[key])]
     if reasons:
         counts = dict(sorted(Counter(reasons).items()))
         log.warning("%d of %d annotations failed: %s", len(reasons), len(annotation_items), counts)
-    common_fields = {"metric": module.METRIC, "engine": options.engine}
+    common_fields = {"metric": module.METRIC, "engine": engine}
     notes = (common_fields | {"sample_id": name, "of": kind} | annotations[key] for name, kind, key in annotation_items)
     write_lines(notes_out, notes)

@@ -1,10 +1,9 @@
 """BERTScore of an answer and its reference: tokens are matched by the cosine similarity of their BERT embeddings.
 
-Follows the authors' definition without idf weights: each token is matched to the best token of the other text, special
-tokens can be matched but do not count, and F1 is rescaled by a baseline of unrelated sentences.
+As the authors define it, without idf: special tokens do not count, and the F1 of unrelated sentences becomes 0.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from transformers import AutoModel, AutoTokenizer
@@ -21,32 +20,32 @@ LAYER = 5  # layer whose embeddings are compared, of distilbert-base-uncased (pa
 BASELINE = 0.66620487  # F1 of unrelated sentences with this model and layer, rescaled to 0 (authors' code)
 
 
-class Embedder:
-    """Embeds the tokens of a text: unit vectors of one layer of a model."""
+Embedded = tuple[torch.Tensor, torch.Tensor]
+"""The token vectors (T, H) of a text, of length 1, and a mask of non-special tokens, bool (T,)."""
 
-    def __init__(self, folder: str):
-        with refuse_unreadable(folder, f"{KEY}.model: {folder} holds no model", "give the folder of one"):
-            self.words = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            load_options = {"local_files_only": True, "use_safetensors": True, "dtype": torch.float32}
-            self.net = AutoModel.from_pretrained(folder, **load_options).eval()
-        layers = self.net.config.num_hidden_layers
-        if layers < LAYER:
-            raise UserError(
-                f"{KEY}.model: {folder} has {layers} layers, but layer {LAYER} is compared: "
-                f"give a model with {LAYER} or more"
-            )
-        self.longest = self.net.config.max_position_embeddings
 
-    def __call__(self, text: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the token vectors (T, H) of a text, and a mask of non-special tokens, bool (T,)."""
-        ids = self.words(text.strip(), truncation=True, max_length=self.longest)["input_ids"]
+def load_embedder(folder: str) -> Callable[[str], Embedded]:
+    """Return a function that embeds a text by one layer of a model. Raises UserError for another model."""
+    with refuse_unreadable(folder, f"{KEY}.model: {folder} holds no model", "give the folder of one"):
+        words = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        load_options = {"local_files_only": True, "use_safetensors": True, "dtype": torch.float32}
+        net = AutoModel.from_pretrained(folder, **load_options).eval()
+    layers, longest = net.config.num_hidden_layers, net.config.max_position_embeddings
+    if layers < LAYER:
+        problem = f"{KEY}.model: {folder} has {layers} layers, but layer {LAYER} is compared"
+        raise UserError(f"{problem}: give a model with {LAYER} or more")
+    ends = torch.tensor([words.cls_token_id, words.sep_token_id])
+
+    def embed(text: str) -> Embedded:
+        ids = words(text.strip(), truncation=True, max_length=longest)["input_ids"]
         with torch.inference_mode():
-            states = self.net(torch.tensor([ids]), output_hidden_states=True).hidden_states[LAYER][0]
-        ends = torch.tensor([self.words.cls_token_id, self.words.sep_token_id])
+            states = net(torch.tensor([ids]), output_hidden_states=True).hidden_states[LAYER][0]
         return torch.nn.functional.normalize(states, dim=-1), ~torch.isin(torch.tensor(ids), ends)
 
+    return embed
 
-def rescaled_f1(answer: tuple[torch.Tensor, torch.Tensor], reference: tuple[torch.Tensor, torch.Tensor]) -> float:
+
+def rescaled_f1(answer: Embedded, reference: Embedded) -> float:
     """Return the rescaled F1 of two embedded texts; F1 of an empty text is 0 before rescaling."""
     (answer_vectors, answer_mask), (reference_vectors, reference_mask) = answer, reference
     similarity = answer_vectors @ reference_vectors.T
@@ -58,10 +57,9 @@ def rescaled_f1(answer: tuple[torch.Tensor, torch.Tensor], reference: tuple[torc
     return (score - BASELINE) / (1 - BASELINE)
 
 
-def load(settings: Mapping, files: Mapping[str, str], execution: Mapping) -> Annotate:
+def load(settings: Mapping, _files: Mapping[str, str], _execution: Mapping) -> Annotate:
     """Return the annotator. ``settings``: model, revision. Raises UserError for a missing model."""
-    del files, execution
-    embed = Embedder(find_downloaded_model(KEY, settings["model"], settings["revision"]))
+    embed = load_embedder(find_downloaded_model(KEY, settings["model"], settings["revision"]))
 
     def annotate(pairs: Sequence[tuple[str, str]]) -> list[dict]:
         return [{"f1": rescaled_f1(embed(answer), embed(reference))} for answer, reference in pairs]

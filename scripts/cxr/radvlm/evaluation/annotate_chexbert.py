@@ -11,9 +11,8 @@ PAIRS = False
 INPUTS = {"weights": "results/weights/chexbert.safetensors"}
 
 
-def load(settings: Mapping, files: Mapping[str, str], execution: Mapping) -> Annotate:
+def load(settings: Mapping, files: Mapping[str, str], _execution: Mapping) -> Annotate:
     """Return the annotator, which counts uncertain labels as present (public code of this metric)."""
-    del execution
     label_texts = load_labeller(files["weights"], settings["model"], settings["revision"])
 
     def annotate(texts: Sequence[tuple[str]]) -> list[dict]:

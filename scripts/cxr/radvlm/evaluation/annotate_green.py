@@ -40,10 +40,7 @@ def load(settings: Mapping, files: Mapping[str, str], execution: Mapping) -> Ann
     def annotate(pairs: Sequence[tuple[str, str]]) -> list[dict]:
         answer_by_pair = ask_each({pair: _question_or_problem(prompt, *pair) for pair in pairs}, generate, limits)
         answers = (answer_by_pair[pair] for pair in pairs)
-        return [
-            {"failure": answer.problem} if answer.value is None else parse_counts(str(answer.value))
-            for answer in answers
-        ]
+        return [parse_counts(str(answer.value)) if answer.value else {"failure": answer.problem} for answer in answers]
 
     return annotate
 

@@ -1,8 +1,6 @@
 """RadGraph-XL entities of answers and references, with whether each has a relation.
 
-By default the package radgraph downloads its weights, extracts them unfiltered and, on a GPU, loads them as a pickle
-that may run code. Here it gets a complete folder, so that it downloads nothing, and runs on the CPU, where it loads
-tensors only.
+The package gets a complete folder and runs on the CPU: else it downloads weights, and loads a pickle on a GPU.
 """
 
 import json
@@ -27,10 +25,7 @@ PLACED = (
     "vocabulary/radgraph-xl__relation_labels.txt",
 )  # fmt: skip
 KEY = "radvlm.evaluation.radgraph"
-ENCODERS = (
-    ("dataset_reader", "token_indexers", "bert"),
-    ("model", "embedder", "token_embedders", "bert"),
-)  # fmt: skip
+ENCODERS = (("dataset_reader", "token_indexers", "bert"), ("model", "embedder", "token_embedders", "bert"))
 """Paths in the configuration that name the BERT encoder."""
 WRONG_MODEL_ERRORS = (
     RuntimeError, LookupError, TypeError, ValueError, AssertionError, OSError, ImportError, pickle.UnpicklingError,
@@ -42,9 +37,8 @@ ImportError: if tokenizer files are missing, transformers tries another tokenize
 NO_GRAPH = "the model gave no graph"
 
 
-def load(settings: Mapping, files: Mapping[str, str], execution: Mapping) -> Annotate:
+def load(settings: Mapping, _files: Mapping[str, str], _execution: Mapping) -> Annotate:
     """Return the annotator. Raises UserError for another model's folder and for an encoder that is not here."""
-    del files, execution
     # set before the imports, which read them
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
     import torch
@@ -63,11 +57,11 @@ def load(settings: Mapping, files: Mapping[str, str], execution: Mapping) -> Ann
     def annotate(texts: Sequence[tuple[str]]) -> list[dict]:
         with torch.inference_mode():
             # the model takes one text at a time; it does not take one without a word
-            has_words = [bool(radgraph_xl_preprocess_report(text).split()) for (text,) in texts]
-            return [
-                to_annotation(find([text]).get("0")) if has_word else {"entities": []}
-                for (text,), has_word in zip(texts, has_words, strict=True)
-            ]
+            graphs = (
+                find(list(text)).get("0") if radgraph_xl_preprocess_report(*text).split() else {"entities": {}}
+                for text in texts
+            )
+            return list(map(to_annotation, graphs))
 
     return annotate
 
@@ -76,11 +70,8 @@ def to_annotation(graph: Mapping | None) -> dict:
     """Return the annotation of a graph, {entities: [(tokens, label, has a relation)]}, or a failure."""
     if graph is None:  # the package prints why
         return {"failure": NO_GRAPH}
-    return {
-        "entities": [
-            [entity["tokens"], entity["label"], bool(entity["relations"])] for entity in graph["entities"].values()
-        ]
-    }
+    entities = graph["entities"].values()
+    return {"entities": [[entity["tokens"], entity["label"], bool(entity["relations"])] for entity in entities]}
 
 
 def make_model_folder(model: Path, encoder: str, folder: Path) -> None:

@@ -42,14 +42,12 @@ def draw_labels(table: pl.DataFrame, axes: Axes) -> str:
     for index, (model, source) in enumerate(models):
         row_by_column = {row["column"]: row for row in scores.filter(model=model, source=source).to_dicts()}
         places = [number + (index - (len(models) - 1) / 2) * width for number in range(len(names))]
-        values = [(row_by_column.get(name) or {}).get("value") or 0.0 for name in names]
-        colour = COLOURS[index % len(COLOURS)]
-        axes.bar(places, values, width, color=colour, label=f"{model}, {source}")
-        for place, name in zip(places, names, strict=True):
-            row = row_by_column.get(name)
-            if row and row["low"] is not None and row["high"] is not None:
+        rows, colour = [row_by_column.get(name, {}) for name in names], COLOURS[index % len(COLOURS)]
+        axes.bar(places, [row.get("value") or 0.0 for row in rows], width, color=colour, label=f"{model}, {source}")
+        for place, row in zip(places, rows, strict=True):
+            if row.get("low") is not None and row.get("high") is not None:
                 axes.plot([place, place], [row["low"], row["high"]], color="black", linewidth=0.8)
-        macro = (row_by_column.get("f1_macro") or {}).get("value")
+        macro = row_by_column.get("f1_macro", {}).get("value")
         if macro is not None:
             axes.axhline(macro, color=colour, linestyle="--", linewidth=0.9)
     axes.set_xticks(range(len(names)), names, rotation=40, ha="right")
@@ -63,18 +61,12 @@ def draw_ablations(table: pl.DataFrame, axes: Axes) -> str:
     printed, ours = (table.filter(pl.col("table") == "table6", pl.col("by") == by) for by in ("paper", "ours"))
     runs = ours["model"].unique(maintain_order=True).to_list()
     columns = dict.fromkeys([*printed["column"], *ours["column"]])
-    styles = {
-        name: {
-            "color": LINE_COLOURS[index % len(LINE_COLOURS)], "marker": MARKERS[index // len(LINE_COLOURS)],
-            "markersize": 4,
-        }
-        for index, name in enumerate(name for name in columns if name in SCALE)
-    }  # fmt: skip
+    looks = [{"color": colour, "marker": marker, "markersize": 4} for marker in MARKERS for colour in LINE_COLOURS]
+    styles = dict(zip((name for name in columns if name in SCALE), looks, strict=False))
     for column in (name for name in SCALE if name in set(printed["column"])):
         paper_rows = printed.filter(column=column).drop_nulls("value")
-        single_task, all_tasks = (
-            paper_rows.filter((pl.col("model") == "all") == is_all)["value"] for is_all in (False, True)
-        )
+        is_all = pl.col("model") == "all"
+        single_task, all_tasks = paper_rows.filter(~is_all)["value"], paper_rows.filter(is_all)["value"]
         if len(single_task) and len(all_tasks):
             ends = [SCALE[column] * single_task[0], SCALE[column] * all_tasks[0]]
             axes.plot([0, 1], ends, "--", label=f"{column} (paper)", **styles[column])

@@ -41,10 +41,10 @@ def _load_places() -> dict[str, tuple[str, str]]:
 def read_report(report: str) -> tuple[frozenset[tuple[str, str, str]], frozenset[tuple[str, str]]]:
     """Return a report's claims as (entity, polarity, zone) per zone, and as (entity, polarity)."""
     findings = [finding for finding in _find_tuples(split_sentences(report)) if finding["denies"]]
-    strict = {
+    strict = frozenset(
         (finding["entity"], finding["presence"], zone) for finding in findings for zone in finding["labels"] or [""]
-    }
-    return frozenset(strict), frozenset((entity, presence) for entity, presence, _ in strict)
+    )
+    return strict, frozenset((entity, presence) for entity, presence, _ in strict)
 
 
 def read_answer(question: str, answer: str) -> AnswerClaims:
@@ -71,9 +71,7 @@ def read_answer(question: str, answer: str) -> AnswerClaims:
 
 
 def _find_tuples(sentence_texts: list[str]) -> list[dict]:
-    return (
-        structure.structure_sentences(sentence_texts, load_lexicon(), unsided_effusion=True) if sentence_texts else []
-    )
+    return structure.structure_sentences(sentence_texts, load_lexicon(), unsided_effusion=True)
 
 
 def _finding_key(finding: Mapping) -> tuple:

@@ -52,9 +52,8 @@ class LabelReader:
 
     def _sentence_labels(self, sentence: str) -> set[str]:
         """Return the labels that a sentence asserts, read as findings of the lexicon, so that the scope rules apply."""
-        normalized_sentence, number = self.names.subn(
-            lambda match: self.word_by_name[" ".join(match[1].lower().split())], sentence
-        )
+        replace_name = lambda match: self.word_by_name[" ".join(match[1].lower().split())]  # noqa: E731
+        normalized_sentence, number = self.names.subn(replace_name, sentence)
         words: set[str] = set()
         for finding in structure.structure_sentences(
             [normalized_sentence] if number else [], load_lexicon(), unsided_effusion=True
@@ -91,10 +90,9 @@ def count_labels(pairs: Iterable[tuple | None], names: Sequence[str]) -> np.ndar
 
 
 def measures(pairs: Sequence[tuple | None], names: Sequence[str], no_finding: str) -> list[Measure]:
-    """Return the measures of the ``pairs`` of :func:`count_labels`.
+    """Return the measures of the ``pairs`` of :func:`count_labels`; ``_13``: without No Finding.
 
-    macro_f1: over labels in the reference; macro_f1_zero: over all labels, 0 for those not in the reference. ``_13``:
-    without No Finding.
+    macro_f1: over labels in the reference; macro_f1_zero: over all labels, 0 for those not in the reference.
     """
     table = count_labels(pairs, names)
     support = table[..., [0, 2]].sum(axis=(0, 2))

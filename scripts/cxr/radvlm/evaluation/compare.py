@@ -1,13 +1,11 @@
 """Tables 2 to 6 of the paper and additional scores: all runs and models next to the published values."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import polars as pl
 
-from cxr.base.columns import schema
 from cxr.base.resources import load_resource
-from cxr.base.tables import read_table, write_table
+from cxr.base.tables import read_table, write_rows
 from cxr.radvlm.evaluation.columns import TABLES, read_scores
 from cxr.radvlm.evaluation.measures import ALL
 from cxr.radvlm.evaluation.other_models import Adapter, load_adapters
@@ -17,17 +15,6 @@ MASKS = ("giou", "n_acc")  # mask measures of the ILS evaluation, over all its p
 MASK_NOTES = {"head": "masks of the model's head", "tool": "masks of ROSALIA as a tool"}
 ORDER = ("table2", "table3", "figure4", "table4", "table5", "table6", "table6b", "ours")
 SCORE_COLUMNS = ("value", "low", "high", "exchanged", "samples")
-
-
-@dataclass(frozen=True)
-class ComparisonOptions:
-    """runs: names in the order of their score tables; adapters: {other model: adapter}, likewise; masked: [run, head or
-    tool] of each ILS score table.
-    """
-
-    runs: list
-    adapters: dict
-    masked: list = field(default_factory=list)
 
 
 def _cell(table: str, by: str, model: str, source: str, column: str, note: str = "", **values: object) -> dict:
@@ -54,22 +41,24 @@ def scored_cells(
 ) -> Iterator[dict]:  # fmt: skip
     """Yield the cells of a run or model and of blind answers, with notes on judge, subsampling and ``adapter``."""
 
-    def scored_cell(table: str, column: str, row: Mapping, judge_note: str = "") -> dict:
+    overall_rows = scores.filter(pl.col("part") == ALL, pl.col("reference") != "original")
+    cells = [
+        (table, column, row)
+        for table, columns in load_resource(RESOURCE_FILES[1])["cells"].items()
+        for column, (task, metric) in columns.items()
+        for row in overall_rows.filter(task=task, metric=metric).to_dicts()
+    ]
+    label_rows = scores.filter(task="classification", metric="f1").to_dicts()
+    for table, column, row in [*cells, *(("figure4", row["part"], row) for row in label_rows)]:
         made_for = adapter is None or adapter.made_for(row["task"])
-        beyond = "" if made_for else "asked beyond what it was made for"
-        note = "; ".join(filter(None, (beyond, judge_note, sampling_notes.get((row["task"], row["source"]), ""))))
-        return _cell(table, "ours", name, row["source"], column, note, **{key: row[key] for key in SCORE_COLUMNS})
-
-    overall_rows = scores.filter((pl.col("part") == ALL) & (pl.col("reference") != "original"))
-    for table, columns in load_resource(RESOURCE_FILES[1])["cells"].items():
-        for column, (task, metric) in columns.items():
-            for row in overall_rows.filter(task=task, metric=metric).iter_rows(named=True):
-                yield scored_cell(table, column, row, judged if metric == "judge" else "")
-                if row["blind"] is not None:
-                    blind = {"value": row["blind"], "samples": row["samples"]}
-                    yield _cell(table, "blind", f"{name}: looks at nothing", row["source"], column, **blind)
-    for row in scores.filter(task="classification", metric="f1").iter_rows(named=True):
-        yield scored_cell("figure4", row["part"], row)
+        judge_note = judged if row["metric"] == "judge" else ""
+        notes = ("" if made_for else "asked beyond what it was made for", judge_note,
+                 sampling_notes.get((row["task"], row["source"]), ""))  # fmt: skip
+        note = "; ".join(filter(None, notes))
+        yield _cell(table, "ours", name, row["source"], column, note, **{key: row[key] for key in SCORE_COLUMNS})
+        if row["part"] == ALL and row["blind"] is not None:
+            blind = {"value": row["blind"], "samples": row["samples"]}
+            yield _cell(table, "blind", f"{name}: looks at nothing", row["source"], column, **blind)
 
 
 def masked_cells(run: str, join: str, scores: pl.DataFrame) -> Iterator[dict]:
@@ -82,33 +71,34 @@ def masked_cells(run: str, join: str, scores: pl.DataFrame) -> Iterator[dict]:
 
 
 def run_comparison(
-    *, scored: Sequence[str], judge_check: str, comparison: str, options: ComparisonOptions,
-    models_scored: Sequence[str] = (), masks_scored: Sequence[str] = (), draw: Sequence[str] = (),
+    *, scored: Sequence[str], judge_check: str, comparison: str, runs: list[str], adapters: Mapping[str, str],
+    masked: Sequence[Sequence[str]] = (), models_scored: Sequence[str] = (), masks_scored: Sequence[str] = (),
+    draw: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write the tables of all runs and models, in the options' order, and of the paper."""
+    """Write the tables of all runs, then models, and of the paper.
+
+    ``adapters``: {other model: adapter}; ``masked``: [run, head or tool] of each ILS score table.
+    """
+    drawn_rows = [row for path in draw for row in read_table(path).to_dicts() if row["asked"] < row["samples"]]
     sampling_notes = {
-        (row["task"], row["source"]): f"{row['asked']} of {row['samples']} samples asked"
-        for path in draw
-        for row in read_table(path).to_dicts()
-        if row["asked"] < row["samples"]
+        (row["task"], row["source"]): f"{row['asked']} of {row['samples']} samples asked" for row in drawn_rows
     }
     failed = [row["check"] for row in read_table(judge_check).to_dicts() if not row["passed"]]
     note = f"the judge fails its check: {', '.join(failed)}" if failed else ""
     cells = []
-    for name, path in zip(options.runs, scored, strict=True):
+    for name, path in zip(runs, scored, strict=True):
         cells += scored_cells(name, read_scores(path), note, sampling_notes)
-    for (run, join), path in zip(options.masked, masks_scored, strict=True):
+    for (run, join), path in zip(masked, masks_scored, strict=True):
         cells += masked_cells(run, join, read_table(path))
-    ours = [cell for run in options.runs for cell in cells if cell["by"] == "ours" and cell["model"] == run]
-    for table, columns in load_resource(RESOURCE_FILES[1])["ablations"].items() if len(options.runs) > 1 else ():
+    ours = [cell for run in runs for cell in cells if cell["by"] == "ours" and cell["model"] == run]
+    for table, columns in load_resource(RESOURCE_FILES[1])["ablations"].items() if len(runs) > 1 else ():
         cells += [cell | {"table": table} for cell in ours if cell["column"] in columns]
-    for (name, adapter), path in zip(options.adapters.items(), models_scored, strict=True):
-        cells += scored_cells(name, read_scores(path), note, sampling_notes, load_adapters()[adapter])
-    for name in (*options.runs[:1], *options.adapters):  # Table 2: abilities
-        own_adapter = load_adapters()[options.adapters[name]] if name in options.adapters else None
+    for (name, kind), path in zip(adapters.items(), models_scored, strict=True):
+        cells += scored_cells(name, read_scores(path), note, sampling_notes, load_adapters()[kind])
+    for name in (*runs[:1], *adapters):  # Table 2: abilities
+        adapter = load_adapters()[adapters[name]] if name in adapters else None
         for column, tasks in load_resource(RESOURCE_FILES[1])["abilities"].items():
-            is_able = own_adapter is None or any(own_adapter.made_for(task) for task in tasks)
+            is_able = adapter is None or any(map(adapter.made_for, tasks))
             cells.append(_cell("table2", "ours", name, "", column, value=float(is_able)))
     cells += paper_cells()
-    table = pl.DataFrame(sorted(cells, key=lambda cell: ORDER.index(cell["table"])), schema=schema(TABLES))
-    write_table(comparison, table, TABLES)
+    write_rows(comparison, sorted(cells, key=lambda cell: ORDER.index(cell["table"])), TABLES)

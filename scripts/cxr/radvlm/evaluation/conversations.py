@@ -22,14 +22,10 @@ MIN_EXPECTED_SCORE, MAX_EXCHANGED_SCORE = 9.5, 4.0
 def find_partners(items: Sequence[Item]) -> dict[str, Item]:
     """Return {name: next conversation in hash order that affirms no common finding}; skip those without one."""
     ordered_items = sorted(items, key=lambda item: (stable_hash("judge_check", item.name), item.name))
+    claims = {item.name: [read_answer(each.question, each.expected) for each in item.rounds] for item in ordered_items}
     findings_by_name = {
-        item.name: {
-            entity
-            for qa_round in item.rounds
-            for entity, presence in read_answer(qa_round.question, qa_round.expected).findings
-            if presence == "positive"
-        }
-        for item in ordered_items
+        name: {entity for answer in answers for entity, presence in answer.findings if presence == "positive"}
+        for name, answers in claims.items()
     }
     partner_by_name = {}
     for place, item in enumerate(ordered_items):
@@ -121,8 +117,7 @@ def run_judge(
 ) -> None:  # fmt: skip
     """Judge the answers to the conversations of ``lines``, those about exchanged images, and a constant answer.
 
-    Writes JSON Lines: answers (test, exchanged, blind), sample_id, score (null: unscored), problem, rounds, raw,
-    judge. Failed samples are not judged. Replies of a language model are cached, so an interrupted job can resume.
+    Failed samples are not judged. A language model's replies are cached, so an interrupted job can resume.
     """
     judge = load_judge(options, _with_answer_folder(execution, judged, code))
     conversations = read_conversations(lines)

@@ -30,9 +30,8 @@ def find_classes(
     for match, end in zip(matches, ends, strict=False):  # without a match there is no end
         answer_boxes, name = grammar(text[match.end() : end], image_size), names[match[1].lower()]
         before = boxes_by_class.get(name, NO_BOXES)
-        boxes_by_class[name] = AnswerBoxes(
-            np.concatenate([before.boxes, answer_boxes.boxes]), before.malformed + answer_boxes.malformed
-        )
+        boxes = np.concatenate([before.boxes, answer_boxes.boxes])
+        boxes_by_class[name] = AnswerBoxes(boxes, before.malformed + answer_boxes.malformed)
     return boxes_by_class
 
 

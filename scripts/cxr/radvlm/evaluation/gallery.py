@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
@@ -21,19 +20,6 @@ from cxr.radvlm.samples import TEXT_TASKS, write_slots
 GREEN, RED = (0, 158, 115), (213, 58, 0)  # RGB colours of the reference boxes and the answer's boxes
 WIDTH = 480  # longer side of an image, in pixels
 MAX_TURNS = 10  # most turns shown of a conversation
-
-
-@dataclass(frozen=True)
-class GalleryOptions:
-    """run: run whose answers are shown; quality: JPEG quality; seed: of the selection; withheld: show no report text;
-    folders: {source: folder of its frames}.
-    """
-
-    run: str
-    quality: int
-    seed: int
-    withheld: bool
-    folders: Mapping[str, str]
 
 
 def select_samples(lines: Sequence[Mapping], seed: int) -> Iterator[Mapping]:
@@ -76,26 +62,32 @@ def draw_boxes(
     return picture
 
 
-def run(*, lines: str, answers: list[str], frames: list[str], folder: str, options: GalleryOptions) -> None:
-    """Write ``gallery.jsonl`` and its images into ``folder``, without report text if it is withheld."""
-    eligible_lines = [line for line in read_lines(lines) if not (options.withheld and line["task"] in TEXT_TASKS)]
+def run(
+    *, lines: str, answers: list[str], frames: list[str], folder: str, model: str, quality: int, seed: int,
+    withheld: bool, folders: Mapping[str, str],
+) -> None:  # fmt: skip
+    """Write ``gallery.jsonl`` and its images into ``folder``, without report text if it is ``withheld``.
+
+    ``model``: run whose answers are shown; ``quality``: of JPEG; ``folders``: {source: folder of its frames}.
+    """
+    eligible_lines = [line for line in read_lines(lines) if not (withheld and line["task"] in TEXT_TASKS)]
     answer_by_sample = join_answers(eligible_lines, read_lines(answers[0]))[0] if answers else {}
-    chosen_lines = list(select_samples(eligible_lines, options.seed)) if answers else []
+    chosen_lines = list(select_samples(eligible_lines, seed)) if answers else []
     pictures = _read_frames({line["image_id"] for line in chosen_lines}, frames)
     rows = []
     with atomic_folder(folder) as into:
         for number, line in enumerate(chosen_lines):
-            key = Path(options.folders.get(line["source"], "")), line["image_id"]
+            key = Path(folders.get(line["source"], "")), line["image_id"]
             if key not in pictures:
                 continue
             case, true_boxes, answer_boxes = build_case(line, answer_by_sample[line["sample_id"]])
             frame, affine, shape = pictures[key]
             image = draw_boxes(frame, affine, shape, true_boxes, answer_boxes)
-            jpeg_bytes = encode_image(".jpg", image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, options.quality])
+            jpeg_bytes = encode_image(".jpg", image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])
             name = f"{line['task']}-{number:02d}.jpg"
             (into / name).write_bytes(jpeg_bytes)
             digest = hashlib.sha256(jpeg_bytes).hexdigest()[:16]
-            rows.append({"file": name, "digest": digest, "run": options.run} | case)
+            rows.append({"file": name, "digest": digest, "run": model} | case)
         write_lines(into / "gallery.jsonl", rows)
 
 

@@ -109,9 +109,7 @@ def _stack_boxes(boxes_by_image: Sequence[np.ndarray]) -> Boxes:
 
 def box_rate(predictions: Sequence[AnswerBoxes | None], failed: Sequence[bool]) -> list[Measure]:
     """Return the fraction of answers with a box to questions about absent findings; failures count as a box."""
-    values = [
-        None if answer is None else float(bad or len(answer.boxes) > 0)
-        for answer, bad in zip(predictions, failed, strict=True)
-    ]
+    pairs = zip(predictions, failed, strict=True)
+    values = [None if answer is None else float(bad or len(answer.boxes) > 0) for answer, bad in pairs]
     malformed = [None if answer is None else float(answer.malformed > 0) for answer in predictions]
     return [mean_measure("box_rate", values), mean_measure("malformed", malformed)]

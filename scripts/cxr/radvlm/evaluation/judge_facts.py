@@ -21,21 +21,18 @@ RESOURCE_FILES = ("radvlm/evaluation.yaml", "lexicon")
 OPPOSITE = {"positive": "negative", "negative": "positive", "yes": "no", "no": "yes"}
 
 
-def load(options: JudgeOptions, execution: Mapping) -> Judge:
+def load(_options: JudgeOptions, _execution: Mapping) -> Judge:
     """Return the judge."""
-    del options, execution
     read_claims = lru_cache(maxsize=100_000)(read_answer)
 
+    def score(qa_round: Round) -> dict[str, float]:
+        claims = (read_claims(qa_round.question, text) for text in (qa_round.expected, qa_round.generated))
+        return score_round(qa_round, *claims)
+
     def judge(items: Sequence[Item]) -> list[Judgement]:
-        judgements = []
-        for item in items:
-            rounds = []
-            for qa_round in item.rounds:
-                claims = (read_claims(qa_round.question, text) for text in (qa_round.expected, qa_round.generated))
-                rounds.append(score_round(qa_round, *claims))
-            worth = float(np.mean([round_scores["worth"] for round_scores in rounds]))
-            judgements.append(Judgement(MAX_SCORE * worth, tuple(rounds)))
-        return judgements
+        rounds_by_item = [tuple(map(score, item.rounds)) for item in items]
+        worths = (float(np.mean([scores["worth"] for scores in rounds])) for rounds in rounds_by_item)
+        return [Judgement(MAX_SCORE * worth, rounds) for worth, rounds in zip(worths, rounds_by_item, strict=True)]
 
     return judge
 
@@ -51,25 +48,19 @@ def score_round(qa_round: Round, expected: AnswerClaims, generated: AnswerClaims
     complete = _fraction(shared, expected_claims.total() + num_matched + num_missed)
     contradiction = _contradicted_fraction(expected, generated)
     f1 = 2 * correct * complete / (correct + complete) if correct + complete else 0.0
-    return {
-        "correctness": correct, "completeness": complete,
-        "contradiction": contradiction, "worth": f1 * (1 - contradiction),
-    }  # fmt: skip
+    worth = f1 * (1 - contradiction)
+    return {"correctness": correct, "completeness": complete, "contradiction": contradiction, "worth": worth}
 
 
 def _fraction(part: float, total: float) -> float:
-    """Return part / total, 1 if total is 0."""
     return part / total if total else 1.0
 
 
 def _contradicted_fraction(expected: AnswerClaims, generated: AnswerClaims) -> float:
     if not expected.findings:
         return float(bool(expected.sign) and generated.sign == OPPOSITE[expected.sign])
-    denied = [
-        entity
-        for entity, which in expected.findings
-        if (entity, OPPOSITE[which]) in generated.findings and (entity, which) not in generated.findings
-    ]
+    differing = expected.findings - generated.findings
+    denied = [entity for entity, which in differing if (entity, OPPOSITE[which]) in generated.findings]
     return len(denied) / len(expected.findings)
 
 

@@ -1,7 +1,6 @@
 """A language model as judge: it sees facts, questions and both answers, but not whose they are.
 
-Its reply follows a schema with a score per round and an overall score from 0 to 10. Replies that stay invalid after the
-retries are ``unscored``, with a reason.
+Replies that still break the schema, scores of 0 to 10, after the retries are ``unscored``, with a reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +37,6 @@ def load(options: JudgeOptions, execution: Mapping) -> Judge:
 
 
 def _texts(item: Item) -> list[str]:
-    """Return all texts of a conversation that the prompt contains."""
     rounds = ((qa_round.question, qa_round.expected, qa_round.generated) for qa_round in item.rounds)
     return [*(text for texts in rounds for text in texts), *item.facts]
 
@@ -55,12 +53,10 @@ def build_question(item: Item) -> Question:
     note = {"type": "string", "maxLength": MAX_NOTE_CHARACTERS}
     round_schema = object_schema(correctness=grade, completeness=grade, relevance=grade, note=note)
     rounds = {"type": "array", "items": round_schema, "minItems": len(item.rounds), "maxItems": len(item.rounds)}
-    messages = fill_prompt(
-        load_resource(RESOURCE_FILES[0]), facts=facts, rounds=rounds_text, number=str(len(item.rounds))
-    )
-    return Question(
-        messages, object_schema(rounds=rounds, overall={"type": "number", "minimum": 0, "maximum": MAX_SCORE})
-    )
+    prompt, number = load_resource(RESOURCE_FILES[0]), str(len(item.rounds))
+    messages = fill_prompt(prompt, facts=facts, rounds=rounds_text, number=number)
+    overall = {"type": "number", "minimum": 0, "maximum": MAX_SCORE}
+    return Question(messages, object_schema(rounds=rounds, overall=overall))
 
 
 def _build_judgement(answer: Answer) -> Judgement:

@@ -77,16 +77,15 @@ def _bootstrap(
     """Return (value, replicate values (R,)) of each measure; all measures share the replicates."""
     if not measures:
         return []
-    total_sums, replicate_sums = resample_sums(
-        subjects, np.concatenate([measure.sums for measure in measures], axis=1), replicates=replicates, seed=seed
-    )
-    estimates, start = [], 0
-    for measure in measures:
-        end = start + measure.sums.shape[1]
-        value, replicate_values = measure.value(total_sums[start:end]), measure.value(replicate_sums[:, start:end])
-        estimates.append((np.asarray(value) * measure.scale, np.asarray(replicate_values) * measure.scale))
-        start = end
-    return estimates
+    sums = np.concatenate([measure.sums for measure in measures], axis=1)
+    total_sums, replicate_sums = resample_sums(subjects, sums, replicates=replicates, seed=seed)
+    ends = np.cumsum([measure.sums.shape[1] for measure in measures])[:-1]
+    return [
+        (np.asarray(measure.value(totals)) * measure.scale, np.asarray(measure.value(resampled)) * measure.scale)
+        for measure, totals, resampled in zip(
+            measures, np.split(total_sums, ends), np.split(replicate_sums, ends, axis=1), strict=True
+        )
+    ]
 
 
 def _score(value: np.ndarray, replicates: np.ndarray, level: float) -> Score:

@@ -90,9 +90,8 @@ def convert_answers(
 def run_read(*, lines: str, path: str, images: Sequence[str], answers: str, options: ReadOptions) -> None:
     """Convert a model's JSON lines {sample_id, turn, text or failure} to answers; ``images``: tables with sizes."""
     line_by_sample = {line["sample_id"]: line for line in read_lines(lines)}
-    tables = [read_table(images_path).select("source", "image_id", "columns", "rows") for images_path in images]
-    rows = (row for table in tables for row in table.drop_nulls().iter_rows())
-    sizes = {(source, name): (width, height) for source, name, width, height in rows}
+    tables = (read_table(path).select("source", "image_id", "columns", "rows").drop_nulls() for path in images)
+    sizes = {tuple(row[:2]): tuple(row[2:]) for table in tables for row in table.iter_rows()}
     write_lines(answers, convert_answers(read_lines(path), line_by_sample, options, sizes))
 
 

@@ -74,8 +74,7 @@ def annotation_measures(
 ) -> list[Measure]:  # fmt: skip
     """Return the measures of the annotations of N samples, only for metrics that have all samples.
 
-    ``failed``: True for a failed answer that counts as wrong, None for an excluded one; ``labels``: the 14 labels;
-    ``leave_out``: exclude failed annotations, otherwise they count as 0.
+    ``failed``: True counts as wrong, None is excluded; ``leave_out``: exclude failed annotations, else they count as 0.
     """
     measures = []
     for metric in (metric for metric in ANNOTATION_METRICS if metric in metrics):
@@ -97,7 +96,6 @@ _MISSING = object()
 
 
 def _chexbert_measures(ending: str, values: Sequence[tuple | None], labels: Sequence[str]) -> list[Measure]:
-    """Return macro and micro F1 of (predicted, reference) labels of N reports; None is an excluded failure."""
     counts = count_labels(values, labels)
     sums, macro = counts.reshape(len(counts), -1), macro_f1(np.ones(len(labels), bool))
     return [

@@ -94,7 +94,6 @@ def score_rows(group: Group, tools: ScoringTools, reference: str, seed: int) -> 
 
 
 def _interval_fields(name: str, score: Score) -> dict[str, float | None]:
-    """Return the columns of a score with its interval."""
     names = (name, f"{name}_low", f"{name}_high") if name else ("value", "low", "high")
     return dict(zip(names, score, strict=True))
 

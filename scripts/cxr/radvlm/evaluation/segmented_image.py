@@ -22,9 +22,8 @@ def run(
 ) -> None:  # fmt: skip
     """Write a conversation with ROSALIA's masks, in the order of ``asked``. Raises UserError for other masks."""
     picture, header = decode_image_file(image, cohort, frames)
-    conversation_answers, mask_answers = (
-        json.loads(Path(folder, ANSWERS).read_text(encoding="utf-8")) for folder in (conversation, masks)
-    )
+    paths = (Path(folder, ANSWERS) for folder in (conversation, masks))
+    conversation_answers, mask_answers = (json.loads(path.read_text(encoding="utf-8")) for path in paths)
     of_turn: dict[int, list[Mask]] = {}
     for line, finding in zip(read_lines(asked), mask_answers["findings"], strict=True):
         grey = cv2.imread(str(Path(masks, finding["mask"])), cv2.IMREAD_UNCHANGED)

@@ -14,7 +14,7 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.jobs import log
 from cxr.base.tables import read_lines, write_lines
-from cxr.instructions.record import Record, Turn
+from cxr.instructions.record import Turn
 from cxr.radvlm.samples import SEG, make_sample, sample_line
 from cxr.radvlm.statements import read_statements, split_sentences
 
@@ -25,19 +25,18 @@ INSTRUCTION = "Segment the {}."  # ROSALIA's instruction for a lesion type, whic
 def run_ils(*, pairs: str, lines: str) -> None:
     """Write all ILS pairs of a split as samples, in order; the sample id is the pair id."""
 
-    def to_sample(pair: Mapping) -> Record:
+    def to_line(pair: Mapping) -> dict:
         turns = (Turn(pair["instruction"], pair["answer"], f"ils:{pair['type']}"),)
         fields = {"mask_ids": (pair["mask_id"] or "",), "facts": (pair["pair_id"],), "target": pair["target"]}
-        return make_sample(pair["pair_id"], ILS, dict(pair) | {"source": OWN}, turns, **fields)
+        return sample_line(make_sample(pair["pair_id"], ILS, dict(pair) | {"source": OWN}, turns, **fields))
 
-    write_lines(lines, (sample_line(to_sample(pair)) for pair in read_lines(pairs)))
+    write_lines(lines, map(to_line, read_lines(pairs)))
 
 
 def run_asked(*, lines: str, answers: str, asked: str, source: str) -> None:
     """Write the requests to ROSALIA about the samples of a source, grouped by image.
 
-    A request is {pair_id, image_id, instruction, answer, seg, mask_id, sample_id, turn, number}; the last three
-    identify the [SEG]. Reference answers and masks are not included.
+    sample_id, turn and number identify the [SEG] of a request, which has no reference answer or mask.
     """
     texts_by_sample: dict[str, dict[int, str]] = {}
     for answer in read_lines(answers):
@@ -70,9 +69,8 @@ def mask_key(sample_id: str, turn: int, number: int) -> str:
 def build_instructions(turns: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int, str]]:
     """Yield (turn, number, instruction) for each [SEG] in the answers of ``turns`` (question, answer).
 
-    The instruction names the last finding before the [SEG] in answer, question or earlier turns; if an answer starts
-    with its only [SEG], the finding after it. Without a finding, or for one that is no lesion type, the instruction is
-    the question.
+    The instruction names the last finding before the [SEG], or after it if an answer starts with its only [SEG];
+    without a finding, or for one that is no lesion type, it is the question.
     """
     last: str | None = None
     for turn, (question, answer) in enumerate(turns):
@@ -99,10 +97,9 @@ def run_asked_image(*, conversation: str, asked: str) -> None:
 
 
 def run_beside(*, asked: list[str], predictions: list[str], segmented: str) -> None:
-    """Join ROSALIA's answers to the turns, source by source, in the given order.
+    """Join ROSALIA's answers to the turns, source by source; mask: id in the source's HDF5 file, null without one.
 
-    A line is {sample_id, turn, number, instruction, text, mask, note, failure}; mask: id in the source's HDF5 file,
-    null without a mask. Raises UserError for a missing answer.
+    Raises UserError for a missing answer.
     """
 
     def joined_lines() -> Iterator[dict]:
@@ -127,8 +124,7 @@ NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"
 def run_head(*, lines: str, answers: str, masks: str, predictions: str, prediction_masks: str, attrs: dict) -> None:
     """Write a run's answers to the pairs ``lines``, in order, and one mask per answer with a [SEG] token.
 
-    ``masks``: one per [SEG] token, key mask_key, bool (H, W) in the frame. [SEG] spelled with other tokens is text and
-    has no mask. Pairs without an answer are skipped.
+    ``masks``: one per [SEG] token, key mask_key, bool (H, W). Pairs without an answer are skipped.
     """
     answer_by_sample = {answer["sample_id"]: answer for answer in read_lines(answers) if answer["turn"] == 0}
     with Shard(masks, key="mask_key") as mask_shard:

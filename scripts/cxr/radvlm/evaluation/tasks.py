@@ -120,7 +120,6 @@ def _report_measures(pairs: Sequence[Pair], tools: ScoringTools, which: str, ref
 
 
 def _conversation_measures(task: str, pairs: Sequence[Pair], tools: ScoringTools, which: str) -> list[Measure]:
-    """Return the mean judge score and, for grounded conversations, the mAP over turns with reference boxes."""
     rows = []
     for line, answer in pairs:
         score = None if answer.failure else tools.judged.get((which, line["sample_id"]))

@@ -123,6 +123,5 @@ class _TextFilter:
 
 
 def _phrase_rows(facts: pl.DataFrame) -> list[dict]:
-    """Return one row per phrase, that is, per image and group."""
     phrase_facts = facts.filter(kind=PHRASE).unique(["image_id", "group"], keep="first", maintain_order=True)
     return phrase_facts.select("image_id", "group", "name").sort("image_id", "group").to_dicts()

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from cxr.radvlm.filtered.engine import KEPT, Engine, FilteredText, FilterOptions, Sentence
 
 
-def load(options: FilterOptions, execution: Mapping) -> Engine:
+def load(_options: FilterOptions, _execution: Mapping) -> Engine:
     """Return the engine."""
-    del options, execution
 
     def unchanged(sections: Sequence[Sequence[str]]) -> list[FilteredText]:
         return [FilteredText(tuple(Sentence(text, KEPT) for text in sentences)) for sentences in sections]

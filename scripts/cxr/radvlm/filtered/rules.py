@@ -203,7 +203,6 @@ class SentenceFilter:
         return self.patterns.clauses["verb"].search(text) is not None
 
     def _tidy(self, text: str) -> str:
-        """Remove marks, and mend blanks and punctuation around cut words."""
         text, before = remove_marks(text), None
         while text != before:
             before = text
@@ -314,9 +313,8 @@ def mend_articles(text: str) -> str:
     return _ARTICLE.sub(mended, text)
 
 
-def load(options: FilterOptions, execution: Mapping) -> Engine:
+def load(options: FilterOptions, _execution: Mapping) -> Engine:
     """Return the engine."""
-    del execution
     filter_sentence = load_sentence_filter(options)
 
     def filtered(sections: Sequence[Sequence[str]]) -> list[FilteredText]:

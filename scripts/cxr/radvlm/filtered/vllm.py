@@ -1,7 +1,6 @@
 """The paper's method: a language model edits each report under a schema; the rules engine checks every sentence.
 
-An answer is accepted if no sentence compares, claims more than its source, or is longer; otherwise the model is asked
-again, and the report is quarantined after ``retries``. Equal reports are processed once.
+A sentence that compares, claims more than its source or is longer is asked again, then its report is quarantined.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,23 +28,20 @@ def load(options: FilterOptions, execution: Mapping) -> Engine:
     rules = load_sentence_filter(options)
 
     def filtered(sections: Sequence[Sequence[str]]) -> list[FilteredText]:
-        questions: dict[str, Question | Answer] = {}
-        for section in sections:
-            if not section:
-                question: Question | Answer = Answer(value={"sentences": []})
-            elif addresses_the_model("\n".join(section), FIELDS):
-                question = Answer(problem=INJECTION)
-            else:
-                question = build_question(section, rules)
-            questions[texts_key(list(section))] = question
+        keys = [texts_key(list(section)) for section in sections]
+        questions = {key: build_question(section, rules) for key, section in zip(keys, sections, strict=True)}
         answers = ask_each(questions, generate, model)
-        return [_build_result(section, answers[texts_key(list(section))]) for section in sections]
+        return [_build_result(section, answers[key]) for key, section in zip(keys, sections, strict=True)]
 
     return Engine(filtered, model.name)
 
 
-def build_question(sentences: Sequence[str], rules: SentenceFilter) -> Question:
-    """Return the prompt for the sentences of one section."""
+def build_question(sentences: Sequence[str], rules: SentenceFilter) -> Question | Answer:
+    """Return the prompt for the sentences of one section; an answer for a section that is not asked about."""
+    if not sentences:
+        return Answer(value={"sentences": []})
+    if addresses_the_model("\n".join(sentences), FIELDS):
+        return Answer(problem=INJECTION)
     numbered_text = "\n".join(f"{number}. {neutralize(text)}" for number, text in enumerate(sentences, start=1))
     messages = fill_prompt(load_resource(RESOURCE_FILES[0]), sentences=numbered_text, number=str(len(sentences)))
     longest = max(map(len, sentences))
@@ -53,9 +49,8 @@ def build_question(sentences: Sequence[str], rules: SentenceFilter) -> Question:
         index={"type": "integer", "minimum": 1, "maximum": len(sentences)},
         text={"anyOf": [{"type": "string", "minLength": 1, "maxLength": longest}, {"type": "null"}]},
     )
-    schema = object_schema(
-        sentences={"type": "array", "items": item, "minItems": len(sentences), "maxItems": len(sentences)}
-    )
+    number = len(sentences)
+    schema = object_schema(sentences={"type": "array", "items": item, "minItems": number, "maxItems": number})
     return Question(messages, schema, lambda answer: find_contradiction(answer["sentences"], sentences, rules))
 
 

@@ -80,8 +80,7 @@ def _images_within_limits(
 def select_absences(pool: Iterable[Absence], present: Mapping[tuple[str, str], int], share: float) -> list[Absence]:
     """Select absences from a ``pool``, so that a finding's name does not reveal whether it is present.
 
-    ``present``: {(split, finding): samples of abnormality_grounding}; ``share``: absences per sample. Each finding gets
-    its quota, first by rank; if it has too few, other findings that are present in the split fill up.
+    Each finding gets its quota, ``share`` of its samples in ``present``, by rank; others of the split fill it up.
     """
     quotas = {key: round(share * count) for key, count in present.items()}
     lacking: Counter[str] = Counter()

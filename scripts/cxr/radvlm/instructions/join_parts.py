@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import polars as pl
@@ -37,15 +36,6 @@ TABLE1: Columns = {
 }
 
 
-@dataclass(frozen=True)
-class JoinOptions:
-    """Settings for a mix. rows: builtins; families: {source: family of sources that share subjects}."""
-
-    rows: list
-    families: dict
-    seed: int
-
-
 def read_indices(paths: Sequence[str]) -> pl.DataFrame:
     """Return the rows of all INDEX tables, with the number of the table (part) and the row in it."""
     tables = [read_table(path) for path in paths] or [pl.DataFrame(schema=schema(INDEX))]
@@ -74,29 +64,33 @@ def sort_split(index: pl.DataFrame, split: str, seed: int) -> pl.DataFrame:
 
 def run(
     *, lines: Sequence[str], indices: Sequence[str], excluded: Sequence[str], train: str, validate: str, test: str,
-    exchanged_out: str, table1_out: str, conservation_out: str, options: JoinOptions,
+    exchanged_out: str, table1_out: str, conservation_out: str, rows: list[Mapping], families: Mapping[str, str],
+    seed: int,
 ) -> None:  # fmt: skip
-    """Write the files of a mix from those of its sources. Raises AssertionError if counts and lines disagree."""
+    """Write the files of a mix from those of its sources. ``families``: {source: family that shares subjects}.
+
+    Raises AssertionError if counts and lines disagree.
+    """
     written: Counter[str] = Counter()
-    index, removed_index = drop_conflicts(read_indices(indices), options.families)
+    index, removed_index = drop_conflicts(read_indices(indices), families)
     paths = {TRAIN: train, VALIDATE: validate, TEST: test}
     with LineFiles(lines) as source_lines:
 
-        def read_rows(rows: pl.DataFrame) -> Iterator[bytes]:
-            return (source_lines.get(part, row) for part, row in rows.select("part", "row").iter_rows())
+        def read_rows(places: pl.DataFrame) -> Iterator[bytes]:
+            return (source_lines.get(part, row) for part, row in places.select("part", "row").iter_rows())
 
         for split in SPLITS:
             with atomic_file(paths[split]) as temporary, open(temporary, "wb") as file:
-                file.writelines(_count_while_reading(read_rows(sort_split(index, split, options.seed)), written, split))
-        test_index = sort_split(index, TEST, options.seed)
-        partner_by_image = pair_images(test_index.iter_rows(named=True), options.seed)
+                file.writelines(_count_while_reading(read_rows(sort_split(index, split, seed)), written, split))
+        test_index = sort_split(index, TEST, seed)
+        partner_by_image = pair_images(test_index.iter_rows(named=True), seed)
         exchanging = _exchange_images(map(json.loads, read_rows(test_index)), partner_by_image)
         write_lines(exchanged_out, _count_while_reading(exchanging, written, EXCHANGED))
-    table = build_table1(rows_from_options(options.rows), index)
+    table = build_table1(rows_from_options(rows), index)
     num_unpaired = sum(pair not in partner_by_image for pair in test_index.select("source", "image_id").iter_rows())
-    rows = count_lines(source_lines.num_lines, removed_index.height, table, written, num_unpaired)
+    count_rows = count_lines(source_lines.num_lines, removed_index.height, table, written, num_unpaired)
     write_table(table1_out, table, TABLE1)
-    count_table = pl.DataFrame([("", *row) for row in rows], schema=schema(OUTCOMES), orient="row")
+    count_table = pl.DataFrame([("", *row) for row in count_rows], schema=schema(OUTCOMES), orient="row")
     write_table(conservation_out, pl.concat([*map(read_table, excluded), count_table]), OUTCOMES)
 
 
@@ -114,7 +108,6 @@ def count_lines(
 
 
 def _count_while_reading(lines: Iterable[T], written: Counter[str], name: str) -> Iterator[T]:
-    """Yield the lines of a file and count them in ``written``."""
     for line in lines:
         written[name] += 1
         yield line

@@ -1,7 +1,6 @@
 """Export a mix for LLaVA's trainers: one JSON list per split, and its images."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
@@ -22,26 +21,21 @@ FRAME = "frame"
 ImageKey = tuple[str, str]  # (source, image_id) of an image
 
 
-@dataclass(frozen=True)
-class LlavaOptions:
-    """convention: format of boxes; pictures: frame or original; folders: {source: folder of its frames}."""
-
-    convention: str
-    pictures: str
-    folders: dict
-
-
 def image_path(source: str, image_id: str) -> str:
     """Return the relative path of an image; the id is quoted, so that the path stays inside the folder."""
     return f"images/{source}/{quote(image_id, safe=' ')}.png"
 
 
 def run(
-    *, lines: Sequence[str], frames: Sequence[str], images: Sequence[str], folder: str, options: LlavaOptions
-) -> None:
-    """Write the export into ``folder``, atomically. Raises UserError for an image without a frame."""
-    convention, line_by_picture = find_convention(options.convention), {}
-    frame = options.pictures == FRAME
+    *, lines: Sequence[str], frames: Sequence[str], images: Sequence[str], folder: str, convention: str, pictures: str,
+    folders: Mapping[str, str],
+) -> None:  # fmt: skip
+    """Write the export into ``folder``, atomically; ``folders``: {source: folder of its frames}.
+
+    ``convention``: of boxes; ``pictures``: frame or original. Raises UserError for an image without a frame.
+    """
+    line_by_picture: dict[ImageKey, dict] = {}
+    frame = pictures == FRAME
     image_tables = () if frame else map(read_table, images)
     rows = (row for table in image_tables for row in table.select("source", "image_id", "path").iter_rows())
     originals = {(source, image): path for source, image, path in rows}
@@ -55,8 +49,9 @@ def run(
 
     with atomic_folder(folder) as temporary_dir:
         for path in lines:
-            write_entries(temporary_dir / FILE_BY_SPLIT[Path(path).stem], to_entries(path, picture, convention))
-        write_images(temporary_dir, line_by_picture, frames, options.folders)
+            entries = to_entries(path, picture, find_convention(convention))
+            write_entries(temporary_dir / FILE_BY_SPLIT[Path(path).stem], entries)
+        write_images(temporary_dir, line_by_picture, frames, folders)
 
 
 def to_entries(path: str | Path, picture: Callable[[Mapping], str], convention: Convention) -> Iterator[dict]:

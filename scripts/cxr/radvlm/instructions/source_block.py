@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import IO, Self
 
 import numpy as np
@@ -28,13 +29,9 @@ class LineFiles:
     def __enter__(self) -> Self:
         self._stack = ExitStack()
         self._files: list[IO[bytes]] = []
-        self._starts = [array("Q") for _ in self._paths]
-        for path, starts in zip(self._paths, self._starts, strict=True):
-            file, at = self._stack.enter_context(open(path, "rb")), 0
-            self._files.append(file)
-            for line in file:
-                starts.append(at)
-                at += len(line)
+        for path in self._paths:
+            self._files.append(self._stack.enter_context(open(path, "rb")))
+        self._ends = [array("Q", accumulate(map(len, file), initial=0)) for file in self._files]
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -43,11 +40,11 @@ class LineFiles:
     @property
     def num_lines(self) -> int:
         """Number of the lines of all files."""
-        return sum(map(len, self._starts))
+        return sum(len(ends) - 1 for ends in self._ends)
 
     def get(self, part: int, row: int) -> bytes:
         """Return line ``row`` of file ``part``, both from 0, as bytes."""
-        self._files[part].seek(self._starts[part][row])
+        self._files[part].seek(self._ends[part][row])
         return self._files[part].readline()
 
 
@@ -190,7 +187,6 @@ class Blocks(LineFiles):
             )  # fmt: skip
 
     def _lines_of_block(self, kind: str, block: int) -> list[dict]:
-        """Return the lines about images of a block, in file order."""
         places = iter(self._places.get((kind, block), ()))
         lines = [json.loads(self.get(part, row)) for part, row in zip(places, places, strict=True)]
         for line in lines:

@@ -62,9 +62,8 @@ class TaskOptions:
     pairs: frozenset[str] = frozenset()
 
 
-def report_generation(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
+def report_generation(inputs: SourceBlock, _settings: TaskOptions) -> Iterator[Unit]:
     """Yield the filtered report for each image of a study."""
-    del settings
     for line in inputs.texts:
         for image_id in filter(inputs.images.__contains__, line["image_ids"]):
             yield Unit(image_id, image_id, (Part("answers", {"report": line["text"]}, engine=line["engine"]),))
@@ -138,9 +137,8 @@ def phrase_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Uni
             yield Unit(phrase.image_id, phrase.key, (Part("some", slots, boxes, phrase.facts, target=words),))
 
 
-def conversations(inputs: SourceBlock, settings: TaskOptions, grounded: bool) -> Iterator[Unit]:
+def conversations(inputs: SourceBlock, _settings: TaskOptions, grounded: bool) -> Iterator[Unit]:
     """Yield the conversations of one kind, with their turns as they are."""
-    del settings
     for line in inputs.conversations:
         if line["grounded"] == grounded and line["image_id"] in inputs.images:
             turns = tuple(Turn(turn["question"], turn["answer"], turn.get("wording", "")) for turn in line["turns"])
@@ -164,9 +162,8 @@ def find_absences(inputs: SourceBlock) -> Iterator[tuple[str, str, tuple[str, ..
         if not pair["seg"] and pair["type"] == "global":
             for name in label_names().lesions.get(pair["target"], ()):
                 denied[pair["image_id"], name] = (pair["pair_id"],)
-    labels = inputs.facts.filter(
-        pl.col("reader").is_null(), pl.col("name").is_in(boxed_names), kind=LABEL, stated=DENIED
-    )
+    is_boxed = pl.col("name").is_in(boxed_names)
+    labels = inputs.facts.filter(pl.col("reader").is_null(), is_boxed, kind=LABEL, stated=DENIED)
     for image_id, name, fact_id in labels.select("image_id", "name", "fact_id").iter_rows():
         denied.setdefault((image_id, name), (fact_id,))
     for (image_id, name), facts in sorted(denied.items()):

@@ -86,7 +86,6 @@ def word_turn(task: str, kind: str, drawn_for: tuple, number: int, slots: Mappin
 
 @lru_cache(maxsize=64)
 def _question_order(task: str, drawn_for: tuple) -> list[str]:
-    """Return the question ids of a task in the random order of a unit; cached for consecutive passes."""
     order = list(load_wordings()[task].questions)
     make_rng(*drawn_for, task).shuffle(order)
     return order

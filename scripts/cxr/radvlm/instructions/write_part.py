@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import cv2
 import polars as pl
@@ -63,16 +62,6 @@ UNITS_OF_LINE = {
 """{kind of lines: function that returns (image, key, tasks that may use it) of the units of a line}."""
 
 
-@dataclass(frozen=True)
-class PartOptions:
-    """Settings for one source. rows: its mix rows as builtins; smallest: least mask part with a box (frame pixels)."""
-
-    source: str
-    rows: list
-    smallest: int
-    seed: int
-
-
 class SampleWriter:
     """Builds the samples of a source block by block and counts outcomes.
 
@@ -81,10 +70,10 @@ class SampleWriter:
     """
 
     def __init__(
-        self, options: PartOptions, rows: Sequence[MixRow], draws: SampleDraws | None = None,
+        self, seed: int, rows: Sequence[MixRow], draws: SampleDraws | None = None,
         pairs: frozenset[str] = frozenset(), reason_by_image: Mapping[str, str] | None = None,
     ):  # fmt: skip
-        self.options, self.rows, self.draws = options, rows, draws or SampleDraws()
+        self.seed, self.rows, self.draws = seed, rows, draws or SampleDraws()
         self.reason_by_image = reason_by_image or {}
         self.index: list[pl.DataFrame] = []
         self.num_by_outcome: Counter[tuple[str, str]] = Counter()
@@ -94,7 +83,7 @@ class SampleWriter:
         self._used_units: set[tuple[str, str]] = set()
         self._undrawn_units: set[tuple[str, str]] = set()
         exclude = lambda reason, ids: self._reasons.update(dict.fromkeys(ids, reason))  # noqa: E731
-        self.task_options = TaskOptions(options.seed, exclude, pairs)
+        self.task_options = TaskOptions(seed, exclude, pairs)
 
     def records(self, inputs: SourceBlock) -> Iterator[Record]:
         """Yield the samples of a block for all mix rows. Raises AssertionError for a unit without an outcome."""
@@ -120,7 +109,7 @@ class SampleWriter:
             self._undrawn_units.add(unit_key)
             return
         self._used_units.add(unit_key)
-        drawn_for = (self.options.seed, row.source, unit.key)
+        drawn_for = (self.seed, row.source, unit.key)
         for number, part in unit.passes(row.repeat, split == TRAIN):
             turns = part.turns or (word_turn(row.task, part.kind, drawn_for, number, part.slots),)
             name = f"r{stable_hash(row.task, row.source, unit.key, number):016x}"
@@ -138,7 +127,6 @@ class SampleWriter:
             yield sample
 
     def _count_outcomes(self, inputs: SourceBlock) -> None:
-        """Count each fact, text, conversation and pair of a block once."""
         task_names = {row.task for row in self.rows}
         for fact_id, image_id, kind, reader in inputs.facts.select("fact_id", "image_id", "kind", "reader").iter_rows():
             if fact_id in self._used_facts:
@@ -182,33 +170,33 @@ class SampleWriter:
 
 def run(
     *, images: str, facts: str, texts: str, phrases: str, conflicts: str, frames: Sequence[str], lines_out: str,
-    index: str, excluded: str, options: PartOptions, conversations: Sequence[str] = (), pairs: Sequence[str] = (),
-    masks: Sequence[str] = (),
+    index: str, excluded: str, source: str, rows: list[Mapping], smallest: int, seed: int,
+    conversations: Sequence[str] = (), pairs: Sequence[str] = (), masks: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write the lines of a source, their index, and the outcomes of its records."""
+    """Write the lines of a source, their index, and the outcomes of its records.
+
+    ``rows``: its mix rows as dicts; ``smallest``: least part of a mask with a box, in frame pixels.
+    """
     cv2.setNumThreads(1)
-    rows = [row for row in rows_from_options(options.rows) if row.used]
+    mix_rows = [row for row in rows_from_options(rows) if row.used]
     image_table = read_table(images)
     geometry = read_geometry(frames, set(image_table["image_id"]))
     sizes = {image_id: shape for image_id, (_, shape) in geometry.items()}
-    conflict_ids = set(read_table(conflicts).filter(source=options.source)["image_id"])
-    reason_by_image = {
-        image_id: "split_conflict" if image_id in conflict_ids else "no_image"
-        for image_id in image_table["image_id"]
-        if image_id in conflict_ids or image_id not in sizes
-    }
+    conflict_ids = set(read_table(conflicts).filter(source=source)["image_id"])
+    reason_by_image = dict.fromkeys(set(image_table["image_id"]) - sizes.keys(), "no_image")
+    reason_by_image |= dict.fromkeys(conflict_ids, "split_conflict")
     usable_images = image_table.filter(~pl.col("image_id").is_in(list(reason_by_image)))
     usable_ids = set(usable_images["image_id"])
     offered = (line for path in pairs for line in read_lines(path) if line["image_id"] in usable_ids)
     pair_rows = [{name: line[name] for name in ("pair_id", "split", "seg", "mask_id", "image_id")} for line in offered]
-    balanced_ids = tasks.balance_pairs(pair_rows, options.seed)
-    areas = read_mask_boxes(pair_rows, geometry, masks, options.smallest) if masks else {}
+    balanced_ids = tasks.balance_pairs(pair_rows, seed)
+    areas = read_mask_boxes(pair_rows, geometry, masks, smallest) if masks else {}
     lines = {"texts": [texts], "phrases": [phrases], "conversations": conversations, "pairs": pairs}
-    with Blocks(options.source, usable_images, facts, sizes, lines, areas) as blocks:
-        settings = TaskOptions(options.seed, pairs=balanced_ids)
-        writer = SampleWriter(options, rows, draw_samples(blocks, rows, settings), balanced_ids, reason_by_image)
+    with Blocks(source, usable_images, facts, sizes, lines, areas) as blocks:
+        settings = TaskOptions(seed, pairs=balanced_ids)
+        writer = SampleWriter(seed, mix_rows, draw_samples(blocks, mix_rows, settings), balanced_ids, reason_by_image)
         sample_lines = (sample_line(sample) for inputs in blocks.each() for sample in writer.records(inputs))
         write_lines(lines_out, sample_lines)
         write_table(index, pl.concat(writer.index), INDEX)
         write_table(excluded, writer.outcome_table(blocks), OUTCOMES)
-        log.info("%s: %d lines of %d tasks", options.source, sum(map(len, writer.index)), len(rows))
+        log.info("%s: %d lines of %d tasks", source, sum(map(len, writer.index)), len(mix_rows))

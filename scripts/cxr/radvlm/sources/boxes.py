@@ -38,10 +38,8 @@ CELLS = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT}
 FUSION_IOU = 0.1  # IoU above which boxes of several readers of one class are fused (authors' code)
 FUSION_DECIMALS = 3  # decimals of fused corners on the unit square (authors' code)
 FUSED_SPLITS = ("train", "validate")  # splits whose boxes are fused; the test boxes of VinDr-CXR are a consensus
-ENDINGS = (
-    "",
-    *(case(ending) for ending in (".dicom", ".dcm", ".png", ".jpg", ".jpeg") for case in (str.lower, str.upper)),
-)
+IMAGE_ENDINGS = (".dicom", ".dcm", ".png", ".jpg", ".jpeg")
+ENDINGS = ("", *(case(ending) for ending in IMAGE_ENDINGS for case in (str.lower, str.upper)))
 
 
 @dataclass(frozen=True)
@@ -116,9 +114,7 @@ def subject_of(image: str, options: ReadOptions) -> str:
     return (match and match.group(1)) or image_name("{stem}", image)
 
 
-def fuse_readers(
-    regions: Sequence[tuple[str, str, str, np.ndarray]], sizes: Mapping, iou: float, decimals: int
-) -> list[tuple]:
+def fuse_readers(regions: Sequence[tuple[str, str, str, np.ndarray]], sizes: Mapping) -> list[tuple]:
     """Fuse boxes (image, name, reader, box) to (image, name, box), sorted; corners of known ``sizes`` are rounded."""
     if not regions:
         return []
@@ -127,14 +123,14 @@ def fuse_readers(
     group = np.array([number[image, name] for image, name, _, _ in regions])
     boxes = np.array([box for *_, box in regions], np.float64)
     order = fusion_order(boxes, group, np.array([reader for _, _, reader, _ in regions]))
-    fused = fuse_groups(boxes[order], group[order], iou)
+    fused = fuse_groups(boxes[order], group[order], FUSION_IOU)
     group_of_box = dict(zip(fused.member_of.tolist(), group[order].tolist(), strict=True))
     image_boxes = []
     for place, box in enumerate(fused.boxes):
         image, name = names[group_of_box[place]]
         if size := sizes.get(image):
             scale = np.array([*size[::-1], *size[::-1]], np.float64)
-            box = np.round(box / scale, decimals) * scale
+            box = np.round(box / scale, FUSION_DECIMALS) * scale
         image_boxes.append((image, name, box))
     return image_boxes
 
@@ -194,7 +190,7 @@ def _add_images(records: SourceRecords, options: ReadOptions, images: Sequence[S
                 boxes_by_name.setdefault(region.label, []).append(box)
         for name, boxes in sorted(boxes_by_name.items()):
             records.add_boxes(image_id, BOX, name, np.array(boxes), size)
-    for image_id, name, box in fuse_readers(readers, sizes, FUSION_IOU, FUSION_DECIMALS):
+    for image_id, name, box in fuse_readers(readers, sizes):
         records.add_boxes(image_id, BOX, name, box[None], sizes[image_id], record_kind=FUSED)
         records.num_rows[FUSED] += 1
     records.counts["fused boxes"] += records.num_rows[FUSED]
@@ -247,7 +243,6 @@ def add_image_labels(records: SourceRecords, key: str, split: str, path: Path) -
     used = table.filter(has_image & is_first)
     records.num_kept[LABELS] += used.height
     values = pl.col(labels).replace_strict(CELLS, default=None, return_dtype=pl.String)
-    facts = used.with_columns(values).unpivot(
-        labels, index=["image_id", "reader"], variable_name="name", value_name="stated"
-    )
+    index = ["image_id", "reader"]
+    facts = used.with_columns(values).unpivot(labels, index=index, variable_name="name", value_name="stated")
     records.tables.append(facts.drop_nulls("stated").with_columns(kind=pl.lit(LABEL), value="stated"))

@@ -226,16 +226,13 @@ def label_table_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str
     names = list(dict.fromkeys((*labels, no_finding)))
     stated = table.select("image_id", *names if no_finding in labels else (*labels, pl.lit(None).alias(no_finding)))
     values = stated.with_columns(pl.col(labels).replace({UNCERTAIN: uncertain if uncertain in VALUES else UNCERTAIN}))
-    is_any = {
-        value: pl.any_horizontal(pl.col([label for label in findings if label in labels]) == value)
-        for value in (PRESENT, UNCERTAIN)
-    }
+    labelled = pl.col([label for label in findings if label in labels])
+    is_any = {value: pl.any_horizontal(labelled == value) for value in (PRESENT, UNCERTAIN)}
     absent, unsure, present = map(pl.lit, (ABSENT, UNCERTAIN, PRESENT))
     nothing = pl.when(is_any[PRESENT]).then(absent).when(is_any[UNCERTAIN]).then(unsure).otherwise(present)
     values = values.with_columns(nothing.alias(no_finding))
-    value, stated_value = (
-        part.unpivot(names, index="image_id", variable_name="name", value_name="value") for part in (values, stated)
-    )
+    value_names = {"variable_name": "name", "value_name": "value"}
+    value, stated_value = (part.unpivot(names, index="image_id", **value_names) for part in (values, stated))
     facts = value.with_columns(kind=pl.lit(LABEL), stated=stated_value["value"].cast(pl.String))
     return facts.drop_nulls("value")
 

@@ -78,7 +78,6 @@ def _read_labels(options: ReadOptions, records: SourceRecords) -> pl.DataFrame:
 
 
 def _is_used(row: Row, records: SourceRecords) -> bool:
-    """True if a row is used; otherwise exclude it with a reason."""
     reason = row.reason or ("" if row.view in FRONTAL else "not_frontal" if row.view else "unknown_view")
     reason = reason or ("" if row.split else "no_split")
     if reason:

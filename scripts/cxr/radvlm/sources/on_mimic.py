@@ -30,14 +30,13 @@ def read_ms_cxr(options: ReadOptions, images: str) -> SourceRecords:
         if not tables:
             raise UserError(f"{options.key}: {path} lacks MS_CXR_Local_Alignment_*.csv: give the folder of MS-CXR")
         path = tables[0]
-    regions = sorted(
-        read_table_of_ms_cxr(options.key, path).regions,
-        key=lambda region: (region.image.removesuffix(".dcm"), region.phrase),
-    )
+    image_of = lambda region: region.image.removesuffix(".dcm")  # noqa: E731
+    regions = read_table_of_ms_cxr(options.key, path).regions
+    regions = sorted(regions, key=lambda region: (image_of(region), region.phrase))
     row_by_image = read_table(images).rows_by_key("image_id", named=True, include_key=True, unique=True)
     records = SourceRecords()
     records.counts["table rows"] = records.num_rows[PHRASE] = len(regions)
-    for image_id, image_regions in groupby(regions, lambda region: region.image.removesuffix(".dcm")):
+    for image_id, image_regions in groupby(regions, image_of):
         row = row_by_image.get(image_id)
         records.num_rows[IMAGES] += 1
         for text, group in groupby(image_regions, lambda region: region.phrase):
@@ -102,7 +101,6 @@ def _read_published_splits(options: ReadOptions) -> dict[str, str]:
 
 
 def _read_ids(options: ReadOptions, path: Path) -> set[str]:
-    """Return the images of one of Chest ImaGenome's lists. Raises UserError for a missing column."""
     return set(read_columns(options.key, path, "Chest ImaGenome", ("dicom_id",), ids=("dicom_id",))["dicom_id"])
 
 

@@ -12,9 +12,8 @@ EXTRA_READER = "extra"  # reader of a sentence's extra boxes, which become facts
 def read_padchest_gr(options: ReadOptions) -> SourceRecords:
     """Read the frontal images with sentences and phrases. Raises UserError for a missing file or column."""
     key = options.key
-    table, master, reports = (
-        layout.find_one_file(key, options.folder, name) for name in (layout.TABLE, layout.MASTER, layout.REPORTS)
-    )
+    names = (layout.TABLE, layout.MASTER, layout.REPORTS)
+    table, master, reports = (layout.find_one_file(key, options.folder, name) for name in names)
     images = {row["image_id"]: row for row in layout.read_images(key, table).iter_rows(named=True)}
     splits = dict(layout.read_master(key, master).iter_rows())
     records, seen_ids = SourceRecords(), set()

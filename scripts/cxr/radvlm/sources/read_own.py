@@ -40,32 +40,28 @@ def region_boxes(organs: Mapping[str, np.ndarray], anatomy: Mapping[str, np.ndar
     return box_by_region
 
 
-def read_own(
-    options: FactSources,
-    smallest: int,
-    *,
-    manifest: str,
-    cohort: str,
-    frames: str,
-    reports: str,
-    organs: str,
-    anatomy: str,
-    findings: str,
-    masks: str,
-    labels: Sequence[str] = (),
-) -> SourceRecords:
-    """Read one shard of the cohort. ``smallest``: least mask part with a box, in frame pixels. Raises StoreError."""
+def read_own(options: FactSources, smallest: int, *, labels: Sequence[str] = (), **files) -> SourceRecords:
+    """Read one shard of the cohort. ``smallest``: least mask part with a box, in frame pixels.
+
+    ``files``: manifest, cohort, frames, reports, organs, anatomy, findings and masks; ``labels``: label files of a
+    model. Raises StoreError for a damaged file.
+    """
     records = SourceRecords()
-    cohort_rows = {row["image_id"]: row for row in read_table(cohort).iter_rows(named=True)}
-    image_table = read_table(manifest).filter(pl.col("image_id").is_in(list(cohort_rows)))
+    cohort_rows = {row["image_id"]: row for row in read_table(files["cohort"]).iter_rows(named=True)}
+    image_table = read_table(files["manifest"]).filter(pl.col("image_id").is_in(list(cohort_rows)))
     table_rows = {row["image_id"]: row for row in image_table.iter_rows(named=True)}
-    lines = {line["study_id"]: line for line in read_lines(reports)}
+    lines = {line["study_id"]: line for line in read_lines(files["reports"])}
     labels_by_study = {line["study_id"]: line["labels"] for path in labels for line in read_lines(path)}
-    masked_findings = read_table(findings).filter(pl.col("mask_id") != "", pl.col("word") != "")
+    masked_findings = read_table(files["findings"]).filter(pl.col("mask_id") != "", pl.col("word") != "")
     findings_by_image = masked_findings.rows_by_key("image_id", named=True, include_key=True)
     uncertain = options.weak_hedges if options.labels == "rules" else options.uncertain
     studies: dict[str, list[str]] = {}
-    with Shard(frames) as frame, Shard(organs) as organ, Shard(anatomy) as zone, Shard(masks, key="mask_id") as lesions:
+    with (
+        Shard(files["frames"]) as frame,
+        Shard(files["organs"]) as organ,
+        Shard(files["anatomy"]) as zone,
+        Shard(files["masks"], key="mask_id") as lesions,
+    ):
         for image_id in sorted(frame.ids):
             row, table_row = cohort_rows[image_id], table_rows[image_id]
             stored = tuple(map(int, frame.get("original_shape", image_id)))
@@ -138,7 +134,6 @@ def _add_finding(
 
 
 def _count_findings(masked_findings: pl.DataFrame) -> dict[str, int]:
-    """Return the numbers of (image, finding) and (image, sentence) pairs with masks."""
     rows = masked_findings.select("image_id", "word", "sentence_index").rows()
     names = {(image_id, load_label_names().lesions[word][0]) for image_id, word, _ in rows}
     return {BOX: len(names), PHRASE: len({(image_id, index) for image_id, _, index in rows})}

@@ -57,10 +57,9 @@ def cohort_table(rows: Sequence[dict]) -> pl.DataFrame:
 
 
 def find_conflicts(images: Sequence[pl.DataFrame], family: Mapping[str, str]) -> pl.DataFrame:
-    """Return the images (CONFLICTS) whose subject belongs to another split.
+    """Return the images (CONFLICTS) whose subject is in several splits of a family and belongs to another one.
 
-    ``images``: image tables of the sources; ``family``: {source: family of sources that share subjects}. A subject in
-    several splits of a family belongs to test, else to validate, so that no evaluated subject was used for training.
+    It belongs to test, else to validate, so that no evaluated subject was used for training.
     """
     table = pl.concat([table.select("source", "image_id", "study_id", "subject_id", "split") for table in images])
     rank = pl.col("split").replace_strict(SPLIT_PRIORITY, range(len(SPLIT_PRIORITY)), return_dtype=pl.Int64)
