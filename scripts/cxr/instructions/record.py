@@ -24,11 +24,10 @@ class Turn:
 
 @dataclass(frozen=True)
 class Record:
-    """A sample: one image and its turns, in order.
-
-    sample_id: unique within its system; task: kind of sample; source: origin of its facts; boxes: {name: boxes that the
-    answers refer to}; mask_ids: masks that they refer to, in order; more: further fields of the system. Raises
-    ValueError for a record without a turn, an unknown split, or a box that is empty or leaves the image.
+    """A sample: one image and its turns, in order. sample_id: unique within its system; task: kind of sample; source:
+    origin of its facts; boxes: {name: boxes that the answers refer to}; mask_ids: masks that they refer to, in order;
+    more: further fields of the system. Raises ValueError for a record without a turn, an unknown split, or a box that
+    is empty or leaves the image.
     """
 
     sample_id: str

@@ -14,10 +14,9 @@ PRESENT, ABSENT, UNCERTAIN = VALUES = ("present", "absent", "uncertain")  # valu
 
 @dataclass(frozen=True)
 class LabelNames:
-    """The label resource.
-
-    names: the 14 labels in order; no_finding, device: the two labels that are not findings; lesions, entities: labels
-    by lesion type and by report entity; words: device words; regions: mask and part of each region.
+    """The label resource. names: the 14 labels in order; no_finding, device: the two labels that are not findings;
+    lesions, entities: labels by lesion type and by report entity; words: device words; regions: mask and part of each
+    region.
     """
 
     names: tuple[str, ...]

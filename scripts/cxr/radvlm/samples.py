@@ -73,9 +73,8 @@ def group_boxes(facts: pl.DataFrame, sizes: Mapping[str, tuple[int, int]], kind:
     rows = zip(keys, boxes, survive_rounding(boxes), strict=True)
     for (image_id, name, group), part in groupby(rows, key=lambda row: row[0][:3]):
         name_rows = list(part)
-        fact_ids, flat = (
-            tuple(row[3] for row, _, has_area in name_rows if has_area == expected) for expected in (True, False)
-        )
+        fact_ids = tuple(row[3] for row, _, has_area in name_rows if has_area)
+        flat = tuple(row[3] for row, _, has_area in name_rows if not has_area)
         placed = sort_by_area(np.array([box for _, box, has_area in name_rows if has_area]))
         yield NamedBoxes(image_id, group or f"{image_id}/{name}", name, placed, fact_ids, flat)
 

@@ -31,12 +31,11 @@ _BOTH = frozenset(("bilateral", "both", "bibasilar", "bibasal"))
 
 @dataclass(frozen=True)
 class Statement:
-    """A finding that a sentence affirms or denies.
-
-    lesion: lesion type, None for other findings; hedge: 0 definite, 1 likely, 2 possible; sides: right, left; zones:
-    lung zones; place: location phrases of the sentence; sizes: small, moderate, large; limits: words that limit a
-    denial ("no large effusion"); explains: the finding that it interprets ("opacity, likely pneumonia"); sentence:
-    number from 1; span: [start, end) in the sentence; denies: False where a negation leaves the finding open.
+    """A finding that a sentence affirms or denies. lesion: lesion type, None for other findings; hedge: 0 definite, 1
+    likely, 2 possible; sides: right, left; zones: lung zones; place: location phrases of the sentence; sizes: small,
+    moderate, large; limits: words that limit a denial ("no large effusion"); explains: the finding that it interprets
+    ("opacity, likely pneumonia"); sentence: number from 1; span: [start, end) in the sentence; denies: False where a
+    negation leaves the finding open.
     """
 
     entity: str

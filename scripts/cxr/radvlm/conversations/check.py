@@ -52,9 +52,8 @@ class Fault:
 
 @dataclass
 class Evidence:
-    """Statements, normal structures, device words and boxes that the facts of an image support.
-
-    normal: (structure, side) pairs called normal; boxes: (finding keys, words, boxes as written) of each phrase.
+    """Statements, normal structures, device words and boxes that the facts of an image support. normal: (structure,
+    side) pairs called normal; boxes: (finding keys, words, boxes as written) of each phrase.
     """
 
     facts: ImageFacts
@@ -274,7 +273,6 @@ def _yes_no_statements(question: str, answer: str) -> list[Statement]:
 
 
 def _part_problem(part: _Part, evidence: Evidence) -> str | None:
-    """Return what is wrong about the normal structures, the devices, the view or the sex in a sentence."""
     for structure, sides, apart in part.normal:
         if apart or all((structure, side) in evidence.normal for side in sides):
             continue

@@ -84,9 +84,8 @@ def round_box(box: Box) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class ConversationOptions:
-    """Settings of the stage; own: settings of the language model (empty for ``rules``).
-
-    per_image: conversations of each kind per image; most: maximum of standard ones in train; kinds: of the source.
+    """Settings of the stage; own: settings of the language model (empty for ``rules``). per_image: conversations of
+    each kind per image; most: maximum of standard ones in train; kinds: of the source.
     """
 
     engine: str

@@ -25,10 +25,9 @@ class Phrase:
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """Facts of one image; ``None`` and empty mean unknown.
-
-    sentences: filtered report, {number: sentence}; present, absent: labels stated by the source; ids: {label: fact_id};
-    masks: {lesion type: mask_id} of the ILS dataset; view: PA, AP or another code; sex: F or M.
+    """Facts of one image; ``None`` and empty mean unknown. sentences: filtered report, {number: sentence}; present,
+    absent: labels stated by the source; ids: {label: fact_id}; masks: {lesion type: mask_id} of the ILS dataset; view:
+    PA, AP or another code; sex: F or M.
     """
 
     source: str

@@ -25,11 +25,10 @@ HEART_MENTIONS = (("heart", MENTIONED), (ENLARGED_HEART, MENTIONED))
 
 
 class Move(NamedTuple):
-    """A question and its answer that may come next, not yet filled in; act and wording as in :class:`Turn`.
-
-    weight: relative probability of being drawn; mentions: the (topic or subject, aspect) pairs that it covers; topic:
-    number of the topic under discussion afterwards; refers: it refers to an earlier answer; denies: its answer denies a
-    finding; box, mask: number of the topic whose boxes or mask it gives; facts: fact ids.
+    """A question and its answer that may come next, not yet filled in; act and wording as in :class:`Turn`. weight:
+    relative probability of being drawn; mentions: the (topic or subject, aspect) pairs that it covers; topic: number of
+    the topic under discussion afterwards; refers: it refers to an earlier answer; denies: its answer denies a finding;
+    box, mask: number of the topic whose boxes or mask it gives; facts: fact ids.
     """
 
     question: Callable[[], str]
@@ -115,7 +114,6 @@ class MoveGenerator:
             yield from self._terms(state)
             yield from self._anything_else(state)
 
-    # ---- findings -------------------------------------------------------------------------------------------------
     def _introduce(self, at: int, topic: Topic) -> Move:
         full = self.rng.random() < 0.4
         slots = self.name_slots[at] | {"np": topic.describe(size=full, place=full, sure=True)}
@@ -169,7 +167,6 @@ class MoveGenerator:
         if covered_aspects == {MENTIONED} and len(topic.sentence.split()) > 5:
             yield follow("describe", None, QUOTED, {"sentence": topic.sentence})
 
-    # ---- what is denied, organs, devices, the view, terms --------------------------------------------------------
     def _denials(self, state: DialogueState) -> Iterator[Move]:
         denials = [denial for denial in self.subjects.denials if (denial.noun, MENTIONED) not in state.mentioned]
         self.rng.shuffle(denials)
@@ -231,7 +228,6 @@ class MoveGenerator:
             slots = {"list": join_in_words([topics[at].describe(place=False) for at in topic_numbers])}
             yield self._move("summary", "found", slots, 2.5, refers=True, facts=self._facts_of(topic_numbers))
 
-    # ---- words ----------------------------------------------------------------------------------------------------
     def _facts_of(self, topic_numbers: list[int]) -> tuple[str, ...]:
         return tuple(fact_id for number in topic_numbers for fact_id in self.subjects.topics[number].facts)
 

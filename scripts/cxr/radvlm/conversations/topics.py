@@ -28,10 +28,9 @@ CAUSES = (
 
 @dataclass(frozen=True)
 class Topic:
-    """A finding that the facts affirm.
-
-    noun: its name; is_mass: it takes no article; size: an adjective; place: "at the left base"; adjective: a side;
-    cause: its interpretation, with its certainty; sentence: the sentence that states it; facts: fact ids.
+    """A finding that the facts affirm. noun: its name; is_mass: it takes no article; size: an adjective; place: "at the
+    left base"; adjective: a side; cause: its interpretation, with its certainty; sentence: the sentence that states it;
+    facts: fact ids.
     """
 
     statement: Statement

@@ -32,7 +32,6 @@ class AnswerClaims:
 
 @cache
 def _load_places() -> dict[str, tuple[str, str]]:
-    """Return {word: (side or zone, its name)}."""
     vocabulary = load_resource(RESOURCE_FILES[0])["judge"]
     places = {"side": vocabulary["sides"], "zone": vocabulary["zones"]}
     return {word: (kind, name) for kind, part in places.items() for name, words in part.items() for word in words}

@@ -19,10 +19,8 @@ ASSERTED_HEDGES = ("definite", "strong")
 
 @dataclass(frozen=True)
 class LabelReader:
-    """Reads labels from answers.
-
-    word_by_name: {lower-case name of a label: finding that replaces it for the rules engine}; names: pattern of these
-    names; denial: denial of all findings.
+    """Reads labels from answers. word_by_name: {lower-case name of a label: finding that replaces it for the rules
+    engine}; names: pattern of these names; denial: denial of all findings.
     """
 
     word_by_name: Mapping[str, str]

@@ -52,9 +52,8 @@ def scored_cells(
     for table, column, row in [*cells, *(("figure4", row["part"], row) for row in label_rows)]:
         made_for = adapter is None or adapter.made_for(row["task"])
         judge_note = judged if row["metric"] == "judge" else ""
-        notes = ("" if made_for else "asked beyond what it was made for", judge_note,
-                 sampling_notes.get((row["task"], row["source"]), ""))  # fmt: skip
-        note = "; ".join(filter(None, notes))
+        beyond = "" if made_for else "asked beyond what it was made for"
+        note = "; ".join(filter(None, (beyond, judge_note, sampling_notes.get((row["task"], row["source"]), ""))))
         yield _cell(table, "ours", name, row["source"], column, note, **{key: row[key] for key in SCORE_COLUMNS})
         if row["part"] == ALL and row["blind"] is not None:
             blind = {"value": row["blind"], "samples": row["samples"]}

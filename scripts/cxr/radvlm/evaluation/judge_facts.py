@@ -65,7 +65,6 @@ def _contradicted_fraction(expected: AnswerClaims, generated: AnswerClaims) -> f
 
 
 def _match_boxes(expected: np.ndarray, generated: np.ndarray) -> tuple[int, int, int]:
-    """Return the numbers of matched, missing and extra boxes; each box is matched once."""
     if not len(expected) or not len(generated):
         return 0, len(expected), len(generated)
     table = box_iou(np.asarray(generated, np.float64), np.asarray(expected, np.float64))

@@ -14,7 +14,6 @@ from cxr.radvlm.evaluation.classification import count_labels, macro_f1
 from cxr.radvlm.evaluation.measures import ALL, Measure, mean_measure
 
 RESOURCE_FILES = ("radvlm/evaluation.yaml",)
-TEXT_METRICS = ("rouge_l", "bleu", "findings_f1")  # metrics without annotations
 ANNOTATION_METRICS = ("bertscore", "radgraph_f1", "green", "chexbert_f1")
 """Metrics of model annotations; scored only if the annotations are complete."""
 ANNOTATION_FIELDS = {

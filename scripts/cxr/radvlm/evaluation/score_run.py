@@ -162,14 +162,12 @@ def run_scores(
             counting.append((which, set_lines, answer_sets[which], outcome, draw_paths))
     trained = list(read_lines(train))
     detections = (line for line in [*scored_lines, *trained] if line["task"] == "abnormality_detection")
+    class_names = sorted({name for line in detections for name in line["boxes"]})
     spoken_names = load_resource(RESOURCE_FILES[0])["said"]
     tools = ScoringTools(
         options=options,
         labels=load_label_reader(),
-        wording_by_class={
-            name: spoken_names.get(name, name).lower()
-            for name in sorted({name for line in detections for name in line["boxes"]})
-        },
+        wording_by_class={name: spoken_names.get(name, name).lower() for name in class_names},
         mean_boxes=compute_mean_boxes(trained),
         original={(line["source"], line["study_id"]): line["text"] for path in texts for line in read_lines(path)},
         judged=judged_as,

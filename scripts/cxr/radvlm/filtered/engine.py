@@ -10,9 +10,8 @@ KEPT, REWRITTEN, DROPPED = ACTIONS = ("kept", "rewritten", "dropped")
 
 @dataclass(frozen=True)
 class FilterOptions:
-    """Settings of the stage; own: settings of the language model (empty for ``rules``).
-
-    resolved: ``drop`` or ``state_absence``; phrases: filter phrases with boxes too.
+    """Settings of the stage; own: settings of the language model (empty for ``rules``). resolved: ``drop`` or
+    ``state_absence``; phrases: filter phrases with boxes too.
     """
 
     engine: str

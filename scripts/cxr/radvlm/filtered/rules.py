@@ -65,12 +65,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Patterns:
-    """The compiled patterns, in file order.
-
-    protected: kept text; tails: rules for ends of clauses, applied first; drop: (reason, pattern) of clauses to drop;
-    bare: words without meaning of their own; nouns: those of them that name a body part; past: words before a past
-    illness; trigger: sentences without a match are kept; absence: statements that a finding is gone (group ``what``);
-    clauses: separator, verb and before_verb, where clauses are split; tidy: (pattern, replacement) around cut words.
+    """The compiled patterns, in file order. protected: kept text; tails: rules for ends of clauses, applied first;
+    drop: (reason, pattern) of clauses to drop; bare: words without meaning of their own; nouns: those of them that name
+    a body part; past: words before a past illness; trigger: sentences without a match are kept; absence: statements
+    that a finding is gone (group ``what``); clauses: separator, verb and before_verb, where clauses are split; tidy:
+    (pattern, replacement) around cut words.
     """
 
     protected: tuple[re.Pattern, ...]
@@ -224,7 +223,6 @@ class SentenceFilter:
         return _WORD_START.sub(lambda m: m.group() + SAFE if m.start() in inside else m.group(), text)
 
     def _rewrite_clause(self, clause: str) -> tuple[str, list[str]]:
-        """Return the remainder of a clause ("" if dropped) and the reasons."""
         why: list[str] = []
         for rule in self.patterns.tails:
             after = rule.apply(clause)

@@ -17,7 +17,6 @@ from cxr.vlm.samples import ImageStore, parse_sample
 FILE_BY_SPLIT = {"train": "llava.json", "validate": "llava_validate.json", "test": "llava_test.json"}
 """{split: file name}."""
 COPIED_FIELDS = ("task", "source", "split", "asked")  # fields of a line that are copied into the export
-FRAME = "frame"
 ImageKey = tuple[str, str]  # (source, image_id) of an image
 
 
@@ -35,7 +34,7 @@ def run(
     ``convention``: of boxes; ``pictures``: frame or original. Raises UserError for an image without a frame.
     """
     line_by_picture: dict[ImageKey, dict] = {}
-    frame = pictures == FRAME
+    frame = pictures == "frame"
     image_tables = () if frame else map(read_table, images)
     rows = (row for table in image_tables for row in table.select("source", "image_id", "path").iter_rows())
     originals = {(source, image): path for source, image, path in rows}

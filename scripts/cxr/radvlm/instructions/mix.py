@@ -7,7 +7,7 @@ from cxr.base.resources import load_resource
 from cxr.radvlm.samples import TASKS
 
 RESOURCE_FILES = ("radvlm/mixes.yaml",)
-OWN, PAPER, CODE, PAPER_PLUS_ILS = PRESETS = ("own", "paper", "code", "paper_plus_ils")
+OWN, PAPER, CODE, PAPER_PLUS_ILS = ("own", "paper", "code", "paper_plus_ils")
 TRAIN, TEST = "train", "test"
 
 

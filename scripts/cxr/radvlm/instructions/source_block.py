@@ -139,12 +139,10 @@ KINDS_OF_LINES = ("texts", "phrases", "conversations", "pairs")
 
 
 class Blocks(LineFiles):
-    """The blocks of a source, sorted by image; a context manager.
-
-    ``images``: usable images; ``facts``: fact table sorted by image; ``sizes``: {image: (rows, columns)}; ``lines``:
-    {texts, phrases, conversations, pairs: files}; ``areas``: {mask_id: boxes}. num_images: {kind of lines: references
-    to images}; num_by_missing_image: {(kind, image without a block): references}. Raises ValueError if the facts are
-    not sorted.
+    """The blocks of a source, sorted by image; a context manager. ``images``: usable images; ``facts``: fact table
+    sorted by image; ``sizes``: {image: (rows, columns)}; ``lines``: {texts, phrases, conversations, pairs: files};
+    ``areas``: {mask_id: boxes}. num_images: {kind of lines: references to images}; num_by_missing_image: {(kind, image
+    without a block): references}. Raises ValueError if the facts are not sorted.
     """
 
     def __init__(

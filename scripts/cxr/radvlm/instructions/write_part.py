@@ -63,10 +63,9 @@ UNITS_OF_LINE = {
 
 
 class SampleWriter:
-    """Builds the samples of a source block by block and counts outcomes.
-
-    ``pairs``: ids of the selected pairs; ``reason_by_image``: {image: why it is excluded}. index: one table of INDEX
-    rows per block; num_by_outcome: {(kind, outcome): number}.
+    """Builds the samples of a source block by block and counts outcomes. ``pairs``: ids of the selected pairs;
+    ``reason_by_image``: {image: why it is excluded}. index: one table of INDEX rows per block; num_by_outcome: {(kind,
+    outcome): number}.
     """
 
     def __init__(

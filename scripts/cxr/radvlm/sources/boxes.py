@@ -84,7 +84,6 @@ def read_vindr(options: ReadOptions) -> SourceRecords:
 
 
 def _count_unknown(records: SourceRecords, number_by_name: Mapping[str, int], noun: str) -> None:
-    """Count boxes or labels of names unknown to VinDr-CXR; they are kept under their own names."""
     for name, number in sorted(number_by_name.items()):
         records.counts[f"unknown_label: {quote_value(name)}"] += number
     if number_by_name:

@@ -88,11 +88,9 @@ OUTPUTS = ("images", "facts", "texts", "excluded", "counts", "conservation")  # 
 
 @dataclass
 class SourceRecords:
-    """Records read from a source: rows of images and facts (without ids), text lines, excluded rows and counts.
-
-    tables: more facts as tables, for sources with millions of them; num_rows: {record kind: rows of the source};
-    num_kept: {record kind: rows in the results}, without images and texts; num_excluded: {(record kind, reason): rows
-    excluded}.
+    """Records read from a source: rows of images and facts (without ids), text lines, excluded rows and counts. tables:
+    more facts as tables, for sources with millions of them; num_rows: {record kind: rows of the source}; num_kept:
+    {record kind: rows in the results}, without images and texts; num_excluded: {(record kind, reason): rows excluded}.
     """
 
     images: list[dict] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """The source mimic: MIMIC-CXR's frontal images with texts, labels and the official split."""
 
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import polars as pl
 
@@ -17,14 +17,6 @@ FRONTAL = ("PA", "AP")
 NUM_THREADS = 16  # threads that read files
 
 
-@dataclass(frozen=True)
-class _SectionOptions:
-    max_characters: int
-    section_overrides: bool
-    sections: str = "mimic"
-    scrub: bool = False  # MIMIC-CXR's publishers have removed identifiers
-
-
 def read_mimic(options: ReadOptions) -> SourceRecords:
     """Read every frontal image, whatever the cohort's settings. Raises UserError for a missing table or column."""
     records = SourceRecords()
@@ -37,7 +29,9 @@ def read_mimic(options: ReadOptions) -> SourceRecords:
             if _is_used(row, records):
                 studies.setdefault(row.study_id, []).append(row)
                 records.images.append(_image_row(row, options.name))
-        section_options = _SectionOptions(options.max_characters, options.section_overrides)
+        # MIMIC-CXR's publishers have removed identifiers
+        limits = {"max_characters": options.max_characters, "section_overrides": options.section_overrides}
+        section_options = SimpleNamespace(sections="mimic", scrub=False, **limits)
         fields = ("study_id", "report_path", "report_missing")
         reports = ({name: getattr(study_rows[0], name) for name in fields} for study_rows in studies.values())
         sections = pool.map(lambda report: reading.read_section(report, section_options), reports)
@@ -66,7 +60,6 @@ def _read_rows(options: ReadOptions, pool: Executor) -> list[Row]:
 
 
 def _read_labels(options: ReadOptions, records: SourceRecords) -> pl.DataFrame:
-    """Return study_id and labels, one row per table row. Raises UserError if the table is missing."""
     table_paths = sorted({*options.folder.glob(LABEL_TABLE), *options.folder.glob(f"{LABEL_TABLE}.gz")})
     if not table_paths:
         raise UserError(

@@ -93,9 +93,8 @@ def _read_published_splits(options: ReadOptions) -> dict[str, str]:
     for split, name in SPLIT_TABLES.items():
         path = options.folder / SPLIT_FOLDER / name
         if not path.is_file():
-            raise UserError(
-                f"{options.key}: {options.folder} lacks {SPLIT_FOLDER}/{name}, which split: published needs"
-            )
+            problem = f"{options.folder} lacks {SPLIT_FOLDER}/{name}, which split: published needs"
+            raise UserError(f"{options.key}: {problem}")
         split_by_image |= dict.fromkeys(_read_ids(options, path), split)
     return split_by_image
 

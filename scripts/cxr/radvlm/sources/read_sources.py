@@ -5,10 +5,10 @@ from importlib import import_module
 
 import polars as pl
 
-from cxr.base.columns import Column, Columns, schema
+from cxr.base.columns import Column, Columns
 from cxr.base.jobs import log
 from cxr.base.seeds import shard_of
-from cxr.base.tables import read_table, write_table
+from cxr.base.tables import read_table, write_rows, write_table
 from cxr.imaging.cohort import rows as cohort
 from cxr.radvlm.sources.facts import ReadOptions, SourceRecords, write_source
 from cxr.radvlm.sources.settings import FORMATS
@@ -42,18 +42,17 @@ def run(
     source_images = [row for row in records.images if row["frames"] == options.name]
     for number, path in enumerate(shards):
         shard_rows = [row for row in source_images if shard_of(row["subject_id"], len(shards)) == number]
-        write_table(path, cohort_table(shard_rows), cohort.SHARD)
+        write_rows(path, cohort_rows(shard_rows), cohort.SHARD)
     log.info("%s: %d images, %d rows excluded", options.name, len(records.images), len(records.excluded))
 
 
-def cohort_table(rows: Sequence[dict]) -> pl.DataFrame:
+def cohort_rows(rows: Sequence[dict]) -> list[dict]:
     """Return a cohort shard of a source's images; each is its own study, so that every image gets a frame."""
-    cohort_rows = [
+    return [
         {name: row[name] for name in ("image_id", "subject_id", "split", "path")}
         | {"study_id": row["image_id"], "view": row["view"] or "", "rank": 0, "report_missing": False}
         for row in sorted(rows, key=lambda row: row["image_id"])
     ]
-    return pl.DataFrame(cohort_rows, schema=schema(cohort.SHARD))
 
 
 def find_conflicts(images: Sequence[pl.DataFrame], family: Mapping[str, str]) -> pl.DataFrame:

@@ -12,11 +12,10 @@ RESOURCE_FILES = ("radvlm/formats.yaml",)
 
 
 class SourceFormat(NamedTuple):
-    """A format of sources.
-
-    reader: ``<module of cxr.radvlm.sources>.<function>``; terms: of its facts, texts and images; family: sources of one
-    family share subjects, so no subject is in two of its splits, "": none are shared; conversations: kinds of
-    conversations about it; is_file: its path is a file; on_mimic: it uses the images of a source of format mimic.
+    """A format of sources. reader: ``<module of cxr.radvlm.sources>.<function>``; terms: of its facts, texts and
+    images; family: sources of one family share subjects, so no subject is in two of its splits, "": none are shared;
+    conversations: kinds of conversations about it; is_file: its path is a file; on_mimic: it uses the images of a
+    source of format mimic.
     """
 
     reader: str
