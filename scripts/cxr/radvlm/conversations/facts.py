@@ -89,9 +89,9 @@ def _index_phrases(facts: pl.DataFrame, phrases: Iterable[Mapping], images: pl.D
     sizes = {row[0]: row[1:] for row in images.select("image_id", "rows", "columns").iter_rows() if all(row[1:])}
     text_by_group = {(line["image_id"], line["group"]): line["text"] for line in phrases}
     phrases_by_image: dict[str, list[Phrase]] = {}
-    for named in sorted(group_boxes(facts, sizes, PHRASE), key=lambda named: (named.image_id, named.key)):
-        text = text_by_group.get((named.image_id, named.key))
-        if text is not None and named.boxes:
-            phrase = Phrase(text, named.boxes, tuple(sorted((*named.facts, *named.flat))))
-            phrases_by_image.setdefault(named.image_id, []).append(phrase)
+    for boxes in sorted(group_boxes(facts, sizes, PHRASE), key=lambda boxes: (boxes.image_id, boxes.key)):
+        text = text_by_group.get((boxes.image_id, boxes.key))
+        if text is not None and boxes.boxes:
+            phrase = Phrase(text, boxes.boxes, tuple(sorted((*boxes.facts, *boxes.flat))))
+            phrases_by_image.setdefault(boxes.image_id, []).append(phrase)
     return phrases_by_image

@@ -149,8 +149,8 @@ def _join_turns(turns: Sequence[Sequence[Mapping]]) -> SampleAnswer:
             return SampleAnswer(failure=str(turn_answers[0]["failure"]))
     first = turns[0][0]
     texts = tuple(str(turn_answers[0].get("text", "")) for turn_answers in turns)
-    seen, crop = tuple(first.get("seen") or (1, 1)), tuple(first.get("crop") or WHOLE_IMAGE)
-    return SampleAnswer(texts, first.get("convention", ""), seen, crop=crop)
+    image_size, crop = tuple(first.get("seen") or (1, 1)), tuple(first.get("crop") or WHOLE_IMAGE)
+    return SampleAnswer(texts, first.get("convention", ""), image_size, crop=crop)
 
 
 def turn_boxes(line: Mapping, turn: int) -> np.ndarray:
