@@ -53,15 +53,14 @@ def write_replay(path: str | Path, title: str, conversations: Sequence[Conversat
         raise ValueError("a replay needs at least one conversation, and each needs at least one turn")
     page, style, script = ((RESOURCES / name).read_text(encoding="utf-8") for name in RESOURCE_FILES)
     script = f"(() => {{\n'use strict';\n{script}}})();\n"
+    cases = {"cases": [_conversation_data(conversation, quality) for conversation in conversations]}
     text = Template(page).substitute(
         title=escape(title),
         style=style,
         style_hash=csp_hash(style),
         script=script,
         script_hash=csp_hash(script),
-        data=escape_json_for_script(
-            {"cases": [_conversation_data(conversation, quality) for conversation in conversations]}
-        ),
+        data=escape_json_for_script(cases),
     )
     with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")

@@ -162,8 +162,7 @@ def run_units(
         jobs = fresh.select("finding", "job_id", "image_id")
         if not len(jobs):
             raise UserError(
-                "no edited image is left that no configuration was chosen by: raise semisyn.dataset.per_finding above "
-                "semisyn.selection.samples"
+                "no edited image is left: raise semisyn.dataset.per_finding above semisyn.selection.samples"
             )
         boxes = read_reference(Reference(**reference), findings).boxes
         real = boxes.filter(pl.col("image_id").is_in(frame_shards.ids)).select("finding", "image_id").unique()

@@ -52,8 +52,7 @@ def load(setup: Setup) -> FeatureEngine:
     weights, pinned = folder / "model.safetensors", setup.own.get("sha256")
     if pinned and weights.is_file() and (sha256 := sha256_of(weights)) != pinned:
         raise UserError(
-            f"{weights} has the digest {sha256}, not the one of semisyn.realism.clip.sha256: give the file that it "
-            "names"
+            f"{weights} has the digest {sha256}, not the one of semisyn.realism.clip.sha256: give that file"
         )
     device = select_device(setup.device, setup.asked)
     net = _read_net(folder).eval().to(device)

@@ -181,10 +181,7 @@ def run(
     configuration that is edited instead}. Raises UserError if no configuration has any of the ``metrics``."""
     metric_values = read_tables(replicates).filter(pl.col("metric").is_in(metrics))
     if not len(metric_values):
-        raise UserError(
-            f"no configuration has any of semisyn.selection.metrics ({', '.join(metrics)}): name others, or "
-            "give references"
-        )
+        raise UserError(f"no configuration has any of semisyn.selection.metrics ({', '.join(metrics)}): name others")
     costs = {name: (ENGINES.index(config["engine"]), config["steps"]) for name, config in configs.items()}
     scored = score_table(metric_values, costs)
     engines = {name: config["engine"] for name, config in configs.items()}
