@@ -270,6 +270,7 @@ def test_unknown_words_of_few_subjects_are_withheld(tmp_path, withheld, words):
             "subject_id": f"p{number}",
             "tuples": [],
             "unknown_words": unknown,
+            "written": ["prose"],
             "sentences": [sentence],
         }
 

@@ -13,6 +13,8 @@ from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_excluded, write_lines
 from cxr.ils.dataset.negatives import gather_evidence
 from cxr.language.reports import outcome_summary, sentences, summarize_reports, vocabulary
+from cxr.language.reports.forms import PROSE
+from cxr.reporting.page.sections import reading_outcomes
 from dataset_cases import line, may, said, study, tuple_
 from report_outcomes import outcomes
 
@@ -88,9 +90,10 @@ def test_given_english_texts_are_nearly_all_known(shared):
 
 def lines_of(*studies: tuple[str, list[str], list[dict], bool]) -> list[dict]:
     return [
-        {"study_id": name, "subject_id": name, "sentences": texts, "tuples": [{}] * found, "unknown_words": words}
+        {"study_id": name, "subject_id": name, "sentences": texts, "tuples": [{}] * found, "unknown_words": words,
+         "written": [PROSE]}
         for name, texts, words, found in studies
-    ]
+    ]  # fmt: skip
 
 
 def word(name: str, index: int, finding: bool = True) -> dict:
@@ -138,9 +141,43 @@ def test_the_tables_of_all_shards(tmp_path, withheld, caplog):
     assert outcome_summary.read_summary(tmp_path / "r.tsv").startswith("reports: 3 of 6 studies have no usable report")
 
 
+FORM_TEXTS = [
+    ("Consolidation: no\nPleural effusion: yes", None),
+    ("Consolidation: no\n[x] Pneumothorax", None),
+    ("[x] Pleural effusion", None),
+    ("Consolidation: no\nPleural effusion: purple", None),
+    ("There is a small left pleural effusion.", None),
+    ("Normal heart.\\nSmall left effusion.", None),
+]
+
+
+@pytest.mark.parametrize("num_shards", [1, 3])
+def test_reports_that_are_forms_are_counted(tmp_path, num_shards, caplog):
+    folders = [tmp_path / str(number) for number in range(num_shards)]
+    for number, folder in enumerate(folders):
+        folder.mkdir()
+        outcomes(folder, FORM_TEXTS[number::num_shards])
+    reading = tmp_path / "reading.tsv"
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "cxr"):
+        summarize_reports.run(
+            reports=[f"{folder}/o.jsonl" for folder in folders], excluded=[f"{folder}/e.parquet" for folder in folders],
+            words=str(tmp_path / "words.tsv"), reading=str(reading),
+            options=summarize_reports.SummaryOptions(engine="rules", withheld=False, least_subjects=1),
+        )  # fmt: skip
+    rows = read_table(reading)
+    assert rows["studies"].sum() == len(FORM_TEXTS)
+    sentence = "5 of 6 reports are forms (label-value lines 2, tick list 2, escaped text 1; 1 not wholly read, so not used)"
+    assert f"reports: {sentence}" in caplog.messages
+    assert reading_outcomes(rows)["forms"] == sentence
+
+
 def test_nothing_to_say_is_not_said(tmp_path):
     assert outcome_summary.read_summary(tmp_path / "none.tsv") == ""
-    rows = outcome_summary.outcome_rows({"findings": ["s2", "s1"], "no_findings": ["s3"]})
+    rows = outcome_summary.outcome_rows(
+        {("findings", PROSE): ["s2", "s1"], ("no_findings", PROSE): ["s3"], ("no_report", ""): []}
+    )
+    assert outcome_summary.summarize_forms(rows) == outcome_summary.summarize_forms([]) == ""
     assert rows[0]["example_study"] == "s1"
     assert outcome_summary.summarize_outcomes(rows) == ""
     assert outcome_summary.summarize_outcomes([]) == ""

@@ -2,31 +2,35 @@
 
 import csv
 import sys
+from collections import Counter
 from pathlib import Path
 
 from cxr.base.errors import count_phrase
 from cxr.base.exclusions import REASONS
+from cxr.language.reports.forms import PROSE
 
-FINDINGS, NO_FINDINGS = "findings", "no_findings"
+FINDINGS, NO_FINDINGS, UNREAD_FORM = "findings", "no_findings", "unread_form"
+KIND_SEPARATOR = ", "
 MEANINGS = {FINDINGS: "read, with findings affirmed or denied", NO_FINDINGS: "read; nothing is affirmed or denied"}
 MAX_REASONS = 4
 """Maximum number of reasons in the sentence."""
 
 
-def outcome_rows(outcomes: dict[str, list[str]]) -> list[dict]:
+def outcome_rows(outcomes: dict[tuple[str, str], list[str]]) -> list[dict]:
     """Return the rows of ``reading.tsv``: read studies first, then reasons, the most common first.
 
-    ``outcomes``: {outcome: studies}; an example is the first of these.
+    ``outcomes``: {(outcome, how the report is written): studies}; an example is the first of these.
     """
-    order = sorted(outcomes, key=lambda name: (name not in MEANINGS, -len(outcomes[name]), name))
+    order = sorted(outcomes, key=lambda row: (row[0] not in MEANINGS, -len(outcomes[row]), row))
     return [
         {
-            "outcome": name,
-            "studies": len(outcomes[name]),
-            "example_study": min(outcomes[name], default=""),
-            "meaning": MEANINGS.get(name) or REASONS[name],
+            "outcome": outcome,
+            "written": written,
+            "studies": len(outcomes[outcome, written]),
+            "example_study": min(outcomes[outcome, written], default=""),
+            "meaning": MEANINGS.get(outcome) or REASONS[outcome],
         }
-        for name in order
+        for outcome, written in order
     ]
 
 
@@ -47,6 +51,28 @@ def summarize_outcomes(table: list[dict]) -> str:
     )
     without = count_phrase(num_lost, f"of {total} studies has", f"of {total} studies have")
     return f"reports: {without} no usable report: {reasons}{further_reasons}"
+
+
+def summarize_forms(table: list[dict]) -> str:
+    """Return how many reports are forms, and of which kinds, in a sentence; empty if none is a form.
+
+    A report of several kinds counts for each.
+    """
+    num_by_kind: Counter[str] = Counter()
+    num_forms = num_unread = 0
+    for row in table:
+        written = row["written"] or ""  # an empty cell is read as None
+        if row["outcome"] == UNREAD_FORM:
+            num_unread += int(row["studies"])
+        elif written not in ("", PROSE):
+            num_forms += int(row["studies"])
+            num_by_kind.update(dict.fromkeys(written.split(KIND_SEPARATOR), int(row["studies"])))
+    if not (num_forms or num_unread):
+        return ""
+    kinds = ", ".join(f"{kind} {number:,}" for kind, number in num_by_kind.most_common())
+    unread = f"{num_unread:,} not wholly read, so not used" if num_unread else ""
+    total = sum(int(row["studies"]) for row in table)
+    return f"{num_forms + num_unread:,} of {total:,} reports are forms ({'; '.join(filter(None, (kinds, unread)))})"
 
 
 def read_summary(path: Path) -> str:

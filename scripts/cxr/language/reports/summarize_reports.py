@@ -29,7 +29,11 @@ READING = {
         pl.String,
         "`findings`, `no_findings`, or the code of the reason why a report was not used ([reasons.md](reasons.md)).",
     ),
-    "studies": Column(pl.Int64, "Studies with that outcome."),
+    "written": Column(
+        pl.String,
+        "How their reports are written: `prose`, or the kinds of form in them; empty if the report was not used.",
+    ),
+    "studies": Column(pl.Int64, "Studies with that outcome, written so."),
     "example_study": Column(pl.String, "One of them."),
     "meaning": Column(pl.String, "The outcome in words."),
 }
@@ -60,10 +64,11 @@ class _Use:
 
 def run(*, reports: list[str], excluded: list[str], words: str, reading: str, options: SummaryOptions) -> None:
     """Write ``words`` (unknown words by number of studies) and ``reading`` (outcomes), and log a summary."""
-    outcomes: dict[str, list[str]] = defaultdict(list)
+    outcomes: dict[tuple[str, str], list[str]] = defaultdict(list)
     uses: dict[str, _Use] = defaultdict(_Use)
     for line in (line for path in reports for line in read_lines(path)):
-        outcomes[outcome_summary.FINDINGS if line["tuples"] else outcome_summary.NO_FINDINGS].append(line["study_id"])
+        outcome = outcome_summary.FINDINGS if line["tuples"] else outcome_summary.NO_FINDINGS
+        outcomes[outcome, outcome_summary.KIND_SEPARATOR.join(line["written"])].append(line["study_id"])
         for row in line["unknown_words"]:
             use, sentence = uses[row["word"]], " ".join(line["sentences"][row["sentence_index"] - 1].split())
             example = (not row["finding"], line["study_id"], sentence)
@@ -74,7 +79,7 @@ def run(*, reports: list[str], excluded: list[str], words: str, reading: str, op
             use.only_as_name &= _is_like_a_name(row["word"], sentence)
     studies = pl.concat([read_table(path).select("study_id", "reason").unique() for path in excluded]).sort("study_id")
     for study_id, reason in studies.iter_rows():
-        outcomes[reason].append(study_id)
+        outcomes[reason, ""].append(study_id)
     table = [
         {
             "word": word,
@@ -105,6 +110,8 @@ def _log_summary(rows: list[dict], words: int, reading: str, options: SummaryOpt
     sentence = outcome_summary.summarize_outcomes(rows) or f"reports: {every}"
     level = logging.WARNING if lost > NOTHING_SHARE * total else logging.INFO
     log.log(level, "%s (%s)", sentence, reading)
+    if forms := outcome_summary.summarize_forms(rows):
+        log.info("reports: %s", forms)
     if options.engine == "rules":
         log.info(
             "reports: %s not understood (unknown_words.tsv beside it)", count_phrase(words, "word was", "words were")

@@ -8,6 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LESIONS, LUNG_LESIONS
 from cxr.ils.evaluation.answer_rules import SHOWN_RULES
+from cxr.language.reports.outcome_summary import summarize_forms
 from cxr.metrics.masks import PAIR_METRICS
 
 RESOURCE_FILES = ("page",)
@@ -122,12 +123,14 @@ def split_rows(splits: pl.DataFrame, name: str) -> list[dict]:
 
 
 def reading_outcomes(table: pl.DataFrame) -> dict:
-    """Return the outcomes of reading reports: ``rows`` with their share in %, and the number of unusable reports."""
+    """Return the outcomes of reading reports: ``rows`` with their share in %, the number of unusable reports, and a
+    sentence on the reports that are forms.
+    """
     table = table.with_columns(pl.col("studies").cast(pl.Int64))  # an empty table has no types
     total = max(1, table["studies"].sum())
     rows = [row | {"share": format_number(100 * row["studies"] / total, 1)} for row in table.iter_rows(named=True)]
     lost = [row["studies"] for row in rows if row["outcome"] not in ("findings", "no_findings")]
-    return {"rows": rows, "lost": sum(lost), "total": table["studies"].sum()}
+    return {"rows": rows, "lost": sum(lost), "total": table["studies"].sum(), "forms": summarize_forms(rows)}
 
 
 def unknown_words(table: pl.DataFrame) -> dict:
