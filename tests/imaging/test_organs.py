@@ -17,6 +17,7 @@ from cxr.imaging.phantom.chest import draw_chest
 from cxr.nets.map_net import clean_mask, prepare_frame
 from cxr.workflow.code_digest import RESOURCES
 from organs_runs import OPTIONS, verdicts_of, write_frames
+from simple_chests import simple_chest
 
 LABELS = (*ORGAN_LABELS, CARDIOMEDIASTINUM)
 POSTURES = ("not_a_radiograph", "heart_on_right")
@@ -220,6 +221,46 @@ def good_pictures() -> dict[str, np.ndarray]:
     }
 
 
+def white_out(seed: int, shift: int) -> np.ndarray:
+    """Return a chest whose left lung is as white as the heart, the mediastinum moved towards it by ``shift`` pixels."""
+    image, masks = phantom(seed)
+    white = np.median(image[masks["heart"]])
+    opaque = cv2.GaussianBlur(cv2.dilate(masks["left lung"].astype(np.float32), np.ones((41, 41))), (0, 0), 12)
+    mixed = image * (1 - opaque) + white * opaque
+    columns = np.interp(np.arange(512), [0, 256 + shift, 511], [0, 256, 511])
+    rows = np.arange(512, dtype=np.float32)[:, None] + np.zeros((1, 512), np.float32)
+    return cv2.remap(mixed, np.tile(columns.astype(np.float32), (512, 1)), rows, cv2.INTER_LINEAR).astype(np.uint8)
+
+
+def test_a_lung_that_is_lost_because_it_is_white_is_called_so(tmp_path):
+    pictures = {f"{seed}-{shift}": white_out(seed, shift) for seed in range(4) for shift in (60, 100)}
+    verdicts = verdicts_of(tmp_path, write_frames(tmp_path / "frames.h5", pictures | good_pictures()))
+    for name in pictures:
+        assert verdicts[name] == ("white_out", "the left lung is not visible, its side of the chest is white"), name
+    assert {verdicts[name][0] for name in good_pictures()} == {""}
+
+
+@pytest.mark.parametrize(
+    ("grey", "crop", "lost", "reason"),
+    [
+        (190, 0, "right lung", "white_out"),
+        (190, 0, "left lung", "white_out"),
+        (80, 0, "right lung", "no_lungs"),  # a dark lung that the engine misses
+        (190, 200, "right lung", "no_lungs"),  # the image ends at the mediastinum
+    ],
+)
+def test_a_white_out_needs_a_white_side_in_the_image(grey, crop, lost, reason):
+    image, masks = simple_chest(1)
+    image[masks[lost] & ~masks["heart"]] = grey
+    image, masks = image[:, crop:], {name: mask[:, crop:] & (name != lost) for name, mask in masks.items()}
+    affine = np.array([[1, 0, 0], [0, 1, 0]], float)
+    fault = quality.find_fault(image, masks, affine, image.shape)
+    assert fault[0] == reason
+    assert lost in fault[1]
+    both_lost = masks | dict.fromkeys(LUNGS, np.zeros_like(masks[lost]))
+    assert quality.find_fault(image, both_lost, affine, image.shape)[0] == "no_lungs"
+
+
 def run(folder, frames: str, threads: int = 1) -> dict[str, str]:
     return {name: reason for name, (reason, _) in verdicts_of(folder, frames, threads=threads).items()}
 
@@ -285,3 +326,4 @@ def test_real_chests_pass(tmp_path, shared):
     verdicts = run(tmp_path, write_frames(tmp_path / "frames.h5", pictures), 2)
     assert len(verdicts) == 98
     assert sum(reason == "" for reason in verdicts.values()) >= 0.97 * 98
+    assert [name for name, reason in verdicts.items() if reason == "white_out"] == ["00001986_011"]

@@ -167,7 +167,8 @@ def test_reports_that_are_forms_are_counted(tmp_path, num_shards, caplog):
         )  # fmt: skip
     rows = read_table(reading)
     assert rows["studies"].sum() == len(FORM_TEXTS)
-    sentence = "5 of 6 reports are forms (label-value lines 2, tick list 2, escaped text 1; 1 not wholly read, so not used)"
+    kinds = "label-value lines 2, tick list 2, escaped text 1; 1 not wholly read, so not used"
+    sentence = f"5 of 6 reports are forms ({kinds})"
     assert f"reports: {sentence}" in caplog.messages
     assert reading_outcomes(rows)["forms"] == sentence
 

@@ -3,6 +3,8 @@
 The paper excludes severe truncation and images without a chest (section D.1), but gives no limits: these are ours.
 """
 
+from collections.abc import Sequence
+
 import cv2
 import numpy as np
 
@@ -14,6 +16,7 @@ from cxr.imaging.organs.settings import OrgansSettings
 
 MIN_LUNG_SHARE = 0.02  # fraction of the image that each lung must cover, else no_lungs
 MAX_LUNG_RATIO = 5.0  # largest ratio of the larger lung mask's area to the smaller one's, else no_lungs
+MIN_MIRRORED_SHARE = 0.5  # fraction of the visible lung's mirror image that lies in the image, for white_out
 BORDER_MARGIN = 0.027  # distance from the image's edge within which an outline touches it, frame widths
 MAX_BORDER_SHARE = 0.17  # fraction of a lung's outline that may touch the image's edge, else cut_off
 MIN_CONTRAST = 8.0  # smallest standard deviation inside the chest, grey levels, else extreme_contrast
@@ -66,6 +69,47 @@ def find_posture_fault(
     return None
 
 
+def _lost_lung_fault(
+    image: np.ndarray,
+    masks: dict[str, np.ndarray],
+    areas: Sequence[float],
+    rectangle: tuple[float, float, float, float],
+) -> tuple[str, str]:
+    """Return the reason code and detail of an image with a lung mask that is empty or too small.
+
+    ``areas``: fraction of the image that each lung covers, in the order of LUNGS.
+    """
+    lost = int(np.argmin(areas))
+    if max(areas) >= MIN_LUNG_SHARE and _is_white_opposite(image, masks, LUNGS[1 - lost], rectangle):
+        return "white_out", f"the {LUNGS[lost]} is not visible, its side of the chest is white"
+    for name, share in zip(LUNGS, areas, strict=True):
+        if share < MIN_LUNG_SHARE:
+            return "no_lungs", f"{name} covers {share:.3f} of the image"
+    return "no_lungs", f"one lung is {max(areas) / min(areas):.1f} times the other"
+
+
+def _is_white_opposite(
+    image: np.ndarray,
+    masks: dict[str, np.ndarray],
+    visible_lung: str,
+    rectangle: tuple[float, float, float, float],
+) -> bool:
+    """True if the mirror image of the visible lung, at its medial edge, lies in the image and is brighter than it.
+
+    Its dark quarter is compared, because mediastinum may lie in it. The lost lung cannot be completed from it, because
+    a collapse moves mediastinum and ribs.
+    """
+    ys, xs = np.nonzero(masks[visible_lung])
+    medial = xs.max() if visible_lung == LUNGS[0] else xs.min()
+    x1, _, x2, _ = rectangle
+    mirrored = 2 * medial - xs
+    is_inside = (mirrored >= max(0, x1)) & (mirrored < min(x2, image.shape[1]))
+    if is_inside.mean() < MIN_MIRRORED_SHARE:
+        return False
+    opposite = image[ys[is_inside], mirrored[is_inside]]
+    return bool(np.percentile(opposite, 25) > np.percentile(image[ys, xs], 75))
+
+
 def find_fault(
     image: np.ndarray, masks: dict[str, np.ndarray], to_original: np.ndarray, original_shape: tuple[int, int]
 ) -> tuple[str, str] | None:
@@ -76,11 +120,8 @@ def find_fault(
     x1, y1, x2, y2 = rectangle = content_rectangle(to_original, original_shape, image.shape[0])
     image_area = max(1.0, (x2 - x1) * (y2 - y1))
     areas = [float(masks[name].sum()) / image_area for name in LUNGS]
-    for name, share in zip(LUNGS, areas, strict=True):
-        if share < MIN_LUNG_SHARE or share == 0:
-            return "no_lungs", f"{name} covers {share:.3f} of the image"
-    if max(areas) > MAX_LUNG_RATIO * min(areas):
-        return "no_lungs", f"one lung is {max(areas) / min(areas):.1f} times the other"
+    if min(areas) < MIN_LUNG_SHARE or max(areas) > MAX_LUNG_RATIO * min(areas):
+        return _lost_lung_fault(image, masks, areas, rectangle)
     right_centre, left_centre = (np.array([axis.mean() for axis in np.nonzero(masks[name])]) for name in LUNGS)
     down, across = left_centre - right_centre
     if across <= abs(down):
