@@ -624,3 +624,14 @@ def test_the_lexicon_asks_no_model_anew():
             "resources/reading/headings.yaml",
         }
         assert not any("reports/rules/lexicon" in source.as_posix() for source in sources)
+
+
+@pytest.mark.parametrize("stage", ["read_reports", "llm.structure_shards"])
+def test_an_edit_of_the_second_readers_words_runs_the_stages_that_read_forms(stage):
+    """They import the reader only while they run, but its words decide which lines are forms."""
+    from cxr.workflow.code_digest import digested_files
+
+    files = {file.relative_to(ROOT).as_posix() for file in digested_files("job.py", f"cxr.language.reports.{stage}")}
+    lexicon = {f"resources/lexicon/{path.name}" for path in (ROOT / "resources/lexicon").glob("*.yaml")}
+    assert len(lexicon) > 5
+    assert lexicon | {"resources/reading/neighbours.yaml", "resources/reading/witnesses.yaml"} <= files
