@@ -16,6 +16,7 @@ EXAMPLES = {
     "openi": (("openi",), {"cohort_shards": 1, "frames_shard": 16}),
     "mimic": (("mimic",), {"cohort_shards": 1, "frames_shard": 64}),
     "laptop": (("laptop",), {"phantom": 1, "frames_shard": 2, "figures_panels": 1}),
+    "test_split": (("test_split",), {"phantom": 1, "frames_shard": 3, "training_run": 1, "evaluation_run": 2}),
     "paper_engines": (
         ("laptop", "paper_engines"),
         {"weights_radedit": 1, "weights_hybridgnet": 1, "weights_cxas": 1, "weights_scaled_yolov4": 1}
@@ -53,7 +54,7 @@ EXAMPLES = {
 """{example: (the files given to --configfile, {rule: number of its jobs})}."""
 
 
-ASKED = {"semisyn": ["semisyn", "all"], "medground": ["medground", "medground_scoring", "review", "all"],
+ASKED = {"test_split": ["evaluation", "all"], "semisyn": ["semisyn", "all"], "medground": ["medground", "medground_scoring", "review", "all"],
          "radvlm": ["radvlm_sources", "all"], "radvlm_table6": ["radvlm_evaluation", "all"],
          "radvlm_masks": ["results/vlm/radvlm_masks/answers/radvlm_test.h5",
                           "results/vlm/radvlm_masks/answers/radvlm_exchanged.h5", "all"],
