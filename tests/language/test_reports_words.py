@@ -176,7 +176,7 @@ def test_reports_that_are_forms_are_counted(tmp_path, num_shards, caplog):
 def test_nothing_to_say_is_not_said(tmp_path):
     assert outcome_summary.read_summary(tmp_path / "none.tsv") == ""
     rows = outcome_summary.outcome_rows(
-        {("findings", PROSE): ["s2", "s1"], ("no_findings", PROSE): ["s3"], ("no_report", ""): []}
+        {("findings", ""): ["s2", "s1"], ("no_findings", ""): ["s3"]}
     )
     assert outcome_summary.summarize_forms(rows) == outcome_summary.summarize_forms([]) == ""
     assert rows[0]["example_study"] == "s1"

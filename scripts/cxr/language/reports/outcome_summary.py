@@ -7,7 +7,6 @@ from pathlib import Path
 
 from cxr.base.errors import count_phrase
 from cxr.base.exclusions import REASONS
-from cxr.language.reports.forms import PROSE
 
 FINDINGS, NO_FINDINGS, UNREAD_FORM = "findings", "no_findings", "unread_form"
 KIND_SEPARATOR = ", "
@@ -19,18 +18,18 @@ MAX_REASONS = 4
 def outcome_rows(outcomes: dict[tuple[str, str], list[str]]) -> list[dict]:
     """Return the rows of ``reading.tsv``: read studies first, then reasons, the most common first.
 
-    ``outcomes``: {(outcome, how the report is written): studies}; an example is the first of these.
+    ``outcomes``: {(outcome, kinds of form in the report): studies}; an example is the first of these.
     """
     order = sorted(outcomes, key=lambda row: (row[0] not in MEANINGS, -len(outcomes[row]), row))
     return [
         {
             "outcome": outcome,
-            "written": written,
-            "studies": len(outcomes[outcome, written]),
-            "example_study": min(outcomes[outcome, written], default=""),
+            "form": form,
+            "studies": len(outcomes[outcome, form]),
+            "example_study": min(outcomes[outcome, form], default=""),
             "meaning": MEANINGS.get(outcome) or REASONS[outcome],
         }
-        for outcome, written in order
+        for outcome, form in order
     ]
 
 
@@ -61,12 +60,11 @@ def summarize_forms(table: list[dict]) -> str:
     num_by_kind: Counter[str] = Counter()
     num_forms = num_unread = 0
     for row in table:
-        written = row["written"] or ""  # an empty cell is read as None
         if row["outcome"] == UNREAD_FORM:
             num_unread += int(row["studies"])
-        elif written not in ("", PROSE):
+        elif row["form"]:
             num_forms += int(row["studies"])
-            num_by_kind.update(dict.fromkeys(written.split(KIND_SEPARATOR), int(row["studies"])))
+            num_by_kind.update(dict.fromkeys(row["form"].split(KIND_SEPARATOR), int(row["studies"])))
     if not (num_forms or num_unread):
         return ""
     kinds = ", ".join(f"{kind} {number:,}" for kind, number in num_by_kind.most_common())

@@ -12,6 +12,7 @@ from cxr.base.errors import count_phrase
 from cxr.base.jobs import log
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.language.reports import outcome_summary
+from cxr.language.reports.forms import PROSE
 from cxr.language.reports.settings import NOTHING_SHARE
 
 WORDS = {
@@ -29,11 +30,8 @@ READING = {
         pl.String,
         "`findings`, `no_findings`, or the code of the reason why a report was not used ([reasons.md](reasons.md)).",
     ),
-    "written": Column(
-        pl.String,
-        "How their reports are written: `prose`, or the kinds of form in them; empty if the report was not used.",
-    ),
-    "studies": Column(pl.Int64, "Studies with that outcome, written so."),
+    "form": Column(pl.String, "Kinds of form in their reports; empty: prose, or not used."),
+    "studies": Column(pl.Int64, "Studies with that outcome and form."),
     "example_study": Column(pl.String, "One of them."),
     "meaning": Column(pl.String, "The outcome in words."),
 }
@@ -68,7 +66,8 @@ def run(*, reports: list[str], excluded: list[str], words: str, reading: str, op
     uses: dict[str, _Use] = defaultdict(_Use)
     for line in (line for path in reports for line in read_lines(path)):
         outcome = outcome_summary.FINDINGS if line["tuples"] else outcome_summary.NO_FINDINGS
-        outcomes[outcome, outcome_summary.KIND_SEPARATOR.join(line["written"])].append(line["study_id"])
+        kinds = [kind for kind in line["written"] if kind != PROSE]
+        outcomes[outcome, outcome_summary.KIND_SEPARATOR.join(kinds)].append(line["study_id"])
         for row in line["unknown_words"]:
             use, sentence = uses[row["word"]], " ".join(line["sentences"][row["sentence_index"] - 1].split())
             example = (not row["finding"], line["study_id"], sentence)
