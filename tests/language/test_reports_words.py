@@ -146,7 +146,7 @@ FORM_TEXTS = [
     ("Consolidation: no\n[x] Pneumothorax", None),
     ("[x] Pleural effusion", None),
     ("Consolidation: no\nPleural effusion: purple", None),
-    ("There is a small left pleural effusion.", None),
+    ("1. A moderate left effusion is present.\n2. A small opacity is seen.\n3. Small effusion seen.", None),
     ("Normal heart.\\nSmall left effusion.", None),
 ]
 
@@ -175,9 +175,7 @@ def test_reports_that_are_forms_are_counted(tmp_path, num_shards, caplog):
 
 def test_nothing_to_say_is_not_said(tmp_path):
     assert outcome_summary.read_summary(tmp_path / "none.tsv") == ""
-    rows = outcome_summary.outcome_rows(
-        {("findings", ""): ["s2", "s1"], ("no_findings", ""): ["s3"]}
-    )
+    rows = outcome_summary.outcome_rows({("findings", ""): ["s2", "s1"], ("no_findings", ""): ["s3"]})
     assert outcome_summary.summarize_forms(rows) == outcome_summary.summarize_forms([]) == ""
     assert rows[0]["example_study"] == "s1"
     assert outcome_summary.summarize_outcomes(rows) == ""

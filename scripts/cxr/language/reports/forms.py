@@ -34,6 +34,8 @@ _HEADING = r"(?:yes|y|present|pos(?:itive)?|no|n|absent|neg(?:ative)?)"
 _MARKED_COLUMNS = re.compile(rf"(?im)^[^.\n]*\b{_HEADING}[ \t|]+{_HEADING}\b(?:[ \t|]+\S+)?[ \t|]*$")
 _LONE_MARK = re.compile(r"(?m)\w(?:[ \t]{2,}|\t)(?:[xX*•✓✔]|\[[xX]\])(?:[ \t]{2,}\[ ?\])?[ \t]*$")
 _BULLET = re.compile(r"^\s*(?:[-*•·]|\(?\d{1,2}[.)])\s+(?=\S)")
+_SENTENCE_END = re.compile(r"\b(?:is|are|was|were) \w+$|(?<!not) (?:seen|identified|detected)$", re.IGNORECASE)
+"""End of a line that is a sentence, not a finding and a value: "A left effusion is present"."""
 _FEWEST_ROWS = 2
 _MOST_WORDS = 5
 """Maximum number of words of a value; a longer one is prose behind a heading."""
@@ -238,7 +240,10 @@ class _LineReader:
         """
         if is_parted and (statement := self._read_list(label.lower().removesuffix(" findings"), value)):
             return statement
-        if not is_parted and value.strip(" .()").lower() not in self.words.absent | self.words.present:
+        bare_value = value.strip(" .()").lower()
+        if not is_parted and (
+            bare_value not in self.words.absent | self.words.present or _SENTENCE_END.search(f"{label} {bare_value}")
+        ):
             return None  # prose: most lines end here
         name = _QUESTION_WORDS.sub("", _CHOICES.sub("", label).strip(" ?:")).lower()
         if not name or not value or not self.is_finding(f"{side} {name}".strip()):
