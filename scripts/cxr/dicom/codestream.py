@@ -21,8 +21,7 @@ _MAX_BOX_BYTES = 4096
 class Codestream:
     """The header of a codestream. ``precision``: bits per sample; ``is_signed``: None if the format has no sign.
 
-    ``marker``: marker of a JPEG's frame header, 0 for JPEG 2000; ``is_rgb``: three components are red, green and blue
-    after decoding.
+    ``marker``: marker of a JPEG's frame header, 0 for JPEG 2000; ``is_rgb``: three components decode to RGB.
     """
 
     rows: int
@@ -50,10 +49,7 @@ def iterate_jpeg_segments(stream: bytes) -> Iterator[tuple[int, int]]:
 
 
 def is_complete_jpeg(stream: bytes) -> bool:
-    """True if a JPEG or JPEG-LS stream has a scan and reaches its end of image.
-
-    Decoders silently fill a missing part with grey.
-    """
+    """True if a JPEG or JPEG-LS stream has a scan and its end of image; decoders fill a missing part with grey."""
     markers = [marker for marker, _ in iterate_jpeg_segments(stream)]
     return START_OF_SCAN in markers and markers[-1] == END_OF_IMAGE
 

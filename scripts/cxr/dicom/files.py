@@ -186,10 +186,7 @@ def normalize_text(text: str) -> str:
 
 
 def get_turn(dataset: Dataset) -> Turn:
-    """Return the turn that makes a frontal image upright by its PatientOrientation; UPRIGHT if that does not say.
-
-    The first letter of each value is the main direction.
-    """
+    """Return the turn that makes a frontal image upright by its PatientOrientation; UPRIGHT if that does not say."""
     directions = get_text(dataset, "PatientOrientation").split("\\")
     rows, columns = (direction.strip()[:1] for direction in (*directions, "", "")[:2])
     return turn_from_patient_axes(rows, columns) or UPRIGHT

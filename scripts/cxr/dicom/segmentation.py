@@ -189,10 +189,7 @@ def save_segmentation(
 
 
 def _build_without_odd_elements(source: Dataset, arguments: dict) -> Dataset:
-    """Return the segmentation; if highdicom cannot copy the header, copy only the required elements.
-
-    Raises NoSegmentation if that fails, too.
-    """
+    """Return the segmentation, with only the required elements if highdicom cannot copy all. Raises NoSegmentation."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some quote the patient's name
         minimal_source = Dataset()

@@ -53,8 +53,7 @@ def affine_to_upright(affine: np.ndarray, shape: tuple[int, int]) -> tuple[np.nd
 def affine_to_stored(affine: np.ndarray, turn: Turn, shape: tuple[int, int]) -> np.ndarray:
     """Return the affine from the frame to the stored original.
 
-    ``affine``: from the frame to the upright original, whose ``shape`` is (rows, columns); ``turn``: from stored to
-    upright.
+    ``affine``: from the frame to the upright original of ``shape`` (rows, columns); ``turn``: from stored to upright.
     """
     return affine if turn == UPRIGHT else _compose(turn.to_stored(shape), affine)
 

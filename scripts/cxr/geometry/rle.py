@@ -1,8 +1,7 @@
 """COCO's run-length encoding: ``{"size": [height, width], "counts": list or text}``, column by column, zeros first.
 
-The text is COCO's compressed form: from the fourth count on, each count is stored as its difference from the count two
-before. Numbers are written in groups of five bits, lowest first, as characters from "0" (48); 32 marks a group that
-another follows.
+The text is COCO's compressed form: from the fourth count on, each is stored as its difference from the count two
+before. Numbers are groups of five bits, lowest first, as characters from "0" (48); 32 marks all groups but the last.
 """
 
 from typing import Any

@@ -57,8 +57,7 @@ EXIF_TURNS = {
 def turn_from_patient_axes(rows: str, columns: str) -> Turn | None:
     """Return the turn that puts the patient's left on the right and the head on top; None if it is unknown.
 
-    ``rows``, ``columns``: the patient direction, L, R, H or F, in which rows and columns run (DICOM PatientOrientation,
-    PS3.3 C.7.6.1.1.1).
+    ``rows``, ``columns``: the patient direction, L, R, H or F, in which they run (PatientOrientation, C.7.6.1.1.1).
     """
     if {rows, columns} & {"L", "R"} and {rows, columns} & {"H", "F"}:
         transposed = rows in ("H", "F")

@@ -20,8 +20,7 @@ BoxesByPair = tuple[np.ndarray, np.ndarray]
 def union_overlaps(first: BoxSets, second: BoxSets) -> np.ndarray:
     """Return each pair's intersection and union areas, in cells, of its two unions of boxes, int64 (P, 2).
 
-    ``first``, ``second``: for each pair, half-open boxes int (N, 4: x1, y1, x2, y2) and (M, 4). Raises ValueError for
-    boxes that are not integers.
+    ``first``, ``second``: for each pair, half-open boxes (N, 4: x1, y1, x2, y2) and (M, 4); ValueError unless integers.
     """
     if len(first) != len(second):
         raise ValueError(f"{len(first)} and {len(second)} sets of boxes do not pair up")
@@ -64,10 +63,7 @@ def _flatten(sets: BoxSets) -> BoxesByPair:
 
 
 class _Buffers:
-    """Memory that all chunks reuse, because allocating it would take longer than the work.
-
-    bits: four planes of one row per edge plus one, each row ``words`` words of 64 columns.
-    """
+    """Memory that all chunks reuse: four planes of a row per edge plus one, with ``words`` words of 64 columns each."""
 
     def __init__(self, edges: int, columns: int):
         self.words = -(-columns // 64)

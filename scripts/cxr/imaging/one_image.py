@@ -22,8 +22,7 @@ from cxr.plotting.overlay import SIDES
 class FramedImage:
     """A decoded image: grey uint8 (rows, columns) as it is stored, its upright frame, the affine from frame to grey.
 
-    ``sides``: the patient's sides from left to right of the upright image, as far as the header gives them; ``notes``:
-    what was corrected in the header.
+    ``sides``: the patient's sides from left to right of the upright image; ``notes``: corrections of the header.
     """
 
     grey: np.ndarray

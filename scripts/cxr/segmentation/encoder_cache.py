@@ -74,10 +74,7 @@ def count_bytes(views: int, shapes: Iterable[tuple[int, ...]], dtype: torch.dtyp
 def open_disk_caches(
     folder: Path, views: list[View], shapes: dict[str, tuple[int, ...]], dtype: torch.dtype, setting: str
 ) -> dict[str, DiskCache]:
-    """Return {encoder: its cache} and log the disk space that they need.
-
-    Raises UserError, which names ``setting``, if the disk of ``folder`` has less free space.
-    """
+    """Return {encoder: its cache}. Raises UserError, which names ``setting``, if the disk has too little free space."""
     folder.mkdir(parents=True, exist_ok=True)
     used_bytes = sum(path.stat().st_blocks * 512 for path in folder.glob("*.bin"))
     room, size = shutil.disk_usage(folder).free + used_bytes, count_bytes(len(views), shapes.values(), dtype)

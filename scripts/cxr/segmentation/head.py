@@ -52,10 +52,7 @@ def build_projection(hidden: int, prompt: int) -> nn.Sequential:
 
 
 def decode_masks(sam: SamModel, prompts: torch.Tensor, embeddings: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return SAM's mask logits (M, 1, h, w) and quality estimates (M, 1), one mask for each prompt (M, C).
-
-    ``embeddings``: SAM's embedding of each prompt's image (M, C, h / 4, w / 4).
-    """
+    """Return SAM's mask logits (M, 1, h, w) and quality estimates (M, 1) of prompts (M, C) and image embeddings."""
     if not len(prompts):
         side = 4 * embeddings.shape[-1]
         return prompts.new_zeros(0, 1, side, side), prompts.new_zeros(0, 1)
@@ -94,8 +91,7 @@ def resize_to_frames(
 ) -> list[torch.Tensor]:
     """Resize mask logits (M, 1, h, w) to the frames of their samples: B tensors (n, H, W), float32.
 
-    ``owners``: index of each mask's sample, M ascending numbers. ``frames``: frame of each of the B samples. Logits of
-    equal frames are batched.
+    ``owners``: index of each mask's sample, M ascending numbers. ``frames``: of the B samples; equal ones are batched.
     """
     masks = [low_res.new_zeros((0, *target), dtype=torch.float32) for _, target in frames]
     for frame in dict.fromkeys(frames):

@@ -24,10 +24,7 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def published_net() -> tuple[torch.nn.Module, list[int]]:
-    """Return the net, with weights on the device ``meta``, and the channels of ``ANATOMY_LABELS``.
-
-    Raises UserError if the package is missing or has no class for a label.
-    """
+    """Return the net, on the device ``meta``, and the channels of ``ANATOMY_LABELS``; UserError if they are missing."""
     try:
         if (spec := importlib.util.find_spec("cxas")) is None:
             raise ImportError("no package cxas")

@@ -71,10 +71,7 @@ def lobe_masks(side: str, depth: np.ndarray, lateral: np.ndarray) -> dict[str, n
 
 
 def zone_masks(right_lung: np.ndarray, left_lung: np.ndarray) -> dict[str, np.ndarray]:
-    """Return {label: bool (H, W)} for the 15 zone labels, in order. The labels of an empty lung are empty.
-
-    A pixel in both lungs counts for both.
-    """
+    """Return {label: bool (H, W)} for the 15 zone labels, in order. A pixel in both lungs counts for both."""
     tilt = chest_tilt(right_lung, left_lung)
     masks = {label: np.zeros(right_lung.shape, bool) for label in ZONE_LABELS}
     for lung, mask in zip(LUNGS, (right_lung, left_lung), strict=True):

@@ -43,16 +43,12 @@ class AnomalyEngine(Protocol):
         lung and heart. The stage restores the pixels outside the edit region and checks the values, so an engine may
         return any image of this shape. It is called from several threads at once.
 
-        An engine with a large net has ``edit_batch(images, organs, image_ids)`` instead, with lists as arguments and
-        result, and the attribute ``batch``, the batch size. It is called from one thread; no result may depend on the
-        other images.
+        An engine with a large net has ``edit_batch(images, organs, image_ids)`` instead, with lists, and the attribute
+        ``batch``, the batch size. It is called from one thread; no result may depend on the other images.
         """
         ...
 
 
 def load_engine(name: str, options: AnomalySettings, setup: Setup | None = None) -> AnomalyEngine:
-    """Load an engine with the function ``load(options, setup)`` of the module ``cxr.imaging.anomaly.<name>``.
-
-    Raises UserError for an unknown name.
-    """
+    """Load the engine ``cxr.imaging.anomaly.<name>``. Raises UserError for an unknown name."""
     return engine_module("cxr.imaging.anomaly", name).load(options, setup or Setup())

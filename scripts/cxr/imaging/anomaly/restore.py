@@ -22,8 +22,7 @@ MAX_DETAIL_GAIN = 3.0  # largest factor applied to detail
 def low_pass(image: np.ndarray, region: np.ndarray) -> np.ndarray:
     """Return the blurred image float32 (H, W) of the pixels in ``region`` bool (H, W) alone; 0 far from it.
 
-    ``image`` float32 (H, W) in grey levels. The blur is that of a quarter of the pixels, enlarged: no structure that
-    could tell the two apart is left.
+    ``image`` float32 (H, W) in grey levels. A quarter of the pixels is blurred, then enlarged, with the same result.
     """
     image_and_weight = cv2.merge([image * region, region.astype(np.float32)])
     half = -(-image.shape[1] // 2), -(-image.shape[0] // 2)
@@ -41,10 +40,7 @@ def fade_weights(region: np.ndarray) -> np.ndarray:
 
 
 def healthy_parts(lungs: np.ndarray, suspicion: np.ndarray) -> np.ndarray:
-    """Return bool (H, W): the pixels of ``lungs`` bool (H, W), not empty, that look healthy.
-
-    ``suspicion`` float32 (H, W): 0..1.
-    """
+    """Return the pixels of ``lungs`` bool (H, W), not empty, that look healthy; ``suspicion`` float32 (H, W): 0..1."""
     healthy_lungs = lungs & (suspicion < UNSUSPICIOUS)
     if np.count_nonzero(healthy_lungs) >= MIN_HEALTHY_FRACTION * np.count_nonzero(lungs):
         return healthy_lungs
@@ -61,9 +57,8 @@ def remove_lesions(
 ) -> np.ndarray:
     """Return the image without lesions, float32 (H, W) in grey levels.
 
-    ``image`` uint8 (H, W), ``region`` bool (H, W) where an edit is allowed, ``lungs`` bool (H, W), a part of it and not
-    empty, ``suspicion`` float32 (H, W): the probability of a lesion, ``excess`` float32 (H, W) >= 0: the grey levels
-    to subtract.
+    All are (H, W): ``image`` uint8, ``region`` bool where an edit is allowed, ``lungs`` bool, a non-empty part of it,
+    ``suspicion`` float32: the probability of a lesion, ``excess`` float32 >= 0: the grey levels to subtract.
     """
     x, y, width, height = cv2.boundingRect(region.astype(np.uint8))
     place = slice(y, y + height), slice(x, x + width)

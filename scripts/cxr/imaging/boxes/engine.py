@@ -26,10 +26,7 @@ class Detections(NamedTuple):
 
 
 class BoxEngine(Protocol):
-    """A source of boxes.
-
-    ``class_names``: all class names that it may return; ``image_ids``: all images that it has boxes for, None for any.
-    """
+    """A source of boxes of the classes ``class_names``, for the images ``image_ids``, or for any if that is None."""
 
     class_names: tuple[str, ...]
     image_ids: frozenset[str] | None
@@ -37,8 +34,7 @@ class BoxEngine(Protocol):
     def detect(self, image: np.ndarray, image_id: str, to_original: np.ndarray) -> Detections:
         """Return the boxes of one frame, best first.
 
-        ``image``: uint8 (512, 512); ``to_original``: the frame-to-original affine (2, 3). It is called from several
-        threads at once.
+        ``image``: uint8 (512, 512); ``to_original``: the affine (2, 3). It is called from several threads at once.
 
         An engine with a large net has ``detect_batch(images)`` instead, with lists as argument and result, and the
         attribute ``batch``, the batch size. It is called from one thread.

@@ -46,8 +46,7 @@ def mimic_base(root: str) -> Path:
 def mimic_tables(root: str, tables: str) -> dict[str, Path]:
     """Return the official tables present, by kind (``record-list``, ``metadata``, ``split``).
 
-    They are looked for in the folder ``tables`` if it is given, then in ``root``. Raises UserError if two files match,
-    or if the given folder has none.
+    They are looked for in ``tables``, if given, then in ``root``. UserError for two matches, or none in ``tables``.
     """
     folders = ([existing_folder("cohort.tables", tables)] if tables else []) + [mimic_base(root)]
     path_by_kind = {}
@@ -118,10 +117,7 @@ def source_files(options: CohortSettings) -> dict[str, str | list[str]]:
 
 
 def check_inputs(options: CohortSettings) -> None:
-    """Raise UserError with one sentence if the cohort's settings name a missing file or folder.
-
-    Reads only folders and the first rows of tables.
-    """
+    """Raise UserError if the settings name a missing file or folder; only the first rows of tables are read."""
     {"mimic": _check_mimic, "openi": check_openi}.get(options.source, _check_manifest)(options)
     check_lists(options)
 

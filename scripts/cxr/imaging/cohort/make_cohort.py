@@ -67,10 +67,7 @@ def rank_in_study(rows: Iterable[Row], views: list[str]) -> dict[str, int]:
 
 
 def list_rows(options: CohortSettings, pool: ThreadPoolExecutor, *, check_files: bool = True) -> list[Row]:
-    """Return a row of each image of the user's tables or folders; no image is opened.
-
-    ``check_files``: whether it is looked up which images of a tree and which reports exist.
-    """
+    """Return a row of each image of the user's tables or folders; ``check_files``: whether missing files are noted."""
     if options.source == "mimic":
         rows = read_mimic(options.root, options.tables, pool, check_files=check_files)
     elif options.source == "openi":

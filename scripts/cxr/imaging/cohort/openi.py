@@ -1,8 +1,7 @@
 """Reading a cohort from the Indiana University collection: a report per XML, whose images get their views from tables.
 
-Kaggle's ``indiana_projections.csv`` takes precedence: people classified every image. The tables of torchxrayvision hold
-the DICOM headers and a view from clustering. Most headers of lateral images also say PA, so a header's PA counts only
-if the study has no better candidate.
+Kaggle's ``indiana_projections.csv`` takes precedence: people classified every image. torchxrayvision's tables hold the
+headers and a view from clustering. Most lateral images' headers say PA, too, which counts only without a better one.
 """
 
 import os
@@ -24,8 +23,7 @@ from cxr.imaging.cohort.rows import Row, in_batches
 from cxr.imaging.cohort.view import OTHER, parse_view_code, parse_view_orientation, parse_view_text
 
 UNSETTLED = "?"
-"""View of an image that no table calls lateral in a study with a frontal one; most are lateral
-(docs/getting-started/openi.md)."""
+"""View of an image that no table calls lateral in a study with a frontal one; most are lateral (openi.md)."""
 SEEN_VIEWS = {"PA": "PA", "L": OTHER}  # labels of frontal and lateral views in the table of clusters
 
 

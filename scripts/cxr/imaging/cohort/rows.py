@@ -166,8 +166,7 @@ def exclude_listed(rows: list[Row], path: str) -> int:
     """Exclude the rows that a list names; return how many of the list's ids match no row.
 
     A CSV with a column image_id, dicom_id or image_file names images; otherwise one with study_id names studies.
-    Without such a header, the first cell of each line may be either kind of id. Study ids match with and without
-    MIMIC's leading "s".
+    Without such a header, the first cell of each line may be either. Study ids match with and without a leading "s".
     """
     names = EXCLUDE_COLUMNS
     sheet = read_sheet(path, "cohort.exclude", names, ids=names, words=names, headless=True)

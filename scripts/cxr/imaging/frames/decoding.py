@@ -33,8 +33,7 @@ def to_grey(picture: DecodedImage, method: str, percentiles: list[float]) -> np.
     """Return the image as uint8 (rows, columns), with white bone and padding 0.
 
     ``minmax`` maps the exposed range to 0..255; ``percentile`` the range between two percentiles; ``voi`` uses the
-    file's window or table, or ``minmax`` if it has none or one that leaves a single value. Raises :class:`Rejected` for
-    an image with a single value.
+    file's window or table, or ``minmax`` if that leaves a single value. Raises Rejected for an image with a single value.
     """
     values, valid = picture.values, picture.valid
     exposed = values if valid is None else values[valid]
@@ -73,9 +72,8 @@ def is_narrow(grey: np.ndarray) -> bool:
 class GreyImage:
     """A decoded image file.
 
-    ``grey``: uint8 (rows, columns) as the file stores it, but a PNG or JPEG upright by its EXIF orientation; with white
-    bone and padding 0. ``turn``: how it becomes upright; ``notes``: what was corrected or ignored in its header, and
-    what was blacked out in its pixels.
+    ``grey``: uint8 (rows, columns) as stored, but a PNG or JPEG upright by its EXIF orientation; white bone, padding 0.
+    ``turn``: how it becomes upright; ``notes``: what was corrected or ignored in its header, or blacked out in it.
     """
 
     grey: np.ndarray

@@ -1,7 +1,4 @@
-"""A process that decodes images one by one, so that a crashing decoder does not end the job.
-
-``isolate`` starts it with ``python -m`` and the number of a pipe.
-"""
+"""The process that ``isolate`` starts to decode images, so that a crashing decoder does not end the job."""
 
 import os
 import platform

@@ -36,18 +36,14 @@ class OrganEngine(Protocol):
     ) -> np.ndarray:
         """Return bool (K, 512, 512) masks, in the order of ``labels``, of a frame uint8 (512, 512).
 
-        ``to_original``: the frame-to-original affine (2, 3); ``original_shape``: (rows, columns) of the original. The
-        mask of an organ that is not found is empty. It is called from several threads at once. Raises NoOrgans if there
-        is no result for the image.
+        ``to_original``: the affine (2, 3) to the original of ``original_shape`` (rows, columns). The mask of an absent
+        organ is empty. It is called from several threads at once. Raises NoOrgans if there is no result for the image.
         """
         ...
 
 
 def load_engine(name: str, options: OrgansSettings, setup: Setup | None = None) -> OrganEngine:
-    """Load an engine with the function ``load(options, setup)`` of the module ``cxr.imaging.organs.<name>``.
-
-    Raises UserError for an unknown name, or for an engine without a required organ.
-    """
+    """Load the engine ``cxr.imaging.organs.<name>``. Raises UserError if it is unknown or lacks a required organ."""
     engine = engine_module("cxr.imaging.organs", name).load(options, setup or Setup())
     if missing := [label for label in ORGAN_LABELS if label not in engine.labels]:
         raise UserError(f"organs.engine {name!r} gives no {', '.join(missing)}: choose another engine")

@@ -26,10 +26,7 @@ MAX_SATURATED = 0.5  # largest fraction of pure black or white pixels in the che
 def content_rectangle(
     to_original: np.ndarray, original_shape: tuple[int, int], size: int
 ) -> tuple[float, float, float, float]:
-    """Return x1, y1, x2, y2 (frame pixels) of the image inside the frame, without the padding.
-
-    ``to_original``: the frame-to-original affine (2, 3); ``original_shape``: (rows, columns).
-    """
+    """Return x1, y1, x2, y2, in frame pixels, of the image without the padding, by the frame-to-original affine."""
     rows, columns = (float(side) for side in original_shape)
     corners = np.clip(boxes_to_frame(np.array([0.0, 0.0, columns, rows]), to_original), 0, size)
     return tuple(float(value) for value in corners.ravel())
@@ -52,10 +49,7 @@ def border_share(mask: np.ndarray, rectangle: tuple[float, float, float, float],
 def find_posture_fault(
     image: np.ndarray, to_original: np.ndarray, original_shape: tuple[int, int], options: OrgansSettings
 ) -> tuple[str, str] | None:
-    """Return the reason code and detail if an image is not an upright, unmirrored chest X-ray, else None.
-
-    The arguments are those of :func:`find_fault`.
-    """
+    """Return the reason code and detail if the image is not an upright, unmirrored chest X-ray, else None."""
     if options.max_mirrored >= 1 and options.min_upright <= 0:
         return None
     x1, y1, x2, y2 = (round(edge) for edge in content_rectangle(to_original, original_shape, image.shape[0]))
@@ -113,10 +107,7 @@ def _is_white_opposite(
 def find_fault(
     image: np.ndarray, masks: dict[str, np.ndarray], to_original: np.ndarray, original_shape: tuple[int, int]
 ) -> tuple[str, str] | None:
-    """Return the reason code and a detail if the image cannot be used, else None.
-
-    ``image`` uint8 (512, 512), ``masks`` {organ: bool (512, 512)}.
-    """
+    """Return the reason code and detail if an image (512, 512) with these organs' masks cannot be used, else None."""
     x1, y1, x2, y2 = rectangle = content_rectangle(to_original, original_shape, image.shape[0])
     image_area = max(1.0, (x2 - x1) * (y2 - y1))
     areas = [float(masks[name].sum()) / image_area for name in LUNGS]

@@ -1,8 +1,7 @@
 """Checking with a small net that an image is an upright, unmirrored, positive chest X-ray.
 
 The net (resources/organs, made by train_upright.py) scores how much an image looks like a correctly displayed frontal
-chest X-ray: all eight rotations and reflections, each as it is and inverted. An image without a chest has no high
-score.
+X-ray: its eight rotations and reflections, each also inverted. An image without a chest has no high score.
 """
 
 import cv2

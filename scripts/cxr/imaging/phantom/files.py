@@ -46,8 +46,7 @@ RESOURCE_FILES = ("phantom/plan.yaml",)
 _ENCODINGS = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["encodings"]
 DICOM_ENCODINGS = {name: Encoding(**fields) for name, fields in _ENCODINGS.items() if fields}
 PLUGINS = {"RLELossless": "pydicom", "JPEGLS": "pyjpegls", "JPEG2000": "pylibjpeg"}
-"""pydicom's encoder by the start of a transfer syntax, fixed so that other installed packages cannot change the bytes.
-(GDCM's RLE encoder crashes on some sizes.)"""
+"""pydicom's encoder by the start of a transfer syntax, so that bytes never change; GDCM's crashes on some sizes."""
 FILE_ENCODINGS = {"png_8": ".png", "png_16": ".png", "jpeg_file": ".jpg"}
 """Encodings other than DICOM, and their file extensions."""
 
@@ -149,10 +148,7 @@ def _compress(ds: Dataset, values: np.ndarray, encoding: Encoding) -> None:
 
 
 def make_dicom(image: np.ndarray, name: str, **identity: str) -> Dataset:
-    """Return a pydicom Dataset of the image (float32 in 0..1) in the encoding ``name`` of ``DICOM_ENCODINGS``.
-
-    ``identity``: image_id, study_id, subject_id, view and acquired.
-    """
+    """Return a Dataset of an image (float32 in 0..1) in an encoding of ``DICOM_ENCODINGS``, with ids, view and time."""
     encoding = DICOM_ENCODINGS[name]
     values = stored_values(image, encoding)
     ds = _header(**identity)
@@ -173,10 +169,7 @@ def write_image_file(path: Path, image: np.ndarray, name: str) -> None:
 
 
 def write_broken(path: Path, ds: Dataset, fault: str) -> None:
-    """Write the valid explicit-VR Dataset ``ds`` with one fault. Raises ValueError for an unknown fault.
-
-    ``missing`` writes nothing.
-    """
+    """Write the Dataset ``ds`` with one fault; ``missing`` writes nothing. Raises ValueError for an unknown fault."""
     if fault == "missing":
         return
     if fault in ("empty", "text"):

@@ -104,10 +104,7 @@ def _misread(findings: tuple[Finding, ...], rng: np.random.Generator) -> tuple[t
 
 
 def healthy_plans(seed: int, count: int) -> list[StudyPlan]:
-    """Return studies of ``count`` further patients, each with one PA image and no finding; the others do not change.
-
-    Three of five are of train, one each of validate and test.
-    """
+    """Return studies of ``count`` further patients, each with one PA image and no finding, 3 : 1 : 1 in the splits."""
     plans = []
     for number in range(count):
         subject = f"SYNH{number + 1:05d}"

@@ -27,8 +27,7 @@ PARTS = (r"model(?:-(\d+)-of-(\d+))?\.safetensors", r"pytorch_model(?:-(\d+)-of-
 def read_entries(of_settings: bool = False) -> dict[str, dict]:
     """Return {artefact: entry} of ``resources/weights.yaml`` that rules fetch or convert.
 
-    ``of_settings``: of the models that a setting names, which are used where they lie. All callers share it, so it must
-    not be modified.
+    ``of_settings``: of models that a setting names, used where they lie. All callers share it: do not change it.
     """
     entries = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     return {artefact: entry for artefact, entry in entries.items() if ("setting" in entry) == of_settings}
@@ -115,10 +114,7 @@ def _files(artefact: str, entry: dict, folder: str) -> dict[str, str | None]:
 
 
 def _checkpoint(entry: dict, folder: Path) -> list[str]:
-    """Return the files of a checkpoint's folder: configuration, tokenizer, and every part of the weights.
-
-    Missing files are replaced by the names of the published ones.
-    """
+    """Return a checkpoint's configuration, tokenizer and weights; what is missing has the published name."""
     model_folder, folders = entry["folder"], (entry["folder"], entry["tokenizer"])
     tokenizer_folder = next((name for name in folders if _existing_files(folder / name, TOKENIZER)), folders[1])
     tokenizer = _existing_files(folder / tokenizer_folder, TOKENIZER) or [TOKENIZER[0]]

@@ -1,7 +1,4 @@
-"""Copying weights from the Hugging Face hub at a pinned revision.
-
-Only safetensors, configurations and vocabularies are copied; a repository's code is neither downloaded nor run.
-"""
+"""Copying weights from the Hugging Face hub at a pinned revision; a repository's code is neither downloaded nor run."""
 
 import shutil
 from pathlib import Path
@@ -39,10 +36,7 @@ def run(*, weights: str, manifest: str, options: WeightsOptions, attrs: dict) ->
 
 
 def fetch(options: WeightsOptions, name: str) -> Path:
-    """Return a file, or the pickle instead of it, in the hub's cache; a missing file is downloaded first.
-
-    Raises UserError with a separate message for each cause of failure.
-    """
+    """Return a file or its pickle in the hub's cache; a missing one is downloaded. Raises UserError with the cause."""
     repository, page = options.repository, f"https://huggingface.co/{options.repository}"
     try:
         return Path(hf_hub_download(repository, name, revision=options.revision))

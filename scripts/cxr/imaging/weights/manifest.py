@@ -63,10 +63,7 @@ def check_published_file(path: Path, name: str, pin: str, sha256: str | None, re
 def check_safetensors_file(
     path: Path, published_path: Path, remedy: str, tensors: int | None = None, values: int | None = None
 ) -> None:
-    """Check that a safetensors file is complete, and its numbers of tensors and values if they are known.
-
-    Raises UserError, which names the published file ``published_path``.
-    """
+    """Raise UserError unless a safetensors file is complete and has these numbers of tensors and values, if known."""
     try:
         with safe_open(path, "numpy") as file:
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118 (no mapping)
@@ -83,10 +80,7 @@ def check_safetensors_file(
 
 
 def install_file(source: Path, target: Path, convert: Callable, options: "WeightsOptions", remedy: str) -> dict:
-    """Make ``target`` with ``convert(source, path)``, check it, and return the converter's facts.
-
-    Raises UserError, which names the published file ``source``.
-    """
+    """Make ``target`` with ``convert(source, path)``, check it, and return the converter's facts. Raises UserError."""
     with atomic_file(target) as temporary:
         facts = convert(source, temporary)
         if target.suffix == ".safetensors":
@@ -127,8 +121,7 @@ def write_manifest(
 ) -> None:
     """Write the manifest of an artefact, without time or machine, so that the same files give the same bytes.
 
-    ``published`` and ``used``: :func:`file_facts` of the published and of the converted files; ``facts``: the
-    converter's result.
+    ``published``, ``used``: :func:`file_facts` of the published and converted files; ``facts``: of the converter.
     """
     lines = {name: getattr(options, name) for name in ARTEFACT} | {"code_digest": attrs["code_digest"]}
     lines |= {"published": published, "used": used, "facts": facts or {}}

@@ -60,10 +60,7 @@ def read_checkpoint(path: Path) -> object:
 
 
 def read_state(path: Path, module: Stub) -> dict[str, torch.Tensor]:
-    """Return a module's state dict: parameters and persistent buffers by their dotted names.
-
-    Raises UserError if the module holds none.
-    """
+    """Return a module's state dict: parameters and persistent buffers by dotted name. Raises UserError without any."""
     state = {}
     try:
         for prefix, inner in named_modules(module):
@@ -78,10 +75,7 @@ def read_state(path: Path, module: Stub) -> dict[str, torch.Tensor]:
 
 
 def find_network(path: Path, root: object) -> Stub:
-    """Return the network of a YOLO checkpoint: its entry "model", or "ema", the running average of a training.
-
-    Raises UserError if there is none.
-    """
+    """Return the network of a YOLO checkpoint: "ema", the average of a training, or "model". Raises UserError."""
     entries = root if isinstance(root, dict) else {}
     for network in (entries.get("ema"), entries.get("model")):
         if isinstance(network, Stub) and network.children:

@@ -15,10 +15,7 @@ ACTIVATIONS = {"Mish", "MishCuda"}
 
 
 def convert_ultralytics(source: Path, target: Path) -> dict:
-    """Write the net of ``source`` as the safetensors file ``target``; return its facts.
-
-    Raises UserError if it is not a detector of ultralytics.
-    """
+    """Write the net of ``source`` as safetensors; return its facts. Raises UserError for no detector of ultralytics."""
     root = pickles.read_checkpoint(source)
     network = pickles.find_network(source, root)
     if network.kind != NETWORK:

@@ -10,10 +10,7 @@ INPUT = "results/weights/sam.safetensors"
 
 
 def load(hidden: int, file: str, seed: int) -> Segmenter:
-    """Return the segmenter for hidden states of ``hidden`` values; ``seed``: of its projection.
-
-    Raises UserError for a file with other tensors than SAM's.
-    """
+    """Return the segmenter for states of ``hidden`` values; ``seed``: of its projection. UserError for another net."""
     with WeightFiles(file) as weights:
         shape_by_name = {to_our_name(name): shape for name, shape in weights.shapes.items()}
         if None in shape_by_name:
