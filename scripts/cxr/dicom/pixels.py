@@ -222,14 +222,6 @@ def _apply_modality(dataset: Dataset, stored: np.ndarray, notes: list[str]) -> n
     return stored * np.float32(slope) + np.float32(intercept)
 
 
-def make_window_function(center: float, width: float, shape: str) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that maps values to 0..1 by a window (PS3.3 C.11.2.1.2-3); ``shape``: VOILUTFunction."""
-    if shape == "SIGMOID":
-        return lambda values: 1 / (1 + np.exp(-4 * (np.asarray(values, np.float32) - center) / width))
-    shift, span = (0.0, width) if shape == "LINEAR_EXACT" else (0.5, max(width - 1, 1e-6))
-    return lambda values: np.clip((np.asarray(values, np.float32) - (center - shift)) / span + 0.5, 0, 1)
-
-
 def _make_voi_function(dataset: Dataset, is_signed: bool) -> tuple[Callable[[np.ndarray], np.ndarray] | None, str]:
     """Return a function that maps values to 0..1 by the file's table or window, and a note on a faulty table."""
     table, note = _read_table(dataset, "VOI", is_signed and "ModalityLUTSequence" not in dataset)
@@ -238,7 +230,11 @@ def _make_voi_function(dataset: Dataset, is_signed: bool) -> tuple[Callable[[np.
     center, width = get_number(dataset, "WindowCenter"), get_number(dataset, "WindowWidth")
     if center is None or width is None or width <= 0:
         return None, note
-    return make_window_function(center, width, get_text(dataset, "VOILUTFunction")), note
+    shape = get_text(dataset, "VOILUTFunction")  # PS3.3 C.11.2.1.2-3
+    if shape == "SIGMOID":
+        return lambda values: 1 / (1 + np.exp(-4 * (np.asarray(values, np.float32) - center) / width)), note
+    shift, span = (0.0, width) if shape == "LINEAR_EXACT" else (0.5, max(width - 1, 1e-6))
+    return lambda values: np.clip((np.asarray(values, np.float32) - (center - shift)) / span + 0.5, 0, 1), note
 
 
 def _check_header(data: bytes, dataset: Dataset) -> None:

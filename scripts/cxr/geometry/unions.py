@@ -100,7 +100,8 @@ def _overlaps_by_bits(first: BoxesByPair, second: BoxesByPair, pairs: int, buffe
     areas = []
     for operation in (np.bitwise_and, np.bitwise_or):
         combined_strips = operation(first_strips, second_strips, out=strips[:-1])
-        areas.append(np.bincount(of_pair, _count_bits(combined_strips, buffers) * heights, pairs))
+        counts = np.bitwise_count(combined_strips, out=buffers.counts[: len(combined_strips)])
+        areas.append(np.bincount(of_pair, counts @ np.ones(buffers.words, np.float32) * heights, pairs))
     return np.stack(areas, axis=1).astype(np.int64)
 
 
@@ -109,10 +110,6 @@ def _prefix_bits(words: int) -> np.ndarray:
     """Return rows of bits with the first 0, 1, 2 … bits set, uint64 (64 words + 1, words)."""
     bits = np.arange(64 * words) < np.arange(64 * words + 1)[:, None]
     return np.packbits(bits, axis=1, bitorder="little").view(np.uint64)
-
-
-def _count_bits(bits: np.ndarray, buffers: _Buffers) -> np.ndarray:
-    return np.bitwise_count(bits, out=buffers.counts[: len(bits)]) @ np.ones(buffers.words, np.float32)
 
 
 def _fill_strips(low: np.ndarray, high: np.ndarray, bits: np.ndarray, buffers: _Buffers) -> np.ndarray:

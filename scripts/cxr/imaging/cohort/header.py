@@ -69,8 +69,12 @@ def _dicom_header(path: str, magic: bool) -> Header:
         raise Rejected(reason, "no SOPClassUID, Modality or Rows")
     rows, columns = files.get_number(dataset, "Rows"), files.get_number(dataset, "Columns")
     view, view_field = read_view(dataset)
-    if view is None:
-        view_field = _describe_unknown_view(dataset)
+    if view is None:  # codes are quoted, descriptions are not
+        clauses = [f"{name} is {_quote_code(text)}" for name in CODE_FIELDS if (text := get_text(dataset, name))]
+        texts = [name for name in (*TEXT_FIELDS, "PatientOrientation") if get_text(dataset, name)]
+        clauses += [", ".join(texts)] if texts else []
+        empty = "ViewPosition is empty, as are the fields beside it"
+        view_field = f"not understood: {'; '.join(clauses)}" if clauses else empty
     return Header(
         size=None if rows is None or columns is None else (int(rows), int(columns)),
         modality=get_text(dataset, "Modality") or _MODALITY_OF_CLASS.get(get_text(dataset, "SOPClassUID"), ""),
@@ -97,14 +101,6 @@ def _picture_header(path: str, kind: str) -> Header:
         if isinstance(error, OSError) and error.errno is not None:
             raise files.rejection_of(error) from None
         raise Rejected("unreadable_header", describe_error(error)) from None
-
-
-def _describe_unknown_view(dataset: Dataset) -> str:
-    """Return a detail for a header whose fields do not reveal the view. It quotes codes, never descriptions."""
-    clauses = [f"{name} is {_quote_code(text)}" for name in CODE_FIELDS if (text := get_text(dataset, name))]
-    if texts := [name for name in (*TEXT_FIELDS, "PatientOrientation") if get_text(dataset, name)]:
-        clauses.append(", ".join(texts))
-    return f"not understood: {'; '.join(clauses)}" if clauses else "ViewPosition is empty, as are the fields beside it"
 
 
 def read_turn(path: str) -> Turn:

@@ -98,7 +98,15 @@ def settle_ids(rows: list[Row], shared_images: str) -> None:
         _exclude_shared(usable_rows, "image file", "path", "subject_id")
         _exclude_shared(usable_rows, "image file", "path", "study_id")
     else:
-        _warn_of_shared_images([row for row in usable_rows if row.reason is None])
+        groups = group_rows((row for row in usable_rows if row.reason is None), "path").values()
+        shared = [group for group in groups if len({row.study_id for row in group}) > 1]
+        if shared:
+            log.warning(
+                "%s given to several studies%s, so that several reports describe one image: correct the "
+                "paths, or exclude such rows with cohort.shared_images: exclude",
+                count_phrase(len(shared), "image file is", "image files are"),
+                _lines([row for group in shared for row in group]),
+            )
     _settle_copies(rows)
     for row in rows:
         if row.line and row.reason in ("bad_row", "duplicate_image"):
@@ -125,17 +133,6 @@ def _exclude_shared(rows: list[Row], thing: str, name: str, owner: str) -> None:
             whose = {"subject_id": "subjects", "study_id": "studies"}[owner]
             for row in group:
                 row.exclude("bad_row", f"the {thing} is given to {owners} {whose}{_lines(group)}")
-
-
-def _warn_of_shared_images(rows: list[Row]) -> None:
-    groups = [group for group in group_rows(rows, "path").values() if len({row.study_id for row in group}) > 1]
-    if groups:
-        log.warning(
-            "%s given to several studies%s, so that several reports describe one image: correct the "
-            "paths, or exclude such rows with cohort.shared_images: exclude",
-            count_phrase(len(groups), "image file is", "image files are"),
-            _lines([row for group in groups for row in group]),
-        )
 
 
 def _settle_copies(rows: list[Row]) -> None:

@@ -33,7 +33,7 @@ def to_grey(picture: DecodedImage, method: str, percentiles: list[float]) -> np.
     """Return the image as uint8 (rows, columns), with white bone and padding 0.
 
     ``minmax`` maps the exposed range to 0..255; ``percentile`` the range between two percentiles; ``voi`` uses the
-    file's window or table, or ``minmax`` if that leaves a single value. Raises Rejected for an image with a single value.
+    file's window or table, or ``minmax`` if that leaves a single value. Raises Rejected for a single value.
     """
     values, valid = picture.values, picture.valid
     exposed = values if valid is None else values[valid]
