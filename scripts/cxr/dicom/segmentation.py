@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import highdicom
 import numpy as np
@@ -160,23 +161,13 @@ def build_segmentation(
     return dataset
 
 
-def save_segmentation(
-    path: str | Path,
-    header: Dataset,
-    segments: Sequence[Segment],
-    *,
-    version: str,
-    model: str,
-    created_at: datetime,
-    device: str = "ROSALIA",
-) -> str:
-    """Write :func:`build_segmentation` of these arguments to a file; return "", or the reason why there is none.
+def save_segmentation(path: str | Path, header: Dataset, segments: Sequence[Segment], **facts: Any) -> str:
+    """Write :func:`build_segmentation` of the other arguments to a file; return "", or the reason why there is none.
 
     Raises only errors of the machine and of broken libraries: an invalid header must not lose the answers.
     """
     try:
-        names = {"version": version, "model": model, "device": device}
-        dataset = build_segmentation(header, segments, created_at=created_at, **names)
+        dataset = build_segmentation(header, segments, **facts)
         with atomic_file(path) as temporary:
             dataset.save_as(temporary)
     except NoSegmentation as reason:

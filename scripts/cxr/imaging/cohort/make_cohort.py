@@ -108,16 +108,6 @@ def _collect(options: CohortSettings, pool: ThreadPoolExecutor) -> tuple[list[Ro
     return sorted(rows, key=lambda row: row.image_id), states
 
 
-def _refuse_wrong_paths(rows: list[Row], source: str) -> None:
-    looked_for = [row for row in rows if row.reason not in ("bad_row", "listed", "failed_quality_table")]
-    if len(looked_for) > 1 and all(row.reason == "missing_file" for row in looked_for):
-        where = "the paths of cohort.manifest are relative to its folder"
-        if source != "manifest":
-            content = "files/p10/p10000032/…" if source == "mimic" else "them"
-            where = f"cohort.root is the folder that holds {content}"
-        raise UserError(f"none of the {len(looked_for)} images exists: {where}; correct them, or mount their disk")
-
-
 def usable_subjects(accepted: Iterable[Row]) -> set[str]:
     """Return the subjects that have an accepted image with a report, or if none has a report, an accepted image."""
     with_report = {row.subject_id for row in accepted if row.report_path or row.findings or row.impression}
@@ -163,7 +153,13 @@ def run(
     num_shards = options.shards or DEFAULT_SHARDS
     with ThreadPoolExecutor(WAITING * max(1, threads)) as pool:
         rows, states = _collect(options, pool)
-    _refuse_wrong_paths(rows, options.source)
+    looked_for = [row for row in rows if row.reason not in ("bad_row", "listed", "failed_quality_table")]
+    if len(looked_for) > 1 and all(row.reason == "missing_file" for row in looked_for):
+        where = "the paths of cohort.manifest are relative to its folder"
+        if options.source != "manifest":
+            content = "files/p10/p10000032/…" if options.source == "mimic" else "them"
+            where = f"cohort.root is the folder that holds {content}"
+        raise UserError(f"none of the {len(looked_for)} images exists: {where}; correct them, or mount their disk")
     identified_rows = [row for row in rows if row.reason != "bad_row"]
     accepted = [row for row in rows if row.reason is None]
     table_splits = ((row.subject_id, row.split) for row in identified_rows)

@@ -136,23 +136,18 @@ def look_for_files(rows: list[Row], pool: Executor) -> None:
     studies: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         studies[os.path.dirname(row.path)].append(row)
-    patients: dict[str, list[str]] = defaultdict(list)
-    for study in studies:
-        patients[os.path.dirname(study)].append(study)
-    for images, (names, why) in zip(studies.values(), in_batches(pool, _try_list_names, list(studies)), strict=True):
+    folders = list(dict.fromkeys([*studies, *map(os.path.dirname, studies)]))
+    listings = dict(zip(folders, in_batches(pool, _try_list_names, folders), strict=True))
+    for study, images in studies.items():
+        (names, why), report = listings[study], f"{study}.txt"
         for row in images:
             if why:
                 row.exclude("unreadable_file", f"its folder: {why}")
             elif os.path.basename(row.path) not in names:
                 row.exclude("missing_file")
-    report_names = in_batches(pool, _try_list_names, list(patients))
-    for (patient, folders), (names, _) in zip(patients.items(), report_names, strict=True):
-        for study in folders:
-            report = f"{os.path.basename(study)}.txt"
-            for row in studies[study]:
-                row.report_missing = report not in names
-                row.expected_report = os.path.join(patient, report)
-                row.report_path = None if row.report_missing else row.expected_report
+            row.expected_report = report
+            row.report_missing = os.path.basename(report) not in listings[os.path.dirname(study)][0]
+            row.report_path = None if row.report_missing else report
 
 
 def read_mimic(root: str, tables: str, pool: Executor, *, check_files: bool = True) -> list[Row]:

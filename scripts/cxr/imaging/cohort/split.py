@@ -62,19 +62,6 @@ def subject_splits(
     }
     usable = splits.keys() if usable is None else splits.keys() & usable
     movable = [subject_id for subject_id in usable if not by_table[subject_id]]
-    _fill_empty_splits(splits, usable, movable, shares, seed)
-    return splits
-
-
-def _place(subject_id: str, seed: int) -> float:
-    """Return the place of a subject in [0, 1); train, validate and test lie there in this order."""
-    return stable_hash("split", seed, subject_id) / 2**64
-
-
-def _fill_empty_splits(
-    splits: dict[str, str], usable: Collection[str], movable: Sequence[str], shares: Sequence[float], seed: int
-) -> None:
-    """Move a subject into each split that should have some and has none: the one whose place is nearest to it."""
     ends = [sum(shares[:number]) / sum(shares) for number in range(len(shares) + 1)]
     for number, name in reversed(list(enumerate(SPLITS))):
         counts = Counter(splits[subject_id] for subject_id in usable)
@@ -82,6 +69,15 @@ def _fill_empty_splits(
         if shares[number] == 0 or counts[name] or not donors:
             continue
         donor = max(donors, key=lambda split: (counts[split], -SPLITS.index(split)))
+        # the subject whose place is nearest to the split
         middle = (ends[number] + ends[number + 1]) / 2
-        places = {subject_id: _place(subject_id, seed) for subject_id in movable if splits[subject_id] == donor}
-        splits[min(places, key=lambda subject_id: (abs(places[subject_id] - middle), subject_id))] = name
+        distances = {
+            subject_id: abs(_place(subject_id, seed) - middle) for subject_id in movable if splits[subject_id] == donor
+        }
+        splits[min(distances, key=lambda subject_id: (distances[subject_id], subject_id))] = name
+    return splits
+
+
+def _place(subject_id: str, seed: int) -> float:
+    """Return the place of a subject in [0, 1); train, validate and test lie there in this order."""
+    return stable_hash("split", seed, subject_id) / 2**64

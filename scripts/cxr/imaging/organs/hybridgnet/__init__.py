@@ -81,18 +81,12 @@ class HybridGNetOrgans:
                 results.append(reason)
         places = [place for place, square in enumerate(results) if not isinstance(square, NoOrgans)]
         for place, points in zip(places, self.landmarks([results[place][0] for place in places]), strict=True):
-            picture, affine = results[place]
-            results[place] = _draw_masks(points, picture, affine, rows[place])
+            (square, affine), (image, _, to_original, original_shape) = results[place], rows[place]
+            # outlines may leave the image, and a padded frame is larger than it
+            inside = to_frame(np.ones(original_shape, np.uint8), to_original, image.shape[0], nearest=True)
+            masks = fill_outlines(points, square.shape)
+            results[place] = np.stack([from_frame(mask, affine, image.shape) & inside for mask in masks]).astype(bool)
         return results
-
-
-def _draw_masks(points: np.ndarray, picture: np.ndarray, affine: np.ndarray, row: tuple) -> np.ndarray:
-    """Return the masks bool (3, H, W) inside a frame's image of the outlines through landmarks (120, 2)."""
-    image, _, to_original, original_shape = row
-    # outlines may leave the image, and a padded frame is larger than it
-    inside = to_frame(np.ones(original_shape, np.uint8), to_original, image.shape[0], nearest=True)
-    masks = fill_outlines(points, picture.shape)
-    return np.stack([from_frame(mask, affine, image.shape) & inside for mask in masks]).astype(bool)
 
 
 def load(options: object, setup: Setup) -> HybridGNetOrgans:
