@@ -25,10 +25,10 @@ TEXTS = Path(__file__).resolve().parents[1] / "texts"
 UNKNOWN_WORDS_MAX = 0.05
 
 
-def denials_of(text: str, denials: str) -> tuple[dict[str, AllowedDenials], dict] | None:
+def denials_of(text: str, denials: str, reader=READER) -> tuple[dict[str, AllowedDenials], dict] | None:
     """Return what may be denied of a text with an ideal image, and its report line; None if it has no usable report."""
     row = {"study_id": "s1", "subject_id": "p1", "findings": text, "impression": None}
-    line = read_reports.study_line(row, READER)
+    line = read_reports.study_line(row, reader)
     if not isinstance(line, dict):
         return None
     outcomes = [

@@ -5,6 +5,7 @@ The model here answers like the rules engine (``language_model``), so its tuples
 """
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -403,7 +404,8 @@ def test_kappa_of_known_tables():
 
 def test_agreement_and_disagreements(tmp_path):
     def line(study: str, text: str, changes=lambda tuples: tuples) -> dict:
-        return {"study_id": study, "sentences": [text], "tuples": changes(language_model.RULES([text]))}
+        tuples = changes(language_model.RULES([text]))
+        return {"study_id": study, "sentences": [text], "tuples": tuples, "engine": "vllm", "handed_over": None}
 
     lines = [
         line("s1", "Left effusion."),
@@ -575,19 +577,25 @@ def served(url: str, engine: str = "both") -> dict:
 
 @pytest.mark.slow
 def test_a_served_model_makes_the_stages_files(served_run, workflow_run):
-    """The model answers like the rules, so the tuples are equal."""
+    """The model answers like the rules, so the tuples of what they hand over are equal."""
+    engines = Counter()
     for shard in ("00", "01", "02"):
         made, expected = (
             list(read_lines(run / f"results/reports/{shard}.jsonl")) for run in (served_run, workflow_run)
         )
-        assert [line["engine"] for line in made] == ["vllm"] * len(expected)
+        engines.update(line["engine"] for line in made)
+        differs = ("engine", "digests", "handed_over", "other_tuples")
         for ours, theirs in zip(made, expected, strict=True):
-            assert {k: v for k, v in ours.items() if k not in ("engine", "digests")} == {
-                k: v for k, v in theirs.items() if k not in ("engine", "digests")
+            assert (ours["engine"] == "vllm") == (ours["handed_over"] is not None)
+            assert {k: v for k, v in ours.items() if k not in differs} == {
+                k: v for k, v in theirs.items() if k not in differs
             }
+    assert engines["rules"] > engines["vllm"] > 0
+    assert read_table(served_run / "results/reports/reading.tsv")["handed_over"].sum() == engines["vllm"]
     found = {path: why for path, why in tables_of(served_run).items() if "agreement" in path}
     assert found == {f"results/reports/{name}.tsv": "" for name in ("agreement", "disagreements")}
     table = read_table(served_run / "results/reports/agreement.tsv")
+    assert table["studies"].to_list() == [engines["vllm"]] * len(LESIONS)
     assert table["agreement"].to_list() == [1.0] * len(LESIONS)
     assert read_table(served_run / "results/reports/disagreements.tsv").is_empty()
 
@@ -597,10 +605,8 @@ def test_how_the_model_is_run_re_runs_nothing(served_run, dry_run):
     write_settings(served_run, SLICE | {"reports": served("http://elsewhere/v1")})
     assert dry_run(served_run, "reports") == {}
     write_settings(served_run, SLICE | {"reports": served("http://elsewhere/v1", "vllm")})
-    assert dry_run(served_run, "reports").keys() <= {
-        "exclusions",
-        "reports",
-    }  # it joins the ledgers, and has one input less
+    asked_again = {"reports_structured", "reports_terms", "reports_mapping", "reports_shard", "reports_read"}
+    assert dry_run(served_run, "reports").keys() == asked_again | {"exclusions", "reports"}
     changed = served("http://elsewhere/v1")
     changed["llm"]["mapping"] = changed["llm"]["mapping"] | {"max_tokens": 100}
     write_settings(served_run, SLICE | {"reports": changed})

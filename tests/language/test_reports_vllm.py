@@ -139,9 +139,9 @@ def test_the_whole_path(folder, texts, tmp_path):
     """Rules and model side by side through the workflow, in two shards that one load of the model serves."""
     model = {"model": str(folder), "revision": "", "max_tokens": 600}
     llm = {"structuring": model, "mapping": model}
-    settings = {"cohort": {"shards": 2}, "llm": {"gpus": 0}, "reports": {"engine": "both", "llm": llm}}
+    settings = {"cohort": {"shards": 2}, "llm": {"gpus": 0}, "reports": {"engine": "vllm", "llm": llm}}
     write_settings(tmp_path, SLICE | settings)
-    snakemake(tmp_path, "reports", cores=1)
+    snakemake(tmp_path, "reports", "reports_agreement", cores=1)
     assert [path.name for path in (tmp_path / "logs/reports/structured").iterdir()] == ["all.log"]
     answers_of = [list(read_lines(tmp_path / f"results/reports/structured/{shard}.jsonl")) for shard in ("00", "01")]
     assert all(answers_of)

@@ -24,8 +24,6 @@ DECODING_KEYS = ("window", "percentiles", "burned_in")
 """Options of the stage ``frames`` that say how an image file is decoded."""
 ENGINE_STAGES = ("reports", "organs", "anomaly", "anatomy", "boxes", "paraphrase", "training")
 """The stages with a choice of engines."""
-SAME_TUPLES = {"both": "vllm"}
-"""{report engine: the engine whose tuples it uses}: ``both`` only compares them, so it reruns nothing."""
 REQUEST_KEYS = ("image", "instruction", "questions", "run", "study")
 """Keys of --config that are requests of `snakemake predict`, `vlm_ask` and `explain`, not settings."""
 EMBEDDED_MANIFEST = "results/phantom/manifest.csv"
@@ -66,11 +64,12 @@ def _image_options(settings: Settings, plain: dict) -> dict[str, dict]:
 def _report_options(settings: Settings, plain: dict) -> dict[str, dict]:
     reports = plain["reports"].copy()
     llm = reports.pop("llm")
-    reports["engine"] = SAME_TUPLES.get(reports["engine"], reports["engine"])
     if reports["sections"] == "auto":
         reports["sections"] = "mimic" if plain["cohort"]["source"] == "mimic" else "tolerant"
     reports["scrub"] = plain["privacy"]["texts"] == "scrub"
     structuring = model_options(settings, "reports.llm.structuring", llm["structuring"])
+    if reports["engine"] == "both":
+        structuring["rules_first"] = reports
     return {
         "reports": reports,
         "reports_read": {

@@ -1,4 +1,4 @@
-"""Comparing the tuples of the chosen engine with those of the rules engine on the same sentences.
+"""Comparing the language model's tuples with those of the rules engine on the same sentences.
 
 Each study and lesion type is *affirmed* (a positive tuple names it, or names it as a finding's explanation), *denied*
 (only negative tuples name it) or *unmentioned*.
@@ -15,7 +15,7 @@ from cxr.base.jobs import log, progress
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, write_table
 from cxr.base.vocabulary import LESIONS
-from cxr.language.reports import language, rules, vocabulary
+from cxr.language.reports import hand_over, language, rules, vocabulary
 from cxr.language.reports.engine import EngineOptions
 
 RESOURCE_FILES = ("lexicon", "reading")
@@ -48,14 +48,19 @@ def run(*, reports: list[str], agreement: str, disagreements: str, effusion_with
 
     Writes ``agreement`` (one row per lesion type: studies, counts of the states, agreement, Cohen's kappa of the three
     states and of affirmed against the rest) and ``disagreements`` (one row per study and lesion type that differ, with
-    the sentences that either engine names). Studies whose section is not English are left out, because the rules cannot
-    read it.
+    the sentences that either engine names). Only studies that both can read are compared: with the engine both, those
+    that the rules handed over without refusing them; never a section that is not English.
     """
     lexicon, words = (str(RESOURCES / name) for name in RESOURCE_FILES)
     structure = rules.load(EngineOptions(lexicon, effusion_without_side))
     report_vocabulary = vocabulary.load_vocabulary(words, lexicon)
     languages = language.load_languages(f"{words}/languages.yaml", report_vocabulary)
-    all_lines = [line for path in reports for line in read_lines(path)]
+    all_lines = [
+        line
+        for path in reports
+        for line in read_lines(path)
+        if line["engine"] != "rules" and line["handed_over"] not in hand_over.REFUSALS
+    ]
     lines = [
         line for line in all_lines if language.detect_foreign(line["sentences"], languages, report_vocabulary) is None
     ]

@@ -4,7 +4,7 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -14,7 +14,7 @@ from cxr.base.paths import RESOURCES
 from cxr.base.settings import key
 from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import read_table, write_lines
-from cxr.language.reports import corrections, engine, language, reading, schema, self_test, witnesses
+from cxr.language.reports import corrections, engine, hand_over, language, reading, schema, self_test, witnesses
 from cxr.language.reports.rules import lexicon as rules_lexicon
 from cxr.language.reports.rules import statements
 from cxr.language.reports.sentences import split_sentences
@@ -22,8 +22,8 @@ from cxr.language.reports.settings import NOTHING_SHARE, ReadingSettings
 from cxr.language.reports.vocabulary import Substance, Vocabulary, load_substance, load_vocabulary
 
 RESOURCE_FILES = ("lexicon", "reading")
-ENGLISH_ONLY = "rules"
-"""The engine that reads only English, with the words of the lexicon."""
+RULES, MODEL, BOTH = "rules", "vllm", "both"
+"""Engines. ``rules`` reads only English, with the words of the lexicon."""
 NOTHING = "no_report", "the text says nothing of the chest"
 
 
@@ -45,6 +45,7 @@ class _Reader:
     lexicon: rules_lexicon.Lexicon
     structure: engine.Structure
     plain: engine.Structure
+    model: engine.Structure | None  # Reads what the rules hand over (engine both)
     digests: dict[str, str]
     second_reader: witnesses.SecondReader
     vocabulary: Vocabulary
@@ -53,7 +54,7 @@ class _Reader:
 
     @property
     def english_only(self) -> bool:
-        return self.options.engine == ENGLISH_ONLY
+        return self.options.engine == RULES
 
 
 def run_shard(
@@ -91,11 +92,14 @@ def make_reader(options: ReportsOptions, code_digest: str = "", **files: str) ->
     folder, words = (RESOURCES / name for name in RESOURCE_FILES)
     report_vocabulary = load_vocabulary(str(words), str(folder))
     settings = engine.EngineOptions(str(folder), options.effusion_without_side, files)
+    model = engine.load_engine(BOTH, settings) if options.engine == BOTH else None
+    options = replace(options, engine=RULES) if model else options
     return _Reader(
         options=options,
         lexicon=rules_lexicon.load_lexicon(str(folder)),
         structure=engine.load_engine(options.engine, settings),
-        plain=engine.load_engine("rules", settings),
+        plain=engine.load_engine(RULES, settings),
+        model=model,
         digests={
             "code": code_digest,
             "lexicon": rules_lexicon.digest_lexicon(folder),
@@ -121,7 +125,7 @@ def _lines(rows: pl.DataFrame, reader: _Reader, ledger: Ledger, states: list[tup
         section = reading.read_section(row, reader.options)
         is_used = isinstance(section, reading.Section)
         num_corrected += section.corrected if is_used else reading.CORRECTED in section[1]
-        line = section_line(row, section, reader) if is_used else section
+        line = read_study(row, section, reader)
         for image_id in images["image_id"]:
             if isinstance(line, dict):
                 ledger.accept(image_id)
@@ -153,12 +157,34 @@ def _log_outcomes(outcomes: Counter) -> None:
 
 def study_line(row: dict, reader: _Reader) -> dict | tuple[str, str]:
     """Return the line of one study, or (reason, detail) if its report cannot be used."""
+    return read_study(row, reading.read_section(row, reader.options), reader)
+
+
+def read_study(row: dict, section: reading.Section | tuple[str, str], reader: _Reader) -> dict | tuple[str, str]:
+    """Return the line of one study, by the language model if the rules hand it over; or (reason, detail)."""
+    outcome = section_line(row, section, reader)
+    if reader.model is None:
+        return outcome
+    handed_over = hand_over.find_hand_over(row, section, outcome, reader.options)
+    if handed_over is None:
+        return outcome
+    model_reader = replace(reader, options=replace(reader.options, engine=MODEL), structure=reader.model)
+    line = _line(row, handed_over.section, model_reader)
+    if not isinstance(line, dict):
+        return "quarantined", f"handed over ({handed_over.reason}): {line[1]}"
+    return hand_over.limit_denials(line, handed_over)
+
+
+def find_hand_over(row: dict, reader: _Reader) -> hand_over.HandOver | None:
+    """Return what a study hands over to a language model, None if nothing. ``reader``: of the engine rules."""
     section = reading.read_section(row, reader.options)
-    return section_line(row, section, reader) if isinstance(section, reading.Section) else section
+    return hand_over.find_hand_over(row, section, section_line(row, section, reader), reader.options)
 
 
-def section_line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[str, str]:
+def section_line(row: dict, section: reading.Section | tuple[str, str], reader: _Reader) -> dict | tuple[str, str]:
     """Return the line of one study from its section, or (reason, detail) if that cannot be used."""
+    if not isinstance(section, reading.Section):
+        return section
     line = _line(row, section, reader)
     second_section = section.second_section
     if line == NOTHING and second_section and section.name == "findings":
@@ -210,6 +236,7 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
         "witnesses": {lesion: vars(witness) for lesion, witness in report_witnesses.items()},
         "removed": dict(section.removed),
         "engine": reader.options.engine,
+        "handed_over": None,
         "digests": {"text": hashlib.blake2b(section.text.encode(), digest_size=8).hexdigest(), **reader.digests},
     }
 

@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol
 
@@ -68,12 +68,15 @@ class _Unusable(Exception):
     """A report that cannot be used: (reason, detail)."""
 
 
-def read_section(row: dict, options: ReadingOptions) -> Section | tuple[str, str]:
-    """Return the section to use of a study's row, or (reason, detail) if it has none."""
+def read_section(row: dict, options: ReadingOptions, *, is_checked: bool = True) -> Section | tuple[str, str]:
+    """Return the section to use of a study's row, or (reason, detail) if it has none.
+
+    ``is_checked``: a form or correction that is not understood refuses the report; otherwise it stays as it is.
+    """
     removed: dict[str, int] = {}
     written: set[str] = set()
     try:
-        section_texts, corrected = _read_sections(row, options, removed, written)
+        section_texts, corrected = _read_sections(row, options, removed, written, is_checked=is_checked)
     except _Unusable as unusable:
         reason, detail = unusable.args
         return reason, detail
@@ -97,6 +100,16 @@ def read_section(row: dict, options: ReadingOptions) -> Section | tuple[str, str
     )
 
 
+def read_whole_report(row: dict, options: ReadingOptions) -> Section | tuple[str, str]:
+    """Return all sections of a study's report as one, with the forms and corrections that are not understood."""
+    section = read_section(row, options, is_checked=False)
+    if not isinstance(section, Section):
+        return section
+    parts = (section.text, section.beside[1] if section.beside else "", section.further_text)
+    text = "\n\n".join(filter(str.strip, parts))
+    return replace(section, text=text, spans=split_sentences(text), beside=None, addendum="", further_text="")
+
+
 def report_row(images: Sequence[dict]) -> dict:
     """Return a study's row with the report: the first with a text or a file, else the first with a missing file.
 
@@ -115,7 +128,7 @@ def report_file(row: dict) -> str | None:
 
 
 def _read_sections(
-    row: dict, options: ReadingOptions, removed: dict[str, int], written: set[str]
+    row: dict, options: ReadingOptions, removed: dict[str, int], written: set[str], *, is_checked: bool
 ) -> tuple[dict[str, str], bool]:
     """Return the sections of a study from its columns or its file, and whether a heading was corrected.
 
@@ -129,21 +142,20 @@ def _read_sections(
         removed.update(add_counts(removed, scrubbed_report.removed))
         return scrubbed_report.text
 
+    read_form = partial(_read_form, scrubbed=scrubbed, written=written, is_checked=is_checked)
     columns = {name: row.get(name) or "" for name in COLUMNS}
     if any(text.strip() for text in columns.values()):
         _check_length(sum(map(len, columns.values())), options)
         if options.sections == "mimic":
             return {name: scrubbed(text.strip()) for name, text in columns.items() if text}, False
-        column_sections = [
-            _split_tolerant(_read_form(text, scrubbed, written), name) for name, text in columns.items() if text.strip()
-        ]
+        column_sections = [_split_tolerant(read_form(text), name) for name, text in columns.items() if text.strip()]
         return _merge_sections(column_sections), False
     if path := report_file(row):
         text = _read_text(Path(path), options)
         if options.sections == "mimic":  # its corrections count characters of the original text
             section_texts, corrected = _split_official(text, row["study_id"], options)
             return {name: scrubbed(part) for name, part in section_texts.items()}, corrected
-        return _split_tolerant(_read_form(text, scrubbed, written)), False
+        return _split_tolerant(read_form(text)), False
     if row.get("report_missing"):
         raise _Unusable("missing_report", "the file that the cohort names for it does not exist")
     if any(row.get(name) is not None for name in COLUMNS):
@@ -160,25 +172,37 @@ def _split_official(text: str, study_id: str, options: ReadingOptions) -> tuple[
     return section_texts, options.section_overrides and sections.needs_correction(text, rules)
 
 
-def _read_form(text: str, scrubbed: Callable[[str], str], written: set[str]) -> str:
+def _read_form(text: str, *, scrubbed: Callable[[str], str], written: set[str], is_checked: bool) -> str:
     """Return a report's text without identifiers, the lines of forms as sentences; adds how it is ``written``.
 
-    Raises _Unusable for a form that is not wholly read.
+    Raises _Unusable for a form or correction that is not understood, if ``is_checked``.
     """
     from cxr.language.reports.witnesses import load_second_reader  # spaCy, which a plan does without
 
     words, reader = forms.load_words(str(RESOURCES / RESOURCE_FILES[2])), load_second_reader()
+    normal_text = normalize_text(text)
     try:
-        form = forms.unfold(normalize_text(text), words)
-        form.text = forms.drop_page_heads(scrubbed(form.text), words)
-        form = forms.read_lines(form, words, reader.is_finding, reader.is_place)
-        form.text = apply_corrections(form.text)
+        form = forms.unfold(normal_text, words)
     except forms.UnreadForm as unread:
-        raise _Unusable("unread_form", str(unread)) from None
+        _refuse("unread_form", unread, is_checked)
+        form = forms.Form(normal_text)
+    form.text = forms.drop_page_heads(scrubbed(form.text), words)
+    try:
+        form = forms.read_lines(form, words, reader.is_finding, reader.is_place)
+    except forms.UnreadForm as unread:
+        _refuse("unread_form", unread, is_checked)
+        form.text = form.text.replace("\n", "\n\n")  # each line is a sentence
+    try:
+        form.text = apply_corrections(form.text)
     except CorrectedReport as correction:
-        raise _Unusable("corrected_report", str(correction)) from None
+        _refuse("corrected_report", correction, is_checked)
     written.update(form.kinds)
     return form.text
+
+
+def _refuse(reason: str, error: Exception, is_checked: bool) -> None:
+    if is_checked:
+        raise _Unusable(reason, str(error)) from None
 
 
 def _split_tolerant(text: str, column: str = "") -> dict[str, str]:

@@ -132,7 +132,10 @@ def line_schema() -> dict:
             {"enum": ["findings", "impression", "addendum", None]},
             "The section beside it, if there is one; an addendum is read with it.",
         ),
-        "other_tuples": (tuples, "What the rules engine reads there: it only blocks and vetoes."),
+        "other_tuples": (
+            tuples,
+            "What the rules engine reads there, and affirms in a section that it hands over; it only blocks.",
+        ),
         "related": (
             {"type": "array", "items": {"enum": list(LESIONS)}, "uniqueItems": True},
             "Lesion types, beside those of the tuples, whose negatives are blocked: further neighbours of what stands, "
@@ -161,6 +164,7 @@ def line_schema() -> dict:
             "How many identifiers of each kind the report had; the text above holds surrogates in their place.",
         ),
         "engine": (text, "The engine that made the tuples."),
+        "handed_over": (_nullable(text), "Why the rules handed the report over to a language model (engine both)."),
         "digests": (
             {"type": "object", "additionalProperties": text},
             "text: of section_text; code: of the stage's code; lexicon, witnesses: of its words.",

@@ -31,8 +31,8 @@ class ReadingSettings(Section):
 
     engine: Literal["rules", "vllm", "both"] = key(
         "rules",
-        "rules: spaCy and resources/lexicon, no download; vllm: the paper's language models; both: vllm, with a "
-        "table of its agreement with rules.",
+        "rules: spaCy and resources/lexicon, no download; vllm: the paper's language models; both: the rules first, "
+        "and vllm for the reports that they do not fully understand (docs/reference/reports.md).",
     )
     sections: Literal["auto", "mimic", "tolerant"] = key(
         "auto",

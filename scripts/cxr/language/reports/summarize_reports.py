@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -32,6 +32,7 @@ READING = {
     ),
     "form": Column(pl.String, "Kinds of form in their reports; empty: prose, or not used."),
     "studies": Column(pl.Int64, "Studies with that outcome and form."),
+    "handed_over": Column(pl.Int64, "Of these, studies that the rules handed over to a language model (engine both)."),
     "example_study": Column(pl.String, "One of them."),
     "meaning": Column(pl.String, "The outcome in words."),
 }
@@ -63,11 +64,14 @@ class _Use:
 def run(*, reports: list[str], excluded: list[str], words: str, reading: str, options: SummaryOptions) -> None:
     """Write ``words`` (unknown words by number of studies) and ``reading`` (outcomes), and log a summary."""
     outcomes: dict[tuple[str, str], list[str]] = defaultdict(list)
+    num_handed_over: Counter[tuple[str, str]] = Counter()
     uses: dict[str, _Use] = defaultdict(_Use)
     for line in (line for path in reports for line in read_lines(path)):
         outcome = outcome_summary.FINDINGS if line["tuples"] else outcome_summary.NO_FINDINGS
         kinds = [kind for kind in line["written"] if kind != PROSE]
-        outcomes[outcome, outcome_summary.KIND_SEPARATOR.join(kinds)].append(line["study_id"])
+        form = outcome_summary.KIND_SEPARATOR.join(kinds)
+        outcomes[outcome, form].append(line["study_id"])
+        num_handed_over[outcome, form] += line["handed_over"] is not None
         for row in line["unknown_words"]:
             use, sentence = uses[row["word"]], " ".join(line["sentences"][row["sentence_index"] - 1].split())
             example = (not row["finding"], line["study_id"], sentence)
@@ -79,6 +83,7 @@ def run(*, reports: list[str], excluded: list[str], words: str, reading: str, op
     studies = pl.concat([read_table(path).select("study_id", "reason").unique() for path in excluded]).sort("study_id")
     for study_id, reason in studies.iter_rows():
         outcomes[reason, ""].append(study_id)
+        num_handed_over[reason, ""] += options.engine == "both" and reason == "quarantined"  # Only a model's answers are
     table = [
         {
             "word": word,
@@ -92,6 +97,7 @@ def run(*, reports: list[str], excluded: list[str], words: str, reading: str, op
     order = pl.DataFrame(table, schema=schema(WORDS)).sort(["studies", "word"], descending=[True, False])
     write_table(words, order, WORDS)
     rows = outcome_summary.outcome_rows(outcomes)
+    rows = [row | {"handed_over": num_handed_over[row["outcome"], row["form"]]} for row in rows]
     write_table(reading, pl.DataFrame(rows, schema=schema(READING)), READING)
     _log_summary(rows, len(uses), reading, options)
 
@@ -111,7 +117,15 @@ def _log_summary(rows: list[dict], words: int, reading: str, options: SummaryOpt
     log.log(level, "%s (%s)", sentence, reading)
     if forms := outcome_summary.summarize_forms(rows):
         log.info("reports: %s", forms)
-    if options.engine == "rules":
+    if options.engine == "both":
+        num_handed_over = sum(row["handed_over"] for row in rows)
+        log.info(
+            "reports: the rules handed over %d of %d reports to the language model, %.0f per 1,000",
+            num_handed_over,
+            total,
+            1000 * num_handed_over / max(1, total),
+        )
+    if options.engine != "vllm":
         log.info(
             "reports: %s not understood (unknown_words.tsv beside it)", count_phrase(words, "word was", "words were")
         )

@@ -149,14 +149,17 @@ def report_blocks(study: Study) -> Iterator[Block]:
         stop = next((step for step in steps if (step.stage, step.state) == ("reports", STOPPED)), None)
         yield Paragraph(f"The study {describe_stop(stop)}" if stop else "No report of this study was read.")
         return
-    yield Paragraph(f"Section {line['section_name']}, read by the engine {line['engine']}.")
+    reason = line["handed_over"]
+    because = f"; the rules handed it over ({reason})" if reason else ""
+    yield Paragraph(f"Section {line['section_name']}, read by the engine {line['engine']}{because}.")
     marks = [_finding_mark(number, finding) for number, finding in enumerate(line["tuples"]) if finding.get("span")]
     yield MarkedText(line["section_text"], merge_marks(marks))
     if line["tuples"]:
         yield _finding_table(line["tuples"], "findings of the report")
     if line.get("other_tuples"):
-        yield Paragraph(f"The section {line['other_section']} was not used; its findings only block negatives.")
-        yield _finding_table(line["other_tuples"], "findings of the other section")
+        section = f"The section {line['other_section']} was not used; its findings" if line["other_section"] else ""
+        yield Paragraph(f"{section or 'Findings of the rules'} only block negatives.")
+        yield _finding_table(line["other_tuples"], "findings that only block")
 
 
 def _finding_mark(number: int, finding: dict) -> Mark:

@@ -123,14 +123,20 @@ def split_rows(splits: pl.DataFrame, name: str) -> list[dict]:
 
 
 def reading_outcomes(table: pl.DataFrame) -> dict:
-    """Return the outcomes of reading reports: ``rows`` with their share in %, the number of unusable reports, and a
-    sentence on the reports that are forms.
+    """Return the outcomes of reading reports: ``rows`` with their share in %, the numbers of unusable reports and of those
+    that a language model read after the rules, and a sentence on the reports that are forms.
     """
-    table = table.with_columns(pl.col("studies").cast(pl.Int64))  # an empty table has no types
+    table = table.with_columns(pl.col("studies", "handed_over").cast(pl.Int64))  # an empty table has no types
     total = max(1, table["studies"].sum())
     rows = [row | {"share": format_number(100 * row["studies"] / total, 1)} for row in table.iter_rows(named=True)]
     lost = [row["studies"] for row in rows if row["outcome"] not in ("findings", "no_findings")]
-    return {"rows": rows, "lost": sum(lost), "total": table["studies"].sum(), "forms": summarize_forms(rows)}
+    return {
+        "rows": rows,
+        "lost": sum(lost),
+        "total": table["studies"].sum(),
+        "handed_over": table["handed_over"].sum(),
+        "forms": summarize_forms(rows),
+    }
 
 
 def unknown_words(table: pl.DataFrame) -> dict:

@@ -262,3 +262,14 @@ def share_without_finding(rows: Sequence[Mapping], options: Mapping, devices: st
     labels = ReportLabels(lines, {}, devices)
     healthy = sum(labels.exclusion_of({"study_id": line["study_id"], "image_id": ""}) is None for line in lines)
     return healthy / max(1, len(lines))
+
+
+def share_handed_over(rows: Sequence[Mapping], options: Mapping) -> float:
+    """Return the fraction of reports that the rules hand over to a language model.
+
+    rows, options: as of :func:`share_readable`. The rules engine is loaded, which takes seconds.
+    """
+    from cxr.language.reports.read_reports import ReportsOptions, find_hand_over, make_reader
+
+    reader = make_reader(ReportsOptions(**(dict(options) | {"engine": "rules"})))
+    return sum(find_hand_over(dict(row), reader) is not None for row in rows) / len(rows)

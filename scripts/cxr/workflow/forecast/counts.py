@@ -14,7 +14,7 @@ from cxr.base.vocabulary import SPLITS
 from cxr.radvlm.sources.settings import OWN
 from cxr.semisyn.placement.quota import PlanOptions, images_requested, num_jobs
 from cxr.semisyn.shared import images_per_finding
-from cxr.workflow.forecast.cohort import CohortForecast, is_finished, share_without_finding
+from cxr.workflow.forecast.cohort import CohortForecast, is_finished, share_handed_over, share_without_finding
 from cxr.workflow.plan import Plan
 
 RESOURCE_FILES = ("costs.yaml",)
@@ -41,13 +41,15 @@ def yield_of(name: str) -> float:
 class SystemCounts:
     """What the systems will make; an estimate is no whole number.
 
-    pairs: {threshold set: {split: number}} of ILS. num_healthy: X-rays that findings are put into, which are counted
-    once their table is finished (is_healthy_counted); num_asked: images of each finding; edits: jobs of all findings;
-    exported_images: {size: number}. queries: {split: number} of MedGround. mix_lines: {mix: {split: number}} of RadVLM.
-    training_pairs, test_pairs: {run of ROSALIA: number}. tuning_updates: {run: number} of vision-language models;
-    questions: {set: number} that they are asked. detector_updates: of one training of a detector.
+    model_reports: reports that a language model reads. pairs: {threshold set: {split: number}} of ILS. num_healthy:
+    X-rays that findings are put into, which are counted once their table is finished (is_healthy_counted); num_asked:
+    images of each finding; edits: jobs of all findings; exported_images: {size: number}. queries: {split: number} of
+    MedGround. mix_lines: {mix: {split: number}} of RadVLM. training_pairs, test_pairs: {run of ROSALIA: number}.
+    tuning_updates: {run: number} of vision-language models; questions: {set: number} that they are asked.
+    detector_updates: of one training of a detector.
     """
 
+    model_reports: float = 0.0
     pairs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     num_healthy: float = 0.0
     is_healthy_counted: bool = False
@@ -79,6 +81,7 @@ def count_systems(plan: Plan, cohort: CohortForecast, remade: set[str], systems:
     num_asked, num_findings = images_requested(round(num_healthy), jobs), len(jobs.findings)
     lines = {MEDGROUND: {"": queries}, RADVLM: mixes}
     return SystemCounts(
+        model_reports=_model_reports(plan, cohort, remade),
         pairs=pairs,
         num_healthy=num_healthy,
         is_healthy_counted=is_finished(HEALTHY, remade),
@@ -96,6 +99,18 @@ def count_systems(plan: Plan, cohort: CohortForecast, remade: set[str], systems:
         questions={name: _questions(plan, name, path, lines) for name, path in plan.vlm.all_lines.items()},
         detector_updates=plan.options["semisyn_detectors"]["updates"],
     )
+
+
+def _model_reports(plan: Plan, cohort: CohortForecast, remade: set[str]) -> float:
+    """Return the reports that a language model reads: all, or those of a sample that the rules hand over."""
+    num_xrays, sample = sum(cohort.num_xrays.values()), cohort.sample
+    if f"results/reports/structured/{plan.shards[0]}.jsonl" not in remade:
+        return 0.0
+    if plan.engines["reports"] == "vllm":
+        return num_xrays
+    if sample.is_empty() or "has_finding" in sample.columns:
+        return num_xrays * yield_of("handed_over")
+    return num_xrays * share_handed_over(sample.to_dicts(), plan.options["reports"])
 
 
 def _of_splits(folder: str, remade: set[str], estimate: Callable[[str], float]) -> dict[str, float]:

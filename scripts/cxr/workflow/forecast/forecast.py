@@ -114,6 +114,16 @@ class Forecast:
         if "radvlm" in self.costs:
             for mix, lines in counts.mix_lines.items():
                 yield _row(f"RadVLM lines, {mix}", lines)
+        if counts.model_reports:
+            rules = unit_costs()["forecast"]["rules"].values()
+            gpu_s = sum(unit["gpu_s"] for unit in rules if unit.get("per") == "model_reports")
+            num_xrays = sum(cohort.num_xrays.values())
+            per_1000 = 1000 * counts.model_reports / num_xrays
+            yield ""
+            yield (
+                f"  A language model reads about {counts.model_reports:,.0f} of {num_xrays:,.0f} reports; of 1,000 "
+                f"{per_1000:,.0f}, in {duration(per_1000 * gpu_s)} of a GPU (by arithmetic)"
+            )
         if "semisyn" in self.costs:
             about = "" if counts.is_healthy_counted else "about "
             yield ""

@@ -6,14 +6,15 @@ why), raw (the last answer if it was unusable), attempts, model.
 """
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from cxr.base.faults import Tolerance
 from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import read_table, write_lines
-from cxr.language.reports import reading
+from cxr.language.reports import read_reports, reading
 from cxr.language.reports.llm import structuring
 from cxr.llm.answer_cache import answer_digest, cache_replies
 from cxr.llm.client import connect_lazily
@@ -29,7 +30,8 @@ ANSWERS, SEVERAL_SHARDS = "answers", "all"
 class StructuringOptions(ModelOptions):
     """Options of the model; sections, section_overrides, scrub, max_characters: as in the reports stage.
 
-    asking: digest of what an answer depends on apart from the text and the model.
+    asking: digest of what an answer depends on apart from the text and the model. rules_first: all options of the
+    reports stage if only the texts that the rules hand over are asked about (engine both).
     """
 
     sections: str
@@ -37,6 +39,13 @@ class StructuringOptions(ModelOptions):
     scrub: bool
     max_characters: int
     asking: str = ""
+    rules_first: Mapping[str, Any] | None = None
+
+    @property
+    def digest(self) -> str:
+        """The digest of what an answer depends on apart from the text."""
+        of_model = {item.name: getattr(self, item.name) for item in fields(ModelOptions)}
+        return answer_digest(ModelOptions(**of_model), self.asking)
 
 
 def run(
@@ -62,7 +71,7 @@ def run(
     log.info("structuring: %d distinct texts of %d shards", len(texts), len(cohorts))
     folder = Path(outputs[0]).parent / ANSWERS / (SEVERAL_SHARDS if len(outputs) > 1 else Path(outputs[0]).stem)
     model = connect_lazily(options, execution)
-    generate = cache_replies(model, folder=folder, digest=answer_digest(options, ""))
+    generate = cache_replies(model, folder=folder, digest=options.digest)
     answers = structuring.structure_texts(texts, options, generate, Tolerance.from_settings(compute))
     lines = {line["text"]: line for line in answers}
     for path, shard in zip(outputs, texts_by_shard, strict=True):
@@ -76,5 +85,20 @@ def read_texts(cohort: str, options: StructuringOptions, states: list[tuple]) ->
     images = read_table(cohort).sort("study_id", "rank", "image_id")
     rows = [reading.report_row(study.to_dicts()) for _, study in images.group_by("study_id", maintain_order=True)]
     states += [state_row(row["study_id"], path) for row in rows if (path := reading.report_file(row))]
-    readings = (reading.read_section(row, options) for row in rows)
-    return {texts_key(each.sentences): each.sentences for each in readings if isinstance(each, reading.Section)}
+    sections = list(_find_sections(rows, options))
+    if options.rules_first is not None:
+        log.info("structuring: the rules hand over %d of %d reports", len(sections), len(rows))
+    return {texts_key(section.sentences): section.sentences for section in sections}
+
+
+def _find_sections(rows: Sequence[dict], options: StructuringOptions) -> Iterator[reading.Section]:
+    """Yield the sections that the model reads: of every report, or of those that the rules hand over."""
+    if options.rules_first is None:
+        readings = (reading.read_section(row, options) for row in rows)
+        yield from (section for section in readings if isinstance(section, reading.Section))
+        return
+    rules_options = dict(options.rules_first) | {"engine": read_reports.RULES}
+    reader = read_reports.make_reader(read_reports.ReportsOptions(**rules_options))
+    for row in rows:
+        if hand_over := read_reports.find_hand_over(row, reader):
+            yield hand_over.section
