@@ -95,6 +95,15 @@ def test_a_large_cohort_is_estimated_from_a_sample(tmp_path, monkeypatch):
     assert found.basis.startswith("the headers of 60 of 2,400 images and ")
 
 
+def test_reports_that_the_rules_hand_over_are_estimated():
+    texts = [CLEAR, OPACITY, CLEAR, "There is a left blorp. No large effusion."]
+    rows = [
+        {"study_id": f"s{n}", "subject_id": "p", "findings": text, "impression": None} for n, text in enumerate(texts)
+    ]
+    options = stage_options(read({"reports": {"engine": "both"}}))["reports"]
+    assert forecast_module.share_handed_over(rows, options) == 1 / 4
+
+
 def test_a_finished_cohort_is_counted(workflow_run, monkeypatch):
     monkeypatch.chdir(workflow_run)
     options_of_stages = stage_options(read(SLICE))
