@@ -271,6 +271,7 @@ def test_unknown_words_of_few_subjects_are_withheld(tmp_path, withheld, words):
             "tuples": [],
             "unknown_words": unknown,
             "written": ["prose"],
+            "handed_over": None,
             "sentences": [sentence],
         }
 

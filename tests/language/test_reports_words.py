@@ -91,7 +91,7 @@ def test_given_english_texts_are_nearly_all_known(shared):
 def lines_of(*studies: tuple[str, list[str], list[dict], bool]) -> list[dict]:
     return [
         {"study_id": name, "subject_id": name, "sentences": texts, "tuples": [{}] * found, "unknown_words": words,
-         "written": [PROSE]}
+         "written": [PROSE], "handed_over": None}
         for name, texts, words, found in studies
     ]  # fmt: skip
 
