@@ -564,15 +564,15 @@ def served_run(tmp_path_factory) -> Path:
     """A finished run of the reports by a served model, with the agreement."""
     directory = tmp_path_factory.mktemp("served")
     with language_model.serving() as (url, _):
-        write_settings(directory, SLICE | {"reports": served(url)})
+        write_settings(directory, SLICE | served(url))
         snakemake(directory, "reports")
     return directory
 
 
 def served(url: str, engine: str = "both") -> dict:
     model = {"model": language_model.MODEL, "revision": ""}
-    llm = {"transport": "server", "structuring": model, "mapping": model, "execution": {"server": url}}
-    return {"engine": engine, "llm": llm}
+    llm = {"structuring": model, "mapping": model}
+    return {"reports": {"engine": engine, "llm": llm}, "llm": {"transport": "server", "server": url}}
 
 
 @pytest.mark.slow
@@ -602,14 +602,14 @@ def test_a_served_model_makes_the_stages_files(served_run, workflow_run):
 
 @pytest.mark.slow
 def test_how_the_model_is_run_re_runs_nothing(served_run, dry_run):
-    write_settings(served_run, SLICE | {"reports": served("http://elsewhere/v1")})
+    write_settings(served_run, SLICE | served("http://elsewhere/v1"))
     assert dry_run(served_run, "reports") == {}
-    write_settings(served_run, SLICE | {"reports": served("http://elsewhere/v1", "vllm")})
+    write_settings(served_run, SLICE | served("http://elsewhere/v1", "vllm"))
     asked_again = {"reports_structured", "reports_terms", "reports_mapping", "reports_shard", "reports_read"}
     assert dry_run(served_run, "reports").keys() == asked_again | {"exclusions", "reports"}
     changed = served("http://elsewhere/v1")
-    changed["llm"]["mapping"] = changed["llm"]["mapping"] | {"max_tokens": 100}
-    write_settings(served_run, SLICE | {"reports": changed})
+    changed["reports"]["llm"]["mapping"] = changed["reports"]["llm"]["mapping"] | {"max_tokens": 100}
+    write_settings(served_run, SLICE | changed)
     again = {"reports_mapping", "reports_shard", "reports_agreement", "reports_read", "exclusions", "reports"}
     assert dry_run(served_run, "reports").keys() == again
 
