@@ -83,7 +83,8 @@ def run(*, reports: list[str], excluded: list[str], words: str, reading: str, op
     studies = pl.concat([read_table(path).select("study_id", "reason").unique() for path in excluded]).sort("study_id")
     for study_id, reason in studies.iter_rows():
         outcomes[reason, ""].append(study_id)
-        num_handed_over[reason, ""] += options.engine == "both" and reason == "quarantined"  # Only a model's answers are
+        # only the answers of a model are quarantined
+        num_handed_over[reason, ""] += options.engine == "both" and reason == "quarantined"
     table = [
         {
             "word": word,

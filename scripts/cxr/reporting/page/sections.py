@@ -123,8 +123,8 @@ def split_rows(splits: pl.DataFrame, name: str) -> list[dict]:
 
 
 def reading_outcomes(table: pl.DataFrame) -> dict:
-    """Return the outcomes of reading reports: ``rows`` with their share in %, the numbers of unusable reports and of those
-    that a language model read after the rules, and a sentence on the reports that are forms.
+    """Return the outcomes of reading reports: ``rows`` with their share in %, the numbers of unusable reports and of
+    those that a language model read after the rules, and a sentence on the reports that are forms.
     """
     table = table.with_columns(pl.col("studies", "handed_over").cast(pl.Int64))  # an empty table has no types
     total = max(1, table["studies"].sum())
