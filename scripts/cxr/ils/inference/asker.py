@@ -66,10 +66,7 @@ class Asker:
     def ask(
         self, samples: Sequence[Sample], keep: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.float
     ) -> list[Reply]:
-        """Return the reply to each sample, or its ``fault``; samples of one image share its embeddings.
-
-        ``keep`` converts mask logits (T, T) to the reply's ``mask_values``.
-        """
+        """Return the reply, or its fault, to each sample; ``keep`` converts mask logits (T, T) to ``mask_values``."""
         first = {sample.view: sample for sample in reversed(samples)}
         replies: dict[int, Reply] = {}
         with inference():

@@ -58,10 +58,7 @@ def find_components(binary: np.ndarray) -> Components:
 
 
 def index_corners(boxes: np.ndarray, width: int) -> np.ndarray:
-    """Return the flat indexes, int64 (4, N), of the boxes' corners in the summed-area table of a map.
-
-    Order: lower right, upper right, lower left, upper left; ``width``: columns of the map.
-    """
+    """Return the boxes' corners, int64 (4, N), as indexes into a summed-area table of ``width`` columns."""
     x1, y1, x2, y2 = boxes.T
     return np.stack([y2, y1, y2, y1]) * (width + 1) + np.stack([x2, x2, x1, x1])
 

@@ -63,10 +63,7 @@ class Answerer(Protocol):
     at_once: int
 
     def answer(self, requests: Sequence[TurnRequest]) -> list[ModelAnswer]:
-        """Return the answers, in order, by greedy decoding; they depend on the batch only through rounding.
-
-        ``requests``: a turn of each of at most ``at_once`` samples; the next call has later turns, or new samples.
-        """
+        """Return greedy answers to one turn of each of at most ``at_once`` samples, in order."""
         ...
 
 

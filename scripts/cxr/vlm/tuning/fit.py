@@ -246,12 +246,7 @@ def count_pass(size: int, learned: int, order: Sequence[int]) -> list[CountRow]:
 
 
 def count_passes(fit: TuningLoop, course: TuningLog) -> list[CountRow]:
-    """Return the counts of the samples of all started passes (seen, dropped with an incomplete batch, or after the last
-    step), and of the samples of all steps by task.
-
-    Seen samples are counted by all ranks in their batches, before and after an interruption. Raises AssertionError if a
-    sample was seen too often or not at all.
-    """
+    """Return the counts of the samples of all started passes, and of all steps by task. Raises AssertionError."""
     recipe, size = fit.recipe, len(fit.lengths)
     passes = math.ceil(recipe.updates / fit.per_epoch) if recipe.updates else recipe.epochs
     smaller = size % recipe.batch if recipe.drop_last and size >= recipe.batch else 0
