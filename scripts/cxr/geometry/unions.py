@@ -151,8 +151,8 @@ def union_overlap(first: np.ndarray, second: np.ndarray) -> tuple[int, int]:
     # float64 is exact for areas below 2 ** 53 cells
     widths, heights = np.diff(xs).astype(np.float64), np.diff(ys).astype(np.float64)
     first_plane, second_plane = _covered_cells(first, xs, ys), _covered_cells(second, xs, ys)
-    planes = first_plane & second_plane, first_plane | second_plane
-    return tuple(int(heights @ (plane @ widths)) for plane in planes)
+    intersection, union = first_plane & second_plane, first_plane | second_plane
+    return int(heights @ (intersection @ widths)), int(heights @ (union @ widths))
 
 
 def union_iou(first: np.ndarray, second: np.ndarray) -> float:

@@ -70,13 +70,15 @@ def source_columns_of(chest: Chest, ratio: float) -> np.ndarray:
     rows = np.flatnonzero((np.abs(first_shift) > 0.01) | (np.abs(last_shift) > 0.01))
     for row in rows:  # walls and spine stay, the heart's borders move
         x1, x2 = first[row], last[row]
-        left, right, centre = min(wall[row], x1 - GAP), max(end[row], x2 + GAP), (x1 + x2) / 2
-        to1 = x1 - min(first_shift[row], (1 - MIN_LUNG) * (x1 - left))
-        to2 = x2 + min(last_shift[row], (1 - MIN_LUNG) * (right - x2))
+        left_edge, right_edge, centre = min(wall[row], x1 - GAP), max(end[row], x2 + GAP), (x1 + x2) / 2
+        to1 = x1 - min(first_shift[row], (1 - MIN_LUNG) * (x1 - left_edge))
+        to2 = x2 + min(last_shift[row], (1 - MIN_LUNG) * (right_edge - x2))
         low = max(min(max(middle - strip, x1 + GAP), centre - 1), x1 + 0.5)
         high = min(max(min(middle + strip, x2 - GAP), centre + 1), x2 - 0.5)
-        inside = (columns > left) & (columns < right)
-        warp = PchipInterpolator((left, to1, low, high, to2, right), (left, x1, low, high, x2, right))
+        inside = (columns > left_edge) & (columns < right_edge)
+        warp = PchipInterpolator(
+            (left_edge, to1, low, high, to2, right_edge), (left_edge, x1, low, high, x2, right_edge)
+        )
         source_columns[row, inside] = warp(columns[inside])
     # A mean of increasing rows increases, so the blur keeps the order of the columns.
     smooth_shift = cv2.GaussianBlur(source_columns - columns, (1, 0), EVEN, sigmaY=EVEN)

@@ -62,13 +62,13 @@ def compare_wordings(
 
 
 def _make_rows(run: str, persona: str, pairs: pl.DataFrame, replicates: int, seed: int) -> list[tuple]:
-    counted = [_select_pairs(pairs, *cell) for cell in CELLS]
+    is_counted_by_cell = [_select_pairs(pairs, *cell) for cell in CELLS]
     sides = []
     for suffix in (REWORDED, PLAIN):
         overlaps = [_read_numbers(pairs, name + suffix) for name in ("iou", "intersection", "union")]
         terms = {name: metric.terms(*overlaps) for name, metric in PAIR_METRICS.items()}
         terms |= {f"text_{rule}": (_read_numbers(pairs, rule + suffix), np.ones(len(pairs))) for rule in SHOWN_RULES}
-        cells = zip(CELLS, counted, strict=True)
+        cells = zip(CELLS, is_counted_by_cell, strict=True)
         sides.append([[part * is_counted for part in terms[measure]] for (_, measure), is_counted in cells])
     sums = (sum_by_patient(pairs, ratios) for ratios in sides)
     low, high = difference_intervals(*sums, replicates=replicates, level=COVERAGE, seed=seed)
@@ -78,7 +78,7 @@ def _make_rows(run: str, persona: str, pairs: pl.DataFrame, replicates: int, see
         reworded, plain = (100 * above.sum() / below.sum() if below.any() else np.nan for above, below in ratios)
         percentages = (plain, reworded, reworded - plain, 100 * low[at], 100 * high[at])
         rounded = [None if np.isnan(value) else round(float(value), DIGITS) for value in percentages]
-        rows.append((run, persona, *cell, int(counted[at].sum()), *rounded))
+        rows.append((run, persona, *cell, int(is_counted_by_cell[at].sum()), *rounded))
     return rows
 
 

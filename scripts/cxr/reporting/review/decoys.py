@@ -165,9 +165,9 @@ def move_mask(mask: np.ndarray, lung: np.ndarray, target_lung: np.ndarray, *, mi
         mask, lung = mask[:, ::-1], lung[:, ::-1]
     dx, dy = np.subtract(_box_centre(target_lung), _box_centre(lung)).round()
     shift = np.array([[1, 0, dx], [0, 1, dy]])
-    moved = cv2.warpAffine(mask.astype(np.uint8), shift, mask.shape[::-1], flags=cv2.INTER_NEAREST) > 0
-    moved &= target_lung
-    return moved if moved.sum() >= MIN_INSIDE * mask.sum() else None
+    shifted_mask = cv2.warpAffine(mask.astype(np.uint8), shift, mask.shape[::-1], flags=cv2.INTER_NEAREST) > 0
+    shifted_mask &= target_lung
+    return shifted_mask if shifted_mask.sum() >= MIN_INSIDE * mask.sum() else None
 
 
 def _box_centre(mask: np.ndarray) -> tuple[float, float]:
