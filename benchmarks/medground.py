@@ -27,13 +27,7 @@ import polars as pl  # noqa: E402
 import medground_oracle as oracle  # noqa: E402
 from cxr.base.hdf5 import Shard  # noqa: E402
 from cxr.base.tables import read_table, write_table  # noqa: E402
-from cxr.medground.logic.components import (  # noqa: E402
-    centroid,
-    compactness,
-    elongation,
-    find_components,
-    solidity,
-)
+from cxr.medground.logic.components import find_components  # noqa: E402
 from cxr.medground.logic.decide import Decider, Query  # noqa: E402
 from cxr.medground.logic.facts import Facts  # noqa: E402
 from cxr.medground.logic.scene import build_scene  # noqa: E402
@@ -64,7 +58,7 @@ def of_regions() -> list[dict]:
 
     def ours() -> list[tuple]:
         return [
-            (one.box, one.area, centroid(one), elongation(one), solidity(one), compactness(one))
+            (one.box, one.area, one.centroid, one.elongation, one.solidity, one.compactness)
             for mask in masks
             for one in find_components(mask)
         ]

@@ -21,7 +21,7 @@ from cxr.llm.options import Execution
 from cxr.medground.asking import Prompts, Subject
 from cxr.medground.logic.facts import Facts
 from cxr.medground.queries.ask_model import QuestionOptions, build_request, find_contradiction
-from cxr.medground.verification.ask_judge import JudgeOptions, build_question, confirm_schema, make_views, select_schema
+from cxr.medground.verification.ask_judge import CONFIRM_SCHEMA, JudgeOptions, build_question, make_views, select_schema
 from cxr.workflow.plan_medground import MedgroundPlan
 from cxr.workflow.settings import read
 from medground_model import worded
@@ -219,7 +219,7 @@ def test_every_answer_fits_its_schema(world, loaded):
     generate, _ = loaded
     lines = world.lines()
     swapped = [replace(world.judged("confirm", line), schema=select_schema(line["regions"])) for line in lines]
-    swapped += [replace(world.judged("select", line), schema=confirm_schema()) for line in lines]
+    swapped += [replace(world.judged("select", line), schema=CONFIRM_SCHEMA) for line in lines]
     said = generate(swapped, 1)
     for text, question in zip(said, swapped, strict=True):
         assert find_violation(json.loads(text), question.schema) is None

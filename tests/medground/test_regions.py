@@ -10,15 +10,7 @@ import pytest
 from scipy import ndimage
 from scipy.spatial import ConvexHull
 
-from cxr.medground.logic.components import (
-    centroid,
-    compactness,
-    contrast_and_texture,
-    elongation,
-    find_components,
-    find_instances,
-    solidity,
-)
+from cxr.medground.logic.components import contrast_and_texture, find_components, find_instances
 from cxr.medground.logic.facts import Planes
 from cxr.medground.regions.make_regions import box_on_grid, measure_image
 from medground_data import LESIONS, regions_options
@@ -94,19 +86,19 @@ def draw_ellipse(radii, turn, side=400):
 def test_an_ellipse_has_its_closed_form(radii, turn):
     one = draw_ellipse(radii, turn)
     assert one.area == pytest.approx(math.pi * radii[0] * radii[1], rel=0.02)
-    assert elongation(one) == pytest.approx(1 - radii[1] / radii[0], abs=0.01)
-    assert solidity(one) == pytest.approx(1, abs=0.03)
-    assert centroid(one) == pytest.approx((200, 200), abs=0.05)
+    assert one.elongation == pytest.approx(1 - radii[1] / radii[0], abs=0.01)
+    assert one.solidity == pytest.approx(1, abs=0.03)
+    assert one.centroid == pytest.approx((200, 200), abs=0.05)
 
 
 def test_a_ring_and_a_corner_have_their_closed_forms():
     y, x = np.mgrid[:200, :200] + 0.5 - 100
     (ring,) = find_components((np.hypot(x, y) <= 80) & (np.hypot(x, y) >= 50))
-    assert solidity(ring) == pytest.approx(1 - 2500 / 6400, rel=0.02)
+    assert ring.solidity == pytest.approx(1 - 2500 / 6400, rel=0.02)
     corner = np.zeros((100, 100), bool)
     corner[:80, :20] = corner[60:80, :80] = True
     (one,) = find_components(corner)
-    assert solidity(one) == pytest.approx((80 * 20 + 20 * 60) / (80 * 80 - 60 * 60 / 2), rel=1e-6)
+    assert one.solidity == pytest.approx((80 * 20 + 20 * 60) / (80 * 80 - 60 * 60 / 2), rel=1e-6)
 
 
 def test_attributes_of_real_nuclei_are_those_of_the_oracle(shared):
@@ -119,16 +111,16 @@ def test_attributes_of_real_nuclei_are_those_of_the_oracle(shared):
         seen += 1
         y, x = np.nonzero(one.pixels)
         spread = np.linalg.eigvalsh(np.cov(np.stack([x, y]).astype(float), bias=True) + np.eye(2) / 12)
-        assert elongation(one) == pytest.approx(1 - math.sqrt(spread[0] / spread[1]), abs=1e-9)
+        assert one.elongation == pytest.approx(1 - math.sqrt(spread[0] / spread[1]), abs=1e-9)
         corners = np.concatenate([np.stack([x + a, y + b], axis=1) for a in (0, 1) for b in (0, 1)])
-        assert solidity(one) == pytest.approx(one.area / ConvexHull(corners).volume, abs=1e-9)
+        assert one.solidity == pytest.approx(one.area / ConvexHull(corners).volume, abs=1e-9)
         middle = ndimage.center_of_mass(one.pixels)
-        assert centroid(one) == pytest.approx((middle[1] + 0.5 + one.box[0], middle[0] + 0.5 + one.box[1]))
+        assert one.centroid == pytest.approx((middle[1] + 0.5 + one.box[0], middle[0] + 0.5 + one.box[1]))
     assert seen > 300
 
 
 def test_compactness_of_a_disc_is_one():
-    assert compactness(draw_ellipse((80, 80), 0)) == pytest.approx(1, abs=0.05)
+    assert draw_ellipse((80, 80), 0).compactness == pytest.approx(1, abs=0.05)
 
 
 def test_contrast_is_the_standardised_difference():

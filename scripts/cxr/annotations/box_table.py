@@ -15,8 +15,7 @@ from cxr.geometry.boxes import bounding_box
 
 CLASS_BY_LESION = {lesion.name: lesion.box_class for lesion in LESION_TYPES}
 """The detector class nearest to each lesion type, for human boxes that replace a detector's."""
-CONFIDENCE = 1.0
-"""Confidence of a human box."""
+CONFIDENCE = 1.0  # confidence of a human box
 CLASS_BY_NIH_LABEL = {"Mass": "Nodule/Mass", "Nodule": "Nodule/Mass", "Infiltrate": "Infiltration"}
 """{NIH label: detector class} for labels that are no lesion type, or that have a detector class of their own."""
 SCHEMA = {

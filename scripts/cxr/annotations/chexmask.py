@@ -21,10 +21,8 @@ from cxr.base.user_tables import scan_frame
 IDS, DICE, HEIGHT, WIDTH, POINTS = "dicom_id", "Dice RCA (Mean)", "Height", "Width", "Landmarks"
 RUNS = {"right lung": "Right Lung", "left lung": "Left Lung", "heart": "Heart"}
 COLUMNS = [IDS, DICE, HEIGHT, WIDTH, POINTS, *RUNS.values()]
-LINES = [name for name in COLUMNS if name != POINTS]
-"""Columns whose cells hold a single line."""
-BATCH = 64
-"""Rows per block of the stream; one row takes about 60 kB."""
+LINES = [name for name in COLUMNS if name != POINTS]  # columns whose cells hold a single line
+BATCH = 64  # rows per block of the stream; one row takes about 60 kB
 
 
 class Row(NamedTuple):

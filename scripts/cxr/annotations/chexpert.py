@@ -7,10 +7,8 @@ import polars as pl
 
 from cxr.annotations.label_tables import LABELS, count_unknown_cells, decode_labels, decode_sex, read_columns
 
-TABLES = {"train": "train.csv", "validate": "valid.csv", "test": "test.csv"}
-"""{split: its table}."""
-PREFIX = r"^(?:CheXpert-v1\.0(?:-small)?/)"
-"""Leading folder of the release's paths."""
+TABLES = {"train": "train.csv", "validate": "valid.csv", "test": "test.csv"}  # {split: its table}
+PREFIX = r"^(?:CheXpert-v1\.0(?:-small)?/)"  # leading folder of the release's paths
 PLACE = r"(patient\d+)/(study\d+)/(view\d+_(frontal|lateral)[^/]*)$"
 BESIDES = ("Sex", "AP/PA")
 

@@ -22,8 +22,7 @@ _LITERALS_BY_FORMAT = {
     for path in sorted(Path(__file__).parent.glob("*.py"))
     if "WHAT" in (values := read_assignments(path))
 }
-FORMATS = tuple(_LITERALS_BY_FORMAT)
-"""The names of all formats."""
+FORMATS = tuple(_LITERALS_BY_FORMAT)  # the names of all formats
 FOLDERS = tuple(name for name, literals in _LITERALS_BY_FORMAT.items() if literals.get("FOLDER"))
 """The formats whose path is a folder."""
 

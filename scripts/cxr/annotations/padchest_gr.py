@@ -20,8 +20,7 @@ from cxr.base.ids import clean_id
 WHAT = "folder of PadChest-GR (grounded_reports_*.json, master_table.csv, the table of PadChest)"
 FOLDER = True
 HOLDS = ("box", "phrase", "size", "split")
-LESIONS: dict[str, str] = {}
-"""Its labels are names of findings of its own."""
+LESIONS: dict[str, str] = {}  # its labels are names of findings of its own
 
 
 def find_one_file(key: str, folder: Path, pattern: str) -> Path:
@@ -84,8 +83,7 @@ MASTER = "master_table.csv"
 REPORTS = "grounded_reports_*.json"
 COLUMNS = ("ImageID", "StudyID", "PatientID", "Projection")
 BESIDES = ("PatientSex_DICOM", "Rows_DICOM", "Columns_DICOM")
-VIEWS = {"PA": "PA", "AP": "AP", "AP_horizontal": "AP"}
-"""{frontal projection: view}; AP_horizontal is supine."""
+VIEWS = {"PA": "PA", "AP": "AP", "AP_horizontal": "AP"}  # {frontal projection: view}; AP_horizontal is supine
 
 
 class Sentence(NamedTuple):

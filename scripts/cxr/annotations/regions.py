@@ -17,8 +17,7 @@ from cxr.base.regular_files import read_regular
 from cxr.geometry.rle import decode_rle
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".dcm", ".dicom", ".tif", ".tiff", ".bmp")
-UNLISTED = "(an image that the file does not list)"
-"""Image of a region whose image number is not listed in its file."""
+UNLISTED = "(an image that the file does not list)"  # image of a region whose image number is not listed in its file
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ WHAT = "stage_2_train_labels.csv of RSNA's pneumonia challenge"
 HOLDS = ("box",)
 SIDES = ("x", "y", "width", "height")
 COLUMNS = ("patientId", *SIDES, "Target")
-LABEL = "Lung Opacity"
-"""Label of every box in the file."""
+LABEL = "Lung Opacity"  # label of every box in the file
 LESIONS = {LABEL: "opacity"}
 
 

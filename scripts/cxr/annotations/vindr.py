@@ -27,8 +27,7 @@ CLASSES = (
 """Findings with boxes; VinBigData has 14 of them."""
 LABELS = (*CLASSES, "COPD", "Lung tumor", "Pneumonia", "Tuberculosis", "Other diseases", "No finding")
 """Labels of images."""
-SAME_LABEL = {"Other disease": "Other diseases"}
-"""{label in the test file: label in the training file}."""
+SAME_LABEL = {"Other disease": "Other diseases"}  # {label in the test file: label in the training file}
 LESIONS = {
     "Cardiomegaly": "cardiomegaly", "Atelectasis": "atelectasis", "Lung Opacity": "opacity",
     "Infiltration": "opacity", "Consolidation": "consolidation", "Pleural effusion": "effusion", "Edema": "edema",

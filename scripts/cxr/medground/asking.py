@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import yaml
@@ -72,10 +73,6 @@ class Prompts:
         system = fill_slots(texts["system"], domain_note=notes.get(domain, notes["other"]))
         return {"system": system, "user": texts[user]}
 
-    def description(self, text: str) -> str:
-        """Return the text for the slot of an image's description."""
-        return neutralize(text) if text else self.wordings["no_description"]
-
     def words(self, name: str) -> tuple[str, ...]:
         """Return a list of words: refusals, affirms or denies."""
         return tuple(map(str, self.wordings[name]))
@@ -90,8 +87,7 @@ def _read_yaml(path: str) -> Mapping:
     return wordings
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(NamedTuple):
     """An image to ask about: its source, row, rows of its regions, facts of the source, pixels uint8 (S, S, 3)."""
 
     source: str
@@ -101,8 +97,7 @@ class Subject:
     picture: np.ndarray
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """A question, or why it is not asked; ``fields``: those of its line before the answer's."""
 
     fields: dict
@@ -159,14 +154,9 @@ class ModelSession:
                 log.info("%d of %d images of %s are asked about", done, len(image_ids), shard_path)
 
 
-def box_number(region: int) -> int:
-    """Return the number of a region's box."""
-    return region + 1
-
-
 def draw_boxes(picture: np.ndarray, rows: Sequence[Mapping], *, is_numbered: bool) -> PromptImage:
     """Return an image uint8 (S, S, 3) with the boxes of some regions: numbered, or outlined without numbers."""
-    boxes = {box_number(row["region"]): [row[side] for side in CORNERS] for row in rows}
+    boxes = {row["region"] + 1: [row[side] for side in CORNERS] for row in rows}
     colours = {} if is_numbered else dict.fromkeys(boxes, MARKED)
     side = max(SIDE, *picture.shape[:2])
     return PromptImage(draw_numbered_boxes(picture, boxes, colours, side, show_numbers=is_numbered))
@@ -174,16 +164,13 @@ def draw_boxes(picture: np.ndarray, rows: Sequence[Mapping], *, is_numbered: boo
 
 def measurement_table(rows: Sequence[Mapping], classes: Mapping[str, Mapping], domain: str) -> str:
     """Return the measurements of regions as text, one line per box."""
-    words = parse_class_words(classes)
+    words, text = parse_class_words(classes), ""
     formats = {"elongation": ".2f", "solidity": ".2f"}
     formats |= {} if domain in DOMAINS_WITHOUT_APPEARANCE else {"contrast": "+.1f", "texture": ".2f"}
-    lines = []
     for row in rows:
-        parts = [
-            f"{box_number(row['region'])}: {neutralize(words[row['label']].one)}",
-            f"area {100 * row['area_ratio']:.2f} % of the picture",
-            f"centre {100 * row['cx']:.0f} % from the left and {100 * row['cy']:.0f} % from the top",
-        ]
-        parts += [f"{name} {row[name]:{form}}" for name, form in formats.items() if row[name] is not None]
-        lines.append("\n" + ", ".join(parts))
-    return "".join(lines)
+        text += f"\n{row['region'] + 1}: {neutralize(words[row['label']].one)}"
+        text += f", area {100 * row['area_ratio']:.2f} % of the picture"
+        text += f", centre {100 * row['cx']:.0f} % from the left and {100 * row['cy']:.0f} % from the top"
+        parts = (f", {name} {row[name]:{form}}" for name, form in formats.items() if row[name] is not None)
+        text += "".join(parts)
+    return text

@@ -1,6 +1,7 @@
 """Bar charts of MedGround's tables: the queries' language, and all runs' scores (the paper's Figure 6)."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import polars as pl
 from matplotlib.axes import Axes
@@ -51,17 +52,15 @@ def draw_language(table: pl.DataFrame) -> Figure:
     sets = table["set"].unique(maintain_order=True).to_list()
     figure = Figure(figsize=(10, 5.4), layout="constrained")
     panels = figure.subplots(len(SPLITS), len(MEASURES), squeeze=False, sharex=True, sharey="col")
-    for row, split in zip(panels, SPLITS, strict=True):
-        part = table.filter(split=split)
-        for axes, (measure, label) in zip(row, MEASURES.items(), strict=True):
-            bars = []
-            for at, name in enumerate(sets):
-                values = dict(part.filter(set=name).select("domain", measure).iter_rows())
-                style = {"color": SET_COLOURS[at % len(SET_COLOURS)], "label": name}
-                bars.append(([{"value": values.get(domain)} for domain in domains], style))
-            _draw_bars(axes, bars, 0.8)
-            axes.set_xticks(range(len(domains)), domains)
-            axes.set_title(f"{split}: {label}", fontsize=9)
+    for axes, (split, (measure, label)) in zip(panels.flat, product(SPLITS, MEASURES.items()), strict=True):
+        bars = []
+        for at, name in enumerate(sets):
+            values = dict(table.filter(split=split, set=name).select("domain", measure).iter_rows())
+            style = {"color": SET_COLOURS[at % len(SET_COLOURS)], "label": name}
+            bars.append(([{"value": values.get(domain)} for domain in domains], style))
+        _draw_bars(axes, bars, 0.8)
+        axes.set_xticks(range(len(domains)), domains)
+        axes.set_title(f"{split}: {label}", fontsize=9)
     handles, names = panels[0][0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=len(sets), frameon=False)
     return figure
@@ -78,8 +77,7 @@ def draw_scores(table: pl.DataFrame) -> Figure:
         runs, bars = models.filter(by="ours")["model"].to_list(), []
         for at, (by, model) in enumerate(models.iter_rows()):
             row_by_source = {row["source"]: row for row in part.filter(by=by, model=model).to_dicts()}
-            rows = [row_by_source.get(source) or {} for source in sources]
-            bars.append((rows, _bar_style(by, model, runs, at)))
+            bars.append(([row_by_source.get(source, {}) for source in sources], _bar_style(by, model, runs, at)))
         _draw_bars(axes, bars, 0.84)
         counts = {row["source"]: row["number"] for row in part.filter(by="ours").to_dicts()}
         unit = "queries" if name == "iou" else "pairs"

@@ -13,16 +13,12 @@ from cxr.metrics.labels import auroc
 FEATURES = ("contrast", "ratio_fine", "ratio_mid", "ratio_coarse", "core", "spread")
 BANDS = ((0.7, 2.0), (2.0, 5.0), (5.0, 12.0))
 """Standard deviations of the two Gaussians whose difference is a detail band, px of the 512 px frame."""
-CORE_MARGIN = 4
-"""Width of the rim around a box's core, within the lungs, px."""
-MIN_PIXELS = 400
-"""Fewest lung pixels of the box and of its mirror image."""
-MAX_OVERLAP = 0.10
-"""Largest fraction of the mirror image that may lie in another box."""
+CORE_MARGIN = 4  # width of the rim around a box's core, within the lungs, px
+MIN_PIXELS = 400  # fewest lung pixels of the box and of its mirror image
+MAX_OVERLAP = 0.10  # largest fraction of the mirror image that may lie in another box
 FOLDS = 5
 RIDGE = 0.01
-STEPS = 50
-"""Newton steps of the logistic fit; it converges in fewer."""
+STEPS = 50  # Newton steps of the logistic fit; it converges in fewer
 
 
 def lung_midline(lungs: np.ndarray) -> float:

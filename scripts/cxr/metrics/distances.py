@@ -6,10 +6,8 @@ negative.
 
 import numpy as np
 
-MIN_SAMPLES_PER_DIMENSION = 2
-"""Samples per dimension below which FID is meaningless."""
-BLOCK = 256
-"""Kernel rows in memory at a time."""
+MIN_SAMPLES_PER_DIMENSION = 2  # samples per dimension below which FID is meaningless
+BLOCK = 256  # kernel rows in memory at a time
 
 
 def frechet(means: tuple[np.ndarray, np.ndarray], covariances: tuple[np.ndarray, np.ndarray]) -> float:

@@ -8,10 +8,8 @@ import numpy as np
 
 from cxr.geometry.boxes import bounding_box, clip_boxes
 
-SIDE = 2
-"""Width of the strip along a box's sides where an edit must not end in a straight edge, px."""
-NEAR = 4
-"""Distance from the lungs' border within which an edit may end sharply, because the lung does, px."""
+SIDE = 2  # width of the strip along a box's sides where an edit must not end in a straight edge, px
+NEAR = 4  # distance from the lungs' border within which an edit may end sharply, because the lung does, px
 
 
 def mask_from_boxes(boxes: np.ndarray, shape: tuple[int, int]) -> np.ndarray:

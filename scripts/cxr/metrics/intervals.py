@@ -14,8 +14,7 @@ import numpy as np
 
 from cxr.base.seeds import stable_hash
 
-BLOCK = 64
-"""Replicates in memory at a time; the draws do not depend on it."""
+BLOCK = 64  # replicates in memory at a time; the draws do not depend on it
 
 
 def draw_weights(subjects: int, replicates: int, seed: int) -> Iterator[np.ndarray]:

@@ -13,10 +13,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-IOU_EPSILON = np.float32(1e-5)
-"""Added to each union (LISA)."""
-CIOU_EPSILON = 1e-10
-"""Added to the sum of the unions (LISA)."""
+IOU_EPSILON = np.float32(1e-5)  # added to each union (LISA)
+CIOU_EPSILON = 1e-10  # added to the sum of the unions (LISA)
 
 
 class Overlap(NamedTuple):
@@ -77,8 +75,7 @@ class PairMetric:
         return float(numerator / (denominator + self.epsilon)) if len(union) else None
 
 
-PAIR_METRICS: dict[str, PairMetric] = {}
-"""{column: metric}, in the order of tables, page and charts."""
+PAIR_METRICS: dict[str, PairMetric] = {}  # {column: metric}, in the order of tables, page and charts
 
 
 def pair_metric(

@@ -7,8 +7,7 @@ from functools import cache
 
 import numpy as np
 
-ORDERS = 4
-"""Longest n-gram of BLEU-4."""
+ORDERS = 4  # longest n-gram of BLEU-4
 COUNTS = 2 * ORDERS + 2
 """Number of counts per text: matched n-grams and all n-grams of each order, text length, reference length."""
 _TOKEN = re.compile(r"\w+|[^\w\s]")

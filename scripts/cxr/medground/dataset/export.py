@@ -26,8 +26,8 @@ from cxr.vlm.conventions import InputSize, find_convention, localization_questio
 
 MERGE, MIN_PIXELS = 2, 3136
 """Of the processors of the Qwen family: patches per side that become one token, and smallest area of an image, px."""
-COPIED_FIELDS = ("query_id", "source", "split", "domain", "modality", "licence", "kind", "trivial")
-"""Fields of a line that every format includes."""
+COPIED_FIELDS = ("source", "split", "domain", "modality", "licence", "kind", "trivial")
+"""Fields of a line that every conversation includes."""
 PARQUET = {
     "query_id": pl.String,
     "image": pl.Struct({"bytes": pl.Binary, "path": pl.String}),
@@ -51,10 +51,6 @@ class ExportedLine(NamedTuple):
     @property
     def file(self) -> str:
         return f"images/{self.line['source']}/{self.line['image_id']}.png"
-
-
-Samples = Mapping[str, list[ExportedLine]]
-"""{split: its lines}."""
 
 
 def forbids_derivatives(licence: str) -> bool:
@@ -85,31 +81,33 @@ def run(
 ) -> None:  # fmt: skip
     """Write one format into ``folder``, whole or not at all; ``audit``: votes that filter the test split."""
     lines_by_split = {Path(path).stem: list(read_lines(path)) for path in lines}
-    excluded_by_reason: Counter = Counter()
+    has_pixels = "pixels" not in options.withhold
+    num_unaudited = num_nd = 0
     if options.audited:
-        reason, num_lines = "test lines that are not audited or were not accepted", len(lines_by_split["test"])
+        num_unaudited = len(lines_by_split["test"])
         lines_by_split["test"] = keep_audited(lines_by_split["test"], audit[0])
-        excluded_by_reason[reason] = num_lines - len(lines_by_split["test"])
-    if "pixels" not in options.withhold and not options.allow_nd:
+        num_unaudited -= len(lines_by_split["test"])
+    if has_pixels and not options.allow_nd:
         for name, split_lines in lines_by_split.items():
             lines_by_split[name] = [line for line in split_lines if not forbids_derivatives(line["licence"])]
-            reason = "lines whose licence forbids derivatives"
-            excluded_by_reason[reason] += len(split_lines) - len(lines_by_split[name])
+            num_nd += len(split_lines) - len(lines_by_split[name])
+    notes = [f"\nLeft out: {num_unaudited} test lines that are not audited or were not accepted."] * bool(num_unaudited)
+    notes += [f"\nLeft out: {num_nd} lines whose licence forbids derivatives."] * bool(num_nd)
+    notes += [] if has_pixels else ["\nThe pictures are withheld."]
     with atomic_folder(folder) as staging_dir:
-        samples_by_split = _read_samples(lines_by_split, regions, sources, source_names, staging_dir, options)
+        samples_by_split = _read_samples(lines_by_split, regions, sources, source_names, staging_dir, has_pixels)
         if format == "refcoco":
             _write_refcoco(staging_dir, samples_by_split)
         elif format == "hf":
-            _write_hf(staging_dir, samples_by_split, options)
+            _write_hf(staging_dir, samples_by_split, has_pixels)
         for name, samples in samples_by_split.items():
             if format == "coco":
                 _write_instances(staging_dir / f"instances_{name}.json", samples)
             elif format in CONVERSATIONS:
                 to_entry, write, ending = CONVERSATIONS[format]
-                entries = (to_entry(to_conversation(sample, options)) for sample in samples)
-                write(staging_dir / f"{name}{ending}", entries)
+                write(staging_dir / f"{name}{ending}", (to_entry(to_conversation(item, options)) for item in samples))
         with open(staging_dir / "README.md", "a", encoding="utf-8") as file:
-            file.write(_readme(samples_by_split, excluded_by_reason, format, options))
+            file.write(_readme(samples_by_split, notes, format, options.coordinates))
 
 
 CONVERSATIONS = {
@@ -122,14 +120,14 @@ CONVERSATIONS = {
 
 def _read_samples(
     lines_by_split: Mapping[str, list[dict]], regions: Sequence[str], sources: Sequence[str],
-    source_names: Sequence[str], folder: Path, options: DatasetSettings,
+    source_names: Sequence[str], folder: Path, has_pixels: bool,
 ) -> dict[str, list[ExportedLine]]:  # fmt: skip
     """Return {split: lines with their boxes in pixels}, and write the images."""
     keys = {(line["source"], line["image_id"]) for split_lines in lines_by_split.values() for line in split_lines}
     image_by_key: dict[tuple[str, str], tuple[int, int, dict[int, dict]]] = {}
     for key, picture, rows in read_pictures(source_names, regions, sources, keys):
         image_by_key[key] = picture.shape[1], picture.shape[0], {row["region"]: row for row in rows}
-        if "pixels" not in options.withhold:
+        if has_pixels:
             path = folder / f"images/{key[0]}/{key[1]}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(encode_image(".png", picture[..., ::-1], [cv2.IMWRITE_PNG_COMPRESSION, 3]))
@@ -155,51 +153,49 @@ def to_conversation(sample: ExportedLine, options: DatasetSettings) -> Conversat
         answer = convention.answer((np.array(line["boxes"], np.float64) / 1000).tolist(), size)
     question = localization_question(line["query"], convention)
     picture = "" if "pixels" in options.withhold else sample.file
-    extra_fields = {name: line[name] for name in COPIED_FIELDS if name != "query_id"}
+    extra_fields = {name: line[name] for name in COPIED_FIELDS}
     return Conversation(line["query_id"], picture, [Turn(question, answer)], line["query"], sample.boxes, extra_fields)
 
 
-def _write_instances(path: Path, samples: Sequence[ExportedLine]) -> dict[tuple[str, str, int], tuple[int, int, int]]:
-    """Write the file of one split; returns {(source, image, region): numbers of annotation, image, category}."""
+def _write_instances(path: Path, samples: Sequence[ExportedLine]) -> dict[tuple[str, int], tuple[int, int, int]]:
+    """Write the file of one split; returns {(image file, region): numbers of annotation, image, category}."""
     kinds = make_categories(sorted({label for sample in samples for label in sample.labels}), "region")
     categories = {kind["name"]: kind["id"] for kind in kinds}
-    samples_by_image: dict[tuple[str, str], list[ExportedLine]] = defaultdict(list)
+    samples_by_image: dict[str, list[ExportedLine]] = defaultdict(list)
     for sample in samples:
-        samples_by_image[sample.line["source"], sample.line["image_id"]].append(sample)
-    numbers: dict[tuple[str, str, int], tuple[int, int, int]] = {}
+        samples_by_image[sample.file].append(sample)
+    numbers: dict[tuple[str, int], tuple[int, int, int]] = {}
     with CocoWriter(path, {"description": "MedGround: boxes that verified queries mean"}, kinds) as writer:
-        for key, image_samples in samples_by_image.items():
+        for file, image_samples in samples_by_image.items():
             first = image_samples[0]
             image_fields = {name: first.line[name] for name in ("source", "domain", "licence")}
-            image = writer.image(file_name=first.file, width=first.width, height=first.height, **image_fields)
+            image = writer.image(file_name=file, width=first.width, height=first.height, **image_fields)
             regions: dict[int, tuple[list[float], str, list[str]]] = {}
             for sample in image_samples:
                 for region, box, label in zip(sample.line["regions"], sample.boxes, sample.labels, strict=True):
                     regions.setdefault(region, (box, label, []))[2].append(sample.line["query_id"])
             for region, ((x1, y1, x2, y2), label, query_ids) in sorted(regions.items()):
                 annotation = {"bbox": [x1, y1, x2 - x1, y2 - y1], "area": (x2 - x1) * (y2 - y1), "iscrowd": 0}
-                numbers[*key, region] = len(numbers) + 1, image, categories[label]
+                numbers[file, region] = len(numbers) + 1, image, categories[label]
                 writer.add_annotation(image, label, annotation, region=region, query_ids=query_ids)
     return numbers
 
 
-def _write_refcoco(folder: Path, samples_by_split: Samples) -> None:
+def _write_refcoco(folder: Path, samples_by_split: Mapping[str, list[ExportedLine]]) -> None:
     """Write instances.json of all splits and refs.json beside it."""
-    refs, samples = [], list(chain.from_iterable(samples_by_split.values()))
-    numbers = _write_instances(folder / "instances.json", samples)
+    refs, numbers = [], _write_instances(folder / "instances.json", list(chain(*samples_by_split.values())))
     for name, split_samples in samples_by_split.items():
         for sample in split_samples:
             line, split = sample.line, {"validate": "val"}.get(name, name)
-            region_numbers = [numbers[line["source"], line["image_id"], region] for region in line["regions"]]
-            _, image, category = region_numbers[0]
-            ids = [annotation for annotation, *_ in region_numbers]
+            ids = [numbers[sample.file, region][0] for region in line["regions"]]
+            _, image, category = numbers[sample.file, line["regions"][0]]
             refs.append(ReferringExpression(line["query_id"], line["query"], image, ids, category, split, sample.file))
     write_refs(folder / "refs.json", refs)
 
 
-def _write_hf(folder: Path, samples_by_split: Samples, options: DatasetSettings) -> None:
+def _write_hf(folder: Path, samples_by_split: Mapping[str, list[ExportedLine]], has_pixels: bool) -> None:
     """Write data/{split}.parquet with the pictures inside, and the head of the card."""
-    columns = {name: kind for name, kind in PARQUET.items() if name != "image" or "pixels" not in options.withhold}
+    columns = {name: kind for name, kind in PARQUET.items() if name != "image" or has_pixels}
     files = {name: samples for name, samples in samples_by_split.items() if samples}
     for name, samples in files.items():
         path = folder / f"data/{name}-00000.parquet"
@@ -219,17 +215,17 @@ def _write_hf(folder: Path, samples_by_split: Samples, options: DatasetSettings)
     (folder / "README.md").write_text(f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n\n", encoding="utf-8")
 
 
-def _readme(samples_by_split: Samples, excluded_by_reason: Counter, format: str, options: DatasetSettings) -> str:
-    """Return the README of the folder: counts, licences, coordinates, and what is excluded."""
+def _readme(
+    samples_by_split: Mapping[str, list[ExportedLine]], notes: Sequence[str], format: str, coordinates: str
+) -> str:
+    """Return the README of the folder: counts, licences, coordinates, and ``notes`` on what is excluded."""
     counts = ", ".join(f"{name} {len(samples)}" for name, samples in samples_by_split.items())
-    all_lines = (sample.line for sample in chain.from_iterable(samples_by_split.values()))
+    all_lines = (sample.line for sample in chain(*samples_by_split.values()))
     licences = Counter((line["source"], line["licence"] or "none stated") for line in all_lines)
     lines = [
         "# Referring queries of MedGround", "", f"Queries: {counts}. Format: {format}.",
-        f"Coordinates in texts: {options.coordinates}. Boxes in fields of their own are pixels of the pictures.", "",
+        f"Coordinates in texts: {coordinates}. Boxes in fields of their own are pixels of the pictures.", "",
         "| source | licence of its pictures and masks | queries |", "|---|---|---|",
-        *(f"| {source} | {licence} | {count} |" for (source, licence), count in sorted(licences.items())),
+        *(f"| {source} | {licence} | {count} |" for (source, licence), count in sorted(licences.items())), *notes,
     ]  # fmt: skip
-    lines += [f"\nLeft out: {count} {reason}." for reason, count in excluded_by_reason.items() if count]
-    lines += ["\nThe pictures are withheld."] if "pixels" in options.withhold else []
     return "\n".join(lines) + "\n"

@@ -3,7 +3,6 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -27,17 +26,8 @@ QUESTION = "Does this query mean exactly the marked boxes?"
 FRAME = 256  # image side per pixel of a frame's line width
 
 
-class Case(NamedTuple):
-    """One image of the gallery. kind: accepted, rejected or pair; lines: one query, or the two of a pair."""
-
-    kind: str
-    lines: tuple[Mapping, ...]
-    captions: Mapping[str, str]
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Source and image."""
-        return self.lines[0]["source"], self.lines[0]["image_id"]
+Case = tuple[str, Sequence[Mapping], Mapping[str, str]]
+"""One image of the gallery: its kind (accepted, rejected or pair), the query or the two of a pair, and captions."""
 
 
 def run(
@@ -49,21 +39,20 @@ def run(
     line_by_id = {line["query_id"]: line for path in queries for line in read_lines(path)}
     pairs = list(read_lines(sensitivity))
     cases = list(_list_cases(accepted_lines, read_table(rejected).to_dicts(), pairs, line_by_id, seed))
-    keys = {case.key for case in cases}
+    keys = {(lines[0]["source"], lines[0]["image_id"]) for _, lines, _ in cases}
     images = {key: (picture, rows) for key, picture, rows in read_pictures(source_names, regions, sources, keys)}
     rows = []
     with atomic_folder(folder) as staging_dir:
-        for number, case in enumerate(cases):
-            name = f"{case.kind}-{number:02d}.jpg"
-            answers = [line["regions"] for line in case.lines]
-            framed_image = draw_case(*images[case.key], answers)
+        for number, (kind, lines, captions) in enumerate(cases):
+            name, first = f"{kind}-{number:02d}.jpg", lines[0]
+            framed_image = draw_case(*images[first["source"], first["image_id"]], [line["regions"] for line in lines])
             jpeg = encode_image(".jpg", framed_image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])
             (staging_dir / name).write_bytes(jpeg)
-            row = {"kind": case.kind, "file": name, "digest": hashlib.sha256(jpeg).hexdigest()[:16]}
-            row |= dict(zip(("source", "image_id"), case.key, strict=True))
-            row |= {"split": case.lines[0]["split"], "trivial": case.lines[0].get("trivial", False)}
-            queries = [{"query": line["query"], "regions": [at + 1 for at in line["regions"]]} for line in case.lines]
-            rows.append(row | {"queries": queries} | dict(case.captions))
+            row = {"kind": kind, "file": name, "digest": hashlib.sha256(jpeg).hexdigest()[:16]}
+            row |= {name: first[name] for name in ("source", "image_id", "split")}
+            row["trivial"] = first.get("trivial", False)
+            row["queries"] = [{"query": line["query"], "regions": [at + 1 for at in line["regions"]]} for line in lines]
+            rows.append(row | dict(captions))
         write_lines(staging_dir / "gallery.jsonl", rows)
 
 
@@ -83,17 +72,16 @@ def _list_cases(
 ) -> Iterator[Case]:
     """Yield the cases: accepted, rejected, pairs. ``lines``: {query: its line}."""
     for line in _sample_by_group([line for line in accepted if not line["trivial"]] or accepted, ("source",), seed):
-        checks = line["checks"]
-        captions = {"verdict": checks["verdict"], "judge": checks["judge"], "reason": _describe_checks(checks)}
-        yield Case("accepted", (line,), captions)
+        captions = {name: line["checks"][name] for name in ("verdict", "judge")}
+        yield "accepted", (line,), captions | {"reason": _describe_checks(line["checks"])}
     rows_with_regions = [row for row in rejected if lines.get(row["query_id"], {}).get("regions")]
     for row in _sample_by_group(rows_with_regions, ("stage", "reason"), seed):
         reason = f"{row['reason']} {row['detail']}".strip()
         captions = {"verdict": f"rejected by stage {row['stage']}", "reason": reason}
-        yield Case("rejected", (lines[row["query_id"]],), captions)
+        yield "rejected", (lines[row["query_id"]],), captions
     for pair in _sample_by_group(pairs, ("source",), seed):
         captions = {"verdict": "pair", "reason": "of one class" if pair["same_class"] else "of two classes"}
-        yield Case("pair", (lines[pair["first"]], lines[pair["second"]]), captions)
+        yield "pair", (lines[pair["first"]], lines[pair["second"]]), captions
 
 
 def _describe_checks(checks: Mapping) -> str:
@@ -104,10 +92,9 @@ def _describe_checks(checks: Mapping) -> str:
         "read: ": ", ".join(checks["read"]), "order: ": checks["ordinal"], "not read: ": ", ".join(checks["unread"]),
         "contrast of the boxes: ": f"{', '.join(effects)} SD" if effects else "",
     }  # fmt: skip
-    words = [neutralize(each["observed"])[:MAX_OBSERVED] for each in observed if each.get("observed")]
-    return "; ".join(
-        [*(name + text for name, text in parts.items() if text), *(f"the judge saw: {text}" for text in words)]
-    )
+    texts = [name + text for name, text in parts.items() if text]
+    observations = (each["observed"] for each in observed if each.get("observed"))
+    return "; ".join([*texts, *(f"the judge saw: {neutralize(text)[:MAX_OBSERVED]}" for text in observations)])
 
 
 def draw_case(image: np.ndarray, rows: Sequence[Mapping], answers: Sequence[Sequence[int]]) -> np.ndarray:
@@ -135,24 +122,23 @@ def run_units(
     rows = []
     for key, picture, region_rows in read_pictures(source_names, regions, sources, lines_by_key):
         candidates, image = [row for row in region_rows if row["candidate"]], row_by_image[key[0]][key[1]]
-        is_sided = bool(image["radiological"])
+        is_sided, frames, png = bool(image["radiological"]), np.zeros(picture.shape[:2], np.uint8), _png(picture)
         hint = "Left and right are the patient's." if is_sided else ""
-        frames, png = np.zeros(picture.shape[:2], np.uint8), _png(picture[..., ::-1])
         for row in candidates:
             corners = (row["x1"], row["y1"]), (row["x2"] - 1, row["y2"] - 1)
             cv2.rectangle(frames, *corners, 255, max(1, round(len(frames) / FRAME)))
-        frames_png = _png(frames, bits=True)
+        frames_png = _png(frames)
         for line in lines_by_key[key]:
             facts = [["Query", line["query"]], ["Kind of image", image["modality"] or image["domain"]]]
             mask = np.zeros_like(frames)
             for row in candidates:
                 if row["region"] in line["regions"]:
                     mask[row["y1"] : row["y2"], row["x1"] : row["x2"]] = 255
-            details = QUESTION, hint, facts, "", "", frames_png, is_sided
-            rows.append((line["query_id"], png, _png(mask, bits=True), *details))
+            rows.append((line["query_id"], png, _png(mask), QUESTION, hint, facts, "", "", frames_png, is_sided))
     write_rows(units, sorted(rows, key=lambda row: row[0]), REVIEW_UNITS)
 
 
-def _png(image: np.ndarray, bits: bool = False) -> bytes:
-    parameters = [cv2.IMWRITE_PNG_COMPRESSION, 6, *((cv2.IMWRITE_PNG_BILEVEL, 1) if bits else ())]
-    return encode_image(".png", image, parameters)
+def _png(image: np.ndarray) -> bytes:
+    """Return a PNG of an image (H, W, 3: R, G, B), or of one bit per pixel (H, W)."""
+    bits = (cv2.IMWRITE_PNG_BILEVEL, 1) if image.ndim == 2 else ()
+    return encode_image(".png", image[..., ::-1] if image.ndim == 3 else image, [cv2.IMWRITE_PNG_COMPRESSION, 6, *bits])

@@ -3,13 +3,13 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
 
 from cxr.base.columns import Column, Columns
-from cxr.base.hdf5 import Shard
 from cxr.base.resources import load_resource
 from cxr.base.tables import read_lines, read_table, write_rows
 from cxr.base.vocabulary import VALID_LOCATIONS
@@ -56,10 +56,9 @@ class Lexicon:
 
         for name, forms in parse_class_words(facts.classes).items():
             add((forms.one, forms.many), "class", f"class {name}")
-            for word, plural in forms.parents.items():
-                add((word, plural), "class", f"class {word}")
-        for noun, plural in logic["generic"].items():
-            add((noun, plural), "class", "")
+            for pair in forms.parents.items():
+                add(pair, "class", f"class {pair[0]}")
+        add(chain(*logic["generic"].items()), "class", "")
         for zone in VALID_LOCATIONS:
             if zone.partition(" ")[2] != "lung":
                 add(zone_phrases(zone), "place", f"zone {zone}")
@@ -72,8 +71,7 @@ class Lexicon:
         for name, words in logic["ordinals"].items():
             add(words, "order", f"order {name}" if name in ("largest", "smallest") else "")
         add(logic["nth"], "order", "")
-        add(logic["numbers"], "number", "")
-        add(logic["all"], "number", "")
+        add((*logic["numbers"], *logic["all"]), "number", "")
         self.spatial = {phrase for words in logic["relations"].values() for phrase in words}
         self.spatial |= {"leftmost", "rightmost", "topmost", "lowest", "uppermost", *language["spatial"]}
         self.spatial |= {phrase for phrase, (slot, _) in entry_by_phrase.items() if slot == "place"}
@@ -88,14 +86,14 @@ class Lexicon:
 
 
 class TextMeasures(NamedTuple):
-    """One query: its text, words, concepts, terms of morphology, phrases of place, and its skeleton."""
+    """One query: its text and skeleton; numbers of words, concepts, terms of morphology, and phrases of place."""
 
     text: str
+    skeleton: str
     words: int
     concepts: int
     morphology: int
     spatial: int
-    skeleton: str
 
 
 def measure_text(text: str, lexicon: Lexicon, concepts: int | None = None) -> TextMeasures:
@@ -104,11 +102,10 @@ def measure_text(text: str, lexicon: Lexicon, concepts: int | None = None) -> Te
     distinct_concepts = {concept for _, _, concept in phrases if concept}
     distinct_concepts |= {phrase for phrase, _, concept in phrases if phrase in lexicon.morphology and not concept}
     skeleton = " ".join(f"<{slot}>" if slot in SLOTS[:4] else phrase for phrase, slot, _ in phrases)
-    return TextMeasures(
-        text, len(text.split()), len(distinct_concepts) if concepts is None else concepts,
-        len({phrase for phrase, *_ in phrases if phrase in lexicon.morphology}),
-        sum(phrase in lexicon.spatial for phrase, *_ in phrases), skeleton,
-    )  # fmt: skip
+    num_concepts = len(distinct_concepts) if concepts is None else concepts
+    terms = {phrase for phrase, *_ in phrases if phrase in lexicon.morphology}
+    spatial = sum(phrase in lexicon.spatial for phrase, *_ in phrases)
+    return TextMeasures(text, skeleton, len(text.split()), num_concepts, len(terms), spatial)
 
 
 def summarise(queries: Sequence[TextMeasures]) -> dict:
@@ -134,10 +131,7 @@ def run(
 ) -> None:  # fmt: skip
     """Write the measures of queries and baselines; ``entities``: another engine's concept counts, or nothing."""
     concepts_by_query = dict(read_table(entities[0]).iter_rows()) if entities else {}
-    facts = {}
-    for name, paths in paths_by_source(source_names, sources):
-        with Shard(paths[0]) as shard:
-            facts[name] = Facts.from_shard(shard)
+    facts = {name: Facts.read(paths[0]) for name, paths in paths_by_source(source_names, sources)}
     files = [(QUERIES, path) for path in lines]
     files += [(Path(path).parent.name.removeprefix("label_"), path) for path in labels]
     lexicons: dict[tuple[str, str], Lexicon] = {}
@@ -158,6 +152,7 @@ def run(
     write_rows(language, rows, LANGUAGE)
     word_rows: list[tuple] = []
     for key, counts in sorted(word_counts.items()):
-        commonest = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:MAX_WORDS]
-        word_rows += ((*key, word, number) for word, number in commonest)
+        word_rows += (
+            (*key, *pair) for pair in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:MAX_WORDS]
+        )
     write_rows(words, word_rows, WORDS)

@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, Columns
-from cxr.base.hdf5 import Shard
 from cxr.base.seeds import make_rng
 from cxr.base.tables import read_lines, read_tables, write_lines, write_rows
 from cxr.base.vocabulary import SPLITS
@@ -82,14 +81,12 @@ def answer_words(labels: Iterable[str], facts: Facts) -> str:
 def make_baseline_lines(source: Source, kind: str) -> Iterator[dict]:
     """Yield the lines of a label baseline: generic, class or replaced."""
     rows_by_image = group_by_image(source.regions.filter("candidate").iter_rows(named=True))
+    for line in source.accepted if kind == "replaced" else ():
+        labels = {row["region"]: row["label"] for row in rows_by_image[line["image_id"]]}
+        text = answer_words((labels[region] for region in line["regions"]), source.facts)
+        yield line | {"query": text, "logic": None}
     first_line_by_image = {line["image_id"]: line for line in reversed(source.accepted)}
-    if kind == "replaced":
-        for line in source.accepted:
-            labels = {row["region"]: row["label"] for row in rows_by_image[line["image_id"]]}
-            text = answer_words((labels[region] for region in line["regions"]), source.facts)
-            yield line | {"query": text, "logic": None}
-        return
-    for image_id, line in sorted(first_line_by_image.items()):
+    for image_id, line in sorted(first_line_by_image.items()) if kind != "replaced" else ():
         rows = rows_by_image[image_id]
         for label in sorted({row["label"] for row in rows}) if kind == "class" else [None]:
             class_rows = [row for row in rows if label in (None, row["label"])]
@@ -123,9 +120,7 @@ def sensitivity_pairs(
 
 def check_conservation(source: Source, split: str) -> list[dict]:
     """Return the counts that went into and came out of one source and split. Raises AssertionError if they differ."""
-    images, rejected, unasked = (
-        table.filter(split=split) for table in (source.images, source.rejected, source.unasked)
-    )
+    images, rejected, unasked = (part.filter(split=split) for part in (source.images, source.rejected, source.unasked))
     tables, names = (source.without, source.regions, source.dropped), images.select("image_id")
     without_regions, regions, dropped = (table.join(names, on="image_id", how="semi") for table in tables)
     candidate_lines = [line for line in source.queries if line["split"] == split]
@@ -133,22 +128,19 @@ def check_conservation(source: Source, split: str) -> list[dict]:
     queried, stages = {line["image_id"] for line in accepted}, Counter(rejected["stage"])
     # counted from the queries' fates, not as a remainder, so that a lost image is in none of the three
     silent = {*unasked["image_id"], *rejected["image_id"]} - queried
-    balances = [
-        ("images", len(images), {
-            "with_queries": len(queried), "no_regions": len(without_regions), "no_query": len(silent),
-        }),
-        ("components", len(regions) + len(dropped), {
-            "candidates": int(regions["candidate"].sum()), "distractors": int((~regions["candidate"]).sum()),
-            "dropped": len(dropped),
-        }),
-        ("wanted", _num_requested(source.per_image, regions, candidate_lines), {
-            "made": len(candidate_lines), "unasked": len(unasked),
-        }),
-        ("made", len(candidate_lines), {
-            "accepted": len(accepted), **{f"rejected_{stage}": stages[stage] for stage in ("I", "II", "III")},
-        }),
-    ]  # fmt: skip
-    return [_conservation_row(source.name, split, quantity, num_in, parts) for quantity, num_in, parts in balances]
+    num_candidates, num_made = int(regions["candidate"].sum()), len(candidate_lines)
+    num_distractors, num_dropped = len(regions) - num_candidates, len(dropped)
+    num_in = {
+        "images": len(images), "components": len(regions) + num_dropped,
+        "wanted": _num_requested(source.per_image, regions, candidate_lines), "made": num_made,
+    }  # fmt: skip
+    parts = {
+        "images": {"with_queries": len(queried), "no_regions": len(without_regions), "no_query": len(silent)},
+        "components": {"candidates": num_candidates, "distractors": num_distractors, "dropped": num_dropped},
+        "wanted": {"made": num_made, "unasked": len(unasked)},
+        "made": {"accepted": len(accepted)} | {f"rejected_{stage}": stages[stage] for stage in ("I", "II", "III")},
+    }
+    return [_conservation_row(source.name, split, name, number, parts[name]) for name, number in num_in.items()]
 
 
 def _num_requested(per_image: int | None, regions: pl.DataFrame, candidate_lines: Sequence[Mapping]) -> int:
@@ -175,8 +167,7 @@ def _read_sources(
     parts_by_file = {name: dict(paths_by_source(source_names, paths)) for name, paths in files.items()}
     for source in source_names:
         paths = {name: parts[source] for name, parts in parts_by_file.items()}
-        with Shard(paths["sources"][0]) as shard:
-            facts = Facts.from_shard(shard)
+        facts = Facts.read(paths["sources"][0])
         table_names = ("images", "regions", "dropped", "without", "unasked", "rejected")
         tables = {name: read_tables(paths[name]) for name in table_names}
         lines = {name: [line for path in paths[name] for line in read_lines(path)] for name in ("queries", "accepted")}

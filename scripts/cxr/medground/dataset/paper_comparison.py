@@ -44,16 +44,14 @@ def count_sources(
     splits, rows = (*PRINTED_SPLITS.values(), "all"), []
     for name, table, part, num_excluded in zip(names, images, regions, excluded, strict=True):
         split_by_image = dict(table.select("image_id", "split").iter_rows())
-        image_counts = Counter(split_by_image.values())
-        class_counts = Counter(
-            split_by_image[image_id] for image_id in part.select("image_id", "label").unique()["image_id"]
-        )
+        class_images = part.select("image_id", "label").unique()["image_id"]
+        counters = Counter(split_by_image.values()), Counter(split_by_image[image_id] for image_id in class_images)
         domains = table["domain"].unique().to_list()
         domain = domains[0] if len(domains) == 1 else "various"
         for split in splits:
-            numbers = [counts.total() if split == "all" else counts[split] for counts in (image_counts, class_counts)]
-            numbers.append(num_excluded if split == "all" else None)
-            rows.append(dict(zip(SOURCE_COUNTS, (name, domain, split, *numbers), strict=True)))
+            counts = [counter.total() if split == "all" else counter[split] for counter in counters]
+            values = name, domain, split, *counts, num_excluded if split == "all" else None
+            rows.append(dict(zip(SOURCE_COUNTS, values, strict=True)))
     for split in splits:
         parts, num_excluded = [row for row in rows if row["split"] == split], sum(excluded) if split == "all" else None
         sums = {unit: sum(row[unit] for row in parts) for unit in ("images", "image_classes")}
@@ -74,11 +72,9 @@ def table2_rows(tables: Mapping, statistics: pl.DataFrame, domains: Mapping[str,
     printed = tables["table2"]
     total = {row["split"]: row for row in statistics.filter(source="total").to_dicts()}
     for split in ("train", "test"):
-        row = total.get(split, {})
-        triplets = tables["totals"][split]
+        row, note = total.get(split, {}), f"printed as {printed[f'{split}_images']}"
         yield _row("Table 2", split, "images", None, row.get("images"), "images", TRIPLETS)
-        note = f"printed as {printed[split + '_images']}"
-        yield _row("Table 2", split, "queries", triplets, row.get("queries"), "queries", note)
+        yield _row("Table 2", split, "queries", tables["totals"][split], row.get("queries"), "queries", note)
         yield _row("Table 2", split, "words a query", printed[f"avg_words_{split}"], row.get("words"), "words")
         shares, queries_by_domain = printed[f"{split}_modality_percent"], Counter()
         for source_row in statistics.filter(pl.col("source") != "total", split=split).to_dicts():
@@ -114,9 +110,8 @@ def table6_rows(tables: Mapping, rates: pl.DataFrame) -> Iterator[dict]:
     printed_names = {name.lower() for name in printed["rows"]}
     for (name, split, stage), row in ours.items():
         if name not in printed_names and split in ("train", "test"):
-            note = f"{row['unjudged']} of them unjudged" if row["unjudged"] else ""
-            percentage = row["accepted_percentage"]
-            yield _row("Table 6", f"{name}, {split}", f"kept after {stage}", None, percentage, "%", note)
+            note, our_share = f"{row['unjudged']} of them unjudged" * bool(row["unjudged"]), row["accepted_percentage"]
+            yield _row("Table 6", f"{name}, {split}", f"kept after {stage}", None, our_share, "%", note)
 
 
 def run(

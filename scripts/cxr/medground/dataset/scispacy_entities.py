@@ -53,16 +53,15 @@ def load_pipeline(path: str, linker: str = "") -> Callable[[Iterable[str]], Iter
     if linkers and not linker:
         problem = f"{folder} has the component {next(iter(linkers))!r}, whose files would be fetched"
         raise UserError(f"{KEY}.pipeline: {problem}: place them in a folder and name it in {KEY}.linker")
-    link = _linker(linker, pipeline, next(iter(linkers.values()), {})) if linker else None
+    link = _linker(linker, pipeline, next(iter(linkers.values()), {})) if linker else lambda doc: doc
     linked = Span.has_extension(LINKED)
 
     def concepts(texts: Iterable[str]) -> Iterator[set[str]]:
-        for doc in pipeline.pipe(texts):
+        for entities in (link(doc).ents for doc in pipeline.pipe(texts)):
             if linked:
-                entities = (doc if link is None else link(doc)).ents
                 yield {getattr(entity._, LINKED)[0][0] for entity in entities if getattr(entity._, LINKED)}
             else:
-                yield {entity.kb_id_ or entity.ent_id_ or entity.text.lower() for entity in doc.ents}
+                yield {entity.kb_id_ or entity.ent_id_ or entity.text.lower() for entity in entities}
 
     return concepts
 

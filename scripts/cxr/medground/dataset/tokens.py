@@ -38,24 +38,15 @@ def load_tokenizer(path: str) -> "PreTrainedTokenizerBase":
 
 def run(*, lines: list[str], tokens: str, tokenizer: str) -> None:
     """Write the table of token counts of all lines. ``tokenizer``: a model's folder, or its tokenizer.json."""
-    tokenize, convention = load_tokenizer(tokenizer), find_convention(CONVENTION)
-
-    def count(text: str) -> int:
-        return len(tokenize(text, add_special_tokens=False).input_ids)
-
-    rows = []
+    tokenize, convention, rows = load_tokenizer(tokenizer), find_convention(CONVENTION), []
     for path in lines:
         for line in read_lines(path):
             sample = parse_sample(line)
             text = f"{sample.question(0, convention)}\n{sample.answer(0, convention, InputSize(1000, 1000))}"
-            rows.append((line["source"], Path(path).stem, count(line["query"]), count(text)))
+            counts = (len(tokenize(part, add_special_tokens=False).input_ids) for part in (line["query"], text))
+            rows.append((line["source"], Path(path).stem, *counts))
     table = pl.DataFrame(rows, schema=SCHEMA, orient="row")
-    total = table.with_columns(source=pl.lit("total"))
-    counts = [
-        part.group_by("source", "split").agg(
-            queries=pl.len().cast(pl.Int64), query_tokens=pl.mean("query"), line_tokens=pl.mean("line"),
-            total_tokens=pl.sum("line"),
-        ).sort("source", "split")
-        for part in (table, total)
-    ]  # fmt: skip
-    write_table(tokens, pl.concat(counts), TOKENS)
+    means = {"query_tokens": pl.mean("query"), "line_tokens": pl.mean("line"), "total_tokens": pl.sum("line")}
+    groups = (part.group_by("source", "split") for part in (table, table.with_columns(source=pl.lit("total"))))
+    parts = [group.agg(queries=pl.len().cast(pl.Int64), **means).sort("source", "split") for group in groups]
+    write_table(tokens, pl.concat(parts), TOKENS)

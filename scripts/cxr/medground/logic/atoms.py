@@ -1,6 +1,7 @@
 """Atoms: statements about a region, such as "size:small", with the values no, unclear and yes."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -71,36 +72,30 @@ def evaluate_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]
 def _size_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
     slack, edges = numbers.size_margin, (0.0, numbers.tiny, numbers.small, numbers.medium, np.inf)
     margins = [0.0, *(edge * slack for edge in edges[1:-1]), 0.0]
-    atoms = {
-        f"size:{name}": atom_in_range(scene.area_ratio, edges[at], edges[at + 1], (margins[at], margins[at + 1]))
-        for at, name in enumerate(("tiny", "small", "medium", "large"))
-    }
-    larger, smaller = np.zeros((2, len(scene)), np.uint8)
+    ranges = zip(("tiny", "small", "medium", "large"), pairwise(edges), pairwise(margins), strict=True)
+    atoms = {f"size:{name}": atom_in_range(scene.area_ratio, *ends, margin) for name, ends, margin in ranges}
+    larger, smaller = np.full((2, len(scene)), UNCLEAR, np.uint8)
     for name in sorted(set(scene.label)):
         class_mask = np.array([label == name for label in scene.label], bool)
-        if class_mask.sum() < numbers.relative_from:
-            larger[class_mask] = smaller[class_mask] = UNCLEAR
-            continue
-        area = scene.area[class_mask]
-        low, high = np.quantile(area, (1 / 3, 2 / 3))
-        larger[class_mask] = atom_in_range(area, high, np.inf, (high * slack, 0.0))
-        smaller[class_mask] = atom_in_range(area, -np.inf, low, (0.0, low * slack))
+        if class_mask.sum() >= numbers.relative_from:
+            area = scene.area[class_mask]
+            low, high = np.quantile(area, (1 / 3, 2 / 3))
+            larger[class_mask] = atom_in_range(area, high, np.inf, (high * slack, 0.0))
+            smaller[class_mask] = atom_in_range(area, -np.inf, low, (0.0, low * slack))
     return atoms | {"size:larger": larger, "size:smaller": smaller}
 
 
 def _shape_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
     slack, long, solid = numbers.shape_margin, scene.elongation, scene.solidity
+    not_long = atom_in_range(long, numbers.round, numbers.elongated, (slack, slack))
     atoms = {
-        "shape:round": atom_in_range(long, -np.inf, numbers.round, (0.0, slack)),
-        "shape:oval": np.minimum(
-            atom_in_range(long, numbers.round, numbers.elongated, (slack, slack)),
-            atom_in_range(solid, numbers.oval_solidity, np.inf, (slack, 0.0)),
-        ),
-        "shape:elongated": atom_in_range(long, numbers.elongated, np.inf, (slack, 0.0)),
-        "shape:irregular": atom_in_range(solid, -np.inf, numbers.irregular, (0.0, slack)),
+        "round": atom_in_range(long, -np.inf, numbers.round, (0.0, slack)),
+        "oval": np.minimum(not_long, atom_in_range(solid, numbers.oval_solidity, np.inf, (slack, 0.0))),
+        "elongated": atom_in_range(long, numbers.elongated, np.inf, (slack, 0.0)),
+        "irregular": atom_in_range(solid, -np.inf, numbers.irregular, (0.0, slack)),
     }
     small = scene.area < numbers.shape_min_px
-    return {name: np.where(small, UNCLEAR, values).astype(np.uint8) for name, values in atoms.items()}
+    return {f"shape:{name}": np.where(small, UNCLEAR, values).astype(np.uint8) for name, values in atoms.items()}
 
 
 def _place_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
@@ -123,15 +118,12 @@ def _place_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
 def _appearance_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
     if scene.domain in DOMAINS_WITHOUT_APPEARANCE:
         return {}
-    even = np.where(
-        scene.texture <= numbers.texture_even, YES, np.where(scene.texture >= numbers.texture_rough, NO, UNCLEAR)
-    ).astype(np.uint8)
-    return {
-        "appearance:bright": atom_at_least(scene.contrast, numbers.contrast_no, numbers.contrast_yes),
-        "appearance:dark": atom_at_least(-scene.contrast, numbers.contrast_no, numbers.contrast_yes),
-        "appearance:even": even,
-        "appearance:rough": (YES - even).astype(np.uint8),
-    }
+    is_rough = np.where(scene.texture >= numbers.texture_rough, YES, UNCLEAR)
+    rough = np.where(scene.texture <= numbers.texture_even, NO, is_rough).astype(np.uint8)
+    limits = numbers.contrast_no, numbers.contrast_yes
+    atoms = {"bright": atom_at_least(scene.contrast, *limits), "dark": atom_at_least(-scene.contrast, *limits)}
+    atoms |= {"even": (YES - rough).astype(np.uint8), "rough": rough}
+    return {f"appearance:{name}": values for name, values in atoms.items()}
 
 
 def evaluate_relation(kind: str, reference: int, scene: Scene, numbers: LogicOptions) -> np.ndarray:

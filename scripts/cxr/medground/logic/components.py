@@ -33,6 +33,48 @@ class Component:
         y, x = self.points
         return int(y.sum()) / self.area, int(x.sum()) / self.area
 
+    @property
+    def centroid(self) -> tuple[float, float]:
+        """Mean of the pixels' centres (x, y), px."""
+        y, x = self.means
+        return x + 0.5 + self.box[0], y + 0.5 + self.box[1]
+
+    @property
+    def position(self) -> tuple[int, int, int, int]:
+        """The key by which an image's components are ordered: y1, x1, y2, x2."""
+        x1, y1, x2, y2 = self.box
+        return y1, x1, y2, x2
+
+    @property
+    def elongation(self) -> float:
+        """1 - sqrt(l2 / l1); l1, l2 are the eigenvalues of the pixels' covariance plus a pixel's own (1/12)."""
+        y, x = (at - mean for at, mean in zip(self.points, self.means, strict=True))
+        a, b, c = (float(np.add.reduce(product)) / self.area for product in (x * x, y * y, x * y))
+        a, b = a + 1 / 12, b + 1 / 12
+        mean, spread = (a + b) / 2, math.hypot((a - b) / 2, c)
+        return 1 - math.sqrt(max(mean - spread, 0.0) / (mean + spread))
+
+    @property
+    def solidity(self) -> float:
+        """The area divided by the area of the convex hull of the pixels' corners."""
+        filled = np.flatnonzero(self.pixels.any(axis=1))
+        rows = self.pixels if len(filled) == len(self.pixels) else self.pixels[filled]
+        starts, ends = rows.argmax(axis=1), rows.shape[1] - rows[:, ::-1].argmax(axis=1)
+        corners = [np.stack([x, y], axis=1) for x in (starts, ends) for y in (filled, filled + 1)]
+        hull = cv2.convexHull(np.concatenate(corners).astype(np.int32))
+        return self.area / float(cv2.contourArea(hull))
+
+    @property
+    def compactness(self) -> float:
+        """4 pi area / P^2, with the perimeter P from the Cauchy-Crofton formula in four directions."""
+        plane = np.pad(self.pixels, 1)
+        across = np.count_nonzero(plane[:, 1:] != plane[:, :-1]) + np.count_nonzero(plane[1:] != plane[:-1])
+        slanted = np.count_nonzero(plane[1:, 1:] != plane[:-1, :-1]) + np.count_nonzero(
+            plane[1:, :-1] != plane[:-1, 1:]
+        )
+        length = math.pi / 2 * (across + slanted / math.sqrt(2)) / 4
+        return 4 * math.pi * self.area / length**2
+
 
 def find_components(mask: np.ndarray) -> list[Component]:
     """Return the 8-connected components of a mask (H, W), ordered by y1, x1, y2, x2."""
@@ -43,10 +85,11 @@ def find_components(mask: np.ndarray) -> list[Component]:
     # below 65,535 pixels the labels fit in 16 bits, which takes a third of the time
     kind = cv2.CV_16U if filled < np.iinfo(np.uint16).max else cv2.CV_32S
     _, numbers, stats, _ = cv2.connectedComponentsWithStats(plane, connectivity=8, ltype=kind)
-    parts = []
-    for number, (x, y, w, h, area) in enumerate(stats[1:].tolist(), 1):
-        parts.append(Component((x, y, x + w, y + h), numbers[y : y + h, x : x + w] == number, area))
-    return sorted(parts, key=position_key)
+    parts = [
+        Component((x, y, x + w, y + h), numbers[y : y + h, x : x + w] == number, area)
+        for number, (x, y, w, h, area) in enumerate(stats[1:].tolist(), 1)
+    ]
+    return sorted(parts, key=lambda component: component.position)
 
 
 def find_instances(numbers: np.ndarray, mask: np.ndarray) -> list[Component]:
@@ -55,55 +98,13 @@ def find_instances(numbers: np.ndarray, mask: np.ndarray) -> list[Component]:
     order = np.argsort(numbers[rows, columns], kind="stable")
     values, starts = np.unique(numbers[rows, columns][order], return_index=True)
     parts = []
-    for value, start, end in zip(values, starts, [*starts[1:], len(order)], strict=False):
-        y, x = rows[order[start:end]], columns[order[start:end]]
+    for value, places in zip(values, np.split(order, starts[1:]), strict=False):
+        y, x = rows[places], columns[places]
         box = (int(x.min()), int(y.min()), int(x.max()) + 1, int(y.max()) + 1)
-        component = Component(box, numbers[box[1] : box[3], box[0] : box[2]] == value, int(end - start))
+        component = Component(box, numbers[box[1] : box[3], box[0] : box[2]] == value, len(places))
         if 2 * int((component.pixels & mask[component.window]).sum()) > component.area:
             parts.append(component)
-    return sorted(parts, key=position_key)
-
-
-def position_key(component: Component) -> tuple[int, int, int, int]:
-    """Return the key by which an image's components are ordered: y1, x1, y2, x2."""
-    x1, y1, x2, y2 = component.box
-    return y1, x1, y2, x2
-
-
-def centroid(component: Component) -> tuple[float, float]:
-    """Return the mean of the pixels' centres (x, y), px."""
-    y, x = component.means
-    return x + 0.5 + component.box[0], y + 0.5 + component.box[1]
-
-
-def elongation(component: Component) -> float:
-    """Return 1 - sqrt(l2 / l1); l1, l2 are the eigenvalues of the pixels' covariance plus a pixel's own (1/12)."""
-    y, x = (at - mean for at, mean in zip(component.points, component.means, strict=True))
-    a, b, c = (float(np.add.reduce(product)) / component.area for product in (x * x, y * y, x * y))
-    a, b = a + 1 / 12, b + 1 / 12
-    mean, spread = (a + b) / 2, math.hypot((a - b) / 2, c)
-    return 1 - math.sqrt(max(mean - spread, 0.0) / (mean + spread))
-
-
-def solidity(component: Component) -> float:
-    """Return the area divided by the area of the convex hull of the pixels' corners."""
-    filled = np.flatnonzero(component.pixels.any(axis=1))
-    rows = component.pixels if len(filled) == len(component.pixels) else component.pixels[filled]
-    starts, ends = rows.argmax(axis=1), rows.shape[1] - rows[:, ::-1].argmax(axis=1)
-    corners = [np.stack([x, y], axis=1) for x in (starts, ends) for y in (filled, filled + 1)]
-    hull = cv2.convexHull(np.concatenate(corners).astype(np.int32))
-    return component.area / float(cv2.contourArea(hull))
-
-
-def compactness(component: Component) -> float:
-    """Return 4 pi area / P^2, with the perimeter P from the Cauchy-Crofton formula in four directions."""
-    height, width = component.pixels.shape
-    plane = np.zeros((height + 2, width + 2), bool)
-    plane[1:-1, 1:-1] = component.pixels
-    across = np.count_nonzero(plane[:, 1:] != plane[:, :-1]) + np.count_nonzero(plane[1:] != plane[:-1])
-    slanted = np.count_nonzero(plane[1:, 1:] != plane[:-1, :-1]) + np.count_nonzero(plane[1:, :-1] != plane[:-1, 1:])
-    length = math.pi / 2 * (across + slanted / math.sqrt(2)) / 4
-    return 4 * math.pi * component.area / length**2
+    return sorted(parts, key=lambda component: component.position)
 
 
 def contrast_and_texture(component: Component, grey: np.ndarray, taken: np.ndarray) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -75,13 +76,11 @@ def nth_region(
     if len(regions) < max(2, nth) or any(math.isnan(value[region]) for region in regions):
         return None
     order = sorted(regions, key=lambda region: (direction * value[region], region))
-    place = nth - 1
-    for first, second in ((place - 1, place), (place, place + 1)):
-        if first >= 0 and second < len(order):
-            near, far = sorted((float(value[order[first]]), float(value[order[second]])))
-            if (far < near * (1 + gap)) if ratio else (far - near < gap):
-                return None
-    return order[place]
+    for pair in pairwise(order[max(0, nth - 2) : nth + 1]):  # with the one before and the one after
+        near, far = sorted(float(value[region]) for region in pair)
+        if (far < near * (1 + gap)) if ratio else (far - near < gap):
+            return None
+    return order[nth - 1]
 
 
 class Decider:
@@ -141,11 +140,10 @@ class Decider:
             return answer
         if (query.ordinal or query.number) and not self.is_closed(query.atoms):
             return Answer(answer.selected, "open class")
-        if query.ordinal == "nearest":
-            region = self.nearest_region(answer.selected, reference)
-        elif query.ordinal:
-            region = self.ordinal_region(answer.selected, query.ordinal, query.nth)
         if query.ordinal:
+            is_nearest = query.ordinal == "nearest"
+            nearest = self.nearest_region(answer.selected, reference) if is_nearest else None
+            region = nearest if is_nearest else self.ordinal_region(answer.selected, query.ordinal, query.nth)
             if region is None:
                 return Answer(answer.selected, "ordinal")
             answer = Answer((region,))

@@ -40,6 +40,12 @@ class Facts:
         """Return the facts of an open shard."""
         return cls(**json.loads(shard.attrs[FACTS]))
 
+    @classmethod
+    def read(cls, path: str) -> "Facts":
+        """Return the facts of a shard."""
+        with Shard(path) as shard:
+            return cls.from_shard(shard)
+
 
 @dataclass(frozen=True)
 class Planes:

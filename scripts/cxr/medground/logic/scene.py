@@ -72,19 +72,17 @@ def parse_class_words(classes: Mapping[str, Mapping]) -> dict[str, ClassWords]:
     """Return {class: words} from {class: {one, many, parents, ask, inside}}; absent entries follow from the name."""
     noun_by_class = {}
     for name, forms in classes.items():
-        singular, flags = forms.get("one") or name, {flag: forms.get(flag, True) for flag in ("ask", "inside")}
-        noun_by_class[name] = ClassWords(
-            singular, forms.get("many") or f"{singular}s", dict(forms.get("parents") or {}), **flags
-        )
+        one, flags = forms.get("one") or name, [forms.get(flag, True) for flag in ("ask", "inside")]
+        noun_by_class[name] = ClassWords(one, forms.get("many") or f"{one}s", dict(forms.get("parents") or {}), *flags)
     return noun_by_class
 
 
 def zone_phrases(zone: str) -> tuple[str, ...]:
     """Return the wordings of a zone, the plainest first."""
     side, level, *_ = zone.split()
-    if zone == f"{side} lung base":
-        return zone, f"base of the {side} lung"
-    return f"{side} {level} lung zone", f"{level} zone of the {side} lung"
+    is_base = zone == f"{side} lung base"
+    names = (zone, "base") if is_base else (f"{side} {level} lung zone", f"{level} zone")
+    return names[0], f"{names[1]} of the {side} lung"
 
 
 def build_scene(image: Mapping, rows: Sequence[Mapping], facts: Facts, side: int) -> Scene:

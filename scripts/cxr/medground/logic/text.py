@@ -24,11 +24,9 @@ MARKS = re.compile(r"[<>{}\[\]\\`*#|_~]|[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\
 SENTENCE = re.compile(r"[.!?](?=\s+\S)")
 NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 LEVELS = {"upper": "upper", "middle": "mid", "lower": "lower"}  # {level in a description: its word in a zone's name}
-_INFECTION = re.compile(
-    r"(?:bilateral|unilateral) pulmonary infection, (\w+) infected areas?, (.+?)\.?$", re.IGNORECASE
-)
-_PLACE = re.compile(r"((?:all|upper|middle|lower)(?: (?:upper|middle|lower))*) (left|right) lung", re.IGNORECASE)
-_DENSITY = re.compile(r"the nuclei density in the (upper|lower)?\s?(left|right)? is high\.?$", re.IGNORECASE)
+_INFECTION = re.compile(r"(?:bilateral|unilateral) pulmonary infection, (\w+) infected areas?, (.+?)\.?$")
+_PLACE = re.compile(r"((?:all|upper|middle|lower)(?: (?:upper|middle|lower))*) (left|right) lung")
+_DENSITY = re.compile(r"the nuclei density in the (upper|lower)?\s?(left|right)? is high\.?$")
 
 
 class Description(NamedTuple):
@@ -45,20 +43,21 @@ class Description(NamedTuple):
 
 def parse_description(text: str) -> Description | None:
     """Return the content of a description; None if it has no known form."""
-    if match := _DENSITY.fullmatch(text.strip()):
-        level, side = (part.lower() if part else "" for part in match.groups())
+    text = text.strip().lower()
+    if match := _DENSITY.fullmatch(text):
+        level, side = (part or "" for part in match.groups())
         return Description(None, (((level,) if level else (), side),)) if level or side else None
-    match = _INFECTION.fullmatch(text.strip())
+    match = _INFECTION.fullmatch(text)
     if not match:
         return None
-    word = match[1].lower()
+    word, listed_places = match.groups()
     number = NUMBERS.index(word) + 1 if word in NUMBERS else int(word) if word.isdigit() else None
-    parts = [part for part in re.split(r",\s*(?:and\s+)?|\s+and\s+", match[2]) if part]
+    parts = [part for part in re.split(r",\s*(?:and\s+)?|\s+and\s+", listed_places) if part]
     places = [_PLACE.fullmatch(part.strip()) for part in parts]
     if number is None or not places or not all(places):
         return None
-    levels = [tuple(LEVELS) if place[1].lower() == "all" else tuple(place[1].lower().split()) for place in places]
-    return Description(number, tuple(zip(levels, (place[2].lower() for place in places), strict=True)))
+    levels = (tuple(LEVELS) if place[1] == "all" else tuple(place[1].split()) for place in places)
+    return Description(number, tuple(zip(levels, (place[2] for place in places), strict=True)))
 
 
 def parse_statement(text: str, radiological: bool | None) -> Description | None:
@@ -143,8 +142,8 @@ def find_text_fault(text: str) -> tuple[str, str] | None:
         return "markup", ""
     if addresses_the_model(text):
         return "speaks_to_model", ""
-    if COORDINATES.search(text):
-        return "coordinates", COORDINATES.search(text)[0].strip()
+    if match := COORDINATES.search(text):
+        return "coordinates", match[0].strip()
     if not WORD_LIMITS[0] <= count <= WORD_LIMITS[1]:
         return "length", f"{count} words"
     return ("sentences", "") if SENTENCE.search(text.rstrip()) else None

@@ -14,17 +14,7 @@ from cxr.llm.asking import Answer, Question
 from cxr.llm.guards import INJECTION, addresses_the_model, neutralize
 from cxr.llm.messages import PromptImage, fill_prompt
 from cxr.llm.replies import object_schema
-from cxr.medground.asking import (
-    MAX_CHARACTERS,
-    AskingOptions,
-    ModelSession,
-    Prompts,
-    Request,
-    Subject,
-    box_number,
-    draw_boxes,
-    measurement_table,
-)
+from cxr.medground import asking
 from cxr.medground.logic.decide import Decider
 from cxr.medground.logic.facts import GRID_CORNERS, count_queries
 from cxr.medground.logic.scene import build_scene
@@ -39,7 +29,7 @@ TRIES = 12  # draws until a target is new
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuestionOptions(AskingOptions):
+class QuestionOptions(asking.AskingOptions):
     """The settings ``medground.queries`` that the questions depend on."""
 
     per_image: int
@@ -48,7 +38,7 @@ class QuestionOptions(AskingOptions):
     form: str
 
 
-def build_request(subject: Subject, options: QuestionOptions, prompts: Prompts) -> Request:
+def build_request(subject: asking.Subject, options: QuestionOptions, prompts: asking.Prompts) -> asking.Request:
     """Return the request about an image."""
     image, facts, source = subject.image, subject.facts, subject.source
     candidates = [row for row in subject.rows if row["candidate"]]
@@ -67,47 +57,44 @@ def build_request(subject: Subject, options: QuestionOptions, prompts: Prompts) 
         "described": bool(image["description"]),
     }
     if targets == []:
-        return Request(fields, Answer(value={"queries": []}))
+        return asking.Request(fields, Answer(value={"queries": []}))
     if addresses_the_model(f"{image['description']}\n{facts.modality}", FIELDS):
-        return Request(fields, Answer(problem=INJECTION))
-    numbers = [box_number(row["region"]) for row in candidates]
-    boxes = zip(numbers, ([row[side] for side in GRID_CORNERS] for row in candidates), strict=True)
+        return asking.Request(fields, Answer(problem=INJECTION))
+    box_by_number = {row["region"] + 1: [row[side] for side in GRID_CORNERS] for row in candidates}
+    target_numbers = [[region + 1 for region in regions] for _, regions in targets or ()]
     slot_values = {
         "modality": neutralize(facts.modality or image["domain"]),
-        "table": measurement_table(candidates, facts.classes, image["domain"]),
-        "description": prompts.description(image["description"]),
+        "table": asking.measurement_table(candidates, facts.classes, image["domain"]),
+        "description": neutralize(image["description"]) or prompts.wordings["no_description"],
         "targets": "".join(
-            f"\n{'boxes' if len(regions) > 1 else 'box'} {', '.join(str(box_number(region)) for region in regions)}"
-            for _, regions in targets or ()
+            f"\n{'boxes' if len(numbers) > 1 else 'box'} {', '.join(map(str, numbers))}" for numbers in target_numbers
         ),
         "count": str(num_queries),
-        "boxes": "".join(f"\n{number}: {box}" for number, box in boxes),
+        "boxes": "".join(f"\n{number}: {box}" for number, box in box_by_number.items()),
     }
     prompt = prompts.prompt("generate", image["domain"], "user" if targets else "user_free")
-    images = [PromptImage(subject.picture), draw_boxes(subject.picture, candidates, is_numbered=True)]
+    images = [PromptImage(subject.picture), asking.draw_boxes(subject.picture, candidates, is_numbered=True)]
     messages, seed = fill_prompt(prompt, images, **slot_values), options.seed_of(source, image["image_id"])
     if options.form == "question_answer":
         question = Question(messages, None, lambda text: None if list(parse_raw_queries(text)) else "no question", seed)
     else:
-        schema, refusals = answer_schema(numbers, targets, num_queries), prompts.words("refusals")
+        schema, refusals = answer_schema(list(box_by_number), targets, num_queries), prompts.words("refusals")
         question = Question(messages, schema, lambda answer: find_contradiction(answer, refusals), seed)
-    return Request(fields, question)
+    return asking.Request(fields, question)
 
 
 def answer_schema(numbers: list[int], targets: Sequence[tuple[int, Sequence[int]]] | None, num_queries: int) -> dict:
     """Return the schema of an answer: numbers of candidates, or the sampled targets in order; never coordinates."""
-    text = {"type": "string", "maxLength": MAX_CHARACTERS}  # an empty one declines
+    text = {"type": "string", "maxLength": asking.MAX_CHARACTERS}  # an empty one declines
     if targets is None:
-        targets_schema = {"type": "array", "items": {"enum": numbers}, "minItems": 1, "maxItems": len(numbers)}
-        item = object_schema(text=text, targets=targets_schema)
-        return object_schema(
-            queries={"type": "array", "items": item, "minItems": 1, "maxItems": QUERIES_FACTOR * num_queries}
-        )
-    items = [
-        object_schema(text=text, targets={"const": [box_number(region) for region in target]}) for _, target in targets
-    ]
-    fixed = {"type": "array", "prefixItems": items, "items": False, "minItems": len(items), "maxItems": len(items)}
-    return object_schema(queries=fixed)
+        regions = {"type": "array", "items": {"enum": numbers}, "minItems": 1, "maxItems": len(numbers)}
+        most = QUERIES_FACTOR * num_queries
+        items = {"items": object_schema(text=text, targets=regions), "minItems": 1, "maxItems": most}
+    else:
+        numbers_by_target = [[region + 1 for region in target] for _, target in targets]
+        fixed = [object_schema(text=text, targets={"const": numbers}) for numbers in numbers_by_target]
+        items = {"prefixItems": fixed, "items": False, "minItems": len(fixed), "maxItems": len(fixed)}
+    return object_schema(queries={"type": "array"} | items)
 
 
 def find_contradiction(answer: dict, refusals: Sequence[str] = ()) -> str | None:
@@ -138,7 +125,7 @@ def run(
 
     Raises UserError if the model cannot be reached, Broken if none of its answers can be used.
     """
-    session = ModelSession(options, execution, answers, code, compute, prompts)
+    session = asking.ModelSession(options, execution, answers, code, compute, prompts)
     for files, output in zip(session.list_shards(sources, images, regions), answers, strict=True):
         lines = session.ask(files, lambda subject: [build_request(subject, options, session.prompts)])
         write_lines(output, lines, checked=True)

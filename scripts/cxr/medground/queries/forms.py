@@ -1,6 +1,7 @@
 """Search for the decidable queries about an image: targets, and the logical forms that select each."""
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -59,7 +60,7 @@ class FormSearch:
         self.sided = decider.scene.radiological is not None
         self.forms = Forms()
         self._ordered: dict[tuple, list[tuple[str, int, int]]] = {}
-        self._seen: dict[Target, int] = {}
+        self._seen: Counter[Target] = Counter()
         self._relations: dict[tuple[str, int], np.ndarray] = {}
 
     def run(self) -> Forms:
@@ -153,7 +154,7 @@ class FormSearch:
         if plain and not query.ordinal and not self.decider.is_closed(query.atoms):
             return
         forms = self.forms.by_target.setdefault(target, [])
-        self._seen[target] = self._seen.get(target, 0) + 1
+        self._seen[target] += 1
         if len(forms) < FORMS:
             forms.append(query)
         elif (place := self.draw.randrange(self._seen[target])) < FORMS:

@@ -100,12 +100,11 @@ class QueryWriter:
         if not parts:
             return []
         plain = parts[0].startswith(("touching", *COMPARING))
-        if self.draw.random() < 0.3:
-            clause = self.draw.choice(self.grammar["relative"]["many" if many else "one"])
-            clause = clause.replace("lies", "is").replace("lie", "are") if plain else clause
-            return [clause, _join_phrases(parts)]
-        opener = self.draw.choice(self.grammar["lies"]["many" if many else "one"])
-        return [_join_phrases(parts)] if plain or opener == "" else [opener, _join_phrases(parts)]
+        is_clause = self.draw.random() < 0.3
+        opener = self.draw.choice(self.grammar["relative" if is_clause else "lies"]["many" if many else "one"])
+        if plain:
+            opener = opener.replace("lies", "is").replace("lie", "are") if is_clause else ""
+        return [*filter(None, [opener]), _join_phrases(parts)]
 
     def _before(self, query: Query, many: bool) -> list[str]:
         words = ["the"]
@@ -115,18 +114,14 @@ class QueryWriter:
         elif many and query.number < 0:
             words = ["all", "the"] if self.draw.random() < 0.5 else ["all"]
         if query.ordinal and query.ordinal != "nearest":
-            if query.nth > 1:
-                words.append(NTH[query.nth])
-            else:
-                words.append(self.draw.choice(self.lexicon["ordinals"][query.ordinal]))
+            nth = NTH[query.nth] if query.nth > 1 else self.draw.choice(self.lexicon["ordinals"][query.ordinal])
+            words.append(nth)
         return words
 
     def _adjectives(self, query: Query) -> list[str]:
         appearance_words = self.lexicon["appearance"].get(self.scene.domain, self.lexicon["appearance"]["other"])
-        words = {f"appearance:{value}": synonyms for value, synonyms in appearance_words.items()}
-        words |= {
-            atom: synonyms[:NUM_SYNONYMS] for atom, synonyms in self.lexicon["words"].items() if atom not in words
-        }
+        words = {atom: synonyms[:NUM_SYNONYMS] for atom, synonyms in self.lexicon["words"].items()}
+        words |= {f"appearance:{value}": synonyms for value, synonyms in appearance_words.items()}
         families = ("size", "shape", "appearance")
         atoms = [atom for family in families for atom in query.atoms if atom_family(atom) == family]
         return [self.draw.choice(words[atom]) for atom in atoms]
@@ -146,9 +141,8 @@ class QueryWriter:
         short = self.scene.radiological is None and self.draw.random() < BARE
         vertical = [half for half in halves if half in ("upper", "lower")][:1]
         across = [half for half in halves if half in ("left", "right")][:1]
-        names = [" ".join([*vertical, *across])] if vertical or across else []
-        names += [half for half in halves if half in ("middle", "border")]
-        for name in names:
+        names = [" ".join([*vertical, *across]), *(half for half in halves if half in ("middle", "border"))]
+        for name in filter(None, names):
             suffix = "" if short and name in self.grammar["bare"] else of_phrase
             phrases.append(self.draw.choice(templates[name]).format(of=suffix).rstrip())
         for atom in query.atoms:

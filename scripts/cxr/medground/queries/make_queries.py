@@ -20,15 +20,9 @@ from cxr.medground.logic.decide import Decider, Outlines, Query
 from cxr.medground.logic.facts import GRID_CORNERS, Facts, count_queries, find_answer, read_images, read_regions
 from cxr.medground.logic.scene import build_scene, region_sides
 from cxr.medground.logic.text import description_faults, parse_statement
+from cxr.medground.queries import written_queries
 from cxr.medground.queries.forms import FormSearch, target_kind
 from cxr.medground.queries.sampling import QuerySampler, SampledQuery
-from cxr.medground.queries.written_queries import (
-    Request,
-    WrittenQuery,
-    match_regions,
-    parse_answer,
-    read_written_queries,
-)
 from cxr.medground.stage_settings import QueriesSettings
 
 UNASKED: Columns = {
@@ -76,21 +70,20 @@ class ImageQueries:
     def sample(self, shifted_rows: list[dict], options: QueriesSettings, seed: int) -> Made:
         """Return queries by rules. ``shifted_rows``: of the regions with shifted outlines."""
         outlines = Outlines(self.image, shifted_rows, self.facts, self.side)
-        draw = make_rng(seed, self.source, self.image["image_id"], "forms")
-        forms = FormSearch(self.decider, options.families, draw).run()
-        sampler = QuerySampler(self.decider, outlines, forms, options, (seed, self.source, self.image["image_id"]))
-        lines, unasked = [], []
+        key = seed, self.source, self.image["image_id"]
+        forms = FormSearch(self.decider, options.families, make_rng(*key, "forms")).run()
+        sampler, lines, unasked = QuerySampler(self.decider, outlines, forms, options, key), [], []
         for number in range(count_queries(self.num_candidates, options.per_image)):
             query = sampler.draw(number)
             if query is not None and query.text not in {line["query"] for line in lines}:
                 lines.append(self._sampled_line(query))
-                continue
-            is_fragile = query is None and sampler.withheld
-            reason = "fragile" if is_fragile else "budget" if forms.spent else "undecidable"
-            unasked.append(self._unasked_row(number, reason))
+            else:
+                is_fragile = query is None and sampler.withheld
+                reason = "fragile" if is_fragile else "budget" if forms.spent else "undecidable"
+                unasked.append(self._unasked_row(number, reason))
         return lines, unasked
 
-    def write(self, requests: Iterable[Request], is_described: bool = False) -> Made:
+    def write(self, requests: Iterable[written_queries.Request], is_described: bool = False) -> Made:
         """Return the queries of a user's table or of a model; ``is_described``: whether it saw the description."""
         lines, missing = [], []
         for number, query, reason in requests:
@@ -110,15 +103,15 @@ class ImageQueries:
             reason = f"{faults[0]}_disagrees"
         elif self.num_candidates < len(self.rows):
             reason = "undecidable"  # a distractor is no answer
-        query = None if reason else WrittenQuery(text, tuple(range(len(self.rows))))
+        query = None if reason else written_queries.WrittenQuery(text, tuple(range(len(self.rows))))
         lines, missing = self.write([(0, query, reason)], is_described=True)
         return [line | {"engine": "statements"} for line in lines], missing
 
     def _unasked_row(self, number: int, reason: str) -> dict:
         return {"image_id": self.image["image_id"], "split": self.image["split"], "number": number, "reason": reason}
 
-    def _written_line(self, query: WrittenQuery) -> dict:
-        regions, boxes = match_regions(query, self.rows)
+    def _written_line(self, query: written_queries.WrittenQuery) -> dict:
+        regions, boxes = written_queries.match_regions(query, self.rows)
         regions_exist = bool(regions) and set(regions) <= set(range(len(self.rows)))
         kind = target_kind(tuple(sorted(set(regions))), self.decider) or "all" if regions_exist else ""
         name = query_id(self.image["image_id"], query.text, [*regions, *chain(*boxes)])
@@ -129,34 +122,22 @@ class ImageQueries:
         class_atoms = tuple(atom for atom in query.query.atoms if atom.startswith("class:"))[:1]
         is_by_class = bool(class_atoms) and self.decider.answer(Query(class_atoms)).selected == query.target
         name = query_id(self.image["image_id"], query.text, query.target)
-        logic = {"families": sorted(query.query.families()), "logic": asdict(query.query)}
-        line = self._line(name, query.text, query.kind, list(query.target))
-        return line | {"by_class": is_by_class} | logic
+        line = self._line(name, query.text, query.kind, list(query.target)) | {"by_class": is_by_class}
+        return line | {"families": sorted(query.query.families()), "logic": asdict(query.query)}
 
     def _line(self, name: str, text: str, kind: str, regions: list[int]) -> dict:
         """Return the fields of a line in their order."""
         image, region_rows = self.image, [self.rows[region] for region in regions]
         frame_boxes = np.array([[row[corner] for corner in CORNERS] for row in region_rows], np.float64)
         original_boxes = boxes_to_original(frame_boxes, np.reshape(image["to_original"], (2, 3))).tolist()
-        return {
-            "query_id": name,
-            "source": self.source,
-            **{field: image[field] for field in ("image_id", "subject_id", "split", "domain")},
-            "modality": self.facts.modality,
-            "query": text,
-            "kind": kind,
-            "regions": regions,
-            "boxes": [[row[corner] for corner in GRID_CORNERS] for row in region_rows],
-            "boxes_px": [[round(corner, 2) for corner in box] for box in original_boxes],
-            "candidates": self.num_candidates,
-            "trivial": self.num_candidates == 1,
-            "by_class": False,
-            "families": [],
-            "logic": None,
-            "engine": self.engine,
-            "description_used": False,
-            "licence": image["licence"],
-        }
+        boxes = [[row[corner] for corner in GRID_CORNERS] for row in region_rows]
+        boxes_px = [[round(corner, 2) for corner in box] for box in original_boxes]
+        line = {"query_id": name, "source": self.source}
+        line |= {field: image[field] for field in ("image_id", "subject_id", "split", "domain")}
+        line |= {"modality": self.facts.modality, "query": text, "kind": kind, "regions": regions, "boxes": boxes}
+        line |= {"boxes_px": boxes_px, "candidates": self.num_candidates, "trivial": self.num_candidates == 1}
+        line |= {"by_class": False, "families": [], "logic": None, "engine": self.engine}
+        return line | {"description_used": False, "licence": image["licence"]}
 
 
 def run_shard(
@@ -169,7 +150,7 @@ def run_shard(
     ``statements``: whether the queries are the sentences of its descriptions; ``text_files``: of the engine table;
     ``model_answers``: of the engine vllm. Raises UserError if an answer is missing.
     """
-    queries_by_image = read_written_queries(text_files[0]) if text_files else {}
+    queries_by_image = written_queries.read_written_queries(text_files[0]) if text_files else {}
     answers = {line["image_id"]: line for line in read_lines(model_answers[0])} if model_answers else {}
     rows_by_image, shifted_by_image, row_by_image = read_regions(regions), read_regions(shifted), read_images(images)
     lines, missing = [], []
@@ -186,7 +167,7 @@ def run_shard(
             results = image.write([*requests, *((number, None, "not_given") for number in missing_numbers)])
         elif model_answers:
             answer = find_answer(answers, "image", image_id, "queries")
-            results = image.write(parse_answer(answer), is_described=answer["described"])
+            results = image.write(written_queries.parse_answer(answer), is_described=answer["described"])
         else:
             results = image.sample(shifted_by_image[image_id], options, seed)
         lines += results[0]

@@ -46,8 +46,7 @@ class QuerySampler:
                     forms_by_target = self.by_kind.setdefault(kind, {}).setdefault(name, {})
                     forms_by_target.setdefault(target, []).append(form)
         self.used: set[tuple[Target, Query]] = set()
-        self.withheld = False
-        self._fragile = 0
+        self.withheld, self._fragile = False, 0
         self._ranks: dict[tuple[Target, Query], tuple[int, bool]] = {}
 
     def draw(self, number: int) -> SampledQuery | None:
@@ -113,9 +112,8 @@ class QuerySampler:
             richer = replace(form, atoms=(*form.atoms, extra_atoms.pop()))
             stated_form = _drop_all(richer)
             answer = self.decider.answer(stated_form)
-            if self._clashes(richer) or not answer.decidable or answer.selected != target:
-                continue
-            if self.outlines.grade(stated_form, target) < grade:
+            keeps_answer = not self._clashes(richer) and answer.decidable and answer.selected == target
+            if not keeps_answer or self.outlines.grade(stated_form, target) < grade:
                 continue
             longer = _closest_wording(speaker, richer, len(target), length)
             if _length_error(longer, length) <= _length_error(text, length):
@@ -125,13 +123,11 @@ class QuerySampler:
     def _counted(self, form: Query, target: Target, kind: str, draw: random.Random) -> Query:
         """Return a form that may state the number of regions; -1 stands for "all"."""
         may_state_number = "number" in self.options.families and self.decider.is_closed(form.atoms)
-        number = 0
-        if len(target) > 1 and may_state_number and not form.ordinal:
-            if len(target) <= MOST_NUMBERED and draw.random() < NUMBERED:
-                number = len(target)
-            elif kind == "all" and draw.random() < 0.5:
-                number = -1
-        return replace(form, number=number)
+        if len(target) == 1 or not may_state_number or form.ordinal:
+            return form
+        if len(target) <= MOST_NUMBERED and draw.random() < NUMBERED:
+            return replace(form, number=len(target))
+        return replace(form, number=-1) if kind == "all" and draw.random() < 0.5 else form
 
     def _clashes(self, query: Query) -> bool:
         families = Counter(atom_family(atom) for atom in query.atoms)

@@ -2,7 +2,10 @@
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,7 +51,7 @@ def read_written_queries(path: str | Path) -> dict[str, list[WrittenQuery]]:
     if path.is_dir():
         texts = {clean_id(file.stem): read_text(file, KEY) for file in sorted(path.glob("*.txt"))}
         return {image_id: list(parse_raw_queries(text)) for image_id, text in texts.items()}
-    queries_by_image: dict[str, list[WrittenQuery]] = {}
+    queries_by_image: dict[str, list[WrittenQuery]] = defaultdict(list)
     for number, text in enumerate(read_text(path, KEY).splitlines(), 1):
         if not text.strip():
             continue
@@ -56,23 +59,20 @@ def read_written_queries(path: str | Path) -> dict[str, list[WrittenQuery]]:
             row = json.loads(text)
             regions = None if row.get("regions") is None else tuple(int(region) for region in row["regions"])
             boxes = tuple(tuple(box) for box in row["boxes"]) if regions is None else ()
-            query = WrittenQuery(str(row["query"]), regions, boxes)
-            queries_by_image.setdefault(clean_id(row["image_id"]), []).append(query)
+            queries_by_image[clean_id(row["image_id"])].append(WrittenQuery(str(row["query"]), regions, boxes))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             message = f"{KEY}: line {number} of {path.name} lacks or misstates {error}"
             raise UserError(f"{message}: give image_id, query, and regions or boxes") from None
-    return queries_by_image
+    return dict(queries_by_image)
 
 
 def parse_raw_queries(text: str) -> Iterator[WrittenQuery]:
     """Yield the queries of the paper's raw form; an answer that is not JSON gets no box, so that it fails stage I."""
     for question, answer in _RAW.findall(text.strip()):
-        try:
+        boxes: tuple[tuple[int, ...], ...] = ()
+        with suppress(ValueError, KeyError, TypeError):
             value = json.loads(answer)
-            entries = value if isinstance(value, list) else [value]
-            boxes = tuple(tuple(entry["bbox_2d"]) for entry in entries)
-        except (ValueError, KeyError, TypeError):
-            boxes = ()
+            boxes = tuple(tuple(entry["bbox_2d"]) for entry in (value if isinstance(value, list) else [value]))
         yield WrittenQuery(" ".join(question.split()), None, boxes)
 
 
@@ -95,10 +95,9 @@ def run_unused(
     Raises AssertionError if a text about an image with candidates is missing among these.
     """
     queries_by_image = read_written_queries(text_files[0])
-    texts_by_image: dict[str, set[str]] = {}
-    for path in queries:
-        for line in read_lines(path):
-            texts_by_image.setdefault(line["image_id"], set()).add(line["query"])
+    texts_by_image: dict[str, set[str]] = defaultdict(set)
+    for line in chain.from_iterable(map(read_lines, queries)):
+        texts_by_image[line["image_id"]].add(line["query"])
     image_ids, excluded_ids = (
         {image_id for path in paths for image_id in read_table(path)["image_id"]} for paths in (images, excluded)
     )
@@ -133,17 +132,14 @@ def parse_answer(line: Mapping) -> Iterator[Request]:
     if isinstance(line["answer"], str):
         queries = list(parse_raw_queries(line["answer"]))
     else:
-        queries = [
-            WrittenQuery(" ".join(entry["text"].split()), tuple(number - 1 for number in entry["targets"]))
-            for entry in line["answer"]["queries"]
-        ]
-    if line["targets"] is not None:
+        entries = ((entry["text"], entry["targets"]) for entry in line["answer"]["queries"])
+        queries = [WrittenQuery(" ".join(text.split()), tuple(at - 1 for at in boxes)) for text, boxes in entries]
+    if line["targets"] is None:
+        # the model chose: declined queries count as missing, beyond those that it worded
+        num_texts, queries = len(queries), [query for query in queries if query.text]
+        yield from ((number, query, "") for number, query in enumerate(queries))
+        for number in range(len(queries), line["wanted"]):
+            yield number, None, "declined" if number < num_texts else "not_given"
+    else:
         for number, query in zip(numbers, queries, strict=True):
             yield (number, query, "") if query.text else (number, None, "declined")
-        return
-    worded_queries = [query for query in queries if query.text]
-    for number in range(max(len(worded_queries), line["wanted"])):
-        if number < len(worded_queries):
-            yield number, worded_queries[number], ""
-        else:
-            yield number, None, "declined" if number < len(queries) else "not_given"

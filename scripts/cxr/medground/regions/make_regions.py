@@ -16,17 +16,7 @@ from cxr.base.ledger import Ledger
 from cxr.base.seeds import make_rng
 from cxr.base.tables import write_rows
 from cxr.geometry.boxes import CORNERS, paired_iou
-from cxr.medground.logic.components import (
-    Component,
-    centroid,
-    compactness,
-    contrast_and_texture,
-    elongation,
-    find_components,
-    find_instances,
-    position_key,
-    solidity,
-)  # fmt: skip
+from cxr.medground.logic.components import Component, contrast_and_texture, find_components, find_instances
 from cxr.medground.logic.facts import GRID, GRID_CORNERS, Facts, Planes, read_images, read_planes
 from cxr.medground.stage_settings import RegionsSettings
 
@@ -102,15 +92,15 @@ def measure_image(
     shifted_rows = []
     for px in (options.outline_px, -options.outline_px) if options.outline_px else ():
         rows_at_px, _, shifted_components = _measure(*shift_outlines(row, planes, px), options, seed)
-        twins = _match_twins(components, shifted_components, planes.picture.shape[0])
-        # a speck that grew is no region's twin
-        twin_by_region = {at: twin for at, twin in twins.items() if twin < len(rows)}
-        shifted_rows += [row | {"px": px, "twin": twin_by_region.get(row["region"])} for row in rows_at_px]
+        twin_by_region = _match_twins(components, shifted_components, planes.picture.shape[0])
+        for shifted_row in rows_at_px:
+            twin = twin_by_region.get(shifted_row["region"], len(rows))
+            # a speck that grew is no region's twin
+            shifted_rows.append(shifted_row | {"px": px, "twin": twin if twin < len(rows) else None})
     return rows, dropped_rows, shifted_rows
 
 
-Components = list[tuple[str, Component]]
-"""(class, component) of all components of an image, regions first, by number."""
+Components = list[tuple[str, Component]]  # (class, component) of all components of an image, regions first, by number
 
 
 def _number_planes(components: Components, side: int) -> dict[str, np.ndarray]:
@@ -135,29 +125,31 @@ def _measure(
     image: Mapping, planes: Planes, options: RegionsSettings, seed: int
 ) -> tuple[list[dict], list[dict], Components]:
     """Return an image's rows, the rows of its specks, and all its components."""
-    side, has_masks = planes.picture.shape[0], not image["boxes"]
-    components = _list_components(image, planes, side)
-    regions = [(label, component) for label, component in components if component.area >= options.min_px]
-    dropped = [(label, component) for label, component in components if component.area < options.min_px]
-    grey = cv2.cvtColor(planes.picture, cv2.COLOR_RGB2GRAY)
-    taken = np.ones(grey.shape, bool)
-    x_min, y_min, x_max, y_max = image["extent"]
+    side, (x_min, y_min, x_max, y_max) = planes.picture.shape[0], image["extent"]
+    grey, taken = cv2.cvtColor(planes.picture, cv2.COLOR_RGB2GRAY), np.ones((side, side), bool)
     taken[y_min:y_max, x_min:x_max] = False
-    areas, dropped_areas = Counter(), Counter()
-    for label, component in components:
+    regions, dropped, areas, dropped_areas = [], [], Counter(), Counter()
+    for label, component in _list_components(image, planes, side):
+        is_speck = component.area < options.min_px
+        (dropped if is_speck else regions).append((label, component))
         taken[component.window] |= component.pixels
         areas[label] += component.area
-        dropped_areas[label] += component.area if component.area < options.min_px else 0
+        dropped_areas[label] += is_speck * component.area
     candidates, numbers = _candidates(image, regions, seed), _number_planes(regions, side)
     zones = planes.zones if image["anatomy"] == "found" else {}
-    rows = []
-    for number, (label, component) in enumerate(regions):
-        row = _place(image, label, component) | _geometry(component, image, side)
-        row |= _shape(component, grey, taken) if has_masks else dict.fromkeys(SHAPE)
+    places = [
+        {"image_id": image["image_id"], "label": label, "area": component.area}
+        | dict(zip(CORNERS, component.box, strict=True))
+        for label, component in regions + dropped
+    ]
+    rows = places[: len(regions)]
+    for number, (row, (label, component)) in enumerate(zip(rows, regions, strict=True)):
+        row |= _geometry(component, image["extent"], side) | dict.fromkeys((*SHAPE, "within"))
+        if not image["boxes"]:
+            row |= _shape(component, grey, taken) | {"within": _overlaps(label, component, numbers)}
         shares = [float(zone[component.window][component.pixels].mean()) for zone in zones.values()]
         row |= {"region": number, "candidate": number in candidates, "zones": shares or None}
         row["open_class"] = dropped_areas[label] > OPEN_FRACTION * areas[label]
-        rows.append(row | {"within": _overlaps(label, component, numbers) if has_masks else None})
     for prefix in ("", "class_"):
         for name, sign in (("area", -1), ("cx", 1), ("cy", 1)):
             next_rank: Counter = Counter()
@@ -165,57 +157,42 @@ def _measure(
                 group = prefix and region["label"]
                 region[f"{prefix}rank_{name}"] = next_rank[group]
                 next_rank[group] += 1
-    return rows, [_place(image, *pair) | {"reason": "too_small"} for pair in dropped], regions + dropped
-
-
-def _place(row: Mapping, label: str, component: Component) -> dict:
-    box = dict(zip(CORNERS, component.box, strict=True))
-    return {"image_id": row["image_id"], "label": label, **box, "area": component.area}
+    return rows, [place | {"reason": "too_small"} for place in places[len(regions) :]], regions + dropped
 
 
 def _list_components(row: Mapping, planes: Planes, side: int) -> Components:
     components = []
     for box in row["boxes"] or ():
-        x1, y1 = (max(0, math.floor(box[name] + 0.5)) for name in ("x1", "y1"))
-        x2, y2 = (min(side, math.floor(box[name] + 0.5)) for name in ("x2", "y2"))
-        x2, y2 = max(x2, x1 + 1), max(y2, y1 + 1)
+        x1, y1, x2, y2 = (math.floor(box[name] + 0.5) for name in CORNERS)
+        x1, y1 = max(0, x1), max(0, y1)
+        x2, y2 = max(min(side, x2), x1 + 1), max(min(side, y2), y1 + 1)
         pixels = np.ones((y2 - y1, x2 - x1), bool)
         components.append((box["label"], Component((x1, y1, x2, y2), pixels, pixels.size)))
-    if components:
-        return sorted(components, key=lambda pair: (pair[0], position_key(pair[1])))
-    for label, mask in sorted(planes.mask.items()):
+    for label, mask in planes.mask.items() if not components else ():
         has_numbers = planes.instances is not None
         parts = find_instances(planes.instances, mask) if has_numbers else find_components(mask)
         components += [(label, component) for component in parts]
-    return components
+    return sorted(components, key=lambda pair: (pair[0], pair[1].position))
 
 
 def _candidates(row: Mapping, regions: Components, seed: int) -> set[int]:
     """Return the numbers of the candidates: not cut by a tile's edge, at most :data:`MAX_BOXES`."""
     cut_edges = [(at, row["extent"][at]) for at, is_inner in enumerate(row["inner"]) if is_inner]
     is_cut = [any(component.box[at] == edge for at, edge in cut_edges) for _, component in regions]
-    candidates = [number for number in range(len(regions)) if not is_cut[number]]
+    candidates = np.flatnonzero(~np.array(is_cut, bool)).tolist()
     if len(candidates) > MAX_BOXES:
         candidates = make_rng(seed, "candidates", row["image_id"]).sample(candidates, MAX_BOXES)
     return set(candidates)
 
 
-def _geometry(component: Component, row: Mapping, side: int) -> dict:
-    x1, y1, x2, y2 = component.box
-    x_min, y_min, x_max, y_max = row["extent"]
-    grid = box_on_grid(component.box, side)
-    cx, cy = centroid(component)
-    return {
-        **dict(zip(GRID_CORNERS, grid, strict=True)),
-        "grid_iou": float(paired_iou(np.array(component.box, np.float64) * GRID / side, np.array(grid, np.float64))),
-        "area_ratio": component.area / ((x_max - x_min) * (y_max - y_min)),
-        "width": (x2 - x1) / side,
-        "height": (y2 - y1) / side,
-        "aspect": (x2 - x1) / (y2 - y1),
-        "cx": cx / side,
-        "cy": cy / side,
-        "touches_border": any(edge == limit for edge, limit in zip(component.box, row["extent"], strict=True)),
-    }
+def _geometry(component: Component, extent: Sequence[int], side: int) -> dict:
+    x_min, y_min, x_max, y_max = extent
+    (x1, y1, x2, y2), (cx, cy), grid = component.box, component.centroid, box_on_grid(component.box, side)
+    iou = paired_iou(np.array(component.box, np.float64) * GRID / side, np.array(grid, np.float64))
+    row = dict(zip(GRID_CORNERS, grid, strict=True)) | {"cx": cx / side, "cy": cy / side, "grid_iou": float(iou)}
+    row |= {"width": (x2 - x1) / side, "height": (y2 - y1) / side, "aspect": (x2 - x1) / (y2 - y1)}
+    row["area_ratio"] = component.area / ((x_max - x_min) * (y_max - y_min))
+    return row | {"touches_border": any(edge == limit for edge, limit in zip(component.box, extent, strict=True))}
 
 
 SHAPE = ("extent", "solidity", "elongation", "compactness", "contrast", "texture")
@@ -223,8 +200,8 @@ SHAPE = ("extent", "solidity", "elongation", "compactness", "contrast", "texture
 
 
 def _shape(component: Component, grey: np.ndarray, taken: np.ndarray) -> dict:
-    values = [component.area / component.pixels.size, solidity(component), elongation(component)]
-    values += [compactness(component), *contrast_and_texture(component, grey, taken)]
+    values = [component.area / component.pixels.size, component.solidity, component.elongation]
+    values += [component.compactness, *contrast_and_texture(component, grey, taken)]
     return {name: value if math.isfinite(value) else None for name, value in zip(SHAPE, values, strict=True)}
 
 
@@ -271,10 +248,7 @@ def shift_outlines(row: Mapping, planes: Planes, px: int) -> tuple[dict, Planes]
         part = np.ascontiguousarray(plane[window]).astype(plane.dtype if has_numbers else np.uint8)
         most, least = cv2.dilate(part, square), cv2.erode(part, square)
         new_plane = np.zeros_like(plane)
-        if px > 0:
-            new_plane[window] = np.where(part > 0, part, most)
-        else:
-            new_plane[window] = np.where(least == most, part, 0)
+        new_plane[window] = np.where(part > 0, part, most) if px > 0 else np.where(least == most, part, 0)
         return new_plane
 
     masks = {label: shifted(plane, has_numbers=False) for label, plane in planes.mask.items()}

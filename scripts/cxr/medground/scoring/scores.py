@@ -1,6 +1,8 @@
 """Scores of runs: each run's answers to the test split, and one table of all runs, blind baselines and the paper."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -85,8 +87,7 @@ COMPARISON: Columns = {
     "high": Column(pl.Float64, "Upper end.", "%"),
 }
 RESOURCE_FILES = ("medground/paper_tables.yaml",)
-Key = tuple[str, str]
-"""Source and image."""
+Key = tuple[str, str]  # source and image
 PARTS = {
     "all": pl.lit(True),
     "not_trivial": ~pl.col("trivial"),
@@ -98,7 +99,6 @@ PARTS = {
 CLASSES = {"all": (True, False), "same_class": (True,), "other_classes": (False,)}
 TAUS = (0.3, 0.5, 0.7)  # thresholds of the table of Semantic Sensitivity
 INTERVAL = 0.95  # coverage of the intervals
-LINE_FIELDS = ("query_id", "source", "image_id", "subject_id", "kind", "trivial", "by_class")
 NO_BOXES = np.zeros((0, 4), np.int64)
 
 
@@ -111,9 +111,9 @@ def read_baselines(regions: Sequence[str], train: str) -> tuple[dict[Key, np.nda
         for (image_id,), rows in ordered.group_by("image_id", maintain_order=True):
             boxes = rows.select(GRID_CORNERS).to_numpy().astype(np.int64)
             candidates[Path(path).parent.name, str(image_id)] = boxes
-    boxes_by_source: dict[str, list] = {}
+    boxes_by_source: dict[str, list] = defaultdict(list)
     for line in read_lines(train):
-        boxes_by_source.setdefault(line["source"], []).extend(line["boxes"])
+        boxes_by_source[line["source"]] += line["boxes"]
     means = {source: np.rint(np.mean(boxes, axis=0)) for source, boxes in boxes_by_source.items()}
     return candidates, {source: box.astype(np.int64)[None] for source, box in means.items()}
 
@@ -124,20 +124,18 @@ def score_queries(
 ) -> Iterator[dict]:  # fmt: skip
     """Yield a row of :data:`QUERIES` for each test line, in order; a query without an answer counts as wrong."""
     readings = {line["query_id"]: _read_answer_line(answers.get(line["query_id"])) for line in lines}
-    lines_by_image: dict[Key, list[Mapping]] = {}
+    lines_by_image: dict[Key, list[Mapping]] = defaultdict(list)
     for line in lines:
-        lines_by_image.setdefault((line["source"], line["image_id"]), []).append(line)
+        lines_by_image[line["source"], line["image_id"]].append(line)
 
     def boxes_by_measure(line: Mapping) -> dict[str, np.ndarray]:
         key = line["source"], line["image_id"]
         answer, image_candidates = readings[line["query_id"]], candidates.get(key, NO_BOXES)
         other_lines = [image_line for image_line in lines_by_image[key] if image_line["regions"] != line["regions"]]
-        blind = {
-            "largest": image_candidates[:1], "candidates": image_candidates, "picture": np.array([[0, 0, GRID, GRID]]),
-            "mean_box": mean_boxes.get(line["source"], NO_BOXES),
-        }  # fmt: skip
-        measures = {"iou": answer["found"], "paper": answer["paper"]}
-        measures |= {name: boxes for name, boxes in blind.items() if len(boxes)}
+        blind = {"largest": image_candidates[:1], "candidates": image_candidates}
+        blind |= {"picture": np.array([[0, 0, GRID, GRID]]), "mean_box": mean_boxes.get(line["source"], NO_BOXES)}
+        measures = {name: boxes for name, boxes in blind.items() if len(boxes)}
+        measures |= {"iou": answer["found"], "paper": answer["paper"]}
         return measures | ({"shuffled": readings[other_lines[0]["query_id"]]["found"]} if other_lines else {})
 
     compared = [(np.array(line["boxes"], np.int64), boxes_by_measure(line)) for line in lines]
@@ -145,23 +143,18 @@ def score_queries(
     ious = iter(union_ious([boxes for boxes, _ in pairs], [true_boxes for _, true_boxes in pairs]).tolist())
     for line, (true_boxes, measures) in zip(lines, compared, strict=True):
         answer = readings[line["query_id"]]
-        iou_by_measure = {name: next(ious) for name in measures}
-        yield {
-            **{name: line[name] for name in LINE_FIELDS},
-            "true": len(true_boxes),
-            "boxes": answer["found"].tolist(),
-            **{name: answer[name] for name in ("convention", "outcome", "reason", "notes")},
-            "matched": matched_iou(answer["found"], true_boxes),
-            **{name: iou_by_measure.get(name) for name in ("iou", "paper", *BLIND)},
-        }
+        row = line | answer | {"true": len(true_boxes), "boxes": answer["found"].tolist()}
+        row |= {"matched": matched_iou(answer["found"], true_boxes)} | dict.fromkeys(("iou", "paper", *BLIND))
+        row |= {name: next(ious) for name in measures}
+        yield {name: row[name] for name in QUERIES}
 
 
 def _read_answer_line(line: Mapping | None) -> dict:
     """Return an answer as it was read; ``found``: its boxes, ``paper``: its numbers read on a grid of 1000."""
     if line is None or line["failure"]:
         reason, convention = (line["failure"], line["convention"]) if line else ("not_given", "")
-        failure = {"convention": convention, "outcome": "failed", "reason": reason, "notes": []}
-        return failure | {"found": NO_BOXES, "paper": NO_BOXES}
+        answer = {"convention": convention, "outcome": "failed", "reason": reason, "notes": []}
+        return answer | {"found": NO_BOXES, "paper": NO_BOXES}
     size = tuple(line["seen"])
     (reading, boxes), (_, paper) = (read_answer(line["text"], name, size) for name in (line["convention"], "grid1000"))
     notes = sorted([*reading.notes, *(["truncated"] if line["stop"] == "length" else [])])
@@ -185,13 +178,10 @@ def scores(table: pl.DataFrame, options: ScoringOptions, seed: int) -> Iterator[
             values = rows.select(pl.col(columns).cast(pl.Float64).fill_null(np.nan)).to_numpy() * 100
             subjects = rows["subject_id"].to_list()
             ends = mean_with_interval(values, subjects, replicates=options.replicates, level=INTERVAL, seed=seed)
-            row = {
-                f"{name}{ending}": value
-                for ending, end in zip(("", "_low", "_high"), ends, strict=True)
-                for name, value in zip(columns, _nulls(end), strict=True)
-            }
-            row |= {"source": source, "part": part, "queries": int(rows["iou"].is_not_null().sum())}
+            row = {"source": source, "part": part, "queries": int(rows["iou"].is_not_null().sum())}
             row |= {"subjects": len(set(subjects)), "failed": int((rows["outcome"] == "failed").sum())}
+            for ending, end in zip(("", "_low", "_high"), ends, strict=True):
+                row |= {f"{name}{ending}": value for name, value in zip(columns, _nulls(end), strict=True)}
             yield {name: row[name] for name in SCORES}
 
 
@@ -205,40 +195,27 @@ def sensitivity(
     """Yield a row of :data:`SENSITIVITY` for each source, kind of pair and threshold; ``truth``: {query: its boxes}."""
     rows = {row["query_id"]: row for row in table.iter_rows(named=True)}
     ious = {query_id: row["iou"] for query_id, row in rows.items() if row["iou"] is not None}
-    members = [(pair["first"], pair["second"]) for pair in pairs]
-    crossings = [
-        ids for first, second in members for ids in ((first, second), (second, first)) if {*ids} <= ious.keys()
-    ]
+    scored_pairs = [pair for pair in pairs if {pair["first"], pair["second"]} <= ious.keys()]
+    crossings = [ids for pair in scored_pairs for ids in permutations((pair["first"], pair["second"]))]
     answers = [np.array(rows[answer_id]["boxes"], np.int64).reshape(-1, 4) for _, answer_id in crossings]
     measured = union_ious(answers, [truth[truth_id] for truth_id, _ in crossings]).tolist()
     swapped = dict(zip(crossings, measured, strict=True))
     for source in [*sorted({pair["source"] for pair in pairs}), "total"]:
         for name, classes in CLASSES.items():
-            class_pairs = [
-                pair for pair in pairs if source in (pair["source"], "total") and pair["same_class"] in classes
-            ]
-            for tau in TAUS if class_pairs else ():
-                right = both_correct(class_pairs, ious, tau) * 100
-                is_scored = ~np.isnan(right)
-                if not is_scored.any():
-                    continue
-                scored = [(class_pairs[at]["first"], class_pairs[at]["second"]) for at in np.flatnonzero(is_scored)]
-                exchanged = [min(swapped[first, second], swapped[second, first]) > tau for first, second in scored]
-                mean, low, high = mean_with_interval(
-                    right[is_scored][:, None], [rows[first]["subject_id"] for first, _ in scored],
-                    replicates=options.replicates, level=INTERVAL, seed=seed,
-                )  # fmt: skip
-                yield {
-                    "source": source,
-                    "pairs_of": name,
-                    "tau": tau,
-                    "pairs": len(scored),
-                    "left_out": len(class_pairs) - len(scored),
-                    "sensitivity": float(mean[0]),
-                    "low": _nulls(low)[0],
-                    "high": _nulls(high)[0],
-                    "swapped": float(np.mean(exchanged)) * 100,
-                }
+            class_pairs, scored = (
+                [pair for pair in part if source in (pair["source"], "total") and pair["same_class"] in classes]
+                for part in (pairs, scored_pairs)
+            )
+            members = [(pair["first"], pair["second"]) for pair in scored]
+            subjects = [rows[first]["subject_id"] for first, _ in members]
+            for tau in TAUS if scored else ():
+                right = both_correct(scored, ious, tau)[:, None] * 100
+                ends = mean_with_interval(right, subjects, replicates=options.replicates, level=INTERVAL, seed=seed)
+                exchanged = [min(swapped[first, second], swapped[second, first]) > tau for first, second in members]
+                row = {"source": source, "pairs_of": name, "tau": tau, "pairs": len(scored)}
+                row |= {"left_out": len(class_pairs) - len(scored)}
+                row |= dict(zip(("sensitivity", "low", "high"), (_nulls(end)[0] for end in ends), strict=True))
+                yield row | {"swapped": float(np.mean(exchanged)) * 100}
 
 
 def run_scores(
@@ -291,9 +268,8 @@ def mean_with_interval(
 
 
 def both_correct(pairs: Sequence[Mapping], ious: Mapping[str, float], tau: float) -> np.ndarray:
-    """Return whether both IoUs of each pair exceed ``tau``, float64 (N,); NaN if one of them is not scored."""
-    iou_pairs = [(ious.get(pair["first"]), ious.get(pair["second"])) for pair in pairs]
-    return np.array([np.nan if None in iou_pair else float(min(iou_pair) > tau) for iou_pair in iou_pairs])
+    """Return whether both IoUs of each pair exceed ``tau``, 1 or 0, float64 (N,)."""
+    return np.array([float(min(ious[pair["first"]], ious[pair["second"]]) > tau) for pair in pairs])
 
 
 def _row(by: str, table: str, model: str, source: str, number: int | None, *values: float | None) -> dict:

@@ -17,9 +17,8 @@ KINDS = {"nucleus": (6.0, 17.0), "rod": (11.0, 24.0)}  # {class: smallest and la
 
 def read_cells(count: int, seed: int) -> Iterator[tuple[str, ImageReader]]:
     """Yield (image_id, function that draws it) of the synthetic images; their instances are exact."""
-    for number in range(count):
-        image_id = f"cells{number:04d}"
-        yield image_id, partial(draw_cells, image_id, seed)
+    image_ids = (f"cells{number:04d}" for number in range(count))
+    return ((image_id, partial(draw_cells, image_id, seed)) for image_id in image_ids)
 
 
 def draw_cells(image_id: str, seed: int) -> Image:
@@ -30,14 +29,12 @@ def draw_cells(image_id: str, seed: int) -> Image:
     picture += 4 * (rng.normal(0, 1, (SIDE, SIDE)))
     instances = np.zeros((SIDE, SIDE), np.uint16)
     masks = {name: np.zeros((SIDE, SIDE), bool) for name in KINDS}
-    number = 0
     for _ in range(int(rng.integers(3, 15))):
         name = "rod" if rng.random() < 0.35 else "nucleus"
         body = _draw_cell(name, instances, rng)
         if body is None:
             continue
-        number += 1
-        instances[body] = number
+        instances[body] = instances.max() + 1
         masks[name] |= body
         level = ground + rng.choice([-1, 1]) * rng.uniform(25, 60)
         picture[body] = rng.normal(level, rng.choice([2.0, 5.0, 16.0]), int(body.sum()))
@@ -56,11 +53,9 @@ def _draw_cell(name: str, taken: np.ndarray, rng: np.random.Generator) -> np.nda
         long = rng.uniform(*KINDS[name]) * (1.8 if rng.random() < 0.15 else 1.0)
         thin = long * (rng.uniform(0.22, 0.38) if name == "rod" else rng.choice([0.55, 0.72, 0.85, 1.0]))
         centre = rng.uniform(4, SIDE - 4, 2)
-        plane = np.zeros(taken.shape, np.uint8)
-        axes = (max(2, round(long)), max(2, round(thin)))
-        cv2.ellipse(
-            plane, tuple(np.round(centre).astype(int).tolist()), axes, float(rng.uniform(0, 180)), 0, 360, 1, -1
-        )
+        plane, axes = np.zeros(taken.shape, np.uint8), (max(2, round(long)), max(2, round(thin)))
+        middle = tuple(np.round(centre).astype(int).tolist())
+        cv2.ellipse(plane, middle, axes, float(rng.uniform(0, 180)), 0, 360, 1, -1)
         body = plane > 0
         near = body if rng.random() < 0.2 else cv2.dilate(plane, np.ones((5, 5), np.uint8)) > 0
         if not (taken[near] > 0).any() and body.sum() >= 20:

@@ -1,5 +1,6 @@
 """Sources of the kinds folder and boxes: a table of images with masks or with boxes."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +15,8 @@ from cxr.base.user_tables import listed_lines, read_sheet
 from cxr.base.vocabulary import SPLITS
 from cxr.dicom.files import Rejected
 from cxr.imaging.cohort.split import split_name
+from cxr.medground.sources import pixels
 from cxr.medground.sources.image import Image
-from cxr.medground.sources.pixels import (
-    instance_numbers,
-    match_image_size,
-    read_class_masks,
-    read_image,
-    read_mask,
-    refuse_uniform,
-)
 
 REQUIRED = {
     "folder": ("image_path", "mask_path", "split"),
@@ -48,9 +42,8 @@ class Row:
 
     def file(self, column: str) -> Path:
         """Return the file of ``image_path`` or ``mask_path``. Raises Rejected if it is missing."""
-        file = self.files[column]
+        file, role = self.files[column], "the picture" if column == "image_path" else "the mask"
         if not Path(file.path).is_file():
-            role = "the picture" if column == "image_path" else "the mask"
             raise Rejected("missing_file", f"{role}: {file.problem}" if file.problem else role)
         return Path(file.path)
 
@@ -64,9 +57,9 @@ def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
     table = list(sheet.records())
     finder = PathFinder(path.parent)
     files = {column: finder.find_all(cells.get(column, "") for _, cells in table) for column in PATHS}
-    rows_of: dict[str, list[Row]] = {}
+    rows_of: dict[str, list[Row]] = defaultdict(list)
     subjects: dict[str, tuple[str, int]] = {}
-    differences: dict[str, list[int]] = {}
+    differences: dict[str, list[int]] = defaultdict(list)
     for line, cells in table:
         split = split_name(cells["split"])
         if not split:
@@ -77,11 +70,10 @@ def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
             if row[column] and not is_absolute and not Path(file.path).resolve().is_relative_to(path.parent.resolve()):
                 raise UserError(f"{key}: line {line} leaves the manifest's folder by {column}: give an absolute path")
             if file.differences:
-                note = f"{column} differs from its file in {', '.join(file.differences)}"
-                differences.setdefault(note, []).append(line)
+                differences[f"{column} differs from its file in {', '.join(file.differences)}"].append(line)
         image = row.files["image_path"].path
         image_id = row["image_id"] or clean_id(Path(image.replace("\\", "/")).stem)
-        same = rows_of.setdefault(image_id, [])
+        same = rows_of[image_id]
         if same and (image, split) != (same[0].files["image_path"].path, same[0]["split"]):
             raise UserError(f"{key}: lines {same[0].line} and {line} give {image_id!r} two files or splits: rename")
         if kind == "folder" and any(row["class"] == earlier["class"] for earlier in same):
@@ -90,18 +82,17 @@ def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
         subject = row["subject_id"] or image_id
         first_split, first_line = subjects.setdefault(subject, (split, line))
         if first_split != split:
-            raise UserError(
-                f"{key}: lines {first_line} and {line} put {subject!r} into {first_split} and {split}: use one"
-            )
-    for note, lines in differences.items():
-        log.warning("%s: %s, and that file is used: %s", key, note, listed_lines(lines))
+            lines = f"lines {first_line} and {line}"
+            raise UserError(f"{key}: {lines} put {subject!r} into {first_split} and {split}: use one")
+    for note, differing_lines in differences.items():
+        log.warning("%s: %s, and that file is used: %s", key, note, listed_lines(differing_lines))
     return dict(sorted(rows_of.items()))
 
 
 def read_folder_image(image_id: str, rows: list[Row], options: Mapping) -> Image:
     """Return the image of a manifest's rows. Raises Rejected if it cannot be used."""
     first = rows[0]
-    picture = read_image(first.file("image_path"))
+    picture = pixels.read_image(first.file("image_path"))
     masks, instances, boxes = {}, None, None
     if options["kind"] == "boxes":
         boxes = _boxes(rows, picture.shape[:2], options["classes"])
@@ -110,13 +101,13 @@ def read_folder_image(image_id: str, rows: list[Row], options: Mapping) -> Image
             path, shape = row.file("mask_path"), picture.shape[:2]
             label = row["class"] or next(iter(options["classes"]))
             if options["mask_kind"] == "instances":
-                values = match_image_size(read_mask(path), shape, options["resize_masks"])
-                instances, masks[label] = instance_numbers(values), values > 0
+                values = pixels.match_image_size(pixels.read_mask(path), shape, options["resize_masks"])
+                instances, masks[label] = pixels.instance_numbers(values), values > 0
             else:
-                masks |= read_class_masks(path, shape, label, options)
+                masks |= pixels.read_class_masks(path, shape, label, options)
         if unknown := sorted(masks.keys() - options["classes"].keys()):
             raise Rejected("unknown_label", f"the class {unknown[0]!r} is not one of the source's")
-        refuse_uniform(masks)
+        pixels.refuse_uniform(masks)
     return Image(
         image_id, first["subject_id"] or image_id, first["split"], picture, masks, instances, boxes,
         domain=first["domain"] or options["domain"], licence=first["licence"] or options["licence"],
@@ -125,7 +116,7 @@ def read_folder_image(image_id: str, rows: list[Row], options: Mapping) -> Image
 
 
 def _boxes(rows: list[Row], shape: tuple[int, int], classes: Mapping) -> dict[str, np.ndarray]:
-    boxes_by_class: dict[str, list] = {}
+    boxes_by_class: dict[str, list] = defaultdict(list)
     for row in rows:
         try:
             x, y, w, h = (float(row[side]) for side in ("x", "y", "w", "h"))
@@ -135,5 +126,5 @@ def _boxes(rows: list[Row], shape: tuple[int, int], classes: Mapping) -> dict[st
             raise Rejected("bad_row", f"line {row.line} has a box outside its picture")
         if row["class"] not in classes:
             raise Rejected("unknown_label", f"the class {row['class']!r} is not one of the source's")
-        boxes_by_class.setdefault(row["class"], []).append((x, y, x + w, y + h))
+        boxes_by_class[row["class"]].append((x, y, x + w, y + h))
     return {label: np.array(boxes) for label, boxes in boxes_by_class.items()}

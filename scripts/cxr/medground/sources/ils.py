@@ -23,8 +23,7 @@ from cxr.medground.sources.image import Image, ImageReader
 
 PROPORTIONS = 0.01  # largest relative difference between the aspect ratios of an image and of the one in the results
 MIN_CORRELATION = 0.95  # correlation of two images' pixels from which they are the same radiograph
-ANATOMY_FOUND, ABSENT, DIFFERENT = "found", "absent", "different"
-"""State of an image's anatomy: found; not in the results; the results have another image of its name."""
+ANATOMY_FOUND, ABSENT, DIFFERENT = "found", "absent", "different"  # states of an image's anatomy, as in IMAGES
 
 
 def finding_class(word: str, certainty: str) -> str:
@@ -45,8 +44,10 @@ def read_ils(cohort: str, findings: str, **shards: Sequence[str]) -> Iterator[tu
                 yield image_id, partial(_image, row, image_findings, lesions, frames, organs, anatomy)
 
 
-def _image(row: Mapping, findings: Iterable[Mapping], lesions: Shard, *shards: Shard) -> Image:
-    image_id, masks, (frames, organs, anatomy) = row["image_id"], {}, shards
+def _image(
+    row: Mapping, findings: Iterable[Mapping], lesions: Shard, frames: Shard, organs: Shard, anatomy: Shard
+) -> Image:
+    image_id, masks = row["image_id"], {}
     for finding in findings:
         mask = lesions.get("mask", finding["mask_id"])
         name = finding_class(finding["word"], finding["certainty"])
@@ -97,10 +98,7 @@ class IlsResults:
             return to_frame(plane.astype(np.uint8), affine, side, nearest=True)
 
         is_mapped = maps is not None and name in maps and not is_unedited(maps, name)
-        return replace(
-            image,
-            anatomy=ANATOMY_FOUND,
-            zones={zone: placed(zones[zone]) > 0 for zone in ZONE_LABELS},
-            organs={organ: placed(organs[organ]) > 0 for organ in ORGAN_LABELS},
-            anomaly=placed(maps.get(ANOMALY, name)) if is_mapped else None,
-        )
+        placed_zones = {zone: placed(zones[zone]) > 0 for zone in ZONE_LABELS}
+        placed_organs = {organ: placed(organs[organ]) > 0 for organ in ORGAN_LABELS}
+        anomaly = placed(maps.get(ANOMALY, name)) if is_mapped else None
+        return replace(image, anatomy=ANATOMY_FOUND, zones=placed_zones, organs=placed_organs, anomaly=anomaly)

@@ -1,6 +1,5 @@
 """The image that each source's reader yields, its tiles, and its fitting to the source's frame."""
 
-import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -42,8 +41,7 @@ class Image:
     extent: tuple[int, int, int, int] = (0, 0, 0, 0)
 
 
-ImageReader = Callable[[], Image]
-"""Reads one image. Raises Rejected if it must be excluded."""
+ImageReader = Callable[[], Image]  # reads one image; raises Rejected to exclude it
 
 
 def to_grey8(values: np.ndarray) -> np.ndarray:
@@ -76,7 +74,7 @@ def cut_tiles(image: Image, side: int) -> list[Image]:
             to_original=to_original,
         )
 
-    return list(itertools.starmap(tile, itertools.product(range(rows), range(columns))))
+    return [tile(row, column) for row in range(rows) for column in range(columns)]
 
 
 def fit_to_frame(image: Image, side: int, *, is_tile: bool = False) -> Image:
@@ -95,15 +93,13 @@ def fit_to_frame(image: Image, side: int, *, is_tile: bool = False) -> Image:
     smooth, exact = cv2.INTER_AREA if new[0] < width else cv2.INTER_LINEAR, cv2.INTER_NEAREST_EXACT
     scale, corner = np.array([width / new[0], height / new[1]]), np.array([x_min, y_min])
     affine = np.vstack([np.column_stack([np.diag(scale), -scale * corner]), [0, 0, 1]])
-    boxes = image.boxes
-    if boxes is not None:
-        boxes = {name: corners / np.tile(scale, 2) + np.tile(corner, 2) for name, corners in boxes.items()}
+    boxes = {name: box / np.tile(scale, 2) + np.tile(corner, 2) for name, box in (image.boxes or {}).items()}
     return replace(
         image,
         picture=placed(image.picture, smooth),
         masks={name: placed(mask.astype(np.uint8), exact) > 0 for name, mask in image.masks.items()},
         instances=None if image.instances is None else placed(image.instances, exact),
-        boxes=boxes,
+        boxes=boxes or image.boxes,
         to_original=image.to_original @ affine,
         extent=(x_min, y_min, x_min + new[0], y_min + new[1]),
     )

@@ -36,21 +36,14 @@ def read_workbook(path: Path, key: str) -> dict[str, str]:
             description_by_stem: dict[str, str] = {}
             for line, row in enumerate(rows, 2):
                 cells = ["" if cell is None else str(cell).strip() for cell in row] + [""] * len(head)
-                if not cells[image]:
-                    continue
                 stem = clean_id(Path(cells[image].replace("\\", "/")).stem)
-                if stem in description_by_stem:
+                if cells[image] and stem in description_by_stem:
                     raise UserError(f"{key}: row {line} of {path.name} repeats {stem!r}: leave one out")
-                description_by_stem[stem] = cells[description]
+                description_by_stem |= {stem: cells[description]} if cells[image] else {}
             return description_by_stem
     finally:
         book.close()
     raise UserError(f"{key}: {path.name} has no sheet with the columns {' and '.join(COLUMNS)}: add them")
-
-
-def _image_files(folder: Path) -> dict[str, Path]:
-    paths = (path for path in sorted(folder.glob("*")) if path.suffix.lower() in ENDINGS)
-    return {clean_id(path.stem): path for path in paths}
 
 
 def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, ImageReader]]:
@@ -65,7 +58,10 @@ def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, I
         if len(books) > 1:
             raise UserError(f"{key}: {part.name} has the workbooks {books[0].name} and {books[1].name}: leave one")
         texts = read_workbook(books[0], key) if books else {}
-        images, masks = _image_files(part / "img"), _image_files(part / "labelcol")
+        images, masks = (
+            {clean_id(path.stem): path for path in sorted((part / name).glob("*")) if path.suffix.lower() in ENDINGS}
+            for name in ("img", "labelcol")
+        )
         # some workbooks name the mask
         plain_names = {stem: stem.removeprefix(PREFIX) for stem in texts if stem not in images}
         image_by_stem = {stem: name for stem, name in plain_names.items() if name in images}

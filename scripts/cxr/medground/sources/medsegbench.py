@@ -15,9 +15,8 @@ import numpy as np
 
 from cxr.base.errors import UserError, refuse_unreadable
 from cxr.base.resources import load_resource
-from cxr.dicom.files import Rejected
 from cxr.medground.sources.image import Image, ImageReader
-from cxr.medground.sources.pixels import refuse_uniform
+from cxr.medground.sources.pixels import masks_by_value, refuse_uniform
 
 RESOURCE_FILES = ("medground/sources.yaml",)
 SPLITS = {"train": "train", "val": "validate", "test": "test"}
@@ -46,7 +45,7 @@ class Member:
     def __init__(self, archive: zipfile.ZipFile, name: str):
         self.name, self._archive = name, archive
         if f"{name}.npy" not in archive.namelist():
-            raise self.fault("is missing", "download the file again")
+            raise self.fault("is missing")
         with self._open() as file:
             version = np.lib.format.read_magic(file)
             read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
@@ -55,7 +54,7 @@ class Member:
         if dtype.hasobject or is_by_columns or dtype != np.uint8:
             raise self.fault(f"holds {dtype}, not unsigned bytes by rows", "give the published file")
 
-    def fault(self, problem: str, remedy: str) -> UserError:
+    def fault(self, problem: str, remedy: str = "download the file again") -> UserError:
         """Return the error about this member."""
         return UserError(f"{Path(str(self._archive.filename)).name}: the member {self.name} {problem}: {remedy}")
 
@@ -65,7 +64,7 @@ class Member:
             with self._archive.open(f"{self.name}.npy") as file:
                 yield file
         except (ValueError, KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise self.fault(f"is damaged ({type(error).__name__})", "download the file again") from None
+            raise self.fault(f"is damaged ({type(error).__name__})") from None
 
     def rows(self) -> Iterator[np.ndarray]:
         """Yield the rows, each uint8 (H, W) or (H, W, C)."""
@@ -75,7 +74,7 @@ class Member:
             for _ in range(self.shape[0]):
                 data = file.read(size)
                 if len(data) < size:
-                    raise self.fault("is shorter than it says", "download the file again")
+                    raise self.fault("is shorter than it says")
                 yield np.frombuffer(data, np.uint8).reshape(self.shape[1:])
 
 
@@ -97,12 +96,7 @@ def read_npz(path: str, flag: str, facts: Mapping) -> Iterator[tuple[str, ImageR
 
 def _image(image_id: str, split: str, picture: np.ndarray, label: np.ndarray, facts: Mapping) -> Image:
     names = list(facts["classes"])
-    if facts["values"]:
-        if unknown := sorted(set(np.unique(label).tolist()) - set(range(len(names) + 1))):
-            raise Rejected("unknown_label", f"the value {unknown[0]} has no class")
-        masks = {name: label == value for value, name in enumerate(names, 1)}
-    else:
-        masks = {names[0]: label > 0}
+    masks = masks_by_value(label, dict(enumerate(names, 1))) if facts["values"] else {names[0]: label > 0}
     refuse_uniform(masks)
     if picture.shape[2:] != (3,):
         picture = np.repeat(picture.reshape(*picture.shape[:2], 1), 3, axis=2)
@@ -112,8 +106,7 @@ def _image(image_id: str, split: str, picture: np.ndarray, label: np.ndarray, fa
 
 def parse_flag(path: str) -> tuple[str, int]:
     """Return the flag and side in a file's name, such as fhpsaop_256.npz. Raises UserError for another name."""
-    match = re.fullmatch(r"([a-z0-9]+)_(128|256|512)", Path(path).stem)
-    if not match:
-        problem = "is not named as MedSegBench names its files"
-        raise UserError(f"{Path(path).name} {problem}: use fhpsaop_256.npz and the like")
-    return match[1], int(match[2])
+    if match := re.fullmatch(r"([a-z0-9]+)_(128|256|512)", Path(path).stem):
+        return match[1], int(match[2])
+    problem = "is not named as MedSegBench names its files"
+    raise UserError(f"{Path(path).name} {problem}: use fhpsaop_256.npz and the like")

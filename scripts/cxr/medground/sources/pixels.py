@@ -11,17 +11,9 @@ from pydicom.pixels import pixel_array
 
 from cxr.base.errors import MACHINE_ERRORS, UserError, out_of_memory
 from cxr.base.faults import broken_part
+from cxr.dicom import files
 from cxr.dicom.decode import decode_file
-from cxr.dicom.files import (
-    HEAD_BYTES,
-    Rejected,
-    describe_error,
-    detect_file_kind,
-    get_number,
-    get_text,
-    read_dicom,
-    silence_output,
-)
+from cxr.dicom.files import Rejected
 from cxr.dicom.image import MAX_PIXELS
 from cxr.dicom.pixels import list_missing_decoders
 from cxr.imaging.frames.decoding import to_grey
@@ -38,12 +30,10 @@ def read_array(path: Path) -> np.ndarray:
     """Return the stored pixels of a PNG, JPEG, TIFF or NPY file; colours in the order R, G, B, A. Raises Rejected."""
     if not path.is_file():
         raise Rejected("missing_file")
+    is_array = path.suffix.lower() == ".npy"
     try:
-        is_array = path.suffix.lower() == ".npy"
-        if is_array:
-            values = np.load(path, allow_pickle=False)
-        else:
-            values = cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_UNCHANGED)
+        encoded = None if is_array else np.fromfile(path, np.uint8)
+        values = np.load(path, allow_pickle=False) if is_array else cv2.imdecode(encoded, cv2.IMREAD_UNCHANGED)
     except (ValueError, EOFError, cv2.error) as error:
         raise Rejected("undecodable", str(error).splitlines()[0]) from None
     if values is None:
@@ -92,9 +82,9 @@ def _palette_indices(path: Path) -> np.ndarray | None:
     black = [index for index in used if not any(colours[3 * index : 3 * index + 3])]
     if len(used) != 2 or len(black) != 1 or black == [0]:
         return indices
-    planes = [indices != 0, indices != black[0]] if used[0] == 0 else [indices != black[0]]
-    if len(planes) == 2:
-        planes = [plane for plane in planes if not looks_inverted(plane)]
+    planes = [indices != black[0]]
+    if used[0] == 0:
+        planes = [plane for plane in (indices != 0, *planes) if not looks_inverted(plane)]
     if len(planes) != 1:
         raise Rejected("unknown_label", "either of the palette's two colours may be the background")
     return planes[0].astype(np.uint8)
@@ -154,8 +144,11 @@ def binary_mask(values: np.ndarray, threshold: float, most_foreground: float) ->
     return mask
 
 
-def masks_by_value(values: np.ndarray, names: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """Return {class: mask} of a mask whose values stand for classes. Raises Rejected for a value without a name."""
+def masks_by_value(values: np.ndarray, names: Mapping) -> dict[str, np.ndarray]:
+    """Return {class: mask} of a mask whose values stand for classes. Raises Rejected for a value without a name.
+
+    ``names``: {value, as number or text: class}; several values may stand for one class.
+    """
     class_by_value = {float(value): name for value, name in names.items()}
     if unknown := sorted(set(np.unique(values).tolist()) - class_by_value.keys() - {0}):
         raise Rejected("unknown_label", f"the value {unknown[0]} has no class")
@@ -194,50 +187,49 @@ def is_dicom(path: Path) -> bool:
     if not path.is_file():
         return False
     with open(path, "rb") as file:
-        return detect_file_kind(file.read(HEAD_BYTES)) == "dicom"
-
-
-def read_dicom_grey(path: Path) -> np.ndarray:
-    """Return a DICOM image uint8 (H, W), bones white, padding 0, scaled like other images of more than 8 bits.
-
-    Raises Rejected with a reason of the stage frames, UserError if decoders are not installed.
-    """
-    if missing := list_missing_decoders():
-        raise UserError(f"{path.name} is DICOM, and this Python lacks decoders ({', '.join(missing)}): install them")
-    with _decoding():
-        return to_grey(decode_file(str(path)), "percentile", list(PERCENTILES))
+        return files.detect_file_kind(file.read(files.HEAD_BYTES)) == "dicom"
 
 
 @contextmanager
 def _decoding() -> Iterator[None]:
     """Turn a decoder's error into Rejected, unless the machine is at fault, not the file."""
     try:
-        with silence_output():
+        with files.silence_output():
             yield
     except Rejected:
         raise
     except Exception as error:  # decoders raise what their parts raise
         if out_of_memory(error) or broken_part(error) or getattr(error, "errno", None) in MACHINE_ERRORS:
             raise
-        raise Rejected("undecodable", describe_error(error)) from None
+        raise Rejected("undecodable", files.describe_error(error)) from None
 
 
 def read_dicom_values(path: Path) -> np.ndarray:
     """Return the stored values (H, W) or (H, W, 3) of a DICOM mask, high values white. Raises Rejected."""
     with _decoding():
-        dataset = read_dicom(path)
-        frames = int(get_number(dataset, "NumberOfFrames") or 1)
+        dataset = files.read_dicom(path)
+        frames = int(files.get_number(dataset, "NumberOfFrames") or 1)
         if frames > 1:
             raise Rejected("multi_frame", f"the mask has {frames} frames: give each class its own file")
         if int(dataset.Rows) * int(dataset.Columns) > MAX_PIXELS:
             raise Rejected("undecodable", f"more than {MAX_PIXELS} pixels")
         values = pixel_array(dataset, index=0)
-    if get_text(dataset, "PhotometricInterpretation") == "MONOCHROME1":
+    if files.get_text(dataset, "PhotometricInterpretation") == "MONOCHROME1":
         values = (1 << int(dataset.BitsStored)) - 1 - values.astype(np.int64)
     return values
 
 
 def read_image(path: Path) -> np.ndarray:
-    """Return an image uint8 (H, W, 3) from a DICOM or another file. Raises Rejected."""
-    values = read_dicom_grey(path) if is_dicom(path) else to_grey8(read_array(path))
-    return np.ascontiguousarray(values[..., :3] if values.ndim == 3 else np.repeat(values[..., None], 3, axis=2))
+    """Return an image uint8 (H, W, 3); of a DICOM file, bones are white and padding is 0.
+
+    Values of more than 8 bits are scaled by :data:`PERCENTILES`. Raises Rejected with a reason of the stage frames,
+    UserError if decoders of DICOM are not installed.
+    """
+    if not is_dicom(path):
+        values = to_grey8(read_array(path))
+        return np.ascontiguousarray(values[..., :3] if values.ndim == 3 else np.repeat(values[..., None], 3, axis=2))
+    if missing := list_missing_decoders():
+        raise UserError(f"{path.name} is DICOM, and this Python lacks decoders ({', '.join(missing)}): install them")
+    with _decoding():
+        values = to_grey(decode_file(str(path)), "percentile", list(PERCENTILES))
+    return np.repeat(values[..., None], 3, axis=2)

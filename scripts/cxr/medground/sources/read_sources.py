@@ -74,30 +74,25 @@ def _labels_and_words(source: Mapping) -> tuple[list[str], dict[str, dict]]:
     words_by_class = dict(vocabulary["ils"])
     for lesion in LESION_TYPES:
         for certainty, parents in (("definitive", "lesion"), ("tentative", "tentative")):
-            words = {
-                name: finding_class(word, certainty) for name, word in (("one", lesion.noun), ("many", lesion.plural))
-            }
-            words |= {"parents": vocabulary[parents], "inside": lesion.name in LUNG_LESIONS}
-            words_by_class[finding_class(lesion.name, certainty)] = words
+            name, noun, plural = (finding_class(word, certainty) for word in (lesion.name, lesion.noun, lesion.plural))
+            words = {"one": noun, "many": plural, "parents": vocabulary[parents]}
+            words_by_class[name] = words | {"inside": lesion.name in LUNG_LESIONS}
     return [*LESIONS, *(finding_class(word, "tentative") for word in LESIONS), *ORGAN_LABELS], words_by_class
 
 
 def _list_readers(
     name: str, source: Mapping, manifest: Mapping[str, list[Row]], options: SourcesSettings, seed: int, inputs: Mapping
 ) -> Iterator[tuple[str, ImageReader]]:
-    """Yield (image_id, its reader) of a source. ``source``: its settings, and those of all masks."""
-    kind = source["kind"]
-    if kind == "cells":
-        yield from read_cells(options.cells, seed)
-    elif kind == "ils":
-        yield from read_ils(**inputs)
-    elif kind == "lvit":
-        yield from read_lvit(name, source, str(inputs["folder"]))
-    elif kind == "medsegbench":
-        yield from read_npz(str(inputs["npz"]), parse_flag(source["npz"])[0], source)
-    else:
-        for image_id, rows in manifest.items():
-            yield image_id, partial(read_folder_image, image_id, rows, source)
+    """Return (image_id, its reader) of each image of a source. ``source``: its settings, and those of all masks."""
+    if source["kind"] == "cells":
+        return read_cells(options.cells, seed)
+    if source["kind"] == "ils":
+        return read_ils(**inputs)
+    if source["kind"] == "lvit":
+        return read_lvit(name, source, str(inputs["folder"]))
+    if source["kind"] == "medsegbench":
+        return read_npz(str(inputs["npz"]), parse_flag(source["npz"])[0], source)
+    return ((image_id, partial(read_folder_image, image_id, rows, source)) for image_id, rows in manifest.items())
 
 
 class _Writer:
@@ -127,40 +122,24 @@ class _Writer:
         shard = sorted(self.shards)[shard_of(image.subject_id, len(self.shards))]
         picture = image.picture if image.picture.ndim == 3 else np.repeat(image.picture[..., None], 3, axis=2)
         outside = np.zeros(picture.shape[:2], bool)
-        planes = {
-            "zones": np.stack([image.zones[zone] for zone in ZONE_LABELS]) if image.zones else None,
-            "organs": np.stack([image.organs[organ] for organ in ORGAN_LABELS]) if image.organs else None,
-            "anomaly": image.anomaly,
-            "instances": image.instances,
-        }
-        planes = {
-            name: np.zeros(*field) if planes[name] is None else planes[name] for name, field in self.fields.items()
-        }
+        zones = np.stack([image.zones[zone] for zone in ZONE_LABELS]) if image.zones else None
+        organs = np.stack([image.organs[organ] for organ in ORGAN_LABELS]) if image.organs else None
+        planes = {"zones": zones, "organs": organs, "anomaly": image.anomaly, "instances": image.instances}
+        fields = {name: np.zeros(*form) if planes[name] is None else planes[name] for name, form in self.fields.items()}
         mask = np.stack([image.masks.get(label, outside) for label in self.labels])
-        self.shards[shard].append(image.image_id, picture=picture, mask=mask, **planes)
+        self.shards[shard].append(image.image_id, picture=picture, mask=mask, **fields)
         self.present_labels |= {label for label, part in image.masks.items() if part.any()} | set(image.boxes or ())
         text, state = clean_description(image.description)
         is_sided = image.domain in ("cxr", "ct") and self.source["orientation"] == "radiological"
+        boxes = [(label, box) for label, boxes in (image.boxes or {}).items() for box in boxes.tolist()]
+        columns = ("image_id", "subject_id", "split", "domain", "licence", "anatomy", "extent", "inner")
         self.rows.append(
-            {name: getattr(image, name) for name in ("image_id", "subject_id", "split", "domain", "licence", "anatomy")}
-            | {
-                "shard": shard,
-                "modality": self.source["modality"],
-                "description": text,
-                "described": state,
-                "disagrees": sides_disagree(text, image.masks, is_sided) if image.masks else None,
-                "radiological": True if is_sided else None,
-                "extent": list(image.extent),
-                "inner": list(image.inner),
-                "to_original": image.to_original.ravel().tolist(),
-                "boxes": [
-                    {"label": label} | dict(zip(CORNERS, box, strict=True))
-                    for label, boxes in (image.boxes or {}).items()
-                    for box in boxes.tolist()
-                ],
-                "anomaly": image.anomaly is not None,
-                "digest": digest,
-            }
+            {name: getattr(image, name) for name in columns}
+            | {"shard": shard, "modality": self.source["modality"], "description": text, "described": state}
+            | {"disagrees": sides_disagree(text, image.masks, is_sided) if image.masks else None}
+            | {"radiological": True if is_sided else None, "anomaly": image.anomaly is not None, "digest": digest}
+            | {"to_original": image.to_original.ravel().tolist()}
+            | {"boxes": [{"label": label} | dict(zip(CORNERS, box, strict=True)) for label, box in boxes]}
         )
 
 
@@ -178,8 +157,8 @@ def _find_duplicates(images: Sequence[tuple[str, str, str]]) -> dict[str, str]:
     reason_by_image = {}
     for image_id, digest, split in images:
         original_id, original_split = original_by_digest[digest]
+        is_across = original_split == "test" and split != "test"
         if image_id != original_id:
-            is_across = original_split == "test" and split != "test"
             reason_by_image[image_id] = "duplicate_of_test" if is_across else "duplicate_image"
     return reason_by_image
 
@@ -208,32 +187,27 @@ def run(
     def read() -> Iterator[tuple[str, Image | Rejected]]:
         """Yield the images, without burned-in text and with scrubbed descriptions, or why they are excluded."""
         for image_id, read_image in _list_readers(name, source, manifest, options, seed, inputs):
-            image: Image | Rejected
             try:
                 image = read_image()
+                text = image.description
                 if kind not in EMBEDDED:
-                    text = image.description
                     text = scrub_text(text, image.subject_id).text if scrub and text else text
                     image = replace(image, picture=clean_image(image.picture, burned_in)[0], description=text)
+                yield image_id, image
             except Rejected as rejected:
-                image = rejected
-            yield image_id, image
+                yield image_id, rejected
 
-    reason_by_image: dict[str, str] = {}
-    if kind not in EMBEDDED:
-        readable = ((image_id, image) for image_id, image in read() if isinstance(image, Image))
-        reason_by_image = _find_duplicates([(key, _image_digest(image), image.split) for key, image in readable])
+    readable = ((key, image) for key, image in (read() if kind not in EMBEDDED else ()) if isinstance(image, Image))
+    reason_by_image = _find_duplicates([(key, _image_digest(image), image.split) for key, image in readable])
     ledger, image_ids = Ledger("medground_sources"), []
     with ExitStack() as stack:
         writer = _Writer(source, side, shards, attrs, stack)
         films = IlsResults(inputs, stack) if source["anatomy"] else None
         for image_id, image in read():
             image_ids.append(image_id)
-            if isinstance(image, Rejected):
-                ledger.exclude(image_id, "", image.reason, image.detail)
-                continue
-            if image_id in reason_by_image:
-                ledger.exclude(image_id, "", reason_by_image[image_id], "")
+            if isinstance(image, Rejected) or image_id in reason_by_image:
+                reasons = (image.reason, image.detail) if isinstance(image, Rejected) else (reason_by_image[image_id],)
+                ledger.exclude(image_id, "", *reasons)
                 continue
             ledger.accept(image_id)
             digest = _image_digest(image)

@@ -7,7 +7,6 @@ text names, and the anomaly map, which is brighter in lesions. The source's mask
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
@@ -76,23 +75,15 @@ def excess_anomaly(film: Anatomy, boxes: Sequence[Sequence[int]], level: float) 
 def organ_iou(film: Anatomy, name: str, box: Sequence[int]) -> float | None:
     """Return the IoU of a box and the box of the organ ``name``; None without such an organ."""
     mask = film.organs.get(name)
-    if mask is None or not mask.any():
-        return None
-    return float(paired_iou(np.array(box, np.float64), np.array(bounding_box(mask), np.float64)))
-
-
-class Measurements(NamedTuple):
-    """Measurements in an answer's boxes: verdicts by kind (place, organ, anomaly), and values."""
-
-    verdicts: Mapping[str, int]
-    observed: tuple[dict, ...]
+    has_organ = mask is not None and mask.any()
+    return float(paired_iou(np.array(box, float), np.array(bounding_box(mask), float))) if has_organ else None
 
 
 def measure_boxes(
     film: Anatomy, decider: Decider, boxes: Sequence[Sequence[int]], regions: Sequence[int], claims: Claims,
     thresholds: JudgeThresholds,
-) -> Measurements:  # fmt: skip
-    """Measure the boxes of an answer. ``boxes``: of all regions, px."""
+) -> tuple[dict[str, int], tuple[dict, ...]]:  # fmt: skip
+    """Return verdicts on an answer's boxes by kind (place, organ, anomaly), and values. ``boxes``: of all regions."""
     scene, numbers = decider.scene, decider.numbers
     region_boxes = [boxes[region] for region in regions]
     shares = [zone_fractions(film, box, thresholds.least_lung) for box in region_boxes]
@@ -119,7 +110,7 @@ def measure_boxes(
         | ({} if excess is None else {"anomaly": round(excess, 3)})
         for zones, organ, excess in zip(shares, organs, maps, strict=True)
     )
-    return Measurements({name: min(values) for name, values in verdicts.items()}, observed)
+    return {name: min(values) for name, values in verdicts.items()}, observed
 
 
 def claimed_places(claims: Claims) -> list[str]:

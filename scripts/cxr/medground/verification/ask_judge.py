@@ -17,16 +17,7 @@ from cxr.llm.asking import Answer, Question
 from cxr.llm.guards import INJECTION, addresses_the_model, neutralize
 from cxr.llm.messages import PromptImage, fill_prompt
 from cxr.llm.replies import object_schema, text_schema
-from cxr.medground.asking import (
-    MAX_CHARACTERS,
-    AskingOptions,
-    ModelSession,
-    Prompts,
-    Request,
-    Subject,
-    box_number,
-    draw_boxes,
-)
+from cxr.medground import asking
 from cxr.medground.logic.facts import group_by_image
 from cxr.medground.logic.text import FIELDS
 from cxr.medground.verification.text_rules import find_form_fault
@@ -38,14 +29,13 @@ _NEGATED = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeOptions(AskingOptions):
+class JudgeOptions(asking.AskingOptions):
     """ways: in which a job asks, confirm and select."""
 
     ways: Sequence[str] = ()
 
 
-Views = Callable[..., PromptImage]
-"""Takes a way of asking and regions; returns the image that is shown."""
+Views = Callable[..., PromptImage]  # takes a way of asking and regions; returns the image that is shown
 
 
 def make_views(picture: np.ndarray, rows: Mapping[int, Mapping]) -> Views:
@@ -53,7 +43,7 @@ def make_views(picture: np.ndarray, rows: Mapping[int, Mapping]) -> Views:
 
     @cache
     def draw(way: str, *regions: int) -> PromptImage:
-        return draw_boxes(picture, [rows[region] for region in regions], is_numbered=way == "select")
+        return asking.draw_boxes(picture, [rows[region] for region in regions], is_numbered=way == "select")
 
     return draw
 
@@ -75,29 +65,29 @@ def candidates_to_show(answer: Sequence[int], rows: Mapping[int, Mapping], most:
     return sorted([*answer, *other_candidates[: most - len(answer)]])
 
 
-def confirm_schema() -> dict:
-    """Return the schema of an answer to confirm."""
-    yes = {"type": "boolean"}
-    reason = {"type": "string", "maxLength": MAX_CHARACTERS}
-    return object_schema(observed=text_schema(MAX_CHARACTERS), grounded=yes, unambiguous=yes, reason=reason)
+CONFIRM_SCHEMA = object_schema(
+    observed=text_schema(asking.MAX_CHARACTERS), grounded={"type": "boolean"}, unambiguous={"type": "boolean"},
+    reason={"type": "string", "maxLength": asking.MAX_CHARACTERS},
+)  # fmt: skip
+"""Schema of an answer to confirm."""
 
 
 def select_schema(regions: Sequence[int]) -> dict:
     """Return the schema of an answer to select: numbers of boxes on the image."""
-    numbers = [box_number(region) for region in regions]
+    numbers = [region + 1 for region in regions]
     return object_schema(targets={"type": "array", "items": {"enum": numbers}, "maxItems": len(numbers)})
 
 
 def build_question(
-    way: str, line: Mapping, views: Views, subject: Subject, options: JudgeOptions, prompts: Prompts
-) -> Request:
+    way: str, line: Mapping, views: Views, subject: asking.Subject, options: JudgeOptions, prompts: asking.Prompts
+) -> asking.Request:
     """Return the request about a query."""
     regions, facts, domain = list(line["regions"]), subject.facts, subject.image["domain"]
     if way == "select":
         regions = candidates_to_show(regions, {row["region"]: row for row in subject.rows})
     fields = {"query_id": line["query_id"], "shown": regions}
     if addresses_the_model(f"{line['query']}\n{facts.modality}", FIELDS):
-        return Request(fields, Answer(problem=INJECTION))
+        return asking.Request(fields, Answer(problem=INJECTION))
     slot_values = {"modality": neutralize(facts.modality or domain), "query": neutralize(line["query"])}
     messages = fill_prompt(prompts.prompt(way, domain), [views(way, *regions)], **slot_values)
     words = prompts.words("affirms"), prompts.words("denies")
@@ -107,9 +97,9 @@ def build_question(
             return find_contradiction(answer, *words)
         return "targets: a number twice" if len(set(answer["targets"])) < len(answer["targets"]) else None
 
-    schema = select_schema(regions) if way == "select" else confirm_schema()
+    schema = select_schema(regions) if way == "select" else CONFIRM_SCHEMA
     seed = options.seed_of(subject.source, line["query_id"], way)
-    return Request(fields, Question(messages, schema, contradiction, seed))
+    return asking.Request(fields, Question(messages, schema, contradiction, seed))
 
 
 def run(
@@ -122,7 +112,7 @@ def run(
     answers: a file for each of ``options.ways`` and shard, in this order. Raises UserError if the model cannot be
     reached, Broken if none of its answers can be used.
     """
-    session = ModelSession(options, execution, answers, code, compute, prompts)
+    session = asking.ModelSession(options, execution, answers, code, compute, prompts)
     shards, outputs = session.list_shards(sources, images, regions), iter(answers)
     for way in options.ways:
         for files, path in zip(shards, queries, strict=True):
@@ -132,8 +122,12 @@ def run(
 
 
 def _build_requests(
-    way: str, lines_by_image: Mapping[str, list[dict]], options: JudgeOptions, prompts: Prompts, subject: Subject
-) -> Iterator[Request]:
+    way: str,
+    lines_by_image: Mapping[str, list[dict]],
+    options: JudgeOptions,
+    prompts: asking.Prompts,
+    subject: asking.Subject,
+) -> Iterator[asking.Request]:
     """Yield the requests about the queries of an image that pass stage I; the others are not asked about."""
     views = make_views(subject.picture, {row["region"]: row for row in subject.rows})
     for line in lines_by_image[subject.image["image_id"]]:
@@ -152,22 +146,13 @@ def find_contradiction(answer: Mapping, affirms: Sequence[str], denies: Sequence
     reason = " ".join(answer["reason"].lower().replace("’", "'").split())
     if not accepted and not reason:
         return "reason: blank"
-    good, bad = _count_phrases(reason, affirms, denies)
-    if accepted and bad and not good:
-        return "reason: it speaks against what is accepted"
-    if not accepted and good and not bad:
-        return "reason: it speaks for what is rejected"
-    return None
-
-
-def _count_phrases(reason: str, affirms: Sequence[str], denies: Sequence[str]) -> tuple[int, int]:
-    """Return the numbers of affirming and denying phrases, longest first; a negated one counts for the other."""
-    counts = [0, 0]
-    phrases = [(word, kind) for kind, words in enumerate((affirms, denies)) for word in words]
-    for word, kind in sorted(phrases, key=lambda phrase: -len(phrase[0])):
+    phrases = [(word, speaks_for) for words, speaks_for in ((affirms, True), (denies, False)) for word in words]
+    statements = set()
+    for word, speaks_for in sorted(phrases, key=lambda phrase: -len(phrase[0])):
         pattern = re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])")
         while match := pattern.search(reason):
-            negated = _NEGATED.search(reason[: match.start()]) is not None
-            counts[kind ^ negated] += 1
+            statements.add(speaks_for != bool(_NEGATED.search(reason[: match.start()])))
             reason = f"{reason[: match.start()]}; {reason[match.end() :]}"
-    return counts[0], counts[1]
+    if statements == {not accepted}:
+        return f"reason: it speaks {'against what is accepted' if accepted else 'for what is rejected'}"
+    return None

@@ -62,8 +62,7 @@ class Claims:
         return self.query.atoms
 
 
-load_lexicon = partial(load_resource, RESOURCE_FILES[0])
-"""Returns the words of resources/medground/logic.yaml."""
+load_lexicon = partial(load_resource, RESOURCE_FILES[0])  # returns the words of resources/medground/logic.yaml
 
 
 def _token_by_phrase(scene: Scene) -> dict[str, Token]:
@@ -144,12 +143,10 @@ def read_claims(text: str, scene: Scene) -> Claims:
 
 def _reorder_nearest(tokens: list[Token]) -> list[Token]:
     """Return tokens where "the nearest cell to the rod" is "the cell nearest to the rod"."""
-    for at, token in enumerate(tokens):
-        if token.text not in ("nearest", "closest"):
-            continue
+    for at, word in ((at, token.text) for at, token in enumerate(tokens) if token.text in ("nearest", "closest")):
         noun = next((place for place in range(at + 1, len(tokens)) if tokens[place].kind == "class"), len(tokens))
         if noun + 1 < len(tokens) and tokens[noun + 1].text == "to":
-            relation = Token("relation", "nearest_to", f"{token.text} to")
+            relation = Token("relation", "nearest_to", f"{word} to")
             return [*tokens[:at], *tokens[at + 1 : noun + 1], relation, *tokens[noun + 2 :]]
     return tokens
 

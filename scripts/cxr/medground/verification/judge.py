@@ -13,7 +13,7 @@ import numpy as np
 from cxr.geometry.boxes import paired_iou
 from cxr.llm.guards import neutralize
 from cxr.medground.logic.atoms import NO, YES, atom_family
-from cxr.medground.logic.components import Component, centroid, elongation, find_components, solidity
+from cxr.medground.logic.components import Component, find_components
 from cxr.medground.logic.decide import Decider
 from cxr.medground.logic.facts import find_answer
 from cxr.medground.verification.anatomy import Anatomy, JudgeThresholds, measure_boxes
@@ -25,8 +25,7 @@ THRESHOLDS = JudgeThresholds()
 MEASURED = ("size", "shape")  # families of claims that are compared with the blob in a box
 SIGN_BY_ATOM = {"appearance:bright": 1, "appearance:dark": -1}
 MAX_DETAIL = 200  # longest reason of a model in the table of rejected queries, in characters
-Answers = Mapping[str, Mapping[str, Mapping]]
-"""{confirm or select: {query_id: the line of the model's answer}}."""
+Answers = Mapping[str, Mapping[str, Mapping]]  # {confirm or select: {query_id: the line of the model's answer}}
 
 
 class Judgement(NamedTuple):
@@ -105,37 +104,33 @@ class ImageJudge:
 
     def observed(self, region: int) -> dict:
         """Return the same as plain values, for the checks of a line."""
-        measurement, blob, side = self.measurement(region), self.measurement(region)["blob"], self.grey.shape[0]
-        observation = {name: measurement[name] for name in ("effect", "texture", "blob_iou")}
-        if blob is None:
-            return observation
-        x, y = (round(value / side, 3) for value in centroid(blob))
-        shape = {"elongation": round(elongation(blob), 3), "solidity": round(solidity(blob), 3)}
-        return observation | {"px": blob.area, "x": x, "y": y} | shape
+        observation = dict(self.measurement(region))
+        if blob := observation.pop("blob"):
+            x, y = (round(value / self.grey.shape[0], 3) for value in blob.centroid)
+            observation |= {"px": blob.area, "x": x, "y": y}
+            observation |= {"elongation": round(blob.elongation, 3), "solidity": round(blob.solidity, 3)}
+        return observation
 
     @cached_property
     def remeasured(self) -> Decider:
         """The logic on these measurements; size and shape are unclear for distractors and regions without a blob."""
         scene, side, slack = self.decider.scene, self.grey.shape[0], self.thresholds.slack
-        names = ("area", "elongation", "solidity", "contrast", "texture")
-        values = {name: np.full(len(scene), np.nan) for name in names}
+        measures = ("area", "elongation", "solidity", "contrast", "texture")
+        values = {name: np.full(len(scene), np.nan) for name in measures}
         centres = np.array([[(x1 + x2) / 2, (y1 + y2) / 2] for x1, y1, x2, y2 in self.boxes], np.float64).reshape(-1, 2)
         for region in np.flatnonzero(scene.candidate).tolist():
             measurement = self.measurement(region)
-            for name, value in (("contrast", measurement["effect"]), ("texture", measurement["texture"])):
+            measured = {"contrast": measurement["effect"], "texture": measurement["texture"]}
+            if blob := measurement["blob"]:
+                centres[region] = blob.centroid
+                measured |= {"area": blob.area, "elongation": blob.elongation, "solidity": blob.solidity}
+            for name, value in measured.items():
                 values[name][region] = np.nan if value is None else value
-            if (blob := measurement["blob"]) is not None:
-                centres[region] = centroid(blob)
-                measured = (blob.area, elongation(blob), solidity(blob))
-                for name, value in zip(names, measured, strict=False):
-                    values[name][region] = value
         of_picture = scene.area_ratio[0] / scene.area[0] if len(scene) else 1.0
-        numbers = self.decider.numbers
-        margins = {name: getattr(numbers, name) * slack for name in ("size_margin", "shape_margin", "position_margin")}
-        measured_scene = replace(
-            scene, **values, area_ratio=values["area"] * of_picture, cx=centres[:, 0] / side, cy=centres[:, 1] / side
-        )
-        return Decider(measured_scene, replace(numbers, **margins))
+        values |= {"area_ratio": values["area"] * of_picture, "cx": centres[:, 0] / side, "cy": centres[:, 1] / side}
+        numbers, names = self.decider.numbers, ("size_margin", "shape_margin", "position_margin")
+        margins = {name: getattr(numbers, name) * slack for name in names}
+        return Decider(replace(scene, **values), replace(numbers, **margins))
 
 
 def judge_query(image_judge: ImageJudge, regions: Sequence[int], claims: Claims) -> Judgement:
@@ -150,13 +145,10 @@ def judge_query(image_judge: ImageJudge, regions: Sequence[int], claims: Claims)
     claimed_signs = [sign for atom, sign in SIGN_BY_ATOM.items() if atom in claims.atoms]
     observed = tuple(image_judge.observed(region) for region in regions)
     for observation in observed:
-        effect = observation["effect"]
-        stands_out = effect is not None and (
-            abs(effect) >= thresholds.contrast or observation["blob_iou"] >= thresholds.blob_iou
-        )
-        if not stands_out:
+        effect, overlap = observation["effect"], observation["blob_iou"]
+        if effect is None or (abs(effect) < thresholds.contrast and overlap < thresholds.blob_iou):
             return Judgement("rejected", "not_grounded", observed)
-        if any(-sign * (effect or 0) >= thresholds.contrast for sign in claimed_signs):
+        if any(-sign * effect >= thresholds.contrast for sign in claimed_signs):
             return Judgement("rejected", "not_grounded", observed, "appearance")
     for atom in claims.atoms:
         values = image_judge.remeasured.atoms.get(atom) if atom_family(atom) in MEASURED else None
@@ -169,27 +161,23 @@ def judge_query(image_judge: ImageJudge, regions: Sequence[int], claims: Claims)
 
 def _judge_anatomy(image_judge: ImageJudge, film: Anatomy, regions: Sequence[int], claims: Claims) -> Judgement:
     """Return the judgement on a radiograph: rejected if any verdict is no, grounded if all are yes, else unjudged."""
-    measured = measure_boxes(film, image_judge.decider, image_judge.boxes, regions, claims, image_judge.thresholds)
-    against = [name for name, value in measured.verdicts.items() if value == NO]
-    if against:
-        return Judgement("rejected", "not_grounded", measured.observed, against[0])
-    sure = measured.verdicts and all(value == YES for value in measured.verdicts.values())
-    return Judgement("grounded" if sure else "unjudged", "", measured.observed)
+    details = regions, claims, image_judge.thresholds
+    verdicts, observed = measure_boxes(film, image_judge.decider, image_judge.boxes, *details)
+    if NO in verdicts.values():
+        return Judgement("rejected", "not_grounded", observed, next(name for name in verdicts if verdicts[name] == NO))
+    return Judgement("grounded" if set(verdicts.values()) == {YES} else "unjudged", "", observed)
 
 
 def _count_other_fits(decider: Decider, regions: Sequence[int], claims: Claims) -> int:
     """Return how many other candidates fit a fully read text by these measurements; 0 if that is unknown."""
-    query = claims.query
+    query, target = claims.query, set(regions)
     if claims.unread or claims.both or not query.atoms or not decider.supports(query):
         return 0
-    if query.ordinal:
-        answer = decider.answer(query)
-        return int(answer.decidable and set(answer.selected) != set(regions))
-    if query.reference:
-        answer = decider.answer(replace(query, number=0))
-        return len(set(answer.selected) - set(regions)) if answer.decidable else 0
-    fits = set(np.flatnonzero(decider.conjunction(query.atoms) == YES).tolist())
-    return len(fits - set(regions))
+    if query.ordinal or query.reference:
+        answer = decider.answer(query if query.ordinal else replace(query, number=0))
+        selected = set(answer.selected) if answer.decidable else target
+        return int(selected != target) if query.ordinal else len(selected - target)
+    return len(set(np.flatnonzero(decider.conjunction(query.atoms) == YES).tolist()) - target)
 
 
 STAINS = np.array([[0.650, 0.704, 0.286], [0.072, 0.990, 0.105], [0.268, 0.570, 0.776]])
@@ -208,9 +196,7 @@ def measured_plane(picture: np.ndarray, domain: str, extent: Sequence[int]) -> n
     hematoxylin = (density @ unmixed[:, 0]).reshape(grey.shape)
     x1, y1, x2, y2 = extent
     most = np.percentile(hematoxylin[y1:y2, x1:x2], DENSEST)
-    if most <= 0:
-        return grey
-    return np.uint8(np.rint(255 - 255 * np.clip(hematoxylin / most, 0, 1)))
+    return np.uint8(np.rint(255 - 255 * np.clip(hematoxylin / most, 0, 1))) if most > 0 else grey
 
 
 def judge_from_answers(query_id: str, regions: Sequence[int], answers: Answers) -> Judgement:

@@ -17,15 +17,8 @@ from cxr.medground.logic.decide import Decider
 from cxr.medground.logic.facts import Facts, group_by_image, read_images, read_regions
 from cxr.medground.logic.scene import build_scene
 from cxr.medground.stage_settings import VerificationSettings
+from cxr.medground.verification import judge
 from cxr.medground.verification.anatomy import Anatomy
-from cxr.medground.verification.judge import (
-    Answers,
-    ImageJudge,
-    Judgement,
-    judge_from_answers,
-    judge_query,
-    measured_plane,
-)
 from cxr.medground.verification.text_rules import allowed_words, check_text, find_form_fault
 
 STAGES = ("I", "II", "III")
@@ -62,8 +55,8 @@ GROUPED: Columns = {
 
 
 def verify_line(
-    line: Mapping, rows: list[dict], image_judge: ImageJudge, facts: Facts, options: VerificationSettings,
-    is_statement: bool = False, description: str = "", answers: Answers | None = None,
+    line: Mapping, rows: list[dict], image_judge: judge.ImageJudge, facts: Facts, options: VerificationSettings,
+    is_statement: bool = False, description: str = "", answers: judge.Answers | None = None,
 ) -> tuple[tuple[str, str, str] | None, dict]:  # fmt: skip
     """Return (stage, reason, detail) of a rejected line or None, and the checks of an accepted one.
 
@@ -77,18 +70,18 @@ def verify_line(
     wrong = wrong or (("II", *fault) if fault else None)
     if wrong and not is_statement:
         return wrong, {}
-    engine, judgement = "none" if is_statement else options.judge, Judgement("not_run")
+    engine, judgement = "none" if is_statement else options.judge, judge.Judgement("not_run")
     if engine == "vllm":
-        judgement = judge_from_answers(line["query_id"], line["regions"], answers or {})
+        judgement = judge.judge_from_answers(line["query_id"], line["regions"], answers or {})
     elif engine == "rules":
-        judgement = judge_query(image_judge, line["regions"], claims)
+        judgement = judge.judge_query(image_judge, line["regions"], claims)
     if judgement.verdict == "rejected":
         return ("III", judgement.reason, judgement.detail), {}
     if judgement.verdict == "unjudged" and options.unjudged == "drop":
         return ("III", "unjudged", ""), {}
     checks = {"read": sorted(claims.atoms), "ordinal": claims.query.ordinal, "unread": claims.unread, "judge": engine}
-    judged = {"verdict": judgement.verdict, "observed": list(judgement.observed)}
-    return None, checks | judged | {"noted": list(wrong or ())}
+    judged = {"verdict": judgement.verdict, "observed": list(judgement.observed), "noted": list(wrong or ())}
+    return None, checks | judged
 
 
 def read_anatomy(shard: Shard, facts: Facts, image: Mapping) -> Anatomy | None:
@@ -123,10 +116,9 @@ def run_shard(
         for image_id in progress(sorted(lines), len(lines), "verification"):
             picture, image, rows = shard.get("picture", image_id), row_by_image[image_id], by_image[image_id]
             decider, regions_by_text = Decider(build_scene(image, rows, facts, picture.shape[0])), {}
-            boxes = [[row[name] for name in CORNERS] for row in rows]
-            plane = measured_plane(picture, image["domain"], image["extent"])
-            film = read_anatomy(shard, facts, image)
-            image_judge = ImageJudge(plane, boxes, decider, film=film, extent=image["extent"])
+            boxes, film = [[row[name] for name in CORNERS] for row in rows], read_anatomy(shard, facts, image)
+            plane = judge.measured_plane(picture, image["domain"], image["extent"])
+            image_judge = judge.ImageJudge(plane, boxes, decider, film=film, extent=image["extent"])
             details = options, statements, image["description"], answers
             for line in lines[image_id]:
                 fault, checks = verify_line(line, rows, image_judge, facts, *details)
@@ -135,8 +127,8 @@ def run_shard(
                 if fault is None:
                     accepted_lines.append(line | {"checks": checks})
                 else:
-                    names = {name: line.get(name, "") for name in ("query_id", "source", "split", "image_id")}
-                    rejected_rows.append(names | dict(zip(("stage", "reason", "detail"), fault, strict=True)))
+                    names = (line.get(name, "") for name in ("query_id", "source", "split", "image_id"))
+                    rejected_rows.append((*names, *fault))
     num_queries = sum(map(len, lines.values()))
     if num_queries != len(accepted_lines) + len(rejected_rows):
         raise AssertionError(f"{num_queries} queries in, {len(accepted_lines)} accepted, {len(rejected_rows)} rejected")
@@ -171,9 +163,8 @@ def count_by_group(
     for line in candidate_lines:
         key = line["source"], line["query_id"]
         end, is_unjudged = ends.get(key, len(STAGES)), verdicts.get(key) == "unjudged"
-        groups = [("kind", line["kind"] or "unknown")]
-        groups += [("family", name) for name in line.get("families") or ["unknown"]]
-        for group in groups:
+        families = [("family", name) for name in line.get("families") or ["unknown"]]
+        for group in [("kind", line["kind"] or "unknown"), *families]:
             counts_by_group[group] += [1, *(end > at for at in range(len(STAGES))), is_unjudged]
     order = sorted(counts_by_group, key=lambda group: (group[0] != "kind", group))
     return [dict(zip(GROUPED, (*group, *counts_by_group[group].tolist()), strict=True)) for group in order]
