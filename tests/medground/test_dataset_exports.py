@@ -12,7 +12,7 @@ from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, write_lines, write_table
 from cxr.medground.dataset import export
-from cxr.medground.dataset.settings import DatasetSettings
+from cxr.medground.stage_settings import DatasetSettings
 from cxr.reporting.review.queries import AUDIT
 from medground_data import make_queries_of, make_regions_of, read_source, regions_of, source_keys
 

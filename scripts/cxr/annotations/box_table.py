@@ -48,12 +48,11 @@ def region_box(region: Annotation) -> tuple[float, float, float, float] | None:
     return x1, y1, x2, y2
 
 
-def read_box_table(
-    path: str | Path, kind: str, image_id: str, classes: Mapping[str, str]
-) -> tuple[pl.DataFrame, Counter[str]]:
+def read_box_table(path: str | Path, kind: str, image_id: str, classes: Mapping) -> tuple[pl.DataFrame, Counter[str]]:
     """Return the boxes of a file in original pixels, and {reason: number of excluded regions}.
 
-    ``image_id``: template of the cohort's image_id ({name}, {stem}). Raises UserError for a file of another format.
+    ``image_id``: template of the cohort's image_id ({name}, {stem}); ``classes``: {label: class}. Raises UserError for
+    a file of another format.
     """
     rows: list = []
     omitted_by_reason: Counter[str] = Counter()

@@ -9,7 +9,6 @@ WHAT = "gold_bbox_coordinate_annotations_1000images.csv of Chest ImaGenome (anat
 HOLDS = ("box",)
 CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
 COLUMNS = ("image_id", "bbox_name", *CORNERS)
-LESIONS: dict[str, str] = {}  # its labels are zones
 
 
 def read(key: str, path: Path) -> Annotations:

@@ -16,7 +16,6 @@ from cxr.base.ids import clean_id
 log = logging.getLogger("cxr")
 WHAT = "COCO JSON with boxes, polygons or run lengths"
 HOLDS = ("box", "drawn", "phrase", "size", "split")
-LESIONS: dict[str, str] = {}
 
 
 def read(key: str, path: Path) -> Annotations:
@@ -31,8 +30,7 @@ def read(key: str, path: Path) -> Annotations:
         if len(images) < len(content["images"]) or len(labels) < len(content["categories"]):
             raise ValueError("two images or categories have one id")
         regions = [_parse_region(row, images, labels) for row in content["annotations"]]
-    orphans = sum(region.image == UNLISTED or not region.label for region in regions)
-    if orphans:
+    if orphans := sum(region.image == UNLISTED or not region.label for region in regions):
         number = count_phrase(orphans, "annotation names", "annotations name")
         log.warning("%s: %s an image or a category that %s does not list", key, number, path.name)
     return Annotations(regions, {row["file_name"] for row in images.values()})
@@ -73,19 +71,12 @@ def _parse_segmentation(segmentation: Any) -> dict | list | None:
     first = segmentation[0]
     is_pair = isinstance(first, list) and len(first) == 2 and all(isinstance(part, int | float) for part in first)
     polygons = segmentation if isinstance(first, list) and not is_pair else [segmentation]
-    flat = [
-        [part for point in polygon for part in _list_numbers(point)]
-        for polygon in polygons
-        if isinstance(polygon, list)
-    ]
-    return [polygon for polygon in flat if len(polygon) > 4] or None
-
-
-def _list_numbers(point: object) -> list:
-    """Return the numbers of a point {x, y}, of a pair, or of a single number in a flat list."""
-    if isinstance(point, dict):
-        return [point.get("x"), point.get("y")]
-    return point if isinstance(point, list) else [point]
+    flat_polygons = []
+    for points in (polygon for polygon in polygons if isinstance(polygon, list)):
+        pairs = ([point.get("x"), point.get("y")] if isinstance(point, dict) else point for point in points)
+        flat = [part for pair in pairs for part in (pair if isinstance(pair, list) else [pair])]
+        flat_polygons += [flat] if len(flat) > 4 else []
+    return flat_polygons or None
 
 
 def write(path: Path, annotations: Annotations) -> None:

@@ -4,7 +4,7 @@ A format declares these literals:
 
 WHAT: description of its file, for the settings.
 FOLDER: True for a folder instead of a file.
-LESIONS: {label: lesion type} for labels that have one; an infiltrate is an opacity, as in the reports (our choice).
+LESIONS: {label: lesion type}, if labels have one; an infiltrate is an opacity, as in the reports (our choice).
 HOLDS: fields of :class:`cxr.annotations.regions.Annotation` in the file, besides ``image`` and ``label``.
 
 It has ``read(key, path)``, which returns :class:`cxr.annotations.regions.Annotations`, and ``write(path,

@@ -15,7 +15,6 @@ from cxr.base.errors import UserError
 WHAT = "folder of Chest ImaGenome's scene graphs (*_SceneGraph.json)"
 FOLDER = True
 HOLDS = ("box",)
-LESIONS: dict[str, str] = {}  # its labels are regions
 ENDING = "_SceneGraph.json"
 CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
 

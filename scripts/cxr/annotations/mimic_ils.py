@@ -16,7 +16,6 @@ WHAT = "folder of the released MIMIC-ILS, or of that layout"
 FOLDER = True
 HOLDS = ("drawn", "split")
 JSON, MASKS = "mimic_ils_instruction_answer.json", "lesion_mask"
-LESIONS: dict[str, str] = {}  # its targets have the names of the lesion types
 
 
 def read(key: str, path: Path) -> Annotations:

@@ -20,7 +20,6 @@ from cxr.base.ids import clean_id
 WHAT = "folder of PadChest-GR (grounded_reports_*.json, master_table.csv, the table of PadChest)"
 FOLDER = True
 HOLDS = ("box", "phrase", "size", "split")
-LESIONS: dict[str, str] = {}  # its labels are names of findings of its own
 
 
 def find_one_file(key: str, folder: Path, pattern: str) -> Path:

@@ -1,7 +1,6 @@
 """The common structure of all formats, annotated regions of images, and reading a file of any format."""
 
 import importlib
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -68,10 +67,7 @@ class Annotations(NamedTuple):
 
 
 def image_name(template: str, name: str) -> str:
-    """Return an image's image_id in the cohort: ``template`` with {name} (no folder) or {stem} (no ending) filled.
-
-    Folders may be separated as on Windows.
-    """
+    r"""Return an image_id of the cohort: ``template`` with {name} (after the last / or \) or {stem} (no ending)."""
     base = PurePosixPath(clean_id(name.replace("\\", "/")))
     stem = base.stem if base.suffix.lower() in ENDINGS else base.name
     return template.replace("{name}", base.name).replace("{stem}", stem)
@@ -88,19 +84,15 @@ def polygon_mask(flat_polygons: list[list[float]], shape: tuple[int, int]) -> np
     if not all(np.isfinite(points).all() for points in outlines):
         raise ValueError("a polygon holds what is no number")
     for points in outlines:
-        for y in range(shape[0]):
-            for start, end in _inside_intervals(points, y + 0.5):
-                first, last = (int(np.clip(np.ceil(x - 0.5), 0, shape[1])) for x in (start, end))
-                mask[y, first:last] = True
+        (x1, y1), (x2, y2) = points.T, np.roll(points, -1, axis=0).T
+        for row in range(shape[0]):
+            y = row + 0.5
+            crosses = (y1 <= y) != (y2 <= y)
+            x = np.sort(x1[crosses] + (y - y1[crosses]) * (x2 - x1)[crosses] / (y2 - y1)[crosses])
+            # the even-odd rule: the line is inside from each odd crossing to the next even one
+            for first, last in np.clip(np.ceil(x - 0.5), 0, shape[1]).astype(int).reshape(-1, 2).tolist():
+                mask[row, first:last] = True
     return mask
-
-
-def _inside_intervals(points: np.ndarray, y: float) -> Iterator[tuple[float, float]]:
-    """Yield the intervals of a horizontal line that lie inside a polygon (even-odd rule)."""
-    (x1, y1), (x2, y2) = points.T, np.roll(points, -1, axis=0).T
-    crosses = (y1 <= y) != (y2 <= y)
-    x = np.sort(x1[crosses] + (y - y1[crosses]) * (x2 - x1)[crosses] / (y2 - y1)[crosses])
-    yield from zip(x[::2].tolist(), x[1::2].tolist(), strict=True)
 
 
 def format_module(kind: str) -> ModuleType:
@@ -121,4 +113,4 @@ def read_annotations(key: str, path: str | Path, kind: str) -> Annotations:
 
 def lesion_by_label(kind: str) -> dict[str, str]:
     """Return {label: lesion type} for the labels of a format that have a lesion type."""
-    return format_module(kind).LESIONS
+    return getattr(format_module(kind), "LESIONS", {})

@@ -122,18 +122,15 @@ class ModelSession:
         generate = connect_lazily(options, execution)
         self.generate = cache_replies(generate, folder=folder, digest=answer_digest(model, code))
 
-    def list_shards(
-        self, sources: Sequence[str], images: Sequence[str], regions: Sequence[str]
-    ) -> list[tuple[str, str, str, str]]:
+    def list_shards(self, sources: Sequence[str], images: Sequence[str], regions: Sequence[str]) -> list[tuple]:
         """Return (source, shard, table of the source's images, table of regions) of each of the job's shards."""
         names = self.options.shard_sources
         table_by_source = dict(zip(dict.fromkeys(names), images, strict=True))
         return list(zip(names, sources, map(table_by_source.__getitem__, names), regions, strict=True))
 
     def ask(
-        self, files: tuple[str, str, str, str], build: Callable[[Subject], Iterable[Request]],
-        image_ids: Sequence[str] | None = None,
-    ) -> Iterator[dict]:  # fmt: skip
+        self, files: tuple, build: Callable[[Subject], Iterable[Request]], image_ids: Sequence[str] | None = None
+    ) -> Iterator[dict]:
         """Yield the lines of the answers about images, by default all with regions. Raises Broken if none is usable."""
         source, shard_path, images, regions = files
         row_by_image, rows_by_image = read_images(images), read_regions(regions)
@@ -150,8 +147,8 @@ class ModelSession:
                 for request, answer in zip(requests, answers.values(), strict=True):
                     answer_fields = {"answer": answer.value, "problem": answer.problem, "raw": answer.raw}
                     yield request.fields | answer_fields | {"attempts": answer.attempts, "model": self.options.name}
-                done = min(first + IMAGES_PER_BATCH, len(image_ids))
-                log.info("%d of %d images of %s are asked about", done, len(image_ids), shard_path)
+                num_done, total = min(first + IMAGES_PER_BATCH, len(image_ids)), len(image_ids)
+                log.info("%d of %d images of %s are asked about", num_done, total, shard_path)
 
 
 def draw_boxes(picture: np.ndarray, rows: Sequence[Mapping], *, is_numbered: bool) -> PromptImage:

@@ -1,9 +1,9 @@
 """Settings of MedGround: the section of each stage, and constraints between them."""
 
 from cxr.base.settings import Section, constraint, key
-from cxr.medground.dataset.settings import DatasetSettings
 from cxr.medground.sources.settings import SourcesSettings
 from cxr.medground.stage_settings import (
+    DatasetSettings,
     ModelsSettings,
     QueriesSettings,
     RegionsSettings,

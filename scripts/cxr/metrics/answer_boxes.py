@@ -44,17 +44,14 @@ def score_answers(
         if len(answer):
             groups[len(answer), len(reference)].append(place)
     for places in groups.values():
-        first, second = (
-            np.stack([box_sets[place] for place in places]).astype(float) for box_sets in (answers, references)
-        )
+        first, second = (np.stack([sets[place] for place in places]).astype(float) for sets in (answers, references))
         overlap = paired_iou(first[:, :, None], second[:, None])
         best = overlap.max(axis=1).mean(axis=1).tolist()
         for threshold_scores, iou in zip(scores, ious, strict=True):
             hits = _hits(overlap, iou)
-            for place, area, count, most in zip(
-                places, _areas(hits, overlap.shape[2]).tolist(), hits.sum(axis=1).tolist(), best, strict=True
-            ):
-                threshold_scores[place] = AnswerScore(area, count, most)
+            values = zip(_areas(hits, overlap.shape[2]).tolist(), hits.sum(axis=1).tolist(), best, strict=True)
+            for place, value in zip(places, values, strict=True):
+                threshold_scores[place] = AnswerScore(*value)
     return scores
 
 

@@ -26,35 +26,20 @@ def lung_midline(lungs: np.ndarray) -> float:
     return float(np.mean([np.nonzero(lung)[1].mean() + 0.5 for lung in lungs]))
 
 
-def mirror_box(box: np.ndarray, column: float) -> np.ndarray:
-    """Return a box (4,) mirrored about a column."""
-    x1, y1, x2, y2 = box
-    return np.array([2 * column - x2, y1, 2 * column - x1, y2])
-
-
-def detail_bands(image: np.ndarray) -> np.ndarray:
-    """Return the three detail bands of an image, float32 (3, H, W)."""
-    image = np.asarray(image, np.float32)
-    return np.stack(
-        [cv2.GaussianBlur(image, (0, 0), fine) - cv2.GaussianBlur(image, (0, 0), far) for fine, far in BANDS]
-    )
-
-
 def lesion_features(image: np.ndarray, box: np.ndarray, lungs: np.ndarray, other_boxes: np.ndarray | None = None):
     """Return a box's six features, float64 (6,) in the order of :data:`FEATURES`, or None if they are undefined.
 
     ``image`` (512, 512); ``box`` (4,); ``lungs`` bool (2, 512, 512); ``other_boxes`` (N, 4): the image's other boxes.
     Only lung pixels count. contrast: mean inside minus mean of the mirror image; core: mean of the core minus mean of
     the rim, both in SD of the lungs. The ratios: log of a detail band's SD inside over its SD in the mirror image;
-    spread: the same of the image itself. None if a region has
-    under :data:`MIN_PIXELS` pixels, or over :data:`MAX_OVERLAP` of the mirrored one lies in another box.
+    spread: the same of the image itself. None if a region has under :data:`MIN_PIXELS` pixels, or over
+    :data:`MAX_OVERLAP` of the mirrored one lies in another box.
     """
     image, both_lungs = np.asarray(image, np.float32), lungs.any(axis=0)
-    box_region = mask_from_boxes(box, both_lungs.shape) & both_lungs
-    mirrored_region = mask_from_boxes(mirror_box(box, lung_midline(lungs)), both_lungs.shape) & both_lungs
-    taken = mirrored_region & mask_from_boxes(
-        np.zeros((0, 4)) if other_boxes is None else other_boxes, both_lungs.shape
-    )
+    (x1, y1, x2, y2), width = box, 2 * lung_midline(lungs)
+    boxes = box, np.array([width - x2, y1, width - x1, y2]), np.zeros((0, 4)) if other_boxes is None else other_boxes
+    box_region, mirrored_region, other_region = (mask_from_boxes(part, both_lungs.shape) & both_lungs for part in boxes)
+    taken = mirrored_region & other_region
     if min(box_region.sum(), mirrored_region.sum()) < MIN_PIXELS or taken.sum() > MAX_OVERLAP * mirrored_region.sum():
         return None
     deviation = max(float(image[both_lungs].std()), 1e-6)
@@ -63,7 +48,8 @@ def lesion_features(image: np.ndarray, box: np.ndarray, lungs: np.ndarray, other
     rim = box_region & ~core
     if not core.any() or not rim.any():
         return None
-    textures = [_log_ratio(band[box_region], band[mirrored_region]) for band in detail_bands(image)]
+    bands = (cv2.GaussianBlur(image, (0, 0), fine) - cv2.GaussianBlur(image, (0, 0), far) for fine, far in BANDS)
+    textures = [_log_ratio(band[box_region], band[mirrored_region]) for band in bands]
     contrast = float(image[box_region].mean() - image[mirrored_region].mean()) / deviation
     inner = float(image[core].mean() - image[rim].mean()) / deviation
     return np.array([contrast, *textures, inner, _log_ratio(image[box_region], image[mirrored_region])], np.float64)
@@ -83,7 +69,10 @@ def c2st(real: np.ndarray, ours: np.ndarray, real_patients: list[str], our_patie
     values = np.concatenate([real, ours])
     values = np.concatenate([values, values**2], axis=1)
     label = np.repeat([1.0, 0.0], [len(real), len(ours)])
-    fold = _assign_folds([*real_patients, *our_patients])
+    # patients in the order of their hashes take turns
+    patients = sorted({*real_patients, *our_patients}, key=lambda name: (stable_hash("c2st", name), name))
+    fold_by_patient = {name: index % FOLDS for index, name in enumerate(patients)}
+    fold = np.array([fold_by_patient[name] for name in (*real_patients, *our_patients)])
     scores = np.full(len(label), np.nan)
     for index in range(FOLDS):
         train, test = fold != index, fold == index
@@ -93,13 +82,6 @@ def c2st(real: np.ndarray, ours: np.ndarray, real_patients: list[str], our_patie
             weights = _fit_logistic(scaled[train], label[train])
             scores[test] = scaled[test] @ weights[1:] + weights[0]
     return auroc(scores[label == 1], scores[label == 0]) if np.isfinite(scores).all() else float("nan")
-
-
-def _assign_folds(patients: list[str]) -> np.ndarray:
-    """Return the fold of each row (N,): patients in the order of their hashes take turns."""
-    order = sorted(set(patients), key=lambda name: (stable_hash("c2st", name), name))
-    turn = {name: index % FOLDS for index, name in enumerate(order)}
-    return np.array([turn[name] for name in patients])
 
 
 def _fit_logistic(values: np.ndarray, label: np.ndarray) -> np.ndarray:

@@ -28,14 +28,11 @@ class MatchedPredictions(NamedTuple):
 def match_predictions(
     predicted: Boxes, confidence: np.ndarray, true: Boxes, images: int, ious: Sequence[float]
 ) -> MatchedPredictions:
-    """Match the predictions of one class in images numbered 0 to ``images`` - 1.
-
-    Ties in confidence keep the order of images, then of predictions.
-    """
+    """Match the predictions of one class in images numbered from 0; ties in confidence keep the order of images."""
     order = np.lexsort((predicted.image, -confidence))
-    sorted_ones = Boxes(predicted.image[order], predicted.corners[order])
-    hits = match_at_ious(sorted_ones, true, ious).hits
-    return MatchedPredictions(sorted_ones.image, confidence[order], hits, np.bincount(true.image, minlength=images))
+    image, true_counts = predicted.image[order], np.bincount(true.image, minlength=images)
+    hits = match_at_ious(Boxes(image, predicted.corners[order]), true, ious).hits
+    return MatchedPredictions(image, confidence[order], hits, true_counts)
 
 
 def average_precision(matches: MatchedPredictions, points: int = 101, draws: np.ndarray | None = None) -> np.ndarray:

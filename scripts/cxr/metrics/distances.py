@@ -23,10 +23,7 @@ def frechet(means: tuple[np.ndarray, np.ndarray], covariances: tuple[np.ndarray,
 
 
 def fid(first: np.ndarray, second: np.ndarray, *, small: bool = False) -> float:
-    """Return the Fréchet distance of two samples of features (N, D) and (M, D).
-
-    Raises ValueError if a sample has fewer than 2 D rows, unless ``small``.
-    """
+    """Return the Fréchet distance of samples (N, D) and (M, D). Raises ValueError if N or M < 2 D, unless ``small``."""
     size, dimensions = min(len(first), len(second)), first.shape[1]
     least = MIN_SAMPLES_PER_DIMENSION * dimensions
     if size < least and not small:
@@ -41,18 +38,10 @@ def kid_kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def kid(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the unbiased squared maximum mean discrepancy of (N, D) and (M, D) under :func:`kid_kernel`.
-
-    Raises ValueError for fewer than two rows.
-    """
+    """Return the unbiased squared maximum mean discrepancy of (N, D) and (M, D). Raises ValueError if N or M < 2."""
     if min(len(first), len(second)) < 2:
         raise ValueError("KID needs two samples on each side")
-
-    def within(x: np.ndarray) -> float:
-        table = kid_kernel(x, x)
-        return (table.sum() - np.trace(table)) / (len(x) * (len(x) - 1))
-
-    return float(within(first) + within(second) - 2 * kid_kernel(first, second).mean())
+    return float(_mean_within(first) + _mean_within(second) - 2 * kid_kernel(first, second).mean())
 
 
 def kid_of_subsets(first: np.ndarray, second: np.ndarray, membership: np.ndarray) -> np.ndarray:

@@ -82,20 +82,3 @@ def cardiothoracic_ratio(heart: np.ndarray, right_lung: np.ndarray, left_lung: n
         return float("nan")
     x1, _, x2, _ = bounding_box(heart)
     return (x2 - x1) / (bounding_box(left_lung)[2] - bounding_box(right_lung)[0])
-
-
-def retained_detail(before: np.ndarray, difference: np.ndarray, smooth: np.ndarray, inside: np.ndarray, sigma: float):
-    """Return (slope, correlation) of the detail after an edit against the detail before it, in ``inside``.
-
-    ``difference``: the edit's change of the image; ``smooth``: its change of the image blurred by ``sigma`` px. The
-    common part is the lesion itself; the rest is the image's detail. Slope 1: all detail remains; 0: none.
-    """
-    before = np.asarray(before, np.float64)
-    detail = (before - cv2.GaussianBlur(before, (0, 0), sigma))[inside]
-    remaining_detail = detail + (difference - smooth)[inside]
-    detail, remaining_detail = detail - detail.mean(), remaining_detail - remaining_detail.mean()
-    power = float((detail**2).sum())
-    if power == 0 or not remaining_detail.any():
-        return float("nan"), float("nan")
-    product = float((detail * remaining_detail).sum())
-    return product / power, product / np.sqrt(power * float((remaining_detail**2).sum()))

@@ -14,6 +14,7 @@ import numpy as np
 
 from cxr.base.seeds import stable_hash
 
+Pair = tuple[np.ndarray, np.ndarray]
 BLOCK = 64  # replicates in memory at a time; the draws do not depend on it
 
 
@@ -33,60 +34,50 @@ def sums_by_subject(subject: np.ndarray, subjects: int, values: np.ndarray) -> n
     return sums
 
 
+def replicate_sums(sums: np.ndarray, replicates: int, seed: int) -> np.ndarray:
+    """Return each replicate's sums, float64 (R, K), of per-patient ``sums`` (subjects, K); R is 0 without patients."""
+    rows = [draw_counts @ sums for draw_counts in draw_weights(len(sums), replicates, seed)] if len(sums) else []
+    return np.concatenate(rows) if rows else np.zeros((0, sums.shape[1]))
+
+
 def _replicate_ratios(numerators: np.ndarray, denominators: np.ndarray, replicates: int, seed: int) -> np.ndarray:
-    """Return the ratios of all replicates, float64 (replicates, K), NaN where a denominator is 0."""
-    ratios = []
-    for draw_counts in draw_weights(len(numerators), replicates, seed):
+    """Return the ratios of all replicates, float64 (R, K), NaN where a denominator is 0."""
+    ratios = [np.zeros((0, numerators.shape[1]))]
+    for draw_counts in draw_weights(len(numerators), replicates if len(numerators) else 0, seed):
         below = draw_counts @ denominators
         ratios.append(np.divide(draw_counts @ numerators, below, out=np.full(below.shape, np.nan), where=below > 0))
     return np.concatenate(ratios)
 
 
-def percentile_ends(table: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+def percentile_ends(table: np.ndarray, level: float) -> Pair:
     """Return the lower and upper percentile ends, float64 (K,) each, of replicates (R, K); NaN is ignored."""
-    bounds = np.full((2, table.shape[1]), np.nan)
-    has_value = ~np.isnan(table).all(axis=0)
+    bounds, has_value = np.full((2, table.shape[1]), np.nan), ~np.isnan(table).all(axis=0)
     bounds[:, has_value] = np.nanquantile(table[:, has_value], [(1 - level) / 2, (1 + level) / 2], axis=0)
     return bounds[0], bounds[1]
 
 
-def difference_intervals(
-    first: tuple[np.ndarray, np.ndarray],
-    second: tuple[np.ndarray, np.ndarray],
-    *,
-    replicates: int,
-    level: float,
-    seed: int,
-) -> tuple[np.ndarray, np.ndarray]:
+def difference_intervals(first: Pair, second: Pair, *, replicates: int, level: float, seed: int) -> Pair:
     """Return the lower and upper ends, float64 (K,) each, of the intervals of K ratio differences, first - second.
 
     Each side is (numerators, denominators), per-patient sums (subjects, K), with the same patients in the same order.
     Both sides share a replicate's patients, so that variation common to both cancels out.
     """
-    subjects, ratios = first[0].shape
-    if not replicates or not subjects or not ratios:
-        return np.full(ratios, np.nan), np.full(ratios, np.nan)
     first_ratios, second_ratios = (_replicate_ratios(*side, replicates, seed) for side in (first, second))
     return percentile_ends(first_ratios - second_ratios, level)
 
 
 def ratio_intervals(
     numerators: np.ndarray, denominators: np.ndarray, *, replicates: int, level: float, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Pair:
     """Return the lower and upper ends, float64 (K,) each, of the intervals of K ratios.
 
     ``numerators`` and ``denominators``: per-patient sums (subjects, K). Replicates with a denominator of 0 are
     excluded; the ends are NaN if no replicate remains.
     """
-    subjects, ratios = numerators.shape
-    if not replicates or not subjects or not ratios:
-        return np.full(ratios, np.nan), np.full(ratios, np.nan)
     return percentile_ends(_replicate_ratios(numerators, denominators, replicates, seed), level)
 
 
-def resample_sums(
-    subjects: Sequence[str], values: np.ndarray, *, replicates: int, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
+def resample_sums(subjects: Sequence[str], values: np.ndarray, *, replicates: int, seed: int) -> Pair:
     """Return the sums of ``values`` (N, S) over all rows, float64 (S,), and over each replicate's rows, (R, S).
 
     ``subjects`` (N,): each row's patient. For a score that is any function of such sums, :func:`percentile_ends` gives
@@ -94,9 +85,7 @@ def resample_sums(
     """
     values = np.asarray(values, np.float64)
     names, place = np.unique(np.asarray(subjects, str), return_inverse=True)
-    sums = sums_by_subject(place, len(names), values)
-    rows = [draw_counts @ sums for draw_counts in draw_weights(len(names), replicates, seed)] if len(names) else []
-    return values.sum(axis=0), np.concatenate(rows) if rows else np.zeros((0, values.shape[1]))
+    return values.sum(axis=0), replicate_sums(sums_by_subject(place, len(names), values), replicates, seed)
 
 
 class Rate(NamedTuple):
@@ -108,10 +97,7 @@ class Rate(NamedTuple):
 
 
 def wilson_interval(part: int, total: int, level: float) -> Rate | None:
-    """Return ``part`` / ``total`` with Wilson's interval of coverage ``level`` (Wilson 1927); None if total is 0.
-
-    The trials are assumed independent.
-    """
+    """Return the rate of independent trials with Wilson's interval of coverage ``level`` (1927); None if total is 0."""
     if not total:
         return None
     rate, z = part / total, NormalDist().inv_cdf((1 + level) / 2)

@@ -31,9 +31,7 @@ def overlap(first: np.ndarray, second: np.ndarray) -> Overlap:
 
 def overlap_packed(first: np.ndarray, second: np.ndarray) -> Overlap:
     """Return the overlap of two packed masks, uint8 (H, W / 8) each."""
-    both = np.bitwise_count(first & second).sum(dtype=np.int64)
-    either = np.bitwise_count(first | second).sum(dtype=np.int64)
-    return Overlap(int(both), int(either))
+    return Overlap(*(int(np.bitwise_count(part).sum(dtype=np.int64)) for part in (first & second, first | second)))
 
 
 def iou(intersection: int, union: int, *, empty: float = 0.0) -> float:
@@ -85,8 +83,8 @@ def pair_metric(
     """Return a decorator that adds a function, the metric's ``terms``, to :data:`PAIR_METRICS` under its name."""
 
     def register(terms: Callable) -> Callable:
-        column = terms.__name__
-        PAIR_METRICS[column] = PairMetric(column, title, polarity, better, limits, epsilon, terms)
+        name = terms.__name__
+        PAIR_METRICS[name] = PairMetric(name, title, polarity, better, limits, epsilon, terms)
         return terms
 
     return register

@@ -12,10 +12,7 @@ from cxr.metrics.intervals import draw_weights, percentile_ends
 
 
 class Difference(NamedTuple):
-    """A difference of two scores: its value, the ends of its interval, and the fraction of draws below 0.
-
-    NaN draws are excluded; a draw of exactly 0 counts half.
-    """
+    """A difference of two scores, its interval, and the fraction of draws ``below`` 0 (0 counts half, NaN not)."""
 
     value: float
     low: float
@@ -36,20 +33,16 @@ def draw_patient_weights(patient: np.ndarray, replicates: int, seed: int) -> Ite
 def draw_images(strata: np.ndarray, replicates: int, seed: int) -> np.ndarray:
     """Return int64 (replicates, images): draws of images with replacement within each of the ``strata`` (images,)."""
     draw_counts = np.zeros((replicates, len(strata)), np.int64)
-    for number, stratum in enumerate(np.unique(strata)):
+    for number, stratum in enumerate(np.unique(strata) if replicates else ()):
         members = np.flatnonzero(strata == stratum)
-        rows = list(draw_weights(len(members), replicates, seed + number))
-        draw_counts[:, members] = np.concatenate(rows) if rows else 0
+        draw_counts[:, members] = np.concatenate(list(draw_weights(len(members), replicates, seed + number)))
     return draw_counts
 
 
 def compare_replicates(value: float, first: np.ndarray, second: np.ndarray, level: float) -> Difference:
-    """Return the difference of two scores, first - second, from their paired replicates (R,).
-
-    ``value``: the difference on the images themselves.
-    """
+    """Return the difference of two scores, ``value`` on the images, from their paired replicates (R,) each."""
     gap = (first - second)[:, None]
-    low, high = percentile_ends(gap, level) if len(gap) else (np.array([np.nan]), np.array([np.nan]))
+    low, high = percentile_ends(gap, level)
     finite_gaps = gap[~np.isnan(gap)]
     below = float(((finite_gaps < 0) + 0.5 * (finite_gaps == 0)).mean()) if len(finite_gaps) else np.nan
     return Difference(value, float(low[0]), float(high[0]), below)

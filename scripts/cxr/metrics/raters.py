@@ -18,7 +18,7 @@ import polars as pl
 
 from cxr.base.columns import Column, Columns
 from cxr.base.seeds import stable_hash
-from cxr.metrics.intervals import draw_weights, percentile_ends, sums_by_subject
+from cxr.metrics.intervals import percentile_ends, replicate_sums, sums_by_subject
 
 
 def agreement_columns(by: str) -> Columns:
@@ -62,11 +62,8 @@ def measure_agreement(
     percent, kappa, ac1 = (_none_if_nan(value) for value in _coefficients(values.sum(axis=0)[None])[:, 0])
     _, subject = np.unique(subject, return_inverse=True)
     sums = sums_by_subject(subject, int(subject.max()) + 1, values)
-    replicate_values = [_coefficients(weight @ sums) for weight in draw_weights(len(sums), replicates, seed)]
-    table = np.concatenate(replicate_values, axis=1) if replicate_values else np.full((3, 0), np.nan)
-    of_kappa, of_ac1 = (
-        (_none_if_nan(low), _none_if_nan(high)) for low, high in zip(*percentile_ends(table[1:].T, level), strict=True)
-    )
+    ends = zip(*percentile_ends(_coefficients(replicate_sums(sums, replicates, seed))[1:].T, level), strict=True)
+    of_kappa, of_ac1 = ((_none_if_nan(low), _none_if_nan(high)) for low, high in ends)
     return Agreement(len(yes), unanimous, percent, kappa, ac1, of_kappa, of_ac1)
 
 
@@ -75,10 +72,8 @@ def _coefficients(sums: np.ndarray) -> np.ndarray:
     agreeing, p = sums[:, 0] / sums[:, 2], sums[:, 1] / sums[:, 2]
     coefficients = [agreeing]
     for chance in (p**2 + (1 - p) ** 2, 2 * p * (1 - p)):
-        denominator = 1 - chance
-        coefficients.append(
-            np.divide(agreeing - chance, denominator, out=np.full(p.shape, np.nan), where=denominator > 1e-12)
-        )
+        undefined, below = np.full(p.shape, np.nan), 1 - chance
+        coefficients.append(np.divide(agreeing - chance, below, out=undefined, where=below > 1e-12))
     return np.stack(coefficients)
 
 

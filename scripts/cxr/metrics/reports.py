@@ -60,21 +60,14 @@ def bleu(counts: np.ndarray) -> np.ndarray:
 
 
 def set_f1(predicted: Collection[Hashable], reference: Collection[Hashable], empty: float = 0.0) -> float:
-    """Return the F1 of two sets of facts; ``empty`` if both are empty.
-
-    RadGraph-F1 uses 0 there; its facts are (tokens, label, has a relation) of each entity.
-    """
+    """Return the F1 of two sets of facts; ``empty`` if both are empty, where RadGraph-F1 uses 0."""
     ours, theirs = set(predicted), set(reference)
-    if not ours and not theirs:
-        return empty
-    return 2 * len(ours & theirs) / (len(ours) + len(theirs))
+    total = len(ours) + len(theirs)
+    return 2 * len(ours & theirs) / total if total else empty
 
 
 def green_score(matched: int, errors: int) -> float:
-    """Return GREEN, matched findings / (matched + clinically significant errors); 0 without a match.
-
-    Raises ValueError for a negative count.
-    """
-    if matched < 0 or errors < 0:
+    """Return GREEN, matched findings / (matched + clinically significant errors). Raises ValueError if one is < 0."""
+    if min(matched, errors) < 0:
         raise ValueError(f"{matched} matched findings and {errors} errors: counts must not be negative")
     return matched / (matched + errors) if matched else 0.0

@@ -19,8 +19,8 @@ from cxr.geometry.boxes import CORNERS
 from cxr.instructions.coco import CocoWriter, ReferringExpression, make_categories, write_refs
 from cxr.instructions.conversations import Conversation, to_messages, to_sharegpt, to_swift, write_entries
 from cxr.instructions.record import Turn
-from cxr.medground.dataset.settings import DatasetSettings
 from cxr.medground.logic.facts import keep_audited, read_pictures
+from cxr.medground.stage_settings import DatasetSettings
 from cxr.plotting.encoding import encode_image
 from cxr.vlm.conventions import InputSize, find_convention, localization_question
 
@@ -215,9 +215,7 @@ def _write_hf(folder: Path, samples_by_split: Mapping[str, list[ExportedLine]], 
     (folder / "README.md").write_text(f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n\n", encoding="utf-8")
 
 
-def _readme(
-    samples_by_split: Mapping[str, list[ExportedLine]], notes: Sequence[str], format: str, coordinates: str
-) -> str:
+def _readme(samples_by_split: Mapping[str, list[ExportedLine]], notes: list[str], format: str, coordinates: str) -> str:
     """Return the README of the folder: counts, licences, coordinates, and ``notes`` on what is excluded."""
     counts = ", ".join(f"{name} {len(samples)}" for name, samples in samples_by_split.items())
     all_lines = (sample.line for sample in chain(*samples_by_split.values()))

@@ -2,9 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -55,30 +55,13 @@ PAIR_OVERLAP = 0.1  # largest IoU of the two answers of a sensitivity pair
 PAIRS_PER_IMAGE = 3  # most sensitivity pairs of an image
 
 
-@dataclass(frozen=True)
-class Source:
-    """The tables and lines of one source. per_image: the setting; None where an image has its description as query."""
-
-    name: str
-    per_image: int | None
-    images: pl.DataFrame
-    facts: Facts
-    regions: pl.DataFrame
-    dropped: pl.DataFrame
-    without: pl.DataFrame
-    queries: list[dict]
-    unasked: pl.DataFrame
-    accepted: list[dict]
-    rejected: pl.DataFrame
-
-
 def answer_words(labels: Iterable[str], facts: Facts) -> str:
     """Return the class words of the regions of an answer, the text of the baseline "replaced"."""
     nouns, counts = parse_class_words(facts.classes), Counter(labels)
     return " and ".join(nouns[name].many if counts[name] > 1 else nouns[name].one for name in sorted(counts))
 
 
-def make_baseline_lines(source: Source, kind: str) -> Iterator[dict]:
+def make_baseline_lines(source: SimpleNamespace, kind: str) -> Iterator[dict]:
     """Yield the lines of a label baseline: generic, class or replaced."""
     rows_by_image = group_by_image(source.regions.filter("candidate").iter_rows(named=True))
     for line in source.accepted if kind == "replaced" else ():
@@ -96,10 +79,8 @@ def make_baseline_lines(source: Source, kind: str) -> Iterator[dict]:
             yield {"query_id": f"{image_id}-{label or 'all'}"} | {name: line[name] for name in LABEL_FIELDS} | answer
 
 
-def sensitivity_pairs(
-    lines: Sequence[Mapping], labels: Mapping[tuple[str, str], Mapping[int, str]], seed: int
-) -> Iterator[dict]:
-    """Yield the sensitivity pairs: two single queries of a test image whose answers hardly overlap."""
+def sensitivity_pairs(lines: Sequence[Mapping], labels: Mapping[tuple, Mapping], seed: int) -> Iterator[dict]:
+    """Yield pairs of single queries of a test image that hardly overlap. ``labels``: {image: {region: its class}}."""
     by_image: dict[tuple[str, str], list] = defaultdict(list)
     for line in lines:
         if line["split"] == "test" and line["kind"] == "single" and not line["trivial"]:
@@ -118,7 +99,7 @@ def sensitivity_pairs(
             yield pair | {"same_class": first_class == second_class}
 
 
-def check_conservation(source: Source, split: str) -> list[dict]:
+def check_conservation(source: SimpleNamespace, split: str) -> list[dict]:
     """Return the counts that went into and came out of one source and split. Raises AssertionError if they differ."""
     images, rejected, unasked = (part.filter(split=split) for part in (source.images, source.rejected, source.unasked))
     tables, names = (source.without, source.regions, source.dropped), images.select("image_id")
@@ -130,10 +111,8 @@ def check_conservation(source: Source, split: str) -> list[dict]:
     silent = {*unasked["image_id"], *rejected["image_id"]} - queried
     num_candidates, num_made = int(regions["candidate"].sum()), len(candidate_lines)
     num_distractors, num_dropped = len(regions) - num_candidates, len(dropped)
-    num_in = {
-        "images": len(images), "components": len(regions) + num_dropped,
-        "wanted": _num_requested(source.per_image, regions, candidate_lines), "made": num_made,
-    }  # fmt: skip
+    num_in = {"images": len(images), "components": len(regions) + num_dropped}
+    num_in |= {"wanted": _num_requested(source.per_image, regions, candidate_lines), "made": num_made}
     parts = {
         "images": {"with_queries": len(queried), "no_regions": len(without_regions), "no_query": len(silent)},
         "components": {"candidates": num_candidates, "distractors": num_distractors, "dropped": num_dropped},
@@ -162,8 +141,12 @@ def _conservation_row(source: str, split: str, quantity: str, num_in: int, parts
 
 def _read_sources(
     source_names: Sequence[str], per_image: int, stated: Sequence[str], files: Mapping[str, list[str]]
-) -> Iterator[Source]:
-    """Yield the sources. ``files``: {name: paths}, images of each source, the rest of each source and shard."""
+) -> Iterator[SimpleNamespace]:
+    """Yield each source's name, facts, tables and lines, by the names of ``files``, and queries per image.
+
+    These are None where an image has its description as query. ``files``: {name: paths}, images of each source, the
+    rest of each source and shard.
+    """
     parts_by_file = {name: dict(paths_by_source(source_names, paths)) for name, paths in files.items()}
     for source in source_names:
         paths = {name: parts[source] for name, parts in parts_by_file.items()}
@@ -171,7 +154,8 @@ def _read_sources(
         table_names = ("images", "regions", "dropped", "without", "unasked", "rejected")
         tables = {name: read_tables(paths[name]) for name in table_names}
         lines = {name: [line for path in paths[name] for line in read_lines(path)] for name in ("queries", "accepted")}
-        yield Source(source, None if source in stated else per_image, facts=facts, **tables, **lines)
+        num_queries = None if source in stated else per_image
+        yield SimpleNamespace(name=source, per_image=num_queries, facts=facts, **tables, **lines)
 
 
 def run(

@@ -69,13 +69,11 @@ def answer_from_values(values: np.ndarray) -> Answer:
     return Answer(selected, "doubtful" if (values == UNCLEAR).any() else "" if selected else "empty")
 
 
-def nth_region(
-    value: np.ndarray, regions: tuple[int, ...], direction: int, nth: int, gap: float, *, ratio: bool
-) -> int | None:
-    """Return the nth of ``regions`` by a value; None if a neighbour is within ``gap``, a fraction if ``ratio``."""
+def nth_region(value: np.ndarray, regions: Sequence[int], sign: int, nth: int, gap: float, ratio: bool) -> int | None:
+    """Return the nth of ``regions`` by a value times ``sign``; None if the next is within ``gap``, or its ``ratio``."""
     if len(regions) < max(2, nth) or any(math.isnan(value[region]) for region in regions):
         return None
-    order = sorted(regions, key=lambda region: (direction * value[region], region))
+    order = sorted(regions, key=lambda region: (sign * value[region], region))
     for pair in pairwise(order[max(0, nth - 2) : nth + 1]):  # with the one before and the one after
         near, far = sorted(float(value[region]) for region in pair)
         if (far < near * (1 + gap)) if ratio else (far - near < gap):

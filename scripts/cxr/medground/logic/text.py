@@ -122,9 +122,7 @@ def sides_disagree(text: str, masks: Mapping[str, np.ndarray], radiological: boo
     return statement.sides != sides
 
 
-def split_phrases(
-    parts: Sequence[str], entries: Mapping[str, Entry], longest: int
-) -> Iterator[tuple[str, Entry | None]]:
+def split_phrases(parts: list[str], entries: Mapping[str, Entry], longest: int) -> Iterator[tuple[str, Entry | None]]:
     """Yield (phrase, its entry) of a text's words, longest known phrase first; (word, None) of unknown ones."""
     at = 0
     while at < len(parts):

@@ -5,6 +5,7 @@ chose), lost ([[number, reason]] of targets that could not be sampled), describe
 answer or null, problem, raw (an unusable answer), attempts, model.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from cxr.medground.logic.decide import Decider
 from cxr.medground.logic.facts import GRID_CORNERS, count_queries
 from cxr.medground.logic.scene import build_scene
 from cxr.medground.logic.text import FIELDS, find_text_fault
-from cxr.medground.queries.forms import KINDS, Forms, FormSearch, Target, target_kind
+from cxr.medground.queries.forms import KINDS, FormSearch, Target, target_kind
 from cxr.medground.queries.written_queries import parse_raw_queries
 
 QUERIES_FACTOR = 4  # most queries of a model that chooses targets, as a multiple of the requested number
@@ -48,7 +49,7 @@ def build_request(subject: asking.Subject, options: QuestionOptions, prompts: as
         key = (options.seed, source, image["image_id"])
         decider = Decider(build_scene(image, subject.rows, facts, subject.picture.shape[0]))
         forms = FormSearch(decider, options.families, make_rng(*key, "forms")).run()
-        targets, lost = sample_targets(decider, forms, num_queries, *key, "targets")
+        targets, lost = sample_targets(forms, num_queries, *key, "targets")
     fields = {
         "image_id": image["image_id"],
         "wanted": num_queries,
@@ -132,14 +133,13 @@ def run(
 
 
 def sample_targets(
-    decider: Decider, forms: Forms, num_queries: int, *key: object
+    forms: FormSearch, num_queries: int, *key: object
 ) -> tuple[list[tuple[int, Target]], list[tuple[int, str]]]:
     """Return [(number, target)], no target twice, and [(number, reason)] of an image's requested queries."""
-    by_kind: dict[str, list[Target]] = {}
+    by_kind: dict[str, list[Target]] = defaultdict(list)
     for target in sorted(forms.by_target):
-        if kind := target_kind(target, decider):
-            by_kind.setdefault(kind, []).append(target)
-    targets, lost, kinds = [], [], sorted(by_kind)
+        by_kind[target_kind(target, forms.decider)].append(target)
+    targets, lost, kinds = [], [], sorted(filter(None, by_kind))
     for number in range(num_queries):
         draw, used = make_rng(*key, number), {target for _, target in targets}
         for _ in range(TRIES if kinds else 0):

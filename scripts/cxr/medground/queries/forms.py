@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,14 +22,6 @@ PLACES = (
     ("lower", "right"), ("middle",), ("border",),
 )  # fmt: skip
 Target = tuple[int, ...]
-
-
-@dataclass
-class Forms:
-    """``by_target``: {target: forms}; ``spent``: whether the budget ended the search."""
-
-    by_target: dict[Target, list[Query]] = field(default_factory=dict)
-    spent: bool = False
 
 
 def find_references(decider: Decider, draw: random.Random) -> list[tuple[Reference, int]]:
@@ -51,20 +43,23 @@ def _may_name(atom: str, decider: Decider) -> bool:
 
 
 class FormSearch:
-    """Enumerate conjunctions family by family; a branch ends as soon as it selects nothing."""
+    """Enumerate conjunctions family by family; a branch ends as soon as it selects nothing.
+
+    ``by_target``: {target: forms}; ``spent``: whether the budget ended the search.
+    """
 
     def __init__(self, decider: Decider, families: Sequence[str], draw: random.Random, max_atoms: int = MAX_ATOMS):
-        self.decider, self.max_atoms, self.families = decider, max_atoms, families
-        self.draw, self.nodes = draw, 0
+        self.decider, self.max_atoms, self.families, self.draw = decider, max_atoms, families, draw
+        self.by_target: dict[Target, list[Query]] = {}
+        self.spent, self._nodes = False, 0
         self.references = find_references(decider, draw) if {"relation", "ordinal"} & set(families) else []
         self.sided = decider.scene.radiological is not None
-        self.forms = Forms()
         self._ordered: dict[tuple, list[tuple[str, int, int]]] = {}
         self._seen: Counter[Target] = Counter()
         self._relations: dict[tuple[str, int], np.ndarray] = {}
 
-    def run(self) -> Forms:
-        """Return the forms of every target."""
+    def run(self) -> "FormSearch":
+        """Find the forms of every target, and return this search."""
         start = np.full(len(self.decider.scene), YES, np.uint8)
         for query, values in self._grown(0, Query(()), start):
             answer = answer_from_values(values)
@@ -73,13 +68,13 @@ class FormSearch:
                 self._order(query, answer.selected)
             if "relation" in self.families and len(query.atoms) < min(self.max_atoms, 3):
                 self._relate(query, values)
-        return self.forms
+        return self
 
     def _grown(self, depth: int, query: Query, values: np.ndarray) -> Iterator[tuple[Query, np.ndarray]]:
-        if self.nodes >= BUDGET:
-            self.forms.spent = True
+        if self._nodes >= BUDGET:
+            self.spent = True
             return
-        self.nodes += 1
+        self._nodes += 1
         if depth == len(SEARCHED):
             yield query, values
             return
@@ -153,7 +148,7 @@ class FormSearch:
         plain = all(atom.startswith("class:") for atom in query.atoms) and not query.reference
         if plain and not query.ordinal and not self.decider.is_closed(query.atoms):
             return
-        forms = self.forms.by_target.setdefault(target, [])
+        forms = self.by_target.setdefault(target, [])
         self._seen[target] += 1
         if len(forms) < FORMS:
             forms.append(query)

@@ -72,7 +72,7 @@ class ImageQueries:
         outlines = Outlines(self.image, shifted_rows, self.facts, self.side)
         key = seed, self.source, self.image["image_id"]
         forms = FormSearch(self.decider, options.families, make_rng(*key, "forms")).run()
-        sampler, lines, unasked = QuerySampler(self.decider, outlines, forms, options, key), [], []
+        sampler, lines, unasked = QuerySampler(outlines, forms, options, key), [], []
         for number in range(count_queries(self.num_candidates, options.per_image)):
             query = sampler.draw(number)
             if query is not None and query.text not in {line["query"] for line in lines}:

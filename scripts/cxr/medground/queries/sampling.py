@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from cxr.base.seeds import make_rng
 from cxr.medground.logic.atoms import YES, atom_family
-from cxr.medground.logic.decide import ANSWER_CHANGES, ROBUST, Decider, Outlines, Query
-from cxr.medground.queries.forms import KINDS, Forms, Target, mirror_query, mixes_sides, target_kind
+from cxr.medground.logic.decide import ANSWER_CHANGES, ROBUST, Outlines, Query
+from cxr.medground.queries.forms import KINDS, FormSearch, Target, mirror_query, mixes_sides, target_kind
 from cxr.medground.queries.grammar import QueryWriter
 from cxr.medground.stage_settings import QueriesSettings
 
@@ -36,11 +36,11 @@ class SampledQuery(NamedTuple):
 class QuerySampler:
     """Samples the queries of one image. ``withheld``: whether the last draw found only too fragile queries."""
 
-    def __init__(self, decider: Decider, outlines: Outlines, forms: Forms, options: QueriesSettings, key: tuple):
-        self.decider, self.outlines, self.options, self.key = decider, outlines, options, key
+    def __init__(self, outlines: Outlines, forms: FormSearch, options: QueriesSettings, key: tuple):
+        self.decider, self.outlines, self.options, self.key = forms.decider, outlines, options, key
         self.by_kind: dict[str, dict[str, dict[Target, list[Query]]]] = {}
         for target in sorted(forms.by_target):
-            kind = target_kind(target, decider)
+            kind = target_kind(target, forms.decider)
             for form in forms.by_target[target] if kind else ():
                 for name in sorted(form.families() - {"class"}) or ["class"]:
                     forms_by_target = self.by_kind.setdefault(kind, {}).setdefault(name, {})

@@ -72,6 +72,7 @@ SHIFTED: Columns = {
 }  # fmt: skip
 
 
+Rows = list[dict]
 MAX_BOXES = 60  # most candidates of an image; the other regions are distractors
 OPEN_FRACTION = 0.01  # fraction of a class's pixels in dropped specks above which the class is open
 
@@ -84,9 +85,7 @@ def box_on_grid(box: Sequence[int], side: int) -> tuple[int, int, int, int]:
     return low[0], low[1], max(high[0], low[0] + 1), max(high[1], low[1] + 1)
 
 
-def measure_image(
-    row: Mapping, planes: Planes, options: RegionsSettings, seed: int
-) -> tuple[list[dict], list[dict], list[dict]]:
+def measure_image(row: Mapping, planes: Planes, options: RegionsSettings, seed: int) -> tuple[Rows, Rows, Rows]:
     """Return one image's rows of :data:`REGIONS`, :data:`DROPPED` and :data:`SHIFTED`. ``row``: its row."""
     rows, dropped_rows, components = _measure(row, planes, options, seed)
     shifted_rows = []
@@ -121,9 +120,7 @@ def _match_twins(before: Components, after: Components, side: int) -> dict[int, 
     return {at: numbers[0] - 1 for at, numbers in enumerate(overlaps) if len(numbers) == 1 and counts[numbers[0]] == 1}
 
 
-def _measure(
-    image: Mapping, planes: Planes, options: RegionsSettings, seed: int
-) -> tuple[list[dict], list[dict], Components]:
+def _measure(image: Mapping, planes: Planes, options: RegionsSettings, seed: int) -> tuple[Rows, Rows, Components]:
     """Return an image's rows, the rows of its specks, and all its components."""
     side, (x_min, y_min, x_max, y_max) = planes.picture.shape[0], image["extent"]
     grey, taken = cv2.cvtColor(planes.picture, cv2.COLOR_RGB2GRAY), np.ones((side, side), bool)
@@ -223,7 +220,7 @@ def run_shard(
     """Write one shard's regions, those of shifted outlines, the dropped specks and the images without a region."""
     cv2.setNumThreads(1)
     files, ledger = ((output, REGIONS), (dropped, DROPPED), (shifted, SHIFTED)), Ledger("medground_regions")
-    all_rows: tuple[list[dict], ...] = tuple([] for _ in files)
+    all_rows: tuple[Rows, ...] = tuple([] for _ in files)
     with Shard(sources) as shard:
         facts, row_by_image = Facts.from_shard(shard), read_images(images)
         for image_id in progress(sorted(shard.ids), len(shard.ids), "regions"):

@@ -5,7 +5,7 @@ its file, else by its id. Its pixels are compared, so that another image of the 
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -40,13 +40,11 @@ def read_ils(cohort: str, findings: str, **shards: Sequence[str]) -> Iterator[tu
             frames, organs, anatomy = (stack.enter_context(Shard(path)) for path in paths[:3])
             lesions = stack.enter_context(Shard(paths[3], key="mask_id"))
             for image_id in sorted(anatomy.ids):
-                row, image_findings = row_by_image[image_id], findings_by_image.get(image_id, ())
+                row, image_findings = row_by_image[image_id], findings_by_image[image_id]
                 yield image_id, partial(_image, row, image_findings, lesions, frames, organs, anatomy)
 
 
-def _image(
-    row: Mapping, findings: Iterable[Mapping], lesions: Shard, frames: Shard, organs: Shard, anatomy: Shard
-) -> Image:
+def _image(row: Mapping, findings: list[dict], lesions: Shard, frames: Shard, organs: Shard, anatomy: Shard) -> Image:
     image_id, masks = row["image_id"], {}
     for finding in findings:
         mask = lesions.get("mask", finding["mask_id"])

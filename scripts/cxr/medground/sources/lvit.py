@@ -37,9 +37,9 @@ def read_workbook(path: Path, key: str) -> dict[str, str]:
             for line, row in enumerate(rows, 2):
                 cells = ["" if cell is None else str(cell).strip() for cell in row] + [""] * len(head)
                 stem = clean_id(Path(cells[image].replace("\\", "/")).stem)
-                if cells[image] and stem in description_by_stem:
+                if stem in description_by_stem:
                     raise UserError(f"{key}: row {line} of {path.name} repeats {stem!r}: leave one out")
-                description_by_stem |= {stem: cells[description]} if cells[image] else {}
+                description_by_stem |= {stem: cells[description]} if stem else {}
             return description_by_stem
     finally:
         book.close()

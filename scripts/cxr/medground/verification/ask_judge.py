@@ -66,9 +66,11 @@ def candidates_to_show(answer: Sequence[int], rows: Mapping[int, Mapping], most:
 
 
 CONFIRM_SCHEMA = object_schema(
-    observed=text_schema(asking.MAX_CHARACTERS), grounded={"type": "boolean"}, unambiguous={"type": "boolean"},
+    observed=text_schema(asking.MAX_CHARACTERS),
+    grounded={"type": "boolean"},
+    unambiguous={"type": "boolean"},
     reason={"type": "string", "maxLength": asking.MAX_CHARACTERS},
-)  # fmt: skip
+)
 """Schema of an answer to confirm."""
 
 
@@ -114,25 +116,19 @@ def run(
     """
     session = asking.ModelSession(options, execution, answers, code, compute, prompts)
     shards, outputs = session.list_shards(sources, images, regions), iter(answers)
+
+    def build(way: str, lines_by_image: Mapping[str, list], subject: asking.Subject) -> Iterator[asking.Request]:
+        """Yield the requests about the queries of an image that pass stage I; the others are not asked about."""
+        views = make_views(subject.picture, {row["region"]: row for row in subject.rows})
+        for line in lines_by_image[subject.image["image_id"]]:
+            if find_form_fault(line, subject.rows) is None:
+                yield build_question(way, line, views, subject, options, session.prompts)
+
     for way in options.ways:
         for files, path in zip(shards, queries, strict=True):
             lines_by_image = group_by_image(read_lines(path))
-            build = partial(_build_requests, way, lines_by_image, options, session.prompts)
-            write_lines(next(outputs), session.ask(files, build, sorted(lines_by_image)), checked=True)
-
-
-def _build_requests(
-    way: str,
-    lines_by_image: Mapping[str, list[dict]],
-    options: JudgeOptions,
-    prompts: asking.Prompts,
-    subject: asking.Subject,
-) -> Iterator[asking.Request]:
-    """Yield the requests about the queries of an image that pass stage I; the others are not asked about."""
-    views = make_views(subject.picture, {row["region"]: row for row in subject.rows})
-    for line in lines_by_image[subject.image["image_id"]]:
-        if find_form_fault(line, subject.rows) is None:
-            yield build_question(way, line, views, subject, options, prompts)
+            lines = session.ask(files, partial(build, way, lines_by_image), sorted(lines_by_image))
+            write_lines(next(outputs), lines, checked=True)
 
 
 def find_contradiction(answer: Mapping, affirms: Sequence[str], denies: Sequence[str]) -> str | None:

@@ -41,9 +41,7 @@ def allowed_words(decider: Decider, allow: Sequence[str], description: str = "")
     return allowed + re.findall(r"[\w-]+", description.lower())
 
 
-def check_text(
-    text: str, regions: Sequence[int], decider: Decider, allowed: Sequence[str]
-) -> tuple[Fault | None, Claims]:
+def check_text(text: str, regions: Sequence[int], decider: Decider, allowed: list[str]) -> tuple[Fault | None, Claims]:
     """Return (reason, detail) if a text fails stage II for its answer, else None, and the text's claims."""
     claims = read_claims(text, decider.scene)
     fault = find_denied_word(text, decider.scene.domain, allowed) or _find_contradiction(claims, regions, decider)
