@@ -9,6 +9,7 @@ so it is streamed and only the requested images are kept. It is no human annotat
 import math
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,10 +27,7 @@ BATCH = 64  # rows per block of the stream; one row takes about 60 kB
 
 
 class Row(NamedTuple):
-    """A row of the table: estimated Dice, shape (rows, columns), landmarks and runs as undecoded text.
-
-    ``runs``: of each organ in :data:`RUNS`, in that order.
-    """
+    """A row: estimated Dice, shape (rows, columns), undecoded text of the landmarks and of the :data:`RUNS`' values."""
 
     dice: float
     shape: tuple[int, int]
@@ -59,10 +57,7 @@ def stream_rows(key: str, path: str | Path, image_ids: list[str]) -> Iterator[di
 
 
 def read_rows(key: str, path: str | Path, image_ids: list[str]) -> dict[str, Row | None]:
-    """Return {image: row} of some images, None for an unreadable row; of duplicates, the row of the highest Dice.
-
-    Raises UserError like :func:`stream_rows`.
-    """
+    """Return {image: row} of :func:`stream_rows`, None if unreadable; of duplicates, the row of the highest Dice."""
     rows: dict[str, Row | None] = {}
     for values in stream_rows(key, path, image_ids):
         image_id, row = values[IDS], _parse_row(values)
@@ -74,13 +69,12 @@ def read_rows(key: str, path: str | Path, image_ids: list[str]) -> dict[str, Row
 
 def _parse_row(values: dict[str, str]) -> Row | None:
     """Return a row, or None if one of its numbers cannot be parsed."""
-    try:
+    with suppress(TypeError, ValueError, OverflowError):
         dice, height, width = (float(values[name]) for name in (DICE, HEIGHT, WIDTH))
-        shape = int(height), int(width)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    runs = tuple(values[name] or "" for name in RUNS.values())
-    return None if math.isnan(dice) else Row(dice, shape, values[POINTS] or "", runs)
+        runs = tuple(values[name] or "" for name in RUNS.values())
+        row = Row(dice, (int(height), int(width)), values[POINTS] or "", runs)
+        return None if math.isnan(dice) else row
+    return None
 
 
 def decode_runs(text: str, shape: tuple[int, int]) -> np.ndarray:

@@ -59,10 +59,9 @@ def read_labels(key: str, path: Path) -> pl.DataFrame:
 
 def write(path: Path, annotations: Annotations) -> None:
     """Write a training file, or a test file if no region names a reader."""
-    read_by = any(region.reader for region in annotations.regions)
-    header = ("image_id", *(BESIDES if read_by else ()), "class_name", *CORNERS)
-    regions = annotations.regions
-    table_rows = [(region.image, region.reader, region.label, *(region.box or ("",) * 4)) for region in regions]
+    regions, has_readers = annotations.regions, any(region.reader for region in annotations.regions)
+    rows = [(region.image, region.reader, region.label, *(region.box or ("",) * 4)) for region in regions]
     images_without_finding = sorted(annotations.seen - {region.image for region in regions})
-    table_rows += [(image, "R1", "No finding", *("",) * 4) for image in images_without_finding]
-    write_rows(path, header, table_rows if read_by else ((image, *cells) for image, _, *cells in table_rows))
+    rows += [(image, "R1", "No finding", *("",) * 4) for image in images_without_finding]
+    header = ("image_id", *BESIDES, "class_name", *CORNERS)
+    write_rows(path, *((header, rows) if has_readers else (COLUMNS, ((image, *cells) for image, _, *cells in rows))))

@@ -1,7 +1,4 @@
-"""Features of a lesion's box compared with its mirror image, and a two-sample test of real against painted boxes.
-
-Both are this project's own and need no model.
-"""
+"""This project's features of a lesion's box against its mirror image, and two-sample test of real and painted boxes."""
 
 import cv2
 import numpy as np

@@ -11,10 +11,7 @@ BLOCK = 256  # kernel rows in memory at a time
 
 
 def frechet(means: tuple[np.ndarray, np.ndarray], covariances: tuple[np.ndarray, np.ndarray]) -> float:
-    """Return the squared Fréchet distance of two normal distributions with means (D,) and covariances (D, D).
-
-    It is |m1 - m2|^2 + tr(A + B - 2 (A^1/2 B A^1/2)^1/2).
-    """
+    """Return |m1 - m2|^2 + tr(A + B - 2 (A^1/2 B A^1/2)^1/2) of two normal distributions, (D,) and (D, D) each."""
     first, second = covariances
     values, vectors = np.linalg.eigh(first)
     root = (vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T

@@ -62,11 +62,9 @@ def _pairs_within_images(first: np.ndarray, second: np.ndarray) -> tuple[np.ndar
 def _match_rounds(predicted_index: np.ndarray, image: np.ndarray):
     """Yield each round's pair positions, and where each prediction's pairs start among them."""
     boxes, starts, counts = np.unique(predicted_index, return_index=True, return_counts=True)
-    order = np.argsort(image[boxes], kind="stable")
+    order, turn = np.argsort(image[boxes], kind="stable"), np.empty(len(boxes), np.int64)
     sorted_images = image[boxes][order]
-    place = np.arange(len(sorted_images)) - np.searchsorted(sorted_images, sorted_images)
-    turn = np.empty(len(boxes), np.int64)
-    turn[order] = place
+    turn[order] = np.arange(len(sorted_images)) - np.searchsorted(sorted_images, sorted_images)
     for number in range(int(turn.max(initial=-1)) + 1):
         members = np.flatnonzero(turn == number)
         ends = np.cumsum(counts[members])
@@ -75,10 +73,7 @@ def _match_rounds(predicted_index: np.ndarray, image: np.ndarray):
 
 
 def match_boxes(boxes: np.ndarray, truth: np.ndarray, iou: float) -> tuple[np.ndarray, np.ndarray]:
-    """Match one image's boxes (N, 4), best first, with its true boxes (M, 4) at one IoU.
-
-    Returns which boxes hit (N,) and which true boxes were found (M,), both bool.
-    """
+    """Return which of an image's boxes (N, 4), best first, hit (N,), and which of the true ones (M, 4) are hit (M,)."""
     predicted, reference = (Boxes(np.zeros(len(part), np.int64), part) for part in (boxes, truth))
     hits, matched = match_at_ious(predicted, reference, [iou])
     return hits[0], matched[0]

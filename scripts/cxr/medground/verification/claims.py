@@ -2,7 +2,7 @@
 source's classes, and lists the words it could not read."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -84,25 +84,22 @@ def _token_by_phrase(scene: Scene) -> dict[str, Token]:
             add(words, "zone", zone)
     axial_kind = "position" if scene.domain == "ct" and scene.radiological else "unread"
     for kind, value_by_word in (
-        ("side", _invert(vocabulary["sides"])), ("both", ((words, "") for words in vocabulary["both_sides"])),
-        ("ordinal", _invert(vocabulary["ordinals"])), ("from", FROM.items()), ("nth", vocabulary["nth"].items()),
+        ("side", _invert(vocabulary["sides"])), ("both", dict.fromkeys(vocabulary["both_sides"], "")),
+        ("ordinal", _invert(vocabulary["ordinals"])), ("from", FROM), ("nth", vocabulary["nth"]),
         ("relation", _invert(vocabulary["relations"])), ("atom", _invert(vocabulary["words"])),
-        ("all", _itself(vocabulary["all"])), ("number", vocabulary["numbers"].items()),
-        ("image", _itself(vocabulary["image_words"])), ("position", POSITIONS.items()),
-        (axial_kind, vocabulary["axial"].items()), ("negation", _itself(vocabulary["negations"])),
-        ("comparison", _itself(vocabulary["comparisons"])), ("silent", _itself(vocabulary["silent"].split())),
+        ("all", vocabulary["all"]), ("number", vocabulary["numbers"]), ("image", vocabulary["image_words"]),
+        ("position", POSITIONS), (axial_kind, vocabulary["axial"]), ("negation", vocabulary["negations"]),
+        ("comparison", vocabulary["comparisons"]), ("silent", vocabulary["silent"].split()),
     ):  # fmt: skip
-        for word, value in value_by_word:
-            add(str(word), kind, str(value))
+        for word in value_by_word:  # words without values stand for themselves
+            add(str(word), kind, str(value_by_word[word] if isinstance(value_by_word, Mapping) else word))
     return token_by_phrase
 
 
-def _invert(words_by_value: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str]]:
-    return ((word, value) for value, words in words_by_value.items() for word in words)
-
-
-def _itself(words: Iterable[str]) -> Iterator[tuple[str, str]]:
-    return ((word, word) for word in words)
+def _invert(words_by_value: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Return {word: value}; of a word of several values, the first."""
+    pairs = [(word, value) for value, words in words_by_value.items() for word in words]
+    return dict(reversed(pairs))
 
 
 def tokenize(text: str, scene: Scene) -> list[Token]:
