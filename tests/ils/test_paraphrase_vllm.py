@@ -18,6 +18,7 @@ from cxr.ils.paraphrase import rules, vllm
 from cxr.ils.paraphrase.engine import Task
 from cxr.ils.paraphrase.wording_checks import parse_wording
 from cxr.ils.templates import parse_instruction
+from cxr.llm.options import RETRIES
 
 pytest.importorskip("vllm", reason="vLLM is not installed here: `make vllm` installs and runs it")
 
@@ -112,10 +113,10 @@ def check(directory: Path, lines: list[dict], model: str) -> None:
     refused = {(line["instruction"], line["persona"]): line for line in lines if not line["wordings"]}
     for key, (_, why) in WRONG.items():
         assert refused[key]["problem"].endswith(why)
-        assert refused[key]["attempts"] == 2
+        assert refused[key]["attempts"] == 1 + RETRIES
         assert len(json.loads(refused[key]["raw"])["wordings"]) == NUMBER  # wrong, but inside the schema
     assert [refused[UNKNOWN, persona]["attempts"] for persona in PERSONAS] == [0] * 3
-    # what a model says in place of a forbidden key, it has not learned: it may need both attempts, or fail
+    # what a model says in place of a forbidden key, it has not learned: it may need all attempts, or fail
     (constrained,) = [line for line in lines if (line["instruction"], line["persona"]) == MORE]
     assert constrained["wordings"] in (taught(*MORE), [])
     assert "remark" not in constrained["raw"]
