@@ -72,8 +72,10 @@ def parse_class_words(classes: Mapping[str, Mapping]) -> dict[str, ClassWords]:
     """Return {class: words} from {class: {one, many, parents, ask, inside}}; absent entries follow from the name."""
     noun_by_class = {}
     for name, forms in classes.items():
-        one, flags = forms.get("one") or name, [forms.get(flag, True) for flag in ("ask", "inside")]
-        noun_by_class[name] = ClassWords(one, forms.get("many") or f"{one}s", dict(forms.get("parents") or {}), *flags)
+        singular, flags = forms.get("one") or name, [forms.get(flag, True) for flag in ("ask", "inside")]
+        noun_by_class[name] = ClassWords(
+            singular, forms.get("many") or f"{singular}s", dict(forms.get("parents") or {}), *flags
+        )
     return noun_by_class
 
 
