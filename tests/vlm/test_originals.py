@@ -49,7 +49,7 @@ def cohort(folder: Path) -> dict:
         for name, content in sorted(files.items()):
             path, source = folder / name, "own" if name == "film" else "more"
             path.write_bytes(content)
-            frame, affine, shape, *_ = prepare(str(path), STAGES["frames"])
+            _, frame, affine, shape, *_ = prepare(str(path), STAGES["frames"])
             writer.append(name, image=frame, to_original=affine, original_shape=np.array(shape, np.int32))
             rows.append({"source": source, "image_id": name, "path": str(path)})
             told = {"sample_id": f"s-{name}", "image_id": name, "source": source, "split": "train", "task": "talk"}
@@ -89,7 +89,7 @@ def test_an_original_is_shown_upright_however_it_is_stored(tmp_path, directions,
     grey = stored_values(picture(300, 200), 8, False)
     turned = np.ascontiguousarray(stored(grey) if directions != ["H", "R"] else np.rot90(grey.T, 2))
     (tmp_path / "a.dcm").write_bytes(encoded(dataset(turned, PatientOrientation=directions)))
-    frame, affine, shape, *_ = prepare(str(tmp_path / "a.dcm"), STAGES["frames"])
+    _, frame, affine, shape, *_ = prepare(str(tmp_path / "a.dcm"), STAGES["frames"])
     assert shape == turned.shape
     with ShardWriter(tmp_path / "frames/00.h5", pictures=("image",)) as writer:
         writer.append("a", image=frame, to_original=affine, original_shape=np.array(shape, np.int32))
