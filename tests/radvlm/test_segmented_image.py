@@ -119,7 +119,7 @@ def test_a_conversation_gets_rosalias_masks_and_a_segmentation(tiny, tmp_path):
 
 def test_answers_without_a_seg_ask_rosalia_nothing(tiny, tmp_path):
     image = film(tmp_path)
-    about = segmented(Tiny(*[tmp_path / "no model"] * 6), image, tmp_path, SAID[:1])
+    about = segmented(Tiny(*[tmp_path / "no model"] * 5), image, tmp_path, SAID[:1])
     assert (about["segmentation"], about["notes"]) == (None, [])
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["1_overlay.png", "answers.json", "conversation.html"]
