@@ -181,7 +181,7 @@ def test_a_folder_without_a_tokenizer_is_one_sentence(tmp_path):
         Tokens.load(tmp_path / "none")
     shutil.copytree(LLAMA, tmp_path / "bad")
     (tmp_path / "bad/tokenizer.json").write_text('{"version"')
-    with pytest.raises(UserError, match="holds no readable tokenizer .*: download its files again") as caught:
+    with pytest.raises(UserError, match=r"holds no readable tokenizer .*: download its files again") as caught:
         Tokens.load(tmp_path / "bad")
     assert "\n" not in str(caught.value)
 

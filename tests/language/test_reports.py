@@ -224,7 +224,9 @@ def test_the_schema_of_a_line_is_written_and_kept(workflow_run):
 
 
 def test_unknown_engine_is_one_sentence():
-    with pytest.raises(UserError, match=r"reports\.engine is 'x', which does not exist: choose one of both, rules, vllm$"):
+    with pytest.raises(
+        UserError, match=r"reports\.engine is 'x', which does not exist: choose one of both, rules, vllm$"
+    ):
         engine.load_engine("x", None)
 
 

@@ -77,7 +77,7 @@ def results(tmp_path_factory) -> Path:
             file.writelines(json.dumps(line) + "\n" for line in lines)
     (folder / "train.jsonl").rename(folder / "dataset/default/train.jsonl")
     (folder / "masks/default").mkdir()
-    for path in [*folder.glob("masks/*.h5"), folder / "index.parquet"]:
+    for path in folder.glob("masks/*.h5"):
         shutil.move(path, folder / "masks/default" / path.name)
     return folder
 

@@ -303,6 +303,7 @@ def test_every_rule_declares_what_a_user_relies_on():
     # of a model that labels reports, and of predictions to score: by default there are none; settings by wildcards
     assert lacking == {
         "radvlm_sources_labels": {"model", "revision", "weights"}, "evaluation_predictions": {"size"},
+        "radvlm_conversations_told": {"works"},
         "semisyn_detectors_predictions": {"engine", "engine_settings", "findings"},
     }  # fmt: skip
 

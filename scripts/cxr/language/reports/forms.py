@@ -26,7 +26,7 @@ _BOX = re.compile(r"\[[ _]*(?P<a>[xX✓✔]?)[ _]*\]|\([ _]*(?P<b>[xX✓✔]?)[ 
 _TICKED = frozenset("xX✓✔☑☒■")
 _SEPARATOR = re.compile(r"\s*(?::|=|\t+| {2,}|\s[-–—]+(?=\s|$)|\.{4,})\s*")
 _STATEMENT_END = re.compile(
-    r"\.\s+(?=[A-Z])|(?:[;,.]\s+|\s*\|\s*|\s{2,}(?=\w[\w ]*[:=]))(?=[^,;]*(?::|=|\s[-–]\s|\s(?:no|yes|neg|pos)\b))"
+    r"\.\s+(?=[A-Z])|(?:[;,.]\s+|\s*\|\s*|\s{2,}(?=\w[\w ]*[:=]))(?=[^,;.]*(?::|=|\s[-–]\s|\s(?:no|yes|neg|pos)\b))"
 )
 _LEADERS = re.compile(r"[ \t]*\.{4,}[ \t]*")
 _QUESTION = re.compile(r"\bQ\d*\s*[:.)]\s*([^\n?:]+)\?*\s*\bA\d*\s*[:.)]\s*")

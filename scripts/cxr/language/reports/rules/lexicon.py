@@ -147,6 +147,7 @@ class Lexicon:
         self.behind = {key: frozenset(words) for key, words in self.scope["behind"].items()}
         self.adjacent = frozenset(self.scope["negation"]["adjacent"])
         self.not_adjacent = frozenset(self.scope["negation"]["not_adjacent"])
+        self.unassessed = tuple(tuple(phrase.split()) for phrase in self.scope["unassessed"])
         self.touching = tuple(" " + phrase for phrase in self.scope["negation"]["touching"])
         self.affirming_after_with = frozenset(self.scope["affirming_after_with_only"])
         self.articles = frozenset(self.scope["articles"])

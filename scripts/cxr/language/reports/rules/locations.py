@@ -57,7 +57,7 @@ def attach_places(
         mention.places = resolve_places(words, items, lexicon)
     share_places(words, mentions, parts, adjectives, lexicon)
     share_places_back(words, mentions, lexicon)
-    share_side(mentions)
+    share_side(words, mentions)
 
 
 def _parts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> list[_Part]:
@@ -272,14 +272,18 @@ def share_places_back(words: list[str], mentions: list[Mention], lexicon: Lexico
             first.places = _adjacent_places(second, first, lexicon)
 
 
-def share_side(mentions: list[Mention]) -> None:
-    """ "Right angle obliterated, minimal effusion": fluid without a side lies on the only side of its sentence."""
-    pulmonary = [mention for mention in mentions if mention.entity is not None and _pulmonary(mention)]
-    sides = {place.sides for mention in pulmonary for place in mention.places if place.sides}
+def share_side(words: list[str], mentions: list[Mention]) -> None:
+    """ "Left pleural thickening, loculated effusion": one effusion without a side lies on the only side of its pleura.
+
+    Several ("pleural effusions") may lie on both sides, and a lung's finding says nothing of the pleura's side.
+    """
+    pleural = [mention for mention in mentions if mention.entity is not None and mention.entity.category == "pleura"]
+    sides = {place.sides for mention in pleural for place in mention.places if place.sides}
     if len(sides) != 1:
         return
-    for mention in pulmonary:
-        if mention.entity.lesion == "effusion" and not mention.places:
+    for mention in pleural:
+        is_several = any(word.endswith("s") for word in words[mention.start : mention.end])
+        if mention.entity.lesion == "effusion" and not mention.places and not is_several:
             mention.places = [places.side_place(next(iter(sides)))]
 
 

@@ -60,6 +60,21 @@ def deny_adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cu
             mention.flags.add("negation")
 
 
+def leave_unassessed_open(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
+    """Flag a finding behind which, or behind whose place, "cannot be assessed" stands, and those joined to it."""
+    sided = {i for tag, _, s, e in hits if tag in SIDED for i in range(s, e)}
+    following: Mention | None = None
+    for mention in reversed(mentions):
+        end = mention.end
+        while end < len(words) and (end in sided or words[end] in ("in", "at", "of", "on", "the")):
+            end += 1
+        is_joined = following is not None and words[end : following.start] in (["and"], ["or"], ["/"])
+        following = None
+        if is_joined or any(tuple(words[end : end + len(phrase)]) == phrase for phrase in lexicon.unassessed):
+            mention.flags.add("elsewhere")
+            following = mention
+
+
 def _over(words: list[str], mention: Mention, lexicon: Lexicon) -> bool:
     """True if the finding's statement is its noun and "resolved": "Edema resolved. Effusions smaller." """
     state, after = words[mention.end : mention.end + 1], words[mention.end + 1 : mention.end + 2]

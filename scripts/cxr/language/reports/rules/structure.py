@@ -103,6 +103,7 @@ def _read_sentences(sentences: list[str], lexicon: Lexicon) -> list[tuple]:
         for piece, sentence_hits, sentence_mentions, cut, _ in pending:
             if sentence_mentions or readings:
                 scope.deny_adjacent(piece.words, sentence_hits, sentence_mentions, cut, lexicon)
+                scope.leave_unassessed_open(piece.words, sentence_hits, sentence_mentions, lexicon)
                 resolution.settle_denials(
                     piece.words, sentence_hits, sentence_mentions, cut, readings[-1][2] if readings else [], lexicon
                 )
