@@ -24,7 +24,7 @@ _MOST_LINE_ENDS = 1
 """Maximum number of real line ends of a text whose escaped line ends are resolved."""
 _BOX = re.compile(r"\[[ _]*(?P<a>[xX✓✔]?)[ _]*\]|\([ _]*(?P<b>[xX✓✔]?)[ _]*\)|(?P<c>[☐☑☒□■✓✔])")
 _TICKED = frozenset("xX✓✔☑☒■")
-_SEPARATOR = re.compile(r"\s*(?::|=|\t+| {2,}|\s[-–—]+(?=\s|$)|\.{4,})\s*")
+_SEPARATOR = re.compile(r"\s*(?::|=|;(?=\S)|,(?=\d$)|\t+| {2,}|\s[-–—]+(?=\s|$)|\.{4,})\s*")
 _STATEMENT_END = re.compile(
     r"\.\s+(?=[A-Z])|(?:[;,.]\s+|\s*\|\s*|\s{2,}(?=\w[\w ]*[:=]))(?=[^,;.]*(?::|=|\s[-–]\s|\s(?:no|yes|neg|pos)\b))"
 )
@@ -41,7 +41,9 @@ _MOST_WORDS = 5
 """Maximum number of words of a value; a longer one is prose behind a heading."""
 _QUESTION_WORDS = re.compile(r"^(?:(?:is|are) there (?:an?y? )?|any |(?:evidence|presence|signs?) of )+", re.IGNORECASE)
 _VALUE_FIRST = re.compile(r"^(?:[\[(](yes|no|[yn+-])[\])]|([YN])|(yes|no)\s*[-–:])\s+(?=\w)", re.IGNORECASE)
-_ASKED = re.compile(r"(?m)^([^\n:?.]{3,60})[?:][ \t]*\n+[ \t]*([^\n]{1,20})$")
+_ANSWER_BELOW = re.compile(r"(?m)^([^\n:?.]{3,60})[?:][ \t]*\n+[ \t]*([^\n]{1,20})$")
+_LONG_WORD = re.compile(r"[^\W\d_]{2,}")
+_ELEMENT = re.compile(r"<([a-zA-Z]\w*)>([^<>\n]*)</\1>")
 _CHOICES = re.compile(r"[(\[](?:y(?:es)?\s*/\s*n(?:o)?|\+\s*/\s*-|present\s*/\s*absent)[)\]]", re.IGNORECASE)
 
 
@@ -104,6 +106,9 @@ def unfold(text: str, words: Words) -> Form:
             raise UnreadForm("it looks like JSON and cannot be parsed as JSON") from None
         form.text, stripped = "\n".join(lines), "\n".join(lines).strip()
         form.kinds.add(JSON)
+    if len(_ELEMENT.findall(form.text)) >= _FEWEST_ROWS:
+        form.text = _ELEMENT.sub(lambda element: f"{element[1].replace('_', ' ')}: {element[2]}\n", form.text)
+        form.kinds.add(ESCAPED)
     if stripped.count("\n") <= _MOST_LINE_ENDS and _LINE_END.search(stripped):
         form.text = _LINE_END.sub("\n", form.text).replace("\\t", "\t")
         form.kinds.add(ESCAPED)
@@ -176,7 +181,7 @@ def read_lines(form: Form, words: Words, is_finding: Callable[[str], bool], is_p
     if _MARKED_COLUMNS.search(form.text) and _LONE_MARK.search(form.text):
         raise UnreadForm("its columns are told apart by the position of a mark only")
     reader = _LineReader(words, is_finding, is_place, form.kinds)
-    text = _ASKED.sub(
+    text = _ANSWER_BELOW.sub(
         lambda line: (
             f"{line[1]}: {line[2]}" if line[2].strip(" .").lower() in words.absent | words.present else line[0]
         ),
@@ -187,7 +192,7 @@ def read_lines(form: Form, words: Words, is_finding: Callable[[str], bool], is_p
     for is_row, group in groupby(lines, key=lambda line: len(_cells(line)) > 1):
         block = list(group)
         parts += reader.read_table(block) if is_row and len(block) >= _FEWEST_ROWS else map(reader.read_line, block)
-    if not form.kinds & {LINES, TICKS, TABLE} and reader.unread < _FEWEST_ROWS:
+    if not (form.kinds & {LINES, TICKS, TABLE} or reader.is_form or reader.unread >= _FEWEST_ROWS):
         return form
     if reader.unread:
         raise UnreadForm(f"{reader.unread} of its lines hold a finding and a value that is not known")
@@ -207,7 +212,8 @@ class _LineReader:
     is_finding: Callable[[str], bool]
     is_place: Callable[[str], bool]
     kinds: set[str]
-    unread: int = 0
+    unread: int = 0  # Lines of a finding and a value that is not known
+    is_form: bool = False  # Whether one of them cannot be prose
 
     def read_line(self, line: str) -> str:
         """Return the sentence of a form's line, "" for one that says nothing, else the line itself."""
@@ -262,7 +268,9 @@ class _LineReader:
             head, details = value, value
         if head:
             return f"{subject.capitalize()}{', ' + details if details else ''}."
-        self.unread += is_parted and len(value.split()) <= _MOST_WORDS
+        num_words = len(_LONG_WORD.findall(value))
+        self.unread += is_parted and num_words <= _MOST_WORDS
+        self.is_form |= is_parted and num_words == 0  # "Effusion: 2" is no prose
         return None
 
     def _is_broken_off(self, text: str) -> bool:
@@ -274,7 +282,9 @@ class _LineReader:
             return self.is_finding(" ".join(words).lower())
         ends = [end for end in range(len(words) - 1, 0, -1) if self.is_finding(" ".join(words[:end]).lower())]
         remainder = " ".join(words[ends[0] :]).lower() if ends and not self.is_finding(text.lower()) else ""
-        return bool(re.search(r"\d|[*+/<>=?_✓✔✗✘×-]|^[a-z]$", remainder))
+        values = set(remainder.split())
+        is_choice = len(values) > 1 and values <= self.words.absent | self.words.present  # "Effusion Yes No"
+        return is_choice or bool(re.search(r"\d|[*+/<>=?_✓✔✗✘×-]|^[a-z]$", remainder))
 
     def _read_list(self, label: str, value: str) -> str | None:
         """Return the sentence of a value and its findings ("Absent: consolidation, edema"), None of anything else."""
@@ -290,7 +300,8 @@ class _LineReader:
             remainder = value.removeprefix(word)
             if remainder != value and not remainder[:1].isalnum():
                 details = remainder.strip(" ,;:()-")
-                return (word, details) if not details or self._is_detail(details) else ("", "")
+                is_bare = not remainder.strip(" ,;:()")  # "+ -" holds two values
+                return (word, details) if is_bare or (details and self._is_detail(details)) else ("", "")
         return "", ""
 
     def _is_detail(self, value: str) -> bool:
