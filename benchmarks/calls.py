@@ -60,10 +60,10 @@ def openi() -> list[str]:
     return [line["findings"].strip() or line["impression"].strip() for line in lines]
 
 
-def facts_of(kept: Sequence[FilteredText]) -> list[ImageFacts]:
+def facts_of(reports: Sequence[FilteredText]) -> list[ImageFacts]:
     """Return the facts of reports: their single-image texts alone."""
-    left = [{at: one.text for at, one in enumerate(each.sentences, start=1) if one.text} for each in kept]
-    return [ImageFacts("own", f"i{at}", f"s{at}", f"p{at}", "train", sentences=held) for at, held in enumerate(left)]
+    texts = [{at: line.text for at, line in enumerate(each.sentences, start=1) if line.text} for each in reports]
+    return [ImageFacts("own", f"i{at}", f"s{at}", f"p{at}", "train", sentences=text) for at, text in enumerate(texts)]
 
 
 @contextmanager
@@ -72,8 +72,8 @@ def counted() -> Iterator[Counter]:
     calls: Counter = Counter()
     connect = client.TRANSPORTS["stand_in"]
 
-    def counting(*how):
-        ask = connect(*how)
+    def counting(*arguments):
+        ask = connect(*arguments)
 
         def generate(questions, attempt):
             calls[attempt] += len(questions)
@@ -85,20 +85,20 @@ def counted() -> Iterator[Counter]:
         yield calls
 
 
-def row(what: str, texts: Sequence, reports: int, calls: Counter) -> dict:
-    """Return the row of what was asked: calls a report, and both of them, equal texts and retries in words."""
+def row(stage: str, texts: Sequence, reports: int, calls: Counter) -> dict:
+    """Return a stage's row: calls a report, and in words both numbers, equal texts and repeated questions."""
     equal = len(texts) - len(set(map(repr, texts)))
     numbers = f"{calls[0]} for {reports} reports, {equal} texts as before; {calls.total() - calls[0]} asked again"
-    what = f"calls of {what}: {numbers}"
-    return {"what": what, "against": "one a report", "ratio": calls[0] / reports, "target": None}
+    title = f"calls of {stage}: {numbers}"
+    return {"what": title, "against": "one a report", "ratio": calls[0] / reports, "target": None}
 
 
-def of_filter(what: str, sections: Sections) -> tuple[dict, list[FilteredText]]:
-    """Return the row of the filter, and what it made."""
+def of_filter(cohort: str, sections: Sections) -> tuple[dict, list[FilteredText]]:
+    """Return the row of the filter, and the filtered texts."""
     options = FilterOptions("vllm", "drop", own=FILTER)
     with counted() as calls:
-        made = filtered.load_engine(options, EXECUTION).filter(sections)
-    return row(f"the filter, {what}", sections, len(sections), calls), made
+        texts = filtered.load_engine(options, EXECUTION).filter(sections)
+    return row(f"the filter, {cohort}", sections, len(sections), calls), texts
 
 
 def talking(**changed: object) -> ConversationOptions:
@@ -106,12 +106,12 @@ def talking(**changed: object) -> ConversationOptions:
     return ConversationOptions("vllm", 1, 100_000, "strict", 42, own=CONVERSE, **changed)
 
 
-def of_conversations(what: str, asked: Sequence[Request], reports: int) -> dict:
+def of_conversations(cohort: str, requests: Sequence[Request], reports: int) -> dict:
     """Return the row of conversations, each of a picture and sampled for it."""
     with counted() as calls:
-        conversations.load_engine(talking(), EXECUTION).converse(asked)
-    texts = [(describe_facts(one.facts, one.grounded), one.grounded) for one in asked]
-    return row(f"the conversations, {what}", texts, reports, calls)
+        conversations.load_engine(talking(), EXECUTION).converse(requests)
+    texts = [(describe_facts(each.facts, each.grounded), each.grounded) for each in requests]
+    return row(f"the conversations, {cohort}", texts, reports, calls)
 
 
 def of_run(results: Path) -> Iterator[dict]:
@@ -127,20 +127,20 @@ def of_run(results: Path) -> Iterator[dict]:
         "texts": [str(texts / "texts.jsonl")], "phrases": str(texts / "phrases.jsonl"), "elsewhere": [],
         "pairs": list(map(str, results.glob("dataset/default/*.jsonl"))),
     }  # fmt: skip
-    asked = [one for part in PARTS for one in read_requests(**files, part=part, options=talking())]
-    yield of_conversations("the cohort", asked, len(reports))
+    requests = [each for part in PARTS for each in read_requests(**files, part=part, options=talking())]
+    yield of_conversations("the cohort", requests, len(reports))
 
 
 def of_calls(results: Path) -> list[dict]:
     """Return the rows of Open-i's reports and of those of a run."""
     rows = []
     if texts := openi():
-        filtering, made = of_filter("Open-i", in_sentences(texts))
-        asked = [Request(one, grounded=False) for one in facts_of(made)]
-        rows = [filtering, of_conversations("Open-i", asked, len(texts))]
+        filtering, filtered_texts = of_filter("Open-i", in_sentences(texts))
+        requests = [Request(facts, grounded=False) for facts in facts_of(filtered_texts)]
+        rows = [filtering, of_conversations("Open-i", requests, len(texts))]
     rows += of_run(results)
-    for one in rows:
-        print(f"{one['what']}: {one['ratio']:.3f} of {one['against']}")
+    for line in rows:
+        print(f"{line['what']}: {line['ratio']:.3f} of {line['against']}")
     return rows
 
 

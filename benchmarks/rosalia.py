@@ -184,13 +184,13 @@ def batches_of(pairs: Pairs, recipe: Recipe, size: int, count: int, *, distinct:
         draws = PairSampler(
             pairs.lines.positive, batch=size, seed=0, balance=recipe.balance, equalise=recipe.equalise, where="train"
         )
-        chosen = [batch for batch in draws if len(batch) == size][:count]
+        batches = [batch for batch in draws if len(batch) == size][:count]
     else:
         rows = np.unique(pairs.lines.image, return_index=True)[1]
         every = np.concatenate([rows, (rows + 1) % len(pairs)])
         rows = np.resize(every, size * count).reshape(count, size)
-        chosen = [list(map(int, some)) for some in rows]
-    return [collate([pairs[one] for one in some], pairs.tokens.pad) for some in chosen]
+        batches = [list(map(int, row)) for row in rows]
+    return [collate([pairs[at] for at in rows], pairs.tokens.pad) for rows in batches]
 
 
 def stepper(bench: Bench, forward: Callable[[Rosalia, Batch], dict], batches: list[Batch], parameters, optimiser):
@@ -332,7 +332,7 @@ def learn(bench: Bench, updates: int) -> None:
     while done < updates:
         draws.start_at(done)
         for some in draws:
-            batch = bench.to(collate([pairs[one] for one in some], bench.tokens.pad))
+            batch = bench.to(collate([pairs[at] for at in some], bench.tokens.pad))
             bench.model.train()
             compute_losses(bench.model(batch), batch)["loss"].backward()
             nn.utils.clip_grad_norm_(parameters, 1.0)

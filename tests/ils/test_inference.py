@@ -126,14 +126,14 @@ def samples(tiny, asker) -> list:
 
 def test_replies_are_those_of_the_model_asked_alone(asker, samples):
     for sample, reply in zip(samples[:3], asker.ask(samples)[:3], strict=True):
-        made = asker.model.generate(collate([sample], asker.tokens.pad).to("cpu"), OPTIONS.max_new_tokens)
-        assert len(made.masks[0]) == {ONE: 1, NONE: 0, TWO: 2}[lines_of()[samples.index(sample)]["instruction"]]
-        if len(made.masks[0]):
-            np.testing.assert_allclose(reply.mask_values, made.masks[0].amax(0), atol=1e-4)
+        replies = asker.model.generate(collate([sample], asker.tokens.pad).to("cpu"), OPTIONS.max_new_tokens)
+        assert len(replies.masks[0]) == {ONE: 1, NONE: 0, TWO: 2}[lines_of()[samples.index(sample)]["instruction"]]
+        if len(replies.masks[0]):
+            np.testing.assert_allclose(reply.mask_values, replies.masks[0].amax(0), atol=1e-4)
         else:
             assert reply.mask_values is None
-        if len(made.masks[0]) == 2:
-            united = (made.masks[0][0] > 0) | (made.masks[0][1] > 0)
+        if len(replies.masks[0]) == 2:
+            united = (replies.masks[0][0] > 0) | (replies.masks[0][1] > 0)
             assert ((torch.from_numpy(reply.mask_values) > 0) != united).float().mean() < FEW
 
 
