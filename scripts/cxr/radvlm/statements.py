@@ -13,7 +13,7 @@ from cxr.base.paths import RESOURCES
 from cxr.base.resources import load_resource
 from cxr.base.vocabulary import LESIONS, LOBE_ZONES, LUNGS, SIDES, ZONE_LEVELS
 from cxr.language.reports import sentences
-from cxr.language.reports.rules import context, lexicon, structure
+from cxr.language.reports.rules import lexicon, structure
 
 RESOURCE_FILES = ("radvlm/statements.yaml", "lexicon")
 HEDGES = ("definite", "strong", "weak")
@@ -140,43 +140,13 @@ def read_phrase(text: str) -> list[Statement]:
 
 def read_sentence(sentence: str) -> tuple[Statement, ...]:
     """Return the statements of a single sentence."""
-    return _parse_sentence(sentence)[0]
+    return _read_statements((sentence,))
 
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _read_statements(sentence_texts: tuple[str, ...]) -> tuple[Statement, ...]:
-    statements: list[Statement] = []
-    start = 0
-    for end in _group_ends(sentence_texts):
-        group = sentence_texts[start:end]
-        group_statements = read_sentence(group[0]) if len(group) == 1 else _parse_together(group)
-        statements += (statement.with_number(start + statement.sentence) for statement in group_statements)
-        start = end
-    return tuple(statements)
-
-
-def _group_ends(sentence_texts: Sequence[str]) -> list[int]:
-    joined = [False] * len(sentence_texts)  # with the previous sentence
-    on = gives = False
-    for at, ties in enumerate(_parse_sentence(sentence)[1] for sentence in sentence_texts):
-        if ties.back:
-            joined[1 : at + 1] = [True] * at
-        elif on or (ties.takes and gives):
-            joined[at] = True
-        on, gives = ties.on, ties.gives or joined[at]  # a linked sentence may take its place from another
-    return [at for at in range(1, len(sentence_texts)) if not joined[at]] + [len(sentence_texts)] * bool(sentence_texts)
-
-
-@lru_cache(maxsize=CACHE_SIZE)
-def _parse_together(sentence_texts: tuple[str, ...]) -> tuple[Statement, ...]:
-    tuples = structure.structure_sentences(list(sentence_texts), load_lexicon(), unsided_effusion=True)
+    tuples = structure.structure_sentences(sentence_texts, load_lexicon(), unsided_effusion=True)
     return tuple(_build_statements(tuples, sentence_texts))
-
-
-@lru_cache(maxsize=CACHE_SIZE)
-def _parse_sentence(sentence: str) -> tuple[tuple[Statement, ...], context.Ties]:
-    tuples, ties = structure.structure_alone(sentence, load_lexicon(), unsided_effusion=True)
-    return tuple(_build_statements(tuples, (sentence,))), ties
 
 
 def _build_statements(tuples: Iterable[Mapping], sentence_texts: Sequence[str]) -> list[Statement]:

@@ -17,6 +17,7 @@ from cxr.language.reports.privacy.scrubbing import add_counts, scrub
 from cxr.language.reports.sentences import split_sentences
 
 RESOURCE_FILES = ("sections.yaml", "reading/headings.yaml", "reading/forms.yaml")
+_HEADINGS, _FORM_WORDS = (str(RESOURCES / name) for name in RESOURCE_FILES[1:])
 COLUMNS = ("findings", "impression")
 CORRECTED = "a heading that the official table names wrongly is corrected"
 _BYTES_A_CHARACTER = 64
@@ -179,7 +180,7 @@ def _read_form(text: str, *, scrubbed: Callable[[str], str], written: set[str], 
     """
     from cxr.language.reports.witnesses import load_second_reader  # spaCy, which a plan does without
 
-    words, reader = forms.load_words(str(RESOURCES / RESOURCE_FILES[2])), load_second_reader()
+    words, reader = forms.load_words(_FORM_WORDS), load_second_reader()
     normal_text = normalize_text(text)
     try:
         form = forms.unfold(normal_text, words)
@@ -206,7 +207,7 @@ def _refuse(reason: str, error: Exception, is_checked: bool) -> None:
 
 
 def _split_tolerant(text: str, column: str = "") -> dict[str, str]:
-    return layouts.split_layout(text, layouts.load_headings(str(RESOURCES / RESOURCE_FILES[1])), column)
+    return layouts.split_layout(text, layouts.load_headings(_HEADINGS), column)
 
 
 def _merge_sections(column_sections: list[dict[str, str]]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Splitting a report section into sentences, with radiologists' abbreviations, enumerators and wrapped lines."""
 
 import re
+from functools import lru_cache
 
 _END = re.compile(r"[.!?]+[\"')\]]*(?=\s|$|[A-Z])|\n[ \t]*\n|\n(?=[ \t]*(?:\d{1,2}[.)]|[-*•])[ \t])")
 _ENUMERATOR = re.compile(r"(?:\(?\d{1,2}[.)]+|[-*•]+)(?=\s|[A-Z]|$)")
@@ -16,6 +17,11 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
     A full stop inside a number, after an abbreviation or after an enumerator does not end a sentence; a blank line and
     a new list item do. Enumerators belong to no sentence. A piece without a letter or digit is not a sentence.
     """
+    return list(_split(text))
+
+
+@lru_cache(maxsize=1 << 12)  # one reading of a report splits the same lines several times
+def _split(text: str) -> tuple[tuple[int, int], ...]:
     spans: list[tuple[int, int]] = []
     start = 0
     for match in _END.finditer(text):
@@ -25,7 +31,7 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
         _add_span(spans, text, start, match.end())
         start = match.end()
     _add_span(spans, text, _skip(text, start, len(text)), len(text))
-    return spans
+    return tuple(spans)
 
 
 def _skip(text: str, start: int, end: int) -> int:

@@ -69,19 +69,18 @@ class _Phrases:
     """Phrases by first word, for the longest match at a token."""
 
     def __init__(self, values: dict[str, object]):
-        self._by_first: dict[str, list[tuple[tuple[str, ...], object]]] = {}
-        for phrase, value in values.items():
+        self._by_first: dict[str, dict[int, dict[tuple[str, ...], object]]] = {}  # word -> length, longest first
+        for phrase, value in sorted(values.items(), key=lambda row: -len(row[0].split())):
             words = tuple(phrase.split())
-            self._by_first.setdefault(words[0], []).append((words, value))
-        for rows in self._by_first.values():
-            rows.sort(key=lambda row: -len(row[0]))
+            self._by_first.setdefault(words[0], {}).setdefault(len(words), {})[words] = value
 
     def match(self, words: Sequence[str], at: int) -> tuple[int, object] | None:
         """Return (end, value) of the longest phrase that starts at token ``at``, None if there is none."""
         phrases = self._by_first.get(words[at]) if at < len(words) else None
-        for phrase, value in phrases or ():
-            if tuple(words[at : at + len(phrase)]) == phrase:
-                return at + len(phrase), value
+        for length, by_words in phrases.items() if phrases else ():
+            phrase = tuple(words[at : at + length])
+            if phrase in by_words:
+                return at + length, by_words[phrase]
         return None
 
 
@@ -149,6 +148,8 @@ class SecondReader:
 
     def _is_guarded(self, words: Sequence[str], at: int) -> bool:
         """True if a word from token ``at`` on hedges, compares or limits what the sentence denies."""
+        if self._guards.isdisjoint(words):
+            return False
         while at < len(words):
             phrase = self._harmless.match(words, at) or self._negators.match(words, at)
             if phrase is None and words[at] in self._guards:

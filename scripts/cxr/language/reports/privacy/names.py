@@ -3,15 +3,19 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import NamedTuple
 
 from cxr.language.reports import sentences
-from cxr.language.reports.privacy.rules import Rules
+from cxr.language.reports.privacy.rules import load_rules
 
 NAME, ADDRESS = "name", "address"
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+|-[^\W\d_]+)*")
 _CLOSE = re.compile(r"[ \t]{1,2}|\.[ \t]?|\.?-|[ \t]?[·/][ \t]?")
 """What may stand between two parts of a name."""
 _COMMA = re.compile(r",[ \t]{0,2}")
+_LABEL_MARK = re.compile(r"[:#*]|name", re.I)
+"""What every label of a name has."""
 _AFTER_ROLE = re.compile(r"[ \t]{1,2}|[ \t]?[:(,][ \t]?|\.[ \t]?|[ \t][-–][ \t]")
 _CONNECTORS = frozenset(
     ("van", "von", "der", "den", "de", "la", "le", "di", "da", "del", "el", "al", "bin", "ter", "ten", "zu", "dos")
@@ -20,6 +24,8 @@ _PREPOSITIONS = frozenset(("to", "with", "by", "for", "of", "from", "via"))
 _PLACES = frozenset(("in", "from", "at", "near", "aus"))
 _HELPERS = frozenset(("has", "have", "had", "was", "is", "were", "are", "been", "made", "now", "who", "office"))
 _SIZES = frozenset(("fr",))
+_CUES = ("titles", "roles", "credentials", "acts")
+"""Lists of ``identifiers.yaml`` whose words stand beside names."""
 _SHOUTED, _FEW_LETTERS = 0.7, 8
 _PLACEHOLDER = "XX"
 """Public reports have XXXX where a name was removed."""
@@ -34,21 +40,33 @@ _STOPS = frozenset(
 )
 
 
+class _Spelling(NamedTuple):
+    """What the lists say of a word. text: without the ending of a genitive; is_cue: in one of :data:`_CUES`."""
+
+    text: str
+    lower: str
+    is_common: bool
+    is_listed: bool
+    is_report_word: bool
+    is_cue: bool
+
+
 @dataclass(slots=True)
 class Word:
     """A word of the text: its place, and what is known of it. ``kind``: ``""`` while it is nothing private."""
 
     start: int
     end: int
-    text: str
-    lower: str
     is_first: bool
     is_shouted: bool
     is_foreign: bool
     sentence: int
+    text: str
+    lower: str
     is_common: bool
     is_listed: bool
     is_report_word: bool
+    is_cue: bool
     kind: str = ""
 
     @property
@@ -66,49 +84,68 @@ class Word:
         return self.is_listed or not self.is_common
 
 
-def find_names(text: str, rules: Rules) -> list[tuple[int, int, str]]:
+def find_names(text: str) -> list[tuple[int, int, str]]:
     """Return (start, end, kind) of each word that is part of a name or of an address, in order."""
-    words = list(_words(text, rules))
-    finder = _Finder(text, words, rules)
-    finder.mark()
+    words = list(_words(text))
+    _Finder(text, words).mark()
     return [(word.start, word.end, word.kind) for word in words if word.kind]
 
 
-def _words(text: str, rules: Rules) -> Iterator[Word]:
-    number = 0
+def _words(text: str) -> Iterator[Word]:
+    rules, number = load_rules(), 0
     for line in re.finditer(r"[^\n]+", text):
         for start, end in sentences.split_sentences(line[0]):
             number += 1
             part = line[0][start:end]
-            letters = [letter for letter in part if letter.isalpha()]
+            letters = list(filter(str.isalpha, part))
             shouted = len(letters) >= _FEW_LETTERS and sum(map(str.isupper, letters)) > _SHOUTED * len(letters)
             matches = list(_WORD.finditer(part))
-            foreign = any(match[0].lower() in rules.foreign for match in matches)
-            for index, match in enumerate(matches):
-                gap = part[matches[index - 1].end() : match.start()] if index else ""
-                spelled = re.sub(r"['’]s$", "", match[0])
-                lower = spelled.lower()
-                pieces = [piece for piece in re.split(r"[-'’]", lower) if piece]
-                yield Word(
-                    start=line.start() + start + match.start(),
-                    end=line.start() + start + match.start() + len(spelled),
-                    text=spelled,
-                    lower=lower,
-                    is_first=index == 0 or ":" in gap or "•" in gap or "|" in gap,
-                    is_shouted=shouted,
-                    is_foreign=foreign,
-                    sentence=number,
-                    is_common=rules.is_common(lower) or (len(pieces) > 1 and all(map(rules.is_common, pieces))),
-                    is_listed=lower in rules.names or lower in rules.words["common_surnames"],
-                    is_report_word=lower in rules.report_words.words,
-                )
+            foreign = not rules.foreign.isdisjoint(match[0].lower() for match in matches)
+            previous_end = 0
+            for match in matches:
+                gap = part[previous_end : match.start()]
+                is_first = not previous_end or ":" in gap or "•" in gap or "|" in gap
+                spelling, word_start = _spelling(match[0]), line.start() + start + match.start()
+                word_end = word_start + len(spelling.text)
+                yield Word(word_start, word_end, is_first, shouted, foreign, number, *spelling)
+                previous_end = match.end()
+
+
+@lru_cache(maxsize=1 << 16)
+def _spelling(written: str) -> _Spelling:
+    rules = load_rules()
+    text = re.sub(r"['’]s$", "", written)
+    lower = text.lower()
+    pieces = [piece for piece in re.split(r"[-'’]", lower) if piece]
+    return _Spelling(
+        text,
+        lower,
+        is_common=rules.is_common(lower) or (len(pieces) > 1 and all(map(rules.is_common, pieces))),
+        is_listed=lower in rules.names or lower in rules.words["common_surnames"],
+        is_report_word=lower in rules.report_words.words,
+        is_cue=lower == "w" or any(lower in rules.words[name] for name in _CUES),
+    )
+
+
+@cache
+def _patterns() -> dict[str, re.Pattern]:
+    phrases = load_rules().phrases
+    label = rf"({phrases['name_labels']})[ \t]*"
+    line_start = r"(?:^|[|;·•\t]|[ ]{2}|[.!?][ ])[ \t*]*"
+    helpers = rf"(?:\W+(?:{'|'.join(_HELPERS)})\b)*"
+    return {
+        "marked_label": re.compile(rf"{line_start}{label}\.?[ \t]*[:#*]+[ \t*]*", re.I | re.M),
+        "label": re.compile(rf"\b{label}:[ \t]*", re.I),
+        "institution": re.compile(rf"\b{phrases['institutions']}\b", re.I),
+        "reaction": re.compile(rf"(?:/\w+)?{helpers}\W+(?:{phrases['reactions']}\b|an?\W+\d)", re.I),
+    }
 
 
 class _Finder:
     """Marks the words of one text."""
 
-    def __init__(self, text: str, words: list[Word], rules: Rules):
-        self.text, self.words, self.rules = text, words, rules
+    def __init__(self, text: str, words: list[Word]):
+        self.text, self.words, self.rules = text, words, load_rules()
         self.certain: set[str] = set()
         self.is_lower_case = not any(
             word.text[0].isupper() and not word.is_first and len(word.text) > 1 for word in words
@@ -116,20 +153,26 @@ class _Finder:
 
     def mark(self) -> None:
         for index, word in enumerate(self.words):
-            self._title(index, word)
-            self._role(index, word)
-            self._credential(index, word)
-            self._last_first(index, word)
-            self._act(index, word)
-            self._reaction(index, word)
+            may_be_name = word.text[0].isupper() and word.is_surname
+            if word.is_cue:
+                self._title(index, word)
+                self._role(index, word)
+                self._credential(index, word)
+            if may_be_name:
+                self._last_first(index, word)
+            if word.is_cue:
+                self._act(index, word)
+            if may_be_name:
+                self._reaction(word)
         self._labels()
         self._institutions()
         for word in self.words:
-            if not word.kind and self._is_strange(word):
+            if not word.kind and not word.is_common and self._is_strange(word):
                 word.kind = NAME
         self._places()
-        self._extend()
-        self._repeats()
+        if any(word.kind for word in self.words):
+            self._extend()
+            self._repeats()
 
     def _gap(self, index: int) -> str:
         """Return the text between a word and the next."""
@@ -205,7 +248,7 @@ class _Finder:
             return
         following = self.words[index + 1]
         pair = (word, following)
-        if not all(part.text[0].isupper() and part.is_surname for part in pair):
+        if not (following.text[0].isupper() and following.is_surname):
             return
         has_known_name = any(self.rules.is_name(part.lower) for part in pair) or all(
             part.is_listed and not part.is_report_word for part in pair
@@ -243,34 +286,25 @@ class _Finder:
                 self._set(following)
                 return
 
-    def _reaction(self, index: int, word: Word) -> None:
+    def _reaction(self, word: Word) -> None:
         """Mark a name before "was notified", "is aware" …"""
-        if (
-            not word.text[0].isupper()
-            or not word.is_surname
-            or (word.is_report_word and not word.is_listed)
-            or len(word.text) < 2
-        ):
+        if (word.is_report_word and not word.is_listed) or len(word.text) < 2:
             return
         if word.text.isupper() and not word.is_listed and not word.is_shouted:
             return
         following_text = re.sub(r"^['’]s\b", "", self.text[word.end : word.end + 60])
-        helpers = rf"(?:\W+(?:{'|'.join(_HELPERS)})\b)*"
-        if re.match(rf"(?:/\w+)?{helpers}\W+(?:{self.rules.phrases['reactions']}\b|an?\W+\d)", following_text, re.I):
+        if _patterns()["reaction"].match(following_text):
             self._set(word)
 
     def _labels(self) -> None:
         """Mark the values of "Name:", "Referring physician:" …"""
-        pattern = re.compile(
-            rf"(?:^|[|;·•\t]|[ ]{{2}}|[.!?][ ])[ \t*]*({self.rules.phrases['name_labels']})[ \t]*\.?"
-            r"[ \t]*[:#*]+[ \t*]*",
-            re.I | re.M,
-        )
-        for label in pattern.finditer(self.text):
+        if not _LABEL_MARK.search(self.text):
+            return
+        for label in _patterns()["marked_label"].finditer(self.text):
             self._value(label.end())
         for label in re.finditer(r"^\W*(?:patient(?:'s)?[ \t]+name|name)[ \t]+", self.text, re.I | re.M):
             self._value(label.end())
-        for label in re.finditer(rf"\b({self.rules.phrases['name_labels']})[ \t]*:[ \t]*", self.text, re.I):
+        for label in _patterns()["label"].finditer(self.text):
             self._value(label.end())
 
     def _value(self, position: int) -> None:
@@ -294,7 +328,7 @@ class _Finder:
 
     def _institutions(self) -> None:
         """Mark the names of hospitals: capitalised words before "Hospital", and behind "Klinik"."""
-        for match in re.finditer(rf"\b{self.rules.phrases['institutions']}\b", self.text, re.I):
+        for match in _patterns()["institution"].finditer(self.text):
             before = [index for index, word in enumerate(self.words) if word.end <= match.start()][-4:]
             for index in reversed(before):
                 word = self.words[index]
@@ -319,10 +353,10 @@ class _Finder:
                     self._set(word, ADDRESS)
 
     def _is_strange(self, word: Word) -> bool:
-        """True for a word that only a name can be: in a list of names, or with a capital inside a sentence."""
+        """True if an uncommon word is in a list of names, or has a capital inside a sentence."""
         if len(word.text) < 2 or _PLACEHOLDER in word.text or word.lower in self.rules.foreign:
             return False
-        if self.rules.is_name(word.lower) and not word.is_common:
+        if word.lower in self.rules.names:
             if word.text.islower():
                 return self.is_lower_case and not word.is_foreign and len(word.text) >= _SHORTEST_LOWER_CASE
             return (
@@ -332,14 +366,12 @@ class _Finder:
             )
         if not word.is_capital or word.is_first or word.is_foreign or word.text.isupper():
             return False
-        if any(map(str.isupper, word.text[1:])) and "-" not in word.text:
-            return False
-        return not word.is_common
+        return not any(map(str.isupper, word.text[1:])) or "-" in word.text
 
     def _places(self) -> None:
         """Mark a capitalised word behind "in" or "from" that is no word of reports."""
         for previous, word in zip(self.words, self.words[1:], strict=False):
-            if word.kind or not word.is_capital or previous.lower not in _PLACES or len(word.text) < 3:
+            if previous.lower not in _PLACES or word.kind or not word.is_capital or len(word.text) < 3:
                 continue
             if (
                 word.sentence == previous.sentence

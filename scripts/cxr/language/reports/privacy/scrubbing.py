@@ -56,6 +56,7 @@ _PLACE_LABELS = frozenset(("room", "bed", "ward", "station", "zimmer", "bett"))
 _AGE = re.compile(
     r"(?<![\d.,-])(?:9\d|1[0-2]\d)(?=[ -]{0,2}(?:years?\b|yrs?\b|y[/.]?o\b|yo[mf]?\b|jahre|jährig|j\.))", re.I
 )
+_DIGIT = re.compile(r"\d")
 _INITIALS = re.compile(
     r"\W*(?:/\w{2,12}/?(?:\s.*)?|[A-Z]{2,4}\s*[:/]\s*[a-z]{2,4}\b[\s\d/:.,DT-]*"
     r"|(?:D|DD|T|DT|R)\s*:\s*\d.*|[-–—]{1,2}\s*[A-Z]\w+(?:\s[A-Z]\w+)?\W*)"
@@ -197,8 +198,15 @@ def _spans(text: str, rules: Rules) -> list[tuple[int, int, str]]:
 
 
 def _candidates(text: str, rules: Rules) -> Iterator[tuple[int, int, str]]:
-    patterns = _span_patterns()
     yield from ((*match.span(), "web") for match in _WEB.finditer(text))
+    if _DIGIT.search(text):
+        yield from _find_numbers(text, rules)
+    yield from find_names(text)
+
+
+def _find_numbers(text: str, rules: Rules) -> Iterator[tuple[int, int, str]]:
+    """Yield (start, end, kind) of what has a digit: dates, telephone and record numbers, addresses, ages."""
+    patterns = _span_patterns()
     yield from ((start, end, "date") for start, end in find_dates(text))
     for match in patterns["phone"].finditer(text):
         yield *match.span("value"), "phone"
@@ -225,7 +233,6 @@ def _candidates(text: str, rules: Rules) -> Iterator[tuple[int, int, str]]:
         if not _HARMLESS_RECORD.fullmatch(match[0]):
             yield *match.span(), "record"
     yield from ((*match.span(), "age") for match in _AGE.finditer(text))
-    yield from find_names(text, rules)
 
 
 @cache

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
+from typing import NamedTuple
 
 from cxr.base.vocabulary import LESIONS
 from cxr.language.reports.rules import structure
@@ -18,13 +19,13 @@ def find_asked_lesions(sentences: list[str], tuples: list[dict], lexicon: Lexico
     but not what it denies of one place beside another that cannot be judged ("none on the left; right not assessed").
     So do findings that a reader cannot tell from another (an obscured diaphragm from an effusion).
     """
-    request, (unseen, heart) = _request(lexicon), _hearts(lexicon)
-    hearts = any(unseen.search(text) and heart.search(text) for text in sentences)
-    request_sentences = [text for text in sentences if request.search(text)]
+    words = [_find_words(text, lexicon) for text in sentences]
+    hearts = any(kinds.not_assessed and kinds.heart_words for kinds in words)
+    request_sentences = [text for text, kinds in zip(sentences, words, strict=True) if kinds.requests]
     denied_lesions = {
         item["lesion_type"] for item in tuples if item["presence"] == "negative" and item["certainty"] == "definitive"
     }
-    unclear = {number for number, text in enumerate(sentences, start=1) if unseen.search(text)}
+    unclear = {number for number, kinds in enumerate(words, start=1) if kinds.not_assessed}
     partly = {
         item["lesion_type"]
         for item in tuples
@@ -48,23 +49,26 @@ def sort_lesions(lesions: Iterable[str]) -> list[str]:
     return [lesion for lesion in LESIONS if lesion in set(lesions)]
 
 
-@cache
-def _hearts(lexicon: Lexicon) -> tuple[re.Pattern, re.Pattern]:
-    return _any_of(lexicon.scope["not_assessed"]), _any_of(lexicon.scope["heart_words"])
+class _Words(NamedTuple):
+    """Which kinds of words a sentence has, by the lists of the lexicon."""
+
+    requests: bool
+    not_assessed: bool
+    heart_words: bool
+    comparison: bool
+    normal_lungs: bool
+    lung_words: bool
+
+
+@lru_cache(maxsize=1 << 15)
+def _find_words(sentence: str, lexicon: Lexicon) -> _Words:
+    return _Words(*(pattern.search(sentence) is not None for pattern in _patterns(lexicon)))
 
 
 @cache
-def _request(lexicon: Lexicon) -> re.Pattern:
-    return _any_of(lexicon.scope["requests"])
-
-
-@cache
-def _patterns(lexicon: Lexicon) -> tuple[re.Pattern, re.Pattern, re.Pattern]:
-    return (
-        _any_of(lexicon.scope["comparison"]),
-        _any_of(lexicon.scope["normal_lungs"]),
-        _any_of([*lexicon.lung_words, *(word + "s" for word in lexicon.lung_words)]),
-    )
+def _patterns(lexicon: Lexicon) -> list[re.Pattern]:
+    lung_words = [*lexicon.lung_words, *(word + "s" for word in lexicon.lung_words)]
+    return [_any_of(lexicon.scope[name]) for name in _Words._fields[:-1]] + [_any_of(lung_words)]
 
 
 def _any_of(phrases: list[str]) -> re.Pattern:
@@ -74,8 +78,8 @@ def _any_of(phrases: list[str]) -> re.Pattern:
 
 def mentions_lungs(sentences: list[str], tuples: list[dict], lexicon: Lexicon) -> bool:
     """True if the section says anything about lungs or pleura."""
-    lung = _patterns(lexicon)[2]
-    return any(item["category"] in _LUNG for item in tuples) or any(lung.search(text) for text in sentences)
+    is_lung = any(item["category"] in _LUNG for item in tuples)
+    return is_lung or any(_find_words(text, lexicon).lung_words for text in sentences)
 
 
 def comparison_only(sentences: list[str], tuples: list[dict], lexicon: Lexicon) -> bool:
@@ -84,9 +88,9 @@ def comparison_only(sentences: list[str], tuples: list[dict], lexicon: Lexicon) 
     A statement stands by itself if it calls the lungs normal, denies a finding outright, or affirms one without a word
     of change in its sentence.
     """
-    comparison, normal, _ = _patterns(lexicon)
-    compared = {number for number, text in enumerate(sentences, start=1) if comparison.search(text)}
-    if not compared or any(normal.search(text) for text in sentences):
+    words = [_find_words(text, lexicon) for text in sentences]
+    compared = {number for number, kinds in enumerate(words, start=1) if kinds.comparison}
+    if not compared or any(kinds.normal_lungs for kinds in words):
         return False
     return not any(
         item["category"] in _LUNG

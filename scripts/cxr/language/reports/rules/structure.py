@@ -1,8 +1,8 @@
 """Structuring sentences to tuples: mentions, clauses, scope, hedges, locations, inference, mapping, in this order."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from spacy.tokens import Doc
@@ -39,24 +39,46 @@ class _Piece:
         return [word for word, _, _ in self.tokens]
 
 
-def structure_sentences(sentences: list[str], lexicon: Lexicon, unsided_effusion: bool) -> list[dict]:
-    """Return a section's tuples as in :mod:`cxr.language.reports.schema`; ``span`` in characters of its sentence."""
-    tuples: list[schema.Finding] = []
-    for piece, hits, sentence_mentions in _read_sentences(sentences, lexicon):
-        tuples += _tuples(piece, hits, sentence_mentions, unsided_effusion, lexicon)
-    return [schema.as_dict(finding) for finding in tuples]
+def structure_sentences(sentences: Sequence[str], lexicon: Lexicon, unsided_effusion: bool) -> list[dict]:
+    """Return a section's tuples as in :mod:`cxr.language.reports.schema`; ``span`` in characters of its sentence.
+
+    Sentences with ties are read together. A sentence without ties is read alone, the same in every report.
+    """
+    tuples, start = [], 0
+    for end in _group_ends(sentences, lexicon, unsided_effusion):
+        if end - start == 1:
+            findings, _ = _read_alone(sentences[start], lexicon, unsided_effusion)
+        else:
+            readings = _read_sentences(sentences[start:end], lexicon)
+            findings = _find_tuples(readings, unsided_effusion, lexicon)
+        tuples += [schema.as_dict(replace(item, sentence_index=item.sentence_index + start)) for item in findings]
+        start = end
+    return tuples
 
 
-def structure_alone(sentence: str, lexicon: Lexicon, unsided_effusion: bool) -> tuple[list[dict], context.Ties]:
-    """Return the tuples of a sentence that is read alone, and its ties to its neighbours in a text."""
+def _group_ends(sentences: Sequence[str], lexicon: Lexicon, unsided_effusion: bool) -> list[int]:
+    """Return the end of each group of consecutive sentences that are tied to each other."""
+    joined = [False] * len(sentences)  # with the previous sentence
+    on = gives = False
+    for at, sentence in enumerate(sentences):
+        ties = _read_alone(sentence, lexicon, unsided_effusion)[1]
+        if ties.back:
+            joined[1 : at + 1] = [True] * at
+        elif on or (ties.takes and gives):
+            joined[at] = True
+        on, gives = ties.on, ties.gives or joined[at]  # a linked sentence may take its place from another
+    return [at for at in range(1, len(sentences)) if not joined[at]] + [len(sentences)] * bool(sentences)
+
+
+@lru_cache(maxsize=1 << 15)
+def _read_alone(sentence: str, lexicon: Lexicon, unsided_effusion: bool) -> tuple[list[schema.Finding], context.Ties]:
+    """Return the findings of a sentence that is read alone, and its ties to its neighbours in a text."""
     readings = _read_sentences([sentence], lexicon)
-    findings = [finding for reading in readings for finding in _tuples(*reading, unsided_effusion, lexicon)]
+    findings = _find_tuples(readings, unsided_effusion, lexicon)
     if len(readings) != 1:  # no word, or a sentence that is read in windows
-        return [schema.as_dict(finding) for finding in findings], context.Ties(bool(readings), bool(readings))
+        return findings, context.Ties(bool(readings), bool(readings))
     piece, hits, sentence_mentions = readings[0]
-    return [schema.as_dict(finding) for finding in findings], context.find_ties(
-        piece.words, hits, sentence_mentions, lexicon
-    )
+    return findings, context.find_ties(piece.words, hits, sentence_mentions, lexicon)
 
 
 def undecided_lesions(sentences: list[str], lexicon: Lexicon) -> set[str]:
@@ -178,17 +200,16 @@ def _apply_answers(readings: list[tuple], lexicon: Lexicon) -> None:
                 mention.places = resolve_places(reply.words, places, lexicon)
 
 
-def _tuples(piece: _Piece, hits, sentence_mentions, unsided_effusion: bool, lexicon: Lexicon) -> list[schema.Finding]:
-    findings = []
-    for mention in sentence_mentions:
-        if mention.entity is None or mention.consumed or mention.entity.predicted or "elsewhere" in mention.flags:
-            continue
-        for places in _parted(mention.places, lexicon):
-            findings.append(_finding(piece, mention, places, unsided_effusion, lexicon))
+def _find_tuples(readings: Iterable[tuple], unsided_effusion: bool, lexicon: Lexicon) -> list[schema.Finding]:
     unique = {}
-    for finding in findings:
-        key = (finding.entity, finding.presence, tuple(finding.location or ()))
-        unique.setdefault(key, finding)
+    for number, (piece, _, sentence_mentions) in enumerate(readings):
+        for mention in sentence_mentions:
+            if mention.entity is None or mention.consumed or mention.entity.predicted or "elsewhere" in mention.flags:
+                continue
+            for places in _parted(mention.places, lexicon):
+                finding = _finding(piece, mention, places, unsided_effusion, lexicon)
+                key = (number, finding.entity, finding.presence, tuple(finding.location or ()))
+                unique.setdefault(key, finding)
     return list(unique.values())
 
 
