@@ -19,6 +19,8 @@ _CORRECTS = re.compile(
     r"|labeled)\s+in\s+error\b|\b(?:dictation|transcription|typographical|typing|laterality|side)\s+error\b|\bmis(?:dictated|spoke|typed|stated)\b"
     r"|\bin\s+(?:the\s+)?(?:LEFT|RIGHT)\b[^.\n]*,\s*not\s+(?:on\s+|in\s+)?(?:the\s+)?(?:right|left)\b|\b(?:wrong|incorrect)\s+side\b"
     r"|\b(?:in|with)\s+(?:retrospect|hindsight)\b|\b(?:on|after|upon)\s+(?:further|second|additional|subsequent|repeat)\s+review\b|\bdiscrepan(?:cy|t)\b"
+    r"|\b(?:template|macro|defaults?)\b[^.\n]*\b(?:not|un)[\s-]?(?:edited|changed|updated|modified|corrected)\b"
+    r"|\b(?:disregard|ignore)\s+(?:the\s+)?(?:above|template|previous|earlier|prior|first)\b"
     r"|\b(?:report|text|above|impression)\s+(?:is|has\s+been|was)\s+(?:amended|corrected|revised)\b"
 )
 

@@ -7,12 +7,12 @@ but not wholly read makes the report unusable. Lines of any other kind stay as t
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import yaml
 
@@ -37,11 +37,21 @@ _BULLET = re.compile(r"^\s*(?:[-*•·]|\(?\d{1,2}[.)])\s+(?=\S)")
 _SENTENCE_END = re.compile(r"\b(?:is|are|was|were) \w+$|(?<!not) (?:seen|identified|detected)$", re.IGNORECASE)
 """End of a line that is a sentence, not a finding and a value: "A left effusion is present"."""
 _FEWEST_ROWS = 2
+_LONGEST_LABEL = 40
 _MOST_WORDS = 5
 """Maximum number of words of a value; a longer one is prose behind a heading."""
 _QUESTION_WORDS = re.compile(r"^(?:(?:is|are) there (?:an?y? )?|any |(?:evidence|presence|signs?) of )+", re.IGNORECASE)
 _VALUE_FIRST = re.compile(r"^(?:[\[(](yes|no|[yn+-])[\])]|([YN])|(yes|no)\s*[-–:])\s+(?=\w)", re.IGNORECASE)
 _ANSWER_BELOW = re.compile(r"(?m)^([^\n:?.]{3,60})[?:][ \t]*\n+[ \t]*([^\n]{1,20})$")
+_FIELD_MARK = re.compile(
+    r"[=→←|{}]|[-=]>|<-|</|/>|\"[^\"]*\"[;,:]|: *\[|\w\[|\b[A-Z]{1,3}-[PNX+]\b|\b0 *[:-]? *(?:no|none|normal|absent|neg\w*)\b"
+)
+"""What stands beside a finding in a form or its legend, and never in prose."""
+_VALUE_BEHIND = re.compile(r"[ .:]*(?:(?:neg|pos|nil)\b|\d+ ?%)", re.IGNORECASE)
+_LEVELS = re.compile(r"^\s*\d{1,2}(?:\.\d{1,2})+\.?\s+(?=[A-Z])")
+_PRIOR_HEADING = re.compile(r"(?:previous|prior|last|old)\b[^.\n:]{0,30}:?\s*(?:\([^)]*\))?:?", re.IGNORECASE)
+_SIDE = frozenset(("right", "left", "r", "l", "rt", "lt"))
+_NEGATED_LABEL = re.compile(r"^(?:no|not|without|free of|absence of)\s", re.IGNORECASE)
 _LONG_WORD = re.compile(r"[^\W\d_]{2,}")
 _ELEMENT = re.compile(r"<([a-zA-Z]\w*)>([^<>\n]*)</\1>")
 _CHOICES = re.compile(r"[(\[](?:y(?:es)?\s*/\s*n(?:o)?|\+\s*/\s*-|present\s*/\s*absent)[)\]]", re.IGNORECASE)
@@ -172,22 +182,34 @@ def _ends_sentence(line: str) -> bool:
     return line.rstrip()[-1:] in ".!?:;"
 
 
-def read_lines(form: Form, words: Words, is_finding: Callable[[str], bool], is_place: Callable[[str], bool]) -> Form:
+class Phrases(Protocol):
+    """What a form's reader asks of the words of reports."""
+
+    def is_finding(self, phrase: str) -> bool:
+        """True if a phrase is one known finding."""
+
+    def is_place(self, phrase: str) -> bool:
+        """True if every word of a phrase names a place."""
+
+    def find_ends(self, text: str) -> list[int]:
+        """Return the end of each finding in a text."""
+
+
+def read_lines(form: Form, words: Words, phrases: Phrases) -> Form:
     """Return a text in which each line of a form is a sentence of its own.
 
-    ``is_finding``: whether a phrase is one known finding; ``is_place``: whether all its words name places.
     Raises UnreadForm if a line of a form is not wholly understood.
     """
     if _MARKED_COLUMNS.search(form.text) and _LONE_MARK.search(form.text):
         raise UnreadForm("its columns are told apart by the position of a mark only")
-    reader = _LineReader(words, is_finding, is_place, form.kinds)
+    reader = _LineReader(words, phrases, form.kinds)
     text = _ANSWER_BELOW.sub(
         lambda line: (
             f"{line[1]}: {line[2]}" if line[2].strip(" .").lower() in words.absent | words.present else line[0]
         ),
         _QUESTION.sub(r"\1: ", form.text),
     )
-    lines = _LEADERS.sub(": ", text).split("\n")
+    lines = list(reader.join_values(_LEADERS.sub(": ", text).split("\n")))
     parts: list[str] = []
     for is_row, group in groupby(lines, key=lambda line: len(_cells(line)) > 1):
         block = list(group)
@@ -209,11 +231,36 @@ def _cells(line: str) -> list[str]:
 @dataclass
 class _LineReader:
     words: Words
-    is_finding: Callable[[str], bool]
-    is_place: Callable[[str], bool]
+    phrases: Phrases
     kinds: set[str]
     unread: int = 0  # Lines of a finding and a value that is not known
     is_form: bool = False  # Whether one of them cannot be prose
+    is_of_heading: bool = False  # Whether lines belong to a heading above them: a place, an earlier image
+
+    def is_finding(self, phrase: str) -> bool:
+        return self.phrases.is_finding(phrase)
+
+    def is_place(self, phrase: str) -> bool:
+        return self.phrases.is_place(phrase)
+
+    def join_values(self, lines: Sequence[str]) -> Iterator[str]:
+        """Yield the lines, a finding's name and the value below it as one line."""
+        pending = ""
+        for line in lines:
+            value = line.strip(" .").lower()
+            is_value = value in self.words.absent | self.words.present | self.words.unassessed
+            if pending and (is_value or (line[:1].isspace() and value)):
+                yield f"{pending.strip()}: {line.strip()}"
+                pending = ""
+                continue
+            if pending:
+                yield pending
+            is_label = line[:1].isalpha() and len(line) <= _LONGEST_LABEL and self.is_finding(value)
+            pending = line if is_label else ""
+            if not is_label:
+                yield line
+        if pending:
+            yield pending
 
     def read_line(self, line: str) -> str:
         """Return the sentence of a form's line, "" for one that says nothing, else the line itself."""
@@ -228,11 +275,21 @@ class _LineReader:
 
     def _read_statements(self, line: str) -> str:
         """Return the sentences of a line of one or several "finding: value" statements."""
-        text = _BULLET.sub("", line).strip().rstrip(".")
+        text = _LEVELS.sub("", _BULLET.sub("", line)).strip().rstrip(".")
+        if _PRIOR_HEADING.fullmatch(text) or self.is_place(text.strip(" :").lower()):
+            self.is_of_heading = True
+        elif not text:
+            self.is_of_heading = False
         if (first := _VALUE_FIRST.match(text)) and self.is_finding(text[first.end() :].lower()):
             text = f"{text[first.end() :]}: {next(filter(None, first.groups()))}"
         pieces = _STATEMENT_END.split(text)
         sentences = [self._read_value(*_parted(piece)) for piece in pieces]
+        marked_pieces = [
+            not sentence and self._has_marked_finding(piece) for sentence, piece in zip(sentences, pieces, strict=True)
+        ]
+        if any(marked_pieces) or (self.is_of_heading and any(sentences)):
+            self.unread += 1
+            self.is_form = True
         if not any(sentences):
             self.unread += self._is_broken_off(text)
             return line
@@ -252,6 +309,11 @@ class _LineReader:
         ):
             return None  # prose: most lines end here
         name = _QUESTION_WORDS.sub("", _CHOICES.sub("", label).strip(" ?:")).lower()
+        is_bare = is_parted and bare_value in self.words.absent | self.words.present
+        is_side = not _SIDE.isdisjoint(name.split()) and self.is_place(name)
+        if is_bare and (is_side or _NEGATED_LABEL.match(name)):  # "Right: yes", "No effusion: false"
+            self.unread += 1
+            self.is_form = True
         if not name or not value or not self.is_finding(f"{side} {name}".strip()):
             return None
         value = value.strip().lower().rstrip(".").strip("[]<>{}▼▾ ")
@@ -272,6 +334,13 @@ class _LineReader:
         self.unread += is_parted and num_words <= _MOST_WORDS
         self.is_form |= is_parted and num_words == 0  # "Effusion: 2" is no prose
         return None
+
+    def _has_marked_finding(self, line: str) -> bool:
+        """True if a line has a finding and a sign or a value as only forms have it."""
+        if not (_FIELD_MARK.search(line) or _VALUE_BEHIND.search(line)):
+            return False
+        ends = self.phrases.find_ends(line)
+        return bool(ends and _FIELD_MARK.search(line)) or any(_VALUE_BEHIND.match(line, end) for end in ends)
 
     def _is_broken_off(self, text: str) -> bool:
         """True if a short line is a finding's name and something that is neither a place, a detail nor a sentence."""

@@ -189,7 +189,7 @@ def _read_form(text: str, *, scrubbed: Callable[[str], str], written: set[str], 
         form = forms.Form(normal_text)
     form.text = forms.drop_page_heads(scrubbed(form.text), words)
     try:
-        form = forms.read_lines(form, words, reader.is_finding, reader.is_place)
+        form = forms.read_lines(form, words, reader)
     except forms.UnreadForm as unread:
         _refuse("unread_form", unread, is_checked)
         form.text = form.text.replace("\n", "\n\n")  # each line is a sentence

@@ -307,6 +307,11 @@ class SecondReader:
         item = self._read_item(words, 0)
         return item is not None and item[1] == len(words)
 
+    def find_ends(self, text: str) -> list[int]:
+        """Return the end of each finding in a text, in characters."""
+        tokens = self._lexicon.tokens(text)
+        return [tokens[end - 1][2] for _, end, _ in self.find_mentions([word for word, _, _ in tokens])]
+
     def is_place(self, phrase: str) -> bool:
         """True if every word of a phrase names a place."""
         words, at = [word for word, _, _ in self._lexicon.tokens(phrase)], 0
