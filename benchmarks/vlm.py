@@ -238,13 +238,14 @@ def talks(folder: Path, pictures: int, turns: list[int], sizes: tuple = ((SIDE, 
 def each_round_anew(run: str, given: dict, how: AnswersOptions) -> list[str]:
     """Return the answers to conversations as the authors' code asks: each round reads its picture and all before it."""
     setup = Setup(device="cpu", batch=1, asked=0)
-    engine, collator = load_answerer("transformers", Path(run), "", how, setup), load_collator(run, "")
+    collator = load_collator(run, "")
+    engine = load_answerer(Path(run), "", how, setup, collator)
     found = []
     with ImageStore(given["pictures"], image_options(run)[0]) as store:
         for sample in read_samples(given["lines"]):
             said: list[str] = []
             for _ in sample.turns:
-                (one,) = engine.answer([TurnRequest(collator.ask(sample, store.get(sample), said), [], None)])
+                (one,) = engine.answer([TurnRequest(collator.ask(sample, store.get(sample), said), None)])
                 said.append(one.text)
             found += said
     return found

@@ -8,9 +8,8 @@ import pytest
 from cxr.llm.guards import INJECTION
 from cxr.radvlm.evaluation import conversations as judging
 from cxr.radvlm.evaluation import judge_vllm
-from cxr.radvlm.evaluation.judge import Item, Judgement, JudgeOptions, Round, load_judge
+from cxr.radvlm.evaluation.judge import Item, Judgement, Round, load_judge
 
-OPTIONS = JudgeOptions("facts", {})
 BOX = np.array([[0.1, 0.5, 0.4, 0.9]])
 MODEL = {
     "key": "radvlm.evaluation.llm", "transport": "stand_in", "model": "test_evaluation_judge:answer", "revision": "",
@@ -40,7 +39,7 @@ def answer(messages: list[dict], schema: dict) -> str:
 
 
 def facts(*rounds: Round, name: str = "c") -> Judgement:
-    return load_judge(OPTIONS, {})([Item(name, rounds)])[0]
+    return load_judge("facts", {}, {})([Item(name, rounds)])[0]
 
 
 def one(question: str, expected: str, generated: str, *boxes) -> float:
@@ -117,7 +116,7 @@ def conversations() -> list[Item]:
 
 
 def test_the_judge_facts_passes_its_check():
-    rows = list(judging.check_judge(conversations(), load_judge(OPTIONS, {})))
+    rows = list(judging.check_judge(conversations(), load_judge("facts", {}, {})))
     assert [row["check"] for row in rows] == [
         "expected answers", "answers of a study with other findings",
         *(f"{n} % exchanged" for n in (0, 25, 50, 75, 100)), "scores in another order", "scores under other names",
@@ -159,7 +158,7 @@ def test_the_rounds_of_a_lower_share_are_among_those_of_a_higher_one():
 
 
 def test_a_check_of_one_study_passes_nothing_that_needs_two():
-    rows = list(judging.check_judge(conversations()[:1], load_judge(OPTIONS, {})))
+    rows = list(judging.check_judge(conversations()[:1], load_judge("facts", {}, {})))
     assert [row["check"] for row in rows if row["passed"]] == ["expected answers"]
 
 
@@ -170,7 +169,7 @@ def test_a_check_of_one_study_passes_nothing_that_needs_two():
 def model():
     ASKED.clear()
     FAULT["text"] = ""
-    return load_judge(JudgeOptions("vllm", MODEL), EXECUTION)
+    return load_judge("vllm", MODEL, EXECUTION)
 
 
 def test_a_language_model_judges_by_its_schema(model):

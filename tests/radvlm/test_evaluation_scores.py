@@ -20,7 +20,6 @@ from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.radvlm.evaluation import chart, compare, gallery, other_models, score_run
 from cxr.radvlm.evaluation.columns import TABLES, read_scores
 from cxr.radvlm.evaluation.conversations import run_check
-from cxr.radvlm.evaluation.other_models import ReadOptions
 from cxr.radvlm.evaluation.score_run import run_scores
 from cxr.radvlm.samples import TEXT_TASKS
 from cxr.reporting.page import radvlm
@@ -299,7 +298,7 @@ def test_a_conversation_that_the_judge_was_not_given_stops_the_job(right, tmp_pa
 @pytest.fixture(scope="module")
 def tables(right, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tables")
-    run_check(lines=str(right / "test.jsonl"), checked=str(folder / "check.tsv"), options=JUDGED, execution={})
+    run_check(lines=str(right / "test.jsonl"), checked=str(folder / "check.tsv"), **JUDGED, execution={})
     compare.run_comparison(
         scored=[str(right / "scores.tsv")] * 2, judge_check=str(folder / "check.tsv"),
         comparison=str(folder / "comparison.tsv"), runs=["radvlm", "single"], adapters={},
@@ -315,7 +314,7 @@ def test_the_judge_passes_on_these_conversations(tables):
 
 def test_without_a_conversation_the_judge_is_not_judged(right, tmp_path):
     write_lines(tmp_path / "test.jsonl", [line for line in TEST if line["task"] == "classification"])
-    run_check(lines=str(tmp_path / "test.jsonl"), checked=str(tmp_path / "c.tsv"), options=JUDGED, execution={})
+    run_check(lines=str(tmp_path / "test.jsonl"), checked=str(tmp_path / "c.tsv"), **JUDGED, execution={})
     assert len(read_table(tmp_path / "c.tsv")) == 0
     compare.run_comparison(
         scored=[str(right / "scores.tsv")], judge_check=str(tmp_path / "c.tsv"),
@@ -463,12 +462,12 @@ def test_outputs_of_another_model_are_read_by_its_declared_grammar(tmp_path):
         {"sample_id": "c0", "text": "Pleural effusion<|box|></s>"}, {"sample_id": "t0", "text": "Hello."},
         {"sample_id": "r0", "failure": "refused"},
     ]  # fmt: skip
-    told = list(other_models.convert_answers(given, asked, ReadOptions("m", "chexagent", "", False), {}))
+    told = list(other_models.convert_answers(given, asked, {}, "m", "chexagent", "", False))
     assert [(one["sample_id"], one["text"], one["failure"]) for one in told] == [
         ("b0", given[0]["text"], ""), ("c0", "Pleural effusion", ""), ("r0", "", "refused"),
     ]  # fmt: skip
     assert {one["convention"] for one in told} == {"hundred"}
-    beyond = list(other_models.convert_answers(given, asked, ReadOptions("m", "chexagent", "", True), {}))
+    beyond = list(other_models.convert_answers(given, asked, {}, "m", "chexagent", "", True))
     assert [one["sample_id"] for one in beyond] == ["b0", "c0", "t0", "r0"]
 
 
@@ -477,7 +476,7 @@ def test_bins_are_mapped_back_from_the_crop_that_a_model_saw(tmp_path):
     crop = [0.0, 0.25, 1.0, 0.75]
     given = [{"sample_id": "b0", "text": "<obj>effusion<box><x10><y00><x44><y99></box></obj>", "crop": crop}]
     asked = {line["sample_id"]: line for line in TEST}
-    (told,) = other_models.convert_answers(given, asked, ReadOptions("m", "maira2", "", False), {})
+    (told,) = other_models.convert_answers(given, asked, {}, "m", "maira2", "", False)
     from cxr.radvlm.evaluation.answers import join_answers
 
     said, _ = join_answers([asked["b0"]], [told])
@@ -491,7 +490,7 @@ def test_pixels_are_those_of_the_original_picture(tmp_path):
     write_lines(tmp_path / "given.jsonl", [{"sample_id": "b0", "text": "[200, 100, 900, 900]"}])
     other_models.run_read(
         lines=str(tmp_path / "test.jsonl"), path=str(tmp_path / "given.jsonl"), images=[str(tmp_path / "images.tsv")],
-        answers=str(tmp_path / "answers.jsonl"), options=ReadOptions("m", "jsonl", "pixels", False),
+        answers=str(tmp_path / "answers.jsonl"), model="m", adapter="jsonl", boxes="pixels", beyond=False,
     )  # fmt: skip
     found = cells(scored(tmp_path / "s", [TEST[3]], list(read_lines(tmp_path / "answers.jsonl"))))
     assert found["abnormality_grounding", "map50"]["value"] == 100.0
@@ -510,7 +509,7 @@ def test_pixels_are_those_of_the_original_picture(tmp_path):
 )
 def test_an_output_without_id_or_text_stops_with_its_line(given):
     with pytest.raises(UserError, match=r"radvlm\.evaluation\.predictions\.m\.path, line 1"):
-        list(other_models.convert_answers([given], {}, ReadOptions("m", "jsonl", "", False), {}))
+        list(other_models.convert_answers([given], {}, {}, "m", "jsonl", "", False))
 
 
 def test_what_models_are_asked_is_written_down():

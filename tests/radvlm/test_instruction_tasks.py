@@ -23,7 +23,7 @@ from cxr.radvlm.instructions.wordings import (
     word_turn,
 )
 from cxr.radvlm.instructions.write_part import INDEX, SampleWriter
-from cxr.radvlm.samples import TASKS, join_in_words, sample_line
+from cxr.radvlm.samples import TASKS, join_in_words
 from cxr.radvlm.sources.facts import FACT_COLUMNS, FACTS_SCHEMA, IMAGES_SCHEMA
 from cxr.vlm.conventions import CONVENTIONS, InputSize
 from radvlm_read_back import read_back
@@ -208,11 +208,11 @@ def blocks_of(folder, facts, images=("i1", "i2"), split="train", source="people"
 
 
 def written(blocks: Blocks, rows, seed, pairs=frozenset()) -> tuple[list, SampleWriter, pl.DataFrame]:
-    """The records of all blocks, the writer, and what became of all that was given."""
+    """The lines of all blocks, the writer, and what became of all that was given."""
     with blocks:
         how = TaskOptions(seed, pairs=pairs)
         writer = SampleWriter(seed, rows, draw_samples(blocks, rows, how), pairs)
-        made = [one for given in blocks.each() for one in writer.records(given)]
+        made = [one for given in blocks.each() for one in writer.lines(given)]
         return made, writer, writer.outcome_table(blocks)
 
 
@@ -318,7 +318,7 @@ def test_limits_draw_images_by_a_hash_whatever_their_order(tmp_path):
     row = rows_from_options([{"task": "anatomical_grounding", "source": "people", "repeat": 1, "most": 5}])
     first, _, left = written(blocks_of(tmp_path / "a", facts, images), row, SEED)
     other, _, _ = written(blocks_of(tmp_path / "b", facts[::-1], images[::-1]), row, SEED)
-    made, turned = ([one.image_id for one in found] for found in (first, other))
+    made, turned = ([line["image_id"] for line in found] for found in (first, other))
     assert len(made) == 5
     assert left.rows() == [("people", "region", what, number) for what, number in
                            (("all", 20), ("not_drawn", 15), ("used", 5))]  # fmt: skip
@@ -368,12 +368,12 @@ def test_all_that_is_given_is_accounted_for_and_no_line_depends_on_blocks(tmp_pa
     made, _, left = written(blocks_of(tmp_path / "one", facts, IMAGES, **lines), ASKED, SEED, pairs)
     monkeypatch.setattr(source_block, "BLOCK_SIZE", 2)
     some, _, same = written(blocks_of(tmp_path / "two", facts, IMAGES, **lines), ASKED, SEED, pairs)
-    places = [IMAGES.index(one.image_id) // 2 for one in some]
+    places = [IMAGES.index(line["image_id"]) // 2 for line in some]
     assert places == sorted(places)  # block by block
-    assert sorted(map(sample_line, some), key=str) == sorted(map(sample_line, made), key=str)
-    assert len({one.sample_id for one in made}) == len(made)
+    assert sorted(some, key=str) == sorted(made, key=str)
+    assert len({line["sample_id"] for line in made}) == len(made)
     assert same.equals(left)
-    assert Counter(one.task for one in made) == {
+    assert Counter(line["task"] for line in made) == {
         "report_generation": 3, "classification": 18, "anatomical_grounding": 9, "abnormality_grounding": 4,
         "conversation": 4, "absent_grounding": 4, "ils_segmentation": 6,
     }  # fmt: skip
@@ -485,10 +485,9 @@ def test_conversations_keep_their_turns_in_every_pass():
         {"task": "conversation", "source": "people", "repeat": 1},
         {"task": "conversation_grounded", "source": "people", "repeat": 4},
     ])  # fmt: skip
-    found = list(SampleWriter(SEED, rows).records(given_of([], conversations=talks)))
-    assert [one.task for one in found] == ["conversation"] + ["conversation_grounded"] * 4
-    assert len({one.sample_id for one in found}) == 5
-    assert {one.turns for one in found[1:]} == {found[1].turns}
-    line = sample_line(found[1])
+    first, line, *others = SampleWriter(SEED, rows).lines(given_of([], conversations=talks))
+    assert (first["task"], {other["task"] for other in (line, *others)}) == ("conversation", {"conversation_grounded"})
+    assert (len(others), len({other["sample_id"] for other in (first, line, *others)})) == (3, 5)
+    assert all(other["turns"] == line["turns"] for other in others)
     assert line["turns"][4] == {"question": "q4", "answer": "a4 <box:heart>", "wording": "w4"}
     assert (line["boxes"], line["facts"], line["engine"]) == (talks[1]["boxes"], ["f1", "s1#2"], "rules")

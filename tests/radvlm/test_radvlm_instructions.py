@@ -329,7 +329,7 @@ def test_from_dicom_files_to_table_6(mix, workflow_run, tmp_path):
         said = list(read_lines(answered(lines, tmp_path / "test.jsonl", frames, tmp_path / name / "run")))
         assert [line["sample_id"] for line in said] == [line["sample_id"] for line in test]
         scored(tmp_path / name, test, said, replicates=0)
-    run_check(lines=str(tmp_path / "test.jsonl"), checked=str(tmp_path / "c.tsv"), options=JUDGED, execution={})
+    run_check(lines=str(tmp_path / "test.jsonl"), checked=str(tmp_path / "c.tsv"), **JUDGED, execution={})
     compare.run_comparison(
         scored=[str(tmp_path / name / "scores.tsv") for name in runs], judge_check=str(tmp_path / "c.tsv"),
         comparison=str(tmp_path / "comparison.tsv"), runs=list(runs), adapters={},

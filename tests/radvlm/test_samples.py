@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cxr.base.vocabulary import SPLITS
-from cxr.instructions.record import Turn, open_split_files
+from cxr.base.tables import write_lines
+from cxr.instructions.record import Turn
 from cxr.radvlm.samples import (
     box_slot,
-    make_sample,
+    make_line,
     round_coordinate,
-    sample_line,
     sort_by_area,
     survive_rounding,
     unit_boxes,
@@ -28,21 +27,18 @@ IMAGE = {"source": "own", "image_id": "007", "study_id": "s", "subject_id": "p",
 def test_a_line_holds_its_slots_and_is_read_by_the_models_room(tmp_path):
     turns = (Turn("Where is the heart?", f"At {box_slot('heart')}.", "q1/a2"),)
     boxes = {"heart": ((0.25, 0.4, 0.7, 0.9), (0.1, 0.1, 0.2, 0.2))}
-    sample_record = make_sample(
+    line = make_line(
         "r1", "anatomical_grounding", IMAGE, turns, boxes=boxes, labels=["Edema"], facts=["f1"], target="heart"
     )
-    paths = {split: str(tmp_path / f"{split}.jsonl") for split in SPLITS}
-    with open_split_files(paths, sample_line) as write:
-        write(sample_record)
-    text = (tmp_path / "train.jsonl").read_text()
-    assert json.loads(text) == {
+    write_lines(tmp_path / "train.jsonl", [line])
+    assert json.loads((tmp_path / "train.jsonl").read_text()) == {
         "sample_id": "r1", "task": "anatomical_grounding", "source": "own", "subject_id": "p", "study_id": "s",
         "image_id": "007", "split": "train", "pass": 0, "asked": "heart",
         "turns": [{"question": "Where is the heart?", "answer": "At <box:heart>.", "wording": "q1/a2"}],
         "boxes": {"heart": [[0.25, 0.4, 0.7, 0.9], [0.1, 0.1, 0.2, 0.2]]}, "labels": ["Edema"], "mask_ids": [],
         "facts": ["f1"], "engine": "",
     }  # fmt: skip
-    (sample,) = read_samples(paths["train"])
+    (sample,) = read_samples(tmp_path / "train.jsonl")
     said = sample.answer(0, CONVENTIONS["unit"], InputSize(512, 512))
     assert said == "At [0.25, 0.40, 0.70, 0.90] and [0.10, 0.10, 0.20, 0.20]."
 

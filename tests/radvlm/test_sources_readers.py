@@ -16,9 +16,9 @@ from cxr.base.tables import read_table
 from cxr.radvlm.instructions import tasks
 from cxr.radvlm.instructions.source_block import SourceBlock, summarize_source
 from cxr.radvlm.labels import load_label_names
+from cxr.radvlm.settings import FORMATS
 from cxr.radvlm.sources.chexpert import to_sentence_case
 from cxr.radvlm.sources.read_sources import find_conflicts, run
-from cxr.radvlm.sources.settings import FORMATS
 from dicom_files import dataset, encoded
 from mimic_tree import mimic_tree, write_tables
 from radvlm_trees import (

@@ -16,7 +16,7 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_lines
 from cxr.base.vocabulary import SPLITS
 from cxr.radvlm.samples import TEXT_TASKS
-from cxr.radvlm.sources.settings import FactSource
+from cxr.radvlm.settings import FactSource
 from cxr.reporting.release import mixes, parquet
 from cxr.reporting.release.settings import PackageSettings
 from cxr.reporting.release.texts import TERMS

@@ -7,9 +7,9 @@ from cxr.radvlm.filtered import filter_texts
 from cxr.radvlm.filtered.engine import FilterOptions
 from cxr.radvlm.instructions import join_parts, write_part
 from cxr.radvlm.instructions.mix import mix_rows
+from cxr.radvlm.settings import FactSources
 from cxr.radvlm.sources.read_own import run_shard, run_tables
 from cxr.radvlm.sources.read_sources import run_splits
-from cxr.radvlm.sources.settings import FactSources
 
 OPTIONS = FactSources()
 SMALLEST, SEED = 64, 42

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from cxr.base.tables import write_lines
 from cxr.radvlm.evaluation.conversations import run_judge
-from cxr.radvlm.evaluation.judge import JudgeOptions
 from cxr.radvlm.evaluation.score_run import run_scores
-from cxr.radvlm.evaluation.settings import ScoreOptions
+from cxr.radvlm.settings import ScoreOptions
 
 OPTIONS = ScoreOptions(replicates=50)
-JUDGED = JudgeOptions("facts", {})
+JUDGED = {"judge": "facts", "own": {}}
 HEART, LUNG = [0.3, 0.4, 0.7, 0.9], [0.1, 0.1, 0.45, 0.9]
 FINDINGS = ("Pleural Effusion", "Cardiomegaly", "Pneumothorax", "Consolidation")
 
@@ -114,7 +113,7 @@ def scored(folder: Path, test: Sequence[Mapping], answers: Sequence[Mapping], ot
         write_lines(folder / "others.jsonl", list(others))
         same |= {"exchanged_lines": [str(folder / "exchanged.jsonl")],
                  "exchanged_answers": [str(folder / "others.jsonl")]}  # fmt: skip
-    run_judge(**same, judged=str(folder / "judged.jsonl"), options=JUDGED, execution={})
+    run_judge(**same, judged=str(folder / "judged.jsonl"), **JUDGED, execution={})
     run_scores(
         **same, judged=str(folder / "judged.jsonl"), samples=str(folder / "samples.parquet"),
         scored=str(folder / "scores.tsv"), counts=str(folder / "counts.tsv"),

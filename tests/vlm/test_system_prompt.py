@@ -53,7 +53,7 @@ def prompts(run: Path, given: dict, monkeypatch, engine: str = "transformers", b
         at_once = 0
 
         def answer(self, asked):
-            got.extend(one.short for one in asked)
+            got.extend(one.encoded.ids for one in asked)
             return [ModelAnswer("x", 1, "end") for _ in asked]
 
     monkeypatch.setattr(asking, "load_answerer", lambda *_: Recorder())

@@ -1,6 +1,7 @@
 """Asking: the same text in any batch, after a kill, and turn by turn; failures are lines; a convention is probed."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -115,12 +116,20 @@ def test_a_prompt_that_is_too_long_is_a_failure(given, tuned, tmp_path):
     assert {line["text"] for line in lines} == {""}
 
 
+def read_theirs(given: dict, folder: Path, convention: str) -> Path:
+    """Return the answers to all lines in the file theirs.jsonl, as the rule of external answers writes them."""
+    run_external(
+        lines=given["lines"], pictures=given["pictures"], base=str(folder / "theirs.jsonl"),
+        answers=str(folder / "a.jsonl"), unused=str(folder / "unused.parquet"), convention=convention,
+    )  # fmt: skip
+    return folder / "a.jsonl"
+
+
 def test_answers_made_elsewhere(given, tmp_path):
     names = [row["query_id"] for row in given["rows"]]
     told = [{"sample_id": names[0], "text": "[1, 2, 3, 4]"}, {"query_id": names[1], "failure": "refused"}]
     write_lines(tmp_path / "theirs.jsonl", told)
-    options = replace(ASKING, engine="table", convention="pixels_resized")
-    lines = list(read_lines(ask(tmp_path / "a.jsonl", given, "", options, base=str(tmp_path / "theirs.jsonl"))))
+    lines = list(read_lines(read_theirs(given, tmp_path, "pixels_resized")))
     assert [line["failure"] for line in lines] == ["", "refused", *["not_given"] * (len(names) - 2)]
     assert (lines[0]["text"], lines[0]["convention"], lines[0]["seen"]) == ("[1, 2, 3, 4]", "pixels_resized", [56, 56])
 
@@ -135,12 +144,7 @@ def test_a_line_made_elsewhere_that_answers_nothing_is_a_row_with_a_reason(given
         f'{{"sample_id": "{one}", "turn": 1, "text": "[1, 2, 3, 4]"}}',
     ]  # fmt: skip
     (tmp_path / "theirs.jsonl").write_text("\n".join(told))
-    run_external(
-        lines=given["lines"], pictures=given["pictures"], base=str(tmp_path / "theirs.jsonl"),
-        answers=str(tmp_path / "a.jsonl"), unused=str(tmp_path / "unused.parquet"),
-        options=replace(ASKING, engine="table", convention="unit"), attrs={}, compute=COMPUTE,
-    )  # fmt: skip
-    failures = {line["sample_id"]: line["failure"] for line in read_lines(tmp_path / "a.jsonl")}
+    failures = {line["sample_id"]: line["failure"] for line in read_lines(read_theirs(given, tmp_path, "unit"))}
     assert [failures.pop(name) for name in (one, two, three)] == ["", "duplicate", "not_given"]
     assert set(failures.values()) == {"not_given"}
     assert read_table(tmp_path / "unused.parquet").rows() == [
@@ -203,7 +207,7 @@ def test_a_picture_that_no_shard_has_is_named(given, tuned, tmp_path):
 
 
 def test_the_engines_are_there():
-    assert engine_names("cxr.vlm.answers") == ("table", "transformers", "vllm")
+    assert engine_names("cxr.vlm.answers") == ("transformers", "vllm")
 
 
 def test_vllm_refuses_a_family_that_it_cannot_ask(given, tmp_path):

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-MIN_VISIBLE = 0.4
-"""Smallest fraction of a box that must stay in the image; other boxes are dropped."""
+MIN_VISIBLE = 0.4  # smallest fraction of a box that must stay in the image; other boxes are dropped
 
 
 def augment_image(

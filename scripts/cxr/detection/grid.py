@@ -8,12 +8,9 @@ import numpy as np
 
 from cxr.geometry.boxes import confidence_order, suppress_overlaps
 
-CONFIDENCE_DIGITS, PIXEL_DIGITS = 6, 2
-"""Decimal digits of a detector's confidences and corners; rounding hides the order of summation."""
-STRIDE = 16
-"""Width of a cell in pixels of the net's input."""
-CANDIDATES = 4
-"""Number of candidates before suppression per box that may be returned."""
+CONFIDENCE_DIGITS, PIXEL_DIGITS = 6, 2  # decimals of outputs; rounding hides the order of summation
+STRIDE = 16  # width of a cell in pixels of the net's input
+CANDIDATES = 4  # number of candidates before suppression per box that may be returned
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,10 @@ from torch.nn import functional as F
 
 from cxr.detection.grid import Grid
 
-WIDTHS = (16, 32, 56, 96, 128)
-"""Channels of the embedded detector's net, at 1/2 to 1/32 of the image's size."""
-CENTRE_RADIUS = 1.5
-"""A cell is positive if its centre lies in the box and at most this many cells from the box's centre."""
-NUM_PEAK_CELLS = 4
-"""Number of cells with the largest logits that represent a class in the whole image."""
-PRESENT_TARGET = 0.6
-"""Target of these cells if an image's label names the class: about the IoU that boxes reach."""
+WIDTHS = (16, 32, 56, 96, 128)  # channels of the embedded detector's net, at 1/2 to 1/32 of the image's size
+CENTRE_RADIUS = 1.5  # a cell is positive if it is in the box and at most this many cells from its centre
+NUM_PEAK_CELLS = 4  # number of cells with the largest logits that represent a class in the whole image
+PRESENT_TARGET = 0.6  # target of these cells if an image's label names the class: about the IoU that boxes reach
 
 
 class Block(nn.Module):

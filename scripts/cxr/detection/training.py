@@ -48,8 +48,7 @@ class Batch(NamedTuple):
     image_labels: Sequence[dict[int, bool]] = ()
 
 
-MEAN_WARMUP = 20
-"""Warm-up of the running mean: after n steps the newest weights count at least MEAN_WARMUP / (n + MEAN_WARMUP)."""
+MEAN_WARMUP = 20  # after n steps the newest weights count at least MEAN_WARMUP / (n + MEAN_WARMUP)
 
 
 def copy_net(net: Detector) -> Detector:

@@ -31,8 +31,7 @@ TOKENIZER_CLASSES = {
     transformers.CLIPTextModel: (transformers.CLIPTokenizer, (("tokenizer.json",), ("vocab.json", "merges.txt"))),
 }
 """Tokenizer of each text encoder, and alternative sets of its files, one of which must be complete."""
-UNUSED_PREFIXES = ("cls.", "cls_projection_head.", "pooler.")
-"""Prefixes of the tensors in a BERT checkpoint that the text states do not need."""
+UNUSED_PREFIXES = ("cls.", "cls_projection_head.", "pooler.")  # of a BERT checkpoint: no text states
 OLD_NAMES = {".query.": ".to_q.", ".key.": ".to_k.", ".value.": ".to_v.", ".proj_attn.": ".to_out.0."}
 """New names of a VAE's attention layers by those in files from before 2023."""
 WEIGHT_FILE = re.compile(r"(diffusion_pytorch_model|model)(?:\.(fp16|bf16))?(?:-\d{5}-of-(\d{5}))?\.safetensors")
@@ -41,10 +40,8 @@ NOISE_KEYS = (
     "prediction_type",
 )  # fmt: skip
 """Keys of a scheduler's configuration that belong to the model, not to a sampling method."""
-RADEDIT_NOISE = {"beta_schedule": "linear", "prediction_type": "epsilon"}
-"""The noise schedule published with RadEdit; all other values are DDIMScheduler's defaults."""
-RADEDIT_TOKENS = 128
-"""Length to which RadEdit's prompts are padded."""
+RADEDIT_NOISE = {"beta_schedule": "linear", "prediction_type": "epsilon"}  # as published
+RADEDIT_TOKENS = 128  # length to which RadEdit's prompts are padded
 
 
 class Layout(NamedTuple):
@@ -56,10 +53,8 @@ class Layout(NamedTuple):
     tokenizer: Path
     text_class: str
     noise: dict
-    tokens: int | None
-    """Length of a prompt in tokens; None for the tokenizer's own."""
-    remedy: Callable[[Path], str]
-    """Returns the remedy for a faulty folder, which ends each message."""
+    tokens: int | None  # length of a prompt in tokens; None for the tokenizer's own
+    remedy: Callable[[Path], str]  # returns the remedy for a faulty folder, which ends each message
 
 
 def make_radedit_layout(files: dict[str, str]) -> Layout:

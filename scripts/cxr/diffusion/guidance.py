@@ -6,12 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-Prompts = str | Sequence[str]
-"""One prompt for all rows of a batch, or one per row; the empty prompt means unconditional."""
-Weights = float | Sequence[float]
-"""Guidance weight of the prompts: one number for all rows, or one per row."""
-Predict = Callable[[torch.Tensor, int, Prompts], torch.Tensor]
-"""Takes latents, a time and prompts; returns the net's prediction."""
+Prompts = str | Sequence[str]  # for all rows of a batch, or one per row; empty: unconditional
+Weights = float | Sequence[float]  # guidance weight of the prompts: one number for all rows, or one per row
+Predict = Callable[[torch.Tensor, int, Prompts], torch.Tensor]  # the net's prediction of latents, at a time
 
 
 def collapse_equal_values(values: str | float | Sequence, latent: torch.Tensor) -> str | float | tuple:

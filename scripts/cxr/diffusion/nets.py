@@ -13,8 +13,7 @@ from cxr.diffusion.schedule import PREDICTIONS
 from cxr.nets.devices import inference
 from cxr.nets.speed import Speed, fast_inference, memory_format, optimize_net
 
-AUTOENCODER_ROWS = 4
-"""Images that the autoencoder processes at once on a GPU, where ``compute.batches`` gives no number."""
+AUTOENCODER_ROWS = 4  # images that the autoencoder processes at once on a GPU, without ``compute.batches``
 
 
 @dataclass(frozen=True)
@@ -41,10 +40,8 @@ class Nets:
 
     unet: Callable
     vae: torch.nn.Module
-    states: dict[str, torch.Tensor]
-    """{prompt: text states (1, tokens, width)}."""
-    abars: list[float]
-    """Fraction of the signal's variance at each time."""
+    states: dict[str, torch.Tensor]  # {prompt: text states (1, tokens, width)}
+    abars: list[float]  # fraction of the signal's variance at each time
     prediction: str
     device: torch.device
     runtime: NetOptions

@@ -13,18 +13,15 @@ from typing import NamedTuple
 
 import torch
 
-PREDICTIONS = ("epsilon", "v_prediction")
-"""Prediction types: the noise, or the velocity sqrt(abar_t) n - sqrt(1 - abar_t) x_0."""
+PREDICTIONS = ("epsilon", "v_prediction")  # the noise, or the velocity sqrt(abar_t) n - sqrt(1 - abar_t) x_0
 
 
 class Step(NamedTuple):
     """One step of denoising, from the time ``time`` to the one before it."""
 
     time: int
-    abar: float
-    """Fraction of the signal's variance at ``time``."""
-    before: float
-    """The same after the step; 1 at the last step, whose variance is therefore exactly 0."""
+    abar: float  # fraction of the signal's variance at ``time``
+    before: float  # the same after the step; 1 at the last step, whose variance is therefore exactly 0
 
 
 def select_steps(abars: list[float], steps: int, skip_ratio: float) -> list[Step]:

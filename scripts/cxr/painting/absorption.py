@@ -4,18 +4,12 @@ most; a median filter removes them, while the edges of ribs pass it."""
 import cv2
 import numpy as np
 
-VESSEL = 11
-"""Side of the median filter that removes the vessels, px of 512."""
-GRAIN = 0.8
-"""Deviation of the blur that separates the grain, which no lesion removes, from the detail, px of 512."""
-REACH = 16
-"""Margin that covers the filters and the blur after them, px of 512."""
-BASE = 18.0
-"""Deviation of the blur that separates brightness from detail, px of 512."""
-WHITE = 0.8
-"""Quantile of the heart's brightness that serves as the brightness of water."""
-ABOVE = 0.1
-"""Position of the brightest lesion between water and white: water in front of the heart adds a little brightness."""
+VESSEL = 11  # side of the median filter that removes the vessels, px of 512
+GRAIN = 0.8  # deviation of the blur that separates the grain, which no lesion removes, from the detail, px of 512
+REACH = 16  # margin that covers the filters and the blur after them, px of 512
+BASE = 18.0  # deviation of the blur that separates brightness from detail, px of 512
+WHITE = 0.8  # quantile of the heart's brightness that serves as the brightness of water
+ABOVE = 0.1  # position of the brightest lesion between water and white: a lesion is in front of the heart
 
 
 def water_brightness(image: np.ndarray, heart: np.ndarray) -> float:

@@ -8,14 +8,10 @@ from cxr.painting.absorption import add_absorption, water_brightness
 from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Window, smoothstep, soft_step
 from cxr.painting.lesions import noise
 
-MAX_GAIN = 2.0
-"""Largest factor by which a faint lesion is made denser."""
-BEYOND = 0.7
-"""Distance by which a lesion's outline moves outwards where the lung ends, in half box sizes."""
-FISSURE = (0.5, 0.55)
-"""Height of the minor fissure at its (medial, lateral) end, as fractions of the right lung's height."""
-EDGE = 0.10
-"""Fraction of the highest density from which a pixel belongs to the lesion's mask."""
+MAX_GAIN = 2.0  # largest factor by which a faint lesion is made denser
+BEYOND = 0.7  # distance by which a lesion's outline moves outwards where the lung ends, in half box sizes
+FISSURE = (0.5, 0.55)  # height of the minor fissure at its (medial, lateral) end, of the right lung's height
+EDGE = 0.10  # fraction of the highest density from which a pixel belongs to the lesion's mask
 
 
 def draw_envelope(

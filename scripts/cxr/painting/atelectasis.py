@@ -7,20 +7,13 @@ from cxr.painting.absorption import add_absorption, water_brightness
 from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Window, smoothstep, soft_step
 from cxr.painting.lesions import noise
 
-VISIBLE = 0.12
-"""Fraction of the highest density from which a pixel belongs to the lesion's mask."""
-FADE = 0.16
-"""Fraction of half the box over which the lesion fades out at a side that cuts the lung."""
-BELOW = 1.6
-"""Distance below the diaphragm that the pull reaches, as a multiple of the largest shift."""
-BEYOND, OVAL_EXPONENT = 0.9, 3.0
-"""Distance by which the oval moves outwards where the lung ends, in half box sizes; exponent of the oval."""
-PLATE_SPACING = 0.07
-"""Box height per additional plate, as a fraction of the lung's height."""
-HIDDEN = 0.6
-"""Fraction of the lesion that the heart hides."""
-MAX_SHIFT = 0.12
-"""Largest shift, as a fraction of the box's height."""
+VISIBLE = 0.12  # fraction of the highest density from which a pixel belongs to the lesion's mask
+FADE = 0.16  # fraction of half the box over which the lesion fades out at a side that cuts the lung
+BELOW = 1.6  # distance below the diaphragm that the pull reaches, as a multiple of the largest shift
+BEYOND, OVAL_EXPONENT = 0.9, 3.0  # outward move of the oval where the lung ends, in half box sizes; its exponent
+PLATE_SPACING = 0.07  # box height per additional plate, as a fraction of the lung's height
+HIDDEN = 0.6  # fraction of the lesion that the heart hides
+MAX_SHIFT = 0.12  # largest shift, as a fraction of the box's height
 BANDS = ("linear", "streaky", "subsegmental", "discoid", "plate")
 
 

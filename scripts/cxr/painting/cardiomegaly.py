@@ -8,24 +8,15 @@ from cxr.geometry.boxes import bounding_box
 from cxr.painting.absorption import brighten, extract_vessels, water_brightness
 from cxr.painting.chest import Chest, PaintedImage, PaintRequest, smoothstep
 
-SPINE = 0.05
-"""Half the width of the fixed strip in the middle of the chest, as a fraction of the thorax width."""
-MIN_LUNG = 0.35
-"""Smallest fraction of its width that a lung keeps beside the heart."""
-BELOW = 0.35
-"""Distance below the heart over which the warp fades out, as a fraction of the heart's height."""
-SMOOTH = 8.0
-"""Deviation of the blur that smooths borders from row to row, px of 512."""
-EVEN = 5.0
-"""Deviation of the blur that smooths the warp across rows, px of 512."""
-THICKER = 0.45
-"""Screen density added per stretching inside the heart: a wider heart is also deeper."""
-FADED = 1.2
-"""Fraction of narrow structures, lung in front of the heart's border, that fades per stretching."""
-MIN_MOVE = 1e-3
-"""Smallest shift that is applied, px; pixels with less are unchanged."""
-GAP = 4.0
-"""Smallest distance between two knots of the warp, px."""
+SPINE = 0.05  # half the width of the fixed strip in the middle of the chest, as a fraction of the thorax width
+MIN_LUNG = 0.35  # smallest fraction of its width that a lung keeps beside the heart
+BELOW = 0.35  # distance below the heart over which the warp fades out, as a fraction of the heart's height
+SMOOTH = 8.0  # deviation of the blur that smooths borders from row to row, px of 512
+EVEN = 5.0  # deviation of the blur that smooths the warp across rows, px of 512
+THICKER = 0.45  # screen density added per stretching inside the heart: a wider heart is also deeper
+FADED = 1.2  # fraction of narrow structures, lung in front of the heart's border, that fades per stretching
+MIN_MOVE = 1e-3  # smallest shift that is applied, px; pixels with less are unchanged
+GAP = 4.0  # smallest distance between two knots of the warp, px
 
 
 def _row_ends(mask: np.ndarray, last: bool) -> np.ndarray:

@@ -11,8 +11,7 @@ from cxr.geometry.boxes import bounding_box, clip_boxes
 MEDIAL = 12
 """Width of the band inside a lung's medial border in which a lesion fades out, px of 512: the border lies behind the
 heart and the great vessels, where no edge is visible."""
-RIM = 3
-"""Width of the band around a lung in which a lesion fades out, px."""
+RIM = 3  # width of the band around a lung in which a lesion fades out, px
 
 
 @dataclass(frozen=True)
@@ -104,8 +103,7 @@ class Window:
         self.shape = self.lung.shape
         self.box = bounding_box(self.lung & self.inside)
         self.place_box = bounding_box(self.inside)
-        self.lateral = -1 if place.side == "right" else 1
-        """Direction of the chest wall along x."""
+        self.lateral = -1 if place.side == "right" else 1  # direction of the chest wall along x
 
     @property
     def size(self) -> tuple[int, int]:

@@ -9,8 +9,7 @@ from cxr.painting.airspace import EDGE, draw_envelope, draw_reticulation
 from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Window, window_mask
 from cxr.painting.lesions import noise
 
-HILUM = (0.22, 0.48)
-"""Position of the hilum in the lung's box, as fractions from the medial edge and from the top."""
+HILUM = (0.22, 0.48)  # position of the hilum in the lung's box, as fractions from the medial edge and from the top
 
 
 def draw_septal_lines(window: Window, number: int, random: np.random.Generator) -> np.ndarray:

@@ -8,29 +8,18 @@ from cxr.painting.absorption import GRAIN, water_brightness
 from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Place, Window, smoothstep, soft_step
 from cxr.painting.lesions import noise
 
-RING = 26
-"""Width of the tissue around the lung's base that defines the fluid's brightness, px of 512."""
-DARKEST = 0.15
-"""Fraction of the darkest tissue that is ignored: gas in the stomach and air beside the body."""
-TISSUE_BLUR = 16.0
-"""Deviation of the blur that extends the tissue's brightness into the lung, px of 512."""
-MAX_BELOW = 16.0
-"""Distance below the lung's lower border that is painted, because the mask may end too high, px of 512."""
-MIN_TISSUE = 0.01
-"""Weight of the tissue's median brightness relative to the blurred fraction of nearby tissue."""
-COVER = 5
-"""Smallest height of the fluid level above the dome of the diaphragm, px."""
-THIN = 10.0
-"""Smallest height over which the fluid thins out at its surface, px."""
-HIDDEN = 0.85
-"""Fraction of the fluid that the heart hides."""
-NARROW = 9
-"""Side of the median filter that removes the vessels, px of 512."""
-BASE = 14.0
-"""Deviation of the blur that separates ribs from slow changes of brightness, px of 512."""
+RING = 26  # width of the tissue around the lung's base that defines the fluid's brightness, px of 512
+DARKEST = 0.15  # fraction of the darkest tissue that is ignored: gas in the stomach and air beside the body
+TISSUE_BLUR = 16.0  # deviation of the blur that extends the tissue's brightness into the lung, px of 512
+MAX_BELOW = 16.0  # distance below the lung's lower border that is painted, because the mask may end too high, px of 512
+MIN_TISSUE = 0.01  # weight of the tissue's median brightness relative to the blurred fraction of nearby tissue
+COVER = 5  # smallest height of the fluid level above the dome of the diaphragm, px
+THIN = 10.0  # smallest height over which the fluid thins out at its surface, px
+HIDDEN = 0.85  # fraction of the fluid that the heart hides
+NARROW = 9  # side of the median filter that removes the vessels, px of 512
+BASE = 14.0  # deviation of the blur that separates ribs from slow changes of brightness, px of 512
 DRAWN_RANGES = ("delta", "soft", "rise", "reach", "kept")
-VISIBLE = 0.25
-"""Fraction of the highest density from which a pixel belongs to the lesion's mask."""
+VISIBLE = 0.25  # fraction of the highest density from which a pixel belongs to the lesion's mask
 
 
 def tissue_brightness(chest: Chest, place: Place) -> np.ndarray:

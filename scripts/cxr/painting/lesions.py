@@ -11,8 +11,7 @@ from cxr.geometry.boxes import bounding_box
 
 RIMS = {"opacity": 0.05, "consolidation": 0.04, "pneumonia": 0.05}
 """Softness of a lesion at the edge of its region (deviation of a blur, in region sizes); others: 0.02."""
-VISIBLE = 0.30
-"""Fraction of the highest density from which a pixel belongs to the lesion's mask."""
+VISIBLE = 0.30  # fraction of the highest density from which a pixel belongs to the lesion's mask
 
 
 def noise(shape: tuple[int, int], scale: float, rng: np.random.Generator, octaves: int = 3) -> np.ndarray:
@@ -232,8 +231,7 @@ _SHAPES: dict[str, Callable[[_Side, np.random.Generator], np.ndarray]] = {
     "scar": _scar,
     "device": _device,
 }
-PAINTABLE = tuple(_SHAPES)
-"""Lesions that :func:`paint` accepts; cardiomegaly is part of the chest's shape instead."""
+PAINTABLE = tuple(_SHAPES)  # lesions that :func:`paint` accepts; cardiomegaly is part of the chest's shape instead
 
 
 def _split(region: np.ndarray, midline: float) -> list[tuple[slice, slice, int]]:

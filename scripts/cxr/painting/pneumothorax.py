@@ -7,28 +7,17 @@ from cxr.painting.absorption import GRAIN, REACH, crop_around
 from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Place, Window, smoothstep, soft_step, window_mask
 from cxr.painting.lesions import noise
 
-SMOOTH = 5.0
-"""Deviation of the blur that makes the distance to the chest wall smooth, px of 512."""
-NEAR, COARSE = 6.0, 10.0
-"""Reach of the filter that removes the vessels, and deviation of the blur that defines detail, px."""
-EVENED_DIFFERENCE = 1.5
-"""Difference that the filter smooths, as a multiple of the lungs' median detail: vessels vanish, edges of ribs stay."""
-ENDING, ABOVE = 0.14, 1.8
-"""Fraction of the box over which the change fades out at a side that cuts the lung; times ABOVE at the upper side."""
-APEX_SHARE = 0.35
-"""A box that begins within this upper fraction of the lung contains apical air; others contain a pocket."""
-MAX_POCKET_DEPTH = 0.6
-"""Largest depth of a pocket, as a fraction of its height."""
-CUT_ROWS = 3
-"""A lung that reaches these top rows of the image is cut off by it."""
-EDGE = 2.5
-"""Width of the transition from lung to air, px of 512."""
-VISIBLE = 0.15
-"""Fraction of the air's full effect from which a pixel belongs to the lesion's mask."""
-MIN_DEPTH = 6.0
-"""Smallest depth of the air at its deepest place, px."""
-DENSE, BRIGHT = 0.85, 0.95
-"""Brightness that the denser lung and the pleural line approach."""
+SMOOTH = 5.0  # deviation of the blur that makes the distance to the chest wall smooth, px of 512
+NEAR, COARSE = 6.0, 10.0  # reach of the filter that removes vessels, and blur that defines detail, px
+EVENED_DIFFERENCE = 1.5  # difference that the filter smooths, of the lungs' median detail: edges of ribs stay
+ENDING, ABOVE = 0.14, 1.8  # fraction of the box over which a change fades where it cuts the lung; at the top × ABOVE
+APEX_SHARE = 0.35  # a box that begins in this upper fraction of the lung has apical air, others a pocket
+MAX_POCKET_DEPTH = 0.6  # largest depth of a pocket, as a fraction of its height
+CUT_ROWS = 3  # a lung that reaches these top rows of the image is cut off by it
+EDGE = 2.5  # width of the transition from lung to air, px of 512
+VISIBLE = 0.15  # fraction of the air's full effect from which a pixel belongs to the lesion's mask
+MIN_DEPTH = 6.0  # smallest depth of the air at its deepest place, px
+DENSE, BRIGHT = 0.85, 0.95  # brightness that the denser lung and the pleural line approach
 DRAWN_RANGES = ("delta", "tail", "share", "line", "width", "denser", "lost")
 
 

@@ -54,9 +54,15 @@ def label_report(tuples: Iterable[Mapping], sentences: Iterable[str]) -> dict[st
     """
     label_resource, stated = load_label_names(), {}
     for finding in tuples:
-        for label, value in _label_values(finding, label_resource):
-            previous_value = stated.get(label, value)
-            stated[label] = min(value, previous_value, key=(PRESENT, UNCERTAIN, ABSENT).index)
+        is_negative = finding["presence"] == "negative"
+        if is_negative and not finding["denies"]:
+            continue
+        value = ABSENT if is_negative else UNCERTAIN if finding["hedge"] == "weak" else PRESENT
+        labels = finding_labels(finding["lesion_type"], finding["entity"])
+        if not is_negative and finding["predicted_hedge"] in ("definite", "strong"):
+            labels = labels.union(*(finding_labels(name, name) for name in finding["candidates"]))
+        for label in labels:
+            stated[label] = min(value, stated.get(label, value), key=(PRESENT, UNCERTAIN, ABSENT).index)
     stated[label_resource.device] = PRESENT if label_resource.words.are_stated_in(sentences) else ABSENT
     stated[label_resource.no_finding] = _no_finding(stated)
     return {label: stated[label] for label in label_resource.names if label in stated}
@@ -84,16 +90,3 @@ def _no_finding(values: Mapping[str, str]) -> str:
     """Return the value of No Finding; devices and findings without a label are ignored."""
     finding_values = {values[label] for label in load_label_names().findings if label in values}
     return ABSENT if PRESENT in finding_values else UNCERTAIN if UNCERTAIN in finding_values else PRESENT
-
-
-def _label_values(finding: Mapping, label_resource: LabelNames) -> list[tuple[str, str]]:
-    lesions, entities = label_resource.lesions, label_resource.entities
-    lesion_type = finding["lesion_type"]
-    labels = (lesions.get(lesion_type) if lesion_type else entities.get(finding["entity"])) or ()
-    if finding["presence"] == "negative":
-        return [(label, ABSENT) for label in labels] if finding["denies"] else []
-    value = UNCERTAIN if finding["hedge"] == "weak" else PRESENT
-    label_values = [(label, value) for label in labels]
-    for name in finding["candidates"] if finding["predicted_hedge"] in ("definite", "strong") else ():
-        label_values += [(label, value) for label in lesions.get(name) or entities.get(name) or ()]
-    return label_values

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import ArrayLike
 
 from cxr.geometry.boxes import CORNERS
-from cxr.instructions.record import Box, Record, Turn
+from cxr.instructions.record import Box, Turn
 
 DECIMALS = 2  # decimals of a written coordinate (paper)
 
@@ -121,38 +121,22 @@ def join_in_words(texts: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def make_sample(
-    sample_id: str,
-    task: str,
-    image: Mapping,
-    turns: Sequence[Turn],
-    *,
-    boxes: Mapping[str, Sequence[Box]] | None = None,
-    labels: Sequence[str] | None = None,
-    mask_ids: Sequence[str] = (),
-    facts: Sequence[str] = (),
-    engine: str = "",
-    number: int = 0,
-    target: str | None = None,
-) -> Record:
-    """Return a sample about ``image``, a row of its ids; ``labels``: None if the source has none. Raises ValueError."""
-    extra_fields = {"pass": number, "asked": target, "labels": labels, "facts": list(facts), "engine": engine}
-    return Record(
-        sample_id, task, image["source"], image["split"], image["subject_id"], image["study_id"], image["image_id"],
-        tuple(turns), {name: tuple(map(tuple, slot_boxes)) for name, slot_boxes in (boxes or {}).items()},
-        tuple(mask_ids), extra_fields,
-    )  # fmt: skip
-
-
-def sample_line(sample: Record) -> dict:
-    """Return the JSON line of a sample, with keys in a fixed order."""
-    ids = ("sample_id", "task", "source", "subject_id", "study_id", "image_id", "split")
+def make_line(
+    sample_id: str, task: str, image: Mapping, turns: Sequence[Turn], *, boxes: Mapping[str, Sequence[Box]],
+    labels: Sequence[str] | None = None, mask_ids: Sequence[str] = (), facts: Sequence[str] = (), engine: str = "",
+    number: int = 0, target: str | None = None,
+) -> dict:  # fmt: skip
+    """Return the JSON line of a sample about ``image``, a row of its ids; ``labels``: None if the source has none."""
     return {
-        **{name: getattr(sample, name) for name in ids},
-        **{name: sample.more[name] for name in ("pass", "asked")},
-        "turns": [dict(vars(turn)) for turn in sample.turns],
-        "boxes": {name: [list(box) for box in boxes] for name, boxes in sample.boxes.items()},
-        "labels": sample.more["labels"],
-        "mask_ids": list(sample.mask_ids),
-        **{name: sample.more[name] for name in ("facts", "engine")},
+        "sample_id": sample_id,
+        "task": task,
+        **{name: image[name] for name in ("source", "subject_id", "study_id", "image_id", "split")},
+        "pass": number,
+        "asked": target,
+        "turns": [dict(vars(turn)) for turn in turns],
+        "boxes": {name: [list(box) for box in slot_boxes] for name, slot_boxes in boxes.items()},
+        "labels": labels,
+        "mask_ids": list(mask_ids),
+        "facts": list(facts),
+        "engine": engine,
     }

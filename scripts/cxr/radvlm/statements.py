@@ -16,8 +16,7 @@ from cxr.language.reports import sentences
 from cxr.language.reports.rules import lexicon, structure
 
 RESOURCE_FILES = ("radvlm/statements.yaml", "lexicon")
-HEDGES = ("definite", "strong", "weak")
-"""Grades of certainty, most certain first; ``Statement.hedge`` is an index into them."""
+HEDGES = ("definite", "strong", "weak")  # grades of certainty; ``Statement.hedge`` is an index into them
 _ZONES = {label: frozenset((label,)) for side in SIDES for label in (f"{side} {level}" for level in ZONE_LEVELS)}
 _ZONES |= {lung: frozenset(f"{lung.split()[0]} {level}" for level in ZONE_LEVELS) for lung in LUNGS}
 _ZONES |= {lobe: frozenset(zones) for lobe, zones in LOBE_ZONES.items()}

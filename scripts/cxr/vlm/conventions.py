@@ -7,17 +7,14 @@ never guessed from the magnitude of an answer's numbers.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
-import yaml
 
 from cxr.base.errors import UserError
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 
 RESOURCE_FILES = ("vlm/wording.yaml",)
-GRID = 1000
-"""Cells per side of the grid of reference boxes."""
+GRID = 1000  # cells per side of the grid of reference boxes
 _SLOT = re.compile(r"\{(query|form|coordinates)\}")
 
 
@@ -95,8 +92,7 @@ CONVENTIONS = {
 """Conventions by name. A new one needs an entry here and a sentence in ``resources/vlm/wording.yaml``."""
 PROBED_CONVENTIONS = tuple(name for name, one in CONVENTIONS.items() if not one.short)
 """Conventions that a probe compares; ``short`` does not change how an answer is read."""
-PALIGEMMA = Convention("loc1024", 1024, y_first=True)
-"""Convention of ``<loc0123>`` tokens in any answer: they imply their own scale."""
+PALIGEMMA = Convention("loc1024", 1024, y_first=True)  # of ``<loc0123>`` tokens in any answer
 
 
 def find_convention(name: str) -> Convention:
@@ -106,14 +102,9 @@ def find_convention(name: str) -> Convention:
     return CONVENTIONS[name]
 
 
-@cache
-def _load_wordings() -> dict:
-    return yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-
-
 def localization_question(query: str, convention: Convention) -> str:
     """Return the question for the boxes of ``query``, which says in what form to answer."""
-    wordings = _load_wordings()
+    wordings = load_resource(RESOURCE_FILES[0])
     form = wordings["form"].get(convention.name, wordings["form"]["default"])
     slot_values = {"query": query, "form": form, "coordinates": wordings["coordinates"][convention.name]}
     return _SLOT.sub(lambda slot: slot_values[slot[1]], wordings["locate"])

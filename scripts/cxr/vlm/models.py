@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import ModuleType
 
 import torch
 from safetensors import SafetensorError
@@ -23,17 +22,14 @@ from cxr.base.engines import engine_module
 from cxr.base.errors import UserError, refuse_unreadable
 from cxr.base.seeds import stable_hash
 from cxr.nets.hub import find_downloaded_model
-from cxr.vlm.families.engine import Family, load_family
+from cxr.vlm.families.engine import FAMILIES, Family, load_family
 from cxr.vlm.tokens import SEG, VIDEO, Tokens, small_tokenizer, special_tokens
 
-ADAPTER = "adapter_config.json"
-"""peft's file that marks a folder as an adapter, not a model."""
+ADAPTER = "adapter_config.json"  # peft's file that marks a folder as an adapter, not a model
 
 PROCESSOR = "processor_config.json"
-WEIGHT_ERRORS = (RuntimeError, SafetensorError)
-"""Errors of weights that are damaged or of another model."""
-SIDE_FILE_SUFFIXES = (".json", ".txt", ".jinja", ".model")
-"""Suffixes of the files next to a model's weights."""
+WEIGHT_ERRORS = (RuntimeError, SafetensorError)  # errors of weights that are damaged or of another model
+SIDE_FILE_SUFFIXES = (".json", ".txt", ".jinja", ".model")  # suffixes of the files next to a model's weights
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ def add_seg_token(loaded: Loaded, seed: int) -> Loaded:
 
 def make_tiny(name: str, folder: str | Path, texts: Iterable[str], side: int, seed: int) -> None:
     """Write a small random model of a family's real classes into a folder, with a tokenizer built from ``texts``."""
-    module = _family_module(name)
+    module = engine_module(FAMILIES, name)
     frame = module.TEMPLATE
     tokenizer = small_tokenizer(texts, frame)
     marks = {role: getattr(frame, role).strip() for role in ("opening", "picture", "closing", "end")}
@@ -106,10 +102,8 @@ RUN = "run.json"
 """File of a run that says how to ask its model: family, convention, side, original, base; system_prompt if set; tiling
 of an adapter if it differs from the base's.
 """
-MODEL, ADAPTERS = "model", "adapter"
-"""Folders of a run: a whole model, or an adapter in peft's layout for the model ``base``."""
-SEGMENTER = "segmenter"
-"""Folder of a run's segmenter, if it has one."""
+MODEL, ADAPTERS = "model", "adapter"  # folders of a run: a whole model, or a peft adapter for ``base``
+SEGMENTER = "segmenter"  # folder of a run's segmenter, if it has one
 
 
 def write_run(folder: Path, **facts: object) -> None:
@@ -145,19 +139,15 @@ def run_model(run: str | Path, base: str | Path = "") -> Iterator[Path]:
         yield Path(links)
 
 
-def _family_module(name: str) -> ModuleType:
-    return engine_module("cxr.vlm.families", name)
-
-
 def needs_tiling(name: str, folder: str | Path, tiling: Mapping) -> bool:
     """True if a model of the family ``name`` has another tiling than ``tiling``; {} accepts any."""
-    return bool(tiling) and not _family_module(name).has_tiling(Path(folder), **tiling)
+    return bool(tiling) and not engine_module(FAMILIES, name).has_tiling(Path(folder), **tiling)
 
 
 def apply_tiling(name: str, folder: Path, tiling: Mapping) -> None:
     """Change the tiling of a model in a folder to ``tiling``; nothing is written if it has it already."""
     if needs_tiling(name, folder, tiling):
-        _family_module(name).write_tiling(folder, **tiling)
+        engine_module(FAMILIES, name).write_tiling(folder, **tiling)
 
 
 def link_model(name: str, source: str | Path, folder: Path, tiling: Mapping) -> None:
@@ -197,7 +187,7 @@ def write_model(loaded: Loaded, name: str, folder: Path, published: bool = True)
     loaded.family.processor.save_pretrained(str(folder))
     loaded.tokens.tokenizer.save_pretrained(str(folder))
     _write_processor(name, loaded.model, folder)
-    published_name = getattr(_family_module(name), "published_name", None)
+    published_name = getattr(engine_module(FAMILIES, name), "published_name", None)
     if published and published_name:
         _rename_tensors(folder, published_name)
 
@@ -215,7 +205,7 @@ def _rename_tensors(folder: Path, renamed: Callable[[str], str]) -> None:
 
 
 def _write_processor(name: str, model: nn.Module, folder: Path) -> None:
-    processor_config = getattr(_family_module(name), "processor_config", None)
+    processor_config = getattr(engine_module(FAMILIES, name), "processor_config", None)
     path = folder / PROCESSOR
     if processor_config and not path.is_file():
         _write_json(path, processor_config(model.config))

@@ -16,8 +16,7 @@ from cxr.llm.replies import without_reasoning
 from cxr.vlm.conventions import GRID, PALIGEMMA, Convention, InputSize, find_convention
 
 MOST_BOXES = 100
-MOST_CHARACTERS = 100_000
-"""Longer answers are cut before they are read."""
+MOST_CHARACTERS = 100_000  # longer answers are cut before they are read
 NUMBER = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?"
 WORD = r"[-+]?(?:nan|inf(?:inity)?)\b|null\b"
 _VALUE = re.compile(rf"({NUMBER}|{WORD})(\s*%)?", re.IGNORECASE)
@@ -38,16 +37,14 @@ _PAIR = re.compile(
 """A named number, such as ``"width": 12.5%``."""
 _CORNERS, _SIZES = {"x1", "y1", "x2", "y2"}, {"x1", "y1", "width", "height"}
 _CENTRES = {"cx", "cy", "width", "height"}
-_MAX_GAP = 80
-"""Maximum characters between two named numbers of one box, such as its label."""
+_MAX_GAP = 80  # maximum characters between two named numbers of one box, such as its label
 _LOC = re.compile(r"<loc(\d{4})>")
 _SPAN = re.compile(r"<\|box_start\|>(.*?)(?:<\|box_end\|>|$)", re.DOTALL)
 _ANSWER = re.compile(r"\b(?:final\s+)?answer\b\s*(?:is\s*)?[:=]", re.IGNORECASE)
 _NOTHING = re.compile(
     r"[\s`'\"]*(?:json)?[\s`'\"]*(?:\[\s*(?:\[\s*\]|\{\s*\})?\s*\]|\{\s*\}|null|none)[\s`'\".]*", re.IGNORECASE
 )
-_NEXT_BOX = re.compile(r"\s*(?:,\s*)?(?:and\s*)?[\[(]")
-"""Separator between boxes in a sentence, with the next box's bracket."""
+_NEXT_BOX = re.compile(r"\s*(?:,\s*)?(?:and\s*)?[\[(]")  # separator and bracket of a next box
 _NO_BOX = re.compile(r"\s*(?:\[\s*(?:\[\s*\])?\s*\]|null\b|none\b)", re.IGNORECASE)
 
 

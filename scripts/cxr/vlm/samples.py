@@ -23,10 +23,8 @@ from cxr.geometry.turns import Turn as ImageTurn
 from cxr.instructions.record import Turn
 from cxr.vlm.conventions import GRID, Convention, InputSize, localization_question
 
-FIELDS = ("picture", "frame", "image")
-"""Fields of a shard that may contain the image; the first existing one is used."""
-FRAME_FIELD, AFFINE, ORIGINAL = "image", "to_original", "original_shape"
-"""Fields of a frame, of its affine map to the original image, and of the original's (rows, columns)."""
+FIELDS = ("picture", "frame", "image")  # fields of a shard that may contain the image; the first existing one is used
+FRAME_FIELD, AFFINE, ORIGINAL = "image", "to_original", "original_shape"  # a frame, its affine, its original's shape
 _SLOT = re.compile(r"<box:([^<>]+)>")
 
 

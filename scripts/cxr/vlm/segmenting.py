@@ -109,8 +109,7 @@ class SegmentingModel(nn.Module):
     def __init__(self, model: nn.Module, segmenter: Segmenter):
         super().__init__()
         self.model, self.segmenter = model, segmenter
-        self.embedding_cache: DiskCache | MemoryCache = MemoryCache()
-        """Cache of SAM's image embeddings."""
+        self.embedding_cache: DiskCache | MemoryCache = MemoryCache()  # cache of SAM's image embeddings
 
     def embeddings(self, segs: SegBatch) -> torch.Tensor:
         """Return SAM's embedding of each [SEG]'s image, (M, C, h, w)."""

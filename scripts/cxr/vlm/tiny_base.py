@@ -15,8 +15,7 @@ RESOURCE_FILES = (
     "vlm/onevision_tiny/masks.safetensors", "vlm/onevision_tiny/masks_words.json",
 )  # fmt: skip
 """Weights and words of the base, and of the base that has also learned masks."""
-BY_WORD = ("language_model.model.embed_tokens.weight", "language_model.lm_head.weight")
-"""Tensors with one row per word."""
+BY_WORD = ("language_model.model.embed_tokens.weight", "language_model.lm_head.weight")  # tensors with one row per word
 
 
 def load_base(folder: Path, with_masks: bool = False) -> None:

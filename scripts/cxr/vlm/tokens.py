@@ -12,13 +12,10 @@ from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerBase, Pre
 from cxr.base.errors import UserError, refuse_unreadable
 from cxr.vlm.families.engine import ChatTemplate
 
-IGNORED = -100
-"""Label of a token that the loss ignores."""
-SEG = "[SEG]"
-"""Token at which an answer gives a mask."""
+IGNORED = -100  # label of a token that the loss ignores
+SEG = "[SEG]"  # token at which an answer gives a mask
 PAD, UNKNOWN, VIDEO = "<pad>", "<unk>", "<|video_pad|>"
-_PIECE = r"\d| ?[A-Za-z]+|[^A-Za-z0-9]"
-"""A digit, a word with the space before it, or any other sign is a token."""
+_PIECE = r"\d| ?[A-Za-z]+|[^A-Za-z0-9]"  # a digit, a word with the space before it, or any other sign is a token
 
 
 class ReservedTokenError(UserError):
@@ -37,23 +34,18 @@ class Tokens:
     seg: int | None = None
 
     @classmethod
-    def from_tokenizer(cls, tokenizer: PreTrainedTokenizerBase, frame: ChatTemplate, where: str | Path) -> "Tokens":
-        """Return the tokens of a tokenizer. Raises UserError if picture or end is not one token (another family)."""
+    def read(cls, folder: str | Path, frame: ChatTemplate) -> "Tokens":
+        """Read a model's tokenizer. Raises UserError if picture or end is not one token (another family)."""
+        with refuse_unreadable(folder, f"{folder} holds no tokenizer", "give the model's whole folder"):
+            tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
         id_by_name = {}
         for name, text in (("picture", frame.picture), ("end", frame.end)):
             ids = tokenizer(text, add_special_tokens=False).input_ids
             if len(ids) != 1 or ids[0] == tokenizer.unk_token_id:
-                raise UserError(f"{where}: its tokenizer does not know {text!r} as one token: give the model's own")
+                raise UserError(f"{folder}: its tokenizer does not know {text!r} as one token: give the model's own")
             id_by_name[name] = ids[0]
         pad = tokenizer.pad_token_id
         return cls(tokenizer, frame, **id_by_name, pad=id_by_name["end"] if pad is None else pad)
-
-    @classmethod
-    def read(cls, folder: str | Path, frame: ChatTemplate) -> "Tokens":
-        """Read the tokenizer in a model's folder. Raises UserError like :meth:`from_tokenizer`."""
-        with refuse_unreadable(folder, f"{folder} holds no tokenizer", "give the model's whole folder"):
-            tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-        return cls.from_tokenizer(tokenizer, frame, folder)
 
     def with_seg(self) -> "Tokens":
         """Return the tokens with [SEG], which is added to the tokenizer if it is missing."""

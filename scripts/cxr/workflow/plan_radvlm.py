@@ -11,7 +11,7 @@ from cxr.base.vocabulary import SPLITS
 from cxr.ils.masks.settings import Rules
 from cxr.radvlm.evaluation.other_models import load_adapters
 from cxr.radvlm.instructions.mix import MixRow, mix_rows
-from cxr.radvlm.sources.settings import FORMATS, OWN
+from cxr.radvlm.settings import FORMATS, OWN
 from cxr.reporting.settings import JPEG_QUALITY
 from cxr.workflow.engine_files import read_declaration
 from cxr.workflow.models import RULES, ModelJobs, model_options

@@ -82,12 +82,8 @@ class VlmPlan:
         self.engine = answers.engine
         # {run or other model: options of asking it}
         self.answer_options = {name: run["asking"] for name, run in runs.items()} | {
-            name: {
-                "engine": "table", "convention": prediction.convention, "max_new_tokens": answers.max_new_tokens,
-                "max_length": answers.max_length, "history": answers.history, "dtype": "float32", "seed": tuning.seed,
-            }
-            for name, prediction in answers.predictions.items()
-        }  # fmt: skip
+            name: {"convention": prediction.convention} for name, prediction in answers.predictions.items()
+        }
 
     def draw_files(self, name: str, ending: str) -> list[str]:
         """Return the file of a set's draw, if there is one: the lines that are asked (jsonl), or their counts (tsv)."""

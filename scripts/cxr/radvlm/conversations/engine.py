@@ -119,8 +119,7 @@ class Outcome:
     detail: str = ""
 
 
-Converse = Callable[[Sequence[Request]], list[Outcome]]
-"""Takes requests; returns one :class:`Outcome` per request, in order."""
+Converse = Callable[[Sequence[Request]], list[Outcome]]  # takes requests; returns one outcome each, in order
 
 
 @dataclass(frozen=True)

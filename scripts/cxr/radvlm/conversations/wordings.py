@@ -16,8 +16,7 @@ RESOURCE_FILES = ("radvlm/conversations.yaml", "radvlm/glossary.yaml")
 _CHOICE = re.compile(r"\(([^()]*\|[^()]*)\)")
 _ASKS = re.compile(r"(?:can|could|would|will|do|does|is|are|what|which|where|how|should|may|and|any)\b", re.IGNORECASE)
 _BEFORE_MARK, _TWO_MARKS = re.compile(r"\s+([?.!,:;])"), re.compile(r"([?.!])[.]$")
-_UNTIDY = re.compile(r"^\s|\s[\s?.!,:;]|[^\S ]|[?.!][.]$|\s$")
-"""Flaws of a filled sentence: irregular spaces, or two marks at the end."""
+_UNTIDY = re.compile(r"^\s|\s[\s?.!,:;]|[^\S ]|[?.!][.]$|\s$")  # irregular spaces, or two marks at the end
 _WORD = re.compile(r"\w+")
 _BEFORE_NOUN = re.compile(r"\b(is|does)( (?:(?<=there is )(?:also|probably|likely) )?)", re.IGNORECASE)
 _AFTER_NOUN = re.compile(r"(?: [a-z]+){0,6}? (is)\b")

@@ -76,7 +76,11 @@ _LISTED = re.compile(r"^\s*\d+[.)]\s", re.MULTILINE)
 
 def parse_counts(text: str) -> dict[str, int]:
     """Return {matched, errors: significant ones} of an answer. Raises ValueError, which does not quote it."""
-    parts = _split_parts(text)
+    _, *headings_and_parts = _HEADING.split(text)
+    names = [" ".join(heading.lower().split()) for heading in headings_and_parts[::2]]
+    if len(set(names)) < len(names):
+        raise ValueError("a part is there twice")
+    parts = dict(zip(names, map(str.strip, headings_and_parts[1::2]), strict=True))
     for name in (SIGNIFICANT, MATCHED):
         if name not in parts:
             raise ValueError(f"no part '{name}'")
@@ -92,22 +96,11 @@ def find_problem(text: object) -> str | None:
     return None
 
 
-def _split_parts(text: str) -> dict[str, str]:
-    _, *headings_and_parts = _HEADING.split(text)
-    names = [" ".join(heading.lower().split()) for heading in headings_and_parts[::2]]
-    if len(set(names)) < len(names):
-        raise ValueError("a part is there twice")
-    return dict(zip(names, map(str.strip, headings_and_parts[1::2]), strict=True))
-
-
 def _count_errors(part: str) -> int:
-    marks = list(_KIND.finditer(part))
     if _NOTHING.match(part):
         return 0
-    if not marks:
-        raise ValueError("significant errors without a kind")
     count_by_kind: dict[str, int] = {}
-    for mark in marks:
+    for mark in _KIND.finditer(part):
         name = mark.group(1).lower()
         kind = KINDS[int(name) - 1] if name in "123456" else name
         if kind not in KINDS or kind in count_by_kind:
@@ -116,6 +109,8 @@ def _count_errors(part: str) -> int:
         if not count:
             raise ValueError("a kind of errors without a count")
         count_by_kind[kind] = int(count.group(1) or 0)
+    if not count_by_kind:
+        raise ValueError("significant errors without a kind")
     return sum(count_by_kind.values())
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cxr.base.errors import UserError
 from cxr.radvlm.samples import slot_names
 from cxr.vlm.conventions import CONVENTIONS, Convention, InputSize
 from cxr.vlm.reading import MOST_BOXES, read_boxes
@@ -33,15 +32,12 @@ class AnswerBoxes:
 
 
 NO_BOXES = AnswerBoxes(np.zeros((0, 4)))
-Grammar = Callable[[str, tuple[int, int]], AnswerBoxes]
-"""Parses a text about an image of (width, height), in pixels as the model sees it."""
+Grammar = Callable[[str, tuple[int, int]], AnswerBoxes]  # reads a text about an image of (width, height), px
 
 
 def load_grammar(name: str, crop: Crop = WHOLE_IMAGE) -> Grammar:
-    """Return a grammar; boxes of a ``crop`` are mapped to the whole image. Raises UserError for an unknown name."""
-    convention = SCALES.get(name) or CONVENTIONS.get(name)
-    if convention is None and name != "bins":
-        raise UserError(f"the grammar of boxes is {name!r}: choose one of {', '.join(GRAMMARS)}")
+    """Return a grammar; boxes of a ``crop`` are mapped to the whole image. Raises KeyError for an unknown name."""
+    convention = GRAMMARS[name]
     start, sides = np.tile(crop[:2], 2), np.tile(np.subtract(crop[2:], crop[:2]), 2)
 
     def read(text: str, image_size: tuple[int, int]) -> AnswerBoxes:
@@ -51,14 +47,13 @@ def load_grammar(name: str, crop: Crop = WHOLE_IMAGE) -> Grammar:
     return read
 
 
-SCALES = {
+GRAMMARS: dict[str, Convention | None] = CONVENTIONS | {
     "percent": Convention("percent", 100, decimals=1),
     "hundred": Convention("hundred", 100),
     "pixels": Convention("pixels", None),
+    "bins": None,
 }
-"""Grammars that are not conventions of our runs."""
-GRAMMARS = ("unit", "unit_short", "percent", "hundred", "bins", "grid1000", "pixels")
-"""Grammars that a model may declare in the settings."""
+"""Conventions of our runs and of other models; None: tokens."""
 
 
 def _read_lists(text: str, convention: Convention, image_size: tuple[int, int]) -> AnswerBoxes:
@@ -83,10 +78,8 @@ def _read_bins(text: str) -> AnswerBoxes:
     return AnswerBoxes(NO_BOXES.boxes, 1) if len(boxes) > MOST_BOXES else AnswerBoxes(boxes, num_bad)
 
 
-ANSWER, FILTERED, ORIGINAL = "answer", "filtered", "original"
-"""Texts of a report sample: the model's answer, the filtered report, and the original section."""
-Annotate = Callable[[Sequence[tuple]], list[dict]]
-"""Takes texts, or pairs of answer and reference; returns one annotation per item, in order."""
+ANSWER, FILTERED, ORIGINAL = "answer", "filtered", "original"  # texts: a model's, the filtered report, its section
+Annotate = Callable[[Sequence[tuple]], list[dict]]  # annotates texts, or pairs of answer and reference, in order
 NO_PREDICTION, DUPLICATE, UNKNOWN = "no_prediction", "duplicate", "unknown"
 
 

@@ -13,8 +13,7 @@ SCALE = dict.fromkeys(
      "absent", "ils_grounding"), 1.0
 ) | {"standard": 10.0, "grounded": 10.0}  # fmt: skip
 """{column: factor to percent}; the scores of a judge are 0 to 10."""
-LINE_COLOURS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, BLACK, GREY)
-"""Line colours: one per column of the paper, none pale on white."""
+LINE_COLOURS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, BLACK, GREY)  # none pale on white
 MARKERS = ("o", "s")  # line markers, because there are more columns than colours
 
 

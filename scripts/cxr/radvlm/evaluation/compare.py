@@ -11,7 +11,7 @@ from cxr.radvlm.evaluation.measures import ALL
 from cxr.radvlm.evaluation.other_models import Adapter, load_adapters
 
 RESOURCE_FILES = ("radvlm/paper_tables.yaml", "radvlm/our_tables.yaml", "radvlm/models.yaml")
-MASKS = ("giou", "n_acc")  # mask measures of the ILS evaluation, over all its pairs
+MASKS = {"giou": "positives", "n_acc": "negatives"}  # {mask measure of the ILS evaluation: its number of pairs}
 MASK_NOTES = {"head": "masks of the model's head", "tool": "masks of ROSALIA as a tool"}
 ORDER = ("table2", "table3", "figure4", "table4", "table5", "table6", "table6b", "ours")
 SCORE_COLUMNS = ("value", "low", "high", "exchanged", "samples")
@@ -60,15 +60,6 @@ def scored_cells(
             yield _cell(table, "blind", f"{name}: looks at nothing", row["source"], column, **blind)
 
 
-def masked_cells(run: str, join: str, scores: pl.DataFrame) -> Iterator[dict]:
-    """Yield the cells of a run's masks of ILS pairs. ``scores``: score table of the ILS evaluation."""
-    (row,) = scores.filter(lesion="total").to_dicts()
-    for name, number in zip(MASKS, ("positives", "negatives"), strict=True):
-        raw_values = {"value": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]}
-        values = {key: None if value in (None, "") else float(value) for key, value in raw_values.items()}
-        yield _cell("ours", "ours", run, "own", name, MASK_NOTES[join], **values, samples=row[number])
-
-
 def run_comparison(
     *, scored: Sequence[str], judge_check: str, comparison: str, runs: list[str], adapters: Mapping[str, str],
     masked: Sequence[Sequence[str]] = (), models_scored: Sequence[str] = (), masks_scored: Sequence[str] = (),
@@ -87,8 +78,12 @@ def run_comparison(
     cells = []
     for name, path in zip(runs, scored, strict=True):
         cells += scored_cells(name, read_scores(path), note, sampling_notes)
-    for (run, join), path in zip(masked, masks_scored, strict=True):
-        cells += masked_cells(run, join, read_table(path))
+    for (run, join), path in zip(masked, masks_scored, strict=True):  # masks of ILS pairs
+        (row,) = read_table(path).filter(lesion="total").to_dicts()
+        for name, number in MASKS.items():
+            raw_values = {"value": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]}
+            values = {key: None if value in (None, "") else float(value) for key, value in raw_values.items()}
+            cells.append(_cell("ours", "ours", run, "own", name, MASK_NOTES[join], **values, samples=row[number]))
     ours = [cell for run in runs for cell in cells if cell["by"] == "ours" and cell["model"] == run]
     for table, columns in load_resource(RESOURCE_FILES[1])["ablations"].items() if len(runs) > 1 else ():
         cells += [cell | {"table": table} for cell in ours if cell["column"] in columns]

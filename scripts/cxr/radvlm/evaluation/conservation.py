@@ -15,8 +15,7 @@ from cxr.radvlm.evaluation.judge import UNSCORED
 
 STAGE = "radvlm_evaluation"
 NOT_ASKED = "not_asked"
-Judged = Mapping[tuple[str, str], float | None]
-"""{(answers, sample): score, None if unscored} of the judged conversations."""
+Judged = Mapping[tuple[str, str], float | None]  # {(answers, sample): score, None if unscored}
 
 
 def count_scored(answers: str, pairs: Iterable[tuple[Mapping, SampleAnswer]], judged: Judged) -> Counter[str]:

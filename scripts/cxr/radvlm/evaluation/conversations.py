@@ -11,7 +11,7 @@ from cxr.base.tables import read_lines, write_lines, write_rows
 from cxr.radvlm.evaluation.answers import NO_BOXES, SampleAnswer, find_commonest_answers, join_answers, turn_boxes
 from cxr.radvlm.evaluation.claims import read_answer
 from cxr.radvlm.evaluation.columns import CHECK
-from cxr.radvlm.evaluation.judge import Item, Judge, Judgement, JudgeOptions, Round, load_judge
+from cxr.radvlm.evaluation.judge import Item, Judge, Round, load_judge
 from cxr.radvlm.samples import write_slots
 
 EXCHANGED_PERCENTAGES = (0, 25, 50, 75, 100)  # percentages of exchanged answers
@@ -56,8 +56,15 @@ def check_judge(items: Sequence[Item], judge: Judge) -> Iterator[dict]:
         percentage: [exchange_answers(item, pairs[item.name], percentage) for item in mixed]
         for percentage in EXCHANGED_PERCENTAGES
     }
-    means = [_mean_score(judge(exchanged[percentage])) for percentage in EXCHANGED_PERCENTAGES]
-    expected_mean = _mean_score(judge([exchange_answers(item, item, 0) for item in items]))
+
+    def scores(asked_items: Sequence[Item]) -> list[float | None]:
+        return [judgement.score for judgement in judge(asked_items)]
+
+    def mean_score(asked_items: Sequence[Item]) -> float:
+        return float(np.mean([score or 0.0 for score in scores(asked_items)])) if asked_items else float("nan")
+
+    means = [mean_score(mixed_items) for mixed_items in exchanged.values()]
+    expected_mean = mean_score([exchange_answers(item, item, 0) for item in items])
     is_right, is_low = expected_mean >= MIN_EXPECTED_SCORE, means[-1] <= MAX_EXCHANGED_SCORE
     yield _row("expected answers", expected_mean, f">= {MIN_EXPECTED_SCORE}", len(items), is_right)
     target = f"<= {MAX_EXCHANGED_SCORE}"
@@ -67,20 +74,12 @@ def check_judge(items: Sequence[Item], judge: Judge) -> Iterator[dict]:
         passed = bool(mixed) and (not number or mean < means[number - 1])
         yield _row(f"{percentage} % exchanged", mean, target, len(mixed), passed)
     renamed = [replace(item, name=f"other {place}") for place, item in enumerate(exchanged[0])]
-    for check, judgements, percentage in (
-        ("scores in another order", judge(exchanged[50][::-1])[::-1], 50),
-        ("scores under other names", judge(renamed), 0),
+    for check, changed_scores, percentage in (
+        ("scores in another order", scores(exchanged[50][::-1])[::-1], 50),
+        ("scores under other names", scores(renamed), 0),
     ):
-        is_same = _scores(judgements) == _scores(judge(exchanged[percentage]))
+        is_same = changed_scores == scores(exchanged[percentage])
         yield _row(check, float(is_same), "the same", len(mixed), is_same and bool(mixed))
-
-
-def _scores(judgements: Sequence[Judgement]) -> list[float | None]:
-    return [judgement.score for judgement in judgements]
-
-
-def _mean_score(judgements: Sequence[Judgement]) -> float:
-    return float(np.mean([score or 0.0 for score in _scores(judgements)])) if judgements else float("nan")
 
 
 def _row(check: str, value: float, target: str, conversations: int, passed: bool) -> dict:
@@ -89,13 +88,12 @@ def _row(check: str, value: float, target: str, conversations: int, passed: bool
 
 
 TASKS = ("conversation", "conversation_grounded")
-TEST, EXCHANGED, BLIND = "test", "exchanged", "blind"
-"""Judged answers: the model's, those about exchanged images, and one constant answer."""
+TEST, EXCHANGED, BLIND = "test", "exchanged", "blind"  # judged answers; exchanged: about other images
 JUDGED_FIELDS = ("answers", "sample_id", "score", "problem", "rounds", "raw", "judge")
 CHECKED_CONVERSATIONS = 200  # conversations on which the judge is checked, the first in line order
 
 
-def to_item(line: Mapping, answer: SampleAnswer | None, name: str = "") -> Item:
+def to_item(line: Mapping, answer: SampleAnswer | None) -> Item:
     """Return a line as an item. ``answer``: None or a failure counts as empty answers."""
     rounds = []
     for turn, qa_pair in enumerate(line["turns"]):
@@ -103,7 +101,7 @@ def to_item(line: Mapping, answer: SampleAnswer | None, name: str = "") -> Item:
         has_answer = answer is not None and not answer.failure
         generated, boxes = (answer.texts[turn], answer.boxes(turn).boxes) if has_answer else ("", NO_BOXES.boxes)
         rounds.append(Round(question, expected, generated, turn_boxes(line, turn), boxes))
-    return Item(name or line["sample_id"], tuple(rounds), tuple(line.get("labels") or ()))
+    return Item(line["sample_id"], tuple(rounds), tuple(line.get("labels") or ()))
 
 
 def read_conversations(path: str) -> list[Mapping]:
@@ -112,14 +110,14 @@ def read_conversations(path: str) -> list[Mapping]:
 
 
 def run_judge(
-    *, lines: str, train: str, answers: str, judged: str, options: JudgeOptions, execution: Mapping,
+    *, lines: str, train: str, answers: str, judged: str, judge: str, own: Mapping, execution: Mapping,
     exchanged_lines: Sequence[str] = (), exchanged_answers: Sequence[str] = (), code: str = "",
 ) -> None:  # fmt: skip
     """Judge the answers to the conversations of ``lines``, those about exchanged images, and a constant answer.
 
     Failed samples are not judged. A language model's replies are cached, so an interrupted job can resume.
     """
-    judge = load_judge(options, _with_answer_folder(execution, judged, code))
+    judge_items = load_judge(judge, own, _with_answer_folder(execution, judged, code))
     conversations = read_conversations(lines)
     commonest_answers = find_commonest_answers(read_lines(train))
     answer_sets = [(TEST, conversations, join_answers(conversations, read_lines(answers))[0])]
@@ -134,9 +132,9 @@ def run_judge(
     rows = []
     for name, set_lines, answer_by_sample in answer_sets:
         answered_lines = [line for line in set_lines if not answer_by_sample[line["sample_id"]].failure]
-        judgements = judge([to_item(line, answer_by_sample[line["sample_id"]]) for line in answered_lines])
+        judgements = judge_items([to_item(line, answer_by_sample[line["sample_id"]]) for line in answered_lines])
         for line, judgement in zip(answered_lines, judgements, strict=True):
-            row = {"answers": name, "sample_id": line["sample_id"]} | vars(judgement) | {"judge": options.judge}
+            row = {"answers": name, "sample_id": line["sample_id"]} | vars(judgement) | {"judge": judge}
             rows.append({key: row[key] for key in JUDGED_FIELDS})
     write_lines(judged, rows)
 
@@ -146,8 +144,8 @@ def _with_answer_folder(execution: Mapping, output: str, code: str) -> dict:
     return dict(execution) | {"answers": str(path.parent / "answers" / path.stem), "code": code}
 
 
-def run_check(*, lines: str, checked: str, options: JudgeOptions, execution: Mapping, code: str = "") -> None:
+def run_check(*, lines: str, checked: str, judge: str, own: Mapping, execution: Mapping, code: str = "") -> None:
     """Check the judge on the conversations of ``lines``; without any, the table is empty."""
     items = [to_item(line, None) for line in read_conversations(lines)[:CHECKED_CONVERSATIONS]]
-    rows = list(check_judge(items, load_judge(options, _with_answer_folder(execution, checked, code)))) if items else []
-    write_rows(checked, rows, CHECK)
+    judge_items = load_judge(judge, own, _with_answer_folder(execution, checked, code))
+    write_rows(checked, check_judge(items, judge_items) if items else (), CHECK)

@@ -40,18 +40,9 @@ class Judgement:
     raw: str = ""
 
 
-Judge = Callable[[Sequence[Item]], list[Judgement]]
-"""Takes conversations; returns one judgement per conversation, in order and independent of the others."""
+Judge = Callable[[Sequence[Item]], list[Judgement]]  # judges each conversation alone, in order
 
 
-@dataclass(frozen=True)
-class JudgeOptions:
-    """judge: name; own: settings of its language model, empty for facts."""
-
-    judge: str
-    own: Mapping
-
-
-def load_judge(options: JudgeOptions, execution: Mapping) -> Judge:
-    """Load the judge of the options. ``execution``: how to run its model."""
-    return import_module(f"cxr.radvlm.evaluation.judge_{options.judge}").load(options, execution)
+def load_judge(name: str, own: Mapping, execution: Mapping) -> Judge:
+    """Load a judge. ``own``: settings of its language model, empty for facts; ``execution``: how to run it."""
+    return import_module(f"cxr.radvlm.evaluation.judge_{name}").load(own, execution)

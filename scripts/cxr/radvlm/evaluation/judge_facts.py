@@ -14,14 +14,14 @@ import numpy as np
 
 from cxr.geometry.boxes import box_iou
 from cxr.radvlm.evaluation.claims import AnswerClaims, read_answer
-from cxr.radvlm.evaluation.judge import MAX_SCORE, Item, Judge, Judgement, JudgeOptions, Round
+from cxr.radvlm.evaluation.judge import MAX_SCORE, Item, Judge, Judgement, Round
 from cxr.radvlm.evaluation.measures import HIT_IOU
 
 RESOURCE_FILES = ("radvlm/evaluation.yaml", "lexicon")
 OPPOSITE = {"positive": "negative", "negative": "positive", "yes": "no", "no": "yes"}
 
 
-def load(_options: JudgeOptions, _execution: Mapping) -> Judge:
+def load(_own: Mapping, _execution: Mapping) -> Judge:
     """Return the judge."""
     read_claims = lru_cache(maxsize=100_000)(read_answer)
 
@@ -44,16 +44,13 @@ def score_round(qa_round: Round, expected: AnswerClaims, generated: AnswerClaims
     if not (expected_claims or generated_claims or num_matched or num_missed or num_extra):
         expected_claims, generated_claims = Counter(expected.words), Counter(generated.words)
     shared = (expected_claims & generated_claims).total() + num_matched
-    correct = _fraction(shared, generated_claims.total() + num_matched + num_extra)
-    complete = _fraction(shared, expected_claims.total() + num_matched + num_missed)
+    num_generated = generated_claims.total() + num_matched + num_extra
+    num_expected = expected_claims.total() + num_matched + num_missed
+    correct, complete = (shared / total if total else 1.0 for total in (num_generated, num_expected))
     contradiction = _contradicted_fraction(expected, generated)
     f1 = 2 * correct * complete / (correct + complete) if correct + complete else 0.0
     worth = f1 * (1 - contradiction)
     return {"correctness": correct, "completeness": complete, "contradiction": contradiction, "worth": worth}
-
-
-def _fraction(part: float, total: float) -> float:
-    return part / total if total else 1.0
 
 
 def _contradicted_fraction(expected: AnswerClaims, generated: AnswerClaims) -> float:

@@ -12,7 +12,7 @@ from cxr.llm.guards import INJECTION, addresses_the_model, neutralize
 from cxr.llm.messages import fill_prompt
 from cxr.llm.options import ModelOptions
 from cxr.llm.replies import object_schema, texts_key
-from cxr.radvlm.evaluation.judge import MAX_SCORE, UNSCORED, Item, Judge, Judgement, JudgeOptions
+from cxr.radvlm.evaluation.judge import MAX_SCORE, UNSCORED, Item, Judge, Judgement
 
 RESOURCE_FILES = ("radvlm/judge_prompt.yaml",)
 GPU = True
@@ -20,9 +20,9 @@ FIELDS = ("rounds", "correctness", "completeness", "relevance", "note", "overall
 MAX_NOTE_CHARACTERS = 200
 
 
-def load(options: JudgeOptions, execution: Mapping) -> Judge:
+def load(own: Mapping, execution: Mapping) -> Judge:
     """Return the judge. The model is loaded at the first question, which raises UserError if it cannot be reached."""
-    model = ModelOptions(**options.own)
+    model = ModelOptions(**own)
     generate = connect_resumably(model, execution)
 
     def judge(items: Sequence[Item]) -> list[Judgement]:

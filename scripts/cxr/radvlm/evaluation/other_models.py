@@ -48,25 +48,14 @@ def load_adapters() -> dict[str, Adapter]:
     return {name: Adapter(**entry | {key: tuple(entry[key]) for key in lists}) for name, entry in entries.items()}
 
 
-@dataclass(frozen=True)
-class ReadOptions:
-    """model, adapter, boxes: of ``radvlm.evaluation.predictions``; boxes: "" for the adapter's grammar; beyond: score
-    tasks that the model was not made for.
-    """
-
-    model: str
-    adapter: str
-    boxes: str
-    beyond: bool
-
-
 def convert_answers(
-    lines: Iterator[Mapping], line_by_sample: Mapping[str, Mapping], options: ReadOptions, sizes: Mapping
+    lines: Iterator[Mapping], line_by_sample: Mapping, sizes: Mapping, model: str, kind: str, boxes: str, beyond: bool
 ) -> Iterator[dict]:
-    """Yield a model's outputs as answers to the tasks it was made for. Raises UserError for an invalid line."""
-    adapter = load_adapters()[options.adapter]
-    grammar = options.boxes or adapter.boxes
-    key = f"radvlm.evaluation.predictions.{options.model}"
+    """Yield a model's outputs as answers to the tasks it was made for, with ``beyond`` to all. Raises UserError.
+
+    ``kind``: name of its adapter; ``boxes``: grammar, "" for the adapter's.
+    """
+    adapter, key = load_adapters()[kind], f"radvlm.evaluation.predictions.{model}"
     for number, line in enumerate(lines, 1):
         name, turn = line.get("sample_id"), line.get("turn", 0)
         text, failure = line.get("text", ""), line.get("failure") or ""
@@ -77,22 +66,24 @@ def convert_answers(
         if crop and not (is_list and len(crop) == 4 and 0 <= crop[0] < crop[2] <= 1 and 0 <= crop[1] < crop[3] <= 1):
             raise UserError(f"{key}.path, line {number}: give crop as four fractions, x1 < x2 and y1 < y2, or leave it")
         sample = line_by_sample.get(name)
-        if sample is not None and not options.beyond and not adapter.made_for(sample["task"]):
+        if sample is not None and not beyond and not adapter.made_for(sample["task"]):
             continue
         boxed = sample is None or sample["task"] in BOX_TASKS
         size = (1, 1) if sample is None else sizes.get((sample["source"], sample["image_id"]), (1, 1))
         yield {
             "sample_id": name, "turn": turn, "text": text if boxed else adapter.clean(text), "tokens": 0,
-            "stop": "end", "failure": failure, "convention": grammar, "seen": list(size),
+            "stop": "end", "failure": failure, "convention": boxes or adapter.boxes, "seen": list(size),
         } | ({"crop": crop} if crop else {})  # fmt: skip
 
 
-def run_read(*, lines: str, path: str, images: Sequence[str], answers: str, options: ReadOptions) -> None:
+def run_read(
+    *, lines: str, path: str, images: Sequence[str], answers: str, model: str, adapter: str, boxes: str, beyond: bool
+) -> None:
     """Convert a model's JSON lines {sample_id, turn, text or failure} to answers; ``images``: tables with sizes."""
     line_by_sample = {line["sample_id"]: line for line in read_lines(lines)}
     tables = (read_table(path).select("source", "image_id", "columns", "rows").drop_nulls() for path in images)
     sizes = {tuple(row[:2]): tuple(row[2:]) for table in tables for row in table.iter_rows()}
-    write_lines(answers, convert_answers(read_lines(path), line_by_sample, options, sizes))
+    write_lines(answers, convert_answers(read_lines(path), line_by_sample, sizes, model, adapter, boxes, beyond))
 
 
 def build_questions(lines: Iterator[Mapping], beyond: bool) -> Iterator[dict]:

@@ -14,8 +14,7 @@ from cxr.radvlm.evaluation.classification import count_labels, macro_f1
 from cxr.radvlm.evaluation.measures import ALL, Measure, mean_measure
 
 RESOURCE_FILES = ("radvlm/evaluation.yaml",)
-ANNOTATION_METRICS = ("bertscore", "radgraph_f1", "green", "chexbert_f1")
-"""Metrics of model annotations; scored only if the annotations are complete."""
+ANNOTATION_METRICS = ("bertscore", "radgraph_f1", "green", "chexbert_f1")  # scored if all samples are annotated
 ANNOTATION_FIELDS = {
     "bertscore": ("f1",), "radgraph_f1": ("entities",), "green": ("matched", "errors"), "chexbert_f1": ("labels",),
 }  # fmt: skip

@@ -18,15 +18,14 @@ from cxr.radvlm.evaluation.conversations import BLIND, EXCHANGED, TEST
 from cxr.radvlm.evaluation.grounding import compute_mean_boxes
 from cxr.radvlm.evaluation.measures import ALL, Measure, Score, score_differences, score_measures
 from cxr.radvlm.evaluation.reports import ANNOTATION_METRICS, FILTERED, ORIGINAL, read_notes
-from cxr.radvlm.evaluation.settings import ScoreOptions
 from cxr.radvlm.evaluation.tasks import ScoringTools, coco_scores, measure_task
 from cxr.radvlm.samples import write_slots
+from cxr.radvlm.settings import ScoreOptions
 
 RESOURCE_FILES = ("radvlm/names.yaml",)
 BOTH = "both"
 INTERVAL = 0.95  # coverage of the bootstrap intervals
-COMPARED = {BLIND: ("blind", "gain"), EXCHANGED: ("exchanged", "drop")}
-"""{answers compared with: (column of their score, column of the difference)}."""
+COMPARED = {BLIND: ("blind", "gain"), EXCHANGED: ("exchanged", "drop")}  # {answers: columns of score and difference}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.jobs import log
 from cxr.base.tables import read_lines, write_lines
 from cxr.instructions.record import Turn
-from cxr.radvlm.samples import SEG, make_sample, sample_line
+from cxr.radvlm.samples import SEG, make_line
 from cxr.radvlm.statements import read_statements, split_sentences
 
 OWN, ILS = "own", "ils_segmentation"
@@ -28,7 +28,7 @@ def run_ils(*, pairs: str, lines: str) -> None:
     def to_line(pair: Mapping) -> dict:
         turns = (Turn(pair["instruction"], pair["answer"], f"ils:{pair['type']}"),)
         fields = {"mask_ids": (pair["mask_id"] or "",), "facts": (pair["pair_id"],), "target": pair["target"]}
-        return sample_line(make_sample(pair["pair_id"], ILS, dict(pair) | {"source": OWN}, turns, **fields))
+        return make_line(pair["pair_id"], ILS, dict(pair) | {"source": OWN}, turns, boxes={}, **fields)
 
     write_lines(lines, map(to_line, read_lines(pairs)))
 
@@ -117,8 +117,7 @@ def run_beside(*, asked: list[str], predictions: list[str], segmented: str) -> N
     write_lines(segmented, joined_lines())
 
 
-NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"
-"""Notes on answers: without [SEG], so without a mask; with several [SEG], whose masks are united."""
+NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"  # notes: an answer without a mask, with united masks
 
 
 def run_head(*, lines: str, answers: str, masks: str, predictions: str, prediction_masks: str, attrs: dict) -> None:

@@ -12,8 +12,8 @@ from cxr.radvlm.evaluation.classification import LabelReader
 from cxr.radvlm.evaluation.conversations import BLIND, TASKS, TEST
 from cxr.radvlm.evaluation.grounding import MeanBoxes
 from cxr.radvlm.evaluation.measures import ALL, HIT_IOU, MAP, Measure, ratio
-from cxr.radvlm.evaluation.settings import ScoreOptions
 from cxr.radvlm.labels import load_label_names
+from cxr.radvlm.settings import ScoreOptions
 
 GROUNDING_TASKS = ("anatomical_grounding", "abnormality_grounding", "phrase_grounding", "ils_grounding")
 UNNAMED_TASKS = ("phrase_grounding",)  # tasks whose names are free text; they have no scores by name

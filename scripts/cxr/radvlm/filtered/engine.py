@@ -41,8 +41,7 @@ class FilteredText:
         return " ".join(sentence.text for sentence in self.sentences if sentence.text)
 
 
-Filter = Callable[[Sequence[Sequence[str]]], list[FilteredText]]
-"""Takes sections as lists of sentences; returns one :class:`FilteredText` per section, in order."""
+Filter = Callable[[Sequence[Sequence[str]]], list[FilteredText]]  # filters sections, lists of sentences, in order
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ digests. ``phrases``, one per phrase with boxes: image_id, group, phrase, text, 
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
 from pathlib import Path
 
 import polars as pl
@@ -24,6 +23,7 @@ RESOURCE_FILES = ("radvlm/filter.yaml", "lexicon")
 STAGE = "radvlm_filtered"
 BATCH_SIZE = 20000  # texts passed to an engine at once: one batch of a language model; bounds memory
 PHRASE = "phrase"
+COPIED_COLUMNS = ("source", "study_id", "subject_id", "split", "image_ids", "section")
 MIN_WORDS = 3  # shorter remainders of a changed text that name no finding are excluded, in words
 AGREEMENT: Columns = {
     "action": Column(pl.String, "What the engine did with a sentence: kept, rewritten or dropped."),
@@ -45,19 +45,14 @@ def run(
     for texts_path, facts_path, *outputs in zip(texts, facts, texts_out, phrases_out, excluded, agreement, strict=True):
         work = _TextFilter(engine, rules, options, digests)
         write_lines(outputs[0], work.texts(read_lines(texts_path)), checked=True)
-        write_lines(outputs[1], work.phrases(_phrase_rows(read_table(facts_path))), checked=True)
+        phrases = read_table(facts_path).filter(kind=PHRASE).select("image_id", "group", "name")
+        phrases = phrases.unique(["image_id", "group"], keep="first", maintain_order=True).sort("image_id", "group")
+        write_lines(outputs[1], work.phrases(phrases.to_dicts()), checked=True)
         write_excluded(outputs[2], work.excluded)
-        write_rows(outputs[3], agreement_rows(work.pairs), AGREEMENT)
+        pairs = sorted({pair[:2] for pair in work.pairs}, key=lambda pair: tuple(map(ACTIONS.index, pair)))
+        counts = ((pair, work.pairs[*pair, True], work.pairs[*pair, False]) for pair in pairs)
+        write_rows(outputs[3], ((*pair, same + other, same) for pair, same, other in counts), AGREEMENT)
         log.info("%s: excluded of %s: %s", STAGE, texts_path, dict(Counter(row["reason"] for row in work.excluded)))
-
-
-def agreement_rows(pairs: Counter[tuple[str, str, bool]]) -> list[tuple[str, str, int, int]]:
-    """Return the agreement table of {(action, action of the rules, same text): number}; empty for one engine."""
-    return [
-        (ours, theirs, same + different, same)
-        for ours, theirs in product(ACTIONS, ACTIONS)
-        if (same := pairs[ours, theirs, True]) + (different := pairs[ours, theirs, False])
-    ]
 
 
 class _TextFilter:
@@ -73,8 +68,17 @@ class _TextFilter:
         for batch in split_batches(lines, BATCH_SIZE):
             sections = [split_sentences(line["text"]) for line in batch]
             for line, filtered_text in zip(batch, self._filtered(sections), strict=True):
-                if self._is_usable(filtered_text, line["image_ids"], line["study_id"]):
-                    yield self._line(line, filtered_text)
+                if not self._is_usable(filtered_text, line["image_ids"], line["study_id"]):
+                    continue
+                parts = [
+                    {"text": part.text, "from": number, "action": part.action, "reasons": list(part.reasons)}
+                    for number, part in enumerate(filtered_text.sentences, start=1)
+                ]
+                digest = hashlib.blake2b(line["text"].encode(), digest_size=8).hexdigest()
+                yield {name: line[name] for name in COPIED_COLUMNS} | {
+                    "sentences": parts, "text": filtered_text.text, "engine": self.engine.made_by,
+                    "digests": {"text": digest} | self.digests,
+                }  # fmt: skip
 
     def phrases(self, rows: Sequence[dict]) -> Iterator[dict]:
         """Yield one line per phrase with remaining text."""
@@ -110,18 +114,3 @@ class _TextFilter:
             columns["detail"] = ": ".join(filter(None, (kind, filtered_text.problem)))
             self.excluded += [{"image_id": image_id} | columns for image_id in image_ids]
         return not is_unusable
-
-    def _line(self, line: Mapping, filtered_text: FilteredText) -> dict:
-        column_names = ("source", "study_id", "subject_id", "split", "image_ids", "section")
-        parts = [
-            {"text": sentence.text, "from": number, "action": sentence.action, "reasons": list(sentence.reasons)}
-            for number, sentence in enumerate(filtered_text.sentences, start=1)
-        ]
-        text_digest = hashlib.blake2b(line["text"].encode(), digest_size=8).hexdigest()
-        content = {"sentences": parts, "text": filtered_text.text, "engine": self.engine.made_by}
-        return {name: line[name] for name in column_names} | content | {"digests": {"text": text_digest} | self.digests}
-
-
-def _phrase_rows(facts: pl.DataFrame) -> list[dict]:
-    phrase_facts = facts.filter(kind=PHRASE).unique(["image_id", "group"], keep="first", maintain_order=True)
-    return phrase_facts.select("image_id", "group", "name").sort("image_id", "group").to_dicts()

@@ -11,10 +11,8 @@ from cxr.radvlm.instructions.source_block import Blocks
 from cxr.radvlm.instructions.tasks import ABSENT, PRESENT, UNITS_BY_TASK, TaskOptions
 
 ABSENCES_PER_SAMPLE = 1.0  # questions about absent findings per sample of abnormality_grounding
-DrawnUnit = tuple[str, str, str, str, str | None]
-"""A unit that a task could use: (task, image, split of the source, split of the mix, target)."""
-Absence = tuple[str, str, str, int]
-"""An absent finding: (split of the source, finding, image, hash that orders the selection)."""
+DrawnUnit = tuple[str, str, str, str, str | None]  # task, image, splits of source and of mix, target
+Absence = tuple[str, str, str, int]  # split of the source, finding, image, hash that orders the selection
 
 
 @dataclass(frozen=True)

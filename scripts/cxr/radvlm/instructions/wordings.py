@@ -38,8 +38,7 @@ def load_spoken_names() -> SpokenNames:
     return SpokenNames(resource["said"], articles, tuple(resource["regions"]))
 
 
-QUESTIONS_FROM = {"absent_grounding": "abnormality_grounding"}
-"""{task: task whose questions it shares}, so that a question does not reveal its answer."""
+QUESTIONS_FROM = {"absent_grounding": "abnormality_grounding"}  # a question must not tell its answer
 KINDS = ("answers", "some", "none")  # kinds of answers: the only kind, or with and without findings
 SLOT = re.compile(r"\{([a-z][a-z ]*)\}")
 

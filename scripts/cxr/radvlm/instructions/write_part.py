@@ -11,14 +11,13 @@ from cxr.base.conservation import counted_rows
 from cxr.base.jobs import log
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
-from cxr.instructions.record import Record
 from cxr.radvlm.instructions import tasks
 from cxr.radvlm.instructions.draws import SampleDraws, draw_samples
 from cxr.radvlm.instructions.mix import TRAIN, MixRow, rows_from_options
 from cxr.radvlm.instructions.source_block import Blocks, SourceBlock, read_geometry, read_mask_boxes
 from cxr.radvlm.instructions.tasks import ABSENT, LINES_BY_TASK, UNITS_BY_TASK, TaskOptions, Unit
 from cxr.radvlm.instructions.wordings import word_turn
-from cxr.radvlm.samples import make_sample, sample_line
+from cxr.radvlm.samples import make_line
 
 STAGE = "radvlm_instructions"
 INDEX: Columns = {
@@ -84,8 +83,8 @@ class SampleWriter:
         exclude = lambda reason, ids: self._reasons.update(dict.fromkeys(ids, reason))  # noqa: E731
         self.task_options = TaskOptions(seed, exclude, pairs)
 
-    def records(self, inputs: SourceBlock) -> Iterator[Record]:
-        """Yield the samples of a block for all mix rows. Raises AssertionError for a unit without an outcome."""
+    def lines(self, inputs: SourceBlock) -> Iterator[dict]:
+        """Yield the lines of a block for all mix rows. Raises AssertionError for a unit without an outcome."""
         for of_block in (self._used_facts, self._reasons, self._used_units, self._undrawn_units):
             of_block.clear()
         index: list[tuple] = []
@@ -96,11 +95,11 @@ class SampleWriter:
             else:
                 units = UNITS_BY_TASK[row.task](inputs, self.task_options)
             for unit in units:
-                yield from self._unit_records(row, inputs, unit, index)
+                yield from self._unit_lines(row, inputs, unit, index)
         self.index.append(pl.DataFrame(index, schema=schema(INDEX), orient="row"))
         self._count_outcomes(inputs)
 
-    def _unit_records(self, row: MixRow, inputs: SourceBlock, unit: Unit, index: list[tuple]) -> Iterator[Record]:
+    def _unit_lines(self, row: MixRow, inputs: SourceBlock, unit: Unit, index: list[tuple]) -> Iterator[dict]:
         image = inputs.images[unit.image_id]
         split = row.split_of(image["split"])
         unit_key = (LINES_BY_TASK.get(row.task, ""), unit.key)
@@ -112,7 +111,7 @@ class SampleWriter:
         for number, part in unit.passes(row.repeat, split == TRAIN):
             turns = part.turns or (word_turn(row.task, part.kind, drawn_for, number, part.slots),)
             name = f"r{stable_hash(row.task, row.source, unit.key, number):016x}"
-            sample = make_sample(
+            line = make_line(
                 name, row.task, image | {"split": split}, turns, boxes=part.boxes,
                 labels=inputs.present.get(unit.image_id), mask_ids=part.mask_ids, facts=part.facts, engine=part.engine,
                 number=number, target=part.target,
@@ -123,7 +122,7 @@ class SampleWriter:
                 image["view"], unit.key, number, num_new_facts,
             ))  # fmt: skip
             self._used_facts.update(part.facts)
-            yield sample
+            yield line
 
     def _count_outcomes(self, inputs: SourceBlock) -> None:
         task_names = {row.task for row in self.rows}
@@ -194,8 +193,7 @@ def run(
     with Blocks(source, usable_images, facts, sizes, lines, areas) as blocks:
         settings = TaskOptions(seed, pairs=balanced_ids)
         writer = SampleWriter(seed, mix_rows, draw_samples(blocks, mix_rows, settings), balanced_ids, reason_by_image)
-        sample_lines = (sample_line(sample) for inputs in blocks.each() for sample in writer.records(inputs))
-        write_lines(lines_out, sample_lines)
+        write_lines(lines_out, (line for inputs in blocks.each() for line in writer.lines(inputs)))
         write_table(index, pl.concat(writer.index), INDEX)
         write_table(excluded, writer.outcome_table(blocks), OUTCOMES)
         log.info("%s: %d lines of %d tasks", source, sum(map(len, writer.index)), len(mix_rows))

@@ -80,8 +80,7 @@ class ReadOptions:
 LABEL, BOX, REGION, PHRASE = KINDS = ("label", "box", "region", "phrase")
 STAGE = "radvlm_sources"
 KEPT = "kept"
-IMAGES, LABELS, TEXTS, FUSED = "images", "labels", "texts", "fused boxes"
-"""Kinds of counted records besides facts: images, rows of label tables, texts, fused boxes."""
+IMAGES, LABELS, TEXTS, FUSED = "images", "labels", "texts", "fused boxes"  # counted besides facts
 UNNAMED_BOX = "a box without a name"
 OUTPUTS = ("images", "facts", "texts", "excluded", "counts", "conservation")  # files of a source
 

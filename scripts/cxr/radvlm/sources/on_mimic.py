@@ -18,8 +18,7 @@ from cxr.radvlm.sources.facts import IMAGES, PHRASE, REGION, UNNAMED_BOX, ReadOp
 
 SPLIT_FOLDER = "silver_dataset/splits"
 AVOID_TABLE = "images_to_avoid.csv"
-SPLIT_TABLES = {"train": "train.csv", "validate": "valid.csv", "test": "test.csv"}
-"""{split: its list of images} of Chest ImaGenome."""
+SPLIT_TABLES = {"train": "train.csv", "validate": "valid.csv", "test": "test.csv"}  # of Chest ImaGenome
 
 
 def read_ms_cxr(options: ReadOptions, images: str) -> SourceRecords:

@@ -12,9 +12,9 @@ from cxr.geometry.affine import affine_to_upright, boxes_to_original
 from cxr.geometry.boxes import bounding_box
 from cxr.geometry.masks import component_boxes
 from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, label_report, load_label_names
+from cxr.radvlm.settings import OWN, FactSources
 from cxr.radvlm.sources import facts as source_facts
 from cxr.radvlm.sources.facts import BOX, IMAGES, LABELS, PHRASE, REGION, TEXTS, SourceRecords
-from cxr.radvlm.sources.settings import OWN, FactSources
 
 SEX_BY_WORD = {"f": "F", "female": "F", "w": "F", "m": "M", "male": "M"}
 VALUE_BY_CELL = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT, "-1": UNCERTAIN, "-1.0": UNCERTAIN}

@@ -10,11 +10,10 @@ from cxr.base.jobs import log
 from cxr.base.seeds import shard_of
 from cxr.base.tables import read_table, write_rows, write_table
 from cxr.imaging.cohort import rows as cohort
+from cxr.radvlm.settings import FORMATS
 from cxr.radvlm.sources.facts import ReadOptions, SourceRecords, write_source
-from cxr.radvlm.sources.settings import FORMATS
 
-SPLIT_PRIORITY = ("test", "validate", "train")
-"""Splits of a subject that occurs in several, the one it belongs to first."""
+SPLIT_PRIORITY = ("test", "validate", "train")  # of a subject in several splits, the first counts
 CONFLICTS: Columns = {
     "source": Column(pl.String, "Source."),
     "image_id": Column(pl.String, "Image that leaves the mix: split_conflict."),

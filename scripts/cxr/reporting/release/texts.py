@@ -7,7 +7,7 @@ import yaml
 
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LESIONS
-from cxr.radvlm.sources.settings import FORMATS
+from cxr.radvlm.settings import FORMATS
 from cxr.reporting.release.parquet import CONFIGS, SPLIT_NAMES, card_features
 
 RESOURCE_FILES = (

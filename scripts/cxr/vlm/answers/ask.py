@@ -5,7 +5,7 @@ import json
 import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +13,9 @@ import numpy as np
 from cxr.base.engines import Setup
 from cxr.base.tables import read_lines, write_lines
 from cxr.base.unfinished_work import describe_files, prepare_folder
-from cxr.vlm.answers.engine import Answerer, AnswersOptions, ModelAnswer, TurnRequest, load_answerer
+from cxr.vlm.answers.engine import Answerer, AnswersOptions, ModelAnswer, Reply, TurnRequest, load_answerer
 from cxr.vlm.answers.masks import MaskPredictor, join_masks, write_masks
-from cxr.vlm.collate import Collator, Encoded
+from cxr.vlm.collate import Collator
 from cxr.vlm.conventions import find_convention
 from cxr.vlm.families.engine import EncodedImages, load_family
 from cxr.vlm.models import base_folder, has_segmenter, read_run, run_model
@@ -24,9 +24,7 @@ from cxr.vlm.samples import ImageStore, Sample, read_samples
 from cxr.vlm.tokens import ReservedTokenError, Tokens
 
 log = logging.getLogger("cxr")
-PART_SIZE = 256
-"""Samples per part file; a killed job loses at most one part."""
-NO_IMAGES = EncodedImages({}, (), ())
+PART_SIZE = 256  # samples per part file; a killed job loses at most one part
 
 
 def run_answers(
@@ -37,7 +35,7 @@ def run_answers(
     options: AnswersOptions,
     attrs: dict,
     compute: dict,
-    run: str = "",
+    run: str,
     base: str | list[str] = "",
     masks: str = "",
     originals: Sequence[str] = (),
@@ -45,7 +43,7 @@ def run_answers(
 ) -> None:
     """Ask a run about the samples in ``lines`` and write the answers as JSON lines, in the samples' order.
 
-    ``base``: base model of a run with an adapter or without weights; for the engine table, the file of answers.
+    ``base``: base model of a run with an adapter or without weights.
     ``masks``: output shard of the masks of each [SEG], if the run has a segmenter. ``originals``: tables of the
     original images, if the run was tuned on these. ``folders``: see :class:`ImageStore`. The field ``seen`` of a line
     is the image's size as the model sees it. A killed job resumes at its last part. Raises UserError for invalid input.
@@ -88,37 +86,21 @@ def run_answers(
 
 def image_options(run: str) -> tuple[int, dict]:
     """Return the longest image side of a run (0: unlimited) and how it decodes originals ({}: it uses frames)."""
-    facts = read_run(run) if run else {"side": 0}
+    facts = read_run(run)
     return facts["side"], facts.get("original", {})
-
-
-@dataclass(frozen=True)
-class Reply:
-    """The answer to one turn of a sample. convention: of its boxes; seen: (width, height) of the image as seen."""
-
-    sample: Sample
-    turn: int
-    answer: ModelAnswer
-    convention: str
-    seen: Sequence[int]
-
-    def line(self) -> dict:
-        """Return its line."""
-        coordinate_fields = {"convention": self.convention, "seen": list(self.seen)}
-        return {"sample_id": self.sample.sample_id, "turn": self.turn} | self.answer.as_fields() | coordinate_fields
 
 
 class Asker:
     """Asks a model with a family's chat and a run's convention; later turns see the model's earlier answers."""
 
-    def __init__(self, engine: Answerer, collator: Collator | None, options: AnswersOptions):
+    def __init__(self, engine: Answerer, collator: Collator, options: AnswersOptions):
         self.engine, self.collator, self.options = engine, collator, options
 
     @classmethod
     def from_run(cls, run: str, base: str, options: AnswersOptions, setup: Setup) -> "Asker":
-        """Return an asker with the engine and the chat of a run; the engine table has no chat."""
-        engine = load_answerer(options.engine, Path(run), base, options, setup)
-        return cls(engine, load_collator(run, base, options.convention) if run else None, options)
+        """Return an asker with the engine and the chat of a run."""
+        collator = load_collator(run, base, options.convention)
+        return cls(load_answerer(Path(run), base, options, setup, collator), collator, options)
 
     def replies(self, samples: Sequence[Sample], store: ImageStore) -> Iterator[Reply]:
         """Yield the replies to all turns of the samples, in order."""
@@ -130,7 +112,7 @@ class Asker:
         for sample in samples:
             answers, size = conversation_by_sample[sample.sample_id]
             for turn, answer in enumerate(answers):
-                yield Reply(sample, turn, answer, self.convention, size)
+                yield Reply(sample, turn, answer, self.collator.convention.name, size)
 
     def _groups(self, samples: Sequence[Sample], store: ImageStore) -> list[Sequence[Sample]]:
         """Return groups of samples that share batches in all their turns; a group has similar numbers of turns."""
@@ -145,11 +127,6 @@ class Asker:
         order = sorted(samples, key=cost)
         return [order[first : first + size] for first in range(0, len(order), size)]
 
-    @property
-    def convention(self) -> str:
-        """Name of the convention of the answers' boxes."""
-        return self.collator.convention.name if self.collator else self.options.convention
-
     def _conversed(self, samples: Sequence[Sample], store: ImageStore) -> list[tuple[list[ModelAnswer], Sequence[int]]]:
         """Return for each sample the answers to its turns and the size of its image as the model sees it."""
         conversations: list[list[ModelAnswer]] = [[] for _ in samples]
@@ -161,18 +138,15 @@ class Asker:
                 if len(sample.turns) <= turn:
                     images.pop(at, None)  # frees its memory
                     continue
-                if self.collator and turn == 0:
+                if turn == 0:
                     picture = store.get(sample)
                     images[at] = picture, self.collator.family.pictures([picture])
-                request = self._request(sample, conversations[at], *images.get(at, (None, NO_IMAGES)))
+                request = self._request(sample, conversations[at], *images[at])
                 if isinstance(request, ModelAnswer):
                     conversations[at].append(request)
                     continue
-                requests[at] = request
-                sizes_seen = request.encoded.pictures.sizes
-                sizes[at] = (
-                    [sizes_seen[0].width, sizes_seen[0].height] if sizes_seen else list(store.size(sample)[::-1])
-                )
+                requests[at], size = request, images[at][1].sizes[0]
+                sizes[at] = size.width, size.height
             answers = self.engine.answer(list(requests.values())) if requests else []
             for at, answer in zip(requests, answers, strict=True):
                 conversations[at].append(answer)
@@ -182,13 +156,11 @@ class Asker:
         self,
         sample: Sample,
         earlier_answers: Sequence[ModelAnswer],
-        picture: np.ndarray | None,
+        picture: np.ndarray,
         pictures: EncodedImages,
     ) -> TurnRequest | ModelAnswer:
-        """Return the request for the next turn, or a failed answer; external answers need no prompt."""
+        """Return the request for the next turn, or a failed answer."""
         turn, collator = len(earlier_answers), self.collator
-        if collator is None:
-            return TurnRequest(Encoded(sample.sample_id, [], [], pictures), [], None, turn)
         if any(answer.failure for answer in earlier_answers):
             return ModelAnswer("", 0, "", "turn_before")
         try:
@@ -200,10 +172,7 @@ class Asker:
             return ModelAnswer("", 0, "", "reserved")
         if len(encoded.ids) > self.options.max_length:
             return ModelAnswer("", 0, "", "too_long")
-        # vLLM itself repeats an image's token
-        image_token, ids = collator.tokens.picture, encoded.ids
-        short = [token for at, token in enumerate(ids) if token != image_token or not at or ids[at - 1] != image_token]
-        return TurnRequest(encoded, short, picture, turn)
+        return TurnRequest(encoded, picture, turn)
 
 
 def load_collator(run: str | Path, base: str, convention: str = "") -> Collator:

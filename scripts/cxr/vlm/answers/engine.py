@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Protocol
 
 from cxr.base.engines import Setup, engine_module
-from cxr.vlm.collate import Encoded
+from cxr.vlm.collate import Collator, Encoded
+from cxr.vlm.samples import Sample
 
 
 @dataclass(frozen=True)
 class AnswersOptions:
     """Settings of asking one run.
 
-    engine: transformers, vllm or table; convention: of the prompt's coordinates, "" for the run's own; history: which
+    engine: transformers or vllm; convention: of the prompt's coordinates, "" for the run's own; history: which
     earlier answers a later turn sees: the model's own or the expected ones.
     """
 
@@ -30,12 +31,9 @@ class AnswersOptions:
 
 @dataclass(frozen=True)
 class TurnRequest:
-    """A turn to answer. encoded: its prompt; short, picture: ids with one token per image, and the image (for vLLM);
-    turn: its number in the sample, from 0.
-    """
+    """A turn to answer. encoded: its prompt; picture: the image (for vLLM); turn: its number in the sample, from 0."""
 
     encoded: Encoded
-    short: list[int]
     picture: object
     turn: int = 0
 
@@ -52,9 +50,22 @@ class ModelAnswer:
     failure: str = ""
     marks: tuple = ()
 
-    def as_fields(self) -> dict:
-        """Return the fields of an answer's JSON line."""
-        return {"text": self.text, "tokens": self.tokens, "stop": self.stop, "failure": self.failure}
+
+@dataclass(frozen=True)
+class Reply:
+    """The answer to one turn of a sample. convention: of its boxes; seen: (width, height) of the image as seen."""
+
+    sample: Sample
+    turn: int
+    answer: ModelAnswer
+    convention: str
+    seen: Sequence[int]
+
+    def line(self) -> dict:
+        """Return its JSON line."""
+        answer = {name: getattr(self.answer, name) for name in ("text", "tokens", "stop", "failure")}
+        coordinate_fields = {"convention": self.convention, "seen": list(self.seen)}
+        return {"sample_id": self.sample.sample_id, "turn": self.turn} | answer | coordinate_fields
 
 
 class Answerer(Protocol):
@@ -67,6 +78,6 @@ class Answerer(Protocol):
         ...
 
 
-def load_answerer(name: str, run: Path, base: str, options: AnswersOptions, setup: Setup) -> Answerer:
-    """Return the engine ``name`` for a run. Raises UserError for an unknown engine or an unusable run."""
-    return engine_module("cxr.vlm.answers", name).load(run, base, options, setup)
+def load_answerer(run: Path, base: str, options: AnswersOptions, setup: Setup, collator: Collator) -> Answerer:
+    """Return the engine for a run with its collator. Raises UserError for an unknown engine or an unusable run."""
+    return engine_module("cxr.vlm.answers", options.engine).load(run, base, options, setup, collator)

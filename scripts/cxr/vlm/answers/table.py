@@ -1,39 +1,22 @@
-"""The engine table: external answers, JSON lines of {sample_id, text, turn}, or failure instead of text."""
+"""External answers: JSON lines of {sample_id, text, turn}, or failure instead of text."""
 
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from cxr.base.engines import Setup
 from cxr.base.errors import refuse_unreadable
 from cxr.base.ids import clean_id
-from cxr.base.tables import read_lines, write_rows
-from cxr.vlm.answers.ask import run_answers
-from cxr.vlm.answers.engine import AnswersOptions, ModelAnswer, TurnRequest
+from cxr.base.tables import write_lines, write_rows
+from cxr.vlm.answers.engine import ModelAnswer, Reply
 from cxr.vlm.columns import UNUSED
+from cxr.vlm.samples import ImageStore, read_samples
 
 log = logging.getLogger("cxr")
-DUPLICATE, BAD_LINE = "duplicate", "bad_line"
-"""Reasons of a sample that is answered twice, and of an invalid line."""
+DUPLICATE, BAD_LINE = "duplicate", "bad_line"  # reasons of a sample that is answered twice, and of an invalid line
 
-Turn = tuple[str, int]
-"""A sample and the number of its turn."""
-
-
-class Table:
-    """Answers by sample and turn."""
-
-    at_once = 0
-
-    def __init__(self, answers: Mapping[Turn, ModelAnswer]):
-        self.answers = answers
-
-    def answer(self, requests: Sequence[TurnRequest]) -> list[ModelAnswer]:
-        """Return the answers, in order; an answer missing in the file has the failure ``not_given``."""
-        missing = ModelAnswer("", 0, "", "not_given")
-        return [self.answers.get((request.encoded.sample_id, request.turn), missing) for request in requests]
+Turn = tuple[str, int]  # a sample and the number of its turn
 
 
 def read_answer_file(path: str) -> tuple[dict[Turn, ModelAnswer], dict[Turn, int], list[tuple[int, str, str]]]:
@@ -72,12 +55,6 @@ def _parse_line(text: str) -> tuple[Turn | None, ModelAnswer]:
     return (clean_id(name), turn) if is_valid else None, ModelAnswer(answer, tokens, stop, failure)
 
 
-def load(run: Path, base: str, options: AnswersOptions, setup: Setup) -> Table:
-    """Return the engine for the file ``base``. Raises UserError for a file that is not text."""
-    del run, options, setup
-    return Table(read_answer_file(base)[0])
-
-
 def run_external(
     *,
     lines: str,
@@ -85,18 +62,26 @@ def run_external(
     base: str,
     answers: str,
     unused: str,
-    options: AnswersOptions,
-    attrs: dict,
-    compute: dict,
+    convention: str,
     folders: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the answers in the file ``base`` to the samples ``lines``, and the table ``unused`` of its other lines."""
-    run_answers(
-        lines=lines, pictures=pictures, base=base, answers=answers, options=options, attrs=attrs, compute=compute,
-        folders=folders,
-    )  # fmt: skip
-    _, numbers, rows = read_answer_file(base)
-    asked_turns = {(line["sample_id"], line["turn"]) for line in read_lines(answers)}
+    """Write the answers in the file ``base`` to the samples ``lines``, and the table ``unused`` of its other lines.
+
+    ``convention``: of their boxes; an answer that is missing has the failure ``not_given``. Raises UserError.
+    """
+    answer_by_turn, numbers, rows = read_answer_file(base)
+    missing, asked_turns = ModelAnswer("", 0, "", "not_given"), set()
+    with ImageStore(pictures, folders=folders) as store:
+
+        def answer_lines() -> Iterator[dict]:
+            for sample in read_samples(lines):
+                size = store.size(sample)[::-1]
+                for turn in range(len(sample.turns)):
+                    asked_turns.add((sample.sample_id, turn))
+                    answer = answer_by_turn.get((sample.sample_id, turn), missing)
+                    yield Reply(sample, turn, answer, convention, size).line()
+
+        write_lines(answers, answer_lines())
     rows += [(number, turn[0], "unknown_sample") for turn, number in numbers.items() if turn not in asked_turns]
     for reason, count in sorted(Counter(reason for _, _, reason in rows).items()):
         log.warning("%d lines of the external answers are excluded: %s", count, reason)

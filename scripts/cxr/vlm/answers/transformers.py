@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import nn
 from transformers import Cache
 
 from cxr.base.engines import Setup, engine_module
 from cxr.nets.devices import inference, select_device
 from cxr.vlm.answers.engine import AnswersOptions, ModelAnswer, TurnRequest
 from cxr.vlm.collate import Collator
-from cxr.vlm.conventions import find_convention
-from cxr.vlm.models import Loaded, load_run, read_run
+from cxr.vlm.families.engine import FAMILIES
+from cxr.vlm.models import load_run, read_run
 from cxr.vlm.segmenting import hidden_states
 
 GPU = True
@@ -79,22 +80,22 @@ class Transformers:
     """
 
     def __init__(
-        self, loaded: Loaded, collator: Collator, options: AnswersOptions, setup: Setup, reuses_kv_cache: bool = False
+        self, model: nn.Module, collator: Collator, options: AnswersOptions, setup: Setup, reuses_kv_cache: bool = False
     ):
-        self.loaded, self.collator, self.options = loaded, collator, options
+        self.model, self.collator, self.options = model, collator, options
         self.at_once, self.reuses_kv_cache = setup.batch, reuses_kv_cache
         self.device = select_device(setup.device, setup.asked)
         self.cache: ConversationCache | None = None
-        loaded.model.to(self.device)
+        model.to(self.device)
 
     def answer(self, requests: Sequence[TurnRequest]) -> list[ModelAnswer]:
         """Return the answers, in order. A later turn continues from the cache of the previous call."""
-        tokens = self.loaded.tokens
+        tokens = self.collator.tokens
         names = [request.encoded.sample_id for request in requests]
         is_cached = self.cache and self.cache.contains(names) and all(request.turn for request in requests)
         inputs = self._unread_prompts(requests) if is_cached else self._whole_prompts(requests)
-        with inference(), hidden_states(self.loaded.model) as states:
-            generation = self.loaded.model.generate(
+        with inference(), hidden_states(self.model) as states:
+            generation = self.model.generate(
                 **inputs, max_new_tokens=self.options.max_new_tokens, do_sample=False, num_beams=1, use_cache=True,
                 pad_token_id=tokens.pad, eos_token_id=tokens.end, temperature=None, top_p=None, top_k=None,
                 repetition_penalty=1.0, return_dict_in_generate=True,
@@ -125,21 +126,18 @@ class Transformers:
                 for row in zip(ids, mask, strict=True)
             ]
             self.cache = ConversationCache([request.encoded.sample_id for request in requests], None, places)
-        dtype = next(self.loaded.model.parameters()).dtype
+        dtype = next(self.model.parameters()).dtype
         return {name: value.to(dtype) if value.is_floating_point() else value for name, value in batch.inputs.items()}
 
     def _unread_prompts(self, requests: Sequence[TurnRequest]) -> dict:
         """Return the inputs of prompts whose beginnings are cached."""
         names, prompts = zip(*((request.encoded.sample_id, request.encoded.ids) for request in requests), strict=True)
-        inputs = self.cache.resume(names, prompts, self.loaded.tokens.pad)
+        inputs = self.cache.resume(names, prompts, self.collator.tokens.pad)
         return {name: value.to(self.device) for name, value in inputs.items()} | {"past_key_values": self.cache.cache}
 
 
-def load(run: Path, base: str, options: AnswersOptions, setup: Setup) -> Transformers:
+def load(run: Path, base: str, options: AnswersOptions, setup: Setup, collator: Collator) -> Transformers:
     """Return the engine for a run."""
-    facts = read_run(run)
-    loaded = load_run(run, base, getattr(torch, options.dtype))
-    convention = find_convention(options.convention or facts["convention"])
-    collator = Collator(loaded.family, loaded.tokens, convention)
-    reuses_kv_cache = getattr(engine_module("cxr.vlm.families", facts["family"]), "REUSES_KV_CACHE", False)
-    return Transformers(loaded, collator, options, setup, reuses_kv_cache)
+    model = load_run(run, base, getattr(torch, options.dtype)).model
+    reuses_kv_cache = getattr(engine_module(FAMILIES, read_run(run)["family"]), "REUSES_KV_CACHE", False)
+    return Transformers(model, collator, options, setup, reuses_kv_cache)

@@ -12,7 +12,8 @@ from transformers import AutoConfig
 from cxr.base.engines import Setup, engine_module
 from cxr.base.errors import UserError
 from cxr.vlm.answers.engine import AnswersOptions, ModelAnswer, TurnRequest
-from cxr.vlm.families.engine import Family, load_family
+from cxr.vlm.collate import Collator
+from cxr.vlm.families.engine import FAMILIES, Family
 from cxr.vlm.models import ADAPTER, ADAPTERS, read_run, run_model
 from cxr.vlm.tokens import Tokens
 
@@ -35,10 +36,14 @@ class Vllm:
             temperature=0.0, max_tokens=self.options.max_new_tokens, seed=self.options.seed,
             stop_token_ids=[self.tokens.end], detokenize=False,
         )  # fmt: skip
-        prompts = [
-            {"prompt_token_ids": request.short, "multi_modal_data": {"image": Image.fromarray(request.picture)}}
-            for request in requests
-        ]
+        image_token, prompts = self.tokens.picture, []
+        for request in requests:
+            # vLLM itself repeats an image's token
+            before = [None, *request.encoded.ids]
+            pairs = zip(before, request.encoded.ids, strict=False)
+            ids = [token for previous, token in pairs if not previous == token == image_token]
+            image = {"image": Image.fromarray(request.picture)}
+            prompts.append({"prompt_token_ids": ids, "multi_modal_data": image})
         outputs = self.model.generate(prompts, sampling, use_tqdm=False, lora_request=self.adapter)
         answers = []
         for output in outputs:
@@ -48,20 +53,19 @@ class Vllm:
         return answers
 
 
-def load(run: Path, base: str, options: AnswersOptions, setup: Setup) -> Vllm:
+def load(run: Path, base: str, options: AnswersOptions, setup: Setup, collator: Collator) -> Vllm:
     """Return the engine for a run."""
     # the imports below read these
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", VLLM_NO_USAGE_STATS="1")
     facts, adapted = read_run(run), Path(run, ADAPTERS)
     with run_model(run, base) as folder:
-        family = load_family(facts["family"], folder)
-        _check_supported(facts["family"], family, folder, adapted.is_dir())
-        return _load_model(str(folder), family, adapted, options, setup)
+        _check_supported(facts["family"], collator.family, folder, adapted.is_dir())
+        return _load_model(str(folder), collator.tokens, adapted, options, setup)
 
 
 def _check_supported(name: str, family: Family, folder: Path, adapted: bool) -> None:
     """Raise UserError for a model that vLLM does not support, or whose image tiling it would change."""
-    module = engine_module("cxr.vlm.families", name)
+    module = engine_module(FAMILIES, name)
     tiles, reason = getattr(module, "VLLM_TILES", ""), ""
     if not getattr(module, "VLLM", True):
         reason = f"which does not support {name} here"
@@ -73,7 +77,7 @@ def _check_supported(name: str, family: Family, folder: Path, adapted: bool) -> 
         raise UserError(f"vlm.answers.engine is 'vllm', {reason}: set it to transformers")
 
 
-def _load_model(folder: str, family: Family, adapted: Path, options: AnswersOptions, setup: Setup) -> Vllm:
+def _load_model(folder: str, tokens: Tokens, adapted: Path, options: AnswersOptions, setup: Setup) -> Vllm:
     from vllm import LLM
     from vllm.lora.request import LoRARequest
 
@@ -95,4 +99,4 @@ def _load_model(folder: str, family: Family, adapted: Path, options: AnswersOpti
         max_lora_rank=max(8, rank),
     )
     adapter = LoRARequest("run", 1, str(adapted)) if adapted.is_dir() else None
-    return Vllm(model, adapter, Tokens.read(folder, family.frame), options)
+    return Vllm(model, adapter, tokens, options)

@@ -28,8 +28,8 @@ from cxr.base.engines import engine_module
 from cxr.base.errors import UserError, refuse_unreadable
 from cxr.vlm.conventions import InputSize
 
-PARTS = ("vision", "projector", "language")
-"""Parts of a model, which can be frozen or have their own learning rates."""
+FAMILIES = "cxr.vlm.families"  # package of the families
+PARTS = ("vision", "projector", "language")  # parts of a model, which can be frozen or have their own learning rates
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def part_of(family: Family, name: str) -> str:
 
 def load_family(name: str, folder: str | Path) -> Family:
     """Return the family ``name`` for the model in ``folder``. Raises UserError if either is unknown."""
-    module = engine_module("cxr.vlm.families", name)
+    module = engine_module(FAMILIES, name)
     with refuse_unreadable(folder, f"{folder} holds no model", f"give the folder of a {name} model"):
         kind = AutoConfig.from_pretrained(folder, local_files_only=True).model_type
     if kind != (model_type := module.MODEL_TYPE):

@@ -15,8 +15,7 @@ from cxr.vlm.families.engine import ChatTemplate, EncodedImages
 
 MODEL_TYPE = "gemma3"
 CONVENTION = "grid1000"
-VLLM = False
-"""The engine vllm cannot be used: vLLM adds the image's opening and closing itself, which this template already has."""
+VLLM = False  # vLLM would add the image's opening and closing, which this template already has
 TEMPLATE = ChatTemplate(
     start="<bos>",
     user="<start_of_turn>user\n",
@@ -32,8 +31,7 @@ PREFIXES = {
     "projector": ("model.multi_modal_projector.",),
     "language": ("model.language_model.", "lm_head."),
 }
-IDLE = ("model.vision_tower.head.",)
-"""An optional head that no answer depends on."""
+IDLE = ("model.vision_tower.head.",)  # an optional head that no answer depends on
 
 
 @dataclass(frozen=True)

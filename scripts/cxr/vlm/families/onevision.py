@@ -27,28 +27,19 @@ PREFIXES = {
     "projector": ("model.multi_modal_projector.", "model.image_newline"),
     "language": ("model.language_model.", "lm_head."),
 }
-REUSES_KV_CACHE = True
-"""The KV cache can be reused across turns, because positions are computed from the mask alone."""
-IDLE = ("model.vision_tower.post_layernorm.",)
-"""Features are taken before this norm, so no answer depends on it."""
-TOWER, PUBLISHED_TOWER = "vision_tower.", "vision_tower.vision_model."
-"""Prefixes of the vision tower's tensors in a file: as the library writes them, and as in the published checkpoints."""
-PATCH, HEAD_SIZE = 16, 32
-"""Of the tiny model: side of a patch, px; width of an attention head, the smallest that vLLM accepts on a CPU."""
-HIDDEN, LAYERS, VISION_HIDDEN, VISION_LAYERS = 96, 3, 64, 2
-"""Of the tiny model: widths and numbers of layers of the language model and of the vision tower."""
+REUSES_KV_CACHE = True  # the KV cache can be reused across turns, because positions are computed from the mask alone
+IDLE = ("model.vision_tower.post_layernorm.",)  # features are taken before this norm, so no answer depends on it
+TOWER, PUBLISHED_TOWER = "vision_tower.", "vision_tower.vision_model."  # as the library writes it; as published
+PATCH, HEAD_SIZE = 16, 32  # of the tiny model; heads have at least 32 for vLLM on a CPU
+HIDDEN, LAYERS, VISION_HIDDEN, VISION_LAYERS = 96, 3, 64, 2  # widths and depths of the tiny model
 INITIALIZER_RANGE = 0.1
 """Standard deviation of the tiny model's initial weights, about 1 / sqrt(width); the library's 0.02 fits a width of
 2,500.
 """
-SHRINK_RATIO = 1.1
-"""Features are shrunk to the maximum number of tiles if they exceed it by this factor per side."""
-TILES_PREFIX = "anyres_max_"
-"""Prefix of ``vision_aspect_ratio``, before the maximum number of tiles."""
-VLLM_TILES = "anyres_max_9"
-"""The only ``vision_aspect_ratio`` that vLLM (0.32) uses, whatever a model's configuration says."""
-VLLM_ADAPTERS = False
-"""vLLM (0.32) has no adapters for this architecture."""
+SHRINK_RATIO = 1.1  # features are shrunk to the maximum number of tiles if they exceed it by this factor per side
+TILES_PREFIX = "anyres_max_"  # prefix of ``vision_aspect_ratio``, before the maximum number of tiles
+VLLM_TILES = "anyres_max_9"  # the ``vision_aspect_ratio`` that vLLM (0.32) uses for every model
+VLLM_ADAPTERS = False  # vLLM (0.32) has no adapters for this architecture
 RATIO, PINPOINTS = "vision_aspect_ratio", "image_grid_pinpoints"
 TILING_KEYS = {
     "config.json": (RATIO, PINPOINTS),

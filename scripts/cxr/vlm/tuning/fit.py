@@ -20,8 +20,7 @@ from cxr.vlm.samples import parse_sample
 from cxr.vlm.tokens import IGNORED
 from cxr.vlm.tuning.settings import Recipe
 
-BUCKET = 16
-"""Number of batches in a bucket that is sorted by length, to reduce padding."""
+BUCKET = 16  # number of batches in a bucket that is sorted by length, to reduce padding
 
 SEG_LOSS = {"text": 1.0, "bce": 5.0, "dice": 1.0}
 """Weights of the losses of a run with a head: cross-entropy of all answers (ours), binary cross-entropy of the masks

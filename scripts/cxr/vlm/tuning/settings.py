@@ -10,8 +10,7 @@ from cxr.nets.microbatch import SharedBatch
 
 RunName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 Engine = Literal["tiny", "onevision_tiny", "qwen25vl", "qwen3vl", "gemma3", "onevision"]
-TINY = ("tiny", "onevision_tiny")
-"""Engines that make a small random model, on a CPU."""
+TINY = ("tiny", "onevision_tiny")  # engines that make a small random model, on a CPU
 Probed = Literal["", "probe", "grid1000", "pixels_resized", "unit", "unit_short", "yx1000"]
 Part = Literal["vision", "projector", "language"]
 Rates = dict[Part, Annotated[float, Limits(gt=0, le=1)]]
@@ -42,8 +41,7 @@ MOST_TILES = "Maximum number of tiles of an image; the features of a larger one 
 class VlmLora(Section):
     """Low-rank adapters."""
 
-    dropout: ClassVar[float] = 0.05
-    """Dropout before the adapters (MedGround's paper is silent; the library's example)."""
+    dropout: ClassVar[float] = 0.05  # dropout before the adapters (MedGround's paper is silent; the library's example)
     rank: int = key(8, "Rank of the adapters; higher: more trained values.", source=PAPER, ge=1, le=1024)
     alpha: int = key(32, "Scale: the output is multiplied by alpha / rank.", source=PAPER, ge=1, le=8192)
     target: Literal["language", "all"] = key(
@@ -54,12 +52,9 @@ class VlmLora(Section):
 class Recipe(SharedBatch, Section):
     """How a model is tuned; the values of MedGround's paper."""
 
-    family: ClassVar[str] = ""
-    """Module of the model's architecture; empty: the engine's name."""
-    side: ClassVar[int] = 0
-    """Maximum side of a run's images, px; 0: no limit."""
-    max_new_tokens: ClassVar[int] = 0
-    """Maximum length of a run's answers, tokens; 0: as ``vlm.answers`` limits it."""
+    family: ClassVar[str] = ""  # module of the model's architecture; empty: the engine's name
+    side: ClassVar[int] = 0  # maximum side of a run's images, px; 0: no limit
+    max_new_tokens: ClassVar[int] = 0  # maximum length of a run's answers, tokens; 0: as ``vlm.answers`` limits it
     method: Literal["lora", "full"] = key("lora", "lora: train adapters; full: train whole parts.", source=PAPER)
     lora: VlmLora = key(VlmLora, "Adapters.", source=PAPER)
     parts: list[Part] = key(lambda: ["vision", "projector", "language"], "Parts that `full` trains.", min_length=1)
@@ -142,8 +137,7 @@ class OnevisionRecipe(
 ):
     """LLaVA-OneVision, as RadVLM's paper tuned the 7B model: all parts, once over the samples."""
 
-    max_new_tokens: ClassVar[int] = 1500
-    """Of the authors' code."""
+    max_new_tokens: ClassVar[int] = 1500  # of the authors' code
     model: str = key(
         "llava-hf/llava-onevision-qwen2-7b-si-hf", "Base model of runs that name none.", source=PAPER, min_length=1
     )

@@ -36,12 +36,9 @@ from cxr.vlm.tuning.fit import EncodedCache, MaskLoss, TextLoss, TuningLoop, cou
 from cxr.vlm.tuning.settings import Recipe, VlmLora
 
 log = logging.getLogger("cxr")
-WORKER = "cxr.vlm.tuning.tune"
-"""Module of one process of a distributed tuning: ``python -m cxr.vlm.tuning.tune job.json``."""
-START = "start"
-"""Folder, next to the checkpoints, of the tiny random model or of links to a base with another tiling."""
-CACHE_BYTES = 10**9
-"""Maximum size of the cache of encoded samples, bytes."""
+WORKER = "cxr.vlm.tuning.tune"  # module of one process: ``python -m cxr.vlm.tuning.tune job.json``
+START = "start"  # folder, next to the checkpoints, of the tiny random model or of links to a base with another tiling
+CACHE_BYTES = 10**9  # maximum size of the cache of encoded samples, bytes
 
 
 @dataclass(frozen=True)
@@ -77,15 +74,11 @@ class TuningOptions:
         return run_facts | ({"system_prompt": self.system_prompt} if self.system_prompt else {})
 
 
-BETAS = (0.9, 0.999)
-"""Decay rates of AdamW's two moments (RadVLM's code)."""
-ADAPTER = ("lora_", "trainable_tokens_")
-"""peft's names of adapter tensors: of layers, and of rows of tokens."""
+BETAS = (0.9, 0.999)  # decay rates of AdamW's two moments (RadVLM's code)
+ADAPTER = ("lora_", "trainable_tokens_")  # peft's names of adapter tensors: of layers, and of rows of tokens
 LANGUAGE, ALL = "language", "all"
-EMBEDDING, HEAD = "embed_tokens", "lm_head"
-"""Names of the layers with one row per token."""
-SEGMENTER = "segmenter."
-"""Prefix of a segmenter's tensors; without the dot, the name of its learning rate."""
+EMBEDDING, HEAD = "embed_tokens", "lm_head"  # names of the layers with one row per token
+SEGMENTER = "segmenter."  # prefix of a segmenter's tensors; without the dot, the name of its learning rate
 
 
 def add_adapters(model: nn.Module, family: Family, lora: VlmLora, token: int | None = None) -> PeftModel:

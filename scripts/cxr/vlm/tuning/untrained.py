@@ -22,10 +22,8 @@ from cxr.vlm.tuning.tune import TuningOptions
 
 log = logging.getLogger("cxr")
 PROBE = "probe"
-MAX_PROBE_TOKENS = 256
-"""Maximum length of a probe's answer, tokens."""
-PROBED_LINES = 200
-"""Number of validation lines in a probe."""
+MAX_PROBE_TOKENS = 256  # maximum length of a probe's answer, tokens
+PROBED_LINES = 200  # number of validation lines in a probe
 
 
 def run_untrained(

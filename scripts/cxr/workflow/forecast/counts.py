@@ -11,7 +11,7 @@ import yaml
 
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import SPLITS
-from cxr.radvlm.sources.settings import OWN
+from cxr.radvlm.settings import OWN
 from cxr.semisyn.placement.quota import PlanOptions, images_requested, num_jobs
 from cxr.semisyn.shared import images_per_finding
 from cxr.workflow.forecast.cohort import CohortForecast, is_finished, share_handed_over, share_without_finding

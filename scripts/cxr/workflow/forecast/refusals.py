@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cxr.base.vocabulary import SPLITS
-from cxr.radvlm.sources.settings import OWN
+from cxr.radvlm.settings import OWN
 from cxr.semisyn.placement.quota import PlanOptions, explain_overuse
 from cxr.workflow.forecast.cohort import CohortForecast
 from cxr.workflow.forecast.counts import SystemCounts
