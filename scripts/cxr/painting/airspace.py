@@ -106,7 +106,7 @@ def bound_by_fissure(chest: Chest, window: Window, words: str) -> np.ndarray | N
     if "right" not in words or not (upper or middle):
         return None
     lung_x1, lung_y1, lung_x2, lung_y2 = bounding_box(chest.right)
-    y, x = np.mgrid[window.rows, window.columns].astype(np.float32) + 0.5
+    y, x = np.mgrid[window.at].astype(np.float32) + 0.5
     lateral = 1 - (x - lung_x1) / max(1, lung_x2 - 1 - lung_x1)
     line = lung_y1 + (lung_y2 - 1 - lung_y1) * (FISSURE[0] + (FISSURE[1] - FISSURE[0]) * lateral)
     top, tall = window.rows.start + window.box[1], window.size[1]
@@ -131,9 +131,8 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
         added = float((np.clip(white - window.image, 0, None) * density)[lung_in_box].mean()) / deviation
         gain = min(MAX_GAIN, max(1.0, request.ranges["least"] / max(added, 1e-6)))
         density *= gain
-        at = window.rows, window.columns
-        total[at] = np.maximum(total[at], np.clip(density, 0, 0.85))
-        lesion[at] |= (density >= EDGE * np.quantile(density[lung_in_box], 0.98)) & window.inside
+        total[window.at] = np.maximum(total[window.at], np.clip(density, 0, 0.85))
+        lesion[window.at] |= (density >= EDGE * np.quantile(density[lung_in_box], 0.98)) & window.inside
         parts.append(parameters | {"raised": round(gain, 4), "side": place.side})
     flat, lost = request.draw("flat", random), request.draw("lost", random)
     painted = add_absorption(chest.image, total, white, flat, lost)

@@ -111,7 +111,6 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
         parameters["loss"] = request.draw("collapse" if form == "collapse" else "loss", random)
         if window.empty:
             continue
-        at = window.rows, window.columns
         tall = float(np.flatnonzero(chest.lung(place.side).any(axis=1)).size)
         lobe = form == "collapse" and request.mentions("upper lobe")
         density = draw_upper_lobe(window, random) if lobe else draw_wedge(window, parameters["soft"], random)
@@ -128,11 +127,11 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
         density = np.clip(parameters["delta"] * density * window.fade_weights(FADE) * (1 - HIDDEN * heart), 0, 0.85)
         up = upward_shift(window, min(parameters["loss"] * tall, MAX_SHIFT * window.size[1]))
         y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32)
-        shifted = cv2.remap(image[at], x, y + up, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
-        image[at] = np.where(up > 1e-3, shifted, image[at])
-        total[at] = np.maximum(total[at], density)
+        shifted = cv2.remap(image[window.at], x, y + up, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+        image[window.at] = np.where(up > 1e-3, shifted, image[window.at])
+        total[window.at] = np.maximum(total[window.at], density)
         most = float(np.quantile(density[window.lung & window.inside], 0.98))
-        lesion[at] |= (density >= VISIBLE * most) & window.inside & (density > 0)
+        lesion[window.at] |= (density >= VISIBLE * most) & window.inside & (density > 0)
         parts.append(parameters | {"side": place.side, "form": form})
     image = np.where(total > 0, add_absorption(image, total, white, flat, lost), image)
     return PaintedImage(np.clip(image, 0, 1).astype(np.float32), lesion, {"parts": parts, "flat": flat, "lost": lost})

@@ -79,7 +79,7 @@ def window_mask(chest: Chest, windows: Iterable["Window"]) -> np.ndarray:
     """Return the pixels that lie in one of the windows, bool (H, W)."""
     mask = np.zeros(chest.image.shape, bool)
     for window in windows:
-        mask[window.rows, window.columns] = True
+        mask[window.at] = True
     return mask
 
 
@@ -96,10 +96,9 @@ class Window:
         self.empty = not (inside & lung).any()
         self.rows = slice(max(0, y1 - margin), min(shape[0], y2 + margin))
         self.columns = slice(max(0, x1 - margin), min(shape[1], x2 + margin))
-        at = self.rows, self.columns
-        self.lung, self.inside = lung[at], inside[at]
-        self.image = chest.image[at]
-        self.heart = chest.heart[at]
+        self.at = self.rows, self.columns
+        self.lung, self.inside = lung[self.at], inside[self.at]
+        self.image, self.heart = chest.image[self.at], chest.heart[self.at]
         self.shape = self.lung.shape
         self.box = bounding_box(self.lung & self.inside)
         self.place_box = bounding_box(self.inside)

@@ -65,7 +65,7 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
     thick = widen_vessels(chest.image, window_mask(chest, (window for _, window in windows)))
     for place, window in windows:
         x1, y1, x2, y2 = bounding_box(chest.lung(place.side))
-        y, x = np.mgrid[window.rows, window.columns].astype(np.float32) + 0.5
+        y, x = np.mgrid[window.at].astype(np.float32) + 0.5
         # from the medial edge and from the top, 0..1 of the lung's box
         u, v = ((x - x1) if place.side == "left" else (x2 - x)) / (x2 - x1), (y - y1) / (y2 - y1)
         soft = request.draw("soft", random)
@@ -79,13 +79,12 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
         if lines_only:
             cloud *= np.clip(1 + 0.35 * draw_reticulation(window.shape, 12.0, random), 0, None)
         lines, rings = request.draw_count("lines", random), request.draw_count("cuffs", random) * (2 if cuffed else 1)
-        at = window.rows, window.columns
-        total[at] = np.maximum(total[at], delta * (0.7 if lines_only else 1.0) * fade * cloud)
+        total[window.at] = np.maximum(total[window.at], delta * (0.7 if lines_only else 1.0) * fade * cloud)
         marks = 0.7 * draw_septal_lines(window, lines, random)
         marks += draw_cuffs(window, u, v, rings, request.ranges["cuff_size"], random)
-        added[at] += (fade > 0.05) * (0.2 * delta * marks + 0.5 * np.clip(fade * cloud, 0, 1) * thick[at])
+        added[window.at] += (fade > 0.05) * (0.2 * delta * marks + 0.5 * np.clip(fade * cloud, 0, 1) * thick[window.at])
         density = fade * cloud
-        lesion[at] |= (density >= EDGE * np.quantile(density[window.lung & window.inside], 0.98)) & window.inside
+        lesion[window.at] |= (density >= EDGE * np.quantile(density[window.lung & window.inside], 0.98)) & window.inside
         parts.append({"lines": lines, "cuffs": rings, "side": place.side})
     new = add_absorption(chest.image, np.clip(total, 0, 0.85), water_brightness(chest.image, chest.heart), flat, lost)
     parameters = {"delta": delta, "reach": reach, "flat": flat, "lost": lost, "parts": parts}

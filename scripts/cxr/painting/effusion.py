@@ -108,15 +108,14 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
         parameters = {name: request.draw(name, random) for name in DRAWN_RANGES}
         if window.empty:
             continue
-        at = window.rows, window.columns
-        before = chest.image[at]
+        before = window.image
         fluid = draw_fluid(window, request, parameters, random)
         density = fluid * (1 - HIDDEN * cv2.GaussianBlur(window.heart.astype(np.float32), (0, 0), 4))
         smooth = cv2.GaussianBlur(before, (0, 0), GRAIN)
         ribs = parameters["kept"] * rib_contrast(before, window.lung)
-        goal = np.maximum(tissue_brightness(chest, place)[at], smooth) + ribs
-        image[at] = np.where(density > 0, before + density * (goal - smooth), image[at])
+        goal = np.maximum(tissue_brightness(chest, place)[window.at], smooth) + ribs
+        image[window.at] = np.where(density > 0, before + density * (goal - smooth), image[window.at])
         most = float(np.quantile(fluid[window.lung & window.inside], 0.98))
-        lesion[at] |= (fluid >= VISIBLE * most) & (fluid > 0) & window.inside
+        lesion[window.at] |= (fluid >= VISIBLE * most) & (fluid > 0) & window.inside
         parts.append(parameters | {"side": place.side})
     return PaintedImage(np.clip(image, 0, 1).astype(np.float32), lesion, {"parts": parts})

@@ -81,7 +81,7 @@ def pleural_line(
     line is parallel to the chest wall, or to the box's side if the box does not reach the wall."""
     lung = chest.lung(place.side)
     rows, columns = (np.flatnonzero(lung.any(axis=axis)) for axis in (1, 0))
-    far = wall_distance(chest, place.side)[window.rows, window.columns]
+    far = wall_distance(chest, place.side)[window.at]
     x1, y1, x2, y2 = window.box
     upper = slice(y1, y1 + max(3, (y2 - y1) // 2))
     distances = far[upper, x1:x2][window.lung[upper, x1:x2]]
@@ -110,20 +110,20 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
         parameters = {name: request.draw(name, random) for name in DRAWN_RANGES}
         if window.empty:
             continue
-        at = window.rows, window.columns
         beyond, deep, most = pleural_line(chest, place, window, request, parameters, random)
         fade = fade_weights(window)
         air = soft_step(beyond, EDGE)
-        before = chest.image[at]
+        before = window.image
         smooth = cv2.GaussianBlur(before, (0, 0), GRAIN)
-        detail_loss = parameters["lost"] * (smooth - bare[at]) + (1 - request.ranges["grain"]) * (before - smooth)
+        grain_loss = (1 - request.ranges["grain"]) * (before - smooth)
+        detail_loss = parameters["lost"] * (smooth - bare[window.at]) + grain_loss
         painted = (before - air * fade * detail_loss) * (1 - parameters["delta"] * air * fade)
         inner = (1 - air) * np.exp(-np.clip(-beyond, 0, None) / max(6.0, 0.6 * most))
         painted = painted + parameters["denser"] * inner * fade * np.clip(DENSE - painted, 0, None)
         along = np.clip(1 + 0.3 * noise(window.shape, 25.0, random, 2), 0.35, 1.6)
         line = np.exp(-((beyond / parameters["width"]) ** 2)) * soft_step(deep - 4, 4)
         painted = painted + parameters["line"] * along * line * fade * np.clip(BRIGHT - painted, 0, None)
-        image[at] = np.where(fade > 0, painted, image[at])
-        lesion[at] |= (air * fade >= VISIBLE) & window.inside
+        image[window.at] = np.where(fade > 0, painted, image[window.at])
+        lesion[window.at] |= (air * fade >= VISIBLE) & window.inside
         parts.append(parameters | {"side": place.side, "depth": most})
     return PaintedImage(np.clip(image, 0, 1).astype(np.float32), lesion, {"parts": parts})

@@ -103,9 +103,17 @@ def find_normal_structures(sentence: str) -> tuple[tuple[str, tuple[str, ...], b
 
 def find_fault(messages: Sequence[Mapping[str, str]], evidence: Evidence, grounded: bool) -> Fault | None:
     """Return the first fault of messages {role, text}, with boxes written to two decimals; None if they pass."""
-    turns, problem = split_rounds(messages)
-    if problem:
-        return Fault(BAD_FORM, problem)
+    texts = [message["text"].strip() for message in messages]
+    turns = list(zip(texts[::2], texts[1::2], strict=False))
+    if [message["role"] for message in messages] != [*ROLES] * len(turns):
+        return Fault(BAD_FORM, "roles do not alternate")
+    if not ROUNDS[0] <= len(turns) <= ROUNDS[1]:
+        return Fault(BAD_FORM, f"{len(turns)} rounds")
+    if not all(texts) or max(map(len, texts)) > MAX_CHARACTERS:
+        return Fault(BAD_FORM, "an empty or endless text")
+    plain_questions = [_plain(question) for question, _ in turns]
+    if len(set(plain_questions)) < len(plain_questions) or not all(plain_questions):
+        return Fault(BAD_FORM, "a question is asked twice")
     for number, (question, answer) in enumerate(turns, start=1):
         compared, wording_fault = _forbidden_words(answer)
         if any(not re.search(rf"\b{re.escape(word[:STEM_LETTERS])}", evidence.text) for word in compared):
@@ -117,23 +125,6 @@ def find_fault(messages: Sequence[Mapping[str, str]], evidence: Evidence, ground
     if grounded and not any(place.search(question.lower()) and BOX.search(answer) for question, answer in turns):
         return Fault(UNGROUNDED, "no box is asked for and given")
     return None
-
-
-def split_rounds(messages: Sequence[Mapping[str, str]]) -> tuple[list[tuple[str, str]], str]:
-    """Return the rounds (question, answer) of messages, and a description of a formal error or ""."""
-    roles = [message["role"] for message in messages]
-    if roles != [ROLES[number % 2] for number in range(len(roles))] or len(roles) % 2:
-        return [], "roles do not alternate"
-    texts = [message["text"].strip() for message in messages]
-    turns = list(zip(texts[::2], texts[1::2], strict=True))
-    if not ROUNDS[0] <= len(turns) <= ROUNDS[1]:
-        return [], f"{len(turns)} rounds"
-    if not all(texts) or max(map(len, texts)) > MAX_CHARACTERS:
-        return [], "an empty or endless text"
-    plain_questions = [_plain(question) for question, _ in turns]
-    if len(set(plain_questions)) < len(plain_questions) or not all(plain_questions):
-        return [], "a question is asked twice"
-    return turns, ""
 
 
 def _box_fault(turns: Sequence[tuple[str, str]], evidence: Evidence, grounded: bool) -> Fault | None:
@@ -205,9 +196,14 @@ def _parse_sentence(text: str) -> _Part:
 def support_problem(statement: Statement, evidence: Evidence) -> str | None:
     """Return why the facts do not support a statement; None if they do, or do not contradict its denial."""
     same = [fact for fact in evidence.affirmed if fact.keys & statement.keys]
-    if not statement.affirmed:
-        return _denial_problem(statement, same, evidence)
     has_label = finding_labels(statement.lesion, statement.entity) & evidence.labels
+    if not statement.affirmed:
+        for fact in same if statement.denies else ():
+            smaller = statement.limits and fact.sizes and not fact.sizes & statement.sizes
+            if statement.overlaps(fact) and not smaller:
+                return "denies a finding that a fact affirms"
+        is_general = statement.denies and not same and not statement.has_place and not statement.limits
+        return "denies a label that a fact affirms" if is_general and has_label else None
     if not same:
         return None if has_label and not statement.has_place else "affirms a finding that no fact affirms"
     sure = [fact for fact in same if fact.hedge <= statement.hedge]
@@ -224,18 +220,6 @@ def support_problem(statement: Statement, evidence: Evidence) -> str | None:
         if side_zones and not side_zones & zones:
             return "tells a zone that no fact tells"
     return None
-
-
-def _denial_problem(statement: Statement, same: Sequence[Statement], evidence: Evidence) -> str | None:
-    if not statement.denies:
-        return None
-    for fact in same:
-        smaller = statement.limits and fact.sizes and not fact.sizes & statement.sizes
-        if statement.overlaps(fact) and not smaller:
-            return "denies a finding that a fact affirms"
-    is_general = not same and not statement.has_place and not statement.limits
-    has_label = finding_labels(statement.lesion, statement.entity) & evidence.labels
-    return "denies a label that a fact affirms" if is_general and has_label else None
 
 
 @lru_cache(maxsize=CACHE_SIZE)

@@ -59,7 +59,14 @@ def gather_facts(
         stated.setdefault(image_id, {})[name] = value
         ids.setdefault(image_id, {})[name] = fact_id
     line_by_image = {image_id: line for line in texts for image_id in line["image_ids"]}
-    phrases_by_image = _index_phrases(facts, phrases, images)
+    sizes = {row[0]: row[1:] for row in images.select("image_id", "rows", "columns").iter_rows() if all(row[1:])}
+    text_by_group = {(line["image_id"], line["group"]): line["text"] for line in phrases}
+    phrases_by_image: dict[str, list[Phrase]] = {}
+    for boxes in sorted(group_boxes(facts, sizes, PHRASE), key=lambda boxes: (boxes.image_id, boxes.key)):
+        text = text_by_group.get((boxes.image_id, boxes.key))
+        if text is not None and boxes.boxes:
+            phrase = Phrase(text, boxes.boxes, tuple(sorted((*boxes.facts, *boxes.flat))))
+            phrases_by_image.setdefault(boxes.image_id, []).append(phrase)
     for row in images.iter_rows(named=True):
         image_id = row["image_id"]
         value_by_label, line = stated.get(image_id, {}), line_by_image.get(image_id, {"sentences": ()})
@@ -83,15 +90,3 @@ def index_masks(pairs: Iterable[Mapping]) -> dict[str, dict[str, str]]:
     for pair in sorted(masked, key=lambda pair: (pair["type"] != "global", pair["pair_id"])):
         masks_by_image.setdefault(pair["image_id"], {}).setdefault(pair["target"], pair["mask_id"])
     return masks_by_image
-
-
-def _index_phrases(facts: pl.DataFrame, phrases: Iterable[Mapping], images: pl.DataFrame) -> dict[str, list[Phrase]]:
-    sizes = {row[0]: row[1:] for row in images.select("image_id", "rows", "columns").iter_rows() if all(row[1:])}
-    text_by_group = {(line["image_id"], line["group"]): line["text"] for line in phrases}
-    phrases_by_image: dict[str, list[Phrase]] = {}
-    for boxes in sorted(group_boxes(facts, sizes, PHRASE), key=lambda boxes: (boxes.image_id, boxes.key)):
-        text = text_by_group.get((boxes.image_id, boxes.key))
-        if text is not None and boxes.boxes:
-            phrase = Phrase(text, boxes.boxes, tuple(sorted((*boxes.facts, *boxes.flat))))
-            phrases_by_image.setdefault(boxes.image_id, []).append(phrase)
-    return phrases_by_image

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
 
 from cxr.instructions.record import Box
 from cxr.language.reports.devices import normalize_words
@@ -110,12 +109,13 @@ def collect_subjects(facts: ImageFacts, parsed: Sequence[Statement], words: Word
     ids_by_number = {number: (f"{facts.study_id}#{number}",) for number in facts.sentences}
     devices: dict[str, tuple[str, ...]] = {}
     for number, text in reversed(facts.sentences.items()):
-        if number not in affirming and _read_content(text).device:
+        has_device, *_ = _read_content(text)
+        if number not in affirming and has_device:
             devices[text] = ids_by_number[number]
     organs: dict[str, tuple[str, tuple[str, ...]]] = {}
     for number, text in facts.sentences.items():
-        organ = "" if number in stating or text in devices else _read_content(text).organ
-        if organ:
+        _, organ, _ = _read_content(text)
+        if organ and number not in stating and text not in devices:
             organs.setdefault(organ, (text, ids_by_number[number]))
     has_unnamed = any(_is_topic(statement) and statement.entity not in words.nouns for statement in numbered)
     heart = _heart(facts, affirmed, denials)
@@ -242,20 +242,13 @@ def _denials(
     )
 
 
-class _SentenceContent(NamedTuple):
-    """Content of a sentence; organ: "" for none; heart: it states a normal heart size."""
-
-    device: bool
-    organ: str
-    heart: bool
-
-
 @lru_cache(maxsize=CACHE_SIZE)
-def _read_content(text: str) -> _SentenceContent:
+def _read_content(text: str) -> tuple[bool, str, bool]:
+    """Return whether a sentence names a device, its organ ("" for none), and whether it states a normal heart size."""
     low = text.lower()
     view = any(pattern.search(low) for pattern in statements.load_patterns().views.values())
     organs = () if view or len(text.split()) > MAX_WORDS else load_wordings().organs.items()
-    return _SentenceContent(
+    return (
         not view and load_label_names().words.are_stated_in([text]),
         next((organ for organ, pattern in organs if pattern.search(text)), ""),
         bool(statements.load_patterns().normal["heart"].search(low) and _HEART_SIZE.search(low)),
@@ -267,7 +260,8 @@ def _heart(facts: ImageFacts, affirmed: Sequence[Statement], denials: Sequence[D
     if any(ENLARGED_HEART in statement.keys or statement.entity in borderline for statement in affirmed):
         return "", ()
     for number, text in facts.sentences.items():
-        if _read_content(text).heart:
+        *_, is_normal = _read_content(text)
+        if is_normal:
             return "normal", (f"{facts.study_id}#{number}",)
     heart_denials = (denial for denial in denials if ENLARGED_HEART in denial.statement.keys)
     return next((("not_enlarged", denial.facts) for denial in heart_denials), ("", ()))

@@ -59,7 +59,12 @@ class Wordings:
         """Draw a question wording; return a function that fills it in, and its id."""
         texts = self.questions[act][register]
         number = rng.choice(range(len(texts)))
-        return lambda: punctuate_question(to_sentence(fill_slots(texts[number], slots))), f"{act}.{register}.{number}"
+
+        def fill() -> str:
+            text = to_sentence(fill_slots(texts[number], slots))  # a request ("Outline it.") keeps its full stop
+            return f"{text[:-1]}?" if text.endswith(".") and _ASKS.match(text) else text
+
+        return fill, f"{act}.{register}.{number}"
 
     def terms_in(self, texts: Iterable[str]) -> list[tuple[str, str]]:
         """Return (term, definition) of the glossary terms in texts, in glossary order."""
@@ -151,11 +156,6 @@ _PLURAL_PRONOUNS = (
     (r"^It (may|might|could)\b", r"They \1"), (r"^It most likely represents\b", "They most likely represent"),
     (r"\b(see|find|call) it\b", r"\1 them"),
 )  # fmt: skip
-
-
-def punctuate_question(text: str) -> str:
-    """End a question with "?"; a request ("Outline it.") keeps its full stop."""
-    return f"{text[:-1]}?" if text.endswith(".") and _ASKS.match(text) else text
 
 
 @cache

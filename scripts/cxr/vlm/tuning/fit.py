@@ -72,12 +72,7 @@ def _nonempty(masks: torch.Tensor) -> torch.Tensor:
 
 def count_learned(labels: torch.Tensor) -> int:
     """Return the number of tokens in a batch's loss."""
-    return int(count_learned_per_sample(labels).sum())
-
-
-def count_learned_per_sample(labels: torch.Tensor) -> torch.Tensor:
-    """Return the number of tokens in the loss of each sample, (N,)."""
-    return (labels[:, 1:] != IGNORED).sum(1)
+    return int((labels[:, 1:] != IGNORED).sum())
 
 
 def text_loss(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -195,7 +190,7 @@ class TuningLoop(TrainingLoop):
         loss = sum(weight * mean for weight, mean in zip(objective.weights, means, strict=True))
         of_tasks = torch.zeros(len(self.tasks), 3, dtype=torch.float64)
         if part:
-            sample_values = [torch.ones(len(part)), count_learned_per_sample(batch.labels).float(), sums["each"].cpu()]
+            sample_values = [torch.ones(len(part)), (batch.labels[:, 1:] != IGNORED).sum(1).float(), sums["each"].cpu()]
             tasks = torch.tensor([self.task_of[at] for at in part])
             of_tasks.index_add_(0, tasks, torch.stack(sample_values, 1).double())
         logged_means = torch.tensor([float(mean.detach()) for mean in means], dtype=torch.float64)
