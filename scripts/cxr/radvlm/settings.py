@@ -39,13 +39,9 @@ class FactSource(Section):
     format: Format = key("mimic", "Format of its files.")
     path: str = key("", "Folder of the source as published; for nih, rsna and coco the file of boxes.")
     pictures: str = key(
-        "",
-        "Folder of its images (mimic: of `files/` with the reports); empty: `path`. For ms_cxr and imagenome: "
-        "name of a source of format mimic.",
+        "", "Folder of its images (mimic: of `files/`), empty: `path`; of ms_cxr and imagenome: name of a mimic source."
     )
-    subject: str = key(
-        "", "Regular expression whose first group is the subject in an image's name; empty: each image is a subject."
-    )
+    subject: str = key("", "Pattern whose first group is the subject in an image's name; empty: the image is one.")
 
 
 class FactSources(Section):
@@ -58,14 +54,11 @@ class FactSources(Section):
     )
     labels: Literal["rules", "table", "chexbert"] = key(
         "rules",
-        "Origin of the 14 labels of own. rules: the findings of its reports; table: columns of the manifest with "
-        "the labels' names; chexbert: the model CheXbert, from the report section in use.",
+        "Origin of the labels of own: rules or CheXbert on its reports, or columns of the manifest (table).",
     )
     weak_hedges: Literal["absent", "present"] = key("absent", "Value of weakly hedged findings in the labels of own.")
     split: Literal["mimic", "published"] = key(
-        "mimic",
-        "Split of Chest ImaGenome. mimic: that of MIMIC-CXR; published: its own, whose test images MIMIC-CXR has "
-        "in train.",
+        "mimic", "Split of Chest ImaGenome: that of MIMIC-CXR, or its own, whose test images MIMIC-CXR has in train."
     )
 
     @constraint
@@ -95,9 +88,7 @@ class FilteredTexts(Section):
     """Reports and phrases without statements that need another image."""
 
     engine: Literal["rules", "vllm", "both", "none"] = key(
-        "rules",
-        "rules: patterns, no download; vllm: a language model, checked by the rules; both: vllm, with a table of "
-        "its agreement with the rules; none: unchanged texts, for an ablation.",
+        "rules", "rules: patterns; vllm: a language model; both: vllm, with its agreement with rules; none: no change."
     )
     phrases: bool = key(True, "Whether phrases with boxes are filtered too; false: as in the paper.")
     resolved: Literal["drop", "state_absence"] = key(
@@ -108,20 +99,12 @@ class FilteredTexts(Section):
 class Conversations(Section):
     """Conversations about the facts of one image, standard and grounded."""
 
-    engine: Literal["rules", "vllm"] = key(
-        "rules", "rules: a grammar over the facts, no download; vllm: a language model under the same check."
-    )
-    test_llm: ModelOverride = key(
-        ModelOverride, "The model of the engine vllm for the split test, which is scored (paper: GPT-4o)."
-    )
+    engine: Literal["rules", "vllm"] = key("rules", "rules: a grammar over the facts; vllm: a language model.")
+    test_llm: ModelOverride = key(ModelOverride, "The model of the engine vllm for the split test (paper: GPT-4o).")
     per_image: int = key(1, "Conversations of each kind per image.", source=PAPER, ge=1, le=100)
-    most: int = key(
-        100_000, "Maximum of train images with a standard conversation, selected by hash.", source=AUTHORS, ge=0
-    )
+    most: int = key(100_000, "Maximum of train images with a standard one, by hash.", source=AUTHORS, ge=0)
     check: Literal["strict", "json"] = key(
-        "strict",
-        "strict: form, boxes and statements are checked against the facts; json: any valid JSON is accepted "
-        "(authors' code).",
+        "strict", "strict: form, boxes and statements must agree with the facts; json: valid JSON (authors' code)."
     )
 
 
@@ -132,12 +115,8 @@ Task = Literal[TASKS]  # type: ignore[valid-type]
 class Asked(Section):
     """A task of a source in a mix."""
 
-    repeat: int = key(
-        1, "Passes over the samples, each with new wordings; 0: the source is not used for the task.", ge=0, le=1000
-    )
-    most: int | None = key(
-        None, "Maximum of pairs in train, images selected by hash; 0: all; empty: as in the preset.", ge=0
-    )
+    repeat: int = key(1, "Passes over the samples, each with new wordings; 0: the task is left out.", ge=0, le=1000)
+    most: int | None = key(None, "Maximum of pairs in train, by hash of images; 0: all; empty: as in the preset.", ge=0)
 
 
 class Mix(Section):
@@ -145,14 +124,11 @@ class Mix(Section):
 
     preset: Literal["own", "paper", "code", "paper_plus_ils"] = key(
         "own",
-        "own: every task from the cohort; paper, code: the published mixes, from the sources in use; "
-        "paper_plus_ils: paper, and ILS of the cohort.",
+        "own: every task from the cohort; paper, code: as published; paper_plus_ils: paper and ILS of own.",
     )
     tasks: dict[Task, dict[str, Asked]] = key(dict, "{task: {source: repeat, most}} that override the preset.")
     thresholds: str = key(
-        "",
-        "Threshold set of the ILS pairs and masks; `mimic_ils`: those of the authors' release whose images are in"
-        " the cohort; empty: the first of `thresholds.build`.",
+        "", "Threshold set of the ILS pairs; `mimic_ils`: the authors' release; empty: the first of `thresholds.build`."
     )
 
 
@@ -188,11 +164,7 @@ METRICS = {"chexbert": "chexbert_f1", "radgraph": "radgraph_f1"}  # {annotator: 
 class Bertscore(Section):
     """The model of BERTScore."""
 
-    model: str = key(
-        "distilbert/distilbert-base-uncased",
-        "Folder or Hugging Face id of a model like DistilBERT (layer 5 is compared).",
-        source=PAPER,
-    )
+    model: str = key("distilbert/distilbert-base-uncased", "Folder or Hugging Face id of its model.", source=PAPER)
     revision: str = key("", "Revision on the hub; empty: the downloaded one.")
 
 
@@ -206,18 +178,15 @@ class Radgraph(Section):
 class Green(Section):
     """The language model of GREEN; it is asked and run as set in `radvlm.llm`."""
 
-    prompt: str = key(
-        "", "Text file that you provide with its prompt, which contains `{reference}` and `{answer}` once each."
-    )
+    prompt: str = key("", "Your text file with its prompt, which contains `{reference}` and `{answer}` once each.")
     model: str = redefine(LanguageModel, "model", "StanfordAIMI/GREEN-radllama2-7b", source=AUTHORS)
     revision: str = key("", "Revision on the hub; empty: the downloaded one.")
     prompt_bytes: int = key(
         6000,
-        "Maximum length of the prompt with both reports, in UTF-8; longer ones fail. With the answer it must fit "
-        "into 4,096 tokens.",
+        "Maximum of a prompt in UTF-8; it and the answer share 4,096 tokens.",
         unit="bytes",
         ge=256,
-        le=10_000_000,
+        le=10**7,
     )
 
 
@@ -236,23 +205,15 @@ class OtherModel(Section):
 class Evaluation(Section):
     """Scores of answers, compared with blind answers, exchanged images, other models and the paper."""
 
-    runs: list[str] = key(
-        lambda: ["radvlm"], "Scored runs of vlm.tuning: first the model, then the rows of the ablations."
-    )
+    runs: list[str] = key(lambda: ["radvlm"], "Scored runs of vlm.tuning: the model, then the rows of the ablations.")
     predictions: dict[ModelName, OtherModel] = key(dict, "External models, by name.")
-    beyond: bool = key(
-        False, "Whether external models are also scored, with a mark, on tasks that they were not made for."
-    )
+    beyond: bool = key(False, "Whether external models are also scored, with a mark, beyond what they were made for.")
     label_match: Literal["asserted", "substring"] = key(
         "asserted",
-        "When a label counts. asserted: the answer asserts it; substring: it contains its name, denied or not "
-        "(published code).",
+        "asserted: labels that an answer asserts; substring: that it names, denied or not (published code).",
     )
     report_metrics: list[Metric] = key(
-        lambda: ["rouge_l", "bleu", "findings_f1"],
-        "Metrics of reports. bertscore, radgraph_f1, green and chexbert_f1 need annotations; else their cells are"
-        " empty.",
-        min_length=1,
+        lambda: ["rouge_l", "bleu", "findings_f1"], "Metrics of reports; all but these need annotations.", min_length=1
     )
     annotators: list[Literal["bertscore", "chexbert", "green", "radgraph"]] = key(
         list, "Models that annotate the reports, each for its metric (docs/how-to/models.md)."
@@ -271,9 +232,7 @@ class Evaluation(Section):
     )
     llm: ModelOverride = key(ModelOverride, "The language model of the judge vllm; the paper used GPT-4o.")
     segmenter: Segmenter = key(
-        "none",
-        "Masks for the answers of runs without a segmentation head. rosalia:<run>: by ROSALIA of that run of "
-        "training.runs.",
+        "none", "Masks for answers of runs without a head. rosalia:<run>: by ROSALIA of that run of training.runs."
     )
     failed: Literal["wrong", "leave_out"] = key(
         "wrong", "Failed samples. wrong: they count as wrong; leave_out: they are excluded (published code)."
@@ -313,11 +272,7 @@ class ScoreOptions(Evaluation):
 class Chexbert(Section):
     """CheXbert, whose weights are placed as `weights/chexbert.pth`."""
 
-    model: str = key(
-        "google-bert/bert-base-uncased",
-        "Folder or Hugging Face id of the BERT whose configuration and tokenizer CheXbert uses.",
-        source=AUTHORS,
-    )
+    model: str = key("google-bert/bert-base-uncased", "Folder or Hugging Face id of its BERT.", source=AUTHORS)
     revision: str = key("", "Revision on the hub; empty: the downloaded one.")
 
 
@@ -332,9 +287,7 @@ class Radvlm(Section):
 
     llm: RadvlmModel = key(RadvlmModel, "The language model of all stages.")
     sources: FactSources = key(FactSources, "Facts and images of each source.")
-    chexbert: Chexbert = key(
-        Chexbert, "The model CheXbert, where `sources.labels` or `evaluation.annotators` names it."
-    )
+    chexbert: Chexbert = key(Chexbert, "CheXbert, where `sources.labels` or `evaluation.annotators` names it.")
     filtered: FilteredTexts = key(FilteredTexts, "Single-image reports and phrases.")
     conversations: Conversations = key(Conversations, "Conversations about the facts of one image.")
     instructions: Instructions = key(Instructions, "Mixes of samples from facts, texts and conversations.")

@@ -34,9 +34,7 @@ class VlmAnswers(Section):
     most: int = key(
         0, "Maximum samples per task of a set, selected by a hash of their names; 0: all.", unit="samples", ge=0
     )
-    max_new_tokens: int = key(
-        2048, "Maximum length of an answer; a recipe may have less.", unit="tokens", ge=1, le=100_000
-    )
+    max_new_tokens: int = key(2048, "Maximum of an answer; a recipe may have less.", unit="tokens", ge=1, le=100_000)
     max_length: int = key(8192, "Maximum length of a prompt with its image.", unit="tokens", ge=16, le=1_000_000)
     history: Literal["own", "expected"] = key(
         "own", "Earlier answers that a later turn sees: the model's own, or the expected ones.", source=AUTHORS

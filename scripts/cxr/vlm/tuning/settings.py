@@ -62,9 +62,7 @@ class Recipe(SharedBatch, Section):
     epochs: int = key(3, "Passes over the samples.", source=PAPER, ge=1, le=100_000)
     updates: int = key(0, "Total optimizer steps; 0 uses `epochs`.", ge=0, le=10_000_000)
     batch: int = key(64, "Samples per step, over all GPUs.", unit="samples", source=PAPER, ge=1, le=65_536)
-    micro_batch: int = key(
-        4, "Maximum samples per forward pass on one GPU.", unit="samples", source=PAPER, ge=1, le=4096
-    )
+    micro_batch: int = key(4, "Maximum per forward pass on one GPU.", unit="samples", source=PAPER, ge=1, le=4096)
     learning_rate: float = key(2e-4, "Highest learning rate.", source=PAPER, gt=0, le=1)
     warmup_ratio: Share = key(0.1, "Fraction of the steps in which the rate rises.", source=PAPER)
     drop_last: bool = key(False, "Whether to drop an epoch's incomplete batch, unless it is alone (RadVLM's code).")
@@ -78,9 +76,7 @@ class Recipe(SharedBatch, Section):
     runner: Literal["plain", "deepspeed"] = key(
         "deepspeed", "deepspeed: one process per GPU of compute.gpus; plain: one process."
     )
-    zero: Literal[2, 3] = key(
-        2, "What DeepSpeed divides among the GPUs. 2: gradients and AdamW's moments; 3: the weights too."
-    )
+    zero: Literal[2, 3] = key(2, "DeepSpeed divides among the GPUs gradients and AdamW's moments; 3: the weights too.")
 
     def rate(self, update: int, total: int) -> float:
         """Return the learning-rate factor of a step (from 0): linear warm-up, then a cosine to 0."""
@@ -113,9 +109,7 @@ class OnevisionTinyRecipe(TinyRecipe, paper={"warmup_ratio": 0.03}, rates=lambda
     seg_start: Literal["base", "lite", "sam"] = key(
         "base", "Initial head. base: of the base; lite: the SAM of ROSALIA lite's base; sam: SAM as published."
     )
-    seg_learning_rate: float = key(
-        5e-4, "Highest learning rate of the head; without the base use four times as much.", gt=0, le=1
-    )
+    seg_learning_rate: float = key(5e-4, "Highest rate of the head; without the base use fourfold.", gt=0, le=1)
 
 
 class Qwen3Recipe(Recipe, paper={"batch": 256, "micro_batch": 32}):
@@ -158,16 +152,10 @@ class Run(Section):
     """One model: what it is, and what it is tuned on."""
 
     engine: Engine = key("tiny", "tiny, onevision_tiny, or the model's architecture.")
-    lines: str = key(
-        "medground:dataset", "medground:dataset, medground:label_<kind>, radvlm:<mix>, or a file of lines."
-    )
-    model: str = key(
-        "", "Folder or Hugging Face id of the base model; empty: none (tiny engines), or the recipe's (onevision)."
-    )
+    lines: str = key("medground:dataset", "medground:dataset, medground:label_<kind>, radvlm:<mix>, or a file.")
+    model: str = key("", "Folder or Hugging Face id of the base; empty: none (tiny engines), or the recipe's.")
     revision: str = key("", "Commit of the Hugging Face model.")
-    convention: Probed = key(
-        "", "How the model writes coordinates. Empty: as its authors state; probe: measured on validation lines."
-    )
+    convention: Probed = key("", "Form of coordinates. Empty: as its authors state; probe: measured on validation.")
     trained: bool = key(True, "Whether the model is tuned; false: it is asked as published.")
     tasks: list[str] = key(list, "Tasks to tune on and to score, of a RadVLM mix or a file of lines; empty: all.")
     updates: int = key(0, "Total optimizer steps, in place of the recipe's; 0 uses the recipe's.", ge=0, le=10_000_000)
@@ -180,9 +168,7 @@ class Run(Section):
     pictures: Literal["frame", "original"] = key(
         "frame", "Images. frame: the frame of 512 × 512 px without its padding; original: the file (RadVLM mixes)."
     )
-    picture_px: int = key(
-        1024, "Maximum side of an original; larger ones are shrunk; 0: no limit.", unit="px", ge=0, le=65_536
-    )
+    picture_px: int = key(1024, "Maximum side of an original, 0: none; larger ones shrink.", unit="px", ge=0, le=65_536)
 
     @constraint
     def _fits(self) -> None:
