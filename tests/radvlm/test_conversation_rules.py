@@ -12,7 +12,7 @@ import pytest
 from cxr.language.reports import sentences
 from cxr.radvlm import statements
 from cxr.radvlm.conversations import check
-from cxr.radvlm.conversations.engine import ConversationOptions, Request, load_engine
+from cxr.radvlm.conversations.engine import Conversation, ConversationOptions, Fault, Request, load_engine
 from cxr.radvlm.conversations.facts import ImageFacts
 from cxr.radvlm.conversations.wordings import Wordings, agree_with_plural, expand_choices, load_wordings
 from cxr.radvlm.filtered.engine import FilterOptions
@@ -38,21 +38,21 @@ def test_a_conversation_holds_and_is_the_same_each_time(name):
     assert made == of_name(name)
     held = check.gather_evidence(facts_of(name))
     for seed in range(20):
-        one = of_name(name, seed).conversation
+        one = of_name(name, seed)
         assert check.find_fault(one.to_messages(), held, PICTURES[name]["grounded"]) is None
 
 
 def test_a_grounded_conversation_gives_given_boxes_and_a_standard_one_none():
     given = {phrase.boxes for phrase in facts_of("effusion").phrases}
     for seed in range(20):
-        assert set(of_name("effusion", seed).conversation.boxes.values()) <= given
-        assert of_name("effusion", seed).conversation.boxes
-        assert not of_name("effusion", seed, grounded=False).conversation.boxes
+        assert set(of_name("effusion", seed).boxes.values()) <= given
+        assert of_name("effusion", seed).boxes
+        assert not of_name("effusion", seed, grounded=False).boxes
 
 
 def test_a_conversation_denies_what_is_denied_and_keeps_the_doubt():
     for seed in range(20):
-        turns = of_name("opacity", seed).conversation.turns
+        turns = of_name("opacity", seed).turns
         answers = [turn.answer for turn in turns if turn.act != "term"]
         said = [
             one
@@ -69,7 +69,7 @@ def test_a_conversation_denies_what_is_denied_and_keeps_the_doubt():
 def test_without_facts_there_is_no_conversation():
     bare = ImageFacts("own", "a", "s", "p", "train", sentences={1: "Scoliosis."})
     (made,) = ENGINE.converse([Request(bare, False)])
-    assert (made.conversation, made.reason) == (None, "too_few_facts")
+    assert made == Fault("too_few_facts")
 
 
 def test_conversations_make_no_cycles_that_the_collector_would_have_to_find():
@@ -183,18 +183,18 @@ def test_conversations_of_real_reports(every):
     given = reports(every)
     made = ENGINE.converse([Request(facts, False) for facts, _ in given])
     rich = [one for (_, findings), one in zip(given, made, strict=True) if findings >= 3]
-    assert sum(one.conversation is not None for one in rich) >= 0.85 * len(rich)
+    assert sum(isinstance(one, Conversation) for one in rich) >= 0.85 * len(rich)
     for (facts, _), one in zip(given, made, strict=True):
-        if one.conversation is not None:
-            assert check.find_fault(one.conversation.to_messages(), check.gather_evidence(facts), False) is None
-    failed = [one for one in made if one.reason not in ("", "too_few_facts")]
+        if isinstance(one, Conversation):
+            assert check.find_fault(one.to_messages(), check.gather_evidence(facts), False) is None
+    failed = [one for one in made if isinstance(one, Fault) and one.reason != "too_few_facts"]
     assert len(failed) <= 0.01 * len(made)  # no walk of theirs holds, so that they are left out with their reason
     diverse(made)
 
 
 def diverse(made) -> None:
     """Hold the diversity of conversations: sequences, questions, and no wording above a tenth of its act."""
-    told = [one.conversation for one in made if one.conversation is not None]
+    told = [one for one in made if isinstance(one, Conversation)]
     sequences = {tuple(turn.question for turn in one.turns) for one in told}
     assert len(sequences) >= 0.9 * len(told)
     assert len({turn.question for one in told for turn in one.turns}) >= 200

@@ -18,7 +18,7 @@ from cxr.llm.guards import INJECTION
 from cxr.llm.options import Execution, ModelOptions
 from cxr.radvlm.conversations import check
 from cxr.radvlm.conversations import vllm as conversations
-from cxr.radvlm.conversations.engine import ConversationOptions, Request
+from cxr.radvlm.conversations.engine import ConversationOptions, Fault, Request
 from cxr.radvlm.evaluation import judge_vllm
 from cxr.radvlm.evaluation.judge import MAX_SCORE, Item, Round
 from cxr.radvlm.filtered import vllm as filtered
@@ -177,13 +177,12 @@ def test_conversations_hold_or_are_left_out_with_their_reason(loaded, folder):
     engine = conversations.load(talking(own), EXECUTION)
     made = dict(zip((*RIGHT, WRONG), engine.converse([asked(name) for name in (*RIGHT, WRONG)]), strict=True))
     for name in RIGHT:
-        assert made[name].reason == ""
-        told = made[name].conversation
+        told = made[name]
         assert [turn.question for turn in told.turns] == [question for question, _ in turns_of(name)]
         assert bool(told.boxes) == PICTURES[name]["grounded"]
         assert all(("<box:" in turn.answer) == ("[0." in answer)
                    for turn, (_, answer) in zip(told.turns, turns_of(name), strict=True))  # fmt: skip
-    assert (made[WRONG].conversation, made[WRONG].reason, made[WRONG].detail) == (None, *FAULT)
+    assert made[WRONG] == Fault(*FAULT)
     assert [attempt for _, attempt in loaded.attempts] == [0] * 4 + [1]
 
 

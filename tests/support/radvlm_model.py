@@ -31,9 +31,9 @@ def conversation(user: str) -> dict:
     """Return the rounds that the rules make of the facts of a prompt; neutral ones where these are too few."""
     phrases = re.findall(r"^- box of “(.*)”: (.*)$", user, flags=re.M)
     (made,) = engine.load_engine(CONVERSE, {}).converse([Request(facts_of(user, phrases), bool(phrases))])
-    if made.conversation is None:
+    if isinstance(made, engine.Fault):
         return {"rounds": [{"question": f"What of {at}?", "answer": f"It is {at}."} for at in range(6)]}
-    texts = [message["text"] for message in made.conversation.to_messages()]
+    texts = [message["text"] for message in made.to_messages()]
     return {"rounds": [{"question": one, "answer": two} for one, two in zip(texts[::2], texts[1::2], strict=True)]}
 
 

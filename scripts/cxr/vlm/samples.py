@@ -112,8 +112,8 @@ class ImageStore:
         self,
         shards: Iterable[str | Path],
         side: int = 0,
-        originals: Callable[[Sample, tuple[int, int]], np.ndarray] | None = None,
-        folders: Mapping[str, str] | None = None,
+        originals: Callable | None = None,
+        folders: Mapping | None = None,
     ):
         self.shards, self.side, self.originals = list(map(Path, shards)), side, originals
         self.folders = {source: Path(folder) for source, folder in (folders or {}).items()}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cxr.base.vocabulary import SIDES
 from cxr.language.reports.devices import normalize_words
 from cxr.radvlm import statements
-from cxr.radvlm.conversations.engine import BOX, ROUNDS, parse_boxes, round_box
+from cxr.radvlm.conversations.engine import BOX, ROUNDS, Fault, parse_boxes, round_box
 from cxr.radvlm.conversations.facts import ImageFacts
 from cxr.radvlm.conversations.wordings import capitalize
 from cxr.radvlm.labels import finding_labels, load_label_names
@@ -40,14 +40,6 @@ _COMMON = frozenset(("there", "this", "that", "with", "seen", "present", "right"
 _LUNG = frozenset(("opacity", "consolidation", "pneumonia", "atelectasis", "edema"))
 _HEART = frozenset(("cardiomegaly",))
 _plain = lru_cache(maxsize=CACHE_SIZE)(normalize_words)
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Why a conversation is rejected; the detail quotes no word of it."""
-
-    reason: str
-    detail: str = ""
 
 
 @dataclass

@@ -14,7 +14,7 @@ from cxr.base.conservation import ALL, counted_rows
 from cxr.base.jobs import log
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import EXCLUDED, read_lines, read_table, write_excluded, write_lines, write_rows, write_table
-from cxr.radvlm.conversations.engine import GROUNDED, STANDARD, ConversationOptions, Engine, Request, load_engine
+from cxr.radvlm.conversations.engine import GROUNDED, STANDARD, ConversationOptions, Engine, Fault, Request, load_engine
 from cxr.radvlm.conversations.facts import ID_COLUMNS, ImageFacts, gather_facts, index_masks
 from cxr.radvlm.statements import read_digests, split_batches
 
@@ -35,10 +35,9 @@ OUTCOMES: Columns = {
 def run_part(
     *, part: str, options: ConversationOptions, execution: Mapping, attrs: Mapping, replies: Sequence[str] = (), **files
 ) -> None:
-    """Write the conversations of one part of a source.
+    """Write the conversations of one part of a source. ``replies``: of a model that ran in another job.
 
-    ``files``: outputs of :func:`write_part` and inputs of :func:`read_requests`; ``replies``: of a model that ran in
-    another job; empty if the engine runs in this job. Raises UserError if the model cannot be reached.
+    ``files``: outputs of :func:`write_part` and inputs of :func:`read_requests`. Raises UserError without a model.
     """
     code = str(attrs.get("code_digest", ""))
     outputs = {name: files.pop(name) for name in ("lines", "excluded", "outcomes")}
@@ -60,18 +59,18 @@ def write_part(
     def conversation_lines() -> Iterator[dict]:
         for batch in split_batches(requests, BATCH_SIZE):
             num_requested.update((request.kind, request.facts.split) for request in batch)
-            for request, outcome in zip(batch, engine.converse(batch), strict=True):
+            for request, result in zip(batch, engine.converse(batch), strict=True):
                 facts, kind = request.facts, request.kind
-                num_by_group[kind, facts.split][KEPT if outcome.conversation else outcome.reason] += 1
-                if outcome.conversation:
-                    name = f"c{stable_hash(facts.source, facts.image_id, kind, request.number):016x}"
-                    columns = {"conversation_id": name} | {key: getattr(facts, key) for key in ID_COLUMNS}
-                    columns |= {"grounded": request.grounded, "number": request.number}
-                    yield outcome.conversation.to_line(columns, engine.made_by, digests)
-                else:
+                num_by_group[kind, facts.split][result.reason if isinstance(result, Fault) else KEPT] += 1
+                if isinstance(result, Fault):
                     row = {"image_id": facts.image_id, "study_id": facts.study_id, "stage": STAGE}
-                    detail = ": ".join(filter(None, (kind, outcome.detail)))
-                    excluded_rows.append(row | {"reason": outcome.reason, "detail": detail})
+                    detail = ": ".join(filter(None, (kind, result.detail)))
+                    excluded_rows.append(row | {"reason": result.reason, "detail": detail})
+                    continue
+                name = f"c{stable_hash(facts.source, facts.image_id, kind, request.number):016x}"
+                columns = {"conversation_id": name} | {key: getattr(facts, key) for key in ID_COLUMNS}
+                columns |= {"grounded": request.grounded, "number": request.number}
+                yield result.to_line(columns, engine.made_by, digests)
 
     write_lines(lines, conversation_lines(), checked=True)
     write_excluded(excluded, excluded_rows)

@@ -111,15 +111,14 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The result of a request: a conversation, or the reason why there is none, with a detail."""
+class Fault:
+    """Why there is no conversation; the detail quotes no word of it."""
 
-    conversation: Conversation | None = None
-    reason: str = ""
+    reason: str
     detail: str = ""
 
 
-Converse = Callable[[Sequence[Request]], list[Outcome]]  # takes requests; returns one outcome each, in order
+Converse = Callable[[Sequence[Request]], list[Conversation | Fault]]  # makes a conversation per request, in order
 
 
 @dataclass(frozen=True)

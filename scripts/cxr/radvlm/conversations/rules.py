@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from cxr.base.seeds import make_rng
 from cxr.radvlm import statements
 from cxr.radvlm.conversations import check
-from cxr.radvlm.conversations.engine import ROUNDS, TOO_FEW, Conversation, ConversationOptions, Engine, Outcome, Request
+from cxr.radvlm.conversations.engine import ROUNDS, TOO_FEW, Conversation, ConversationOptions, Engine, Fault, Request
 from cxr.radvlm.conversations.moves import DialogueState, Move, MoveGenerator
 from cxr.radvlm.conversations.topics import Subjects, collect_subjects
 from cxr.radvlm.conversations.wordings import load_wordings
@@ -22,7 +22,7 @@ RETRIES = 4  # attempts after a conversation that fails the check
 def load(options: ConversationOptions, _execution: Mapping) -> Engine:
     """Return the engine."""
 
-    def converse(requests: Sequence[Request]) -> list[Outcome]:
+    def converse(requests: Sequence[Request]) -> list[Conversation | Fault]:
         gc.disable()  # it would search for cycles among many objects that have none
         try:
             return [_converse(request, options) for request in requests]
@@ -32,8 +32,8 @@ def load(options: ConversationOptions, _execution: Mapping) -> Engine:
     return Engine(converse, "rules")
 
 
-def _converse(request: Request, options: ConversationOptions) -> Outcome:
-    facts, outcome = request.facts, Outcome(reason=TOO_FEW)
+def _converse(request: Request, options: ConversationOptions) -> Conversation | Fault:
+    facts, last_fault = request.facts, Fault(TOO_FEW)
     parsed = statements.read_statements(list(facts.sentences.values()))
     subjects, evidence = collect_subjects(facts, parsed, load_wordings()), check.gather_evidence(facts, parsed)
     for attempt in range(RETRIES + 1):
@@ -44,9 +44,9 @@ def _converse(request: Request, options: ConversationOptions) -> Outcome:
         is_checked = options.check == "strict"
         fault = check.find_fault(conversation.to_messages(), evidence, request.grounded) if is_checked else None
         if fault is None:
-            return Outcome(conversation)
-        outcome = Outcome(reason=fault.reason, detail=fault.detail)
-    return outcome
+            return conversation
+        last_fault = fault
+    return last_fault
 
 
 def walk(request: Request, about: Subjects, draw) -> Conversation | None:

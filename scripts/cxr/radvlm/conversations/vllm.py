@@ -22,7 +22,7 @@ from cxr.llm.replies import object_schema, text_schema
 from cxr.radvlm.conversations import check, engine
 from cxr.radvlm.conversations.check import ROLES
 from cxr.radvlm.conversations.converse import BATCH_SIZE, read_requests
-from cxr.radvlm.conversations.engine import Conversation, ConversationOptions, Engine, Outcome, Request, Turn
+from cxr.radvlm.conversations.engine import Conversation, ConversationOptions, Engine, Fault, Request, Turn
 from cxr.radvlm.conversations.facts import ImageFacts
 from cxr.radvlm.samples import format_boxes
 from cxr.radvlm.statements import split_batches
@@ -48,10 +48,10 @@ def build_engine(options: ConversationOptions, generate: Generate) -> Engine:
     """Return an engine that gets its replies from ``generate``."""
     model = ModelOptions(**options.own)
 
-    def converse(requests: Sequence[Request]) -> list[Outcome]:
+    def converse(requests: Sequence[Request]) -> list[Conversation | Fault]:
         questions = {number: build_question(request, options) for number, request in enumerate(requests)}
         answers = ask_each(questions, generate, model)
-        return [_build_outcome(request, answers[number]) for number, request in enumerate(requests)]
+        return [_build_conversation(request, answers[number]) for number, request in enumerate(requests)]
 
     return Engine(converse, model.name)
 
@@ -96,28 +96,24 @@ def describe_facts(facts: ImageFacts, grounded: bool) -> str:
     return "\n".join(lines)
 
 
-def _build_outcome(request: Request, answer: Answer) -> Outcome:
+def _build_conversation(request: Request, answer: Answer) -> Conversation | Fault:
     if answer.value is None:
         problem = answer.problem or "no answer"
         hit = _FAULT.match(problem)  # a reason with its detail
-        reason, detail = (hit[1], hit[2] or "") if hit else (QUARANTINED, problem)
-        return Outcome(reason=reason, detail=detail)
+        return Fault(hit[1], hit[2] or "") if hit else Fault(QUARANTINED, problem)
     texts = [(turn["question"].strip(), turn["answer"].strip()) for turn in answer.value["rounds"]]
     phrases = request.facts.phrases if request.grounded else ()
     answers, boxes = engine.replace_boxes_by_slots([text for _, text in texts], phrases)
     turns = tuple(Turn(question_text, text) for (question_text, _), text in zip(texts, answers, strict=True))
     ids = tuple(f"{request.facts.study_id}#{number}" for number in request.facts.sentences)
-    return Outcome(Conversation(turns, boxes, (), (*request.facts.ids.values(), *ids)))
+    return Conversation(turns, boxes, (), (*request.facts.ids.values(), *ids))
 
 
 def run(
     *, files: Sequence[str], replies: Sequence[str], works: Sequence[Mapping], options: ConversationOptions,
     execution: Mapping, code: str = "",
 ) -> None:  # fmt: skip
-    """Write the model's replies, one file per work, cached as they arrive. Raises UserError without a model.
-
-    ``works``: {source, part, kinds, files: paths of :func:`converse.read_requests`}.
-    """
+    """Write the model's replies to ``works``: {source, part, kinds, files: of :func:`converse.read_requests`}."""
     del files  # the works name them
     folder = Path(replies[0]).parents[1] / "answers" / "-".join(dict.fromkeys(work["part"] for work in works))
     resumable_execution = dict(execution) | {"answers": str(folder), "code": code}

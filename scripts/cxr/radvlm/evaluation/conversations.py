@@ -113,10 +113,7 @@ def run_judge(
     *, lines: str, train: str, answers: str, judged: str, judge: str, own: Mapping, execution: Mapping,
     exchanged_lines: Sequence[str] = (), exchanged_answers: Sequence[str] = (), code: str = "",
 ) -> None:  # fmt: skip
-    """Judge the answers to the conversations of ``lines``, those about exchanged images, and a constant answer.
-
-    Failed samples are not judged. A language model's replies are cached, so an interrupted job can resume.
-    """
+    """Judge the answers to ``lines``, those about exchanged images, and a constant one; failed samples are skipped."""
     judge_items = load_judge(judge, own, _with_answer_folder(execution, judged, code))
     conversations = read_conversations(lines)
     commonest_answers = find_commonest_answers(read_lines(train))

@@ -66,10 +66,7 @@ def run(
     *, lines: str, answers: list[str], frames: list[str], folder: str, model: str, quality: int, seed: int,
     withheld: bool, folders: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """Write ``gallery.jsonl`` and its images into ``folder``, without report text if it is ``withheld``.
-
-    ``model``: run whose answers are shown; ``quality``: of JPEG; ``folders``: {source: folder of its frames}.
-    """
+    """Write ``gallery.jsonl`` and its images, without report text if ``withheld``; ``folders``: {source: of frames}."""
     eligible_lines = [line for line in read_lines(lines) if not (withheld and line["task"] in TEXT_TASKS)]
     answer_by_sample = join_answers(eligible_lines, read_lines(answers[0]))[0] if answers else {}
     chosen_lines = list(select_samples(eligible_lines, seed)) if answers else []

@@ -34,10 +34,7 @@ def run_ils(*, pairs: str, lines: str) -> None:
 
 
 def run_asked(*, lines: str, answers: str, asked: str, source: str) -> None:
-    """Write the requests to ROSALIA about the samples of a source, grouped by image.
-
-    sample_id, turn and number identify the [SEG] of a request, which has no reference answer or mask.
-    """
+    """Write the requests to ROSALIA about a source's samples, by image; sample_id, turn, number: of the [SEG]."""
     texts_by_sample: dict[str, dict[int, str]] = {}
     for answer in read_lines(answers):
         text = "" if answer["failure"] else answer["text"]
@@ -97,10 +94,7 @@ def run_asked_image(*, conversation: str, asked: str) -> None:
 
 
 def run_beside(*, asked: list[str], predictions: list[str], segmented: str) -> None:
-    """Join ROSALIA's answers to the turns, source by source; mask: id in the source's HDF5 file, null without one.
-
-    Raises UserError for a missing answer.
-    """
+    """Join ROSALIA's answers to the turns; mask: id in the source's HDF5 file, null without one. Raises UserError."""
 
     def joined_lines() -> Iterator[dict]:
         for requests_path, predictions_path in zip(asked, predictions, strict=True):
@@ -121,10 +115,7 @@ NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"  # notes: an answer without a mask
 
 
 def run_head(*, lines: str, answers: str, masks: str, predictions: str, prediction_masks: str, attrs: dict) -> None:
-    """Write a run's answers to the pairs ``lines``, in order, and one mask per answer with a [SEG] token.
-
-    ``masks``: one per [SEG] token, key mask_key, bool (H, W). Pairs without an answer are skipped.
-    """
+    """Write a run's answers to the pairs ``lines`` and the union of the ``masks`` of each; skip pairs without any."""
     answer_by_sample = {answer["sample_id"]: answer for answer in read_lines(answers) if answer["turn"] == 0}
     with Shard(masks, key="mask_key") as mask_shard:
         empty = {"mask": (mask_shard.shape("mask"), bool)}

@@ -67,10 +67,7 @@ def run(
     exchanged_out: str, table1_out: str, conservation_out: str, rows: list[Mapping], families: Mapping[str, str],
     seed: int,
 ) -> None:  # fmt: skip
-    """Write the files of a mix from those of its sources. ``families``: {source: family that shares subjects}.
-
-    Raises AssertionError if counts and lines disagree.
-    """
+    """Write the files of a mix from those of its sources. ``families``: {source: family that shares subjects}."""
     written: Counter[str] = Counter()
     index, removed_index = drop_conflicts(read_indices(indices), families)
     paths = {TRAIN: train, VALIDATE: validate, TEST: test}

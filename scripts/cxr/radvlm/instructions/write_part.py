@@ -171,10 +171,7 @@ def run(
     index: str, excluded: str, source: str, rows: list[Mapping], smallest: int, seed: int,
     conversations: Sequence[str] = (), pairs: Sequence[str] = (), masks: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write the lines of a source, their index, and the outcomes of its records.
-
-    ``rows``: its mix rows as dicts; ``smallest``: least part of a mask with a box, in frame pixels.
-    """
+    """Write a source's lines, index and outcomes. ``smallest``: least part of a mask with a box, in frame pixels."""
     cv2.setNumThreads(1)
     mix_rows = [row for row in rows_from_options(rows) if row.used]
     image_table = read_table(images)

@@ -73,8 +73,7 @@ def run_answers(
             replies = list(asker.replies(samples[first : first + PART_SIZE], store))
             if masks:
                 drawer = drawer or MaskPredictor.load(run, options, setup)
-                answered_turns = ((reply.sample, reply.turn, reply.answer) for reply in replies)
-                write_masks(path.with_suffix(".h5"), answered_turns, drawer, store, attrs)
+                write_masks(path.with_suffix(".h5"), replies, drawer, store, attrs)
             # written last: this file marks the part as complete
             write_lines(path, [reply.line() for reply in replies], checked=True)
             log.info("%d of %d samples are answered", min(first + PART_SIZE, len(samples)), len(samples))
@@ -104,11 +103,9 @@ class Asker:
 
     def replies(self, samples: Sequence[Sample], store: ImageStore) -> Iterator[Reply]:
         """Yield the replies to all turns of the samples, in order."""
-        conversation_by_sample = {}
-        for group in self._groups(samples, store):
-            conversation_by_sample |= zip(
-                (sample.sample_id for sample in group), self._conversed(group, store), strict=True
-            )
+        groups = self._groups(samples, store)
+        conversations = (pair for group in groups for pair in zip(group, self._conversed(group, store), strict=True))
+        conversation_by_sample = {sample.sample_id: conversation for sample, conversation in conversations}
         for sample in samples:
             answers, size = conversation_by_sample[sample.sample_id]
             for turn, answer in enumerate(answers):
@@ -153,11 +150,7 @@ class Asker:
         return list(zip(conversations, sizes, strict=True))
 
     def _request(
-        self,
-        sample: Sample,
-        earlier_answers: Sequence[ModelAnswer],
-        picture: np.ndarray,
-        pictures: EncodedImages,
+        self, sample: Sample, earlier_answers: Sequence[ModelAnswer], picture: np.ndarray, pictures: EncodedImages
     ) -> TurnRequest | ModelAnswer:
         """Return the request for the next turn, or a failed answer."""
         turn, collator = len(earlier_answers), self.collator

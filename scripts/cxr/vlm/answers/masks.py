@@ -12,9 +12,9 @@ from cxr.nets.devices import inference, select_device
 from cxr.segmentation.encoder_cache import MemoryCache
 from cxr.segmentation.head import resize_logits
 from cxr.segmentation.segmenter import Segmenter
-from cxr.vlm.answers.engine import AnswersOptions, ModelAnswer
+from cxr.vlm.answers.engine import AnswersOptions, Reply
 from cxr.vlm.models import SEGMENTER
-from cxr.vlm.samples import ImageStore, Sample
+from cxr.vlm.samples import ImageStore
 from cxr.vlm.segmenting import sam_image
 
 KEY, FIELD = "mask_key", "mask"
@@ -57,20 +57,14 @@ class MaskPredictor:
         return np.stack([tensor.cpu().numpy() for tensor in mask_logits])
 
 
-def write_masks(
-    path: Path,
-    replies: Iterable[tuple[Sample, int, ModelAnswer]],
-    drawer: MaskPredictor,
-    store: ImageStore,
-    attrs: dict,
-) -> None:
-    """Write a shard of the masks of (sample, turn, answer), in order."""
+def write_masks(path: Path, replies: Iterable[Reply], drawer: MaskPredictor, store: ImageStore, attrs: dict) -> None:
+    """Write a shard of the masks of answers, in order."""
     with _mask_writer(path, attrs, drawer.side) as writer:
-        for sample, turn, answer in replies:
-            if answer.marks:
-                logits = drawer.logits(store.view(sample), store.frame(sample), answer.marks)
+        for reply in replies:
+            if reply.answer.marks:
+                logits = drawer.logits(store.view(reply.sample), store.frame(reply.sample), reply.answer.marks)
                 for number, mask in enumerate(logits > 0):
-                    writer.append(f"{sample.sample_id}/{turn}/{number}", **{FIELD: mask})
+                    writer.append(f"{reply.sample.sample_id}/{reply.turn}/{number}", **{FIELD: mask})
 
 
 def join_masks(path: str | Path, parts: Sequence[Path], attrs: dict) -> None:

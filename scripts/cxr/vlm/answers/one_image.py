@@ -146,12 +146,7 @@ def name_masks(question: str, answer: str, earlier_texts: Sequence[str] = ()) ->
 
 
 def write_results(
-    folder: Path,
-    picture: FramedImage,
-    replies: Sequence[Reply],
-    model: str,
-    quality: int,
-    source: MaskSource | None = None,
+    folder: Path, picture: FramedImage, replies: list[Reply], model: str, quality: int, source: MaskSource | None = None
 ) -> dict:
     """Write ``answers.json``, the page, and for each turn ``<n>_overlay.png`` and ``<n>_mask_<k>.png`` (255: mask).
 

@@ -23,11 +23,7 @@ def select_samples(lines: Iterable[Mapping], most: int) -> set[str]:
 
 
 def run(*, lines: str, selection: str, counts: str, most: int, among: str | list[str] = "") -> None:
-    """Write the selected lines, in order, and the table ``counts`` of selected and all samples.
-
-    ``among``: another set with the same samples about other images, whose selection is used. Raises UserError like
-    :func:`select_samples`.
-    """
+    """Write the selected lines and their ``counts``. ``among``: another set, whose selection is used."""
     selected_names = select_samples(read_lines(among[0] if among else lines), most)
     total_counts, selected_counts = Counter(), Counter()
 

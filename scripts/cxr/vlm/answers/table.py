@@ -65,10 +65,7 @@ def run_external(
     convention: str,
     folders: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the answers in the file ``base`` to the samples ``lines``, and the table ``unused`` of its other lines.
-
-    ``convention``: of their boxes; an answer that is missing has the failure ``not_given``. Raises UserError.
-    """
+    """Write the answers in ``base`` to the samples ``lines``, and the table ``unused`` of its other lines."""
     answer_by_turn, numbers, rows = read_answer_file(base)
     missing, asked_turns = ModelAnswer("", 0, "", "not_given"), set()
     with ImageStore(pictures, folders=folders) as store:
