@@ -255,7 +255,7 @@ def test_vllm_knows_nine_tiles_and_no_adapter(given, base, tmp_path):
     with pytest.raises(
         UserError, match="engine is 'vllm', which does not support adapters of onevision: set it to transformers"
     ):
-        load_vllm(run, str(base), ASKING, None)
+        load_vllm(run, str(base), ASKING, None, load_collator(run, str(base)))
     full = tune(tmp_path / "full", given, replace(ONEVISION, tiling=OTHER))
     with pytest.raises(UserError, match=r"uses anyres_max_9 for every model, but .* has anyres_max_1: set it to"):
-        load_vllm(full, "", ASKING, None)
+        load_vllm(full, "", ASKING, None, load_collator(full, ""))

@@ -109,11 +109,7 @@ class ImageStore:
     """
 
     def __init__(
-        self,
-        shards: Iterable[str | Path],
-        side: int = 0,
-        originals: Callable | None = None,
-        folders: Mapping | None = None,
+        self, shards: Iterable, side: int = 0, originals: Callable | None = None, folders: Mapping | None = None
     ):
         self.shards, self.side, self.originals = list(map(Path, shards)), side, originals
         self.folders = {source: Path(folder) for source, folder in (folders or {}).items()}

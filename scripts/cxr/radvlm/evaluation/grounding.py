@@ -91,7 +91,10 @@ def coco_ap(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> di
     """Return :func:`coco` of {class: [(predicted, reference boxes) of an image]}; skip classes without references."""
     rows = []
     for _, pairs in sorted(groups.items()):
-        sides = [_stack_boxes([pair[side] for pair in pairs]) for side in (0, 1)]
+        sides = []
+        for image_boxes in zip(*pairs, strict=True):
+            image = np.repeat(np.arange(len(pairs)), [len(boxes) for boxes in image_boxes])
+            sides.append(Boxes(image, np.concatenate(image_boxes)))
         if not len(sides[1].image):
             continue
         ranks = np.concatenate([1.0 / np.arange(1, len(pair[0]) + 1) for pair in pairs])
@@ -100,11 +103,6 @@ def coco_ap(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> di
         return {"coco_ap50": None, "coco_ap": None}
     mean = np.mean(rows, axis=0)
     return {"coco_ap50": float(mean[COCO_IOUS.index(HIT_IOU)]) * 100, "coco_ap": float(mean.mean()) * 100}
-
-
-def _stack_boxes(boxes_by_image: Sequence[np.ndarray]) -> Boxes:
-    image = np.repeat(np.arange(len(boxes_by_image)), [len(boxes) for boxes in boxes_by_image])
-    return Boxes(image, np.concatenate([np.asarray(boxes, np.float64).reshape(-1, 4) for boxes in boxes_by_image]))
 
 
 def box_rate(predictions: Sequence[AnswerBoxes | None], failed: Sequence[bool]) -> list[Measure]:

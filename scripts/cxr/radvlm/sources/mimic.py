@@ -26,7 +26,10 @@ def read_mimic(options: ReadOptions) -> SourceRecords:
         records.counts["table rows"] = records.num_rows[IMAGES] = len(rows)
         studies: dict[str, list[Row]] = {}
         for row in rows:
-            if _is_used(row, records):
+            reason = row.reason or ("" if row.view in FRONTAL else "not_frontal" if row.view else "unknown_view")
+            if reason := reason or ("" if row.split else "no_split"):
+                records.exclude(reason, row.image_id, row.study_id, row.detail, record_kind=IMAGES)
+            else:
                 studies.setdefault(row.study_id, []).append(row)
                 records.images.append(_image_row(row, options.name))
         # MIMIC-CXR's publishers have removed identifiers
@@ -68,14 +71,6 @@ def _read_labels(options: ReadOptions, records: SourceRecords) -> pl.DataFrame:
     table = read_columns(options.key, table_paths[0], "MIMIC-CXR-JPG", ("study_id", *LABELS), ids=("study_id",))
     records.count_unknown_cells(count_unknown_cells(table))
     return decode_labels(table.with_columns(normalise_id("study_id").str.strip_prefix("s")))
-
-
-def _is_used(row: Row, records: SourceRecords) -> bool:
-    reason = row.reason or ("" if row.view in FRONTAL else "not_frontal" if row.view else "unknown_view")
-    reason = reason or ("" if row.split else "no_split")
-    if reason:
-        records.exclude(reason, row.image_id, row.study_id, row.detail, record_kind=IMAGES)
-    return not reason
 
 
 def _image_row(row: Row, name: str) -> dict:
