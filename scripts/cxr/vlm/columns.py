@@ -16,19 +16,14 @@ UPDATES: Columns = {
     "masks": Column(pl.Int64, "Masks that its samples give, one for each [SEG]; null of a run without a head."),
     "positives": Column(pl.Int64, "Those of them that are not empty; null of a run without a head."),
     "samples": Column(pl.Int64, "Samples of the update."),
-    "by_task": Column(
-        pl.String,
-        "Of each task that the update has samples of: its name, their number, and their `text`; between `; `.",
-    ),
+    "by_task": Column(pl.String, "Of each task of the update: its name, its samples and their `text`; between `; `."),
     "gradient_norm": Column(pl.Float64, "Norm of the gradient before it is clipped."),
     "skipped": Column(pl.Boolean, "Whether the update was left out, because its loss or gradient is not a number."),
 }
 EXCLUDED: Columns = {
     "sample_id": Column(pl.String, "Sample that is not learned."),
     "reason": Column(
-        pl.String,
-        "`too_long`: over `max_length` tokens; `reserved`: its text holds the model's marks; "
-        "`no_mask`: an answer's [SEG] has no mask.",
+        pl.String, "`too_long` for max_length; `reserved`: it holds the model's marks; `no_mask`: a [SEG] has no mask."
     ),
     "tokens": Column(pl.Int64, "Its tokens, the picture's counted; 0 where they were not counted.", "tokens"),
 }
@@ -42,9 +37,7 @@ UNUSED: Columns = {
     "line": Column(pl.Int64, "Line of the file of answers, from 1."),
     "sample_id": Column(pl.String, "Sample that it names; empty where it names none."),
     "reason": Column(
-        pl.String,
-        "`unknown_sample`: none of this name is asked, or it has no such turn; `duplicate`: an earlier line answers "
-        "it too, so that it failed; `bad_line`: no JSON object with sample_id and text.",
+        pl.String, "`unknown_sample`: no such turn is asked; `duplicate`: it failed; `bad_line`: no sample_id and text."
     ),
 }
 SELECTED: Columns = {

@@ -19,9 +19,7 @@ class Prediction(Section):
 class VlmAnswers(Section):
     """Asking vision-language models."""
 
-    engine: Literal["transformers", "vllm"] = key(
-        "transformers", "Library that runs the models; vllm is faster, without masks and for fewer models."
-    )
+    engine: Literal["transformers", "vllm"] = key("transformers", "vllm is faster, for fewer models, without masks.")
     sets: dict[RunName, str] = key(
         lambda: {
             "medground_test": "medground:dataset/test",
@@ -31,9 +29,7 @@ class VlmAnswers(Section):
         },
         "Lines to ask runs of the same system: medground:<file of its dataset>, radvlm:<mix>/<file>, or a file.",
     )
-    most: int = key(
-        0, "Maximum samples per task of a set, selected by a hash of their names; 0: all.", unit="samples", ge=0
-    )
+    most: int = key(0, "Maximum per task of a set, selected by hash; 0: all.", unit="samples", ge=0)
     max_new_tokens: int = key(2048, "Maximum of an answer; a recipe may have less.", unit="tokens", ge=1, le=100_000)
     max_length: int = key(8192, "Maximum length of a prompt with its image.", unit="tokens", ge=16, le=1_000_000)
     history: Literal["own", "expected"] = key(

@@ -19,9 +19,7 @@ SCORES: Columns = {
     "value": Column(pl.Float64, "The score; empty where there is nothing to measure.", "%, or the metric's own"),
     "low": Column(pl.Float64, "Lower end of its interval, by patient."),
     "high": Column(pl.Float64, "Upper end."),
-    "blind": Column(
-        pl.Float64, "Score of answers that look at nothing: a name's mean training box, or the commonest answer."
-    ),
+    "blind": Column(pl.Float64, "Score of answers that look at nothing: a mean training box, or the commonest answer."),
     "gain": Column(pl.Float64, "The score less that."),
     "gain_low": Column(pl.Float64, "Lower end of its interval."),
     "gain_high": Column(pl.Float64, "Upper end."),
@@ -47,9 +45,7 @@ COUNTS: Columns = {
     "answers": Column(pl.String, "test, or exchanged."),
     "task": Column(pl.String, "Task, or `all`; empty of answers that no one asked."),
     "outcome": Column(
-        pl.String,
-        "`asked`, `scored`, or why a sample has no answer; `unscored`: a conversation without a judgement; `unknown`: "
-        "answers that no one asked; `not_asked`: samples that `vlm.answers.most` leaves out, none of the asked ones.",
+        pl.String, "`asked`, `scored`, `unscored` (not judged), `unknown`, why there is no answer, or `not_asked`."
     ),
     "number": Column(pl.Int64, "How many; the scored ones and those that are not are the asked ones."),
 }
@@ -61,9 +57,7 @@ CHECK: Columns = {
     "passed": Column(pl.Boolean, "Whether it is so."),
 }
 TABLES: Columns = {
-    "table": Column(
-        pl.String, "table2 to table6 and figure4 of the paper; `table6b`: what ILS adds; `ours`: what the paper lacks."
-    ),
+    "table": Column(pl.String, "table2 to table6 and figure4 of the paper; table6b: what ILS adds; ours: all else."),
     "by": Column(pl.String, "ours, blind (answers that look at nothing), people (readers against readers), or paper."),
     "model": Column(pl.String, "Run, model, or the task that a run of the paper was trained on."),
     "source": Column(pl.String, "Source of the samples; empty of the paper."),

@@ -37,8 +37,7 @@ OUTCOMES: Columns = {
     "source": Column(pl.String, "Source."),
     "what": Column(
         pl.String,
-        "What is counted: facts of a kind, texts, conversations, pairs of ILS; of the mix `lines`, `table1` (the lines "
-        "that Table 1 tells) and `exchanged` (lines of test, about another picture).",
+        "Facts of a kind, texts, conversations, pairs; of the mix `lines`, `table1` (its lines), `exchanged`.",
     ),
     "outcome": Column(
         pl.String,

@@ -37,10 +37,7 @@ FACT_COLUMNS: Columns = {
     "value": Column(pl.String, "present, absent or uncertain, as radvlm.sources.uncertain reads it; null of no label."),
     "stated": Column(pl.String, "present, absent or uncertain, as the source states it; null of no label."),
     "group": Column(pl.String, "What the boxes of one phrase, or of one finding of an image, have in common."),
-    "reader": Column(
-        pl.String,
-        "Reader of a box that was fused with others, or of an image's label that is not asked; null of what is.",
-    ),
+    "reader": Column(pl.String, "Reader of a box that was fused with others, or of a label; no task uses such facts."),
     **edge_columns(" of the box; null without one", "original pixels"),
 }
 COUNT_COLUMNS: Columns = {"what": Column(pl.String, "What is counted."), "number": Column(pl.Int64, "How many.")}

@@ -69,13 +69,9 @@ class Recipe(SharedBatch, Section):
     loss_on: Literal["answers", "published"] = key(
         "answers", "Tokens in the loss. published: also marks between turns (RadVLM's code).", source=PAPER
     )
-    max_length: int = key(
-        2048, "Maximum tokens of a sample with its image; longer ones are excluded.", source=PAPER, ge=16, le=1_000_000
-    )
+    max_length: int = key(2048, "Maximum tokens of a sample with its image.", source=PAPER, ge=16, le=1_000_000)
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the model.", source=PAPER)
-    runner: Literal["plain", "deepspeed"] = key(
-        "deepspeed", "deepspeed: one process per GPU of compute.gpus; plain: one process."
-    )
+    runner: Literal["plain", "deepspeed"] = key("deepspeed", "One process, or one per GPU of compute.gpus.")
     zero: Literal[2, 3] = key(2, "DeepSpeed divides among the GPUs gradients and AdamW's moments; 3: the weights too.")
 
     def rate(self, update: int, total: int) -> float:
@@ -106,9 +102,7 @@ class OnevisionTinyRecipe(TinyRecipe, paper={"warmup_ratio": 0.03}, rates=lambda
     tiles: Tiles = key("anyres_max_9", MOST_TILES, source=AUTHORS)
     grid: int = key(2, "Maximum tiles per side; a tile has 64 px.", unit="tiles", ge=1, le=32)
     system_prompt: SystemPrompt = key("", SYSTEM_PROMPT)
-    seg_start: Literal["base", "lite", "sam"] = key(
-        "base", "Initial head. base: of the base; lite: the SAM of ROSALIA lite's base; sam: SAM as published."
-    )
+    seg_start: Literal["base", "lite", "sam"] = key("base", "Initial head: the base's, ROSALIA lite's, or SAM.")
     seg_learning_rate: float = key(5e-4, "Highest rate of the head; without the base use fourfold.", gt=0, le=1)
 
 
@@ -142,9 +136,7 @@ class OnevisionRecipe(
     tiles: Tiles = key("anyres_max_9", MOST_TILES, source=AUTHORS)
     grid: int = key(6, "Maximum tiles per side, of 384 px each.", unit="tiles", source=AUTHORS, ge=1, le=32)
     system_prompt: SystemPrompt = key("", SYSTEM_PROMPT)
-    seg_start: Literal["lite", "sam"] = key(
-        "sam", "Initial head. sam: ViT-H as published; lite: the SAM of ROSALIA lite's base."
-    )
+    seg_start: Literal["lite", "sam"] = key("sam", "Initial head. sam: ViT-H as published; lite: of ROSALIA lite.")
     seg_learning_rate: float = key(3e-4, "Highest learning rate of the head; ROSALIA's.", gt=0, le=1)
 
 
@@ -159,9 +151,7 @@ class Run(Section):
     trained: bool = key(True, "Whether the model is tuned; false: it is asked as published.")
     tasks: list[str] = key(list, "Tasks to tune on and to score, of a RadVLM mix or a file of lines; empty: all.")
     updates: int = key(0, "Total optimizer steps, in place of the recipe's; 0 uses the recipe's.", ge=0, le=10_000_000)
-    init: Literal["", "base", "random"] = key(
-        "", "Initial weights of onevision_tiny. base, or empty: those in resources/vlm/onevision_tiny."
-    )
+    init: Literal["", "base", "random"] = key("", "Initial weights of onevision_tiny; empty: base, in resources/vlm.")
     segmentation: Literal["none", "head"] = key(
         "none", "head: also learn a mask for each [SEG] in the answers (RadVLM mixes; onevision, onevision_tiny)."
     )
