@@ -11,7 +11,7 @@ from cxr.base.errors import UserError
 from cxr.metrics.answer_boxes import score_answer, score_answers
 from cxr.metrics.intervals import percentile_ends, resample_sums
 from cxr.metrics.reports import bleu, bleu_counts, green_score, rouge_l, set_f1, tokenize
-from cxr.radvlm.evaluation import classification, detection, grounding, reports
+from cxr.radvlm.evaluation import classification, grounding, reports
 from cxr.radvlm.evaluation.answers import AnswerBoxes, load_grammar
 from cxr.radvlm.evaluation.classification import load_label_reader
 from cxr.radvlm.evaluation.measures import Measure, mean_ratio, ratio, score_differences, score_measures
@@ -231,7 +231,7 @@ def test_boxes_belong_to_the_class_before_them():
     text = (
         "Lung opacity at [0.10, 0.10, 0.20, 0.20] and [0.30, 0.30, 0.40, 0.40]; a pleural effusion [0.9, 0.1, 0.2, 0.3]"
     )
-    found = detection.find_classes(text, said, load_grammar("unit"), (1, 1))
+    found = grounding.find_classes(text, said, load_grammar("unit"), (1, 1))
     assert found.keys() == {"Lung Opacity", "Pleural Effusion"}
     assert found["Lung Opacity"].boxes.tolist() == [[0.1, 0.1, 0.2, 0.2], [0.3, 0.3, 0.4, 0.4]]
     assert found["Pleural Effusion"].boxes.shape == (0, 4)
@@ -244,7 +244,7 @@ def test_detection_by_hand():
         {"boxes": {"edema": UNIT.tolist(), "nodule": OTHER.tolist()}}, {"boxes": {}}, {"boxes": {}},
     ]  # fmt: skip
     found = [{"edema": one, "fracture": other}, {}, {"edema": one}]
-    held = {(m.name, m.part): m.value(m.sums.sum(axis=0)) for m in detection.measures(paired(lines, found))}
+    held = {(m.name, m.part): m.value(m.sums.sum(axis=0)) for m in grounding.class_measures(paired(lines, found))}
     assert held["map50", "all"] == 0.5
     assert held["map50", "edema"] == 1.0
     assert held["map50", "nodule"] == 0.0

@@ -48,7 +48,7 @@ def asked(film: Chest, painter: str, words: str = "", side: str = "right", **cha
 
 
 def painted(film: Chest, painter: str, *words: str, seed: int = 1, **changes: object):
-    return PAINTERS[painter].paint(film, asked(film, painter, *words, **changes), np.random.default_rng(seed))
+    return PAINTERS[painter](film, asked(film, painter, *words, **changes), np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("painter", PAINTERS)
@@ -76,7 +76,7 @@ def test_the_seed_alone_decides_what_is_drawn(film, painter):
 @pytest.mark.parametrize("painter", IN_LUNGS)
 def test_a_box_that_misses_the_lung_changes_nothing(film, painter):
     far = PaintRequest((Place((0.0, 0.0, 20.0, 20.0), "right"),), "", None, RANGES[painter])
-    done = PAINTERS[painter].paint(film, far, np.random.default_rng(0))
+    done = PAINTERS[painter](film, far, np.random.default_rng(0))
     np.testing.assert_allclose(done.image, film.image, atol=1e-6)
     assert not done.lesion.any()
 
@@ -158,7 +158,7 @@ def test_a_middle_lobe_begins_at_the_minor_fissure(film):
     found = {}
     for words in ("Right middle lobe consolidation.", "Right lower lobe consolidation."):
         wish = PaintRequest((Place(box, "right"),), words, None, RANGES["consolidation"])
-        found[words] = PAINTERS["consolidation"].paint(film, wish, np.random.default_rng(4)).image - film.image
+        found[words] = PAINTERS["consolidation"](film, wish, np.random.default_rng(4)).image - film.image
     middle, lower = found.values()
     above = slice(int(row - 9), int(row - 4)), slice(int(x1 + 40), int(x2 - 60))
     assert np.abs(middle[above]).max() < 1e-3  # (medial, lateral) = (.50, .55): the fissure lies below these rows
@@ -196,7 +196,7 @@ def test_an_effusion_hides_the_diaphragm(film):
 def test_a_larger_heart_has_the_ratio_asked_for_between_lungs_that_stay(film):
     before = edits.cardiothoracic_ratio(film.heart, film.right, film.left)
     for goal in (before + 0.05, before + 0.12):
-        done = PAINTERS["cardiomegaly"].paint(film, PaintRequest((), "", goal, {}), np.random.default_rng(0))
+        done = PAINTERS["cardiomegaly"](film, PaintRequest((), "", goal, {}), np.random.default_rng(0))
         assert edits.cardiothoracic_ratio(done.lesion, film.right, film.left) == pytest.approx(goal, abs=0.03)
     outside = region_of("cardiomegaly", film, PaintRequest((), "", goal, {}))
     assert (done.image == film.image)[~outside].all()
@@ -209,12 +209,10 @@ def test_the_warp_is_corrected_by_what_is_measured(film):
         seen.append(image)
         return 0.5 if len(seen) == 1 else 0.6
 
-    done = PAINTERS["cardiomegaly"].paint(
-        film, PaintRequest((), "", 0.6, {}, measure=measure), np.random.default_rng(0)
-    )
+    done = PAINTERS["cardiomegaly"](film, PaintRequest((), "", 0.6, {}, measure=measure), np.random.default_rng(0))
     assert done.parameters == {"ratio": 0.6, "measured": 0.5, "goal": pytest.approx(0.7)}
     assert len(seen) == 1
-    beyond = PAINTERS["cardiomegaly"].paint(film, PaintRequest((), "", 0.7, {}), np.random.default_rng(0))
+    beyond = PAINTERS["cardiomegaly"](film, PaintRequest((), "", 0.7, {}), np.random.default_rng(0))
     assert done.image.tobytes() == beyond.image.tobytes()  # the reached .5 is .1 too small, so .7 is asked for
 
 

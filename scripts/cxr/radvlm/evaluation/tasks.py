@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cxr.metrics.answer_boxes import score_answer
-from cxr.radvlm.evaluation import classification, detection, grounding, reports
+from cxr.radvlm.evaluation import classification, grounding, reports
 from cxr.radvlm.evaluation.answers import NO_BOXES, AnswerBoxes, Pair, SampleAnswer, turn_boxes
 from cxr.radvlm.evaluation.classification import LabelReader
 from cxr.radvlm.evaluation.conversations import BLIND, TASKS, TEST
@@ -55,7 +55,7 @@ def measure_task(
         ]
         return classification.measures(label_pairs, load_label_names().names, load_label_names().no_finding)
     if task == "abnormality_detection":
-        return detection.measures(read_classes(pairs, tools))
+        return grounding.class_measures(read_classes(pairs, tools))
     if task in TASKS:
         return _conversation_measures(task, pairs, tools, which)
     if task in MASK_TASKS:
@@ -72,18 +72,18 @@ def measure_task(
 def coco_scores(task: str, pairs: Sequence[Pair], tools: ScoringTools) -> dict:
     """Return COCO's AP of the answers; empty for tasks without boxes."""
     if task == "abnormality_detection":
-        return detection.coco(read_classes(pairs, tools))
+        return grounding.class_coco(read_classes(pairs, tools))
     if task not in GROUNDING_TASKS:
         return {}
     answer_boxes = _of_present_findings(read_boxes(pairs, tools, TEST))
     return grounding.coco(answer_boxes, by_name=task not in UNNAMED_TASKS)
 
 
-def read_classes(pairs: Sequence[Pair], tools: ScoringTools) -> list[tuple[Mapping, detection.Classes | None]]:
+def read_classes(pairs: Sequence[Pair], tools: ScoringTools) -> list[tuple[Mapping, grounding.Classes | None]]:
     """Return the lines with the classes in their answers and the boxes of these; None for excluded failures."""
     return [
         (line, None if tools.excludes(answer)
-         else detection.find_classes(answer.text, tools.wording_by_class, answer.grammar, answer.seen))
+         else grounding.find_classes(answer.text, tools.wording_by_class, answer.grammar, answer.seen))
         for line, answer in pairs
     ]  # fmt: skip
 

@@ -41,7 +41,7 @@ class LiteEditor:
             ranges=self._ranges.get(painter, {}),
             measure=self._measure_ratio,
         )
-        painted = PAINTERS[painter].paint(chest, request, np.random.default_rng(job.seed))
+        painted = PAINTERS[painter](chest, request, np.random.default_rng(job.seed))
         return EditedImage(painted.image * 255, painted.lesion, region_of(painter, chest, request), painted.parameters)
 
     def _measure_ratio(self, image: np.ndarray) -> float:

@@ -52,8 +52,6 @@ class MaskPredictor:
             mask_logits = [
                 resize_logits(self.segmenter(state, embedding), side, (side, side), square)[0] for state in states
             ]
-        if not mask_logits:
-            return np.zeros((0, *square), np.float32)
         return np.stack([tensor.cpu().numpy() for tensor in mask_logits])
 
 

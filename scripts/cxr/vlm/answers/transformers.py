@@ -29,10 +29,6 @@ class ConversationCache:
     cache: Cache | None
     places: list[list[int | None]]
 
-    def contains(self, names: Sequence[str]) -> bool:
-        """True if all these conversations are cached."""
-        return set(names) <= set(self.names)
-
     def resume(self, names: Sequence[str], prompts: Sequence[Sequence[int]], pad: int) -> dict:
         """Restrict the cache to the conversations ``names``, in order, and return the unread ends of their prompts:
         model inputs (N, L), one position per cached key, then the tokens to read, padded on the left; positions that
@@ -92,7 +88,7 @@ class Transformers:
         """Return the answers, in order. A later turn continues from the cache of the previous call."""
         tokens = self.collator.tokens
         names = [request.encoded.sample_id for request in requests]
-        is_cached = self.cache and self.cache.contains(names) and all(request.turn for request in requests)
+        is_cached = self.cache and {*names} <= {*self.cache.names} and all(request.turn for request in requests)
         inputs = self._unread_prompts(requests) if is_cached else self._whole_prompts(requests)
         with inference(), hidden_states(self.model) as states:
             generation = self.model.generate(
