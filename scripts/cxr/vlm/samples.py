@@ -134,8 +134,7 @@ class ImageStore:
     def get(self, sample: Sample) -> np.ndarray:
         """Return a sample's image, uint8 (H, W, 3), shrunk to at most ``side`` px unless that is 0.
 
-        Raises UserError for an image in no shard or in shards of two sources, StoreError for a damaged shard or an
-        original that is not the source of its frame.
+        Raises UserError for an image in no shard or two, StoreError for a damaged one or another original.
         """
         shard, name = self._at(sample)
         if self.originals is not None:

@@ -116,10 +116,7 @@ def read_requests(*, part: str, options: ConversationOptions, **files) -> Iterat
 def select_requests(
     images: Iterable[ImageFacts], elsewhere: set[str], options: ConversationOptions
 ) -> Iterator[Request]:
-    """Yield the requested conversations, sorted by image.
-
-    Grounded: images with phrases; standard: images not in ``elsewhere``, in train at most ``most``, selected by hash.
-    """
+    """Yield grounded ones of images with phrases, standard ones if not ``elsewhere``, of train ``most`` by hash."""
     all_facts = list(images)
     standard = [facts for facts in all_facts if facts.image_id not in elsewhere] if STANDARD in options.kinds else []
     train = [facts for facts in standard if facts.split == "train"]

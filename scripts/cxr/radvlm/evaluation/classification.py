@@ -39,10 +39,7 @@ class LabelReader:
         return frozenset(name for name in load_label_names().names if name.lower() in low)
 
     def asserted(self, text: str) -> frozenset[str]:
-        """Return the labels that a text asserts; weakly hedged labels are not asserted.
-
-        No Finding: the text denies all findings and asserts none but Support Devices.
-        """
+        """Return the labels that a text asserts, not weakly; No Finding: it denies all, and asserts at most devices."""
         labels = {label for sentence in split_sentences(text) for label in self._sentence_labels(sentence)}
         if not labels - {load_label_names().device} and self.denial.search(text):
             labels.add(load_label_names().no_finding)

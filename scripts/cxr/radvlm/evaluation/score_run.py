@@ -64,7 +64,7 @@ def score_rows(group: Group, tools: ScoringTools, reference: str, seed: int) -> 
     test_pairs = group.pairs[TEST]
     subjects = [line["subject_id"] for line, _ in test_pairs]
     ours = measure(test_pairs, TEST)
-    fields_by_key: dict[tuple[str, str], dict] = {_key(own_measure): {} for own_measure in ours}
+    fields_by_key: dict[tuple[str, str], dict] = {own_measure[:2]: {} for own_measure in ours}  # by name and part
     for which, (value_name, difference_name) in COMPARED.items():
         if not (pairs := group.pairs[which]):
             continue
@@ -77,7 +77,7 @@ def score_rows(group: Group, tools: ScoringTools, reference: str, seed: int) -> 
         for compared, difference in zip(second, differences, strict=True):
             value = float(compared.value(compared.sums.sum(axis=0)) * compared.scale)
             fields = {value_name: _none_if_nan(value)} | _interval_fields(difference_name, difference)
-            fields_by_key[_key(compared)] |= fields
+            fields_by_key[compared[:2]] |= fields
     common_fields = {
         "task": group.task, "source": group.source,
         "reference": reference if group.task == "report_generation" else "",
@@ -86,7 +86,7 @@ def score_rows(group: Group, tools: ScoringTools, reference: str, seed: int) -> 
     }  # fmt: skip
     for own_measure, score in zip(ours, score_measures(ours, subjects, **interval_options), strict=True):
         fields = {"metric": own_measure.name, "part": own_measure.part} | _interval_fields("", score)
-        yield common_fields | fields | fields_by_key[_key(own_measure)]
+        yield common_fields | fields | fields_by_key[own_measure[:2]]
     if reference != ORIGINAL:
         for name, value in coco_scores(group.task, test_pairs, tools).items():
             yield common_fields | {"metric": name, "part": ALL, "value": value}
@@ -97,15 +97,11 @@ def _interval_fields(name: str, score: Score) -> dict[str, float | None]:
     return dict(zip(names, score, strict=True))
 
 
-def _key(measure: Measure) -> tuple[str, str]:
-    return measure.name, measure.part
-
-
 def _pair_measures(first: Sequence[Measure], second: Sequence[Measure]) -> tuple[list[Measure], list[Measure]]:
     """Return the measures that both have, each in the order of ``first``."""
-    second_by_key = {_key(measure): measure for measure in second}
-    shared = [measure for measure in first if _key(measure) in second_by_key]
-    return shared, [second_by_key[_key(measure)] for measure in shared]
+    second_by_key = {measure[:2]: measure for measure in second}
+    shared = [measure for measure in first if measure[:2] in second_by_key]
+    return shared, [second_by_key[measure[:2]] for measure in shared]
 
 
 def _none_if_nan(value: float) -> float | None:

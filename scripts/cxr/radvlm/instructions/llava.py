@@ -29,10 +29,7 @@ def run(
     *, lines: Sequence[str], frames: Sequence[str], images: Sequence[str], folder: str, convention: str, pictures: str,
     folders: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """Write the export into ``folder``, atomically; ``folders``: {source: folder of its frames}.
-
-    ``convention``: of boxes; ``pictures``: frame or original. Raises UserError for an image without a frame.
-    """
+    """Write the export into ``folder``. ``pictures``: frame or original; ``folders``: {source: folder of frames}."""
     line_by_picture: dict[ImageKey, dict] = {}
     frame = pictures == "frame"
     image_tables = () if frame else map(read_table, images)

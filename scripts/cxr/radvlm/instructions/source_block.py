@@ -51,34 +51,26 @@ class LineFiles:
 BOX, LABEL, PHRASE, REGION = "box", "label", "phrase", "region"  # kinds of facts
 
 
-@dataclass(frozen=True)
-class SourceSummary:
-    """Summary of a source. boxed: sorted findings that have boxes; labelled: True if it has labels."""
-
-    boxed: tuple[str, ...]
-    labelled: bool
-
-
-def summarize_source(facts: pl.LazyFrame) -> SourceSummary:
-    """Summarize the facts of a source."""
+def summarize_source(facts: pl.LazyFrame) -> tuple[tuple[str, ...], bool]:
+    """Return a source's findings that have boxes, sorted, and whether it has labels."""
     boxed = facts.filter(kind=BOX).select(pl.col("name").unique().sort()).collect()["name"]
     labels = facts.filter(pl.col("reader").is_null(), kind=LABEL).select(pl.len()).collect().item()
-    return SourceSummary(tuple(boxed), labels > 0)
+    return tuple(boxed), labels > 0
 
 
 @dataclass
 class SourceBlock:
     """A block of images of a source. images: {image_id: row} of usable images; sizes: {image_id: (rows, columns)};
-    summary: of the whole source; texts, phrases, conversations, pairs: lines about the images; boxes_by_mask: {mask_id:
-    boxes}; present: {image_id: present labels without No Finding}; stated: {image_id: ids of its label facts}. The last
-    two have images with labels only and ignore facts of single readers.
+    summary: of :func:`summarize_source`; texts, phrases, conversations, pairs: lines about the images; boxes_by_mask:
+    {mask_id: boxes}; present: {image_id: present labels without No Finding}; stated: {image_id: ids of its label
+    facts}. The last two have images with labels only and ignore facts of single readers.
     """
 
     source: str
     images: Mapping[str, dict]
     facts: pl.DataFrame
     sizes: Mapping[str, tuple[int, int]]
-    summary: SourceSummary
+    summary: tuple[tuple[str, ...], bool]
     texts: Sequence[Mapping] = ()
     phrases: Sequence[Mapping] = ()
     conversations: Sequence[Mapping] = ()

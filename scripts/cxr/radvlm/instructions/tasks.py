@@ -103,6 +103,7 @@ def abnormality_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterato
 def abnormality_detection(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
     """Yield each image's findings with boxes, or none; a present label without a box excludes the image."""
     findings_by_image: dict[str, list[NamedBoxes]] = {}
+    _, has_labels = inputs.summary
     for finding in inputs.named_boxes(BOX):
         findings_by_image.setdefault(finding.image_id, []).append(finding)
     for image_id in sorted(inputs.images):
@@ -112,7 +113,7 @@ def abnormality_detection(inputs: SourceBlock, settings: TaskOptions) -> Iterato
         present_findings = {*inputs.present.get(image_id, ())} & {*label_names().findings}
         flat = any(finding.flat and not finding.boxes for finding in findings_by_image.get(image_id, []))
         # an image without boxes was examined if it has labels, or if its source has none at all
-        is_known = boxed_findings or image_id in inputs.stated or not inputs.summary.labelled
+        is_known = boxed_findings or image_id in inputs.stated or not has_labels
         if present_findings - boxes.keys() or flat or image_id not in inputs.sizes or not is_known:
             settings.exclude("no_boxes", facts)
             continue
@@ -148,17 +149,14 @@ def conversations(inputs: SourceBlock, _settings: TaskOptions, grounded: bool) -
 
 
 def find_absences(inputs: SourceBlock) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield (image, finding, facts) for absent findings, among findings with boxes in the source.
-
-    If the source has labels: findings denied by global ILS negatives or by the report. Otherwise: findings not drawn.
-    """
-    boxed_names = inputs.summary.boxed
+    """Yield (image, finding, facts) of findings with boxes elsewhere that are denied, or without labels not drawn."""
+    boxed_names, has_labels = inputs.summary
     present_findings = set(inputs.facts.filter(kind=BOX).select("image_id", "name").unique().iter_rows())
     present_findings |= {(image_id, name) for image_id, names in inputs.present.items() for name in names}
     denied: dict[tuple[str, str], tuple[str, ...]] = {}
-    if not inputs.summary.labelled:
+    if not has_labels:
         denied = {(image_id, name): () for image_id in inputs.images for name in boxed_names}
-    for pair in inputs.pairs if inputs.summary.labelled else ():
+    for pair in inputs.pairs if has_labels else ():
         if not pair["seg"] and pair["type"] == "global":
             for name in label_names().lesions.get(pair["target"], ()):
                 denied[pair["image_id"], name] = (pair["pair_id"],)

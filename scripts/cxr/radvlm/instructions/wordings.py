@@ -70,10 +70,7 @@ def fill_slots(text: str, slots: Mapping[str, str]) -> str:
 
 
 def word_turn(task: str, kind: str, drawn_for: tuple, number: int, slots: Mapping[str, str]) -> Turn:
-    """Return the turn of a fact in pass ``number``; no question repeats before all were used.
-
-    ``drawn_for``: (seed, source, key of the unit).
-    """
+    """Return the turn of pass ``number``; questions take turns. ``drawn_for``: (seed, source, key of the unit)."""
     task_wordings = load_wordings()[task]
     order, answer_ids = _question_order(task, drawn_for), list(task_wordings.answers[kind])
     question_id = order[number % len(order)]

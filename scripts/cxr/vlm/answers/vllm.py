@@ -60,7 +60,28 @@ def load(run: Path, base: str, options: AnswersOptions, setup: Setup, collator: 
     facts, adapted = read_run(run), Path(run, ADAPTERS)
     with run_model(run, base) as folder:
         _check_supported(facts["family"], collator.family, folder, adapted.is_dir())
-        return _load_model(str(folder), collator.tokens, adapted, options, setup)
+        from vllm import LLM
+        from vllm.lora.request import LoRARequest
+
+        text_config = AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config()
+        max_positions = getattr(text_config, "max_position_embeddings", None) or sys.maxsize
+        rank = json.loads((adapted / ADAPTER).read_text(encoding="utf-8"))["r"] if adapted.is_dir() else 0
+        model = LLM(
+            model=str(folder),
+            seed=options.seed,
+            dtype=options.dtype,
+            max_model_len=min(options.max_length + options.max_new_tokens, max_positions),  # vLLM refuses more
+            tensor_parallel_size=max(1, setup.asked or 0),
+            gpu_memory_utilization=0.9,
+            enforce_eager=not setup.asked,  # compiling for the CPU takes longer than it saves
+            enable_prefix_caching=True,  # questions about an image are consecutive
+            limit_mm_per_prompt={"image": 1},
+            generation_config="vllm",
+            enable_lora=adapted.is_dir(),
+            max_lora_rank=max(8, rank),
+        )
+        adapter = LoRARequest("run", 1, str(adapted)) if adapted.is_dir() else None
+        return Vllm(model, adapter, collator.tokens, options)
 
 
 def _check_supported(name: str, family: Family, folder: Path, adapted: bool) -> None:
@@ -75,28 +96,3 @@ def _check_supported(name: str, family: Family, folder: Path, adapted: bool) -> 
         reason = f"which uses {tiles} for every model, but {folder} has {family.tiles}"
     if reason:
         raise UserError(f"vlm.answers.engine is 'vllm', {reason}: set it to transformers")
-
-
-def _load_model(folder: str, tokens: Tokens, adapted: Path, options: AnswersOptions, setup: Setup) -> Vllm:
-    from vllm import LLM
-    from vllm.lora.request import LoRARequest
-
-    text_config = AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config()
-    max_positions = getattr(text_config, "max_position_embeddings", None) or sys.maxsize
-    rank = json.loads((adapted / ADAPTER).read_text(encoding="utf-8"))["r"] if adapted.is_dir() else 0
-    model = LLM(
-        model=folder,
-        seed=options.seed,
-        dtype=options.dtype,
-        max_model_len=min(options.max_length + options.max_new_tokens, max_positions),  # vLLM refuses more
-        tensor_parallel_size=max(1, setup.asked or 0),
-        gpu_memory_utilization=0.9,
-        enforce_eager=not setup.asked,  # compiling for the CPU takes longer than it saves
-        enable_prefix_caching=True,  # questions about an image are consecutive
-        limit_mm_per_prompt={"image": 1},
-        generation_config="vllm",
-        enable_lora=adapted.is_dir(),
-        max_lora_rank=max(8, rank),
-    )
-    adapter = LoRARequest("run", 1, str(adapted)) if adapted.is_dir() else None
-    return Vllm(model, adapter, tokens, options)
