@@ -68,9 +68,8 @@ def edit_latents(
         if not (editing.published_bugs and number == len(steps)):
             edited = edited + _select_sources(correction, sources)
         if masked:
-            edited = mix_by_mask(
-                pasted, _select_sources(original if editing.published_bugs else after, sources), edited
-            )
+            source_latents = _select_sources(original if editing.published_bugs else after, sources)
+            edited = mix_by_mask(pasted, source_latents, edited)
         original = after
     return edited
 

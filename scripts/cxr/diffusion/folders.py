@@ -83,10 +83,8 @@ def read_stable_diffusion_layout(folder: Path, key: str) -> Layout:
         entry = index.get(part)
         class_name = entry[1] if isinstance(entry, list) and len(entry) == 2 else None
         if class_name not in names:
-            raise UserError(
-                f"{folder / 'model_index.json'} names {class_name} for {part}, and only {' or '.join(names)} can be "
-                f"used: {remedy(folder)}"
-            )
+            problem = f"{folder / 'model_index.json'} names {class_name} for {part}"
+            raise UserError(f"{problem}, and only {' or '.join(names)} can be used: {remedy(folder)}")
     parts = (folder / name for name in ("unet", "vae", "text_encoder", "tokenizer"))
     config = read_json(folder / "scheduler" / "scheduler_config.json", remedy(folder))
     noise = {key: config[key] for key in NOISE_KEYS if key in config}

@@ -116,9 +116,8 @@ def read_noise_schedule(layout: folders.Layout) -> tuple[list[float], str]:
     """Return the fraction of the signal's variance at each time, and the prediction type. Raises UserError."""
     remedy, prediction = layout.remedy(layout.unet), layout.noise.get("prediction_type", PREDICTIONS[0])
     if prediction not in PREDICTIONS:
-        raise UserError(
-            f"{layout.unet.parent} has prediction_type {prediction!r}, not {' or '.join(PREDICTIONS)}: {remedy}"
-        )
+        problem = f"{layout.unet.parent} has prediction_type {prediction!r}, not {' or '.join(PREDICTIONS)}"
+        raise UserError(f"{problem}: {remedy}")
     with folders.refuse_unusable(layout.unet, f"{layout.unet.parent} has no usable noise schedule", remedy):
         scheduler = DDIMScheduler(**layout.noise)
     return scheduler.alphas_cumprod.tolist(), prediction

@@ -171,9 +171,8 @@ def _edema(side: _Side, rng: np.random.Generator) -> np.ndarray:
         _stroke(lines, ends, side.reach / 160)
     fluffy = np.clip(1.0 + 0.25 * noise(shape, side.reach / 4, rng), 0.3, 1.8)
     amplitude = rng.uniform(0.20, 0.36)
-    return (amplitude * (haze * fluffy + 0.18 * net * haze) + 0.10 * (lines.astype(np.float32) / 255)).astype(
-        np.float32
-    )
+    septal_lines = 0.10 * (lines.astype(np.float32) / 255)
+    return (amplitude * (haze * fluffy + 0.18 * net * haze) + septal_lines).astype(np.float32)
 
 
 def _effusion(side: _Side, rng: np.random.Generator) -> np.ndarray:

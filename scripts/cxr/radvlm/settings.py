@@ -252,9 +252,8 @@ class Evaluation(Section):
         if "green" in self.annotators and not self.green.prompt:
             raise ValueError("annotators names 'green', but green.prompt is '': give the text file of GREEN's prompt")
         if "radgraph" in self.annotators and not self.radgraph.model:
-            raise ValueError(
-                "annotators names 'radgraph', but radgraph.model is '': give the folder of radgraph-xl.tar.gz's files"
-            )
+            problem = "annotators names 'radgraph', but radgraph.model is ''"
+            raise ValueError(f"{problem}: give the folder of radgraph-xl.tar.gz's files")
         for name in self.annotations:
             if name not in [*self.runs, *self.predictions]:
                 raise ValueError(f"annotations.{name} is of no model of runs or predictions: name one of them")

@@ -81,9 +81,8 @@ class Collator:
     def ask(self, sample: Sample, picture: np.ndarray | EncodedImages, earlier_answers: Sequence[str] = ()) -> Encoded:
         """Return the prompt of the turn after ``earlier_answers``; ``picture`` may already be encoded."""
         pictures = picture if isinstance(picture, EncodedImages) else self.family.pictures([picture])
-        earlier_turns = [
-            (sample.question(turn, self.convention), answer) for turn, answer in enumerate(earlier_answers)
-        ]
+        earlier_questions = (sample.question(turn, self.convention) for turn in range(len(earlier_answers)))
+        earlier_turns = zip(earlier_questions, earlier_answers, strict=True)
         ids, _ = self.tokens.conversation(earlier_turns, pictures.tokens[0])
         question = sample.question(len(earlier_answers), self.convention)
         ids = [*ids, *self.tokens.turn_prompt(question, pictures.tokens[0], first=not earlier_answers)]

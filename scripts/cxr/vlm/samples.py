@@ -68,9 +68,8 @@ def parse_sample(line: Mapping) -> Sample:
         if "turns" in line:
             turns = tuple(Turn(turn["question"], turn["answer"]) for turn in line["turns"])
             answer_fields = {"boxes": line.get("boxes", {}), "mask_ids": tuple(map(str, line.get("mask_ids", ())))}
-            return Sample(
-                line["sample_id"], line["image_id"], **common_fields, task=line["task"], turns=turns, **answer_fields
-            )
+            fields = common_fields | {"task": line["task"], "turns": turns} | answer_fields
+            return Sample(line["sample_id"], line["image_id"], **fields)
         boxes = {"answer": (np.array(line["boxes"], np.float64).reshape(-1, 4) / GRID).tolist()}
         turns = (Turn(line["query"], "<box:answer>"),)
         sample = Sample(line["query_id"], line["image_id"], **common_fields, task="grounding", turns=turns, boxes=boxes)

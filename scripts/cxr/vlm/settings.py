@@ -46,13 +46,11 @@ class Vlm(Section):
 
     @constraint
     def _names_are_apart(self) -> None:
-        refuse_equal_names(
-            "vlm.tuning.runs and vlm.answers.predictions", [*self.tuning.runs, *self.answers.predictions]
-        )
+        names = [*self.tuning.runs, *self.answers.predictions]
+        refuse_equal_names("vlm.tuning.runs and vlm.answers.predictions", names)
         if shared_names := self.tuning.runs.keys() & self.answers.predictions.keys():
             raise ValueError(f"answers.predictions.{min(shared_names)} has the name of a run of tuning.runs: rename it")
         for name, prediction in self.answers.predictions.items():
             if prediction.set not in self.answers.sets:
-                raise ValueError(
-                    f"answers.predictions.{name}.set is {prediction.set!r}, no name of answers.sets: add it"
-                )
+                problem = f"answers.predictions.{name}.set is {prediction.set!r}, no name of answers.sets"
+                raise ValueError(f"{problem}: add it")

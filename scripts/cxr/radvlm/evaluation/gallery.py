@@ -70,8 +70,13 @@ def run(
     eligible_lines = [line for line in read_lines(lines) if not (withheld and line["task"] in TEXT_TASKS)]
     answer_by_sample = join_answers(eligible_lines, read_lines(answers[0]))[0] if answers else {}
     chosen_lines = list(select_samples(eligible_lines, seed)) if answers else []
-    pictures = _read_frames({line["image_id"] for line in chosen_lines}, frames)
-    rows = []
+    image_ids, pictures, rows = {line["image_id"] for line in chosen_lines}, {}, []
+    for path in frames:
+        with Shard(path) as shard:
+            for image_id in sorted(image_ids & set(shard.ids)):
+                shape = tuple(map(int, shard.get("original_shape", image_id)))
+                frame, affine = (shard.get(name, image_id) for name in ("image", "to_original"))
+                pictures[Path(path).parent, image_id] = frame, affine, shape
     with atomic_folder(folder) as into:
         for number, line in enumerate(chosen_lines):
             key = Path(folders.get(line["source"], "")), line["image_id"]
@@ -86,15 +91,3 @@ def run(
             digest = hashlib.sha256(jpeg_bytes).hexdigest()[:16]
             rows.append({"file": name, "digest": digest, "run": model} | case)
         write_lines(into / "gallery.jsonl", rows)
-
-
-def _read_frames(image_ids: set[str], paths: Sequence[str]) -> dict[tuple[Path, str], tuple]:
-    """Return {(folder, image): (frame, affine to the original, original shape)} of the given images."""
-    frames = {}
-    for path in paths:
-        with Shard(path) as shard:
-            for image_id in sorted(image_ids & set(shard.ids)):
-                shape = tuple(map(int, shard.get("original_shape", image_id)))
-                frame, affine = (shard.get(name, image_id) for name in ("image", "to_original"))
-                frames[Path(path).parent, image_id] = frame, affine, shape
-    return frames

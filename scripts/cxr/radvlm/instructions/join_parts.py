@@ -81,8 +81,14 @@ def run(
                 file.writelines(_count_while_reading(read_rows(sort_split(index, split, seed)), written, split))
         test_index = sort_split(index, TEST, seed)
         partner_by_image = pair_images(test_index.iter_rows(named=True), seed)
-        exchanging = _exchange_images(map(json.loads, read_rows(test_index)), partner_by_image)
-        write_lines(exchanged_out, _count_while_reading(exchanging, written, EXCHANGED))
+
+        def exchanged_lines() -> Iterator[dict]:
+            for line in map(json.loads, read_rows(test_index)):
+                partner_id = partner_by_image.get((line["source"], line["image_id"]))
+                if partner_id is not None:  # right_image_id: the image of the expected answers
+                    yield line | {"image_id": partner_id, "right_image_id": line["image_id"]}
+
+        write_lines(exchanged_out, _count_while_reading(exchanged_lines(), written, EXCHANGED))
     table = build_table1(rows_from_options(rows), index)
     num_unpaired = sum(pair not in partner_by_image for pair in test_index.select("source", "image_id").iter_rows())
     count_rows = count_lines(source_lines.num_lines, removed_index.height, table, written, num_unpaired)
@@ -110,14 +116,6 @@ def _count_while_reading(lines: Iterable[T], written: Counter[str], name: str) -
         yield line
 
 
-def _exchange_images(lines: Iterator[dict], partner_by_image: Mapping[tuple[str, str], str]) -> Iterator[dict]:
-    """Yield the lines with another patient's image; ``right_image_id``: the image of the expected answers."""
-    for line in lines:
-        partner_id = partner_by_image.get((line["source"], line["image_id"]))
-        if partner_id is not None:
-            yield line | {"image_id": partner_id, "right_image_id": line["image_id"]}
-
-
 def pair_images(images: Iterable[Mapping], seed: int) -> dict[tuple[str, str], str]:
     """Return {(source, image): image of the next patient, in hash order, with the same source and view}."""
     groups: dict[tuple, dict[str, set[str]]] = {}
@@ -136,7 +134,6 @@ def pair_images(images: Iterable[Mapping], seed: int) -> dict[tuple[str, str], s
     return partner_by_image
 
 
-NOT_CONFIGURED = "not configured"
 SUMMED = ("facts", "pairs", "lines", "validate", "evaluation", "paper", "code")
 
 
@@ -152,7 +149,7 @@ def build_table1(rows: Sequence[MixRow], index: pl.DataFrame) -> pl.DataFrame:
             "pairs": train["unit"].n_unique(), "passes": row.repeat, "lines": train.height,
             "validate": source_index.filter(split=VALIDATE).height,
             "evaluation": source_index.filter(split=TEST).height,
-            "paper": paper, "code": code, "note": "" if row.used else NOT_CONFIGURED,
+            "paper": paper, "code": code, "note": "" if row.used else "not configured",
         })  # fmt: skip
     numbers = {name: [row[name] for row in records if row[name] is not None] for name in SUMMED}
     total = {name: sum(values) if values or name not in ("paper", "code") else None for name, values in numbers.items()}

@@ -49,9 +49,8 @@ class MaskPredictor:
             levels = sam_image(frame, side)[None].to(self.device)
             embedding = self.embeddings.get([(view, False)], levels, self.segmenter.embed)
             states = [mark[None].to(self.device, embedding.dtype) for mark in marks]
-            mask_logits = [
-                resize_logits(self.segmenter(state, embedding), side, (side, side), square)[0] for state in states
-            ]
+            all_logits = (self.segmenter(state, embedding) for state in states)
+            mask_logits = [resize_logits(logits, side, (side, side), square)[0] for logits in all_logits]
         return np.stack([tensor.cpu().numpy() for tensor in mask_logits])
 
 

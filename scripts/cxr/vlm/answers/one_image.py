@@ -104,10 +104,8 @@ def make_samples(questions: Sequence[str], referring: bool) -> list[Sample]:
         raise UserError("questions contains an empty text: give questions='[\"Where is the heart?\"]' or similar")
     turns = [Turn(text.strip(), "") for text in questions]
     parts = [(turn,) for turn in turns] if referring else [tuple(turns)]
-    return [
-        Sample(f"{number:03d}", "picture", "", "", "asked", part, asks_boxes=referring)
-        for number, part in enumerate(parts)
-    ]
+    fields = ("picture", "", "", "asked")
+    return [Sample(f"{number:03d}", *fields, part, asks_boxes=referring) for number, part in enumerate(parts)]
 
 
 def ask(
@@ -125,9 +123,8 @@ def ask(
             earlier_texts = [text for reply in earlier_replies for text in (reply.question, reply.answer)]
             names = name_masks(question, answer.text, earlier_texts)
             mask_logits = drawer.logits("picture", picture.frame, answer.marks)
-            masks = tuple(
-                Mask(name, project_mask(logits, picture)) for name, logits in zip(names, mask_logits, strict=True)
-            )
+            named_logits = zip(names, mask_logits, strict=True)
+            masks = tuple(Mask(name, project_mask(logits, picture)) for name, logits in named_logits)
         failure = FAILURE_MESSAGES.get(answer.failure, answer.failure)
         replies.append(Reply(question, answer.text, answer.stop, failure, reading, masks))
     return replies

@@ -29,6 +29,10 @@ class ConversationCache:
     cache: Cache | None
     places: list[list[int | None]]
 
+    def contains(self, names: Sequence[str]) -> bool:
+        """True if all these conversations are cached."""
+        return set(names) <= set(self.names)
+
     def resume(self, names: Sequence[str], prompts: Sequence[Sequence[int]], pad: int) -> dict:
         """Restrict the cache to the conversations ``names``, in order, and return the unread ends of their prompts:
         model inputs (N, L), one position per cached key, then the tokens to read, padded on the left; positions that
@@ -88,7 +92,7 @@ class Transformers:
         """Return the answers, in order. A later turn continues from the cache of the previous call."""
         tokens = self.collator.tokens
         names = [request.encoded.sample_id for request in requests]
-        is_cached = self.cache and {*names} <= {*self.cache.names} and all(request.turn for request in requests)
+        is_cached = self.cache and self.cache.contains(names) and all(request.turn for request in requests)
         inputs = self._unread_prompts(requests) if is_cached else self._whole_prompts(requests)
         with inference(), hidden_states(self.model) as states:
             generation = self.model.generate(
@@ -106,9 +110,8 @@ class Transformers:
             answer_ids = row[: row.index(tokens.end)] if ended else row
             # the last state of a step predicts its token
             marks = [states[step][at, -1].cpu() for step, token in enumerate(answer_ids) if token == tokens.seg]
-            decoded_answers.append(
-                ModelAnswer(tokens.text(answer_ids), len(answer_ids), "end" if ended else "length", "", tuple(marks))
-            )
+            text, stop = tokens.text(answer_ids), "end" if ended else "length"
+            decoded_answers.append(ModelAnswer(text, len(answer_ids), stop, "", tuple(marks)))
         return decoded_answers
 
     def _whole_prompts(self, requests: Sequence[TurnRequest]) -> dict:
@@ -117,10 +120,8 @@ class Transformers:
         batch = self.collator.batch([request.encoded for request in requests], pad_left=True).to(self.device)
         if self.reuses_kv_cache:
             ids, mask = batch.inputs["input_ids"].tolist(), batch.inputs["attention_mask"].tolist()
-            places = [
-                [token if is_attended else None for token, is_attended in zip(*row, strict=True)]
-                for row in zip(ids, mask, strict=True)
-            ]
+            rows = (zip(*row, strict=True) for row in zip(ids, mask, strict=True))
+            places = [[token if is_attended else None for token, is_attended in row] for row in rows]
             self.cache = ConversationCache([request.encoded.sample_id for request in requests], None, places)
         dtype = next(self.model.parameters()).dtype
         return {name: value.to(dtype) if value.is_floating_point() else value for name, value in batch.inputs.items()}

@@ -183,10 +183,8 @@ class TuningLoop(TrainingLoop):
         device_batch = batch.to(runner.device)
         sums = runner.forward(lambda model: objective.sums(model, device_batch))
         # the mean over the whole step, independent of ranks and micro-batches
-        means = [
-            sums[name] * (float(bool(part)) / max(total, 1.0))
-            for name, total in zip(objective.names, self.counts, strict=True)
-        ]
+        totals = zip(objective.names, self.counts, strict=True)
+        means = [sums[name] * (float(bool(part)) / max(total, 1.0)) for name, total in totals]
         loss = sum(weight * mean for weight, mean in zip(objective.weights, means, strict=True))
         of_tasks = torch.zeros(len(self.tasks), 3, dtype=torch.float64)
         if part:
@@ -207,9 +205,8 @@ class TuningLoop(TrainingLoop):
         task_rows = list(zip(self.tasks, task_values[::3], task_values[1::3], task_values[2::3], strict=True))
         for task, samples, *_ in task_rows:
             self.log.seen[task] = self.log.seen.get(task, 0) + int(samples)
-        task_texts = [
-            f"{task} {int(samples)} {loss / max(tokens, 1):.4f}" for task, samples, tokens, loss in task_rows if samples
-        ]
+        means = ((task, samples, loss / max(tokens, 1)) for task, samples, tokens, loss in task_rows if samples)
+        task_texts = [f"{task} {int(samples)} {mean:.4f}" for task, samples, mean in means]
         loss_values = zip(objective.names, losses, self.counts, strict=True)
         return {
             "epoch": (update + 1) / self.per_epoch,

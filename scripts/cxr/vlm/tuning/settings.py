@@ -174,9 +174,8 @@ class Run(Section):
             raise ValueError("convention is 'probe', but a run that is trained learns one: name it, or set it to ''")
         for name in ("tasks", "updates", "init"):
             if getattr(self, name) and not self.trained:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}, but trained is false, so nothing is tuned: omit it"
-                )
+                problem = f"{name} is {getattr(self, name)!r}, but trained is false, so nothing is tuned"
+                raise ValueError(f"{problem}: omit it")
         if self.tasks and self.lines.startswith("medground:"):
             lines_clause = f"lines is {self.lines!r}, whose lines have no task"
             raise ValueError(f"tasks is {self.tasks!r}, but {lines_clause}: leave tasks out, or name radvlm:<mix>")

@@ -116,11 +116,8 @@ def make_optimizer(parameters: dict[str, nn.Parameter], family: Family, recipe: 
     for name, parameter in parameters.items():
         part = SEGMENTER[:-1] if name.startswith(SEGMENTER) else part_of(family, name)
         groups.setdefault(part, []).append(parameter)
-    rates = {part: recipe.rates.get(part, recipe.learning_rate) for part in groups}
-    param_groups = [
-        {"params": tensors, "scale": rates[part] / recipe.learning_rate, "part": part}
-        for part, tensors in groups.items()
-    ]
+    scales = {part: recipe.rates.get(part, recipe.learning_rate) / recipe.learning_rate for part in groups}
+    param_groups = [{"params": tensors, "scale": scales[part], "part": part} for part, tensors in groups.items()]
     return torch.optim.AdamW(param_groups, lr=0.0, betas=BETAS, weight_decay=0.0)
 
 
@@ -217,9 +214,8 @@ def balance_domains(samples: list[Sample], seed: int) -> list[int]:
     numbers = list(range(len(samples)))
     for domain, domain_numbers in sorted(numbers_by_domain.items()):
         again, remainder = divmod(most, len(domain_numbers))
-        numbers += domain_numbers * (again - 1) + sorted(
-            make_rng(seed, "balance", domain).sample(domain_numbers, remainder)
-        )
+        numbers += domain_numbers * (again - 1)
+        numbers += sorted(make_rng(seed, "balance", domain).sample(domain_numbers, remainder))
     return numbers
 
 
@@ -238,9 +234,8 @@ def _tune(job: TrainingJob, should_stop: Callable[[], bool]) -> None:
     originals = Originals.for_samples(inputs["originals"], options.original, samples)
     images = ImageStore(inputs["pictures"], options.side, originals, job.compute["folders"])
     with images as store, MaskStore(inputs["masks"]) as masks:
-        learned, lengths, excluded_rows = select_samples(
-            samples, collator, store, recipe.max_length, masks if options.head else None
-        )
+        some_masks = masks if options.head else None
+        learned, lengths, excluded_rows = select_samples(samples, collator, store, recipe.max_length, some_masks)
         if not learned:
             requirement = f"at most max_length {recipe.max_length} tokens: raise it"
             if {row["reason"] for row in excluded_rows} == {"no_mask"}:
@@ -288,12 +283,9 @@ def _tune(job: TrainingJob, should_stop: Callable[[], bool]) -> None:
             if recipe.zero < 3:  # tensors gathered by ZeRO-3 stay where they are
                 full_model.to("cpu")
             _write_run(job, options, replace(loaded, model=model), getattr(full_model, "segmenter", None))
-            for name, rows, columns in (
-                ("updates", course.updates, UPDATES),
-                ("left_out", excluded_rows, EXCLUDED),
-                ("conservation", counts, CONSERVED),
-            ):
-                write_rows(job.outputs[name], rows, columns)
+            write_rows(job.outputs["updates"], course.updates, UPDATES)
+            write_rows(job.outputs["left_out"], excluded_rows, EXCLUDED)
+            write_rows(job.outputs["conservation"], counts, CONSERVED)
     runner.wait()  # a rank that ends early would close the others' connections
 
 

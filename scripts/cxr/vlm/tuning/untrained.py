@@ -51,10 +51,8 @@ def run_untrained(
             scores = probe_conventions(samples, pictures, temporary_dir, base, options, compute)
             convention = max(scores, key=lambda name: (scores[name], name == "grid1000"))
             if not scores[convention]:
-                raise UserError(
-                    f"{base} gives no correct box in {len(samples)} lines under any convention of boxes: set the "
-                    "convention of the run"
-                )
+                problem = f"{base} gives no correct box in {len(samples)} lines under any convention of boxes"
+                raise UserError(f"{problem}: set the convention of the run")
             rows = [
                 {"convention": name, "queries": len(samples), "iou": iou, "chosen": name == convention}
                 for name, iou in scores.items()
@@ -76,9 +74,8 @@ def probe_conventions(
     samples: list[Sample], pictures: list[str], run: Path, base: str, options: TuningOptions, compute: dict
 ) -> dict[str, float]:
     """Return {convention: mean IoU of the answers}; questions and reading use the same convention."""
-    asking = AnswersOptions(
-        "transformers", "", MAX_PROBE_TOKENS, options.own["max_length"], "own", options.own["dtype"], options.seed
-    )
+    limits = MAX_PROBE_TOKENS, options.own["max_length"]
+    asking = AnswersOptions("transformers", "", *limits, "own", options.own["dtype"], options.seed)
     setup = Setup.of_job({}, compute)
     scores = {}
     with ImageStore(pictures, options.side) as store:
