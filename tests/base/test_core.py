@@ -554,14 +554,15 @@ STOPPED = "the engine stopped with ZeroDivisionError; the first such error is in
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_sift_enters_every_image_once_and_yields_those_that_stay(tmp_path, threads):
-    def work(number: int) -> tuple:
+    def work(rows: list[tuple]) -> list[tuple]:
+        ((number,),) = rows
         if number % 5 == 0:
             raise ZeroDivisionError("secret detail")
-        return number, ("no_lungs", "small") if number % 3 == 0 else None
+        return [(number, ("no_lungs", "small") if number % 3 == 0 else None)]
 
     book = ledger.Ledger("organs")
     names = [f"{number:02}" for number in range(30)]
-    stayed = list(workers.process_images(book, names[::-1], lambda name: (int(name),), work, threads))
+    stayed = list(workers.process_rows(book, names[::-1], lambda name: (int(name),), work, None, threads))
     assert stayed == [(f"{number:02}", number) for number in range(30) if number % 5 and number % 3]
     book.finish(tmp_path / "excluded.parquet", names)
     rows = tables.read_table(tmp_path / "excluded.parquet").select("image_id", "stage", "reason", "detail").rows()
@@ -592,7 +593,7 @@ def test_batches_shrink_to_what_fits_and_one_bad_image_takes_no_other(tmp_path, 
     book = ledger.Ledger("organs")
     names = [f"{number:02}" for number in range(30)]
     stayed = []
-    for item in workers.process_batches(book, names[::-1], read, work, batch):
+    for item in workers.process_rows(book, names[::-1], read, work, batch, 1):
         stayed.append(item)
         assert len(alive) <= int(item[0]) + 1 + 2 * batch  # only the next batch is read ahead
     assert stayed == [(f"{number:02}", number) for number in range(30) if number != 13 and number % 3]
@@ -605,18 +606,15 @@ def test_batches_shrink_to_what_fits_and_one_bad_image_takes_no_other(tmp_path, 
     assert len(rows) + len(stayed) == 30
 
 
-@pytest.mark.parametrize(("batch", "sizes"), [(None, []), (1, [1] * 5), (2, [2, 2, 1])])
-def test_an_engine_with_a_batch_is_given_batches(batch, sizes):
+@pytest.mark.parametrize(("batch", "sizes"), [(None, [1] * 5), (1, [1] * 5), (2, [2, 2, 1])])
+def test_work_is_given_batches_or_single_rows(batch, sizes):
     seen = []
 
-    def work_batch(rows: list[tuple]) -> list[tuple]:
+    def work(rows: list[tuple]) -> list[tuple]:
         seen.append(len(rows))
         return [(2 * number, None) for (number,) in rows]
 
-    rows = workers.process_rows(
-        ledger.Ledger("boxes"), list("43210"), lambda name: (int(name),), lambda number: (2 * number, None), work_batch,
-        engine=SimpleNamespace(batch=batch), threads=2, compute=None,
-    )  # fmt: skip
+    rows = workers.process_rows(ledger.Ledger("boxes"), list("43210"), lambda name: (int(name),), work, batch, 2)
     assert list(rows) == [(str(number), 2 * number) for number in range(5)]
     assert seen == sizes
 
@@ -629,29 +627,14 @@ class OutOfMemoryError(RuntimeError):
 @pytest.mark.parametrize("batch", [None, 4])
 def test_too_little_memory_for_one_image_ends_the_job_and_excludes_nobody(tmp_path, error, batch):
     # all images have the same size, so the machine is too small; the next attempt gets more memory
-    def work(name: str) -> tuple:
-        if name == "7":
+    def work(rows: list[tuple]) -> list[tuple]:
+        if ("7",) in rows:
             raise error
-        return name, None
+        return [(name, None) for (name,) in rows]
 
-    def work_batch(rows: list[tuple]) -> list[tuple]:
-        return [work(name) for (name,) in rows]
-
-    book = ledger.Ledger("anomaly")
     names = [str(number) for number in range(10)]
     with pytest.raises(MemoryError):
-        list(
-            workers.process_rows(
-                book,
-                names,
-                lambda name: (name,),
-                work,
-                work_batch,
-                engine=SimpleNamespace(batch=batch),
-                threads=2,
-                compute=None,
-            )
-        )
+        list(workers.process_rows(ledger.Ledger("anomaly"), names, lambda name: (name,), work, batch, 2))
 
 
 def test_an_engine_declares_what_the_workflow_must_know(tmp_path):
@@ -663,11 +646,11 @@ def test_an_engine_declares_what_the_workflow_must_know(tmp_path):
 
 
 def test_a_users_mistake_in_the_work_ends_the_shard():
-    def work(number: int) -> tuple:
+    def work(rows: list[tuple]) -> list[tuple]:
         raise errors.UserError("boxes.table is x.csv: give a file that exists.")
 
     with pytest.raises(errors.UserError):
-        list(workers.process_images(ledger.Ledger("boxes"), ["1"], lambda name: (int(name),), work, 2))
+        list(workers.process_rows(ledger.Ledger("boxes"), ["1"], lambda name: (int(name),), work, None, 2))
 
 
 @pytest.mark.parametrize(

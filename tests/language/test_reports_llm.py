@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import language_model
 from conftest import ROOT, SLICE, snakemake, write_settings
 from cxr.base.errors import UserError
-from cxr.base.faults import Broken, Tolerance
+from cxr.base.faults import Broken
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.base.vocabulary import CATEGORIES, LESIONS, LUNGS, ZONE_LABELS
 from cxr.language.reports import compare_engines, schema
@@ -175,7 +175,7 @@ def test_only_wrong_answers_are_asked_again():
     ],
 )
 def test_a_model_none_of_whose_answers_can_be_used_ends_the_job(texts, ends):
-    tolerance = Tolerance.from_settings({"failures_in_row": 5, "failed_share": 0.1})
+    limits = {"failures_in_row": 5, "failed_share": 0.1}
     asked = {f"k{number}": [f"Opacity {number}."] for number in range(len(texts))}
 
     def generate(questions: list, attempt: int) -> list[str]:
@@ -185,9 +185,9 @@ def test_a_model_none_of_whose_answers_can_be_used_ends_the_job(texts, ends):
         with pytest.raises(
             Broken, match=r"^reports\.llm\.structuring: none of the model's 5 answers can be used \(not JSON\): "
         ):
-            structuring.structure_texts(asked, MODEL, generate, tolerance)
+            structuring.structure_texts(asked, MODEL, generate, limits)
         return
-    lines = structuring.structure_texts(asked, MODEL, generate, tolerance)
+    lines = structuring.structure_texts(asked, MODEL, generate, limits)
     assert [line["problem"] for line in lines] == ["not JSON"] * 4 + [None] * (len(texts) - 4)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cxr.annotations import ms_cxr, nih, vindr
+from annotation_files import write_ms_cxr, write_nih, write_vindr
 from cxr.annotations.regions import Annotation, Annotations
 from cxr.base.errors import UserError
 from cxr.base.tables import read_table, write_table
@@ -82,7 +82,7 @@ def scored(tmp_path, tables: dict[tuple[str, int], pl.DataFrame], reference: dic
 def people(tmp_path):
     boxes = truth()
     path = tmp_path / "ms_cxr.csv"
-    ms_cxr.write(path, Annotations(boxes, set()))
+    write_ms_cxr(path, Annotations(boxes, set()))
     return boxes, read_rows("mscxr", "ms_cxr", path=str(path))
 
 
@@ -175,7 +175,7 @@ def test_one_law_is_no_difference(tmp_path, people):
 
 def test_images_without_boxes_count_where_the_format_tells_them(tmp_path):
     boxes, path = truth(), tmp_path / "vindr.csv"
-    vindr.write(path, Annotations(boxes, {f"image{n:03d}" for n in range(40)}))
+    write_vindr(path, Annotations(boxes, {f"image{n:03d}" for n in range(40)}))
     reference = read_rows("vindr", "vindr", path=str(path))
     right = predicted(boxes, 1, 0)[::2].with_columns(confidence=pl.lit(0.5))
     empty = [name for name in (f"image{n:03d}" for n in range(40)) if name not in set(right["image_id"])]
@@ -191,7 +191,7 @@ def test_boxes_of_several_readers_are_fused(tmp_path):
     path = tmp_path / "readers.csv"
     drawn = (("R1", (0.0, 0, 100, 100)), ("R2", (10.0, 0, 110, 100)), ("R3", (300.0, 300, 400, 400)))
     same = [Annotation("a", "Lung Opacity", box, reader=reader) for reader, box in drawn]
-    vindr.write(path, Annotations(same, set()))
+    write_vindr(path, Annotations(same, set()))
     held = read_reference(Reference(**read_rows("r", "vindr", path=str(path))))
     assert held.boxes.select("x1", "y1", "x2", "y2").rows() == [(5.0, 0.0, 105.0, 100.0), (300.0, 300.0, 400.0, 400.0)]
 
@@ -204,14 +204,14 @@ def test_labels_and_bad_rows(tmp_path):
         Annotation("b.png", "Pneumothorax", (5.0, 5, 5, 9)),
         Annotation("b.png", "Pneumothorax", (5.0, 5, 8, 9)),
     ]
-    nih.write(path, Annotations(rows, set()))
+    write_nih(path, Annotations(rows, set()))
     held = read_reference(Reference(**read_rows("n", "nih", path=str(path))))
     assert held.boxes.select("image_id", "finding").rows() == [("a", "opacity"), ("b", "pneumothorax")]
     assert dict(held.excluded) == {"no finding for Mass": 1, "no area": 1}
     mapped = read_reference(Reference(**read_rows("n", "nih", path=str(path), classes={"mass": "consolidation"})))
     assert set(mapped.boxes["finding"]) == {"opacity", "consolidation", "pneumothorax"}
     assert finding_by_label("vindr", {})["pleural effusion"] == "effusion"
-    nih.write(path, Annotations(rows[1:2], set()))
+    write_nih(path, Annotations(rows[1:2], set()))
     with pytest.raises(
         UserError, match=r"no box of any finding: map its labels \(Mass\) in semisyn.references.n.classes"
     ):

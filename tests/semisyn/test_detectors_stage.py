@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 import torch
 
-from cxr.annotations.coco import write as write_coco
+from annotation_files import write_coco
 from cxr.annotations.regions import Annotation, Annotations
 from cxr.base.columns import check_columns, schema
 from cxr.base.engines import Setup, engine_module

@@ -12,8 +12,8 @@ import cv2
 import numpy as np
 import pytest
 
+from annotation_files import write_coco
 from conftest import ROOT, snakemake, write_settings
-from cxr.annotations.coco import write as write_coco
 from cxr.annotations.regions import Annotation, Annotations
 from cxr.base.tables import read_table
 from declared_tables import differing, path_of

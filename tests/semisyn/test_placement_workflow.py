@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from annotation_files import write_coco
 from conftest import SLICE, snakemake, write_settings
-from cxr.annotations import coco
 from cxr.annotations.regions import Annotation, Annotations
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
@@ -37,7 +37,7 @@ def placed(workflow_run, tmp_path_factory):
                     corners = np.array([[0.1 + 0.05 * k, 0.4], [0.6 + 0.1 * k, 0.7 + 0.05 * k]]) * [w, h] + [x1, y1]
                     original = points_to_original(corners, frames.get("to_original", name))
                     regions.append(Annotation(f"{name}.png", "Lung Opacity", tuple(original.ravel().tolist())))
-    coco.write(run / "people.json", Annotations(regions, set()))
+    write_coco(run / "people.json", Annotations(regions, set()))
     semisyn = {
         "findings": [*FINDINGS, "nodule"],
         "findings_file": str(written(tmp_path_factory.mktemp("mine"), NODULE)),

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from scipy import stats
 
-from cxr.annotations import chest_imagenome, ms_cxr
+from annotation_files import write_chest_imagenome, write_ms_cxr
 from cxr.annotations.regions import Annotation, Annotations
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
@@ -299,7 +299,7 @@ def people(tmp_path_factory):
                 Annotation(name, "Lung Opacity", (2 * x, 2 * y, 2 * (x + w), 2 * (y + h)), size=(1024, 1024))
             )
     regions += [Annotation(name, "Pleural Effusion", (120.0, 600.0, 480.0, 800.0)) for name in names[:5]]
-    ms_cxr.write(folder / "people.csv", Annotations(regions, set()))
+    write_ms_cxr(folder / "people.csv", Annotations(regions, set()))
     return folder
 
 
@@ -358,7 +358,7 @@ def test_zones_are_fitted_where_there_are_enough_patients(people, tmp_path):
     found = [Annotation(f"i{n:02d}.dcm", "left apical zone", (600.0, 180.0, 900.0 + n, 300.0)) for n in range(30)] + [
         Annotation(f"i{n:02d}.dcm", "right apical zone", (100.0, 200.0, 400.0, 300.0)) for n in range(19)
     ]
-    chest_imagenome.write(table, Annotations(found, set()))
+    write_chest_imagenome(table, Annotations(found, set()))
     files = fitted(people, tmp_path, zone_boxes=str(table))
     zones = {row[:2]: row for row in read_table(files["zones"]).iter_rows()}
     assert zones["left", "apical zone"][6:] == (30, "fit")

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from cxr.annotations import rsna
+from annotation_files import write_rsna
 from cxr.annotations.regions import Annotation, Annotations
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.paths import RESOURCES
@@ -66,7 +66,7 @@ def films(shared, tmp_path_factory):
         {"image_id": list(patients), "subject_id": list(patients.values()), "view": [r["view"] for r in rows]}
     )
     write_table(folder / "images.parquet", table)
-    rsna.write(folder / "people.csv", Annotations(regions, set()))
+    write_rsna(folder / "people.csv", Annotations(regions, set()))
     healthy = [row["image"].removesuffix(".png") for row in rows if not boxes_of(row)]
     return folder, patients, healthy
 

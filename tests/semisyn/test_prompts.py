@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 import yaml
 
-from cxr.annotations import ms_cxr
+from annotation_files import write_ms_cxr
 from cxr.annotations.regions import Annotation, Annotations
 from cxr.base.tables import read_table, write_lines, write_table
 from cxr.base.vocabulary import FINDINGS
@@ -114,7 +114,7 @@ def mined(folder: Path, monkeypatch, fewest: int = 1, most: int = 40) -> dict[st
         Annotation("i2", "Pleural Effusion", (1, 1, 9, 9), phrase="right effusion"),
         Annotation("i2", "Edema", (1, 1, 9, 9), phrase="edema"),
     ]
-    ms_cxr.write(folder / "phrases.csv", Annotations(boxes, {"i0", "i1", "i2"}))
+    write_ms_cxr(folder / "phrases.csv", Annotations(boxes, {"i0", "i1", "i2"}))
     told = {"name": "people", "format": "ms_cxr", "path": str(folder / "phrases.csv"), "image_id": "{stem}"}
     told |= {"role": "test", "classes": {}}
     asked = {"least_patients": 2, "findings": list(FINDINGS), "reference": told}

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import boxes_table
+from annotation_files import HOLDS, write_annotations
 from cxr.annotations import chexmask, formats
 from cxr.annotations.formats import FOLDERS, FORMATS
 from cxr.annotations.regions import (
     Annotation,
     Annotations,
-    format_module,
     image_name,
     lesion_by_label,
     polygon_mask,
@@ -275,13 +275,13 @@ CORNERS = st.tuples(*(st.integers(0, 4000).map(lambda quarters: quarters / 4) fo
 
 def written_as(folder: Path, kind: str, held: Annotations) -> Annotations:
     path = folder / kind if kind in FOLDERS else folder / f"{kind}.{'json' if kind == 'coco' else 'csv'}"
-    format_module(kind).write(path, held)
+    write_annotations(kind, path, held)
     return read_annotations("key", path, kind)
 
 
 def regions_of(kind: str, folder: Path) -> st.SearchStrategy[list[Annotation]]:
     """Regions with the fields that the format holds; an image has one size and one split."""
-    holds = format_module(kind).HOLDS
+    holds = HOLDS[kind]
     masks = folder / "drawn.png"
     cv2.imwrite(str(masks), SQUARE.astype(np.uint8) * 255)
     fields = {

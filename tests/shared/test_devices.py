@@ -178,14 +178,15 @@ def failing(indices: set[int], error: Exception):
     ],
 )
 def test_what_is_no_images_own_ends_the_job_by_the_settings(tmp_path, indices, told):
-    def work(number: int):
+    def work(rows: list[tuple]):
+        ((number,),) = rows
         if number in indices:
             raise ValueError(f"picture {number} is odd")
-        return number, None
+        return [(number, None)]
 
     book, names = Ledger("boxes"), [str(number) for number in range(9)]
-    tolerance = faults.Tolerance.from_settings({"failures_in_row": 5, "failed_share": 0.3})
-    rows = workers.process_images(book, names, lambda name: (int(name),), work, 2, tolerance)
+    limits = {"failures_in_row": 5, "failed_share": 0.3}
+    rows = workers.process_rows(book, names, lambda name: (int(name),), work, None, 2, limits)
     if not told:
         assert len(list(rows)) == 9 - len(indices)
         assert {row["reason"] for row in book.excluded} == {"engine_failure"}
@@ -199,12 +200,12 @@ def test_what_is_no_images_own_ends_the_job_by_the_settings(tmp_path, indices, t
 
 @pytest.mark.parametrize(("total", "ends"), [(1, False), (2, True), (4, True)])
 def test_a_small_shard_on_which_all_fails_ends_too(total, ends):
-    def work(name: str):
+    def work(rows: list[tuple]):
         raise ValueError("each time")
 
     names = [str(number) for number in range(total)]
-    tolerance = faults.Tolerance.from_settings({"failures_in_row": 5, "failed_share": 0.1})
-    rows = workers.process_images(Ledger("boxes"), names, lambda name: (name,), work, 1, tolerance)
+    limits = {"failures_in_row": 5, "failed_share": 0.1}
+    rows = workers.process_rows(Ledger("boxes"), names, lambda name: (name,), work, None, 1, limits)
     if not ends:
         assert list(rows) == []
         return
@@ -235,11 +236,11 @@ def test_one_bad_image_is_one_row_that_says_what_failed(tmp_path, frames, monkey
 
 
 def test_a_damaged_result_in_the_work_is_no_images_failure():
-    def work(name: str):
+    def work(rows: list[tuple]):
         raise StoreError("results/organs/00.h5 is damaged: delete it and run again")
 
     with pytest.raises(StoreError):
-        list(workers.process_images(Ledger("boxes"), ["1"], lambda name: (name,), work, 2))
+        list(workers.process_rows(Ledger("boxes"), ["1"], lambda name: (name,), work, None, 2))
 
 
 def test_the_log_holds_the_first_traceback_and_the_screen_one_sentence(tmp_path, capsys):
@@ -375,8 +376,8 @@ def test_a_gpu_that_cannot_add_is_broken(machine, monkeypatch):
 
 
 def test_engines_are_told_how_many_were_asked_for():
-    assert Setup.for_engine({}, {}, {"device": "auto", "batch": 2, "asked": 1}).asked == 1
-    assert Setup.for_engine({}, {}, {"device": "auto"}).asked is None
+    assert Setup.of_job({}, {"device": "auto", "batch": 2, "asked": 1}).asked == 1
+    assert Setup.of_job({}, {"device": "auto"}).asked is None
 
 
 # GPUs that share a batch

@@ -182,7 +182,7 @@ ASSERT = """
 import sys
 import torch
 from cxr.base import jobs
-from cxr.base.workers import process_images, process_batches
+from cxr.base.workers import process_rows
 
 class Book:
     stage, accepted, excluded = "organs", [], []
@@ -197,20 +197,14 @@ book = Book()
 
 table = torch.arange(8.0, device="cuda")
 
-def work_batch(rows):
+def work(rows):
     places = torch.tensor([number for (number,) in rows], device="cuda")
     return [(value, None) for value in table[places].tolist()]
-
-def work(number):
-    return work_batch([(number,)])[0]
 
 jobs.start_logging(sys.argv[1])
 names = [f"{number:02}" for number in range(12)]  # from the ninth on no place of the table
 read = lambda name: (int(name),)
-if sys.argv[2] == "one":
-    rows = process_images(book, names, read, work, 2)
-else:
-    rows = process_batches(book, names, read, work_batch, 4)
+rows = process_rows(book, names, read, work, None if sys.argv[2] == "one" else 4, 2)
 try:
     list(rows)
 finally:

@@ -11,7 +11,7 @@ from test_llm import EXECUTION, MODEL, PROMPT
 
 import language_model
 from cxr.base.errors import UserError
-from cxr.base.faults import Broken, Tolerance
+from cxr.base.faults import Broken
 from cxr.llm.answer_cache import cache_replies, record_replies, replay_replies
 from cxr.llm.asking import Answer, Question, ask
 from cxr.llm.client import connect
@@ -173,12 +173,12 @@ def connect_past_models(address: str):
 
 
 def test_a_server_that_never_answers_well_stops_the_job_in_one_sentence():
-    execution = Tolerance(in_row=3)
+    limits = {"failures_in_row": 3}
     with replying((200, {"choices": None, "error": {"message": "Provider returned error"}})) as (address, _):
         generate = connect(SERVED, replace(EXECUTION, server=address))
         with pytest.raises(Broken, match=r"^some\.stage\.llm: none of the model's 3 answers can be used \(no answer: "
                            r"the reply has no choices \(Provider returned error\)\)"):  # fmt: skip
-            ask([question(str(number)) for number in range(3)], generate, MODEL, execution)
+            ask([question(str(number)) for number in range(3)], generate, MODEL, limits)
 
 
 # ------------------------------------------------------------------------------------------------------- statuses

@@ -106,8 +106,8 @@ def test_the_autoencoders_number_type(files):
 
 def test_an_engine_has_its_own_batch():
     compute = ComputeSettings(batch=4, batches={"radedit": 2}).as_dict()
-    assert Setup.for_engine({}, {}, compute, "radedit").batch == 2
-    assert Setup.for_engine({}, {}, compute, "cxas").batch == Setup.for_engine({}, {}, compute).batch == 4
+    assert Setup.of_job({}, compute, "radedit").batch == 2
+    assert Setup.of_job({}, compute, "cxas").batch == Setup.of_job({}, compute).batch == 4
 
 
 @pytest.mark.slow

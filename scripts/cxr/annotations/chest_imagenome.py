@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from cxr.annotations.regions import Annotation, Annotations
-from cxr.annotations.tabular import parse_box, read_rows, write_rows
+from cxr.annotations.tabular import parse_box, read_rows
 
 WHAT = "gold_bbox_coordinate_annotations_1000images.csv of Chest ImaGenome (anatomical zones)"
-HOLDS = ("box",)
 CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
 COLUMNS = ("image_id", "bbox_name", *CORNERS)
 
@@ -18,9 +17,3 @@ def read(key: str, path: Path) -> Annotations:
         for row in read_rows(key, path, "chest_imagenome", COLUMNS)
     ]
     return Annotations(regions, set())
-
-
-def write(path: Path, annotations: Annotations) -> None:
-    """Write the table; an image without a region has no row."""
-    rows = ((region.image, region.label, *(region.box or ("",) * 4)) for region in annotations.regions)
-    write_rows(path, COLUMNS, rows)

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from cxr.annotations.regions import UNLISTED, Annotation, Annotations
-from cxr.annotations.tabular import box_from_sides, box_sides, parse_numbers, refuse_damaged
+from cxr.annotations.tabular import box_from_sides, parse_numbers, refuse_damaged
 from cxr.base.errors import count_phrase
 from cxr.base.ids import clean_id
 
 log = logging.getLogger("cxr")
 WHAT = "COCO JSON with boxes, polygons or run lengths"
-HOLDS = ("box", "drawn", "phrase", "size", "split")
 
 
 def read(key: str, path: Path) -> Annotations:
@@ -77,25 +76,3 @@ def _parse_segmentation(segmentation: Any) -> dict | list | None:
         flat = [part for pair in pairs for part in (pair if isinstance(pair, list) else [pair])]
         flat_polygons += [flat] if len(flat) > 4 else []
     return flat_polygons or None
-
-
-def write(path: Path, annotations: Annotations) -> None:
-    """Write the JSON. Size and split of an image come from its first region. Masks in files are not supported."""
-    first_by_image = {region.image: region for region in reversed(annotations.regions)}
-    id_by_image = {image: number for number, image in enumerate(sorted(annotations.seen | first_by_image.keys()), 1)}
-    labels = sorted({region.label for region in annotations.regions})
-    id_by_label = {label: number for number, label in enumerate(labels, 1)}
-    images, entries = [], []
-    for image, number in id_by_image.items():
-        first = first_by_image.get(image)
-        size = {"height": first.size[0], "width": first.size[1]} if first and first.size else {}
-        split = {"split": first.split} if first and first.split else {}
-        images.append({"id": number, "file_name": image} | size | split)
-    for number, region in enumerate(annotations.regions, 1):
-        box = list(box_sides(region.box)) if region.box else None
-        parts = {"bbox": box, "segmentation": region.drawn, "label_text": region.phrase}
-        ids = {"id": number, "image_id": id_by_image[region.image], "category_id": id_by_label[region.label]}
-        entries.append(ids | {name: value for name, value in parts.items() if value})
-    categories = [{"id": number, "name": label} for label, number in id_by_label.items()]
-    text = json.dumps({"categories": categories, "images": images, "annotations": entries})
-    path.write_text(text, encoding="utf-8")

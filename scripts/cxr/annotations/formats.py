@@ -5,11 +5,9 @@ A format declares these literals:
 WHAT: description of its file, for the settings.
 FOLDER: True for a folder instead of a file.
 LESIONS: {label: lesion type}, if labels have one; an infiltrate is an opacity, as in the reports (our choice).
-HOLDS: fields of :class:`cxr.annotations.regions.Annotation` in the file, besides ``image`` and ``label``.
 
-It has ``read(key, path)``, which returns :class:`cxr.annotations.regions.Annotations`, and ``write(path,
-annotations)``, which writes the layout that ``read`` reads. Reading does not clip, map or exclude anything, except rows
-"no finding", whose images count as annotated.
+It has ``read(key, path)``, which returns :class:`cxr.annotations.regions.Annotations`. Reading does not clip, map or
+exclude anything, except rows "no finding", whose images count as annotated.
 """
 
 import ast

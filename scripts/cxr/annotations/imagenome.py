@@ -14,7 +14,6 @@ from cxr.base.errors import UserError
 
 WHAT = "folder of Chest ImaGenome's scene graphs (*_SceneGraph.json)"
 FOLDER = True
-HOLDS = ("box",)
 ENDING = "_SceneGraph.json"
 CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
 
@@ -53,14 +52,3 @@ def read(key: str, path: Path) -> Annotations:
         for name, box in zip(graph.names, graph.boxes.tolist(), strict=True):
             regions.append(Annotation(graph.image_id, name, None if np.isnan(box).any() else tuple(box)))
     return Annotations(regions, image_names)
-
-
-def write(path: Path, annotations: Annotations) -> None:
-    """Write a graph for each image."""
-    path.mkdir(parents=True, exist_ok=True)
-    for image in sorted(annotations.seen | {region.image for region in annotations.regions}):
-        regions = (region for region in annotations.regions if region.image == image)
-        boxes = ((region.label, zip(CORNERS, region.box or (None,) * 4, strict=True)) for region in regions)
-        objects = [{"bbox_name": label} | dict(box) for label, box in boxes]
-        text = json.dumps({"image_id": image, "viewpoint": "PA", "objects": objects})
-        (path / f"{image}{ENDING}").write_text(text, encoding="utf-8")

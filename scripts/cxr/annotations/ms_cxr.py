@@ -7,10 +7,9 @@ from pathlib import Path
 
 from cxr.annotations import coco
 from cxr.annotations.regions import Annotation, Annotations
-from cxr.annotations.tabular import box_from_sides, box_sides, drop_no_finding, parse_numbers, read_rows, write_rows
+from cxr.annotations.tabular import box_from_sides, drop_no_finding, parse_numbers, read_rows
 
 WHAT = "CSV or JSON of MS-CXR"
-HOLDS = ("box", "phrase", "size", "split")
 COLUMNS = ("dicom_id", "category_name", "x", "y", "w", "h")
 BESIDES = ("label_text", "image_width", "image_height", "split")
 LESIONS = {
@@ -36,13 +35,3 @@ def _parse_region(row: dict) -> Annotation:
         phrase=row.get("label_text") or "",
         split=row.get("split") or "",
     )
-
-
-def write(path: Path, annotations: Annotations) -> None:
-    """Write the CSV; an image without a region has no row."""
-    header = ("dicom_id", "category_name", "label_text", "path", "x", "y", "w", "h")
-    rows = []
-    for region in annotations.regions:
-        path_cell, size = f"files/{region.image}.jpg", region.size[::-1] if region.size else ("", "")
-        rows.append((region.image, region.label, region.phrase, path_cell, *box_sides(region.box), *size, region.split))
-    write_rows(path, (*header, "image_width", "image_height", "split"), rows)

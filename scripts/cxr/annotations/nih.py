@@ -3,12 +3,10 @@
 from pathlib import Path
 
 from cxr.annotations.regions import Annotation, Annotations
-from cxr.annotations.tabular import box_from_sides, box_sides, drop_no_finding, read_rows, write_rows
+from cxr.annotations.tabular import box_from_sides, drop_no_finding, read_rows
 
 WHAT = "BBox_List_2017.csv of ChestX-ray14"
-HOLDS = ("box",)
-CORNERS = ("Bbox [x", "y", "w", "h]")
-"""Column names of the official table: the name ``Bbox [x,y,w,h]``, split at its commas."""
+CORNERS = ("Bbox [x", "y", "w", "h]")  # names in the official table: ``Bbox [x,y,w,h]``, split at its commas
 COLUMNS = ("Image Index", "Finding Label", *CORNERS)
 LESIONS = {
     "Cardiomegaly": "cardiomegaly", "Pneumonia": "pneumonia", "Atelectasis": "atelectasis",
@@ -23,9 +21,3 @@ def read(key: str, path: Path) -> Annotations:
         for row in read_rows(key, path, "nih", COLUMNS)
     ]
     return drop_no_finding(regions)
-
-
-def write(path: Path, annotations: Annotations) -> None:
-    """Write the table, with the official one's empty last columns. An image without a box has no row."""
-    cells = ((region.image, region.label, *box_sides(region.box), "", "", "") for region in annotations.regions)
-    write_rows(path, (*COLUMNS, "", "", ""), cells)

@@ -13,13 +13,18 @@ import polars as pl
 
 from cxr.annotations.label_tables import decode_sex, normalise_id, read_columns
 from cxr.annotations.regions import Annotation, Annotations
-from cxr.annotations.tabular import refuse_damaged, write_rows
+from cxr.annotations.tabular import refuse_damaged
 from cxr.base.errors import UserError
 from cxr.base.ids import clean_id
 
 WHAT = "folder of PadChest-GR (grounded_reports_*.json, master_table.csv, the table of PadChest)"
 FOLDER = True
-HOLDS = ("box", "phrase", "size", "split")
+TABLE = "PADCHEST_chest_x_ray_images_labels_160K_01.02.19.csv"
+MASTER = "master_table.csv"
+REPORTS = "grounded_reports_*.json"
+COLUMNS = ("ImageID", "StudyID", "PatientID", "Projection")
+BESIDES = ("PatientSex_DICOM", "Rows_DICOM", "Columns_DICOM")
+VIEWS = {"PA": "PA", "AP": "AP", "AP_horizontal": "AP"}  # {frontal projection: view}; AP_horizontal is supine
 
 
 def find_one_file(key: str, folder: Path, pattern: str) -> Path:
@@ -49,40 +54,6 @@ def read(key: str, path: Path) -> Annotations:
                 label = str(next(iter(sentence.labels), "finding"))
                 regions.append(Annotation(report.image_id, label, pixels, **fields))
     return Annotations(regions, image_names)
-
-
-def write(path: Path, annotations: Annotations) -> None:
-    """Write the folder; an image without a region gets no sentences."""
-    path.mkdir(parents=True, exist_ok=True)
-    first_by_image = {region.image: region for region in reversed(annotations.regions)}
-    reports, rows, master = [], [], []
-    for image in sorted(annotations.seen | first_by_image.keys()):
-        size = (first_by_image[image].size if image in first_by_image else None) or (1, 1)
-        phrases: dict[tuple[str, str], list] = {}
-        for region in annotations.regions:
-            if region.image == image and region.box:
-                box = [part / size[(place + 1) % 2] for place, part in enumerate(region.box)]
-                phrases.setdefault((region.phrase, region.label), []).append(box)
-        sentences = [
-            {"sentence_en": text, "sentence_es": "", "boxes": boxes, "labels": [label]}
-            for (text, label), boxes in phrases.items()
-        ]
-        reports.append({"StudyID": f"study-{image}", "ImageID": image, "findings": sentences})
-        rows.append((image, f"study-{image}", f"patient-{image}", "PA", "", *size))
-        if image in first_by_image and first_by_image[image].split:
-            master.append((f"study-{image}", image, first_by_image[image].split))
-    (path / "grounded_reports_20240819.json").write_text(json.dumps(reports), encoding="utf-8")
-    header = ("ImageID", "StudyID", "PatientID", "Projection", "PatientSex_DICOM", "Rows_DICOM", "Columns_DICOM")
-    write_rows(path / TABLE, header, rows)
-    write_rows(path / MASTER, ("StudyID", "ImageID", "split"), master)
-
-
-TABLE = "PADCHEST_chest_x_ray_images_labels_160K_01.02.19.csv"
-MASTER = "master_table.csv"
-REPORTS = "grounded_reports_*.json"
-COLUMNS = ("ImageID", "StudyID", "PatientID", "Projection")
-BESIDES = ("PatientSex_DICOM", "Rows_DICOM", "Columns_DICOM")
-VIEWS = {"PA": "PA", "AP": "AP", "AP_horizontal": "AP"}  # {frontal projection: view}; AP_horizontal is supine
 
 
 class Sentence(NamedTuple):

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from cxr.annotations.regions import Annotation, Annotations
-from cxr.annotations.tabular import box_from_sides, box_sides, read_rows, write_rows
+from cxr.annotations.tabular import box_from_sides, read_rows
 
 WHAT = "stage_2_train_labels.csv of RSNA's pneumonia challenge"
-HOLDS = ("box",)
 SIDES = ("x", "y", "width", "height")
 COLUMNS = ("patientId", *SIDES, "Target")
 LABEL = "Lung Opacity"  # label of every box in the file
@@ -22,10 +21,3 @@ def read(key: str, path: Path) -> Annotations:
         else:
             image_names.add(row["patientId"])
     return Annotations(regions, image_names)
-
-
-def write(path: Path, annotations: Annotations) -> None:
-    """Write the table; it can hold no label but :data:`LABEL`."""
-    cells = [(region.image, *box_sides(region.box), 1) for region in annotations.regions]
-    images_without_finding = sorted(annotations.seen - {region.image for region in annotations.regions})
-    write_rows(path, COLUMNS, [*cells, *((image, *box_sides(None), 0) for image in images_without_finding)])

@@ -1,6 +1,5 @@
-"""Shared code of the formats: required columns, numbers in cells, writing rows, refusing a damaged file."""
+"""Shared code of the formats: required columns, numbers in cells, refusing a damaged file."""
 
-import csv
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,16 +60,3 @@ def box_from_sides(cells: Iterable[Any]) -> Box | None:
     """Return the box (x1, y1, x2, y2) of cells x, y, width, height; None if a cell is not a number."""
     sides = parse_box(cells)
     return sides and (sides[0], sides[1], sides[0] + sides[2], sides[1] + sides[3])
-
-
-def box_sides(box: Box | None) -> tuple[float | str, ...]:
-    """Return the cells x, y, width, height of a box; empty cells for None."""
-    return ("",) * 4 if box is None else (box[0], box[1], box[2] - box[0], box[3] - box[1])
-
-
-def write_rows(path: Path, header: Sequence[str], cells: Iterable[Sequence[object]]) -> None:
-    """Write a CSV file."""
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(cells)

@@ -10,11 +10,10 @@ from pathlib import Path
 import polars as pl
 
 from cxr.annotations.regions import Annotation, Annotations
-from cxr.annotations.tabular import drop_no_finding, parse_box, read_rows, write_rows
+from cxr.annotations.tabular import drop_no_finding, parse_box, read_rows
 from cxr.base.user_tables import read_frame, require_columns
 
 WHAT = "CSV of VinDr-CXR (train, test) or VinBigData"
-HOLDS = ("box", "reader")
 CORNERS = ("x_min", "y_min", "x_max", "y_max")
 COLUMNS = ("image_id", "class_name", *CORNERS)
 BESIDES = ("rad_id",)
@@ -25,8 +24,15 @@ CLASSES = (
     "Rib fracture",
 )  # fmt: skip
 """Findings with boxes; VinBigData has 14 of them."""
-LABELS = (*CLASSES, "COPD", "Lung tumor", "Pneumonia", "Tuberculosis", "Other diseases", "No finding")
-"""Labels of images."""
+LABELS = (
+    *CLASSES,
+    "COPD",
+    "Lung tumor",
+    "Pneumonia",
+    "Tuberculosis",
+    "Other diseases",
+    "No finding",
+)  # labels of images
 SAME_LABEL = {"Other disease": "Other diseases"}  # {label in the test file: label in the training file}
 LESIONS = {
     "Cardiomegaly": "cardiomegaly", "Atelectasis": "atelectasis", "Lung Opacity": "opacity",
@@ -55,13 +61,3 @@ def read_labels(key: str, path: Path) -> pl.DataFrame:
     require_columns(table.columns, required, path, key, "give a file of VinDr-CXR's image labels")
     table = table if BESIDES[0] in table.columns else table.with_columns(pl.lit("").alias(BESIDES[0]))
     return table.select(pl.col("image_id", BESIDES[0], *labels).str.strip_chars())
-
-
-def write(path: Path, annotations: Annotations) -> None:
-    """Write a training file, or a test file if no region names a reader."""
-    regions, has_readers = annotations.regions, any(region.reader for region in annotations.regions)
-    rows = [(region.image, region.reader, region.label, *(region.box or ("",) * 4)) for region in regions]
-    images_without_finding = sorted(annotations.seen - {region.image for region in regions})
-    rows += [(image, "R1", "No finding", *("",) * 4) for image in images_without_finding]
-    header = ("image_id", *BESIDES, "class_name", *CORNERS)
-    write_rows(path, *((header, rows) if has_readers else (COLUMNS, ((image, *cells) for image, _, *cells in rows))))

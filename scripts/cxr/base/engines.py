@@ -7,7 +7,7 @@ what an engine's module declares for the workflow.
 import ast
 import importlib
 import pkgutil
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -17,10 +17,8 @@ from typing import Any, Literal, get_args
 from cxr.base.errors import UserError
 from cxr.base.settings import Section, key, type_hints
 
-INTERFACE = "engine"
-"""The module of a stage's package that defines the engine's interface; it is not an engine itself."""
-ENGINES = "cxr_ils.engines"
-"""Group of the entry points that name the modules of engines: ``"boxes.corner" = "corner_boxes"``."""
+INTERFACE = "engine"  # module of a stage's package that defines the engine's interface; it is no engine itself
+ENGINES = "cxr_ils.engines"  # group of the entry points that name engines' modules: ``"boxes.corner" = "corner_boxes"``
 SETTINGS = "cxr_ils.settings"
 """Group of those that name their settings: ``"boxes.corner" = "corner_boxes.settings:CornerSettings"``, a Section."""
 
@@ -81,24 +79,16 @@ class Setup:
     seed: int = 0
 
     @classmethod
-    def of_job(cls, files: dict[str, str], compute: dict | None, engine: str = "", seed: int = 0) -> "Setup":
-        """Return the Setup of what a job receives; ``compute``: the section of the settings.
-
-        ``engine``: the engine's name, whose own batch (``compute.batches``) is taken if there is one.
-        """
-        return replace(cls.for_engine({}, files, compute, engine), seed=seed)
-
-    @classmethod
-    def for_engine(
-        cls, engine_settings: dict, files: dict[str, str], compute: dict | None, engine: str = ""
+    def of_job(
+        cls, files: dict[str, str], compute: dict | None, engine: str = "", *, seed: int = 0, own: dict | None = None
     ) -> "Setup":
-        """Build a Setup from what a stage receives; ``compute`` is the settings' section of that name.
+        """Return the Setup of what a job receives; ``compute``: the settings' section of that name.
 
         ``engine``: the engine's name, whose own batch (``compute.batches``) is taken if there is one.
         """
         compute = compute or {}
         batch = compute.get("batches", {}).get(engine, compute.get("batch", 1))
-        return cls(engine_settings, files, compute.get("device", "auto"), batch, compute.get("asked"), compute)
+        return cls(own or {}, files, compute.get("device", "auto"), batch, compute.get("asked"), compute, seed)
 
 
 def engine_module(package: str, name: str) -> ModuleType:

@@ -19,8 +19,7 @@ OUT_OF_MEMORY = re.compile(
 
 NO_SPACE = "no space left on the device, or its quota is used up: free some and run again, finished files stay"
 LEAST_ROOM = 1 << 16  # free bytes below which a file system counts as full
-FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
-"""Error numbers of a missing permission or a read-only file system."""
+FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}  # numbers of a missing permission or a read-only file system
 NOT_SUPPORTED = 524  # the kernel's ENOTSUPP, which Lustre returns for a file lock; Python has no name for it
 NOT_SUPPORTED_TEXT = "operation not supported"
 NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.EAGAIN, errno.EDEADLK, NOT_SUPPORTED}

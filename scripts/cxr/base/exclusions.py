@@ -6,8 +6,7 @@ from cxr.base.paths import RESOURCES
 
 STAGES = ("cohort", "frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks", "dataset")
 """The stages that keep a ledger, in the order in which they process an image."""
-MAP_STAGES = ("frames", "organs", "anomaly", "anatomy")
-"""Stages that write arrays of every image."""
+MAP_STAGES = ("frames", "organs", "anomaly", "anatomy")  # stages that write arrays of every image
 
 RESOURCE_FILES = ("reasons.toml",)
 REASONS: dict[str, str] = tomllib.loads((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))

@@ -7,7 +7,6 @@ import logging
 import platform
 import re
 import traceback
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from cxr.base.errors import FULL, MACHINE_ERRORS, UserError, describe, out_of_memory
@@ -40,19 +39,14 @@ def broken_part(error: BaseException) -> str:
     if isinstance(error, Broken):
         return "the job"
     names = {kind.__name__ for kind in type(error).__mro__}
-    if names & DEVICE_ERRORS or (isinstance(error, RuntimeError | AssertionError) and DEVICE_WORDS.search(str(error))):
-        return "the device"
-    if _of_onnxruntime(error) and DEVICE_WORDS.search(str(error)):
+    may_be_device = isinstance(error, RuntimeError | AssertionError) or type(error).__module__.startswith("onnxruntime")
+    if names & DEVICE_ERRORS or (may_be_device and DEVICE_WORDS.search(str(error))):
         return "the device"
     if isinstance(error, ImportError | NameError | SyntaxError):
         return "the program"
     if getattr(error, "errno", None) in MACHINE_ERRORS | FULL or "can't start new thread" in str(error):
         return "the machine"
     return ""
-
-
-def _of_onnxruntime(error: BaseException) -> bool:
-    return type(error).__module__.startswith("onnxruntime")
 
 
 def is_not_from_input(error: BaseException) -> bool:
@@ -79,28 +73,16 @@ def describe_failure(error: BaseException) -> str:
     return f"the engine stopped with {type(error).__name__}{where}; the first such error is in the job's log"
 
 
-@dataclass(frozen=True)
-class Tolerance:
-    """How many engine failures are attributed to the images (``compute.failures_in_row``, ``failed_share``)."""
-
-    in_row: int | None = None  # number of consecutive images with the same error that ends the job; None for no limit
-    share: float = 1.0  # fraction of the images that may fail; it applies once ``in_row`` images, or all, have failed
-
-    @classmethod
-    def from_settings(cls, compute: dict | None) -> "Tolerance":
-        """Read it from the settings' section ``compute``; without one there is no limit."""
-        compute = compute or {}
-        return cls(compute.get("failures_in_row"), compute.get("failed_share", 1.0))
-
-
-NO_LIMIT = Tolerance()  # no limit: every failure is attributed to its image
-
-
 class Failures:
-    """Counts a job's failures in the order of its images, and ends the job when they exceed the tolerance."""
+    """Counts a job's failures in the order of its images, and ends the job when they exceed the settings' limits.
 
-    def __init__(self, task: str, total: int, tolerance: Tolerance):
-        self.what, self.total, self.tolerance = task, total, tolerance
+    ``compute``: the settings' section of that name. So many images in a row with the same error end the job
+    (``failures_in_row``), or a larger fraction of all (``failed_share``); without the former there is no limit.
+    """
+
+    def __init__(self, task: str, total: int, compute: dict | None):
+        self.what, self.total = task, total
+        self.most, self.share = (compute or {}).get("failures_in_row"), (compute or {}).get("failed_share", 1.0)
         self.failed = self.row = 0
         self._first: tuple[str, BaseException | None] = ("", None)
         self._shown: set[str] = set()
@@ -119,12 +101,11 @@ class Failures:
             self._first, self.row = (kind, error), 0
         self.row += 1
         self.failed += 1
-        most = self.tolerance.in_row
-        if most is None:
+        if self.most is None:
             return
-        if self.row >= most:
+        if self.row >= self.most:
             self._end(f"the same error on {self.row} images in a row", "compute.failures_in_row")
-        if self.failed >= max(2, min(most, self.total)) and self.failed > self.tolerance.share * self.total:
+        if self.failed >= max(2, min(self.most, self.total)) and self.failed > self.share * self.total:
             self._end(f"{self.failed} of {self.total} images failed", "compute.failed_share")
 
     def _end(self, symptom: str, key: str) -> None:

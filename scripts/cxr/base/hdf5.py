@@ -37,10 +37,7 @@ FRAME = (
 MASK = hdf5plugin.Zstd(clevel=3)  # codec of packed masks
 MAP = hdf5plugin.Zstd(clevel=14)
 """Codec of mostly-zero arrays that a net makes: its slower writing is negligible beside the net."""
-PICTURE = hdf5plugin.Htj2k()
-"""Codec of grey pictures: lossless High-Throughput JPEG 2000. hdf5plugin reads it from version 7.1 on."""
-
-
+PICTURE = hdf5plugin.Htj2k()  # codec of grey pictures: lossless JPEG 2000 (HTJ2K), read by hdf5plugin from 7.1 on
 _open_shards: "weakref.WeakKeyDictionary[Shard, None]" = weakref.WeakKeyDictionary()
 """The shards of this process that hold their file open, in the order in which they opened it."""
 

@@ -42,5 +42,4 @@ def _read_type(entry: dict) -> LesionType:
     return LesionType(**values)
 
 
-LESION_TYPES = tuple(map(_read_type, _ENTRIES))
-"""The seven types, in the order of every table of the paper."""
+LESION_TYPES = tuple(map(_read_type, _ENTRIES))  # the seven types, in the order of every table of the paper

@@ -13,8 +13,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-RUNNER = "CXR_ILS_RUNNER"
-"""Environment variable that holds the identity of the Snakemake process that starts the jobs."""
+RUNNER = "CXR_ILS_RUNNER"  # environment variable that holds the identity of the Snakemake process that starts the jobs
 INTERVAL_S = 0.5  # seconds between two looks at that process
 PROC = Path("/proc")
 

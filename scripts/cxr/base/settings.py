@@ -70,8 +70,7 @@ Logic = Literal["strict", "paper"]
 Percent = Annotated[float, Limits(ge=0, le=100)]
 Replicates = Annotated[int, Limits(ge=0, le=100_000), Check(_none_or_enough)]
 Address = Annotated[str, Check(_address)]
-Name = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-"""A name that becomes a file or folder of results."""
+Name = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]  # which becomes a file or folder of results
 Expert = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 """An expert's or reader's name, which becomes part of a file's name."""
 

@@ -391,8 +391,7 @@ def _integral(column) -> bool:
 # ------------------------------------------------------------------------------------------ whole tables
 
 _BATCH = 1 << 17  # rows that are converted to a table at a time; as Python objects they take ten times the memory
-_BIG = 1 << 24
-"""Size from which polars reads a table without quotation marks, bytes. Nothing in such a table can join two lines."""
+_BIG = 1 << 24  # bytes from which polars reads a table without quotation marks: nothing in it can join two lines
 
 
 def read_frame(path: str | Path, key: str, names: Sequence[str], *, ids: Sequence[str] = (), words: Sequence[str] = ()):

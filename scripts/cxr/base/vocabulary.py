@@ -6,8 +6,7 @@ Figure 10 (the 15 zone labels), Appendix B (lesion hierarchy), VinBigData (box c
 
 from cxr.base.lesions import LESION_TYPES
 
-LESIONS = tuple(lesion.name for lesion in LESION_TYPES)
-"""The seven lesion types, in the order of every table of the paper."""
+LESIONS = tuple(lesion.name for lesion in LESION_TYPES)  # the seven types, in the order of every table of the paper
 LUNG_LESIONS = tuple(lesion.name for lesion in LESION_TYPES if lesion.name != "cardiomegaly")
 
 FINDINGS: dict[str, str] = {
@@ -27,8 +26,7 @@ INFERRED_LESIONS = tuple(lesion.name for lesion in LESION_TYPES if lesion.is_inf
 NO_LESION = ("nipple", "overlap", "superimpos", "summation", "artifact", "artefact", "skin fold", "fat pad")
 """Words of an explanation which show that a finding is not a lesion ("likely a nipple shadow")."""
 
-PERSONAS = ("medical_expert", "layperson", "ai_developer")
-"""The personas whose wording paraphrases an instruction (C.3)."""
+PERSONAS = ("medical_expert", "layperson", "ai_developer")  # whose wording paraphrases an instruction (C.3)
 
 SIDES = ("right", "left")
 LUNGS = ("right lung", "left lung")
@@ -44,8 +42,7 @@ ZONE_LABELS = VALID_LOCATIONS + LOBES  # the 15 zone labels of Figure 10
 
 HEART = "heart"
 CARDIOMEDIASTINUM = "cardiomediastinum"
-ORGAN_LABELS = ("right lung", "left lung", "heart")
-"""What every organs engine must give; an engine may add more (``cardiomediastinum``)."""
+ORGAN_LABELS = ("right lung", "left lung", "heart")  # every organs engine has these; some add ``cardiomediastinum``
 ANATOMY_LABELS = (*ZONE_LABELS, HEART)  # what every anatomy engine must give, in this order
 
 LOBE_ZONES: dict[str, tuple[str, ...]] = {

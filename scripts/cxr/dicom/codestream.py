@@ -13,8 +13,7 @@ _MARKER = re.compile(rb"\xff([\xc0-\xcf\xd8-\xfe])")
 """A marker with a segment, or the start or end of an image; encoded samples hold none (ITU-T T.81 and T.87)."""
 _JPEG_2000_START = b"\xff\x4f\xff\x51"  # start of a JPEG 2000 codestream: SOC and SIZ (ITU-T T.800, A.4 and A.5)
 _TILE_DATA, _END_OF_CODESTREAM = b"\xff\x93", b"\xff\xd9"
-_MAX_BOX_BYTES = 4096
-"""Number of bytes, the boxes of a JPEG 2000 file, that are searched for its codestream; DICOM allows no boxes."""
+_MAX_BOX_BYTES = 4096  # bytes of a JPEG 2000 file that are searched for its codestream; DICOM allows no boxes before
 
 
 @dataclass(frozen=True)

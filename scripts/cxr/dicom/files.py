@@ -28,8 +28,7 @@ pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
 warnings.filterwarnings("ignore", module=r"pydicom(\.|$)")
 logging.getLogger("pydicom").setLevel(logging.CRITICAL + 1)
 
-HEAD_BYTES = 132
-"""Number of leading bytes that :func:`detect_file_kind` needs."""
+HEAD_BYTES = 132  # number of leading bytes that :func:`detect_file_kind` needs
 
 _PIXEL_DATA_TAG = 0x7FE00008
 _ZERO_ELEMENT, _MAX_ZERO_ELEMENTS = bytes(8), 1000

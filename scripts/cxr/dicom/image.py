@@ -9,8 +9,7 @@ import numpy as np
 from cxr.dicom.files import Rejected
 from cxr.geometry.turns import UPRIGHT, Turn
 
-MAX_PIXELS = 100_000_000
-"""Number of pixels above which an image is refused before decoding; detectors have up to 20 million."""
+MAX_PIXELS = 100_000_000  # an image of more pixels is refused before decoding; detectors have up to 20 million
 
 
 @dataclass(slots=True)

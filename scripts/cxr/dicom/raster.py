@@ -18,8 +18,7 @@ from cxr.geometry.turns import EXIF_TURNS, UPRIGHT, Turn
 
 _ORIENTATION_TAG = 0x0112
 _EXIF_START = b"Exif\0\0"
-_MAX_START_BYTES = 1 << 24
-"""Number of bytes searched for a JPEG's frame header, which may follow colour profiles and thumbnails."""
+_MAX_START_BYTES = 1 << 24  # bytes searched for a JPEG's frame header; colour profiles and thumbnails may precede
 _PNG_START = b"\x89PNG\r\n\x1a\n"
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import highdicom
 import numpy as np
-import yaml
 from pydicom.dataelem import DataElement
 from pydicom.dataset import Dataset
 from pydicom.multival import MultiValue
@@ -23,7 +22,7 @@ from cxr.base.atomic import atomic_file
 from cxr.base.errors import out_of_memory
 from cxr.base.faults import broken_part
 from cxr.base.lesions import LESION_TYPES
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.base.vocabulary import LESIONS, side_of
 from cxr.dicom.files import describe_error
 
@@ -32,7 +31,7 @@ logging.getLogger("highdicom").setLevel(logging.WARNING)
 
 RESOURCE_FILES = ("codes.yaml",)
 PROGRAM_NAME = "cxr-ils"
-_CODE_TABLE = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+_CODE_TABLE = load_resource(RESOURCE_FILES[0])
 
 
 def _to_code(entry: dict) -> Code:

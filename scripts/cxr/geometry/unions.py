@@ -13,8 +13,7 @@ import numpy as np
 MAX_COLUMNS = 2048  # widest image, in columns, whose strips are stored as rows of bits
 EDGES_PER_CHUNK = 6000  # box edges processed at once, so that their rows of bits stay in a core's cache
 BoxSets = Sequence[np.ndarray]
-BoxesByPair = tuple[np.ndarray, np.ndarray]
-"""Non-empty boxes, int64 (N, 4), and the index of each box's pair (N,), ascending."""
+BoxesByPair = tuple[np.ndarray, np.ndarray]  # non-empty boxes, int64 (N, 4), and each box's pair (N,), ascending
 
 
 def union_overlaps(first: BoxSets, second: BoxSets) -> np.ndarray:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from cxr.base.faults import NO_LIMIT, Broken, Tolerance
+from cxr.base.faults import Broken
 from cxr.llm.messages import Messages, PromptImage, content_parts
 from cxr.llm.options import ModelOptions
 from cxr.llm.replies import NoAnswer, Reply, without_reasoning
@@ -48,9 +48,12 @@ Generate = Callable[[list[Question], int], list[Reply]]
 
 
 def ask(
-    questions: list[Question], generate: Generate, options: ModelOptions, tolerance: Tolerance = NO_LIMIT
+    questions: list[Question], generate: Generate, options: ModelOptions, compute: dict | None = None
 ) -> list[Answer]:
-    """Return the answer to every question, in order. Raises Broken if all of many answers are unusable."""
+    """Return the answer to every question, in order. Raises Broken if all of many answers are unusable.
+
+    ``compute``: the settings' section of that name, whose ``failures_in_row`` says how many are many.
+    """
     room = options.context - options.max_tokens
     fits = [_max_tokens(question.messages, options) <= room for question in questions]
     answers = [Answer(problem=None if is_short else TOO_LONG) for is_short in fits]
@@ -64,7 +67,8 @@ def ask(
         for number, reply in zip(open_numbers, replies, strict=True):
             answers[number] = _check_reply(reply, questions[number], attempt + 1)
     tried = [answer for answer in answers if answer.attempts]
-    if tolerance.in_row and len(tried) >= tolerance.in_row and all(answer.value is None for answer in tried):
+    most = (compute or {}).get("failures_in_row")
+    if most and len(tried) >= most and all(answer.value is None for answer in tried):
         raise Broken(
             f"{options.key}: none of the model's {len(tried)} answers can be used ({tried[0].problem}): check that it "
             "is the intended model, that its machine works, and that its server supports response_format"
@@ -73,15 +77,12 @@ def ask(
 
 
 def ask_each(
-    questions: Mapping[Name, Question | Answer],
-    generate: Generate,
-    options: ModelOptions,
-    tolerance: Tolerance = NO_LIMIT,
+    questions: Mapping[Name, Question | Answer], generate: Generate, options: ModelOptions, compute: dict | None = None
 ) -> dict[Name, Answer]:
     """Return {name: answer} of named questions; an :class:`Answer` among them is not asked and returned unchanged."""
     names = [name for name, question in questions.items() if isinstance(question, Question)]
     asked_questions = [question for question in questions.values() if isinstance(question, Question)]
-    answer_by_name = dict(zip(names, ask(asked_questions, generate, options, tolerance), strict=True))
+    answer_by_name = dict(zip(names, ask(asked_questions, generate, options, compute), strict=True))
     return {
         name: question if isinstance(question, Answer) else answer_by_name[name] for name, question in questions.items()
     }

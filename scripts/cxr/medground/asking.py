@@ -12,7 +12,6 @@ import numpy as np
 import yaml
 
 from cxr.base.errors import UserError, refuse_unreadable
-from cxr.base.faults import Tolerance
 from cxr.base.hdf5 import Shard
 from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
@@ -115,7 +114,7 @@ class ModelSession:
         self, options: AskingOptions, execution: dict, outputs: Sequence[str], code: str,
         compute: dict | None, prompts: Sequence[str],
     ):  # fmt: skip
-        self.options, self.prompts, self.tolerance = options, Prompts.read(*prompts), Tolerance.from_settings(compute)
+        self.options, self.prompts, self.compute = options, Prompts.read(*prompts), compute
         first, has_shards = Path(outputs[0]), len(options.shard_sources) > 1
         folder = first.parents[1] / ANSWERS_FOLDER / ALL if has_shards else first.parent / ANSWERS_FOLDER / first.stem
         model = ModelOptions(**{field.name: getattr(options, field.name) for field in fields(ModelOptions)})
@@ -143,7 +142,7 @@ class ModelSession:
                     picture = shard.get("picture", name)
                     requests += build(Subject(source, row_by_image[name], rows_by_image[name], facts, picture))
                 questions = {number: request.question for number, request in enumerate(requests)}
-                answers = ask_each(questions, self.generate, self.options, self.tolerance)
+                answers = ask_each(questions, self.generate, self.options, self.compute)
                 for request, answer in zip(requests, answers.values(), strict=True):
                     answer_fields = {"answer": answer.value, "problem": answer.problem, "raw": answer.raw}
                     yield request.fields | answer_fields | {"attempts": answer.attempts, "model": self.options.name}

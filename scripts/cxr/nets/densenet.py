@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 GROWTH, BLOCKS, STEM, BOTTLENECK = 32, (6, 12, 24, 16), 64, 4
-SIDE, RANGE = 224, 1024.0
-"""Side of the input, px, and its largest value: inputs range from -1024 to 1024."""
+SIDE, RANGE = 224, 1024.0  # side of the input, px, and its largest value: inputs range from -1024 to 1024
 
 
 class _DenseLayer(nn.Sequential):

@@ -17,8 +17,7 @@ log = logging.getLogger("cxr")
 
 BATCH_SYSTEMS = ("SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID", "KUBERNETES_SERVICE_HOST")
 """Environment variables by which a batch system shows that it runs the job."""
-DRIVER_VERSION_PATH = Path("/proc/driver/nvidia/version")
-"""File in which the loaded NVIDIA driver states its version."""
+DRIVER_VERSION_PATH = Path("/proc/driver/nvidia/version")  # file in which the loaded NVIDIA driver states its version
 
 
 def select_device(device_setting: str, num_requested: int | None = None) -> torch.device:

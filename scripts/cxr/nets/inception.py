@@ -8,11 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-SIDE, FEATURES = 299, 2048
-"""Side of the input, px, and number of features."""
+SIDE, FEATURES = 299, 2048  # side of the input, px, and number of features
 EPS = 0.001
-AVERAGE, MAXIMUM, SHRINK = "average", "maximum", "shrink"
-"""Pooling of a block's last path; ``shrink`` is maximum pooling with stride 2."""
+AVERAGE, MAXIMUM, SHRINK = "average", "maximum", "shrink"  # pooling of a block's last path; shrink: maximum, stride 2
 SHORT, LONG = (1, 3), (3, 1)
 WIDE, TALL = (1, 7), (7, 1)
 

@@ -21,8 +21,7 @@ def fit_micro_batch(batch: int, micro_batch: int, ranks: int, balanced: bool = F
 class SharedBatch:
     """The part of a recipe that divides its batches among GPUs. balance: with ``exact``, micro-batches are even."""
 
-    clip: ClassVar[float] = 1.0
-    """Maximum gradient norm (authors' codes)."""
+    clip: ClassVar[float] = 1.0  # maximum gradient norm (authors' codes)
     balance = ""
     batch: int
     micro_batch: int

@@ -13,8 +13,7 @@ import onnxruntime
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.faults import is_not_from_input
 
-GRAPH, OUTPUT, NAME = 0x3A, 0x62, 0x0A
-"""Tags of ModelProto.graph, GraphProto.output and ValueInfoProto.name (onnx.proto)."""
+GRAPH, OUTPUT, NAME = 0x3A, 0x62, 0x0A  # tags of ModelProto.graph, GraphProto.output, ValueInfoProto.name (onnx.proto)
 
 
 @lru_cache(maxsize=8)

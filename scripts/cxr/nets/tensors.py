@@ -17,18 +17,15 @@ from torch import nn
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.faults import is_not_from_input
 
-FACTS = "facts"
-"""The header's only metadata key: with several, their order in the file would change from run to run."""
+FACTS = "facts"  # the header's only metadata key: with several, their order in the file would change from run to run
 DTYPE_CODES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
     torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
 }  # fmt: skip
 """{dtype that can be written: its name in the format}."""
-Kinds = dict[str, tuple[tuple[int, ...], torch.dtype]]
-"""{tensor name: (shape, dtype)}."""
+Kinds = dict[str, tuple[tuple[int, ...], torch.dtype]]  # {tensor name: (shape, dtype)}
 
-REMEDY = "delete it and run snakemake weights again (docs/how-to/models.md)"
-"""What to do about unusable weights that a rule made."""
+REMEDY = "delete it and run snakemake weights again (docs/how-to/models.md)"  # for unusable weights of a rule
 
 
 def refuse_weights(path: str | Path, fault: str, remedy: str = REMEDY) -> NoReturn:

@@ -17,8 +17,7 @@ import torch
 from cxr.base.errors import UserError
 
 log = logging.getLogger("cxr")
-View = tuple[str, bool]
-"""Name of an image, and whether its histogram is equalised."""
+View = tuple[str, bool]  # name of an image, and whether its histogram is equalised
 
 
 class DiskCache:

@@ -12,8 +12,7 @@ from transformers.initialization import no_init_weights
 
 Module = TypeVar("Module", bound=nn.Module)
 
-DECODER_EPS = 1e-5
-"""Epsilon of the layer norms in SAM's mask decoder, as in the original code; transformers' default is 1e-6."""
+DECODER_EPS = 1e-5  # epsilon of the layer norms in SAM's mask decoder (original code; transformers' default: 1e-6)
 
 
 def forget_dtypes(*configs: PreTrainedConfig) -> None:
@@ -66,8 +65,7 @@ def decode_masks(sam: SamModel, prompts: torch.Tensor, embeddings: torch.Tensor)
     return masks[:, 0], iou[:, 0]
 
 
-Frame = tuple[tuple[int, int], tuple[int, int]]
-"""An image's (rows, columns) inside SAM's square, and those of its target."""
+Frame = tuple[tuple[int, int], tuple[int, int]]  # (rows, columns) of an image inside SAM's square, and of its target
 
 
 def resize_logits(

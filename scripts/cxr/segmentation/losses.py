@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-COUNT_EPS = 1e-8
-"""Added to the number of masks when a mean is taken (LISA)."""
+COUNT_EPS = 1e-8  # added to the number of masks when a mean is taken (LISA)
 DICE_SCALE, DICE_EPS = 1000.0, 1e-6
 """Scale and epsilon of the Dice loss (LISA): areas are divided by the scale, so the epsilon is worth 1e-3 pixels."""
 

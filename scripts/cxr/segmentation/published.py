@@ -3,15 +3,13 @@
 import re
 from collections.abc import Callable, Sequence
 
-import yaml
 from transformers import SamConfig, SamMaskDecoderConfig, SamPromptEncoderConfig, SamVisionConfig
 
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.segmentation.head import DECODER_EPS
 
 RESOURCE_FILES = ("rosalia/sam_names.yaml",)
-DECODER_HEADS = 8
-"""Attention heads of SAM's mask decoder, the only size that no tensor shows; equal in all published decoders."""
+DECODER_HEADS = 8  # attention heads of SAM's mask decoder, equal in all published ones; no tensor shows them
 _LAYER = "vision_encoder.layers"
 
 
@@ -67,9 +65,8 @@ def infer_sam_config(shapes: dict[str, tuple[int, ...]]) -> SamConfig:
         return make_sam_vit_h_config()
 
 
-Renamer = Callable[[str], str | None]
-"""Returns a tensor's name in another layout, None if the table lacks it."""
-SAM_TABLE = tuple(yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8")).items())
+Renamer = Callable[[str], str | None]  # returns a tensor's name in another layout, None if the table lacks it
+SAM_TABLE = tuple(load_resource(RESOURCE_FILES[0]).items())
 """Patterns of tensor names: (published, ours). A # stands for a number, a * for the rest of the name."""
 
 

@@ -14,8 +14,7 @@ from cxr.segmentation.images import normalise_levels
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "segmenter.safetensors"
 KIND = "segmenter"
-TRAINED_PREFIXES = ("project.", "sam.mask_decoder.")
-"""Prefixes of the tensors that training changes; SAM's encoders are frozen."""
+TRAINED_PREFIXES = ("project.", "sam.mask_decoder.")  # of the tensors that training changes; SAM's encoders are frozen
 
 
 class Segmenter(torch.nn.Module):

@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 
 from cxr.base.errors import StoreError, UserError, count_phrase
-from cxr.base.faults import Failures, Tolerance, failure_kind
+from cxr.base.faults import Failures, failure_kind
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.jobs import progress
 from cxr.base.tables import write_lines
@@ -57,7 +57,7 @@ def run_split(
     pairs = Pairs(lines=str(lines), tokens=asker.tokens, options=how, pictures=images, wording=wording)
     faults: Counter[str] = Counter()
     with ShardWriter(prediction_masks, **empty) as writer:
-        failures = Failures("inference", len(pairs), Tolerance.from_settings(compute))
+        failures = Failures("inference", len(pairs), compute)
         replies = progress(_replies(asker, pairs, failures), len(pairs), "pairs asked")
         write_lines(predictions, _make_lines(replies, writer, faults, pairs if pairs.wording else None))
     if faults:

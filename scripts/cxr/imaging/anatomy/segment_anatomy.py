@@ -14,10 +14,8 @@ from cxr.base.vocabulary import ANATOMY_LABELS, HEART, LUNGS
 from cxr.base.workers import process_rows
 from cxr.imaging.anatomy.settings import AnatomySettings
 
-MIN_LABELS = 14
-"""Masks that must be non-empty, of 16 (D.1 checks their number and prints no limit)."""
-MAX_DISAGREEMENT = 0.05
-"""Largest distance between the edges of organs and anatomy, in frame widths (D.2 prints no limit)."""
+MIN_LABELS = 14  # masks that must be non-empty, of 16 (D.1 checks their number and prints no limit)
+MAX_DISAGREEMENT = 0.05  # largest distance between the edges of organs and anatomy, frame widths (D.2: no limit)
 
 
 class AnatomyEngine(Protocol):
@@ -103,13 +101,14 @@ def run_shard(
     engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine))
     ledger = Ledger("anatomy")
 
-    def work(image: np.ndarray, organ_masks: dict[str, np.ndarray]):
-        masks = engine.segment(image)
-        return masks, find_fault(masks, organ_masks, options)
+    batch = getattr(engine, "batch", None)
 
-    def work_batch(rows: list[tuple]):
-        batch_masks = engine.segment_batch([image for image, _ in rows])
-        return [(masks, find_fault(masks, organ, options)) for masks, (_, organ) in zip(batch_masks, rows, strict=True)]
+    def work(rows: list[tuple[np.ndarray, dict[str, np.ndarray]]]):
+        images, organ_masks = zip(*rows, strict=True)
+        batch_masks = map(engine.segment, images) if batch is None else engine.segment_batch(list(images))
+        return [
+            (masks, find_fault(masks, organ, options)) for masks, organ in zip(batch_masks, organ_masks, strict=True)
+        ]
 
     empty = {"mask": ((len(ANATOMY_LABELS), FRAME_SIZE, FRAME_SIZE), bool)}
     with (
@@ -122,7 +121,6 @@ def run_shard(
         def read(name: str) -> tuple:
             return read_edited_image(shard, frame_shard, name), organ_shard.masks(name)
 
-        rows = process_rows(ledger, shard.ids, read, work, work_batch, engine, threads, compute)
-        for image_id, masks in rows:
+        for image_id, masks in process_rows(ledger, shard.ids, read, work, batch, threads, compute):
             writer.append(image_id, mask=masks)
         ledger.finish(excluded, shard.ids)

@@ -12,10 +12,8 @@ import numpy as np
 
 from cxr.base.vocabulary import LUNGS, ZONE_LABELS, side_of, zones_of
 
-ZONE_ENDS = (0.17, 0.42, 0.68)
-"""Where the apical, upper and mid zone end, in lung heights (0 apex, 1 base). Ours, as the numbers below."""
-RIGHT_UPPER_END = (0.50, 0.55)
-"""Minor fissure: where the right upper lobe ends, lung heights at its (medial, lateral) end."""
+ZONE_ENDS = (0.17, 0.42, 0.68)  # ends of the apical, upper and mid zone, lung heights (0 apex, 1 base); ours, as below
+RIGHT_UPPER_END = (0.50, 0.55)  # minor fissure: where the right upper lobe ends, lung heights, (medial, lateral)
 MIDDLE_END = (0.95, 0.70)  # where the middle lobe ends, (medial, lateral)
 LEFT_UPPER_END = (0.80, 0.62)  # where the left upper lobe with its lingula ends, (medial, lateral)
 LOWER_BEGIN = (0.38, 0.55)  # where both lower lobes begin behind the others, (medial, lateral)

@@ -20,16 +20,12 @@ from cxr.nets import onnx
 RESOURCE_FILES = ("anomaly/lite.onnx",)
 SIDE = 128  # pixels of the net's square input
 MARGIN = 0.09  # margin of the window around the lungs, in their widths and heights
-TRIM = 0.01
-"""Fraction of the lungs' pixels that may lie outside on each side: stray mask pixels must not move the window."""
-SIGMA = 1.2
-"""Blur of the input in its pixels: the net was trained on painted lesions and must not detect brush strokes."""
+TRIM = 0.01  # fraction of the lungs' pixels that may lie outside on each side: stray pixels must not move the window
+SIGMA = 1.2  # blur of the input in its pixels: the net was trained on painted lesions and must not detect brush strokes
 PERCENTILES = (1.0, 99.0)  # percentiles of the grey levels in the lungs' hull that span the net's unit
 SUREST = 0.06  # fraction of the lungs, the brightest excess, whose mean decides how far an image is damped
-QUIET, LOUD = 45.0, 55.0
-"""Mean excess there, grey levels: up to QUIET an image looks healthy; from LOUD on it shows a lesion."""
-DAMPED = 0.6
-"""Factor of the excess of a healthy-looking image: it stays below the paper's threshold, in unchanged order."""
+QUIET, LOUD = 45.0, 55.0  # mean excess there, grey levels: up to QUIET an image looks healthy, from LOUD on ill
+DAMPED = 0.6  # factor of the excess of a healthy-looking image: it stays below the paper's threshold, in equal order
 
 
 class LungView(NamedTuple):

@@ -67,7 +67,7 @@ def run_shard(
     with_findings``, the images whose report needs no mask from the map (by ``cohort`` and ``reports``) are not edited:
     both are 0 and ``unedited`` 1. ``files``: the engine's other input files; ``compute``: how its net is run.
     """
-    engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine, seed))
+    engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine, seed=seed))
     ledger = Ledger("anomaly")
 
     def compose_row(image: np.ndarray, masks: dict[str, np.ndarray], proposal: np.ndarray):
@@ -77,12 +77,12 @@ def run_shard(
         except BadMap as fault:
             return None, EngineFault.from_error(fault, "bad_map", str(fault))
 
-    def work(image: np.ndarray, masks: dict[str, np.ndarray], name: str):
-        return compose_row(image, masks, engine.edit(image.copy(), masks))
+    batch = getattr(engine, "batch", None)
 
-    def work_batch(rows: list[tuple]):
+    def work(rows: list[tuple]):
         images, masks, names = map(list, zip(*rows, strict=True))
-        edited = engine.edit_batch([image.copy() for image in images], masks, names)
+        copies = [image.copy() for image in images]
+        edited = map(engine.edit, copies, masks) if batch is None else engine.edit_batch(copies, masks, names)
         return [compose_row(*row) for row in zip(images, masks, edited, strict=True)]
 
     def unedited_row(name: str):
@@ -102,7 +102,7 @@ def run_shard(
 
         needed = set(shard.ids) if options.images == "all" else images_with_findings(cohort, reports)
         edited_ids = sorted(needed.intersection(shard.ids))
-        rows = process_rows(ledger, edited_ids, read, work, work_batch, engine, threads, compute)
+        rows = process_rows(ledger, edited_ids, read, work, batch, threads, compute)
         unedited_rows = map(unedited_row, sorted(set(shard.ids) - needed))
         for image_id, values in merge(rows, unedited_rows, key=itemgetter(0)):
             writer.append(image_id, **dict(zip(FIELDS, values, strict=True)))

@@ -52,10 +52,11 @@ def run_shard(
         def read(name: str) -> tuple[np.ndarray, str, np.ndarray]:
             return shard.get("image", name), name, shard.get("to_original", name)
 
-        def work(*row):
-            return engine.detect(*row), None
+        batch = getattr(engine, "batch", None)
 
-        def work_batch(rows: list[tuple]):
+        def work(rows: list[tuple]):
+            if batch is None:
+                return [(engine.detect(*row), None) for row in rows]
             return [(detections, None) for detections in engine.detect_batch([image for image, _, _ in rows])]
 
         if engine.image_ids is not None and shard.ids and engine.image_ids.isdisjoint(shard.ids):
@@ -64,8 +65,7 @@ def run_shard(
                 "boxes: none of the %d images of this shard is among the %d that the table has boxes of: "
                 "its image_id must be that of the cohort", *counts,
             )  # fmt: skip
-        detected = process_rows(ledger, shard.ids, read, work, work_batch, engine, threads, compute)
-        for image_id, detections in detected:
+        for image_id, detections in process_rows(ledger, shard.ids, read, work, batch, threads, compute):
             for box, confidence, name in zip(*detections, strict=True):
                 is_used = name not in options.excluded_classes
                 rows.append((image_id, *map(float, box), float(confidence), name, is_used))

@@ -26,7 +26,6 @@ GPU = True
 INPUTS = {"weights": "results/weights/ultralytics.safetensors"}
 """Converted once from the checkpoint (cxr.imaging.weights.yolo), so that this module reads no pickle."""
 
-
 QUIET = {"ULTRALYTICS_SAFE_LOAD": "true", "YOLO_OFFLINE": "true", "YOLO_AUTOINSTALL": "false"}
 """Environment variables that make the package accept only layers from a plan, not code, and use no network."""
 

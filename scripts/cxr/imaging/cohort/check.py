@@ -22,8 +22,7 @@ TABLE_IDS = ("dicom_id",)
 
 CHEXSTRUCT_TABLES = ("mask_number", "abdominal_xray", "window", "inclusion")
 """CheXStruct tables that an image must pass; the paper names the first, and full visibility (D.1)."""
-CHEXSTRUCT_NAMES = {"abdomial_xray": "abdominal_xray"}
-"""File stems under which CheXStruct tables were published, too, and their names."""
+CHEXSTRUCT_NAMES = {"abdomial_xray": "abdominal_xray"}  # {file stem under which a table was published, too: its name}
 CHEXSTRUCT_IDS = ("image_id", "image_file", "dicom_id")
 EXCLUDE_COLUMNS = ("image_id", "dicom_id", "image_file", "study_id")
 CHEXSTRUCT_COLUMNS = (*CHEXSTRUCT_IDS, "label")

@@ -22,8 +22,7 @@ from cxr.imaging.cohort.openi_files import Name, parse_name
 from cxr.imaging.cohort.rows import Row, in_batches
 from cxr.imaging.cohort.view import OTHER, parse_view_code, parse_view_orientation, parse_view_text
 
-UNSETTLED = "?"
-"""View of an image that no table calls lateral in a study with a frontal one; most are lateral (openi.md)."""
+UNSETTLED = "?"  # view of an image that no table calls lateral in a study with a frontal one: mostly lateral (openi.md)
 SEEN_VIEWS = {"PA": "PA", "L": OTHER}  # labels of frontal and lateral views in the table of clusters
 
 

@@ -17,8 +17,7 @@ TABLE_COLUMNS = {
     HEADERS: ("imageid", "View Position", "Patient Orientation"),
     CLUSTERS: ("imageid", "tsne-view"),
 }
-ENDINGS = (".png", ".dcm", ".jpg", ".jpeg", "")
-"""File extensions of images; of several files of one image, the first in this order is read."""
+ENDINGS = (".png", ".dcm", ".jpg", ".jpeg", "")  # endings of images; of several files of one, the first is read
 NOT_DATA = {"results", "logs"}
 _NAME = re.compile(r"(?:CXR)?(?:\d+_)?((\d+)_IM-[\d-]+)((?:\.dcm)?(?:\.(?:png|jpe?g))?)", re.IGNORECASE)
 

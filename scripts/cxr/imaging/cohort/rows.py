@@ -20,8 +20,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 IDS = ("image_id", "study_id", "subject_id")
 _UNUSABLE = re.compile(r"[\x00-\x1f\x7f/\\]")
-LONGEST_ID = 128
-"""Largest length of an identifier, bytes (UTF-8): it becomes part of file names, which have at most 255."""
+LONGEST_ID = 128  # largest length of an identifier, bytes (UTF-8): it becomes part of file names of at most 255
 
 
 @dataclass(slots=True)
@@ -219,8 +218,6 @@ IMAGES: Columns = ID_COLUMNS | {
     "view": Column(pl.String, "View, by its code; null if unknown."),
     "reason": Column(pl.String, "Reason for exclusion; null for an accepted image."),
 }
-
-
 BATCH = 256  # items per task: submitting a single one takes longer than listing a folder
 
 

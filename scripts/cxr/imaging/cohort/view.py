@@ -14,8 +14,7 @@ TEXT_FIELDS = (
     "AcquisitionDeviceProcessingDescription", "SeriesDescription", "ProtocolName",
     "PerformedProcedureStepDescription", "StudyDescription",
 )  # fmt: skip
-FIELDS = (*CODE_FIELDS, "PatientOrientation", *TEXT_FIELDS)
-"""Header fields that may hold the view, the most reliable first."""
+FIELDS = (*CODE_FIELDS, "PatientOrientation", *TEXT_FIELDS)  # fields that may hold the view, the most reliable first
 
 # written out, and as the SNOMED and SRT codes of the projections, DICOM CID 4010
 _SPELLINGS = (

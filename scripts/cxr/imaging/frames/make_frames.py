@@ -1,31 +1,27 @@
 """The frames stage: decodes the cohort's images of one shard to canonical frames."""
 
 import tempfile
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
 from cxr.base.errors import UserError
-from cxr.base.faults import Failures, Tolerance
+from cxr.base.faults import Failures
 from cxr.base.hdf5 import FRAME_SIZE, ShardWriter
 from cxr.base.jobs import log, progress
 from cxr.base.ledger import Ledger
 from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import read_table, write_corrected
+from cxr.base.workers import map_ahead
 from cxr.imaging.frames.decoding import SPIKE_RANGE, SPIKE_SHARE
 from cxr.imaging.frames.isolate import Workers
 from cxr.imaging.frames.settings import FramesSettings
 
-T, R = TypeVar("T"), TypeVar("R")
-MAX_MEMORY_MB = 4096
-"""Memory of one decoding process, MB; an image that needs more is undecodable."""
-TIMEOUT_S = 300
-"""Time for decoding one image, seconds; one that takes longer is undecodable."""
+MAX_MEMORY_MB = 4096  # memory of one decoding process, MB; an image that needs more is undecodable
+TIMEOUT_S = 300  # time for decoding one image, seconds; one that takes longer is undecodable
 
 
 class Candidate(NamedTuple):
@@ -43,17 +39,6 @@ def group_candidates(cohort: str, per_study: str) -> list[list[Candidate]]:
     for candidate in map(Candidate._make, table.select(Candidate._fields).iter_rows()):
         groups.setdefault(candidate.image_id if per_study == "all" else candidate.study_id, []).append(candidate)
     return list(groups.values())
-
-
-def map_ahead(pool: Executor, function: Callable[[T], R], items: Iterable[T], depth: int) -> Iterator[R]:
-    """Yield ``function(item)`` in order, computed by the pool at most ``depth`` items ahead."""
-    waiting: deque = deque()
-    for item in items:
-        waiting.append(pool.submit(function, item))
-        if len(waiting) >= depth:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
 
 
 def run_shard(
@@ -78,7 +63,7 @@ def run_shard(
     groups = group_candidates(cohort, options.per_study)
     ledger = Ledger("frames")
     num_candidates = sum(map(len, groups))
-    failures = Failures("frames", num_candidates, Tolerance.from_settings(compute))
+    failures = Failures("frames", num_candidates, compute)
     narrow, missing, corrections = 0, 0, []
     Path(output).parent.mkdir(parents=True, exist_ok=True)
     # frames come in any order and are written by id: a file between, so that memory does not grow with the shard

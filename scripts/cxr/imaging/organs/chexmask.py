@@ -29,8 +29,7 @@ SOURCES = ("table",)
 INPUTS = {"rows": "results/organs/chexmask/{shard}.csv.gz"}
 """The shard's rows of the table; a separate rule splits the table once (:func:`split_table`)."""
 KEY = "organs.chexmask.table"
-MAX_BUFFERED_CHARACTERS = 64 * 2**20
-"""Number of characters, over all shards, that are buffered before they are written."""
+MAX_BUFFERED_CHARACTERS = 64 * 2**20  # number of characters, over all shards, that are buffered before they are written
 log = logging.getLogger("cxr.imaging.organs")
 
 

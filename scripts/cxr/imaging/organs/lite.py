@@ -15,8 +15,7 @@ from cxr.imaging.organs.settings import OrgansSettings
 from cxr.nets.map_net import MapNet
 
 RESOURCE_FILES = ("organs/lite.onnx",)
-BLUR = 2.0
-"""Standard deviation in pixels of the blur before thresholding, so that noise and writing do not split the black."""
+BLUR = 2.0  # standard deviation of the blur before thresholding, pixels: noise and writing must not split the black
 BLACK = 0.02
 """Black ends at this fraction of the range from the 0.5 % to the 99.5 % percentile of the image's values above 0.
 

@@ -39,19 +39,18 @@ def run_shard(
         mask_by_label = dict(zip(engine.labels, masks, strict=True))
         return masks, find_fault(image, mask_by_label, to_original, shape)
 
-    def work(*row):
-        image, _, to_original, shape = row
-        if posture_fault := find_posture_fault(image, to_original, shape, options):
-            return None, posture_fault
-        try:
-            return check(row, engine.segment(*row))
-        except NoOrgans as reason:
-            return check(row, reason)
+    batch = getattr(engine, "batch", None)
 
-    def work_batch(rows: list[tuple]):
+    def segment(row: tuple) -> np.ndarray | NoOrgans:
+        try:
+            return engine.segment(*row)
+        except NoOrgans as reason:
+            return reason
+
+    def work(rows: list[tuple]):
         faults = [find_posture_fault(image, to_original, shape, options) for image, _, to_original, shape in rows]
         upright_rows = [row for row, fault in zip(rows, faults, strict=True) if not fault]
-        masks = iter(engine.segment_batch(upright_rows) if upright_rows else ())
+        masks = iter(engine.segment_batch(upright_rows) if batch and upright_rows else map(segment, upright_rows))
         return [(None, fault) if fault else check(row, next(masks)) for row, fault in zip(rows, faults, strict=True)]
 
     empty = {"mask": ((len(engine.labels), FRAME_SIZE, FRAME_SIZE), bool)}
@@ -63,7 +62,6 @@ def run_shard(
 
         if hasattr(engine, "prepare"):
             engine.prepare(shard.ids)
-        rows = process_rows(ledger, shard.ids, read, work, work_batch, engine, threads, compute)
-        for image_id, masks in rows:
+        for image_id, masks in process_rows(ledger, shard.ids, read, work, batch, threads, compute):
             writer.append(image_id, mask=masks)
         ledger.finish(excluded, shard.ids)

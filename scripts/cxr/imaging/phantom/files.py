@@ -14,12 +14,11 @@ import cv2
 import gdcm
 import numpy as np
 import pydicom
-import yaml
 from pydicom import uid
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.encaps import encapsulate
 
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 
 # The encoder logs every tile.
 logging.getLogger("openjpeg.encode").setLevel(logging.WARNING)
@@ -43,12 +42,11 @@ class Encoding:
 
 
 RESOURCE_FILES = ("phantom/plan.yaml",)
-_ENCODINGS = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["encodings"]
+_ENCODINGS = load_resource(RESOURCE_FILES[0])["encodings"]
 DICOM_ENCODINGS = {name: Encoding(**fields) for name, fields in _ENCODINGS.items() if fields}
 PLUGINS = {"RLELossless": "pydicom", "JPEGLS": "pyjpegls", "JPEG2000": "pylibjpeg"}
 """pydicom's encoder by the start of a transfer syntax, so that bytes never change; GDCM's crashes on some sizes."""
-FILE_ENCODINGS = {"png_8": ".png", "png_16": ".png", "jpeg_file": ".jpg"}
-"""Encodings other than DICOM, and their file extensions."""
+FILE_ENCODINGS = {"png_8": ".png", "png_16": ".png", "jpeg_file": ".jpg"}  # {encoding other than DICOM: file extension}
 
 
 def _uid(*parts: str) -> str:

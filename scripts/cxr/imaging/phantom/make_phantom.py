@@ -38,13 +38,9 @@ MANIFEST = {
     "split": Column(pl.String, "train, validate or test."),
     "acquired": Column(pl.String, "Time of acquisition, text that sorts by time."),
 }
-
-
 TRUTH_LABELS = (*ANATOMY_LABELS, CARDIOMEDIASTINUM, *LESIONS)
 """Labels of an image's truth masks: anatomy, then for each lesion type the union of its painted lesions."""
-
-EXTENT = (1.0, 1.8)
-"""Size of a lesion relative to the default of :func:`cxr.painting.lesions.paint`: it fills much of a zone."""
+EXTENT = (1.0, 1.8)  # size of a lesion relative to the default of painting.lesions.paint: it fills much of a zone
 
 
 @dataclass

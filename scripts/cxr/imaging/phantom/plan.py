@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-import yaml
 
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.base.seeds import stable_hash
 from cxr.base.vocabulary import LESIONS, SPLITS
 from cxr.imaging.phantom.prose import LAYOUTS, Finding
@@ -15,15 +14,14 @@ FRONTAL_VIEWS = (["PA"], ["AP"], ["PA", "AP"], ["AP", "AP"])
 STRENGTHS = (0.65, 0.85, 1.0, 1.2)  # density of a study's painted lesions, from hardly visible to obvious
 
 RESOURCE_FILES = ("phantom/plan.yaml",)
-_TABLES = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+_TABLES = load_resource(RESOURCE_FILES[0])
 RECIPES = tuple(
     tuple((target, tuple(places)) for finding in recipe for target, places in finding.items())
     for recipe in _TABLES["recipes"]
 )
 """Findings that occur together: (target, possible places). The first six cover all seven types and a normal chest."""
 LOOKALIKES = tuple(_TABLES["lookalikes"])  # lesions that a reader may confuse
-ENCODINGS = tuple(_TABLES["encodings"])
-"""Encodings of the valid files; see :mod:`cxr.imaging.phantom.files`."""
+ENCODINGS = tuple(_TABLES["encodings"])  # encodings of valid files; see :mod:`cxr.imaging.phantom.files`
 BROKEN_EXTRA, BROKEN_ALONE = tuple(_TABLES["broken_extra"]), tuple(_TABLES["broken_alone"])
 """Faults of images in a study that also has a valid image, and of a study's only image."""
 REPORTLESS = tuple(_TABLES["reportless"])

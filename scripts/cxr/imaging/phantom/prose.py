@@ -7,20 +7,16 @@ import textwrap
 from dataclasses import dataclass, field
 
 import numpy as np
-import yaml
 
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.base.vocabulary import LESIONS, kinds_under
 
-LAYOUTS = ("findings", "impression", "last_paragraph")
-"""The section with the findings, which is the expected ``section_name``."""
+LAYOUTS = ("findings", "impression", "last_paragraph")  # section with the findings: the expected ``section_name``
 DENIED = {
     "effusion": 0.80, "consolidation": 0.70, "edema": 0.45, "pneumonia": 0.30, "opacity": 0.25, "atelectasis": 0.10,
     "cardiomegaly": 0.15,
 }  # fmt: skip
 """Probability that a deniable lesion type is denied."""
-
-
 RESOURCE_FILES = ("phantom/wording.yaml",)
 
 
@@ -33,7 +29,7 @@ class Place:
     nouns: tuple[str, ...]
 
 
-WORDING: dict = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+WORDING: dict = load_resource(RESOURCE_FILES[0])
 """Sentences and words by kind; the file describes the templates."""
 PLACES = {
     name: Place(**{kind: tuple(words) for kind, words in entry.items()}) for name, entry in WORDING["places"].items()
@@ -66,8 +62,7 @@ class Report:
     text: str
     section: str
     findings: list[dict]  # target, entity, labels, certainty, hedge, place, hard, sentence (as written)
-    negatives: list[str] = field(default_factory=list)
-    """Explicitly denied lesion types, in the order of ``LESIONS``; "no new X" denies nothing."""
+    negatives: list[str] = field(default_factory=list)  # lesion types denied explicitly; "no new X" denies nothing
 
 
 def _pick(rng: np.random.Generator, options):

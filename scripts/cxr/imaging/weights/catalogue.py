@@ -5,10 +5,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from cxr.base.errors import UserError, existing_file
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 
 RESOURCE_FILES = ("weights.yaml",)
 CONVERTED_FOLDER = "results/weights"  # folder of the converted weights
@@ -29,7 +27,7 @@ def read_entries(of_settings: bool = False) -> dict[str, dict]:
 
     ``of_settings``: of models that a setting names, used where they lie. All callers share it: do not change it.
     """
-    entries = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    entries = load_resource(RESOURCE_FILES[0])
     return {artefact: entry for artefact, entry in entries.items() if ("setting" in entry) == of_settings}
 
 

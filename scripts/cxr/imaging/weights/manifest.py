@@ -20,7 +20,6 @@ ARTEFACT = ("artefact", "used_by", "licence", "source", "revision")  # what a ma
 DOCUMENTS = {b"<!doctype": "a web page", b"<html": "a web page", b"version https://git-lfs": "a Git LFS pointer"}
 """First bytes of what a failed download often leaves, such as Google Drive's quota page."""
 
-
 COLUMNS = {
     "artefact": Column(pl.String, "Name of the weights."),
     "used_by": Column(pl.String, "Engine that reads them, or setting that names them."),

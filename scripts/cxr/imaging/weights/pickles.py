@@ -15,11 +15,9 @@ from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.imaging.weights import stubs
 from cxr.imaging.weights.stubs import Stub
 
-STREAM_START = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-"""The pickled number with which the older plain stream begins."""
+STREAM_START = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # pickled number with which the older plain stream begins
 DEEPEST = 100  # largest nesting depth of modules
-WRAPPERS = ("DataParallel", "DistributedDataParallel", "OptimizedModule")
-"""Modules in which training code wraps a net."""
+WRAPPERS = ("DataParallel", "DistributedDataParallel", "OptimizedModule")  # modules in which training code wraps a net
 
 
 def refuse(path: Path, fault: str) -> NoReturn:

@@ -16,8 +16,7 @@ from cxr.nets import tensors
 
 WRAPPERS = ("model_state_dict", "state_dict", "model", "module", "network", "net", "weights", "params", "ema")
 """Keys under which training code stores the state dict or the net; the first existing one is used."""
-PREFIXES = ("module", "model", "network", "net", "_orig_mod")
-"""Prefixes that training code adds to the names of a net's tensors."""
+PREFIXES = ("module", "model", "network", "net", "_orig_mod")  # that training code adds to the names of a net's tensors
 UNREAD = "torch._utils._rebuild"  # prefixes of unsupported kinds of tensors: sparse, quantized, without numbers
 State = dict[str, torch.Tensor]
 

@@ -10,8 +10,7 @@ from cxr.imaging.weights.stubs import Stub
 from cxr.nets import tensors
 
 NETWORK = "ultralytics.nn.tasks.DetectionModel"
-ACTIVATIONS = {"Mish", "MishCuda"}
-"""Activations of ScaledYOLOv4. Both compute the same; the second is a package for GPUs."""
+ACTIVATIONS = {"Mish", "MishCuda"}  # of ScaledYOLOv4; both compute the same, the second is a package for GPUs
 
 
 def convert_ultralytics(source: Path, target: Path) -> dict:

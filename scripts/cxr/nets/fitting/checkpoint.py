@@ -16,8 +16,7 @@ from cxr.base.errors import refuse_unreadable
 from cxr.nets import tensors
 
 FILE_NAME = "checkpoint.safetensors"
-WEIGHT, MOMENTS = "weight", ("exp_avg", "exp_avg_sq")
-"""The parts of a tensor; the moments have AdamW's names."""
+WEIGHT, MOMENTS = "weight", ("exp_avg", "exp_avg_sq")  # the parts of a tensor; the moments have AdamW's names
 Gather = Callable[[str, str], torch.Tensor]
 """Returns the whole float32 tensor of (name, part); all processes must call it together, in the same order."""
 

@@ -25,8 +25,7 @@ from torch.distributed import distributed_c10d
 from cxr.nets.fitting import checkpoint
 from cxr.nets.microbatch import SharedBatch
 
-WRITE_TIMEOUT = timedelta(days=1)
-"""How long ranks wait for a rank that writes files."""
+WRITE_TIMEOUT = timedelta(days=1)  # how long ranks wait for a rank that writes files
 ZERO3_OPTIONS = {"stage3_param_persistence_threshold": 0, "stage3_gather_16bit_weights_on_model_save": False}
 """Options that make ZeRO-3 partition every tensor, small ones too."""
 

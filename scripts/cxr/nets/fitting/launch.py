@@ -31,14 +31,12 @@ from cxr.nets.devices import count_gpus
 from cxr.nets.microbatch import SharedBatch
 
 log = logging.getLogger("cxr")
-FAULT_FILE = "fault"
-"""File beside the job's file in which a process reports an error that the user must fix."""
+FAULT_FILE = "fault"  # file beside the job's file in which a process reports an error that the user must fix
 SILENCE_PATTERN = re.compile(
     r"Watchdog caught collective operation timeout|Timed out waiting|timed out after|Timeout\(ms\)="
 )
 """Messages of NCCL and gloo when a process does not answer."""
-WARNING_SIGNALS = (signal.SIGURG, signal.SIGTERM)
-"""The first is the one that :func:`cxr.workflow.jobs.warning_options` requests from SLURM."""
+WARNING_SIGNALS = (signal.SIGURG, signal.SIGTERM)  # SLURM sends the first (workflow.jobs.warning_options)
 
 Train = Callable[["TrainingJob", Callable[[], bool]], None]
 """Does the work of one process of a training; the second argument returns whether the process was asked to stop."""

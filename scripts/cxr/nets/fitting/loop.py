@@ -15,8 +15,7 @@ from cxr.base.jobs import progress
 from cxr.base.seeds import stable_hash
 
 log = logging.getLogger("cxr")
-NAN_LIMIT = 10
-"""Number of skipped steps (with a loss or gradient that is not a number) at which a training stops."""
+NAN_LIMIT = 10  # number of skipped steps (with a loss or gradient that is not a number) at which a training stops
 
 
 def make_runner(name: str, *arguments: Any):

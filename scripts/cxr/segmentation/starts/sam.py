@@ -5,8 +5,7 @@ from cxr.nets.weight_files import WeightFiles, fill_module
 from cxr.segmentation.published import infer_sam_config, to_our_name, to_published_name
 from cxr.segmentation.segmenter import Segmenter, make_new_segmenter
 
-INPUT = "results/weights/sam.safetensors"
-"""The converted file."""
+INPUT = "results/weights/sam.safetensors"  # the converted file
 
 
 def load(hidden: int, file: str, seed: int) -> Segmenter:

@@ -159,7 +159,7 @@ def run(
     resumes with the same result. Raises UserError for a run without images."""
     torch.set_num_threads(1)
     seed = stable_hash("detectors", options.seed, int(number)) % 2**32
-    setup = Setup.for_engine(options.own, extra_files, compute)
+    setup = Setup.of_job(extra_files, compute, own=options.own)
     engine = engine_module("cxr.semisyn.detectors", options.engine).load(setup)
     pictures = {name.removeprefix("frames_"): path for name, path in extra_files.items() if name.startswith("frames_")}
     unfinished = Path(model).with_name("unfinished")
@@ -229,7 +229,7 @@ def run_predictions(
     torch.set_num_threads(1)
     source = Reference(**reference)
     images = read_reference(source, findings).image_ids
-    setup = Setup.for_engine(engine_settings, engine_files, compute, engine)
+    setup = Setup.of_job(engine_files, compute, engine, own=engine_settings)
     find = engine_module("cxr.semisyn.detectors", engine).load(setup).load(Path(model))
     rows = []
     with Shards(frames) as shards:

@@ -182,7 +182,7 @@ def run_shard(
         if job_id in per_config[name]
     }
     texts = frozenset(text for _, job in job_by_key.values() for text in (job.prompt, job.config["negative"]))
-    setup = Setup.for_engine(options.own, files, compute, options.engine)
+    setup = Setup.of_job(files, compute, options.engine, own=options.own)
     editor = engine_module("cxr.semisyn.editing", options.engine).load(options, setup, texts)
     ledger = Ledger("semisyn_editing")
     rows: dict[str, list[dict]] = {name: [] for name in targets}
@@ -227,9 +227,9 @@ def run_shard(
             mask = soft_mask(job.boxes, (FRAME_SIZE, FRAME_SIZE), job.config["blur"])
             return frame_shards.get("image", image_id), masks, replace(job, mask=mask)
 
-        how = {"engine": editor, "threads": threads, "compute": compute}
+        how = {"batch": getattr(editor, "batch", None), "threads": threads, "compute": compute}
         for (job_id, name), (edited_image, box_rows) in process_rows(
-            ledger, list(job_by_key), read_inputs, lambda *row: edit_batch([row])[0], edit_batch, **how
+            ledger, list(job_by_key), read_inputs, edit_batch, **how
         ):
             image_id, job = job_by_key[job_id, name]
             back = {field: frame_shards.get(field, image_id) for field in ("to_original", "original_shape")}

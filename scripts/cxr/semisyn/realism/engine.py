@@ -48,7 +48,7 @@ def run_shard(
 ) -> None:  # fmt: skip
     """Write the features of a shard's edited images, by job_id, or of the ``frames`` with ``boxes``, by image_id:
     ``feature`` float32 (N, D), and ``similarity`` float32 (N,) of an image and its prompt, NaN if there is none."""
-    setup = Setup.for_engine(engine_settings, files, compute, extractor)
+    setup = Setup.of_job(files, compute, extractor, own=engine_settings)
     engine = engine_module("cxr.semisyn.realism", extractor).load(setup)
     image_ids = sorted(set(read_table(boxes)["image_id"])) if boxes else ()
     prompts = dict(read_table(plan).select("job_id", "prompt").iter_rows()) if plan else dict.fromkeys(image_ids, "")

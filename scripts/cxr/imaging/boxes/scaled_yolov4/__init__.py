@@ -33,8 +33,7 @@ PUBLISHED = (
     "Consolidation", "Pneumothorax",
 )  # fmt: skip
 """The classes of the published checkpoints in their order, for a checkpoint without class names."""
-IMAGE_SIZE, BORDER = 1024, 32
-"""Side to which the frame is scaled and width of the border around it, pixels, as in the public code."""
+IMAGE_SIZE, BORDER = 1024, 32  # sides of the scaled frame and of the border around it, pixels, as in the public code
 GREY = 114  # grey level of the border
 FOLD_IOU, ENSEMBLE_IOU = 0.65, 0.5
 """IoU above which the weaker of two boxes of one fold, and of different folds, is dropped, as in the public code."""

@@ -7,7 +7,6 @@ without a location needs no second step: it means both lungs.
 
 import logging
 
-from cxr.base.faults import NO_LIMIT, Tolerance
 from cxr.base.tables import read_lines, write_lines
 from cxr.base.vocabulary import LUNGS, ZONE_LABELS
 from cxr.language.reports.llm import answers, prompts
@@ -24,19 +23,17 @@ def run(*, terms: str, output: str, options: ModelOptions, execution: dict, comp
     """Map every pair of ``terms``. Raises UserError if the model cannot be reached."""
     pairs = [(line["location"], line["entity"]) for line in read_lines(terms)]
     generate = connect_lazily(options, execution)
-    write_lines(output, map_terms(pairs, generate, options, Tolerance.from_settings(compute)), checked=True)
+    write_lines(output, map_terms(pairs, generate, options, compute), checked=True)
 
 
-def map_terms(
-    pairs: list[Term], generate: Generate, options: ModelOptions, tolerance: Tolerance = NO_LIMIT
-) -> list[dict]:
+def map_terms(pairs: list[Term], generate: Generate, options: ModelOptions, compute: dict | None = None) -> list[dict]:
     """Return a line for each pair, in order."""
     log.info("mapping: %d pairs", len(pairs))
-    category_answers = ask_each({pair: _category_question(*pair) for pair in pairs}, generate, options, tolerance)
+    category_answers = ask_each({pair: _category_question(*pair) for pair in pairs}, generate, options, compute)
     lung_pairs = [pair for pair in pairs if pair[0] and _value(category_answers[pair]) == "lung"]
     log.info("mapping: %d of them lie in the lungs", len(lung_pairs))
     zone_questions = {pair: Question(prompts.zone_messages(*pair), answers.zones_schema()) for pair in lung_pairs}
-    zone_answers = ask_each(zone_questions, generate, options, tolerance)
+    zone_answers = ask_each(zone_questions, generate, options, compute)
     return [_line(pair, category_answers[pair], zone_answers.get(pair), options.name) for pair in pairs]
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from cxr.base.faults import Tolerance
 from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import read_table, write_lines
 from cxr.language.reports import read_reports, reading
@@ -72,7 +71,7 @@ def run(
     folder = Path(outputs[0]).parent / ANSWERS / (SEVERAL_SHARDS if len(outputs) > 1 else Path(outputs[0]).stem)
     model = connect_lazily(options, execution)
     generate = cache_replies(model, folder=folder, digest=options.digest)
-    answers = structuring.structure_texts(texts, options, generate, Tolerance.from_settings(compute))
+    answers = structuring.structure_texts(texts, options, generate, compute)
     lines = {line["text"]: line for line in answers}
     for path, shard in zip(outputs, texts_by_shard, strict=True):
         write_lines(path, [lines[key] for key in sorted(shard)], checked=True)

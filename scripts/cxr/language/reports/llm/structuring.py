@@ -2,7 +2,6 @@
 
 import logging
 
-from cxr.base.faults import NO_LIMIT, Tolerance
 from cxr.language.reports.llm import answers, prompts
 from cxr.llm.asking import Answer, Generate, Question, ask_each
 from cxr.llm.guards import INJECTION
@@ -12,11 +11,11 @@ log = logging.getLogger("cxr")
 
 
 def structure_texts(
-    texts: dict[str, list[str]], options: ModelOptions, generate: Generate, tolerance: Tolerance = NO_LIMIT
+    texts: dict[str, list[str]], options: ModelOptions, generate: Generate, compute: dict | None = None
 ) -> list[dict]:
     """Return a line for each text."""
     questions = {key: _make_question(sentences) for key, sentences in texts.items()}
-    answer_by_key = ask_each(questions, generate, options, tolerance)
+    answer_by_key = ask_each(questions, generate, options, compute)
     lines = [_line(key, answer, options.name) for key, answer in answer_by_key.items()]
     log.info("structuring: %d answers, %d quarantined", len(lines), sum(line["problem"] is not None for line in lines))
     return lines
