@@ -21,7 +21,7 @@ from cxr.imaging.boxes.scaled_yolov4 import INPUTS, PUBLISHED
 from cxr.imaging.boxes.scaled_yolov4.network import Network, decode
 from cxr.imaging.boxes.settings import BoxesSettings
 from cxr.imaging.weights import pickles
-from cxr.imaging.weights.stubs import Stub
+from cxr.imaging.weights.pickles import Stub
 from cxr.imaging.weights.yolo import convert_scaled_yolov4
 from cxr.nets import tensors
 from tiny_yolo import ANCHORS, PACKAGE, STRIDES, expected, plan, save, tiny_net, tiny_plan

@@ -163,9 +163,9 @@ def test_painting_takes_any_shape_and_tiny_regions(shape):
 
 def test_places_name_only_zone_labels():
     for place in PLACES.values():
-        assert set(place.labels) <= set(ZONE_LABELS)
-        assert place.adjectives
-        assert place.nouns
+        assert set(place["labels"]) <= set(ZONE_LABELS)
+        assert place["adjectives"]
+        assert place["nouns"]
     used = {place for recipe in plan.RECIPES for _, places in recipe for place in places}
     assert used <= PLACES.keys()
 

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from cxr.base.errors import UserError
-from cxr.imaging.weights import pickles, stubs
-from cxr.imaging.weights.stubs import Stub
+from cxr.imaging.weights import pickles
+from cxr.imaging.weights.pickles import Stub
 from cxr.imaging.weights.yolo import to_json_value
 
 
@@ -173,7 +173,7 @@ def test_what_is_called_of_other_packages_does_nothing(tmp_path):
 
 def test_tensors_cannot_reach_out_of_their_storage():
     storage = torch.storage.TypedStorage(wrap_storage=torch.arange(6.0).untyped_storage(), dtype=torch.float32)
-    rebuild = stubs.NAMES["torch._utils", "_rebuild_tensor"]
+    rebuild = pickles.NAMES["torch._utils", "_rebuild_tensor"]
     for shape, stride, offset in (
         ((7,), (1,), 0),
         ((6,), (1,), 1),

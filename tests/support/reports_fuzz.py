@@ -83,7 +83,7 @@ def reports(seed: int, count: int) -> Iterator[str]:
             text = " ".join(draw.choices(words, k=draw.randint(1, 40)))
         else:
             targets = draw.sample(LESIONS, k=draw.randint(0, 2))
-            places, hedges = [name for name, place in PLACES.items() if place.labels], ("definite", "strong", "weak")
+            places, hedges = [name for name, place in PLACES.items() if place["labels"]], ("definite", "strong", "weak")
             findings = [
                 prose.Finding("cardiomegaly", "heart")
                 if target == "cardiomegaly"

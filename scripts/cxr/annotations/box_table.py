@@ -18,11 +18,8 @@ CLASS_BY_LESION = {lesion.name: lesion.box_class for lesion in LESION_TYPES}
 CONFIDENCE = 1.0  # confidence of a human box
 CLASS_BY_NIH_LABEL = {"Mass": "Nodule/Mass", "Nodule": "Nodule/Mass", "Infiltrate": "Infiltration"}
 """{NIH label: detector class} for labels that are no lesion type, or that have a detector class of their own."""
-SCHEMA = {
-    "image_id": pl.String,
-    **dict.fromkeys(("x1", "y1", "x2", "y2", "confidence"), pl.Float64),
-    "class_name": pl.String,
-}
+NUMBERS = dict.fromkeys(("x1", "y1", "x2", "y2", "confidence"), pl.Float64)
+SCHEMA = {"image_id": pl.String, **NUMBERS, "class_name": pl.String}
 
 
 def detector_class(label: str, kind: str, classes: Mapping[str, str]) -> str | None:
@@ -51,8 +48,7 @@ def region_box(region: Annotation) -> tuple[float, float, float, float] | None:
 def read_box_table(path: str | Path, kind: str, image_id: str, classes: Mapping) -> tuple[pl.DataFrame, Counter[str]]:
     """Return the boxes of a file in original pixels, and {reason: number of excluded regions}.
 
-    ``image_id``: template of the cohort's image_id ({name}, {stem}); ``classes``: {label: class}. Raises UserError for
-    a file of another format.
+    ``image_id``: template of an image_id ({name}, {stem}); ``classes``: {label: class}. UserError for another format.
     """
     rows: list = []
     omitted_by_reason: Counter[str] = Counter()

@@ -2,8 +2,7 @@
 
 A row has dicom_id, estimated Dice, 120 landmarks (x, y), runs of pixels of each organ, Height and Width, all in pixels
 of the original image. Runs are "start length" pairs along the rows; the first pixel is 1. The table is 15 GB of text,
-so it is streamed and only the requested images are kept. It is no human annotation, hence no format in
-:mod:`cxr.annotations.formats`.
+so it is streamed and only the requested images are kept. It is no human annotation, hence none of the formats.
 """
 
 import math
@@ -17,12 +16,13 @@ import numpy as np
 import polars as pl
 
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.base.user_tables import scan_frame
+from cxr.base.user_tables import require_columns
 
 IDS, DICE, HEIGHT, WIDTH, POINTS = "dicom_id", "Dice RCA (Mean)", "Height", "Width", "Landmarks"
 RUNS = {"right lung": "Right Lung", "left lung": "Left Lung", "heart": "Heart"}
 COLUMNS = [IDS, DICE, HEIGHT, WIDTH, POINTS, *RUNS.values()]
 LINES = [name for name in COLUMNS if name != POINTS]  # columns whose cells hold a single line
+REMEDY = "give the CheXmask database's OriginalResolution/MIMIC-CXR-JPG.csv"
 BATCH = 64  # rows per block of the stream; one row takes about 60 kB
 
 
@@ -41,10 +41,11 @@ def stream_rows(key: str, path: str | Path, image_ids: list[str]) -> Iterator[di
     Only one block is in memory at a time. Raises UserError for any other file.
     """
     try:
-        table = scan_frame(path, key, COLUMNS, "give the CheXmask database's OriginalResolution/MIMIC-CXR-JPG.csv")
+        table = pl.scan_csv(path, infer_schema=False)
+        require_columns(table.collect_schema().names(), COLUMNS, path, key, REMEDY)
         # a stray quotation mark joins lines; only landmarks may span several lines
         joined = pl.any_horizontal(pl.col(LINES).str.contains("\n", literal=True))
-        selected_rows = table.filter(pl.col(IDS).is_in(image_ids) | joined)
+        selected_rows = table.select(COLUMNS).filter(pl.col(IDS).is_in(image_ids) | joined)
         for batch in selected_rows.collect_batches(chunk_size=BATCH, maintain_order=True):
             for row in batch.iter_rows(named=True):
                 if any("\n" in (row[name] or "") for name in LINES):

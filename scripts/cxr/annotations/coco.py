@@ -58,11 +58,7 @@ def _parse_region(row: dict, images: dict[str, dict], labels: dict[str, str]) ->
 
 
 def _parse_segmentation(segmentation: Any) -> dict | list | None:
-    """Return run lengths, or polygons as flat lists x, y, x, y …; None without a segmentation.
-
-    Points may be objects {x, y} or pairs, and the outer list may be absent. Polygons of fewer than three points are
-    dropped. Anything unreadable is returned unchanged, and refused by :meth:`Annotation.mask`.
-    """
+    """Return run lengths, or polygons of three or more points, objects {x, y} or pairs, as flat lists x, y, x, y …"""
     if not isinstance(segmentation, list) or not segmentation:
         return segmentation or None
     if any(isinstance(part, dict) and "counts" in part for part in segmentation):

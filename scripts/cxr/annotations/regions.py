@@ -23,8 +23,7 @@ UNLISTED = "(an image that the file does not list)"  # image of a region whose i
 class Annotation:
     """One region: a ``box`` (x1, y1, x2, y2), a mask in ``drawn``, or both.
 
-    Coordinates are continuous, in pixels of the annotated image: the pixel (0, 0) covers 0 to 1. Fields that a file
-    lacks are "" or None.
+    Coordinates are continuous, in pixels of the image: the pixel (0, 0) covers 0 to 1. Absent fields are "" or None.
 
     ``image``: the image's name in the file; ``drawn``: COCO's polygons or run lengths, or the path of a mask image,
     above 0 inside; ``reader``: annotator; ``size``: (rows, columns) of the annotated image; ``phrase``: text about the
@@ -74,10 +73,7 @@ def image_name(template: str, name: str) -> str:
 
 
 def polygon_mask(flat_polygons: list[list[float]], shape: tuple[int, int]) -> np.ndarray:
-    """Return the pixels, bool ``shape``, whose centres lie inside one of the polygons [x1, y1, x2, y2, …].
-
-    Raises ValueError for anything else than lists of numbers.
-    """
+    """Return the pixels, bool ``shape``, with centres inside a polygon [x1, y1, …]; ValueError unless numbers."""
     mask, outlines = np.zeros(shape, bool), [np.array([np.nan])]
     with suppress(TypeError):
         outlines = [np.asarray(flat, np.float64).reshape(-1, 2) for flat in flat_polygons]

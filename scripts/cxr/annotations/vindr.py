@@ -1,8 +1,7 @@
 """VinDr-CXR (PhysioNet) and its copy VinBigData: boxes of single readers (train) or of a consensus (test).
 
 ``annotations_train.csv`` and VinBigData's ``train.csv`` name the reader in ``rad_id``; ``annotations_test.csv`` lacks
-that column. ``image_labels_train.csv`` and ``image_labels_test.csv`` have a row for each image and reader, and a column
-of 1 and 0 for each label.
+that column. ``image_labels_*.csv`` have a row for each image and reader, with 1 or 0 for each label.
 """
 
 from pathlib import Path
@@ -24,15 +23,8 @@ CLASSES = (
     "Rib fracture",
 )  # fmt: skip
 """Findings with boxes; VinBigData has 14 of them."""
-LABELS = (
-    *CLASSES,
-    "COPD",
-    "Lung tumor",
-    "Pneumonia",
-    "Tuberculosis",
-    "Other diseases",
-    "No finding",
-)  # labels of images
+# labels of images
+LABELS = (*CLASSES, "COPD", "Lung tumor", "Pneumonia", "Tuberculosis", "Other diseases", "No finding")
 SAME_LABEL = {"Other disease": "Other diseases"}  # {label in the test file: label in the training file}
 LESIONS = {
     "Cardiomegaly": "cardiomegaly", "Atelectasis": "atelectasis", "Lung Opacity": "opacity",

@@ -29,29 +29,23 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
 
 
 def _temporary_path(path: Path) -> Path:
-    """Return the temporary name beside ``path``. Creates the folder and removes leftovers of killed jobs from it."""
+    """Return the temporary name beside ``path``. Creates its folder; removes what killed jobs left there."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(path)
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        *_, host, process, _ = leftover.name.split(".")
+        writer_has_ended = host == HOST and Path("/proc/self").exists() and not Path(f"/proc/{process}").exists()
+        if writer_has_ended or not _changed_recently(leftover):
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
     return path.with_name(f".{path.name}.{HOST}.{os.getpid()}.part")
 
 
-def remove_leftovers(path: Path) -> None:
-    """Remove the temporary files that killed jobs left of a file or folder; they would fill the disk."""
-    for leftover_path in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-        *_, host, process, _ = leftover_path.name.split(".")
-        writer_has_ended = host == HOST and Path("/proc/self").exists() and not Path(f"/proc/{process}").exists()
-        if writer_has_ended or not _changed_recently(leftover_path):
-            shutil.rmtree(leftover_path, ignore_errors=True) if leftover_path.is_dir() else leftover_path.unlink(
-                missing_ok=True
-            )
-
-
-def _changed_recently(leftover_path: Path) -> bool:
-    below = (Path(root) / name for root, folders, files in os.walk(leftover_path) for name in [*folders, *files])
+def _changed_recently(leftover: Path) -> bool:
+    below = (Path(root) / name for root, folders, files in os.walk(leftover) for name in [*folders, *files])
     try:
-        return any(
-            path.lstat().st_mtime >= time.time() - ABANDONED_S for path in itertools.chain([leftover_path], below)
-        )
+        return any(path.lstat().st_mtime >= time.time() - ABANDONED_S for path in itertools.chain([leftover], below))
     except FileNotFoundError:  # its writer has just removed or renamed it
         return True
 

@@ -19,16 +19,10 @@ CountRow = tuple[str, str, int]  # a row of :data:`CONSERVED`
 def counted_rows(stage: str, quantity: str, total: int, parts: Mapping[str, int]) -> list[CountRow]:
     """Return a row for all items, and one for each outcome that is not 0, in the order of ``parts``.
 
-    Count ``total`` and ``parts`` independently. Raises AssertionError if they disagree: something was lost or counted
-    twice, which is a bug.
+    Count ``total`` and ``parts`` independently. AssertionError if they disagree: a bug lost or doubled something.
     """
     num_accounted = sum(parts.values())
     if total != num_accounted or min(parts.values(), default=0) < 0:
-        outcomes = describe_outcomes(parts)
+        outcomes = ", ".join(f"{outcome} {number}" for outcome, number in parts.items()) or "nothing"
         raise AssertionError(f"{stage}: {quantity}: {total} in, {num_accounted} accounted for ({outcomes})")
     return [(quantity, ALL, total), *((quantity, outcome, number) for outcome, number in parts.items() if number)]
-
-
-def describe_outcomes(parts: Mapping[str, int]) -> str:
-    """Return the outcomes as text: "kept 3, no_area 1"."""
-    return ", ".join(f"{outcome} {number}" for outcome, number in parts.items()) or "nothing"

@@ -1,8 +1,7 @@
 """Storing the anomaly stage's edited images as differences from the frame, and reading them back.
 
 The anomaly map holds by how much the edited image is darker than the frame. The stage stores besides it only by how
-much it is brighter: edited = frame - anomaly + brighter. This is exact in uint8, because at a pixel at most one of the
-two is not 0.
+much it is brighter: edited = frame - anomaly + brighter. Exact in uint8: one of the two is 0.
 """
 
 import numpy as np

@@ -66,8 +66,7 @@ class Setup:
 
     own: the engine's own settings (the section of its name); files: {name in ``INPUTS`` or ``FILES``: path}.
     device: ``auto``, ``cpu`` or ``cuda``; batch: images per batch; asked: number of GPUs that the job requested, None
-    if unknown; compute: the settings' whole section of that name. No result depends on any of these.
-    seed: of the random choices.
+    if unknown; compute: the settings' whole section; no result depends on these. seed: of the random choices.
     """
 
     own: dict = field(default_factory=dict)

@@ -5,7 +5,7 @@ import os
 import re
 import stat
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -73,19 +73,19 @@ def refuse_empty(path: str | Path, action: str) -> None:
 
 def existing_file(key: str, value: str | None) -> Path:
     """Return the file that a setting names. Raises UserError if it names none."""
-    if not value:
-        raise UserError(f"{key} is empty: give the file")
-    if not Path(value).is_file():
-        raise UserError(f"{key}: there is no file {value!r}: correct the path")
-    return Path(value)
+    return _existing(key, value, "file", Path.is_file)
 
 
 def existing_folder(key: str, value: str | None) -> Path:
     """Return the folder that a setting names. Raises UserError if it names none."""
+    return _existing(key, value, "folder", Path.is_dir)
+
+
+def _existing(key: str, value: str | None, kind: str, is_kind: Callable[[Path], bool]) -> Path:
     if not value:
-        raise UserError(f"{key} is empty: give the folder")
-    if not Path(value).is_dir():
-        raise UserError(f"{key}: there is no folder {value!r}: correct the path")
+        raise UserError(f"{key} is empty: give the {kind}")
+    if not is_kind(Path(value)):
+        raise UserError(f"{key}: there is no {kind} {value!r}: correct the path")
     return Path(value)
 
 
@@ -100,10 +100,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def shortage(error: BaseException) -> str:
-    """Return the machine's fault and its remedy in one sentence: memory, space, permission, open files, disk, network.
-
-    Return "" for any other error.
-    """
+    """Return the machine's fault (memory, space, permission, open files, disk, network) with its remedy, or ""."""
     if sentence := _machine_fault(error):
         return sentence
     return NO_SPACE if not _number_of(error)[0] and _is_full("results") else ""
@@ -228,11 +225,8 @@ def refuse_unreadable(path: str | Path, problem: str, remedy: str, *kinds: type[
 
 
 def _fault_at(path: str | Path, error: BaseException) -> str:
-    """Return the machine's fault that an error names, or that a second look at the file meets; "" without one.
-
-    safetensors and onnxruntime name none: the former says "No such file" whatever the reason.
-    """
-    if fault := _machine_fault(error):
+    """Return the machine's fault that an error names, or that a second look at the file meets; "" without one."""
+    if fault := _machine_fault(error):  # safetensors and onnxruntime name none
         return fault
     try:
         if stat.S_ISREG(os.stat(path).st_mode):

@@ -43,10 +43,7 @@ _open_shards: "weakref.WeakKeyDictionary[Shard, None]" = weakref.WeakKeyDictiona
 
 
 def open_hdf5(path: str | Path, mode: str = "r", **keywords: object) -> h5py.File:
-    """Open an HDF5 file without a file lock, which some network file systems refuse.
-
-    No lock is needed: a file has one writer, who gives it its name when it is complete.
-    """
+    """Open an HDF5 file without a lock, which some file systems refuse and a single, atomic writer does not need."""
     return h5py.File(path, mode, locking=False, **keywords)
 
 
@@ -66,11 +63,7 @@ def mask_id(study_id: str, packed: np.ndarray) -> str:
 
 
 def _texts(texts: list[str] | tuple[str, ...]) -> np.ndarray:
-    """Return texts as an array of fixed-length UTF-8 strings.
-
-    HDF5 stores variable-length texts apart and without a checksum: a flipped bit there could give a row another
-    image's name, or make HDF5 read without end.
-    """
+    """Return an array of fixed-length UTF-8 strings: HDF5 keeps those of variable length without a checksum."""
     coded = [text.encode() for text in texts]
     return np.array(coded, dtype=h5py.string_dtype("utf-8", max([1, *map(len, coded)])))
 
@@ -233,10 +226,6 @@ class Shard:
         """Attributes of the file as builtins."""
         self._opened()
         return {name: _plain(value) for name, value in self._file.attrs.items()}
-
-    def has(self, field: str) -> bool:
-        """Whether rows have a field."""
-        return field in self._fields
 
     def labels(self, field: str = "mask") -> list[str]:
         """Label names along the K axis of a packed field."""

@@ -40,7 +40,11 @@ def start_logging(log_file: str) -> None:
     error is a bug: the log holds its traceback, stderr one line. Neither quotes an error's quotations, which may be a
     patient's. A damaged result is renamed. Messages below the level INFO go to the log file alone.
     """
-    _allow_open_files()
+    # many systems begin with a limit of 256 or 1,024 open files
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     logging.raiseExceptions = False  # a log that fails on a full disk needs no traceback
     try:
         file = logging.FileHandler(log_file, mode="w", encoding="utf-8")
@@ -88,14 +92,6 @@ class _Formatter(logging.Formatter):
         return traceback_of(ei[1])
 
 
-def _allow_open_files() -> None:
-    """Raise this process's limit on open files as far as its user may: many systems begin with 256 or 1,024."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
 def _set_aside(damaged: Path | None) -> str:
     """Rename a damaged result, so that the next run remakes it, and return a message; a user's file is left alone."""
     if damaged is None or damaged.parts[0] != "results":
@@ -113,18 +109,27 @@ def progress(items: Iterable[T], total: int, task: str, every_s: float = 30.0) -
 
     An item that takes longer is logged while it is made: after ``every_s`` seconds, then each time its time doubles.
     """
-    began = last = time.monotonic()
-    done, over = 0, threading.Event()
-    waiting = _SlowItemLog(task, total, every_s)
-    threading.Thread(target=waiting.tell, args=(over,), daemon=True).start()
+    began = last = item_began = time.monotonic()
+    done, slow_s, over = 0, every_s, threading.Event()
+
+    def log_slow_item() -> None:
+        """Log in a thread of its own, because the working thread is busy. ``item_began``: 0 while the caller works."""
+        nonlocal slow_s
+        while not over.wait(min(1.0, every_s / 4)):
+            number, start = done, item_began
+            if start and number < total and (taken := time.monotonic() - start) >= slow_s:
+                slow_s = 2 * taken
+                log.info("%s: at %d of %d, for %.0f s so far", task, number + 1, total, taken)
+
+    threading.Thread(target=log_slow_item, daemon=True).start()
     log.info("%s: 0 of %d, started", task, total)
     try:
         for item in items:
-            waiting.pause()
+            item_began = 0.0
             yield item
             done += 1
-            now = time.monotonic()
-            waiting.begin(done)
+            now = item_began = time.monotonic()
+            slow_s = every_s
             if now - last >= every_s:
                 rate = done / (now - began)
                 log.info("%s: %d of %d, %.1f a second, %.0f s to go", task, done, total, rate, (total - done) / rate)
@@ -134,38 +139,14 @@ def progress(items: Iterable[T], total: int, task: str, every_s: float = 30.0) -
     log.info("%s: %d of %d in %.1f s", task, done, total, time.monotonic() - began)
 
 
-class _SlowItemLog:
-    """Logs an item that takes long. It does so from its own thread, because the working thread is busy."""
-
-    def __init__(self, task: str, total: int, every_s: float):
-        self._what, self._total, self._every_s = task, total, every_s
-        self.begin(0)
-
-    def begin(self, done: int) -> None:
-        """Record that the next item is being made, after ``done`` finished ones."""
-        self._item: tuple[int, float] | None = (done, time.monotonic())
-        self._told_s = self._every_s
-
-    def pause(self) -> None:
-        """Record that no item is being made: the caller now works on the last one."""
-        self._item = None
-
-    def tell(self, over: threading.Event) -> None:
-        """Log until ``over``."""
-        while not over.wait(min(1.0, self._every_s / 4)):
-            item = self._item
-            if item and item[0] < self._total and (taken := time.monotonic() - item[1]) >= self._told_s:
-                self._told_s = 2 * taken
-                log.info("%s: at %d of %d, for %.0f s so far", self._what, item[0] + 1, self._total, taken)
-
-
 def run_job(snakemake) -> None:
     """Do a rule's work: call the function in its param ``function``, such as "ils.masks.sweep.run_shard" (below cxr).
 
     The function receives the rule's inputs and outputs. It also receives those of the following that its signature
     names: each param by its name; the param ``options`` (:func:`settings_arguments`); ``attrs``, which every result
-    carries (rule, code digest, settings); ``threads``; ``code``, the digest; each wildcard by its name; ``compute``
-    (:func:`compute_settings`); ``execution``, the settings' section ``llm``.
+    carries (rule, code digest, settings); ``threads``; ``code``, the digest; each wildcard by its name; ``compute``,
+    the settings' section with the number of GPUs that the job requested as ``asked``; ``execution``, the settings'
+    section ``llm``. The last two are no params, so a change of how nets and language models are run re-runs nothing.
 
     The settings come as one param, ``options``. Snakemake compares only the set of a rule's values, not their names: it
     would miss a value that moves from one key to another, or that another key also has.
@@ -185,7 +166,8 @@ def run_job(snakemake) -> None:
     function = getattr(importlib.import_module(module), attribute)
     parameters = inspect.signature(function).parameters
     arguments = dict(snakemake.wildcards.items())
-    arguments |= {"threads": snakemake.threads, "code": code, "compute": compute_settings(snakemake)}
+    arguments |= {"threads": snakemake.threads, "code": code}
+    arguments["compute"] = snakemake.config["compute"] | {"asked": snakemake.resources.get("gpu", 0)}
     arguments |= {key: value for key, value in params.items() if key in parameters}
     settings = options | {key: value for key, value in params.items() if key not in parameters}
     arguments |= {"attrs": {"stage": snakemake.rule, "code_digest": code, "settings": settings}}
@@ -214,12 +196,3 @@ def settings_arguments(function: Callable, settings: dict) -> dict:
     values = {key: value for key, value in settings.items() if key not in names}
     options = kind.from_dict(values) if issubclass(kind, Section) else kind(**values)
     return {key: value for key, value in settings.items() if key in names} | {"options": options}
-
-
-def compute_settings(snakemake) -> dict:
-    """Return the settings' section ``compute``, with the number of GPUs that the job requested as ``asked``.
-
-    It is not a param, so a change of how a net is run re-runs nothing. The same holds for ``execution``, how language
-    models are run.
-    """
-    return snakemake.config["compute"] | {"asked": snakemake.resources.get("gpu", 0)}

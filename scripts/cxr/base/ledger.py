@@ -22,9 +22,7 @@ class Ledger:
 
     def exclude(self, image_id: str, study_id: str, reason: str, detail: str = "") -> None:
         """Record that the image stops here. ``detail`` must hold no patient text and no path with identifiers."""
-        self.excluded.append(
-            {"image_id": image_id, "study_id": study_id, "stage": self.stage, "reason": reason, "detail": detail}
-        )
+        self.excluded.append(dict(zip(EXCLUDED, (image_id, study_id, self.stage, reason, detail), strict=True)))
 
     def finish(self, path: str | Path, inputs: Iterable[str]) -> None:
         """Write the exclusions; raise AssertionError unless every input was accepted or excluded exactly once."""
@@ -32,9 +30,8 @@ class Ledger:
         expected = sorted(inputs)
         if accounted_ids != expected:
             missing = sorted(set(expected) - set(accounted_ids))[:3]
-            raise AssertionError(
-                f"{self.stage}: {len(expected)} images in, {len(accounted_ids)} accounted for, e.g. {missing}"
-            )
+            counts = f"{len(expected)} images in, {len(accounted_ids)} accounted for"
+            raise AssertionError(f"{self.stage}: {counts}, e.g. {missing}")
         write_excluded(path, self.excluded)
 
 

@@ -37,9 +37,7 @@ RESOURCE_FILES = ("lesions.toml",)
 _ENTRIES: list[dict] = tomllib.loads((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["lesion"]
 
 
-def _read_type(entry: dict) -> LesionType:
-    values: dict = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
-    return LesionType(**values)
-
-
-LESION_TYPES = tuple(map(_read_type, _ENTRIES))  # the seven types, in the order of every table of the paper
+LESION_TYPES = tuple(
+    LesionType(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
+    for entry in _ENTRIES
+)  # the seven types, in the order of every table of the paper

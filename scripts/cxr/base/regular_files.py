@@ -6,12 +6,7 @@ import stat
 from pathlib import Path
 from typing import IO, Any
 
-_IRREGULAR = (
-    (stat.S_ISFIFO, "a pipe, not a file"),
-    (stat.S_ISSOCK, "a socket, not a file"),
-    (stat.S_ISCHR, "a device, not a file"),
-    (stat.S_ISBLK, "a device, not a file"),
-)
+_IRREGULAR = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
 def open_regular(path: str | Path, mode: str = "rb", **options: Any) -> IO:
@@ -33,7 +28,7 @@ def _open_if_regular(path: str, flags: int) -> int:
     if stat.S_ISDIR(kind):
         raise OSError(errno.EISDIR, "a folder, not a file", path)
     if not stat.S_ISREG(kind):
-        name = next((name for is_kind, name in _IRREGULAR if is_kind(kind)), "not a regular file")
-        raise OSError(errno.EINVAL, name, path)
+        name = _IRREGULAR.get(stat.S_IFMT(kind))
+        raise OSError(errno.EINVAL, f"{name}, not a file" if name else "not a regular file", path)
     # a regular file ignores O_NONBLOCK; a pipe that has just replaced one does not wait for its other end
     return os.open(path, flags | os.O_NONBLOCK)

@@ -52,10 +52,7 @@ def _has_ended(process: int, identity: str) -> bool:
 
 @cache
 def _namespace() -> str:
-    """Return where process numbers hold: the start of this computer and its namespace; "" if the system has none.
-
-    Another node has namespaces of the same names.
-    """
+    """Return where process numbers hold: the start of this computer and its namespace; "" if the system has none."""
     try:
         boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.readlink(PROC / 'self/ns/pid')}"
@@ -71,10 +68,7 @@ def _identity(process: int) -> str:
 
 
 def _status(process: int) -> list[str]:
-    """Return the fields of /proc/<process>/stat after the name: state, parent, …; none of a process that is gone.
-
-    Raises OSError if the machine cannot read it.
-    """
+    """Return the fields of /proc/<process>/stat after the name: state, parent, …; none of a process that is gone."""
     try:
         # the name may hold blanks and parentheses
         return (PROC / str(process) / "stat").read_text(errors="replace").rpartition(")")[2].split()

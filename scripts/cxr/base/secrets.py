@@ -23,12 +23,7 @@ def read_secret(setting: str, path: str | None) -> bytes:
     return key
 
 
-def keyed_digest(key: bytes, field: str, value: str) -> str:
-    """Return the digest of an identifier under a secret key; ``field``: one of :data:`LETTERS`."""
-    return keyed_text_digest(key, field, value, LETTERS[field])
-
-
-def keyed_text_digest(key: bytes, field: str, value: str, letter: str) -> str:
-    """Return the digest of any text under a secret key, after a letter; ``field``: what the text is."""
+def keyed_digest(key: bytes, field: str, value: str, letter: str = "") -> str:
+    """Return the digest of a text under a secret key, after a letter; ``field``: what it is, by default in LETTERS."""
     digest = hmac.new(key, f"{field}\0{value}".encode(), hashlib.sha256).hexdigest()
-    return letter + digest[:DIGITS]
+    return (letter or LETTERS[field]) + digest[:DIGITS]

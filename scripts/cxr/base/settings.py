@@ -6,29 +6,18 @@ the reference (``cxr.workflow.settings``). Nothing here needs more than the stan
 
 import dataclasses
 import inspect
+import typing
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cache
 from types import UnionType
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    Literal,
-    NamedTuple,
-    TypeVar,
-    Union,
-    dataclass_transform,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, Union, dataclass_transform
 from urllib.parse import urlsplit
 
 PAPER, AUTHORS, OURS = "paper", "authors' code", "ours"
 """Where a default comes from: stated in the paper, seen in its authors' public code, or chosen here."""
 T = TypeVar("T", bound="Section")
-type_hints: Callable[..., dict[str, Any]] = cache(get_type_hints)
+type_hints: Callable[..., dict[str, Any]] = cache(typing.get_type_hints)
 
 
 class Limits:
@@ -172,7 +161,7 @@ def _plain(value: object) -> object:
 
 
 def _parsed(kind: Any, value: Any) -> Any:
-    origin, inner = get_origin(kind), get_args(kind)
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, Section):
         return kind.from_dict(value)
     if isinstance(value, dict) and origin is dict:

@@ -119,10 +119,7 @@ def _checked(text: str) -> str:
 
 
 def read_lines(path: str | Path) -> Iterator[dict]:
-    """Yield the objects of a JSON Lines file, without their checksums.
-
-    Raises StoreError for a line that is not a JSON object or whose checksum does not match.
-    """
+    """Yield the objects of a JSON Lines file without their checksums. Raises StoreError for a damaged line."""
     try:
         with open(path, encoding="utf-8") as file:
             for number, text in enumerate(file, 1):

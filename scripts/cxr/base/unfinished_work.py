@@ -10,8 +10,7 @@ log = logging.getLogger("cxr")
 def prepare_folder(folder: Path, identity: str, *, pattern: str = "", warning: str = "") -> None:
     """Make the folder of a job's unfinished work; empty it if another job left it.
 
-    ``identity``: digest of all that the result depends on. ``warning``: logged if a file that matches ``pattern`` is
-    deleted.
+    ``identity``: digest of all that the result depends on. ``warning``: logged if files of ``pattern`` are deleted.
     """
     mark = folder / "identity"
     if mark.is_file() and mark.read_text() == identity:

@@ -17,10 +17,7 @@ _WINDOWS_ROOT = re.compile(r"[A-Za-z]:\\|\\\\")
 
 @dataclass(frozen=True)
 class UserPath:
-    """A path as it was found, else as it was written.
-
-    ``differences``: in what the file's own path differs from the one written; ``problem``: why there is no such file.
-    """
+    """A path as found, else as written; in what the file's own path differs from it, or why there is no such file."""
 
     path: str
     differences: tuple[str, ...] = ()
@@ -37,8 +34,7 @@ class PathFinder:
     def find_all(self, texts: Iterable[str], apply: Callable = map) -> dict[str, UserPath]:
         """Return {text: what :meth:`find` returns for it} of all cells of a column.
 
-        A file is not lent to a path that differs from it in case if another cell means it: in the table they are two.
-        ``apply``: map, or that of a pool.
+        A file is not lent to a path of another case if another cell means it. ``apply``: map, or that of a pool.
         """
         cells = list(dict.fromkeys(texts))
         files = dict(zip(cells, apply(self.find, cells), strict=True))

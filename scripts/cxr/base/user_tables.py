@@ -50,8 +50,7 @@ class Fault(ValueError):
 class Sheet:
     """A table: its ``header``, and ``rows`` as (line, cells) of each row that is not blank, lines counted from 1.
 
-    The cells of ``ids`` are in the form of :func:`cxr.base.ids.clean_id`. :meth:`checked` ensures that each row has as
-    many cells as the header.
+    The cells of ``ids`` are clean (:func:`cxr.base.ids.clean_id`). :meth:`checked` refuses rows of another length.
     """
 
     path: Path
@@ -82,9 +81,7 @@ class Sheet:
         require_columns(self.header, columns, self.path, self.key, remedy)
 
 
-def require_columns(
-    header: Sequence[str], columns: Sequence[str], path: str | Path, key: str, remedy: str = ""
-) -> None:
+def require_columns(header: list[str], columns: Sequence[str], path: str | Path, key: str, remedy: str = "") -> None:
     """Raise UserError if a table's header lacks one of the columns. ``remedy``: in place of adding it."""
     if missing := [name for name in columns if name not in header]:
         noun, pronoun = ("columns", "them") if len(missing) > 1 else ("column", "it")
@@ -164,10 +161,7 @@ def _guarded_rows(path: Path, key: str, rows: Iterator[tuple[int, list[str]]]) -
 
 
 def _cleaned(rows: Iterator[tuple[int, list[str]]], places: Mapping[int, str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows with clean identifiers. Raises Fault after the last one if a column of them is spoilt.
-
-    ``places``: {place of a column of identifiers: its name}.
-    """
+    """Yield the rows with clean identifiers in ``places``, {place: name}; at the end Fault for a spoilt column."""
     columns = {place: IdColumn() for place in places}
     for line, cells in rows:
         for place, column in columns.items():
@@ -185,9 +179,6 @@ def listed_lines(lines: Sequence[int]) -> str:
     """Return the first few of a table's lines in words: "line 3", "lines 3, 5, 8"."""
     numbers = ", ".join(map(str, lines[:_SHOWN_LINES])) + (" …" if len(lines) > _SHOWN_LINES else "")
     return f"line {numbers}" if len(lines) == 1 else f"lines {numbers}"
-
-
-# ------------------------------------------------------------------------------------------- bytes to text
 
 
 def _bytes(path: Path, most: int) -> bytes:
@@ -249,9 +240,6 @@ def _text_of(data: bytes, path: Path, partial: bool) -> str:
 
 def _line_after(before: bytes) -> int:
     return before.count(b"\n") + before.count(b"\r") - before.count(b"\r\n") + 1
-
-
-# ---------------------------------------------------------------------------------------------- text to rows
 
 
 def _text_rows(
@@ -365,9 +353,6 @@ def _check_header(header: list[str], names: Sequence[str]) -> None:
         raise Fault(f" has the column {repeated[0]!r} twice: rename one")
 
 
-# ------------------------------------------------------------------------------------------------- Parquet
-
-
 def _parquet(path: Path, head: bool):
     import polars as pl
 
@@ -388,8 +373,6 @@ def _integral(column) -> bool:
     return bool(len(numbers)) and bool(is_whole.all()) and numbers.abs().max() < 2**53
 
 
-# ------------------------------------------------------------------------------------------ whole tables
-
 _BATCH = 1 << 17  # rows that are converted to a table at a time; as Python objects they take ten times the memory
 _BIG = 1 << 24  # bytes from which polars reads a table without quotation marks: nothing in it can join two lines
 
@@ -397,8 +380,7 @@ _BIG = 1 << 24  # bytes from which polars reads a table without quotation marks:
 def read_frame(path: str | Path, key: str, names: Sequence[str], *, ids: Sequence[str] = (), words: Sequence[str] = ()):
     """Return a whole table as a ``polars.DataFrame`` of texts, "" in empty cells.
 
-    The arguments are those of :func:`read_sheet`. Every row has as many cells as the header. Raises UserError with one
-    sentence.
+    The arguments are those of :func:`read_sheet`. Every row has as many cells as the header. Raises UserError.
     """
     import polars as pl
 
@@ -414,27 +396,8 @@ def read_frame(path: str | Path, key: str, names: Sequence[str], *, ids: Sequenc
     return pl.concat(parts)
 
 
-def scan_frame(path: str | Path, key: str, columns: Sequence[str], remedy: str):
-    """Return columns of a published CSV that is too big for memory, as a ``polars.LazyFrame`` of texts.
-
-    Its rows are not checked here. Raises UserError, with the ``remedy``, if it lacks a column or is no such table.
-    """
-    import polars as pl
-
-    try:
-        table = pl.scan_csv(path, infer_schema=False)
-        require_columns(table.collect_schema().names(), columns, path, key, remedy)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        refuse_machine_fault(path, error)
-        raise UserError(f"{key}: {path} cannot be read as CSV ({type(error).__name__}): {remedy}") from None
-    return table.select(columns)
-
-
 def _plain(path: Path, names: Sequence[str]):
-    """Return a table that polars reads exactly as the strict reader would, but faster; None for any other table.
-
-    It is Parquet, or big and without quotation marks.
-    """
+    """Return a table (Parquet, or big and without quotation marks) that polars reads as strictly, but faster."""
     import polars as pl
 
     try:

@@ -151,9 +151,7 @@ def read_dicom(data: bytes | str | Path, tags: list[str] | None = None, limit: i
                     _CheckedStream(stream), force=True, stop_before_pixels=tags is not None, specific_tags=tags
                 )
             body = io.BytesIO(zlib.decompressobj(-zlib.MAX_WBITS).decompress(stream.read(), limit))
-            return read_dataset(
-                _CheckedStream(body), False, True, stop_when=lambda tag, vr, length: tag >= _PIXEL_DATA_TAG
-            )
+            return read_dataset(_CheckedStream(body), False, True, stop_when=lambda tag, *_: tag >= _PIXEL_DATA_TAG)
         except Exception as error:  # fuzzed bytes make pydicom fail in many ways
             has_number = isinstance(error, OSError) and error.errno is not None
             if has_number or isinstance(error, HeaderError) or broken_part(error):

@@ -134,10 +134,7 @@ def _correct_samples(dataset: Dataset, components: int, colours: str) -> list[st
 
 
 def _correct_bits(dataset: Dataset, precision: int) -> list[str]:
-    """Set the bits allocated to those that decoders return, and lower the bits stored to the precision.
-
-    :func:`keep_used_bits` corrects too few bits stored by the values: some encoders write unused bits, too.
-    """
+    """Set the bits allocated to those that decoders return; lower the bits stored to the precision."""
     dataset.BitsAllocated = 8 if precision <= 8 else 16 if precision <= 16 else 32
     stored = _get_integer(dataset, "BitsStored", precision)
     if stored <= precision:

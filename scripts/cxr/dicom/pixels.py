@@ -30,6 +30,8 @@ _DECODERS = {
     **dict.fromkeys(JPEG_2000, ("pylibjpeg", "gdcm", "pillow")),
     uid.RLELossless: ("pydicom",),
 }
+_COMPLETENESS_CHECKS = dict.fromkeys(JPEG_2000, is_complete_jpeg_2000)  # pydicom checks native and RLE data
+_COMPLETENESS_CHECKS |= dict.fromkeys((*JPEG_LOSSY, *JPEG_LOSSLESS, *JPEG_LS), is_complete_jpeg)
 _ITEM_START, _SEQUENCE_END = b"\xfe\xff\x00\xe0", b"\xfe\xff\xdd\xe0\x00\x00\x00\x00"
 _UNDEFINED_LENGTH = re.compile(rb"\xe0\x7f\x10\x00(?:O[BW]\x00\x00)?\xff\xff\xff\xff(?=\xfe\xff\x00\xe0)")
 """Start of encapsulated pixel data, before the first item."""
@@ -64,10 +66,8 @@ def _read_encoded_frame(dataset: Dataset) -> bytes | None:
     """Return the first frame of encapsulated pixel data, its fragments joined; None for native data."""
     data = dataset.get("PixelData")
     syntax = dataset.file_meta.TransferSyntaxUID
-    may_be_encapsulated = not syntax.is_transfer_syntax or syntax.is_encapsulated
-    if not data or not (
-        dataset["PixelData"].is_undefined_length or (may_be_encapsulated and data.startswith(_ITEM_START))
-    ):
+    may_hold_items = not syntax.is_transfer_syntax or syntax.is_encapsulated
+    if not data or not (dataset["PixelData"].is_undefined_length or (may_hold_items and data.startswith(_ITEM_START))):
         return None
     try:
         return next(generate_frames(data, number_of_frames=1))
@@ -75,20 +75,8 @@ def _read_encoded_frame(dataset: Dataset) -> bytes | None:
         raise Rejected("undecodable", f"pixel data: {describe_error(error)}") from None
 
 
-def _check_complete(frame: bytes, syntax: uid.UID) -> None:
-    """Raise :class:`Rejected` for a truncated codestream; pydicom checks the length of native and RLE data."""
-    is_complete = dict.fromkeys(JPEG_2000, is_complete_jpeg_2000)
-    is_complete |= dict.fromkeys((*JPEG_LOSSY, *JPEG_LOSSLESS, *JPEG_LS), is_complete_jpeg)
-    if syntax in is_complete and not is_complete[syntax](frame):
-        raise Rejected("undecodable", "truncated pixel data")
-
-
 def _read_dataset(data: bytes) -> Dataset:
-    """Read a DICOM file. Raises :class:`Rejected`.
-
-    If encapsulated pixel data end with the file instead of a delimiter, which pydicom needs, and their last item is
-    complete, the delimiter is added.
-    """
+    """Read a DICOM file; pixel data of whole items that end without a delimiter, which pydicom needs, get one."""
     try:
         dataset = read_dicom(data)
         if any(name in dataset for name in _PIXEL_FIELDS) or (match := _UNDEFINED_LENGTH.search(data)) is None:
@@ -259,7 +247,9 @@ def decode_dicom(path: str, data: bytes) -> DecodedImage:
         notes = correction.correct_native_header(dataset)
     else:
         notes = correction.correct_encoded_header(dataset, frame)
-        _check_complete(frame, dataset.file_meta.TransferSyntaxUID)
+        is_complete = _COMPLETENESS_CHECKS.get(dataset.file_meta.TransferSyntaxUID)
+        if is_complete and not is_complete(frame):
+            raise Rejected("undecodable", "truncated pixel data")
     stored = _decode_used_bits(path, dataset, frame, notes)
     if get_text(dataset, "PhotometricInterpretation") == "PALETTE COLOR":
         try:
@@ -279,6 +269,4 @@ def decode_dicom(path: str, data: bytes) -> DecodedImage:
         raise Rejected("undecodable", f"an array of {stored.ndim} dimensions")
     voi, voi_note = _make_voi_function(dataset, stored.dtype.kind == "i")
     values, valid = _apply_modality(dataset, stored, notes), _find_valid_pixels(dataset, stored)
-    return DecodedImage(
-        values, valid=valid, is_inverted=is_inverted, voi=voi, voi_note=voi_note, turn=turn, notes=notes
-    )
+    return DecodedImage(values, valid, is_inverted, voi, voi_note, turn, notes)

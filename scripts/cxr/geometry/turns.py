@@ -41,16 +41,7 @@ class Turn:
 
 
 UPRIGHT = Turn()
-EXIF_TURNS = {
-    1: UPRIGHT,
-    2: Turn(mirrored_x=True),
-    3: Turn(mirrored_x=True, mirrored_y=True),
-    4: Turn(mirrored_y=True),
-    5: Turn(transposed=True),
-    6: Turn(transposed=True, mirrored_x=True),
-    7: Turn(transposed=True, mirrored_x=True, mirrored_y=True),
-    8: Turn(transposed=True, mirrored_y=True),
-}
+EXIF_TURNS = {number: Turn(number > 4, number in (2, 3, 6, 7), number in (3, 4, 7, 8)) for number in range(1, 9)}
 """{value of the EXIF tag Orientation: turn} (CIPA DC-008, 4.6.5.1)."""
 
 

@@ -112,10 +112,7 @@ def _prefix_bits(words: int) -> np.ndarray:
 
 
 def _fill_strips(low: np.ndarray, high: np.ndarray, bits: np.ndarray, buffers: _Buffers) -> np.ndarray:
-    """Return each strip's bits, uint64 (2 N + 1, W), for N boxes that span the strips ``low`` to ``high`` (exclusive).
-
-    No two boxes share a ``low`` or a ``high``. The last row is empty.
-    """
+    """Return each strip's bits, uint64 (2 N + 1, W), for N boxes over the strips ``low`` to ``high`` (exclusive)."""
     power = np.frexp(high - low)[1] - 1
     order = np.argsort(power, kind="stable")
     power, low, bits = power[order], low[order], bits[order]
@@ -161,10 +158,7 @@ def union_iou(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _covered_cells(boxes: np.ndarray, xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
-    """Return which cells between neighbouring ``ys`` and ``xs`` any box (N, 4: x1, y1, x2, y2) covers.
-
-    The result is bool (len(ys) - 1, len(xs) - 1). ``xs`` and ``ys`` are sorted and contain all box corners.
-    """
+    """Return which cells between neighbouring ``ys`` and ``xs`` any box (N, 4: x1, y1, x2, y2) covers."""
     plane = np.zeros((max(0, len(ys) - 1), max(0, len(xs) - 1)), bool)
     columns, rows = np.searchsorted(xs, boxes[:, ::2]).tolist(), np.searchsorted(ys, boxes[:, 1::2]).tolist()
     for (x_start, x_stop), (y_start, y_stop) in zip(columns, rows, strict=True):

@@ -44,10 +44,9 @@ def count_gpus(device_setting: str, num_requested: int | None = None) -> int:
     software = _describe_software()
     has_batch_system = any(os.environ.get(name) for name in BATCH_SYSTEMS)
     if num_visible or has_batch_system or num_needed > 1 or device_setting == "cuda" or _read_driver_version():
-        request_clause = (
-            f"this job requested {num_requested} GPU{'s' * (num_requested > 1)}, but it" if num_requested else ""
-        )
-        opening_clause = request_clause or "compute.device is 'cuda', but this job"
+        opening_clause = "compute.device is 'cuda', but this job"
+        if num_requested:
+            opening_clause = f"this job requested {num_requested} GPU{'s' * (num_requested > 1)}, but it"
         raise UserError(
             f"{opening_clause} sees {num_visible or 'no GPU'} on {platform.node()} ({software}): repair the node or "
             f"the environment; or set compute.gpus to {f'{num_visible} or ' if num_visible else ''}0, or "
@@ -90,9 +89,7 @@ def _check_gpu() -> None:
     except Exception as error:
         if out_of_memory(error):
             raise
-        raise Broken(
-            f"the GPU of {platform.node()} cannot be used ({describe(error)}; {_describe_software()})"
-        ) from error
+        raise Broken(f"the GPU of {platform.node()} fails ({describe(error)}; {_describe_software()})") from error
     if not is_correct:
         raise Broken(f"the GPU of {platform.node()} cannot add ({_describe_software()})")
     log.info("the net runs on %s", torch.cuda.get_device_name(device))

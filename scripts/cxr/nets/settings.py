@@ -29,7 +29,7 @@ class ComputeSettings(Section):
         "auto", "auto: a GPU if the job requested one (gpus), else the CPU. Outside a cluster a missing GPU only warns."
     )
     batch: int = key(
-        8, "Images (vlm.answers: samples) per batch, halved on lack of memory.", unit="images", ge=1, le=1024
+        8, "Images (vlm.answers: samples) per batch, halved if memory lacks.", unit="images", ge=1, le=1024
     )
     batches: dict[Batched, Annotated[int, Limits(ge=1, le=1024)]] = key(
         dict, "Images per batch of single engines, {engine: images}; autoencoder and sam: 4.", unit="images"
@@ -39,31 +39,17 @@ class ComputeSettings(Section):
     cudnn: Literal["deterministic", "fastest"] = key(
         "deterministic", "cuDNN's algorithms in diffusion models; the rounding of fastest may change from run to run."
     )
-    gpus: int = key(
-        1, "GPUs of a training by deepspeed; other large nets request one; 0: none.", unit="GPUs", ge=0, le=8
-    )
+    gpus: int = key(1, "GPUs of a deepspeed training; other large nets request one; 0: none.", unit="GPUs", ge=0, le=8)
     keep_features: bool = key(
-        False, "Whether a training keeps the outputs of frozen encoders on disk, to encode each image once."
+        False, "Whether a training keeps frozen encoders' outputs on disk, to encode images once."
     )
-    failures_in_row: int = key(
-        5, "A job ends when so many images in a row fail with the same error.", unit="images", ge=2, le=1_000_000
-    )
-    failed_share: Share = key(
-        0.1, "Fraction of a shard's images on which an engine may fail before the job ends; 1: any number may fail."
-    )
+    failures_in_row: int = key(5, "Images in a row with one error that end a job.", unit="images", ge=2, le=1_000_000)
+    failed_share: Share = key(0.1, "Fraction of a shard's images that may fail before the job ends; 1: any number.")
     checkpoint_every: int = key(
         100, "Steps between two checkpoints of a training (RadVLM's authors: 200).", unit="updates", ge=1, le=1_000_000
     )
-    time_to_stop: int = key(
-        600, "Time before a job's limit at which a training writes its last checkpoint.", unit="seconds", ge=30, le=1800
-    )
-    time_to_answer: int = key(
-        600, "Time that a training waits for a silent process before it ends.", unit="seconds", ge=10, le=86_400
-    )
-    max_runtime: int = key(
-        1440, "Longest time that a job requests (your partitions' limit).", unit="minutes", ge=60, le=100_000
-    )
-    max_memory_mb: int = key(
-        180_000, "Largest memory that a job requests (`sinfo -o %m`).", unit="MB", ge=2000, le=10_000_000
-    )
+    time_to_stop: int = key(600, "Time from the last checkpoint to the job's limit.", unit="seconds", ge=30, le=1800)
+    time_to_answer: int = key(600, "Time a training waits for a silent process.", unit="seconds", ge=10, le=86_400)
+    max_runtime: int = key(1440, "Longest time a job requests (partitions' limit).", unit="minutes", ge=60, le=100_000)
+    max_memory_mb: int = key(180_000, "Most memory a job requests (`sinfo -o %m`).", unit="MB", ge=2000, le=10_000_000)
     container: str = key("", "Apptainer image, with --sdm conda apptainer (docs/how-to/containers.md); empty: none.")

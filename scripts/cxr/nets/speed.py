@@ -38,10 +38,8 @@ def fast_inference(speed: Speed, *, tf32: bool = False) -> Iterator[None]:
     """Run nets without gradients, with these algorithms; ``tf32``: allow matrix products in TF32."""
     fastest = speed.cudnn == "fastest"
     previous_tf32 = torch.backends.cuda.matmul.allow_tf32
-    cudnn_flags = torch.backends.cudnn.flags(
-        enabled=True, benchmark=fastest, deterministic=not fastest, allow_tf32=tf32
-    )
-    with torch.inference_mode(), cudnn_flags:
+    flags = torch.backends.cudnn.flags(enabled=True, benchmark=fastest, deterministic=not fastest, allow_tf32=tf32)
+    with torch.inference_mode(), flags:
         torch.backends.cuda.matmul.allow_tf32 = tf32
         try:
             yield

@@ -1,7 +1,4 @@
-"""Read and write weights as safetensors: tensors by name, and facts about their net in the header.
-
-This module needs torch, so the lite engines must not import it.
-"""
+"""Weights as safetensors with facts about their net in the header; needs torch, so lite engines do not import it."""
 
 import json
 import math
@@ -122,14 +119,9 @@ def load_strict(net: nn.Module, path: str | Path) -> None:
 
 def describe_misfit(net_shapes: dict[str, tuple[int, ...]], file_shapes: dict[str, tuple[int, ...]]) -> str:
     """Return a clause on how a file's tensors ({name: shape}) differ from those of a net; "" if they do not."""
-    names_by_clause = {
-        "it lacks": net_shapes.keys() - file_shapes.keys(),
-        "the net has no": file_shapes.keys() - net_shapes.keys(),
-        "the shape differs of": {
-            name for name in net_shapes.keys() & file_shapes.keys() if net_shapes[name] != file_shapes[name]
-        },
-    }
-    for clause, names in names_by_clause.items():
+    missing, unknown = net_shapes.keys() - file_shapes.keys(), file_shapes.keys() - net_shapes.keys()
+    differing = {name for name in net_shapes.keys() & file_shapes.keys() if net_shapes[name] != file_shapes[name]}
+    for clause, names in (("it lacks", missing), ("the net has no", unknown), ("the shape differs of", differing)):
         if names:
             more_clause = f" and {len(names) - 1} more of {len(net_shapes)}" if len(names) > 1 else ""
             return f"{clause} {min(names)}{more_clause}"

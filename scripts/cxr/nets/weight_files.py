@@ -53,17 +53,15 @@ class WeightFiles:
                 self._add(path, name, tuple(file.get_slice(name).get_shape()), partial(file.get_tensor, name))
             return
         try:
-            tensor_by_name = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         except RuntimeError as error:
             if "mmap" not in str(error):
                 raise
-            tensor_by_name = torch.load(path, map_location="cpu", weights_only=True)  # a file of torch before 1.6
-        if not isinstance(tensor_by_name, dict) or not all(
-            isinstance(value, torch.Tensor) for value in tensor_by_name.values()
-        ):
+            content = torch.load(path, map_location="cpu", weights_only=True)  # a file of torch before 1.6
+        if not isinstance(content, dict) or not all(isinstance(value, torch.Tensor) for value in content.values()):
             raise UserError(f"{path} is not a plain dictionary of weights: download the published file")
-        for name, tensor in tensor_by_name.items():
-            self._add(path, name, tuple(tensor.shape), partial(tensor_by_name.__getitem__, name))
+        for name, tensor in content.items():
+            self._add(path, name, tuple(tensor.shape), partial(content.__getitem__, name))
 
     def _add(self, path: Path, name: str, shape: tuple[int, ...], get: Callable[[], torch.Tensor]) -> None:
         if name in self.shapes:

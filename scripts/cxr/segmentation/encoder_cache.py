@@ -65,18 +65,14 @@ class MemoryCache:
         return outputs.to(pixels.device)
 
 
-def count_bytes(views: int, shapes: Iterable[tuple[int, ...]], dtype: torch.dtype) -> int:
-    """Return the size in bytes of outputs of some ``shapes`` for a number of views."""
-    return views * sum(math.prod(shape) for shape in shapes) * dtype.itemsize
-
-
 def open_disk_caches(
     folder: Path, views: list[View], shapes: dict[str, tuple[int, ...]], dtype: torch.dtype, setting: str
 ) -> dict[str, DiskCache]:
     """Return {encoder: its cache}. Raises UserError, which names ``setting``, if the disk has too little free space."""
     folder.mkdir(parents=True, exist_ok=True)
     used_bytes = sum(path.stat().st_blocks * 512 for path in folder.glob("*.bin"))
-    room, size = shutil.disk_usage(folder).free + used_bytes, count_bytes(len(views), shapes.values(), dtype)
+    room, size = shutil.disk_usage(folder).free + used_bytes, len(views) * dtype.itemsize
+    size *= sum(map(math.prod, shapes.values()))
     encoders = " and ".join(shapes)
     disk_message = f"the outputs of the frozen {encoders} for {len(views)} views take {size / 1e9:.2f} GB in {folder}"
     if size > room:

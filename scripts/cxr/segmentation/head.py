@@ -68,16 +68,14 @@ def decode_masks(sam: SamModel, prompts: torch.Tensor, embeddings: torch.Tensor)
 Frame = tuple[tuple[int, int], tuple[int, int]]  # (rows, columns) of an image inside SAM's square, and of its target
 
 
-def resize_logits(
-    logits: torch.Tensor, sam_side: int, resized: tuple[int, int], target: tuple[int, int]
-) -> torch.Tensor:
+def resize_logits(logits: torch.Tensor, side: int, resized: tuple[int, int], target: tuple[int, int]) -> torch.Tensor:
     """Resize logits (n, h, w) of SAM's decoder to float32 (n, H, W), ``target`` = (H, W), as SAM's postprocessing does.
 
-    They are resized to the square of ``sam_side``, cropped to the image's ``resized`` = (rows, columns), and resized to
+    They are resized to the square of ``side``, cropped to the image's ``resized`` = (rows, columns), and resized to
     the target, bilinearly. A wrong ``resized`` reproduces the mismatch in ROSALIA's published code.
     """
     how = {"mode": "bilinear", "align_corners": False}
-    square = functional.interpolate(logits[:, None].float(), (sam_side, sam_side), **how)
+    square = functional.interpolate(logits[:, None].float(), (side, side), **how)
     square = square[..., : resized[0], : resized[1]]
     if square.shape[-2:] == tuple(target):  # saves a second, identical resizing
         return square[:, 0]
@@ -85,7 +83,7 @@ def resize_logits(
 
 
 def resize_to_frames(
-    low_res: torch.Tensor, owners: Sequence[int], frames: Sequence[Frame], sam_side: int
+    low_res: torch.Tensor, owners: Sequence[int], frames: Sequence[Frame], side: int
 ) -> list[torch.Tensor]:
     """Resize mask logits (M, 1, h, w) to the frames of their samples: B tensors (n, H, W), float32.
 
@@ -97,7 +95,7 @@ def resize_to_frames(
         if not places:
             continue
         counts = Counter(owners[place] for place in places)
-        mask_groups = resize_logits(low_res[places, 0], sam_side, *frame).split(list(counts.values()))
+        mask_groups = resize_logits(low_res[places, 0], side, *frame).split(list(counts.values()))
         for owner, owner_masks in zip(counts, mask_groups, strict=True):
             masks[owner] = owner_masks
     return masks

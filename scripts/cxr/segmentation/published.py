@@ -47,9 +47,8 @@ def infer_sam_config(shapes: dict[str, tuple[int, ...]]) -> SamConfig:
     try:
         _, grid, _, width = shapes["vision_encoder.pos_embed"]
         patch = shapes["vision_encoder.patch_embed.projection.weight"][-1]
-        layers = sorted(
-            int(match[1]) for name in shapes if (match := re.fullmatch(rf"{_LAYER}\.(\d+)\.attn\.rel_pos_h", name))
-        )
+        layer_name = rf"{_LAYER}\.(\d+)\.attn\.rel_pos_h"
+        layers = sorted(int(match[1]) for name in shapes if (match := re.fullmatch(layer_name, name)))
         # a layer with windows of s patches has 2 s - 1 relative positions
         sides = [(shapes[f"{_LAYER}.{layer}.attn.rel_pos_h"][0] + 1) // 2 for layer in layers]
         head = shapes[f"{_LAYER}.0.attn.rel_pos_h"][1]

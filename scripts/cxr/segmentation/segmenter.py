@@ -18,10 +18,7 @@ TRAINED_PREFIXES = ("project.", "sam.mask_decoder.")  # of the tensors that trai
 
 
 class Segmenter(torch.nn.Module):
-    """``project`` maps hidden states of ``hidden`` values to prompts; ``sam`` has the sizes of ``config``.
-
-    Initial weights come from torch's generator.
-    """
+    """A projection of states of ``hidden`` values to prompts, and SAM by ``config``, with random weights of torch."""
 
     def __init__(self, config: SamConfig, hidden: int):
         super().__init__()

@@ -119,7 +119,7 @@ class ImageStore:
         self._windows: dict[tuple[Path, str], tuple[slice, slice]] = {}
         for path in self.shards:
             shard = self._stack.enter_context(Shard(path))
-            name = next(filter(shard.has, FIELDS), None)
+            name = next(filter(shard.fields.__contains__, FIELDS), None)
             if name is None and shard.ids:
                 raise UserError(f"{path} has no image field ({', '.join(FIELDS)}): give shards of images")
             shard_by_image = self._of.setdefault(path.parent, {})
@@ -151,7 +151,7 @@ class ImageStore:
         """Return the rows and columns of a sample's frame without padding, which boxes refer to. Raises UserError."""
         shard, name = self._at(sample)
         rows, columns = shard.shape(name)[:2]
-        if name != FRAME_FIELD or not shard.has(AFFINE):
+        if name != FRAME_FIELD or AFFINE not in shard.fields:
             return slice(0, rows), slice(0, columns)
         key = (shard.path, sample.image_id)
         if key not in self._windows:
@@ -166,7 +166,7 @@ class ImageStore:
     def _turn(self, sample: Sample) -> ImageTurn:
         """Return the turn that makes a sample's original upright, like its frame."""
         shard, _ = self._at(sample)
-        return turn_from_affine(shard.get(AFFINE, sample.image_id)) if shard.has(AFFINE) else UPRIGHT
+        return turn_from_affine(shard.get(AFFINE, sample.image_id)) if AFFINE in shard.fields else UPRIGHT
 
     def view(self, sample: Sample) -> str:
         """Return a key of a sample's image that is unique among all shards. Raises UserError like :meth:`get`."""

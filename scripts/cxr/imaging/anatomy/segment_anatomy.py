@@ -29,7 +29,6 @@ class AnatomyEngine(Protocol):
         An engine with a large net has ``segment_batch(images)`` instead, with lists as argument and result, and the
         attribute ``batch``, the batch size. It is called from one thread.
         """
-        ...
 
 
 def load_engine(name: str, options: AnatomySettings, setup: Setup | None = None) -> AnatomyEngine:

@@ -44,9 +44,7 @@ def _scale_to_unit(values: np.ndarray) -> np.ndarray:
     return (values - values.min()) / span if span > 0 else np.zeros_like(values)
 
 
-def lung_coordinates(
-    mask: np.ndarray, side: str, tilt: float
-) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray]:
+def lung_coordinates(mask: np.ndarray, side: str, tilt: float) -> tuple[tuple, np.ndarray, np.ndarray]:
     """Return a non-empty lung's pixels (rows, columns) and their ``depth`` and ``side`` coordinates, float64 (N,)."""
     ys, xs = np.nonzero(mask)
     # Rounding gives the same ties at a cut on every machine.

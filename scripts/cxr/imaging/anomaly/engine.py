@@ -46,7 +46,6 @@ class AnomalyEngine(Protocol):
         An engine with a large net has ``edit_batch(images, organs, image_ids)`` instead, with lists, and the attribute
         ``batch``, the batch size. It is called from one thread; no result may depend on the other images.
         """
-        ...
 
 
 def load_engine(name: str, options: AnomalySettings, setup: Setup | None = None) -> AnomalyEngine:

@@ -85,11 +85,7 @@ def run_shard(
         edited = map(engine.edit, copies, masks) if batch is None else engine.edit_batch(copies, masks, names)
         return [compose_row(*row) for row in zip(images, masks, edited, strict=True)]
 
-    def unedited_row(name: str):
-        ledger.accept(name)
-        nothing = np.zeros((FRAME_SIZE, FRAME_SIZE), np.uint8)
-        return name, (nothing, nothing, np.uint8(1))
-
+    nothing = np.zeros((FRAME_SIZE, FRAME_SIZE), np.uint8)
     empty = dict.fromkeys(UNITS, ((FRAME_SIZE, FRAME_SIZE), np.uint8)) | {UNEDITED: ((), np.uint8)}
     with (
         Shard(frames) as frame_shard,
@@ -103,7 +99,10 @@ def run_shard(
         needed = set(shard.ids) if options.images == "all" else images_with_findings(cohort, reports)
         edited_ids = sorted(needed.intersection(shard.ids))
         rows = process_rows(ledger, edited_ids, read, work, batch, threads, compute)
-        unedited_rows = map(unedited_row, sorted(set(shard.ids) - needed))
+        unedited_ids = sorted(set(shard.ids) - needed)
+        for name in unedited_ids:
+            ledger.accept(name)
+        unedited_rows = ((name, (nothing, nothing, np.uint8(1))) for name in unedited_ids)
         for image_id, values in merge(rows, unedited_rows, key=itemgetter(0)):
             writer.append(image_id, **dict(zip(FIELDS, values, strict=True)))
         ledger.finish(excluded, shard.ids)

@@ -14,15 +14,9 @@ class RadeditSettings(Section):
     invert_prompt: str = key("", "Prompt that describes the image before the edit; empty: no prompt.", source=AUTHORS)
     steps: int = key(200, "Diffusion steps of the whole schedule.", source=AUTHORS, ge=2, le=1000)
     guidance: float = key(7.5, "Weight of the prompt inside the edit region.", source=AUTHORS, ge=0, le=50)
-    invert_guidance: float = key(
-        3.5, "Weight of invert_prompt, if given, while the image is inverted.", source=AUTHORS, ge=0, le=50
-    )
-    skip_ratio: Share = key(
-        0.3, "Fraction of the noisiest steps that are skipped; a higher one keeps more of the image.", source=AUTHORS
-    )
-    keep_margin: int = key(
-        0, "Width of a band around the edit region that the edit may change, too.", unit="pixels", ge=0, le=1024
-    )
+    invert_guidance: float = key(3.5, "Weight of invert_prompt, if any, in the inversion.", source=AUTHORS, ge=0, le=50)
+    skip_ratio: Share = key(0.3, "Fraction of noisiest steps to skip; higher keeps more of the image.", source=AUTHORS)
+    keep_margin: int = key(0, "Width of the band around the edit region that may change.", unit="pixels", ge=0, le=1024)
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Net.")
     autoencoder: Autoencoder = autoencoder()
     published_bugs: bool = key(

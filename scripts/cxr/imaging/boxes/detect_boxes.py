@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from cxr.base.columns import Column, schema
+from cxr.base.columns import Column, edge_columns, schema
 from cxr.base.engines import Setup
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import log
@@ -17,10 +17,7 @@ from cxr.imaging.boxes.settings import BoxesSettings
 
 COLUMNS = {
     "image_id": Column(pl.String, "Image."),
-    "x1": Column(pl.Float64, "Left edge.", "frame pixels"),
-    "y1": Column(pl.Float64, "Top edge.", "frame pixels"),
-    "x2": Column(pl.Float64, "Right edge.", "frame pixels"),
-    "y2": Column(pl.Float64, "Bottom edge.", "frame pixels"),
+    **edge_columns("", "frame pixels"),
     "confidence": Column(pl.Float64, "Confidence of the detector, 0 to 1."),
     "class_name": Column(pl.String, "Class, by its VinBigData name."),
     "is_used": Column(pl.Boolean, "Whether the box is used: its class is not in `boxes.excluded_classes`."),

@@ -39,14 +39,10 @@ class BoxEngine(Protocol):
         An engine with a large net has ``detect_batch(images)`` instead, with lists as argument and result, and the
         attribute ``batch``, the batch size. It is called from one thread.
         """
-        ...
 
 
 def map_class_names(classes: Sequence[str], renamed: Mapping[str, str], path: object) -> tuple[str, ...]:
-    """Return the VinBigData name of each class of a file, "" for an excluded one. Raises UserError for others.
-
-    ``renamed``: the names of the setting ``boxes.class_names``.
-    """
+    """Return the VinBigData name of each class of a file, "" for an excluded one (``renamed`` first), or UserError."""
     if strange := sorted(renamed.keys() - set(classes)):
         raise UserError(
             f"boxes.class_names holds {strange[0]!r}, which {path} does not have: its classes are {', '.join(classes)}"
@@ -69,8 +65,5 @@ def load_engine(options: BoxesSettings, setup: Setup | None = None) -> BoxEngine
     engine = engine_module("cxr.imaging.boxes", options.engine).load(options, setup or Setup())
     for name in options.excluded_classes:
         if name not in engine.class_names:
-            raise UserError(
-                f"boxes.excluded_classes holds {name!r}, which {options.engine} does not know: "
-                f"choose among {', '.join(engine.class_names)}"
-            )
+            raise UserError(f"boxes.excluded_classes holds {name!r}: choose among {', '.join(engine.class_names)}")
     return engine

@@ -15,16 +15,14 @@ class LiteSettings(Section):
         "1: none. Excluded classes do not count. Algorithm 1 compares no classes.",
     )
     model: str = key(
-        "", "ONNX file of another detector of this kind (scripts/tools/detector_onnx.py); empty: the embedded one."
+        "", "ONNX file of another such detector (scripts/tools/detector_onnx.py); empty: the embedded one."
     )
 
 
 class UltralyticsSettings(Section):
     """The engine ultralytics."""
 
-    image_size: int = key(
-        1024, "Side to which the frame is scaled: a multiple of the net's stride.", unit="pixels", ge=64, le=4096
-    )
+    image_size: int = key(1024, "Side of the scaled frame, a multiple of the stride.", unit="pixels", ge=64, le=4096)
 
 
 class BoxesSettings(Section):

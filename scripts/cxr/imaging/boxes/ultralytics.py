@@ -42,10 +42,7 @@ def import_package() -> ModuleType:
 def build_net(
     weights: dict[str, torch.Tensor], facts: dict, path: str, network: str = "DetectionModel"
 ) -> torch.nn.Module:
-    """Return the net that a checkpoint's plan describes, with its weights. Raises UserError if they do not fit.
-
-    ``network``: class of the package.
-    """
+    """Return the net of a plan, of the package's class ``network``, with its weights; UserError if they do not fit."""
     network_class = getattr(import_package(), network)
     try:
         plan = facts["yaml"]

@@ -1,12 +1,11 @@
 """Cheap checks of the user's paths and tables, called before any job is planned (standard library only)."""
 
-import itertools
 import os
 from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.user_tables import read_sheet, require_columns
-from cxr.imaging.cohort.openi_files import check_openi, view_tables
+from cxr.imaging.cohort.openi_files import check_openi, find_tables, view_tables
 from cxr.imaging.cohort.settings import CohortSettings
 
 ID_COLUMNS = ("subject_id", "study_id", "image_id", "image_path")
@@ -47,20 +46,10 @@ def mimic_tables(root: str, tables: str) -> dict[str, Path]:
 
     They are looked for in ``tables``, if given, then in ``root``. UserError for two matches, or none in ``tables``.
     """
-    folders = ([existing_folder("cohort.tables", tables)] if tables else []) + [mimic_base(root)]
-    path_by_kind = {}
-    for kind, folder in itertools.product(TABLE_COLUMNS, folders):
-        matches = sorted([*folder.glob(f"*-{kind}.csv"), *folder.glob(f"*-{kind}.csv.gz")])
-        if len(stems := sorted({path.name.removesuffix(".gz") for path in matches})) > 1:
-            several = f"cohort.tables: {folder} holds {' and '.join(stems)}"
-            raise UserError(f"{several}: leave one of them, or set cohort.tables to another folder")
-        if matches:
-            path_by_kind.setdefault(kind, matches[0])
-    if tables and not any(path.parent == folders[0] for path in path_by_kind.values()):
+    path_by_kind = find_tables(mimic_base(root), tables, TABLE_COLUMNS, "*-")
+    if tables and not any(path.parent == Path(tables) for path in path_by_kind.values()):
         names = ", ".join(f"*-{kind}.csv" for kind in TABLE_COLUMNS)
-        raise UserError(
-            f"cohort.tables: {folders[0]} holds none of {names}: correct the path, or leave the key out to do without"
-        )
+        raise UserError(f"cohort.tables: {tables} holds none of {names}: correct the path, or leave the key out")
     return path_by_kind
 
 
@@ -77,9 +66,7 @@ def _check_mimic(options: CohortSettings) -> None:
     base = mimic_base(options.root)
     tables = mimic_tables(options.root, options.tables)
     if not (base / "files").is_dir():
-        raise UserError(
-            f"cohort.root: {options.root!r} has no folder files/: set it to the folder that holds files/p10/p10000032/…"
-        )
+        raise UserError(f"cohort.root: {options.root!r} has no folder files/: give the folder that holds files/p10/…")
     for kind, path in tables.items():
         require_columns(read_columns(path, "cohort.tables", (), TABLE_IDS), TABLE_COLUMNS[kind], path, "cohort.tables")
     if "record-list" not in tables and not any(entry.is_dir() for entry in os.scandir(base / "files")):
@@ -91,10 +78,7 @@ def _check_manifest(options: CohortSettings) -> None:
     header = read_columns(path, "cohort.manifest", MANIFEST_COLUMNS, ID_COLUMNS[:3])
     require_columns(header, ID_COLUMNS, path, "cohort.manifest")
     if not set(REPORT_COLUMNS) & set(header):
-        raise UserError(
-            f"cohort.manifest: {path} has none of the columns {', '.join(REPORT_COLUMNS)}: add "
-            "report_path, or findings and impression (a study without a report leaves them empty)"
-        )
+        raise UserError(f"cohort.manifest: {path} has no {' or '.join(REPORT_COLUMNS)}: add one (cells may be empty)")
 
 
 def source_files(options: CohortSettings) -> dict[str, str | list[str]]:

@@ -76,9 +76,7 @@ def list_rows(options: CohortSettings, pool: ThreadPoolExecutor, *, check_files:
         rows = read_manifest(options.manifest, pool, check_files=check_files)
     cohort_rows.settle_ids(rows, options.shared_images)
     if options.exclude and (unused := cohort_rows.exclude_listed(rows, options.exclude)):
-        log.warning(
-            "cohort.exclude: %s no image of this cohort", count_phrase(unused, "of its ids names", "of its ids name")
-        )
+        log.warning("cohort.exclude: %s no image", count_phrase(unused, "of its ids names", "of its ids name"))
     if options.chexstruct:
         cohort_rows.exclude_failed(rows, options.chexstruct)
     return rows

@@ -147,7 +147,5 @@ def _share_reports(rows: list[Row]) -> None:
             for row in images:
                 ((row.report_path, row.findings, row.impression, row.report_missing),) = reports
     if several:
-        log.warning(
-            "cohort.manifest: the rows of %s different reports: the chosen image's is used",
-            count_phrase(several, "study name", "studies name"),
-        )
+        whose = count_phrase(several, "study name", "studies name")
+        log.warning("cohort.manifest: the rows of %s different reports: the chosen image's is used", whose)

@@ -163,9 +163,7 @@ def read_mimic(root: str, tables: str, pool: Executor, *, check_files: bool = Tr
     else:
         listed = pl.DataFrame(list(walk_images(base, pool)), schema=dict.fromkeys(_LISTED, pl.String), orient="row")
     if listed.is_empty():
-        raise UserError(
-            f"cohort.root: no image below {base}/files: set it to the folder that holds files/p10/p10000032/…"
-        )
+        raise UserError(f"cohort.root: no image below {base}/files: give the folder that holds files/p10/p10000032/…")
     rows = [_row(base, cells) for cells in _with_tables(listed, table_by_kind).iter_rows(named=True)]
     if check_files:
         look_for_files(rows, pool)

@@ -166,9 +166,8 @@ def read_openi(root: str, tables: str, pool: Executor) -> list[Row]:
         if view == UNSETTLED:
             row.exclude("unknown_view", "no table settles the view, and another image of the report is frontal")
     num_empty = sum(not report.images and not report.fault for report in reports)
-    counts = len(reports), num_empty, sum(bool(report.fault) for report in reports), len(rows)
-    log.info(
-        "openi: %d reports, of which %d name no image and %d cannot be read; %d images, %d of them frontal by a table",
-        *(*counts, sum(row.view in ("PA", "AP") for row in rows)),
-    )
+    num_faulty = sum(bool(report.fault) for report in reports)
+    num_frontal = sum(row.view in ("PA", "AP") for row in rows)
+    counts = len(reports), num_empty, num_faulty, len(rows), num_frontal
+    log.info("openi: %d reports, %d without an image, %d unreadable; %d images, %d frontal by a table", *counts)
     return rows

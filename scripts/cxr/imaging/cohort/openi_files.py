@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,9 +43,7 @@ def reports_folder(root: str) -> Path:
     for folder in (base / REPORTS, *sorted(base.glob(f"*/{REPORTS}")), base):
         if folder.is_dir() and next(folder.glob("*.xml"), None):
             return folder
-    raise UserError(
-        f"cohort.root: {root!r} has no folder {REPORTS}/ with XML: unpack NLMCXR_reports.tgz there, or run `make openi`"
-    )
+    raise UserError(f"cohort.root: {root!r} has no {REPORTS}/*.xml: unpack NLMCXR_reports.tgz, or run `make openi`")
 
 
 def image_files(root: str) -> Iterator[tuple[Name, str]]:
@@ -57,20 +56,32 @@ def image_files(root: str) -> Iterator[tuple[Name, str]]:
                 yield parsed, os.path.join(folder, name)
 
 
+def find_tables(root: Path, tables: str, kinds: Iterable[str], start: str = "") -> dict[str, Path]:
+    """Return {kind: table ``<start><kind>.csv``, gzipped or not} of ``tables``, if given, else of ``root``.
+
+    Raises UserError if a folder holds two tables of one kind.
+    """
+    path_by_kind: dict[str, Path] = {}
+    folders = ([existing_folder("cohort.tables", tables)] if tables else []) + [root]
+    for kind, folder in product(kinds, folders):
+        matches = sorted([*folder.glob(f"{start}{kind}.csv"), *folder.glob(f"{start}{kind}.csv.gz")])
+        if len(stems := sorted({path.name.removesuffix(".gz") for path in matches})) > 1:
+            several = f"cohort.tables: {folder} holds {' and '.join(stems)}"
+            raise UserError(f"{several}: leave one of them, or set cohort.tables to another folder")
+        if matches:
+            path_by_kind.setdefault(kind, matches[0])
+    return path_by_kind
+
+
 def view_tables(root: str, tables: str) -> dict[str, Path]:
     """Return the available tables by kind; they are looked for in ``tables`` if it is given, then in ``root``.
 
     The two tables of torchxrayvision count only together. Raises UserError for a folder without any table.
     """
-    folders = ([existing_folder("cohort.tables", tables)] if tables else []) + [existing_folder("cohort.root", root)]
-    path_by_kind: dict[str, Path] = {}
-    for kind in TABLE_COLUMNS:
-        paths = [folder / f"{kind}.csv{ending}" for folder in folders for ending in ("", ".gz")]
-        if path := next(filter(Path.is_file, paths), None):
-            path_by_kind[kind] = path
+    path_by_kind = find_tables(existing_folder("cohort.root", root), tables, TABLE_COLUMNS)
     if not {HEADERS, CLUSTERS} <= path_by_kind.keys():
         path_by_kind = {kind: path for kind, path in path_by_kind.items() if kind == PROJECTIONS}
-    if tables and not any(path.parent == folders[0] for path in path_by_kind.values()):
+    if tables and not any(path.parent == Path(tables) for path in path_by_kind.values()):
         raise UserError(
             f"cohort.tables: {tables!r} holds neither {PROJECTIONS}.csv nor {HEADERS}.csv.gz with {CLUSTERS}.csv.gz: "
             "correct the path, or leave the key out to have them looked for in cohort.root"
@@ -82,10 +93,8 @@ def check_openi(options: CohortSettings) -> None:
     """Raise UserError with one sentence if a part of the collection is missing."""
     reports_folder(options.root)
     if next(image_files(options.root), None) is None:
-        raise UserError(
-            f"cohort.root: below {options.root!r} is no image called like CXR1_1_IM-0001-3001.png: unpack "
-            "NLMCXR_png.tgz (or NLMCXR_dcm.tgz) there (docs/getting-started/openi.md)"
-        )
+        name = "CXR1_1_IM-0001-3001.png"
+        raise UserError(f"cohort.root: {options.root!r} has no image called like {name}: unpack NLMCXR_png.tgz there")
     if not view_tables(options.root, options.tables) and options.unknown_view == "exclude":
         raise UserError(
             "cohort.tables: no table tells which images are frontal, and the XML does not: run `make openi` for those "

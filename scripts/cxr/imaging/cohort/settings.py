@@ -38,22 +38,18 @@ class CohortSettings(Section):
     views: list[Literal["PA", "AP"]] = key(
         lambda: ["PA", "AP"], "Accepted frontal views, the preferred one first.", source=PAPER, min_length=1
     )
-    unknown_view: Literal["exclude", "accept"] = key(
-        "exclude", "What to do with an image whose view is in neither a table nor its header."
-    )
+    unknown_view: Literal["exclude", "accept"] = key("exclude", "Images whose view no table or header tells.")
     shared_images: Literal["accept", "exclude"] = key(
         "accept", "Image files that several studies name. accept: kept, with a warning; exclude: excluded."
     )
-    modalities: list[Code] = key(
-        lambda: ["CR", "DX", "RG"], "DICOM modalities that are radiographs; others are excluded as wrong_modality."
-    )
+    modalities: list[Code] = key(lambda: ["CR", "DX", "RG"], "DICOM modalities of radiographs; else wrong_modality.")
     body_parts: list[Code] = key(
         lambda: list(BODY_PARTS),
         "Accepted words in BodyPartExamined; those of five or more letters also as part of a word "
         "(PORTABLECHEST). Empty or unknown ones are accepted, others excluded as wrong_body_part.",
     )
     exclude: str = key(
-        "", "Text or CSV file of image or study ids to exclude (the authors: those of MS-CXR).", source=AUTHORS
+        "", "Text or CSV file of excluded image or study ids (authors: those of MS-CXR).", source=AUTHORS
     )
     chexstruct: str = key(
         "",

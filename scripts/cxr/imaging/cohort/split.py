@@ -71,9 +71,7 @@ def subject_splits(
         donor = max(donors, key=lambda split: (counts[split], -SPLITS.index(split)))
         # the subject whose place is nearest to the split
         middle = (ends[number] + ends[number + 1]) / 2
-        distances = {
-            subject_id: abs(_place(subject_id, seed) - middle) for subject_id in movable if splits[subject_id] == donor
-        }
+        distances = {name: abs(_place(name, seed) - middle) for name in movable if splits[name] == donor}
         splits[min(distances, key=lambda subject_id: (distances[subject_id], subject_id))] = name
     return splits
 

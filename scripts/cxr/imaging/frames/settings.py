@@ -12,9 +12,7 @@ class FramesSettings(Section):
         "first", "first: the best decodable image of a study; all: every frontal one.", source=AUTHORS
     )
     fit: Literal["pad", "stretch", "crop"] = key("pad", "How an image that is not square is fitted to the frame.")
-    window: Literal["minmax", "voi", "percentile"] = key(
-        "minmax", "Grey range: all pixels, the header's VOI window, or the percentiles."
-    )
+    window: Literal["minmax", "voi", "percentile"] = key("minmax", "Grey range of all pixels, VOI or percentiles.")
     percentiles: tuple[Percent, Percent] = key((0.5, 99.5), "Range kept by window: percentile.", unit="%")
 
     @constraint

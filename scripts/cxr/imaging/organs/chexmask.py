@@ -84,9 +84,7 @@ class ChexmaskOrgans:
         if image_ids and not self._rows:
             log.warning("chexmask: none of the images is in the table: an image_id must be MIMIC-CXR's dicom_id")
 
-    def segment(
-        self, image: np.ndarray, image_id: str, to_original: np.ndarray, original_shape: tuple[int, int]
-    ) -> np.ndarray:
+    def segment(self, image: np.ndarray, image_id: str, to_original: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
         """See :class:`cxr.imaging.organs.engine.OrganEngine`. Raises NoOrgans, which says why there are no masks."""
         if image_id not in self._rows:
             raise NoOrgans("the CheXmask table has no row of the image")
@@ -95,7 +93,7 @@ class ChexmaskOrgans:
             raise NoOrgans(f"{DICE}, {HEIGHT} or {WIDTH} is not a number")
         if row.dice < self._min_dice:
             raise NoOrgans(f"{DICE} is {row.dice:.3f}, below {self._min_dice}")
-        masks = _decode_masks(row, original_shape)
+        masks = _decode_masks(row, shape)
         return np.stack([to_frame(mask, to_original, FRAME_SIZE, nearest=True) for mask in masks]).astype(bool)
 
 

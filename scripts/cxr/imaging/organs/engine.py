@@ -31,15 +31,12 @@ class OrganEngine(Protocol):
 
     labels: tuple[str, ...]
 
-    def segment(
-        self, image: np.ndarray, image_id: str, to_original: np.ndarray, original_shape: tuple[int, int]
-    ) -> np.ndarray:
+    def segment(self, image: np.ndarray, image_id: str, to_original: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
         """Return bool (K, 512, 512) masks, in the order of ``labels``, of a frame uint8 (512, 512).
 
-        ``to_original``: the affine (2, 3) to the original of ``original_shape`` (rows, columns). The mask of an absent
+        ``to_original``: the affine (2, 3) to the original of ``shape`` (rows, columns). The mask of an absent
         organ is empty. It is called from several threads at once. Raises NoOrgans if there is no result for the image.
         """
-        ...
 
 
 def load_engine(name: str, options: OrgansSettings, setup: Setup | None = None) -> OrganEngine:

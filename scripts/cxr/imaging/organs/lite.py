@@ -10,7 +10,7 @@ import numpy as np
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import CARDIOMEDIASTINUM, LUNGS
 from cxr.geometry.masks import largest_component
-from cxr.imaging.organs.quality import content_rectangle
+from cxr.imaging.organs.quality import Rectangle, content_rectangle
 from cxr.imaging.organs.settings import OrgansSettings
 from cxr.nets.map_net import MapNet
 
@@ -31,16 +31,14 @@ class LiteOrgans:
         self._net = MapNet(RESOURCES / RESOURCE_FILES[0])
         self.labels = self._net.labels
 
-    def segment(
-        self, image: np.ndarray, image_id: str, to_original: np.ndarray, original_shape: tuple[int, int]
-    ) -> np.ndarray:
+    def segment(self, image: np.ndarray, image_id: str, to_original: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
         """Return bool (4, 512, 512); see :class:`cxr.imaging.organs.engine.OrganEngine`."""
-        rectangle = content_rectangle(to_original, original_shape, image.shape[0])
+        rectangle = content_rectangle(to_original, shape, image.shape[0])
         masks = clip_masks(self._net.masks(image), body_mask(image, rectangle))
         return masks if self.behind_heart else visible(masks, self.labels)
 
 
-def body_mask(image: np.ndarray, rectangle: tuple[float, float, float, float]) -> np.ndarray:
+def body_mask(image: np.ndarray, rectangle: Rectangle) -> np.ndarray:
     """Return the mask of the body, bool (H, W).
 
     ``image`` uint8 (H, W); ``rectangle``: x1, y1, x2, y2 of the image in the frame. The mask excludes

@@ -3,12 +3,11 @@
 The paper excludes severe truncation and images without a chest (section D.1), but gives no limits: these are ours.
 """
 
-from collections.abc import Sequence
-
 import cv2
 import numpy as np
 
 from cxr.base.vocabulary import HEART, LUNGS
+from cxr.base.workers import Fault
 from cxr.geometry.affine import boxes_to_frame, turn_from_affine
 from cxr.geometry.turns import UPRIGHT
 from cxr.imaging.organs import upright
@@ -23,16 +22,17 @@ MIN_CONTRAST = 8.0  # smallest standard deviation inside the chest, grey levels,
 MAX_SATURATED = 0.5  # largest fraction of pure black or white pixels in the chest, else extreme_contrast
 
 
-def content_rectangle(
-    to_original: np.ndarray, original_shape: tuple[int, int], size: int
-) -> tuple[float, float, float, float]:
+Rectangle = tuple[float, float, float, float]  # x1, y1, x2, y2 in pixels
+
+
+def content_rectangle(to_original: np.ndarray, original_shape: tuple[int, int], size: int) -> Rectangle:
     """Return x1, y1, x2, y2, in frame pixels, of the image without the padding, by the frame-to-original affine."""
     rows, columns = (float(side) for side in original_shape)
     corners = np.clip(boxes_to_frame(np.array([0.0, 0.0, columns, rows]), to_original), 0, size)
     return tuple(float(value) for value in corners.ravel())
 
 
-def border_share(mask: np.ndarray, rectangle: tuple[float, float, float, float], margin: float) -> float:
+def border_share(mask: np.ndarray, rectangle: Rectangle, margin: float) -> float:
     """Return the fraction of a mask's outline within ``margin`` pixels of the image's edge, 0 for an empty mask.
 
     The margin is needed because a net trained on complete lungs closes a truncated one shortly before the edge.
@@ -48,7 +48,7 @@ def border_share(mask: np.ndarray, rectangle: tuple[float, float, float, float],
 
 def find_posture_fault(
     image: np.ndarray, to_original: np.ndarray, original_shape: tuple[int, int], options: OrgansSettings
-) -> tuple[str, str] | None:
+) -> Fault | None:
     """Return the reason code and detail if the image is not an upright, unmirrored chest X-ray, else None."""
     if options.max_mirrored >= 1 and options.min_upright <= 0:
         return None
@@ -63,18 +63,10 @@ def find_posture_fault(
     return None
 
 
-def _lost_lung_fault(
-    image: np.ndarray,
-    masks: dict[str, np.ndarray],
-    areas: Sequence[float],
-    rectangle: tuple[float, float, float, float],
-) -> tuple[str, str]:
-    """Return the reason code and detail of an image with a lung mask that is empty or too small.
-
-    ``areas``: fraction of the image that each lung covers, in the order of LUNGS.
-    """
+def _lost_lung_fault(image: np.ndarray, lungs: list[np.ndarray], areas: list[float], rectangle: Rectangle) -> Fault:
+    """Return the reason code and detail of an image with a lung mask, in the order of LUNGS, that is too small."""
     lost = int(np.argmin(areas))
-    if max(areas) >= MIN_LUNG_SHARE and _is_white_opposite(image, masks, LUNGS[1 - lost], rectangle):
+    if max(areas) >= MIN_LUNG_SHARE and _is_white_opposite(image, lungs[1 - lost], lost == 1, rectangle):
         return "white_out", f"the {LUNGS[lost]} is not visible, its side of the chest is white"
     for name, share in zip(LUNGS, areas, strict=True):
         if share < MIN_LUNG_SHARE:
@@ -82,19 +74,13 @@ def _lost_lung_fault(
     return "no_lungs", f"one lung is {max(areas) / min(areas):.1f} times the other"
 
 
-def _is_white_opposite(
-    image: np.ndarray,
-    masks: dict[str, np.ndarray],
-    visible_lung: str,
-    rectangle: tuple[float, float, float, float],
-) -> bool:
-    """True if the mirror image of the visible lung, at its medial edge, lies in the image and is brighter than it.
+def _is_white_opposite(image: np.ndarray, visible_lung: np.ndarray, is_right: bool, rectangle: Rectangle) -> bool:
+    """True if the visible lung's mirror image lies in the image and its dark quarter is brighter than the lung.
 
-    Its dark quarter is compared, because mediastinum may lie in it. The lost lung cannot be completed from it, because
-    a collapse moves mediastinum and ribs.
+    The lost lung cannot be completed from it, because a collapse moves mediastinum and ribs.
     """
-    ys, xs = np.nonzero(masks[visible_lung])
-    medial = xs.max() if visible_lung == LUNGS[0] else xs.min()
+    ys, xs = np.nonzero(visible_lung)
+    medial = xs.max() if is_right else xs.min()
     x1, _, x2, _ = rectangle
     mirrored = 2 * medial - xs
     is_inside = (mirrored >= max(0, x1)) & (mirrored < min(x2, image.shape[1]))
@@ -106,13 +92,13 @@ def _is_white_opposite(
 
 def find_fault(
     image: np.ndarray, masks: dict[str, np.ndarray], to_original: np.ndarray, original_shape: tuple[int, int]
-) -> tuple[str, str] | None:
+) -> Fault | None:
     """Return the reason code and detail if an image (512, 512) with these organs' masks cannot be used, else None."""
     x1, y1, x2, y2 = rectangle = content_rectangle(to_original, original_shape, image.shape[0])
     image_area = max(1.0, (x2 - x1) * (y2 - y1))
     areas = [float(masks[name].sum()) / image_area for name in LUNGS]
     if min(areas) < MIN_LUNG_SHARE or max(areas) > MAX_LUNG_RATIO * min(areas):
-        return _lost_lung_fault(image, masks, areas, rectangle)
+        return _lost_lung_fault(image, [masks[name] for name in LUNGS], areas, rectangle)
     right_centre, left_centre = (np.array([axis.mean() for axis in np.nonzero(masks[name])]) for name in LUNGS)
     down, across = left_centre - right_centre
     if across <= abs(down):

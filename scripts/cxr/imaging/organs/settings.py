@@ -15,9 +15,7 @@ class ChexmaskSettings(Section):
 class LiteSettings(Section):
     """The engine lite of the organs."""
 
-    behind_heart: bool = key(
-        True, "Whether lung masks include the lung behind heart and mediastinum; false: visible lungs only."
-    )
+    behind_heart: bool = key(True, "Whether lung masks include lung behind heart and mediastinum; else visible lungs.")
 
 
 class OrgansSettings(Section):
@@ -29,7 +27,7 @@ class OrgansSettings(Section):
     lite: LiteSettings = key(LiteSettings, "Settings of the engine lite.")
     chexmask: ChexmaskSettings = key(ChexmaskSettings, "Settings of the engine chexmask.")
     max_mirrored: Share = key(
-        0.95, "Probability of a mirrored image above which it is excluded as heart_on_right; 1: never."
+        0.95, "Probability of mirroring above which an image is excluded (heart_on_right); 1: never."
     )
     min_upright: Share = key(
         0.2, "Probability of an upright, positive chest X-ray below which it is excluded as not_a_radiograph; 0: never."

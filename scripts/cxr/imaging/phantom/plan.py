@@ -93,14 +93,6 @@ def _findings(number: int, rng: np.random.Generator) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def _misread(findings: tuple[Finding, ...], rng: np.random.Generator) -> tuple[tuple[int, str], ...]:
-    return tuple(
-        (number, str(rng.choice([lesion for lesion in LOOKALIKES if lesion != finding.target])))
-        for number, finding in enumerate(findings)
-        if finding.target in LOOKALIKES and rng.random() < 0.2
-    )
-
-
 def healthy_plans(seed: int, count: int) -> list[StudyPlan]:
     """Return studies of ``count`` further patients, each with one PA image and no finding, 3 : 1 : 1 in the splits."""
     plans = []
@@ -162,7 +154,12 @@ def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
         if findings and rng.random() < 0.06 and not any(f.target in ("opacity", "consolidation") for f in findings):
             unreported = (Finding("opacity", str(rng.choice(["left upper", "right upper"]))),)
         # not in the first round, so that a small cohort still shows every lesion type as it is called
-        misread = _misread(findings, generator(seed, study, "misread")) if recipe > len(RECIPES) else ()
+        reader = generator(seed, study, "misread")
+        misread = tuple(
+            (index, str(reader.choice([lesion for lesion in LOOKALIKES if lesion != finding.target])))
+            for index, finding in enumerate(findings if recipe > len(RECIPES) else ())
+            if finding.target in LOOKALIKES and reader.random() < 0.2
+        )
         strength = STRENGTHS[int(rng.integers(len(STRENGTHS)))]
         names = {"study_id": study, "subject_id": subject, "split": splits[subject], "acquired": _acquired(number)}
         painted = {"findings": findings, "hidden": hidden, "unreported": unreported, "misread": misread}

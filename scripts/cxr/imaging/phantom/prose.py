@@ -20,20 +20,9 @@ DENIED = {
 RESOURCE_FILES = ("phantom/wording.yaml",)
 
 
-@dataclass(frozen=True)
-class Place:
-    """A location as radiologists write it, and its zone labels."""
-
-    labels: tuple[str, ...]
-    adjectives: tuple[str, ...]
-    nouns: tuple[str, ...]
-
-
 WORDING: dict = load_resource(RESOURCE_FILES[0])
 """Sentences and words by kind; the file describes the templates."""
-PLACES = {
-    name: Place(**{kind: tuple(words) for kind, words in entry.items()}) for name, entry in WORDING["places"].items()
-}
+PLACES: dict[str, dict[str, list[str]]] = WORDING["places"]  # {place: its labels, adjectives and nouns}
 
 
 @dataclass(frozen=True)
@@ -52,7 +41,7 @@ class Finding:
     @property
     def labels(self) -> tuple[str, ...]:
         """The zone labels of the place."""
-        return PLACES[self.place].labels
+        return tuple(PLACES[self.place]["labels"])
 
 
 @dataclass
@@ -86,14 +75,14 @@ def describe(finding: Finding, rng: np.random.Generator) -> str:
     else:
         kind = "hard" if finding.hard else "direct" if finding.hedge == "definite" else finding.hedge
         templates = WORDING["others" if finding.target in WORDING["others"] else kind][finding.target]
-    adjective = _pick(rng, place.adjectives)
+    adjective = _pick(rng, place["adjectives"])
     if finding.target == "effusion":  # a pleural effusion has a side, not a zone
-        adjective = "bilateral" if len(place.labels) > 1 else place.labels[0].split()[0]
+        adjective = "bilateral" if len(finding.labels) > 1 else finding.labels[0].split()[0]
     size = _pick(rng, WORDING["sizes"].get(finding.target, WORDING["sizes"]["opacity"]))
     disease = "pulmonary edema" if finding.target == "edema" else finding.target
     words = {"adj": adjective, "size": size, "disease": disease}
     template = _pick(rng, templates)  # before the words: the order of the draws is part of the cohort
-    words |= {"noun": _pick(rng, place.nouns), "change": _pick(rng, WORDING["changes"])}
+    words |= {"noun": _pick(rng, place["nouns"]), "change": _pick(rng, WORDING["changes"])}
     return _sentence(template.format(**words))
 
 

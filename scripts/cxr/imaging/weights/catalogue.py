@@ -47,9 +47,7 @@ def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict
     names |= {f"{artefact}/{file}" for artefact, entry in read_entries(True).items() for file in entry["files"]}
     for name in pins:
         if name not in names and not entries.get(name.partition("/")[0], {}).get("folder"):
-            raise UserError(
-                f"weights.sha256 names {name!r}, no file of the weights: choose one of {', '.join(sorted(names))}"
-            )
+            raise UserError(f"weights.sha256 names {name!r}, no file of the weights: take {', '.join(sorted(names))}")
     return {
         artefact: {name: entry[name] for name in PARAMS}
         | {name: entry.get(name) for name in ("repository", "tensors", "values", "parts", "dropped", "float32")}

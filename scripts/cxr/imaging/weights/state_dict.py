@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.imaging.weights import pickles
-from cxr.imaging.weights.stubs import Stub
+from cxr.imaging.weights.pickles import Stub
 from cxr.nets import tensors
 
 WRAPPERS = ("model_state_dict", "state_dict", "model", "module", "network", "net", "weights", "params", "ema")

@@ -5,8 +5,7 @@ from pathlib import Path
 import torch
 
 from cxr.imaging.weights import pickles
-from cxr.imaging.weights.pickles import named_modules, refuse
-from cxr.imaging.weights.stubs import Stub
+from cxr.imaging.weights.pickles import Stub, named_modules, refuse
 from cxr.nets import tensors
 
 NETWORK = "ultralytics.nn.tasks.DetectionModel"
@@ -24,10 +23,7 @@ def convert_ultralytics(source: Path, target: Path) -> dict:
 
 
 def convert_scaled_yolov4(source: Path, target: Path) -> dict:
-    """Write the net of ``source``, one fold of the public VinBigData ensemble, as ``target``; return its facts.
-
-    Raises UserError if it is not a detector of that family.
-    """
+    """Write the net of ``source``, a fold of the VinBigData ensemble; return its facts. UserError for another net."""
     network = pickles.find_network(source, pickles.read_checkpoint(source))
     model = network.children.get("model")
     layers = [layer for layer in model.children.values() if isinstance(layer, Stub)] if isinstance(model, Stub) else []
@@ -46,11 +42,7 @@ def _write_network(source: Path, target: Path, network: Stub, facts: dict) -> di
 
 
 def _net_facts(source: Path, network: Stub, kind: str) -> dict:
-    """Return the facts needed to rebuild a net: its plan (``yaml``), class names, strides and ``eps``.
-
-    ``names`` is None if the checkpoint has none. ``eps`` is the constant that its batch normalisations add to the
-    variance; no state dict holds it. Raises UserError for a net without a plan.
-    """
+    """Return what a net is rebuilt from: its plan, class names or None, strides, and eps of batch normalisations."""
     try:
         names, stride = to_json_value(network.state.get("names")), network.state["stride"]
         norms = {module.state["eps"] for _, module in named_modules(network) if module.name == "BatchNorm2d"}

@@ -12,13 +12,7 @@ from pathlib import Path
 
 import deepspeed
 import torch
-from deepspeed import comm
-from deepspeed.utils import (
-    safe_get_full_fp32_param,
-    safe_get_full_optimizer_state,
-    safe_set_local_fp32_param,
-    safe_set_local_optimizer_state,
-)
+from deepspeed import comm, utils
 from torch import distributed, nn
 from torch.distributed import distributed_c10d
 
@@ -155,8 +149,8 @@ class Runner:
         if self.stage == 3:
             parameter = self.parameters[name]
             if part == checkpoint.WEIGHT:
-                return safe_get_full_fp32_param(parameter).view(parameter.ds_shape)
-            return safe_get_full_optimizer_state(parameter, part).view(parameter.ds_shape)
+                return utils.safe_get_full_fp32_param(parameter).view(parameter.ds_shape)
+            return utils.safe_get_full_optimizer_state(parameter, part).view(parameter.ds_shape)
         flat_tensor = torch.zeros(self.parameters[name].numel(), device=self.device)
         if piece := self._find_piece(name, part):
             piece_slice, piece_values = piece
@@ -182,9 +176,9 @@ class Runner:
         flat = torch.nn.functional.pad(full_tensor.flatten(), (0, count * self.ranks - full_tensor.numel()))
         rank_part = flat.narrow(0, count * self.rank, count)
         if part != checkpoint.WEIGHT:
-            safe_set_local_optimizer_state(parameter, rank_part, part)
+            utils.safe_set_local_optimizer_state(parameter, rank_part, part)
             return
-        safe_set_local_fp32_param(parameter, rank_part)
+        utils.safe_set_local_fp32_param(parameter, rank_part)
         with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
             parameter.data.copy_(full_tensor)
 

@@ -48,8 +48,7 @@ READ_SUFFIXES = (".jsonl", ".tsv", ".parquet")
 class TrainingJob:
     """A training in builtins, so that it can be passed to other processes.
 
-    inputs, outputs: {name: path or paths}; options: of the stage; compute: settings on which no result depends; folder:
-    of the checkpoints.
+    inputs, outputs: {name: path or paths}; compute: settings without effect on results; folder: of the checkpoints.
     """
 
     inputs: dict
@@ -151,8 +150,7 @@ def run_process(job: Path, work: Callable[[str], None]) -> None:
 def catch_warning_signals(on_signal: Callable[[], object] = lambda: None) -> Iterator[Callable[[], bool]]:
     """Catch :data:`WARNING_SIGNALS` inside this context; yield a function that returns whether one was received.
 
-    Each signal also calls ``on_signal``. Only a process's main thread can catch signals; in other threads the yielded
-    function always returns False.
+    Each signal also calls ``on_signal``. Only the main thread can catch signals; in others the function returns False.
     """
     received_signals: list[int] = []
 

@@ -3,8 +3,8 @@
 import logging
 import math
 import pickle
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 
@@ -36,10 +36,9 @@ class Runner:
         self.model, self.recipe, self.device = model.to(device), recipe, device
         self.parameters, self.optimiser = parameters, optimiser
 
-    @contextmanager
-    def gathered(self) -> Iterator[None]:
-        """Do nothing: the whole model is always in this process."""
-        yield
+    def gathered(self) -> nullcontext:
+        """Return a context that does nothing: the whole model is always in this process."""
+        return nullcontext()
 
     def forward(self, work: Callable[[nn.Module], dict]) -> dict:
         """Return the result of ``work(model)``, computed in the recipe's dtype."""

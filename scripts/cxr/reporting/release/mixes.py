@@ -14,7 +14,7 @@ import polars as pl
 import yaml
 
 from cxr.base.atomic import atomic_folder
-from cxr.base.secrets import keyed_text_digest, read_secret
+from cxr.base.secrets import keyed_digest, read_secret
 from cxr.base.tables import read_lines
 from cxr.radvlm.samples import TEXT_TASKS
 from cxr.reporting.release import parquet
@@ -55,7 +55,7 @@ class MixPublisher:
     def publish_id(self, column: str, value: str) -> str:
         """Return an identifier or its digest; an empty identifier (of an empty mask) stays empty."""
         field = {"mask_ids": "mask_id", "facts": "fact_id"}.get(column, column)
-        return keyed_text_digest(self.key, field, value, NAMES[column]) if self.key and value else value
+        return keyed_digest(self.key, field, value, NAMES[column]) if self.key and value else value
 
     def publish_line(self, line: Mapping) -> dict:
         """Return a row of :data:`LINES`."""

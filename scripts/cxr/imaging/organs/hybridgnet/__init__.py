@@ -62,11 +62,9 @@ class HybridGNetOrgans:
         with self._turn, inference():
             return np.concatenate([self._net(part.to(self._device)).cpu().numpy() for part in batches]) * SIZE
 
-    def segment(
-        self, image: np.ndarray, image_id: str, to_original: np.ndarray, original_shape: tuple[int, int]
-    ) -> np.ndarray:
+    def segment(self, image: np.ndarray, image_id: str, to_original: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
         """See :class:`cxr.imaging.organs.engine.OrganEngine`. Raises NoOrgans for a black frame."""
-        (masks,) = self.segment_batch([(image, image_id, to_original, original_shape)])
+        (masks,) = self.segment_batch([(image, image_id, to_original, shape)])
         if isinstance(masks, NoOrgans):
             raise masks
         return masks
