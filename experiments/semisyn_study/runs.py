@@ -1,6 +1,7 @@
 """The runs of the study: what each is trained on, and training and predicting one of them."""
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -195,7 +196,7 @@ def train_and_predict(
     write_table(folder / f"{task.name}.parquet", pl.DataFrame(rows, schema=SCHEMA, orient="row"))
     with atomic_file(folder / f"{task.name}.json") as temporary:
         temporary.write_text(_task_record(task, run, options, digest), encoding="utf-8")
-    unfinished.unlink(missing_ok=True)
+    shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def read_predictions(folder: Path, task: Task) -> pl.DataFrame:

@@ -14,7 +14,11 @@ from cxr.workflow.settings import Settings
 
 SEED = 2026
 """Seed of placement and painting."""
-CODE = ("painting", "detection", *(f"semisyn/{part}" for part in ("findings", "priors", "placement", "detectors")))
+CODE = (
+    "painting",
+    "detection",
+    *(f"semisyn/{part}" for part in ("findings", "priors", "placement", "editing", "detectors")),
+)
 """Parts of the package that a training depends on."""
 
 
@@ -59,7 +63,6 @@ def synthesis_digest(study: Study) -> str:
     """Return a digest of the code, the resources and the settings that the synthetic films depend on."""
     package = Path(__file__).resolve().parents[2] / "scripts/cxr"
     files = [path for part in CODE for path in sorted((package / part).glob("*.py"))]
-    files += [package / "semisyn" / "editing" / name for name in ("lite.py", "outcome.py")]
     files += [Path(__file__), Path(__file__).with_name("synthesis.py")]
     files += [RESOURCES / "semisyn" / name for name in ("priors.yaml", "prompts.yaml")]
     digest = hashlib.blake2b(digest_size=6)

@@ -32,7 +32,7 @@ def test_every_image_ends_somewhere(real_run):
     results = real_run / "results"
     manifest = pl.read_csv(real_run / "manifest.csv", infer_schema=False)
     funnel = read_table(results / "tables/funnel.tsv")
-    assert funnel["left"][0] == len(manifest)
+    assert funnel["remaining"][0] == len(manifest)
     assert funnel["images"].sum() - funnel["images"][0] == len(manifest)
     assert set(read_table(results / "tables/conservation.tsv")["balanced"]) == {"yes"}
 

@@ -95,4 +95,4 @@ def test_the_cohort_of_edited_films_goes_through_ils(run, tmp_path):
     write_settings(tmp_path, mine)
     snakemake(tmp_path, "agreement")
     scores = read_table(tmp_path / "results/agreement/scores.tsv")
-    assert {"boxes", "masks", "anomaly map"} & set(scores["what"] if "what" in scores.columns else scores["kind"])
+    assert {"boxes", "anomaly map"} <= set(scores["output"])

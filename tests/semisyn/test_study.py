@@ -144,11 +144,11 @@ def test_the_whole_study_on_phantoms_and_again(tmp_path):
     write_films(tmp_path / "data")
     command = [sys.executable, ROOT / "experiments/semisyn_real.py", tmp_path / "data", tmp_path / "work",
                "--seeds", "1", "--updates", "2", "--jobs", "4", "--runs", "ten+unedited,ten+synthetic"]  # fmt: skip
-    first = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    first = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     assert "6 of 57 trainings are done" in first
     tables = {name: (tmp_path / f"work/{name}.tsv").read_bytes() for name in ("scores", "differences", "targets")}
     assert b"ten+synthetic" in tables["differences"]
-    again = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    again = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     assert ".s0:" not in again, "what is finished is not trained again"
     assert {name: (tmp_path / f"work/{name}.tsv").read_bytes() for name in tables} == tables
     assert runs.FIXED["ten+unedited"].films == 10

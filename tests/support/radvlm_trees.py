@@ -21,7 +21,7 @@ SIZE = (60, 80)
 
 def options(kind: str, path: Path, **more: object) -> ReadOptions:
     """Return the options of a source of a format, named like it."""
-    keys = {"format": kind, "path": str(path), "pictures": "", "subject": ""} | more.pop("source", {})
+    keys = {"format": kind, "path": str(path), "pictures": "", "reports": "", "subject": ""} | more.pop("source", {})
     told = {
         "uncertain": "absent", "split": "mimic", "max_characters": 20_000,
         "section_overrides": True, "seed": 2026, "shares": [0.8, 0.1, 0.1],
@@ -87,6 +87,7 @@ def chexpert_tree(folder: Path, **how: bool) -> Path:
     write_csv(folder / "valid.csv", CHEXPERT, [(*one, *cells(Cardiomegaly="1.0"))], **how)
     tested = [("test/patient64741/study1/view1_frontal.jpg", *cells(Atelectasis="1", Edema="0"))]
     write_csv(folder / "test.csv.gz", ("Path", *LABELS), tested, **how)
+    picture(folder / at.removeprefix("CheXpert-v1.0-small/"))
     return folder
 
 
@@ -97,7 +98,10 @@ PLUS = (
 
 
 def chexpert_plus_tree(folder: Path, **how: bool) -> Path:
-    """A study with findings in capitals, one with an impression alone, one without a text, one of no split."""
+    """A study with findings in capitals, one with an impression alone, one without a text, one of no split.
+
+    As published, its table names JPEG files and its pictures are PNG files.
+    """
 
     def row(patient: int, view: str, findings: str, impression: str, split: str) -> tuple:
         path = f"train/patient{patient:05d}/study1/view1_{view.lower()}.jpg"
@@ -113,6 +117,7 @@ def chexpert_plus_tree(folder: Path, **how: bool) -> Path:
     write_csv(folder / "df_chexpert_plus_240401.csv", PLUS, rows, **how)
     labels = [{"path_to_image": rows[0][0], "Cardiomegaly": 1.0, "Pleural Effusion": 0.0, "Edema": None}]
     labels.append({"path_to_image": rows[1][0], "Pleural Effusion": -1.0})
+    picture((folder / rows[0][0]).with_suffix(".png"))
     file = folder / "chexbert_labels/report_fixed.json"
     file.parent.mkdir(parents=True)
     file.write_text("".join(json.dumps(one) + "\n" for one in labels), encoding="utf-8")
@@ -246,4 +251,5 @@ def padchest_tree(folder: Path, **how: bool) -> Path:
         *({"StudyID": "x", "ImageID": f"p{number}.png", "findings": [boxed]} for number in (3, 4, 5)),
     ]
     (folder / "grounded_reports_20240819.json").write_text(json.dumps(reports), encoding="utf-8")
+    picture(folder / "p1.png")
     return folder

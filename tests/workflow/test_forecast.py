@@ -329,6 +329,21 @@ def test_the_reason_of_an_empty_split_is_told(tmp_path, monkeypatch):
     assert planned_of(settings, asked) != []
 
 
+def test_a_source_that_no_mix_reads_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    manifest(tmp_path, 9)
+    sources = {"use": ["own", "boxes"], "list": {"boxes": {"format": "coco", "path": "m.csv", "pictures": "."}}}
+    settings = {"cohort": {"source": "manifest", "manifest": "m.csv"}, "radvlm": {"sources": sources}}
+    making = job("radvlm_instructions_part", "radvlm")
+    (sentence,) = planned_of(settings, making)
+    assert sentence.startswith("radvlm.sources.use names boxes, which no mix reads: set radvlm.instructions.mixes.all.")
+    assert planned_of(settings, job("radvlm_sources_external", "radvlm")) == []
+    settings["radvlm"]["instructions"] = {"mixes": {"all": {"preset": "paper"}}}
+    settings["radvlm"]["sources"]["list"]["boxes"]["format"] = "nih"
+    settings["radvlm"]["instructions"]["mixes"]["all"]["tasks"] = {"abnormality_grounding": {"boxes": {}}}
+    assert planned_of(settings, making) == []
+
+
 def test_findings_are_not_put_into_x_rays_of_an_empty_split(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     manifest(tmp_path, 9, split="test")

@@ -41,6 +41,7 @@ class FactSource(Section):
     pictures: str = key(
         "", "Folder of its images (mimic: of `files/`), empty: `path`; of ms_cxr and imagenome: name of a mimic source."
     )
+    reports: str = key("", "mimic: folder of `files/` with the reports; empty: `pictures`.")
     subject: str = key("", "Pattern whose first group is the subject in an image's name; empty: the image is one.")
 
 

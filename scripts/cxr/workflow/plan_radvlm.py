@@ -262,6 +262,8 @@ def _check_source_files(name: str, source: Mapping[str, str]) -> None:
         existing_folder(f"{key}.path", source["path"])
     if source["pictures"] and not FORMATS[source["format"]].on_mimic:
         existing_folder(f"{key}.pictures", source["pictures"])
+    if source["reports"]:
+        existing_folder(f"{key}.reports", source["reports"])
     try:
         groups = re.compile(source["subject"]).groups
     except re.error as error:

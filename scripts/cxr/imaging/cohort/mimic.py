@@ -131,30 +131,39 @@ def _row(base: str, cells: dict[str, str]) -> Row:
     return row
 
 
-def look_for_files(rows: list[Row], pool: Executor) -> None:
-    """Exclude rows whose image is missing, and record the reports that exist. Each folder is listed once."""
+def look_for_files(rows: list[Row], pool: Executor, base: str = "", reports: str = "") -> None:
+    """Exclude rows whose image is missing, and record the reports that exist. Each folder is listed once.
+
+    ``reports``: folder in which the reports are, if it is not ``base``, in which the images are.
+    """
     studies: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         studies[os.path.dirname(row.path)].append(row)
-    folders = list(dict.fromkeys([*studies, *map(os.path.dirname, studies)]))
+    report_paths = {study: f"{study}.txt" for study in studies}
+    if reports:
+        report_paths = {
+            study: os.path.join(reports, os.path.relpath(path, base)) for study, path in report_paths.items()
+        }
+    folders = list(dict.fromkeys([*studies, *map(os.path.dirname, report_paths.values())]))
     listings = dict(zip(folders, in_batches(pool, _try_list_names, folders), strict=True))
     for study, images in studies.items():
-        (names, why), report = listings[study], f"{study}.txt"
+        (names, why), report = listings[study], report_paths[study]
         for row in images:
             if why:
                 row.exclude("unreadable_file", f"its folder: {why}")
             elif os.path.basename(row.path) not in names:
                 row.exclude("missing_file")
             row.expected_report = report
-            row.report_missing = os.path.basename(report) not in listings[os.path.dirname(study)][0]
+            row.report_missing = os.path.basename(report) not in listings[os.path.dirname(report)][0]
             row.report_path = None if row.report_missing else report
 
 
-def read_mimic(root: str, tables: str, pool: Executor, *, check_files: bool = True) -> list[Row]:
+def read_mimic(root: str, tables: str, pool: Executor, *, check_files: bool = True, reports: str = "") -> list[Row]:
     """Read the tree: one :class:`Row` per image of the record list, or per image file without such a list.
 
     Folders are listed if ``check_files``, but no image is opened. Reports are expected at
-    ``files/p10/p10000032/s50414267.txt``. Raises UserError if a table cannot be used.
+    ``files/p10/p10000032/s50414267.txt`` below ``reports``, by default ``root``. Raises UserError if a table cannot be
+    used.
     """
     base = str(mimic_base(root))
     table_by_kind = {kind: _table(path, kind) for kind, path in mimic_tables(root, tables).items()}
@@ -166,5 +175,5 @@ def read_mimic(root: str, tables: str, pool: Executor, *, check_files: bool = Tr
         raise UserError(f"cohort.root: no image below {base}/files: give the folder that holds files/p10/p10000032/…")
     rows = [_row(base, cells) for cells in _with_tables(listed, table_by_kind).iter_rows(named=True)]
     if check_files:
-        look_for_files(rows, pool)
+        look_for_files(rows, pool, base, str(mimic_base(reports)) if reports else "")
     return rows

@@ -1,5 +1,6 @@
 """The sources chexpert and chexpert_plus: labels and views; the latter has texts too."""
 
+import re
 from collections import Counter
 
 import polars as pl
@@ -7,8 +8,19 @@ import polars as pl
 from cxr.annotations import chexpert, chexpert_plus
 from cxr.annotations.label_tables import LABELS
 from cxr.base.errors import UserError
+from cxr.base.resources import load_resource
 from cxr.imaging.cohort.split import split_name
-from cxr.radvlm.sources.facts import IMAGES, ReadOptions, SourceRecords, label_table_facts, replace_control_characters
+from cxr.radvlm.sources.facts import (
+    IMAGES,
+    NUM_CHECKED,
+    ReadOptions,
+    SourceRecords,
+    find_ending,
+    label_table_facts,
+)
+
+RESOURCE_FILES = ("radvlm/acronyms.yaml",)
+_WORD = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)*\d{0,2}(?![a-z])")
 
 
 def read_chexpert(options: ReadOptions) -> SourceRecords:
@@ -47,13 +59,13 @@ def read_chexpert_plus(options: ReadOptions) -> SourceRecords:
         study_rows = rows.to_dicts()
         row = next((row for row in study_rows if row["findings"] or row["impression"]), study_rows[0])
         section = "findings" if row["findings"] else "impression"
-        text = to_sentence_case(replace_control_characters(row[section] or ""))
+        text = to_sentence_case(row[section] or "")
         records.add_text(options, row, [study_row["image_id"] for study_row in study_rows], section, text)
     return records
 
 
 def to_sentence_case(text: str) -> str:
-    """Return a text in sentence case if most of its letters are capitals, else unchanged."""
+    """Return a text in sentence case if most of its letters are capitals, else unchanged; acronyms keep capitals."""
     letters = [letter for letter in text if letter.isalpha()]
     if sum(map(str.isupper, letters)) <= len(letters) / 2:
         return text
@@ -61,7 +73,8 @@ def to_sentence_case(text: str) -> str:
     for letter in text.lower():
         cased_letters.append(letter.upper() if start and letter.isalpha() else letter)
         start = (start and not letter.isalpha()) or letter in ".!?\n"
-    return "".join(cased_letters)
+    spellings = {word.lower(): word for word in load_resource(RESOURCE_FILES[0])}
+    return _WORD.sub(lambda word: spellings.get(word[0].lower(), word[0]), "".join(cased_letters))
 
 
 def _add_frontal_images(records: SourceRecords, table: pl.DataFrame, options: ReadOptions) -> pl.DataFrame:
@@ -74,8 +87,10 @@ def _add_frontal_images(records: SourceRecords, table: pl.DataFrame, options: Re
         for row in identified_rows.filter(condition).select("image_id", "study_id").iter_rows():
             records.exclude(reason, *row, record_kind=IMAGES)
     frontal_rows = identified_rows.filter("frontal").unique("image_id", keep="first", maintain_order=True)
+    ending = find_ending(options, frontal_rows["path"].head(NUM_CHECKED).to_list())
     for row in frontal_rows.iter_rows(named=True):
         fields = {name: row[name] for name in ("image_id", "study_id", "subject_id", "split", "view", "sex")}
-        path = str(options.pictures / row["path"])
+        path = options.pictures / row["path"]
+        path = str(path.with_suffix(ending) if ending else path)
         records.images.append(fields | {"rows": None, "columns": None, "path": path, "frames": options.name})
     return frontal_rows

@@ -1,5 +1,6 @@
 """Records that every reader of a source fills: images, facts, texts, exclusions and counts; its options; its files."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import polars as pl
 from cxr.annotations import label_tables
 from cxr.base.columns import Column, Columns, edge_columns, schema
 from cxr.base.conservation import ALL, CONSERVED, CountRow, counted_rows
+from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import write_excluded, write_lines, write_rows, write_table
 from cxr.geometry.boxes import CORNERS
@@ -46,7 +48,7 @@ IMAGES_SCHEMA, FACTS_SCHEMA = schema(IMAGE_COLUMNS), schema(FACT_COLUMNS)
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of a reader. source: keys of the source (format, path, pictures, subject); uncertain, split:
+    """Options of a reader. source: keys of the source (format, path, pictures, reports, subject); uncertain, split:
     settings of radvlm.sources; max_characters: longest report; seed, shares: to split sources without splits.
     """
 
@@ -73,12 +75,20 @@ class ReadOptions:
         """Folder of the source's images."""
         return Path(self.source["pictures"] or self.source["path"])
 
+    @property
+    def reports(self) -> Path:
+        """Folder of the reports of a source of format mimic."""
+        return Path(self.source["reports"] or self.pictures)
+
 
 LABEL, BOX, REGION, PHRASE = KINDS = ("label", "box", "region", "phrase")
 STAGE = "radvlm_sources"
 KEPT = "kept"
 IMAGES, LABELS, TEXTS, FUSED = "images", "labels", "texts", "fused boxes"  # counted besides facts
 UNNAMED_BOX = "a box without a name"
+_WRAPPED = re.compile(r"(?<!\n)\n(?!\n|(?:\d{1,2}[.)]|[-*•]) )")
+IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".dcm")
+NUM_CHECKED = 20  # images of a source of which one must exist
 OUTPUTS = ("images", "facts", "texts", "excluded", "counts", "conservation")  # files of a source
 
 
@@ -150,7 +160,7 @@ class SourceRecords:
         num_flat = int((~has_area).sum())
         self.exclude("no_area", image_id, detail=detail or kind, record_kind=record_kind, rows=num_flat)
         boxes_with_area = clean[has_area]
-        self.facts += box_facts(image_id, kind, name, boxes_with_area, **columns)
+        self.facts += box_facts(image_id, kind, " ".join(name.split()), boxes_with_area, **columns)
         if record_kind:
             self.num_kept[record_kind] += len(boxes_with_area)
         return boxes_with_area
@@ -173,12 +183,32 @@ class SourceRecords:
 def text_line(source: str, row: Mapping, image_ids: Sequence[str], section: str, text: str) -> dict:
     """Return the line of a study's text. ``row``: of one of its images."""
     ids = {"source": source} | {name: row[name] for name in ("study_id", "subject_id", "split")}
-    return ids | {"image_ids": sorted(image_ids), "section": section, "text": text}
+    return ids | {"image_ids": sorted(image_ids), "section": section, "text": normalize_blanks(text)}
 
 
-def replace_control_characters(text: str) -> str:
-    """Replace control characters other than line breaks and tabs by blanks."""
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else " " for letter in text)
+def normalize_blanks(text: str) -> str:
+    """Return a text with single blanks and unwrapped lines; blank lines and items of lists stay apart.
+
+    Control characters become blanks.
+    """
+    printable = "".join(letter if letter.isprintable() or letter in "\n\t" else " " for letter in text)
+    lines = "\n".join(" ".join(line.split()) for line in printable.split("\n"))
+    return re.sub(r"\n{3,}", "\n\n", _WRAPPED.sub(" ", lines)).strip()
+
+
+def find_ending(options: ReadOptions, names: Sequence[str]) -> str | None:
+    """Return the file ending of a source's images if it is another than in its table, else None.
+
+    ``names``: paths of images in the table. Raises UserError if none of the first ones exists with any ending.
+    """
+    paths = [options.pictures / name for name in names[:NUM_CHECKED]]
+    for ending in (None, *IMAGE_ENDINGS):
+        if any((path.with_suffix(ending) if ending else path).is_file() for path in paths) or not paths:
+            return ending
+    raise UserError(
+        f"{options.key.removesuffix('path')}pictures: none of the first {len(paths)} images of {options.name} exists, "
+        f"such as {paths[0]}, also not with the endings {', '.join(IMAGE_ENDINGS)}: give the folder of its images"
+    )
 
 
 def box_facts(image_id: str, kind: str, name: str, boxes: np.ndarray, **columns: object) -> list[dict]:

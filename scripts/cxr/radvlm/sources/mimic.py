@@ -46,6 +46,11 @@ def read_mimic(options: ReadOptions) -> SourceRecords:
             else:
                 records.exclude(section[0], image_ids[0], study_id, section[1], record_kind=TEXTS)
     records.num_rows[TEXTS] = len(studies)
+    if studies and all(study_rows[0].report_missing for study_rows in studies.values()):
+        raise UserError(
+            f"{options.key.removesuffix('path')}reports: none of the {len(studies)} studies has a report below "
+            f"{options.reports}/files/: give the folder of files/p10/p10000032/s50414267.txt"
+        )
     id_columns = {name: [row[name] for row in records.images] for name in ("image_id", "study_id")}
     images = pl.DataFrame(id_columns, schema=dict.fromkeys(id_columns, pl.String))
     records.add_label_table(images, labels, "study_id", options)
@@ -55,7 +60,7 @@ def read_mimic(options: ReadOptions) -> SourceRecords:
 def _read_rows(options: ReadOptions, pool: Executor) -> list[Row]:
     """Return the rows of the file tree; errors name the source's settings keys instead of the cohort's."""
     try:
-        return read_tree(str(options.pictures), str(options.folder), pool)
+        return read_tree(str(options.pictures), str(options.folder), pool, reports=str(options.reports))
     except UserError as error:
         pictures = f"{options.key.removesuffix('path')}pictures"
         message = str(error).replace("cohort.tables", options.key).replace("cohort.root", pictures)

@@ -1,10 +1,12 @@
 """The source padchest_gr: English sentences, and sentences with boxes as phrases. Spanish text is not used."""
 
+from pathlib import Path
+
 import numpy as np
 
 from cxr.annotations import padchest_gr as layout
 from cxr.imaging.cohort.split import split_name
-from cxr.radvlm.sources.facts import IMAGES, PHRASE, ReadOptions, SourceRecords, replace_control_characters
+from cxr.radvlm.sources.facts import IMAGES, PHRASE, ReadOptions, SourceRecords, find_ending
 
 EXTRA_READER = "extra"  # reader of a sentence's extra boxes, which become facts that no task uses
 
@@ -31,7 +33,7 @@ def read_padchest_gr(options: ReadOptions) -> SourceRecords:
         fields |= {"split": split, "path": str(options.pictures / report.image_id), "frames": options.name}
         records.images.append(fields)
         text = " ".join(sentence.text for sentence in report.sentences if sentence.text)
-        records.add_text(options, fields, [row["image_id"]], "findings", replace_control_characters(text))
+        records.add_text(options, fields, [row["image_id"]], "findings", text)
         size = row["rows"], row["columns"]
         boxes = sum(len(sentence.boxes) + len(sentence.extra) for sentence in report.sentences)
         records.num_rows[PHRASE] += boxes
@@ -48,6 +50,9 @@ def read_padchest_gr(options: ReadOptions) -> SourceRecords:
                 else:
                     ids, detail = (report.image_id, report.study_id), "boxes of a sentence without words"
                     records.exclude("bad_row", *ids, detail, record_kind=PHRASE, rows=len(boxes))
+    if ending := find_ending(options, [row["image_id"] for row in records.images]):
+        for row in records.images:
+            row["path"] = str(Path(row["path"]).with_suffix(ending))
     return records
 
 
