@@ -21,7 +21,7 @@ from cxr.base.tables import read_table
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.imaging.anomaly import engine, lite, map_anomalies
 from cxr.imaging.anomaly.engine import BadMap, compose, edit_region
-from cxr.imaging.anomaly.restore import BLACK, ROOM, fade_weights, healthy_parts, limit_excess, low_pass, remove_lesions
+from cxr.imaging.anomaly.lite import BLACK, ROOM, fade_weights, healthy_parts, limit_excess, low_pass, remove_lesions
 from cxr.imaging.anomaly.settings import AnomalySettings
 from cxr.workflow.code_digest import RESOURCES
 from simple_chests import ellipse, simple_chest, write_inputs

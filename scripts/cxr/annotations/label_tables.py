@@ -37,9 +37,7 @@ def read_columns(
 
 def decode_labels(table: pl.DataFrame, labels: Sequence[str] = LABELS) -> pl.DataFrame:
     """Return the table with labels decoded to present, absent, uncertain or null."""
-    return table.with_columns(
-        pl.col(name).replace_strict(VALUE_BY_CELL, default=None, return_dtype=pl.String) for name in labels
-    )
+    return table.with_columns(pl.col(*labels).replace_strict(VALUE_BY_CELL, default=None, return_dtype=pl.String))
 
 
 def decode_sex(column: str) -> pl.Expr:

@@ -34,15 +34,11 @@ PROGRAM_NAME = "cxr-ils"
 _CODE_TABLE = load_resource(RESOURCE_FILES[0])
 
 
-def _to_code(entry: dict) -> Code:
-    return Code(*entry["code"])
-
-
 CODES = {lesion.name: Code(*lesion.code) for lesion in LESION_TYPES}
 """Code of each lesion type: SNOMED CT, or DICOM's own code if SNOMED CT has none for the sign on an X-ray."""
-LESION, ABNORMAL, AI = (_to_code(_CODE_TABLE[name]) for name in ("lesion", "category", "algorithm"))
-ANATOMY = {name: _to_code(entry) for name, entry in _CODE_TABLE["anatomy"].items()}
-SIDE_CODES = {name: _to_code(entry) for name, entry in _CODE_TABLE["sides"].items()}
+LESION, ABNORMAL, AI = (Code(*_CODE_TABLE[name]["code"]) for name in ("lesion", "category", "algorithm"))
+ANATOMY = {name: Code(*entry["code"]) for name, entry in _CODE_TABLE["anatomy"].items()}
+SIDE_CODES = {name: Code(*entry["code"]) for name, entry in _CODE_TABLE["sides"].items()}
 PRIVATE_SCHEME = _CODE_TABLE["private"]  # coding scheme of private codes, for concepts without a standard one
 REQUIRED_ELEMENTS = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "SOPClassUID", "Rows", "Columns")
 """Header elements without which an image cannot be referenced."""
@@ -237,9 +233,7 @@ def _is_odd(element: DataElement) -> bool:
     return pattern is not None and not all(pattern.fullmatch(str(value or "").strip()) for value in values)
 
 
-def _describe_segment(
-    number: int, segment: Segment, version: str, model: str, seeds: list[str]
-) -> highdicom.seg.SegmentDescription:
+def _describe_segment(number: int, segment: Segment, version: str, model: str, seeds: list[str]) -> Dataset:
     lesion = segment.lesion or find_lesion(segment.instruction)
     label = ": ".join(filter(None, (lesion, ", ".join(segment.locations)))) or segment.instruction
     tracking = {"tracking_id": segment.name, "tracking_uid": _make_uid(segment.name, seeds)} if segment.name else {}

@@ -28,9 +28,7 @@ class ComputeSettings(Section):
     device: Literal["auto", "cpu", "cuda"] = key(
         "auto", "auto: a GPU if the job requested one (gpus), else the CPU. Outside a cluster a missing GPU only warns."
     )
-    batch: int = key(
-        8, "Images (vlm.answers: samples) per batch, halved if memory lacks.", unit="images", ge=1, le=1024
-    )
+    batch: int = key(8, "Images (vlm.answers: samples) per batch, halved on low memory.", unit="images", ge=1, le=1024)
     batches: dict[Batched, Annotated[int, Limits(ge=1, le=1024)]] = key(
         dict, "Images per batch of single engines, {engine: images}; autoencoder and sam: 4.", unit="images"
     )
@@ -40,9 +38,7 @@ class ComputeSettings(Section):
         "deterministic", "cuDNN's algorithms in diffusion models; the rounding of fastest may change from run to run."
     )
     gpus: int = key(1, "GPUs of a deepspeed training; other large nets request one; 0: none.", unit="GPUs", ge=0, le=8)
-    keep_features: bool = key(
-        False, "Whether a training keeps frozen encoders' outputs on disk, to encode images once."
-    )
+    keep_features: bool = key(False, "Whether a training keeps frozen encoders' outputs on disk, to encode each once.")
     failures_in_row: int = key(5, "Images in a row with one error that end a job.", unit="images", ge=2, le=1_000_000)
     failed_share: Share = key(0.1, "Fraction of a shard's images that may fail before the job ends; 1: any number.")
     checkpoint_every: int = key(

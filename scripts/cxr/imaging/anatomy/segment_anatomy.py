@@ -103,11 +103,9 @@ def run_shard(
     batch = getattr(engine, "batch", None)
 
     def work(rows: list[tuple[np.ndarray, dict[str, np.ndarray]]]):
-        images, organ_masks = zip(*rows, strict=True)
-        batch_masks = map(engine.segment, images) if batch is None else engine.segment_batch(list(images))
-        return [
-            (masks, find_fault(masks, organ, options)) for masks, organ in zip(batch_masks, organ_masks, strict=True)
-        ]
+        images, organ_sets = zip(*rows, strict=True)
+        masks = map(engine.segment, images) if batch is None else engine.segment_batch(list(images))
+        return [(mask, find_fault(mask, organ_set, options)) for mask, organ_set in zip(masks, organ_sets, strict=True)]
 
     empty = {"mask": ((len(ANATOMY_LABELS), FRAME_SIZE, FRAME_SIZE), bool)}
     with (

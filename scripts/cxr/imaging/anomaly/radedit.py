@@ -49,9 +49,7 @@ class RadEditor:
         self.how = Editing(*prompts, *weights, settings.published_bugs)
 
     @inference()
-    def edit_batch(
-        self, images: list[np.ndarray], organs: list[dict[str, np.ndarray]], image_ids: list[str]
-    ) -> list[np.ndarray]:
+    def edit_batch(self, images: list[np.ndarray], organs: list[dict], image_ids: list[str]) -> list[np.ndarray]:
         """Return the edited images, float32 (512, 512) in grey levels 0..255, the mean of the model's three channels.
 
         ``images``: frames uint8 (512, 512); ``organs``: their masks {label: bool (512, 512)}.

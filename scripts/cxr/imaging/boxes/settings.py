@@ -14,9 +14,7 @@ class LiteSettings(Section):
         "IoU above which the weaker of two boxes of different classes is dropped, so that a region has one box; "
         "1: none. Excluded classes do not count. Algorithm 1 compares no classes.",
     )
-    model: str = key(
-        "", "ONNX file of another such detector (scripts/tools/detector_onnx.py); empty: the embedded one."
-    )
+    model: str = key("", "ONNX file of another such detector (scripts/tools/detector_onnx.py); empty: ours.")
 
 
 class UltralyticsSettings(Section):

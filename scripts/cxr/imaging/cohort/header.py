@@ -168,9 +168,3 @@ def check_view(view: str | None, view_source: str, views: list[str], accept_unkn
     if not accept_unknown:
         raise Rejected("unknown_view", view_source)
     return ""
-
-
-def check_size(size: tuple[int, int] | None) -> None:
-    """Raise :class:`Rejected` for an image with a side below ``MIN_SIDE`` pixels; an unknown size passes."""
-    if size is not None and min(size) < MIN_SIDE:
-        raise Rejected("too_small", f"{size[0]} x {size[1]}")

@@ -17,7 +17,7 @@ from cxr.base.tables import write_table
 from cxr.dicom.files import Rejected, quote_value
 from cxr.imaging.cohort import rows as cohort_rows
 from cxr.imaging.cohort.check import check_inputs
-from cxr.imaging.cohort.header import check_kind, check_size, check_view, read_header
+from cxr.imaging.cohort.header import MIN_SIDE, check_kind, check_view, read_header
 from cxr.imaging.cohort.manifest import read_manifest
 from cxr.imaging.cohort.mimic import read_mimic
 from cxr.imaging.cohort.openi import read_openi
@@ -49,7 +49,8 @@ def complete_row(row: Row, options: CohortSettings) -> None:
         if view is None and row.view_text:
             view_source = f"the table's {quote_value(row.view_text)} is not understood; the file: {view_source}"
         row.view = check_view(view, view_source, options.views, options.unknown_view == "accept")
-        check_size(row.size)
+        if row.size is not None and min(row.size) < MIN_SIDE:
+            raise Rejected("too_small", f"{row.size[0]} x {row.size[1]}")
     except Rejected as rejected:
         is_missing = rejected.reason == "missing_file"
         row.exclude(rejected.reason, rejected.detail or (row.path_problem if is_missing else ""))

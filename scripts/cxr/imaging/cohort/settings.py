@@ -48,9 +48,7 @@ class CohortSettings(Section):
         "Accepted words in BodyPartExamined; those of five or more letters also as part of a word "
         "(PORTABLECHEST). Empty or unknown ones are accepted, others excluded as wrong_body_part.",
     )
-    exclude: str = key(
-        "", "Text or CSV file of excluded image or study ids (authors: those of MS-CXR).", source=AUTHORS
-    )
+    exclude: str = key("", "Text or CSV file of excluded image or study ids (authors: MS-CXR's).", source=AUTHORS)
     chexstruct: str = key(
         "",
         "Folder of CheXStruct quality tables (mask_number, abdominal_xray, window, inclusion); images that fail "

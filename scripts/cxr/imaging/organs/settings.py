@@ -26,9 +26,7 @@ class OrgansSettings(Section):
     )
     lite: LiteSettings = key(LiteSettings, "Settings of the engine lite.")
     chexmask: ChexmaskSettings = key(ChexmaskSettings, "Settings of the engine chexmask.")
-    max_mirrored: Share = key(
-        0.95, "Probability of mirroring above which an image is excluded (heart_on_right); 1: never."
-    )
+    max_mirrored: Share = key(0.95, "Probability of mirroring that excludes an image (heart_on_right); 1: never.")
     min_upright: Share = key(
         0.2, "Probability of an upright, positive chest X-ray below which it is excluded as not_a_radiograph; 0: never."
     )

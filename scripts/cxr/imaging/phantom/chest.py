@@ -121,14 +121,12 @@ def _shoulder_girdle(view: View, rng: np.random.Generator, ap: bool) -> np.ndarr
     total = np.zeros(view.shape, np.float32)
     for sign in (-1.0, 1.0):
         inner, outer = 0.155 + float(rng.normal(0, 0.012)), (0.075 if ap else 0.115) + float(rng.normal(0, 0.02))
-        x_and_y = [(0.035, inner), (0.10, inner - 0.012), (0.21, outer + 0.02), (0.33, outer - 0.01), (0.45, outer)]
-        points = curve(x_and_y)
+        corners = [(0.035, inner), (0.10, inner - 0.012), (0.21, outer + 0.02), (0.33, outer - 0.01), (0.45, outer)]
+        points = curve(corners)
         total += view.line(points * [sign, 1], 0.027) - 0.3 * view.line(points * [sign, 1], 0.014)
         shift = -0.06 if ap else 0.03
-        blade = np.array(
-            [(0.31, 0.17), (0.43, 0.15), (0.46, 0.21), (0.405, 0.33), (0.385, 0.46), (0.365, 0.42), (0.33, 0.27)]
-        )
-        blade = np.add(curve([*blade, blade[0]]), [shift + float(rng.normal(0, 0.015)), 0]) * [sign, 1]
+        corners = [(0.31, 0.17), (0.43, 0.15), (0.46, 0.21), (0.405, 0.33), (0.385, 0.46), (0.365, 0.42), (0.33, 0.27)]
+        blade = np.add(curve([*corners, corners[0]]), [shift + float(rng.normal(0, 0.015)), 0]) * [sign, 1]
         total += 0.22 * view.fill(blade) + 0.30 * view.line(blade, 0.010)
         head = view.canvas()
         view.disc(head, (sign * 0.515, 0.175), (0.05, 0.05))

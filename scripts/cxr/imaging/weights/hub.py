@@ -45,15 +45,9 @@ def fetch(options: WeightsOptions, name: str) -> Path:
             return fetch(options, str(Path(name).with_name(pickle)))
         problem = f"{repository} has no {name} at revision {options.revision}: look at {page}"
     except errors.GatedRepoError:
-        problem = (
-            f"{repository} is gated: accept its terms at {page}, log in with `hf auth login` or set HF_TOKEN, "
-            "and run snakemake weights again"
-        )
+        problem = f"{repository} is gated: accept its terms at {page}, then log in with `hf auth login` or set HF_TOKEN"
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
-        problem = (
-            f"the hub knows no {repository} at revision {options.revision}, or not for you: look at {page} and "
-            "log in with `hf auth login`"
-        )
+        problem = f"the hub knows no {repository} at revision {options.revision}: look at {page}, or `hf auth login`"
     except errors.LocalEntryNotFoundError:
         problem = (
             f"{name} of {repository} is not in this machine's Hugging Face cache and the hub is out of reach: "
