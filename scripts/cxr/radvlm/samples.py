@@ -61,7 +61,7 @@ class NamedBoxes:
 
 
 def group_boxes(facts: pl.DataFrame, sizes: Mapping[str, tuple[int, int]], kind: str) -> Iterator[NamedBoxes]:
-    """Yield a kind's boxes in images of ``sizes`` by image and name, sorted, without those of single readers."""
+    """Yield a kind's boxes by image and name, sorted, but single readers'. ``sizes``: {image_id: (rows, columns)}."""
     fact_table = facts.filter(pl.col("reader").is_null(), pl.col("image_id").is_in(list(sizes)), kind=kind)
     fact_table = fact_table.sort("image_id", "name", "group", "fact_id")
     shapes = np.array([sizes[image_id] for image_id in fact_table["image_id"]]).reshape(-1, 2)

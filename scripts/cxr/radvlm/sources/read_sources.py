@@ -55,7 +55,7 @@ def cohort_rows(rows: Sequence[dict]) -> list[dict]:
 
 
 def find_conflicts(images: Sequence[pl.DataFrame], family: Mapping[str, str]) -> pl.DataFrame:
-    """Return the images (CONFLICTS) of subjects in several splits of a family, but those of the subject's first."""
+    """Return the images (CONFLICTS) whose subject is also in another split of its family, earlier in SPLIT_PRIORITY."""
     table = pl.concat([table.select("source", "image_id", "study_id", "subject_id", "split") for table in images])
     rank = pl.col("split").replace_strict(SPLIT_PRIORITY, range(len(SPLIT_PRIORITY)), return_dtype=pl.Int64)
     subject = pl.struct(pl.col("source").replace_strict(dict(family)), "subject_id")
