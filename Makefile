@@ -97,7 +97,6 @@ slurm-check: $(VENV)/run.stamp
 
 docs: $(VENV)/run.stamp
 	PYTHONPATH=scripts $(BIN)/python -m cxr.workflow.settings.document
-	PYTHONPATH=scripts $(BIN)/python -m cxr.language.reports.schema schemas/reports.schema.json
 
 containers: test-setup
 	$(BIN)/python containers/make.py

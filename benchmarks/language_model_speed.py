@@ -26,7 +26,7 @@ import torch  # noqa: E402
 
 import tiny_llm  # noqa: E402
 from cxr.base.tables import write_table  # noqa: E402
-from cxr.language.reports.llm import structuring  # noqa: E402
+from cxr.language.reports.llm.questions import structuring_question  # noqa: E402
 from cxr.llm.client import connect  # noqa: E402
 from cxr.llm.options import Execution, ModelOptions  # noqa: E402
 
@@ -55,7 +55,7 @@ def write_model(folder: Path, questions: list, *, tiny: bool) -> None:
 def measured(given: argparse.Namespace, folder: Path) -> list[tuple[str, float, str]]:
     """Return (what, value, unit)."""
     texts = [[one.format(number) for one in SENTENCES] for number in range(given.texts)]
-    questions = [structuring.question(sentences) for sentences in texts]
+    questions = [structuring_question(sentences) for sentences in texts]
     write_model(folder, questions, tiny=given.tiny)
     options = ModelOptions(
         key="reports.llm.structuring", transport="offline", model=str(folder), revision="", context=4096, dtype="auto",

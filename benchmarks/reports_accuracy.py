@@ -45,7 +45,6 @@ Answers = list[list[dict]]
 class EngineOptions:
     """What the rules engine asks for."""
 
-    lexicon: str = str(ROOT / "resources" / "lexicon")
     effusion_without_side: str = "both_bases"
 
 

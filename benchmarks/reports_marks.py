@@ -10,7 +10,6 @@ from spacy.tokens import Doc
 from cxr.language.reports import sentences
 from cxr.language.reports.rules import lexicon
 from cxr.language.reports.rules.tokens import split_words
-from cxr.workflow.code_digest import RESOURCES
 
 DECISIONS = {
     "definite": ("A", "affirmed, definite"),
@@ -107,7 +106,7 @@ def _wordings(sentence: str, wanted: set[str] | None) -> Iterator[tuple[int, int
     if not wanted:
         return
     words = split_words(sentence)
-    rules = lexicon.load_lexicon(str(RESOURCES / "lexicon"))
+    rules = lexicon.load_lexicon()
     hits = rules.match(Doc(rules.nlp.vocab, words=[word for word, _, _ in words]))
     for tag, entity, first, last in sorted(hits, key=lambda hit: hit[2] - hit[3]):
         if tag == "entity" and {entity.name, entity.lesion} & wanted:

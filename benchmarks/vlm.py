@@ -27,7 +27,6 @@ import torch  # noqa: E402
 
 from calls import facts_of, in_sentences, of_calls, openi  # noqa: E402
 from cxr.base.engines import Setup  # noqa: E402
-from cxr.base.paths import RESOURCES  # noqa: E402
 from cxr.base.tables import read_lines, write_lines, write_table  # noqa: E402
 from cxr.geometry.fusion import fuse_groups  # noqa: E402
 from cxr.language.reports import engine as reports  # noqa: E402
@@ -119,7 +118,7 @@ def of_texts() -> list[dict]:
     sections = in_sentences(openi())
     if not sections:
         return []
-    read = reports.load_engine("rules", reports.EngineOptions(str(RESOURCES / "lexicon"), "both_bases", {}))
+    read = reports.load_engine("rules", reports.EngineOptions("both_bases"))
     keep = filtered.load_engine(filtered.FilterOptions("rules", "drop"), {}).filter
     options = ConversationOptions("rules", 1, len(sections), "strict", 42)
     converse = conversations.load_engine(options, {}).converse

@@ -22,7 +22,7 @@ rule reports_structured:
         runtime=minutes(720),
     params:
         **job("language.reports.llm.structure_shards.run"),
-        options=PLAN.options["structuring"] | {"asking": digest_modules("language.reports.llm.structuring")},
+        options=PLAN.options["structuring"] | {"asking": digest_modules("language.reports.llm.questions")},
     message:
         f"Reports, {PLAN.structuring.name('shard {wildcards.shard}')}: findings by the language model"
     script:
@@ -46,7 +46,7 @@ rule reports_terms:
         mem_mb=megabytes(4000),
         runtime=minutes(30),
     params:
-        **job("language.reports.llm.terms.run"),
+        **job("language.reports.llm.mapping.collect_terms"),
     message:
         "Reports: distinct locations in the language model's findings"
     script:

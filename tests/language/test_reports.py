@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 import reports_fuzz
 from conftest import parts
 from cxr.base.errors import UserError
+from cxr.base.resources import load_resource
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import CATEGORIES, LESIONS, VALID_LOCATIONS, ZONE_LABELS
 from cxr.language.reports import engine, schema, sections, sentences
-from cxr.language.reports.read_reports import RESOURCES, ReportsOptions, run_shard
+from cxr.language.reports.llm import questions
+from cxr.language.reports.read_reports import ReportsOptions, run_shard
 from cxr.language.reports.rules import lexicon as rules_lexicon
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
@@ -32,8 +34,8 @@ import reports_labelled as labelled  # noqa: E402
 import reports_measures as measures  # noqa: E402
 import reports_scores as scores  # noqa: E402
 
-RULES = sections.load_rules(str(RESOURCES / "sections.yaml"))
-LEXICON = rules_lexicon.load_lexicon(str(RESOURCES / "lexicon"))
+TABLES = load_resource("sections.yaml")
+LEXICON = rules_lexicon.load_lexicon()
 STRUCTURE = accuracy.load_engine()
 OPTIONS = ReportsOptions(**stage_options(Settings())["reports"] | {"sections": "mimic"})
 
@@ -53,7 +55,7 @@ def test_every_official_section_case(shared):
     cases = [json.loads(line) for line in (shared / "fixtures/section_cases.jsonl").open(encoding="utf-8")]
     assert len(cases) == 181
     for case in cases:
-        found = sections.split_report(case["text"], RULES)
+        found = sections.split_report(case["text"])
         names = sections.text_by_name(found)
         ours = {key: names.get(key) for key in ("findings", "impression", "last_paragraph", "comparison")}
         ours |= {"conclusion": next((names[name] for name in OFFICIAL_ORDER if names.get(name)), "")}
@@ -64,21 +66,21 @@ def test_every_official_section_case(shared):
 
 def test_overrides_are_the_official_ones(shared):
     table = json.loads((shared / "fixtures/section_tables.json").read_text(encoding="utf-8"))
-    assert RULES.custom_section_names == table["custom_section_names"]
-    assert RULES.custom_indices == {k: tuple(v) for k, v in table["custom_indices"].items()}
-    assert RULES.names == table["frequent_sections"]
-    assert list(RULES.view_phrases) == table["p_findings"]
-    assert len(RULES.custom_section_names) == 23
-    assert len(RULES.custom_indices) == 31
+    assert TABLES["custom_section_names"] == table["custom_section_names"]
+    assert TABLES["custom_indices"] == table["custom_indices"]
+    assert TABLES["names"] == table["frequent_sections"]
+    assert TABLES["view_phrases"] == table["p_findings"]
+    assert len(TABLES["custom_section_names"]) == 23
+    assert len(TABLES["custom_indices"]) == 31
 
 
 def test_override_by_offsets_and_by_section_name():
     text = "x" * 47 + "Small effusion." + "y" * 400
-    assert sections.manual_sections(text, "51410602", RULES) == {"findings": text[47:320]}
-    assert sections.manual_sections(text, "s58235663", RULES) == {"findings": ""}
+    assert sections.manual_sections(text, "51410602") == {"findings": text[47:320]}
+    assert sections.manual_sections(text, "s58235663") == {"findings": ""}
     named = " FINAL REPORT\n HISTORY:  Left effusion.\n"
-    assert sections.manual_sections(named, "s51491012", RULES) == {"impression": "Left effusion."}
-    assert sections.manual_sections(named, "s1", RULES) is None
+    assert sections.manual_sections(named, "s51491012") == {"impression": "Left effusion."}
+    assert sections.manual_sections(named, "s1") is None
 
 
 def test_section_used_prefers_findings_and_ignores_blanks():
@@ -138,7 +140,7 @@ def test_any_unicode_gives_valid_tuples(text):
 
 def read(report: str) -> tuple[list[str], list[dict]]:
     """Return sentences and tuples of the section that the pipeline would use, or of the whole text if it uses none."""
-    found = sections.split_report(report, RULES)
+    found = sections.split_report(report)
     for section in found:
         if section.name != "last_paragraph":
             assert report.startswith(section.text, section.start)
@@ -178,7 +180,7 @@ def test_one_megabyte_without_words(piece):
 
 
 def test_one_megabyte_of_headers():
-    found = sections.split_report("\n FINDINGS: Edema." * 60_000, RULES)
+    found = sections.split_report("\n FINDINGS: Edema." * 60_000)
     assert (len(found), sections.choose_section(sections.text_by_name(found))) == (60_001, ("findings", "Edema."))
 
 
@@ -208,8 +210,7 @@ def test_schema_finds_what_is_wrong():
 
 
 def test_the_schema_of_a_line_is_written_and_kept(workflow_run):
-    written = json.loads((ROOT / "schemas/reports.schema.json").read_text(encoding="utf-8"))
-    assert written == schema.line_schema(), "run `make docs`"
+    written = schema.line_schema()
     validator = jsonschema.Draft202012Validator(written)
     texts = [text for path in workflow_run.glob("results/reports/*.jsonl") for text in path.read_bytes().splitlines()]
     assert len(texts) > 5
@@ -219,8 +220,22 @@ def test_the_schema_of_a_line_is_written_and_kept(workflow_run):
             start, end = item["span"]
             assert line["section_text"][start:end] in line["sentences"][item["sentence_index"] - 1]
     text = (ROOT / "docs/reference/files.md").read_text(encoding="utf-8").split("## Reports")[1].split("## Cohort")[0]
-    of_tuple = written["properties"]["tuples"]["items"]["properties"]
+    of_tuple = written["$defs"]["tuple"]["properties"]
     assert {*written["properties"], *of_tuple} <= set(re.findall(r"`(\w+)`", text))
+
+
+def test_the_schema_of_a_line_has_the_vocabulary():
+    written = json.loads((ROOT / "resources/reading/line.schema.json").read_text(encoding="utf-8"))
+    assert written == schema.line_schema()
+    kinds, item = written["$defs"], written["$defs"]["tuple"]["properties"]
+    assert written["properties"]["section_name"]["enum"] == list(sections.SECTION_NAMES)
+    assert list(item) == [field.name for field in fields(schema.Finding)]
+    assert [item[name]["enum"] for name in ("presence", "certainty", "hedge", "predicted_hedge")] == [
+        list(questions.PRESENCE), list(questions.CERTAINTY), list(schema.HEDGES), [*schema.HEDGES, None],
+    ]  # fmt: skip
+    values = {"lesion": LESIONS, "own_lesion": (*LESIONS, None), "category": (*CATEGORIES, None), "label": ZONE_LABELS,
+              "location": VALID_LOCATIONS}  # fmt: skip
+    assert {name: tuple(kinds[name]["enum"]) for name in values} == values
 
 
 def test_unknown_engine_is_one_sentence():

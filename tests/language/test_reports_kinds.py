@@ -8,9 +8,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cxr.base.resources import load_resource
 from cxr.base.vocabulary import LESIONS
 from cxr.language.reports import engine
-from cxr.language.reports.read_reports import RESOURCES
 from cxr.language.reports.rules import lexicon as rules_lexicon
 from cxr.language.reports.rules import statements
 
@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import reports_accuracy as accuracy  # noqa: E402
 import reports_clinical as clinical  # noqa: E402
 
-LEXICON = rules_lexicon.load_lexicon(str(RESOURCES / "lexicon"))
+LEXICON = rules_lexicon.load_lexicon()
 STRUCTURE = engine.load_engine("rules", accuracy.EngineOptions())
 KINDS = yaml.safe_load((ROOT / "tests/support/report_kinds.yaml").read_text(encoding="utf-8"))
 ZONES = {"B": "lung base", "M": "mid zone lung", "U": "upper zone lung", "A": "apical zone lung", "": "lung"}
@@ -174,7 +174,7 @@ def test_what_follows_a_denial_stands(denial, joint, standing, noun):
 
 
 def test_every_form_of_shorthand_is_read_as_its_words():
-    data = yaml.safe_load((RESOURCES / "lexicon" / "shorthand.yaml").read_text(encoding="utf-8"))
+    data = load_resource("lexicon/shorthand.yaml")
     written = [form for forms in data["forms"].values() for form in forms]
     assert len(written) == len(set(map(str, written)))
     assert set(map(str, data["unless"])) <= set(map(str, written))
@@ -221,4 +221,4 @@ def test_what_is_another_word_is_left_alone(text, words):
     ],
 )
 def test_what_a_section_only_asks_about(text, asked):
-    assert statements.find_asked_lesions(accuracy.sentences_of(text), tuples_of(text), LEXICON) == asked
+    assert statements.find_asked_lesions(accuracy.sentences_of(text), tuples_of(text)) == asked

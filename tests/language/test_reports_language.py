@@ -4,14 +4,13 @@ import json
 
 import pytest
 
-from cxr.base.paths import RESOURCES
 from cxr.language.reports import language, sentences, vocabulary
 from cxr.language.reports.read_reports import NOTHING
 from report_outcomes import outcomes
 
-VOCABULARY = vocabulary.load_vocabulary(str(RESOURCES / "reading"), str(RESOURCES / "lexicon"))
-LANGUAGES = language.load_languages(str(RESOURCES / "reading/languages.yaml"), VOCABULARY)
-SUBSTANCE = vocabulary.load_substance(str(RESOURCES / "reading/no_report.yaml"))
+VOCABULARY = vocabulary.load_vocabulary()
+LANGUAGES = language.load_languages(VOCABULARY)
+SUBSTANCE = vocabulary.load_substance()
 FOREIGN = {
     "Spanish": ["Sin edema pulmonar.", "No hay derrame.", "Sin cardiomegalia.", "Neumonia basal derecha.",
                 "Corazón de tamaño normal.", "SIN DERRAME PLEURAL",

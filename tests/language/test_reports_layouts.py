@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from cxr.base.paths import RESOURCES
 from cxr.language.reports import engine, layouts, read_reports, reading
 from cxr.language.reports.decoding import NoText, decode, normalize_text
 from cxr.language.reports.layouts import paragraphs
@@ -15,8 +14,7 @@ from cxr.workflow.settings import Settings, read
 from report_layouts import ENCODINGS, FINDINGS, IMPRESSION, LAYOUTS, TEXT
 
 OPTIONS = ReportsOptions(**stage_options(Settings())["reports"])
-HEADINGS = layouts.load_headings(str(RESOURCES / "reading/headings.yaml"))
-STRUCTURE = engine.load_engine("rules", engine.EngineOptions(str(RESOURCES / "lexicon"), "both_bases"))
+STRUCTURE = engine.load_engine("rules", engine.EngineOptions("both_bases"))
 
 
 STUDY = {"study_id": "s", "subject_id": "p"}
@@ -28,7 +26,7 @@ def section_of(path: Path, data: bytes | str, options: ReportsOptions = OPTIONS)
 
 
 def sections_of(text: str, column: str = "") -> dict[str, str]:
-    found = layouts.split_layout(text, HEADINGS, column)
+    found = layouts.split_layout(text, column)
     return {name: part for name, part in found.items() if part}
 
 

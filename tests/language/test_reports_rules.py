@@ -7,7 +7,6 @@ import pytest
 
 from cxr.base.vocabulary import LUNGS, ZONE_LABELS
 from cxr.language.reports import engine, sentences
-from cxr.language.reports.read_reports import RESOURCES
 from cxr.language.reports.rules import lexicon as rules_lexicon
 from cxr.language.reports.rules import statements
 
@@ -15,7 +14,6 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import reports_accuracy as accuracy  # noqa: E402
 
-LEXICON = rules_lexicon.load_lexicon(str(RESOURCES / "lexicon"))
 STRUCTURE = engine.load_engine("rules", accuracy.EngineOptions())
 
 
@@ -501,5 +499,5 @@ def test_a_slip_between_two_words_stands_for_neither():
 def test_statements(text, comparison, lungs):
     texts = [text[a:b] for a, b in sentences.split_sentences(text)]
     tuples = STRUCTURE(texts)
-    assert statements.comparison_only(texts, tuples, LEXICON) is comparison
-    assert statements.mentions_lungs(texts, tuples, LEXICON) is lungs
+    assert statements.comparison_only(texts, tuples) is comparison
+    assert statements.mentions_lungs(texts, tuples) is lungs

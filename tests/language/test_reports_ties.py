@@ -7,8 +7,7 @@ from random import Random
 
 import pytest
 
-from cxr.base.paths import RESOURCES
-from cxr.language.reports import schema, sentences
+from cxr.language.reports import sentences
 from cxr.language.reports.rules import lexicon, structure
 
 SHARED = Path(os.environ.get("CXR_ILS_SHARED", Path(__file__).parents[2] / "../shared")).resolve()
@@ -29,16 +28,16 @@ FREE = (
 )  # fmt: skip
 
 
-LEXICON = lexicon.load_lexicon(str(RESOURCES / "lexicon"))
+LEXICON = lexicon.load_lexicon()
 
 
 def read(texts: list[str]) -> list[dict]:
-    return structure.structure_sentences(texts, LEXICON, unsided_effusion=True)
+    return structure.structure_sentences(texts, unsided_effusion=True)
 
 
 def read_at_once(texts: list[str]) -> list[dict]:
     findings = structure._find_tuples(structure._read_sentences(texts, LEXICON), True, LEXICON)
-    return list(map(schema.as_dict, findings))
+    return [dict(vars(finding)) for finding in findings]
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import yaml
 
 import openi_labels
 from cxr.base.errors import UserError
-from cxr.base.paths import RESOURCES
 from cxr.language.reports import engine as reports
 from cxr.language.reports import sentences
 from cxr.radvlm.filtered.engine import FilterOptions, load_engine
@@ -183,7 +182,7 @@ def labels_of_reports(path: Path, half: str) -> list[tuple[set[str], set[str], s
     return found
 
 
-STRUCTURE = reports.load_engine("rules", reports.EngineOptions(str(RESOURCES / "lexicon"), "both_bases", {}))
+STRUCTURE = reports.load_engine("rules", reports.EngineOptions("both_bases"))
 
 
 def labels(sections: list[list[str]]) -> set[str]:

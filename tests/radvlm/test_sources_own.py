@@ -10,7 +10,6 @@ import pytest
 
 import openi_labels
 from cxr.base.hdf5 import Shard, ShardWriter
-from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table
 from cxr.geometry.affine import affine_to_stored
@@ -31,7 +30,7 @@ def labels_of(report: str, uncertain: str = "absent") -> set[str]:
     return {label for label, value in resolve_uncertain(found, uncertain).items() if value == "present"}
 
 
-STRUCTURE = load_engine("rules", EngineOptions(str(RESOURCES / "lexicon"), "both_bases", {}))
+STRUCTURE = load_engine("rules", EngineOptions("both_bases"))
 
 
 @pytest.mark.parametrize(

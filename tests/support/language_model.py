@@ -8,7 +8,6 @@ import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from conftest import ROOT
 from cxr.base.vocabulary import PERSONAS
 from cxr.ils.paraphrase import rules as wordings_of_rules
 from cxr.ils.templates import parse_instruction
@@ -16,12 +15,10 @@ from cxr.language.reports import engine
 from http_server import Quiet, running
 
 MODEL = "tests/answers-as-the-rules-do"
-LEXICON = str(ROOT / "resources" / "lexicon")
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    lexicon: str = LEXICON
     effusion_without_side: str = "both_bases"
     files: dict = field(default_factory=dict)
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 
 from cxr.base.errors import UserError
@@ -26,7 +26,8 @@ MAX_LINES = 2048  # maximum replies in one file
 def answer_digest(options: ModelOptions, code: str) -> str:
     """Return the digest of everything an answer depends on; of a model folder, file names and sizes."""
     facts = describe_files(options.model) if Path(options.model).is_dir() else b""
-    settings_json = json.dumps(asdict(options) | {"code": code}, sort_keys=True).encode()
+    settings = {field.name: getattr(options, field.name) for field in fields(ModelOptions)}
+    settings_json = json.dumps(settings | {"code": code}, sort_keys=True).encode()
     return hashlib.sha256(settings_json + b"\0" + facts).hexdigest()
 
 

@@ -3,7 +3,7 @@ number plus 1), and asking batch by batch."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -117,9 +117,8 @@ class ModelSession:
         self.options, self.prompts, self.compute = options, Prompts.read(*prompts), compute
         first, has_shards = Path(outputs[0]), len(options.shard_sources) > 1
         folder = first.parents[1] / ANSWERS_FOLDER / ALL if has_shards else first.parent / ANSWERS_FOLDER / first.stem
-        model = ModelOptions(**{field.name: getattr(options, field.name) for field in fields(ModelOptions)})
         generate = connect_lazily(options, execution)
-        self.generate = cache_replies(generate, folder=folder, digest=answer_digest(model, code))
+        self.generate = cache_replies(generate, folder=folder, digest=answer_digest(options, code))
 
     def list_shards(self, sources: Sequence[str], images: Sequence[str], regions: Sequence[str]) -> list[tuple]:
         """Return (source, shard, table of the source's images, table of regions) of each of the job's shards."""

@@ -13,9 +13,10 @@ from cxr.base.paths import RESOURCES
 from cxr.base.resources import load_resource
 from cxr.base.vocabulary import LESIONS, LOBE_ZONES, LUNGS, SIDES, ZONE_LEVELS
 from cxr.language.reports import sentences
-from cxr.language.reports.rules import lexicon, structure
+from cxr.language.reports.rules import structure
+from cxr.language.reports.rules.lexicon import digest_lexicon, load_lexicon
 
-RESOURCE_FILES = ("radvlm/statements.yaml", "lexicon")
+RESOURCE_FILES = ("radvlm/statements.yaml",)
 HEDGES = ("definite", "strong", "weak")  # grades of certainty; ``Statement.hedge`` is an index into them
 _ZONES = {label: frozenset((label,)) for side in SIDES for label in (f"{side} {level}" for level in ZONE_LEVELS)}
 _ZONES |= {lung: frozenset(f"{lung.split()[0]} {level}" for level in ZONE_LEVELS) for lung in LUNGS}
@@ -102,17 +103,11 @@ def load_patterns() -> Patterns:
     return Patterns(normal, normal.pop("apart"), sizes, limits, devices, views, sexes, patterns)
 
 
-@cache
-def load_lexicon() -> lexicon.Lexicon:
-    """Load the report lexicon, once per process."""
-    return lexicon.load_lexicon(str(Path(RESOURCES) / RESOURCE_FILES[1]))
-
-
 def read_digests(code: str, **resources: str) -> dict[str, str]:
     """Return the digests of the code, of files of ``resources/``, by name, and of the lexicon, for an output line."""
     contents = {name: (Path(RESOURCES) / file).read_bytes() for name, file in resources.items()}
     digests = {name: hashlib.blake2b(content, digest_size=8).hexdigest() for name, content in contents.items()}
-    return {"code": code} | digests | {"lexicon": lexicon.digest_lexicon(Path(RESOURCES) / RESOURCE_FILES[1])}
+    return {"code": code} | digests | {"lexicon": digest_lexicon()}
 
 
 def split_batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -144,7 +139,7 @@ def read_sentence(sentence: str) -> tuple[Statement, ...]:
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _read_statements(sentence_texts: tuple[str, ...]) -> tuple[Statement, ...]:
-    tuples = structure.structure_sentences(sentence_texts, load_lexicon(), unsided_effusion=True)
+    tuples = structure.structure_sentences(sentence_texts, unsided_effusion=True)
     return tuple(_build_statements(tuples, sentence_texts))
 
 

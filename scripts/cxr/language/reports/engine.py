@@ -12,9 +12,8 @@ counts characters of their own sentence. The same sentences give the same tuples
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """The inputs of an engine: the lexicon's folder, a setting of the stage, and the files in its ``INPUTS``."""
+    """The inputs of an engine: a setting of the stage, and the files in its ``INPUTS``."""
 
-    lexicon: str
     effusion_without_side: str
     files: dict[str, str] = field(default_factory=dict)
 

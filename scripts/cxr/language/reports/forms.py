@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
-import yaml
+from cxr.base.resources import load_texts
 
+RESOURCE_FILES = ("reading/forms.yaml",)
 PROSE, LINES, TICKS, TABLE, JSON, ESCAPED, DICTATED = (
     "prose", "label-value lines", "tick list", "table", "JSON", "escaped text", "dictation",
 )  # fmt: skip
@@ -79,9 +79,9 @@ class Words(NamedTuple):
 
 
 @cache
-def load_words(path: str | Path) -> Words:
-    """Read the words of forms. Raises OSError if the file is missing."""
-    data = yaml.load(Path(path).read_text(encoding="utf-8"), yaml.BaseLoader)  # "no" is a word
+def load_words() -> Words:
+    """Read the words of forms."""
+    data = load_texts(RESOURCE_FILES[0])
     page, label = data["page_line"], data["patient_label"]
     value = r"\s*(?:[:#]\s*[\w/.,'-]*(?:\s[\w/.,'-]+)?|\s\S*\d\S*)\s*"
     spoken = sorted(data["spoken"], key=len, reverse=True)
@@ -135,15 +135,11 @@ def _json_lines(value: object, name: str = "") -> Iterator[str]:
     Raises UnreadForm for a shape that says nothing for certain.
     """
     if isinstance(value, dict):
-        label = next(
-            (value[key] for key in ("name", "finding", "label", "type") if isinstance(value.get(key), str)), ""
-        )
-        truths = [item for item in value.values() if isinstance(item, bool)]
+        labels = [value[key] for key in ("name", "finding", "label", "type") if isinstance(value.get(key), str)]
+        label, truths = next(iter(labels), ""), [item for item in value.values() if isinstance(item, bool)]
         if label and len(truths) == 1:
             details = [item for item in value.values() if isinstance(item, str) and item != label]
-            yield f"{label}: {'yes' if truths[0] else 'no'}" + (
-                f", {', '.join(details)}" if truths[0] and details else ""
-            )
+            yield f"{label}: {', '.join(['yes', *details]) if truths[0] else 'no'}"
             return
         for key, item in value.items():
             yield from _json_lines(item, str(key).replace("_", " "))
@@ -173,7 +169,7 @@ def drop_page_heads(text: str, words: Words) -> str:
                 parts.pop()
             continue
         behind_head = number and inside and any(has_head[max(0, number - 3) : number])
-        if behind_head and not line.strip() and not _ends_sentence(parts[-1]):
+        if behind_head and not line.strip() and parts[-1].rstrip()[-1:] not in ".!?:;":
             continue
         parts.append(line)
     return "\n".join(parts)
@@ -204,10 +200,9 @@ def read_lines(form: Form, words: Words, phrases: Phrases) -> Form:
     if _MARKED_COLUMNS.search(form.text) and _LONE_MARK.search(form.text):
         raise UnreadForm("its columns are told apart by the position of a mark only")
     reader = _LineReader(words, phrases, form.kinds)
+    values = words.absent | words.present
     text = _ANSWER_BELOW.sub(
-        lambda line: (
-            f"{line[1]}: {line[2]}" if line[2].strip(" .").lower() in words.absent | words.present else line[0]
-        ),
+        lambda line: f"{line[1]}: {line[2]}" if line[2].strip(" .").lower() in values else line[0],
         _QUESTION.sub(r"\1: ", form.text),
     )
     lines = list(reader.join_values(_LEADERS.sub(": ", text).split("\n")))
@@ -238,11 +233,8 @@ class _LineReader:
     is_form: bool = False  # Whether one of them cannot be prose
     is_of_heading: bool = False  # Whether lines belong to a heading above them: a place, an earlier image
 
-    def is_finding(self, phrase: str) -> bool:
-        return self.phrases.is_finding(phrase)
-
-    def is_place(self, phrase: str) -> bool:
-        return self.phrases.is_place(phrase)
+    def __post_init__(self) -> None:
+        self.is_finding, self.is_place = self.phrases.is_finding, self.phrases.is_place
 
     def join_values(self, lines: Sequence[str]) -> Iterator[str]:
         """Yield the lines, a finding's name and the value below it as one line."""
@@ -266,29 +258,22 @@ class _LineReader:
     def read_line(self, line: str) -> str:
         """Return the sentence of a form's line, "" for one that says nothing, else the line itself."""
         boxes = list(_BOX.finditer(line))
-        if boxes and (
-            any(_TICKED & set(box.group()) for box in boxes)
-            or "[ ]" in line
-            or re.search(r"[☐□]|\[ *_*\]|\( +\)", line)
-        ):
+        is_ticked = any(_TICKED & set(box.group()) for box in boxes)
+        if boxes and (is_ticked or "[ ]" in line or re.search(r"[☐□]|\[ *_*\]|\( +\)", line)):
             return self._read_boxes(line, boxes)
         return self._read_statements(line)
 
     def _read_statements(self, line: str) -> str:
         """Return the sentences of a line of one or several "finding: value" statements."""
         text = _LEVELS.sub("", _BULLET.sub("", line)).strip().rstrip(".")
-        if _PRIOR_HEADING.fullmatch(text) or self.is_place(text.strip(" :").lower()):
-            self.is_of_heading = True
-        elif not text:
-            self.is_of_heading = False
+        is_heading = _PRIOR_HEADING.fullmatch(text) is not None or self.is_place(text.strip(" :").lower())
+        self.is_of_heading = is_heading or (self.is_of_heading and bool(text))
         if (first := _VALUE_FIRST.match(text)) and self.is_finding(text[first.end() :].lower()):
             text = f"{text[first.end() :]}: {next(filter(None, first.groups()))}"
         pieces = _STATEMENT_END.split(text)
         sentences = [self._read_value(*_parted(piece)) for piece in pieces]
-        marked_pieces = [
-            not sentence and self._has_marked_finding(piece) for sentence, piece in zip(sentences, pieces, strict=True)
-        ]
-        if any(marked_pieces) or (self.is_of_heading and any(sentences)):
+        unread_pieces = [piece for sentence, piece in zip(sentences, pieces, strict=True) if not sentence]
+        if any(map(self._has_marked_finding, unread_pieces)) or (self.is_of_heading and any(sentences)):
             self.unread += 1
             self.is_form = True
         if not any(sentences):
@@ -305,12 +290,10 @@ class _LineReader:
         if is_parted and (statement := self._read_list(label.lower().removesuffix(" findings"), value)):
             return statement
         bare_value = value.strip(" .()").lower()
-        if not is_parted and (
-            bare_value not in self.words.absent | self.words.present or _SENTENCE_END.search(f"{label} {bare_value}")
-        ):
+        if not is_parted and (not self._is_bare(bare_value) or _SENTENCE_END.search(f"{label} {bare_value}")):
             return None  # prose: most lines end here
         name = _QUESTION_WORDS.sub("", _CHOICES.sub("", label).strip(" ?:")).lower()
-        is_bare = is_parted and bare_value in self.words.absent | self.words.present
+        is_bare = is_parted and self._is_bare(bare_value)
         is_side = not _SIDE.isdisjoint(name.split()) and self.is_place(name)
         if is_bare and (is_side or _NEGATED_LABEL.match(name)):  # "Right: yes", "No effusion: false"
             self.unread += 1
@@ -359,7 +342,7 @@ class _LineReader:
     def _read_list(self, label: str, value: str) -> str | None:
         """Return the sentence of a value and its findings ("Absent: consolidation, edema"), None of anything else."""
         names = [name.strip() for name in re.split(r"[,;/]|\band\b", value.lower())]
-        if label not in self.words.absent | self.words.present or not all(map(self.is_finding, names)):
+        if not self._is_bare(label) or not all(map(self.is_finding, names)):
             return None
         subjects = ", no ".join(names) if label in self.words.absent else ", ".join(names)
         return f"No {subjects}." if label in self.words.absent else f"{subjects.capitalize()}."
@@ -397,14 +380,10 @@ class _LineReader:
             return ""
         is_list = all(map(self._is_detail, map(str.lower, chosen_texts)))
         sentence = self._read_value(label, ", ".join(chosen_texts)) if is_list or len(chosen_texts) == 1 else None
-        if (
-            len(chosen_texts) == 1
-            and label.lower() in self.words.organs
-            and chosen_texts[0].lower() in self.words.organ_states
-        ):
+        is_state = len(chosen_texts) == 1 and chosen_texts[0].lower() in self.words.organ_states
+        if is_state and label.lower() in self.words.organs:
             sentence = f"{label} {chosen_texts[0]}."
-        if sentence is None:
-            self.unread += 1
+        self.unread += sentence is None
         return f"\n{sentence}\n"
 
     def read_table(self, block: list[str]) -> Iterator[str]:
@@ -431,15 +410,13 @@ class _LineReader:
                 side = kind if kind in ("right", "left") else ""
                 value = kind if kind in ("yes", "no") and cell in _TICKED else cell
                 value = "yes" if kind == "value" and cell in _TICKED else value
-                is_absent = value.lower() in self.words.absent
-                sentence = self._read_value(
-                    row[0], f"{value}, {place}" if place and not is_absent else value, side=side
-                )
-                if sentence is None and (kind != "value" or self._is_bare_value(value)):
-                    self.unread += 1
+                placed_value = f"{value}, {place}" if place and value.lower() not in self.words.absent else value
+                sentence = self._read_value(row[0], placed_value, side=side)
+                self.unread += sentence is None and (kind != "value" or self._is_bare(value))
                 yield f"\n{sentence or f'{row[0]}: {value}.'}\n"
 
-    def _is_bare_value(self, value: str) -> bool:
+    def _is_bare(self, value: str) -> bool:
+        """True if a value only says that the finding is there, or that it is not."""
         return value.lower() in self.words.absent | self.words.present
 
 

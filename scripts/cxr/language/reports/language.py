@@ -7,10 +7,8 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-import yaml
-
+from cxr.base.resources import load_texts
 from cxr.language.reports.layouts import fold_case
 from cxr.language.reports.vocabulary import WORD, Vocabulary
 
@@ -36,16 +34,14 @@ class Language:
 
 
 @cache
-def load_languages(path: str, vocabulary: Vocabulary) -> tuple[Language, ...]:
+def load_languages(vocabulary: Vocabulary) -> tuple[Language, ...]:
     """Read ``resources/reading/languages.yaml``; words that are also English are loose."""
-    data = yaml.load(Path(path).read_text(encoding="utf-8"), yaml.BaseLoader)
-    tables = ((name, set(table["words"]), set(table["loose"])) for name, table in data.items())
-    return tuple(
-        Language(
-            name, frozenset(word for word in words - loose if not vocabulary.is_known(word)), frozenset(words | loose)
-        )
-        for name, words, loose in tables
-    )
+    languages = []
+    for name, table in load_texts("reading/languages.yaml").items():
+        words, loose = set(table["words"]), set(table["loose"])
+        foreign_words = frozenset(word for word in words - loose if not vocabulary.is_known(word))
+        languages.append(Language(name, foreign_words, frozenset(words | loose)))
+    return tuple(languages)
 
 
 def detect_foreign(sentences: list[str], languages: tuple[Language, ...], vocabulary: Vocabulary) -> str | None:
@@ -60,7 +56,7 @@ def detect_foreign(sentences: list[str], languages: tuple[Language, ...], vocabu
         return script
     words_by_sentence = [[word.lower() for word in WORD.findall(fold_case(sentence))] for sentence in sentences]
     all_words = [word for words in words_by_sentence for word in words]
-    foreign_words = _all_foreign_words(languages)
+    foreign_words = all_foreign_words(languages)
     for words in [] if foreign_words.isdisjoint(all_words) else [all_words, *words_by_sentence]:
         num_foreign, num_english, name = _likeliest_language(words, languages, vocabulary)
         if words is all_words and _FUNCTION_WORDS.isdisjoint(words) and _has_plain_word(sentences, foreign_words):
@@ -81,20 +77,19 @@ def _has_plain_word(sentences: list[str], foreign_words: frozenset[str]) -> bool
 
 
 @cache
-def _all_foreign_words(languages: tuple[Language, ...]) -> frozenset[str]:
+def all_foreign_words(languages: tuple[Language, ...]) -> frozenset[str]:
     """Return the words of all other languages: most English sections contain none of them."""
     return frozenset().union(*(language.words for language in languages))
 
 
-def _likeliest_language(
-    words: list[str], languages: tuple[Language, ...], vocabulary: Vocabulary
-) -> tuple[int, int, str]:
+def _likeliest_language(words: list[str], languages: tuple, vocabulary: Vocabulary) -> tuple[int, int, str]:
     """Return the number of words in the most likely other language, the number of English words, and its name."""
-    counts = [
-        (sum(word in language.words for word in words), sum(word in language.loose for word in words), language)
-        for language in languages
-    ]
-    num_foreign, _, language = max(counts, key=lambda count: count[:2])
+
+    def count(language: Language) -> tuple[int, int]:
+        return sum(word in language.words for word in words), sum(word in language.loose for word in words)
+
+    language = max(languages, key=count)
+    num_foreign = count(language)[0]
     num_english = sum(len(word) > 1 and word not in language.loose and vocabulary.is_known(word) for word in words)
     return num_foreign, num_english, language.name
 

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
+from typing import NamedTuple
 
-import yaml
-
+from cxr.base.resources import load_texts, phrase_pattern
 from cxr.language.reports.decoding import normalize_text
 
+RESOURCE_FILES = ("reading/headings.yaml",)
 _NARROWEST = 60
 """Line width below which a report does not count as wrapped, unless most of its lines are full."""
 _FEWEST = 3
@@ -103,6 +103,7 @@ _WORD = re.compile(r"[^\W_]+(?:[/-][^\W_]+)*")
 _NOTHING = re.compile(r"\W*(?:none|nil|n/?a|not applicable|not given|not provided|_+)?\W*", re.I)
 _COLON = re.compile(r"[:：](?!\d)")
 _MORE = re.compile(r"[ \t]*\([^()\n]{0,60}\)[ \t]*$")
+_PROSE = re.compile(r"[^\W\d_]{2,}(?:\W+[^\W\d_]+)+[.;](?:\s|$)")
 _MOST_WORDS = 6
 """Maximum number of words of a heading inside a line."""
 _LETTERS = re.compile(r"[^\W\d_]")
@@ -114,7 +115,6 @@ class Headings:
     hyphen."""
 
     names: dict[str, str]
-    parts: frozenset[str]
     titles: frozenset[str]
     plain: frozenset[str]
     prose: frozenset[str]
@@ -122,8 +122,7 @@ class Headings:
     at_start: re.Pattern
 
 
-@dataclass(frozen=True)
-class _Heading:
+class _Heading(NamedTuple):
     """A heading: its section, and the characters at which it and its text start."""
 
     section: str
@@ -132,45 +131,34 @@ class _Heading:
 
 
 @cache
-def load_headings(path: str | Path) -> Headings:
-    """Read the headings. Raises OSError if the file is missing."""
-    data = yaml.load(Path(path).read_text(encoding="utf-8"), yaml.BaseLoader)  # "no" is a word
+def load_headings() -> Headings:
+    """Read the headings."""
+    data = load_texts(RESOURCE_FILES[0])
     names = {phrase: section for section, phrases in data["sections"].items() for phrase in phrases}
-    parts = frozenset(data["parts"])
-    every = _alternatives({*names, *parts})
+    every = phrase_pattern({*names, *data["parts"]}, r"[ \t]+")
     more = r"(?:[ \t]*\([^()\n]{0,60}\))?"
     end = r"(?P<end>[ \t]*[:：]|[ \t]+[-–—]+(?=[ \t])|[ \t]*$|[ \t]*\t|[ ]{2,}|[ ](?=\S))"
-    return Headings(
-        names=names,
-        parts=parts,
-        titles=frozenset(data["titles"]),
-        plain=frozenset(data["plain"]),
-        prose=frozenset(data["prose"]),
-        hyphenated=frozenset(data["hyphenated"]),
-        at_start=re.compile(rf"^[ \t]*{_DECORATION}(?P<name>{every})\b{more}{end}", re.MULTILINE),
-    )
+    at_start = re.compile(rf"^[ \t]*{_DECORATION}(?P<name>{every})\b{more}{end}", re.MULTILINE)
+    sets = {name: frozenset(data[name]) for name in ("titles", "plain", "prose", "hyphenated")}
+    return Headings(names=names, at_start=at_start, **sets)
 
 
-def _alternatives(phrases) -> str:
-    texts = sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
-    return "|".join(r"[ \t]+".join(map(re.escape, phrase.split())) for phrase in texts)
-
-
-def split_layout(text: str, headings: Headings, column: str = "") -> dict[str, str]:
+def split_layout(text: str, column: str = "") -> dict[str, str]:
     """Return {section: text} of a report; the texts of sections with the same name are joined.
 
     ``column``: the section of a text before the first heading; without it, that text may be a letterhead.
     """
+    headings = load_headings()
     text = _RULE.sub("", _EMPHASIS.sub("", normalize_text(text)))
     found_headings = list(_headings(text, headings))
     width = line_width(text)
     if not found_headings:
         return {column or "findings": paragraphs(text, width, headings.hyphenated)}
-    pieces: dict[str, list[str]] = {
-        "preamble": [paragraphs(text[: found_headings[0].start], width, headings.hyphenated)]
-    }
-    for heading, following in zip(found_headings, [*found_headings[1:], None], strict=True):
-        piece = paragraphs(text[heading.end : following.start if following else len(text)], width, headings.hyphenated)
+    preamble = paragraphs(text[: found_headings[0].start], width, headings.hyphenated)
+    pieces: dict[str, list[str]] = {"preamble": [preamble]}
+    ends = [*(heading.start for heading in found_headings[1:]), len(text)]
+    for heading, end in zip(found_headings, ends, strict=True):
+        piece = paragraphs(text[heading.end : end], width, headings.hyphenated)
         section_texts = pieces.setdefault(heading.section, [])
         if piece and piece not in section_texts and not _NOTHING.fullmatch(piece):
             section_texts.append(piece)
@@ -201,7 +189,8 @@ def _assign_loose_text(sections: dict[str, str], order: list[str], short: Set[st
     title = sections.pop("title", "")
     if not sections.get("findings") and title:
         sections["findings"] = title
-    if not sections.get("findings") and _is_prose(sections["preamble"]):
+    # full sentences without a label before the first heading are prose, not a letterhead
+    if not sections.get("findings") and ":" not in sections["preamble"] and _PROSE.search(sections["preamble"]):
         sections["findings"] = sections["preamble"]
     if sections.get("findings") or sections.get("impression"):
         return sections
@@ -209,11 +198,6 @@ def _assign_loose_text(sections: dict[str, str], order: list[str], short: Set[st
     trailing_texts = [sections[name].partition("\n\n")[2] for name in usable_names[:1]]
     trailing_texts += [_SENTENCE.sub("", sections[name], 1) for name in usable_names if name in short]
     return sections | {"last_paragraph": next(filter(None, [sections.get("comment"), *trailing_texts]), "")}
-
-
-def _is_prose(text: str) -> bool:
-    """True if a text before the first heading is prose (full sentences, no labels), not a letterhead."""
-    return bool(re.search(r"[^\W\d_]{2,}(?:\W+[^\W\d_]+)+[.;](?:\s|$)", text)) and ":" not in text
 
 
 def _headings(text: str, headings: Headings) -> Iterator[_Heading]:
@@ -297,12 +281,10 @@ def _heading_before_colon(text: str, plain: str, colon: int, headings: Headings,
     for word in words[-_MOST_WORDS:]:
         phrase = " ".join(before[word.start() :].split())
         if phrase in headings.names and before[: word.start()].strip():  # the start of a line was looked at
-            name = text[line + word.start() : line + words[-1].end()]
-            return (
-                line + word.start()
-                if _is_heading_in_line(name, phrase, before[: word.start()], headings, shouted)
-                else None
-            )
+            start = line + word.start()
+            name = text[start : line + words[-1].end()]
+            is_heading = _is_heading_in_line(name, phrase, before[: word.start()], headings, shouted)
+            return start if is_heading else None
     return None
 
 

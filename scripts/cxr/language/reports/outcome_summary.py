@@ -6,31 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 from cxr.base.errors import count_phrase
-from cxr.base.exclusions import REASONS
 
 FINDINGS, NO_FINDINGS, UNREAD_FORM = "findings", "no_findings", "unread_form"
 KIND_SEPARATOR = ", "
 MEANINGS = {FINDINGS: "read, with findings affirmed or denied", NO_FINDINGS: "read; nothing is affirmed or denied"}
 MAX_REASONS = 4
 """Maximum number of reasons in the sentence."""
-
-
-def outcome_rows(outcomes: dict[tuple[str, str], list[str]]) -> list[dict]:
-    """Return the rows of ``reading.tsv``: read studies first, then reasons, the most common first.
-
-    ``outcomes``: {(outcome, kinds of form in the report): studies}; an example is the first of these.
-    """
-    order = sorted(outcomes, key=lambda row: (row[0] not in MEANINGS, -len(outcomes[row]), row))
-    return [
-        {
-            "outcome": outcome,
-            "form": form,
-            "studies": len(outcomes[outcome, form]),
-            "example_study": min(outcomes[outcome, form], default=""),
-            "meaning": MEANINGS.get(outcome) or REASONS[outcome],
-        }
-        for outcome, form in order
-    ]
 
 
 def summarize_outcomes(table: list[dict]) -> str:
@@ -43,11 +24,8 @@ def summarize_outcomes(table: list[dict]) -> str:
         f"{row['studies']} {row['outcome']} ({row['meaning']}), such as {row['example_study']}"
         for row in lost_rows[:MAX_REASONS]
     )
-    further_reasons = (
-        f"; {count_phrase(len(lost_rows) - MAX_REASONS, 'more reason', 'more reasons')}"
-        if len(lost_rows) > MAX_REASONS
-        else ""
-    )
+    num_further = max(0, len(lost_rows) - MAX_REASONS)
+    further_reasons = f"; {count_phrase(num_further, 'more reason', 'more reasons')}" if num_further else ""
     without = count_phrase(num_lost, f"of {total} studies has", f"of {total} studies have")
     return f"reports: {without} no usable report: {reasons}{further_reasons}"
 

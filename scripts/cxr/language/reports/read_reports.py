@@ -10,18 +10,16 @@ import polars as pl
 
 from cxr.base.jobs import log, progress
 from cxr.base.ledger import Ledger
-from cxr.base.paths import RESOURCES
 from cxr.base.settings import key
 from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import read_table, write_lines
 from cxr.language.reports import corrections, engine, hand_over, language, reading, schema, self_test, witnesses
-from cxr.language.reports.rules import lexicon as rules_lexicon
 from cxr.language.reports.rules import statements
+from cxr.language.reports.rules.lexicon import digest_lexicon
 from cxr.language.reports.sentences import split_sentences
 from cxr.language.reports.settings import NOTHING_SHARE, ReadingSettings
-from cxr.language.reports.vocabulary import Substance, Vocabulary, load_substance, load_vocabulary
+from cxr.language.reports.vocabulary import load_substance, load_vocabulary
 
-RESOURCE_FILES = ("lexicon", "reading")
 RULES, MODEL, BOTH = "rules", "vllm", "both"
 """Engines. ``rules`` reads only English, with the words of the lexicon."""
 NOTHING = "no_report", "the text says nothing of the chest"
@@ -39,22 +37,11 @@ class ReportsOptions(ReadingSettings):
 
 @dataclass(frozen=True)
 class _Reader:
-    """Converts a study's row to its line."""
+    """What converts a study's row to its line. ``options.engine`` reads first; a model what the rules hand over."""
 
     options: ReportsOptions
-    lexicon: rules_lexicon.Lexicon
-    structure: engine.Structure
-    plain: engine.Structure
-    model: engine.Structure | None  # Reads what the rules hand over (engine both)
+    structures: dict[str, engine.Structure]
     digests: dict[str, str]
-    second_reader: witnesses.SecondReader
-    vocabulary: Vocabulary
-    languages: tuple[language.Language, ...]
-    substance: Substance
-
-    @property
-    def english_only(self) -> bool:
-        return self.options.engine == RULES
 
 
 def run_shard(
@@ -77,7 +64,7 @@ def run_shard(
     """
     del threads
     reader = make_reader(options, str(attrs.get("code_digest", "")), **files)
-    self_test.check_engine(reader.plain, RESOURCES / RESOURCE_FILES[1] / "self_test.yaml")
+    self_test.check_engine(reader.structures[RULES])
     rows = read_table(cohort).sort("study_id", "rank", "image_id")
     ledger = Ledger("reports")
     states: list[tuple] = []
@@ -89,29 +76,12 @@ def run_shard(
 
 def make_reader(options: ReportsOptions, code_digest: str = "", **files: str) -> _Reader:
     """Return the reader for :func:`study_line`. Raises UserError for an unknown engine."""
-    folder, words = (RESOURCES / name for name in RESOURCE_FILES)
-    report_vocabulary = load_vocabulary(str(words), str(folder))
-    settings = engine.EngineOptions(str(folder), options.effusion_without_side, files)
-    model = engine.load_engine(BOTH, settings) if options.engine == BOTH else None
-    options = replace(options, engine=RULES) if model else options
-    return _Reader(
-        options=options,
-        lexicon=rules_lexicon.load_lexicon(str(folder)),
-        structure=engine.load_engine(options.engine, settings),
-        plain=engine.load_engine(RULES, settings),
-        model=model,
-        digests={
-            "code": code_digest,
-            "lexicon": rules_lexicon.digest_lexicon(folder),
-            "witnesses": witnesses.digest_words(),
-        },
-        second_reader=witnesses.load_second_reader(),
-        vocabulary=report_vocabulary,
-        languages=language.load_languages(
-            str(words / "languages.yaml"), load_vocabulary(str(words), str(folder), misspellings=False)
-        ),
-        substance=load_substance(str(words / "no_report.yaml")),
-    )
+    settings = engine.EngineOptions(options.effusion_without_side, files)
+    structures = {name: engine.load_engine(name, settings) for name in (options.engine, RULES)}
+    if BOTH in structures:
+        structures[MODEL], options = structures.pop(BOTH), replace(options, engine=RULES)
+    digests = {"code": code_digest, "lexicon": digest_lexicon(), "witnesses": witnesses.digest_words()}
+    return _Reader(options, structures, digests)
 
 
 def _lines(rows: pl.DataFrame, reader: _Reader, ledger: Ledger, states: list[tuple]) -> Iterator[dict]:
@@ -136,23 +106,14 @@ def _lines(rows: pl.DataFrame, reader: _Reader, ledger: Ledger, states: list[tup
             yield line
         else:
             outcomes[line[0]] += 1
-    _log_outcomes(outcomes)
-    if num_corrected:
-        log.info("reports: in %d studies %s (reports.section_overrides)", num_corrected, reading.CORRECTED)
-
-
-def _log_outcomes(outcomes: Counter) -> None:
-    """Log the number of studies per outcome; warn if too many have no usable report."""
     used = outcomes.pop("findings", 0), outcomes.pop("no findings", 0)
     lost = outcomes.total()
     reason_counts = ", ".join(f"{reason} {number}" for reason, number in sorted(outcomes.items()))
-    log.log(
-        logging.WARNING if lost > NOTHING_SHARE * (sum(used) + lost) else logging.INFO,
-        "reports: %d studies with findings, %d read without a finding, %d without a usable report%s",
-        *used,
-        lost,
-        f" ({reason_counts})" if reason_counts else "",
-    )
+    level = logging.WARNING if lost > NOTHING_SHARE * (sum(used) + lost) else logging.INFO
+    message = "reports: %d studies with findings, %d read without a finding, %d without a usable report%s"
+    log.log(level, message, *used, lost, f" ({reason_counts})" if reason_counts else "")
+    if num_corrected:
+        log.info("reports: in %d studies %s (reports.section_overrides)", num_corrected, reading.CORRECTED)
 
 
 def study_line(row: dict, reader: _Reader) -> dict | tuple[str, str]:
@@ -163,13 +124,12 @@ def study_line(row: dict, reader: _Reader) -> dict | tuple[str, str]:
 def read_study(row: dict, section: reading.Section | tuple[str, str], reader: _Reader) -> dict | tuple[str, str]:
     """Return the line of one study, by the language model if the rules hand it over; or (reason, detail)."""
     outcome = section_line(row, section, reader)
-    if reader.model is None:
+    if reader.options.engine != RULES or MODEL not in reader.structures:
         return outcome
     handed_over = hand_over.find_hand_over(row, section, outcome, reader.options)
     if handed_over is None:
         return outcome
-    model_reader = replace(reader, options=replace(reader.options, engine=MODEL), structure=reader.model)
-    line = _line(row, handed_over.section, model_reader)
+    line = _line(row, handed_over.section, replace(reader, options=replace(reader.options, engine=MODEL)))
     if not isinstance(line, dict):
         return "quarantined", f"handed over ({handed_over.reason}): {line[1]}"
     return hand_over.limit_denials(line, handed_over)
@@ -194,30 +154,40 @@ def section_line(row: dict, section: reading.Section | tuple[str, str], reader: 
 
 
 def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[str, str]:
-    texts, second_section = section.sentences, section.second_section
-    if reader.english_only and (detail := _foreign_section(section, reader)):
-        return "not_english", detail
+    texts, second_section, rules = section.sentences, section.second_section, reader.structures[RULES]
+    english_only, vocabulary = reader.options.engine == RULES, load_vocabulary()
+    if english_only:
+        languages = language.load_languages(load_vocabulary(misspellings=False))
+        # the other section counts too, because it can veto
+        for part in filter(None, (section, second_section)):
+            if foreign_language := language.detect_foreign(part.sentences, languages, vocabulary):
+                return "not_english", f"{part.name}: {foreign_language}"
     try:
-        tuples = _tuples(section, reader.structure)
+        tuples = _tuples(section, reader.structures[reader.options.engine])
     except schema.Quarantined as quarantined:
         return "quarantined", str(quarantined)
-    unknown = reader.vocabulary.unknown(texts) if reader.english_only else []
-    if problem := _problem(tuples, texts, unknown, reader):
-        return problem
-    addendum = [section.addendum[start:end] for start, end in split_sentences(section.addendum)]
-    if addendum and (lesion := corrections.find_contradiction(tuples, reader.plain(addendum))):
+    unknown = vocabulary.unknown(texts) if english_only else []
+    if len(tuples) > reader.options.max_findings:
+        return "too_long", f"{len(tuples)} findings; reports.max_findings is {reader.options.max_findings}"
+    if not english_only and (problems := schema.problems(tuples, len(texts))):
+        return "quarantined", "; ".join(problems[:3])
+    hides_finding = any(row["finding"] for row in unknown)
+    if english_only and not tuples and not hides_finding and load_substance().lacks(texts):
+        return NOTHING
+    addendum = _sentences(section.addendum)
+    if addendum and (lesion := corrections.find_contradiction(tuples, rules(addendum))):
         return "corrected_report", f"its addendum contradicts it about {lesion}"
     # the second section only blocks and vetoes
-    other_tuples = _tuples(second_section, reader.plain) if second_section else []
-    neighbours = _pop_further_neighbours([*tuples, *other_tuples])
+    other_tuples = _tuples(second_section, rules) if second_section else []
     other_texts = second_section.sentences if second_section else []
-    other_sentences = (
-        [section.further_text[start:end] for start, end in split_sentences(section.further_text)]
-        if section.further_text
-        else []
-    )
-    report_witnesses = reader.second_reader.read([texts, other_texts, other_sentences], [tuples, other_tuples, []])
-    asked_lesions = statements.find_asked_lesions(texts, tuples, reader.lexicon)
+    neighbours = []
+    for item in (*tuples, *other_tuples):  # a tuple keeps its first neighbour; the line has the others
+        if isinstance(item["related"], list):
+            neighbours += item["related"][1:]
+            item["related"] = item["related"][0]
+    all_texts, all_tuples = [texts, other_texts, _sentences(section.further_text)], [tuples, other_tuples, []]
+    report_witnesses = witnesses.load_second_reader().read(all_texts, all_tuples)
+    asked_lesions = statements.find_asked_lesions(texts, tuples)
     return {
         "study_id": row["study_id"],
         "subject_id": row["subject_id"],
@@ -228,10 +198,10 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
         "other_section": second_section.name if second_section else None,
         "other_tuples": other_tuples,
         "related": statements.sort_lesions([*neighbours, *asked_lesions]),
-        "comparison_only": statements.comparison_only(texts, tuples, reader.lexicon),
-        "mentions_lungs": statements.mentions_lungs(texts, tuples, reader.lexicon),
+        "comparison_only": statements.comparison_only(texts, tuples),
+        "mentions_lungs": statements.mentions_lungs(texts, tuples),
         "unknown_words": unknown,
-        "unknown_share": reader.vocabulary.share(texts, unknown),
+        "unknown_share": vocabulary.share(texts, unknown),
         "written": list(section.written),
         "witnesses": {lesion: vars(witness) for lesion, witness in report_witnesses.items()},
         "removed": dict(section.removed),
@@ -241,37 +211,8 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
     }
 
 
-def _foreign_section(section: reading.Section, reader: _Reader) -> str | None:
-    """Return which section is not English, and its language. The other section counts too, because it can veto."""
-    for part in filter(None, (section, section.second_section)):
-        if foreign_language := language.detect_foreign(part.sentences, reader.languages, reader.vocabulary):
-            return f"{part.name}: {foreign_language}"
-    return None
-
-
-def _problem(tuples: list[dict], texts: list[str], unknown: list[dict], reader: _Reader) -> tuple[str, str] | None:
-    """Return (reason, detail) if an engine's result for a text cannot be used."""
-    most = reader.options.max_findings
-    if len(tuples) > most:
-        return "too_long", f"{len(tuples)} findings; reports.max_findings is {most}"
-    if not reader.english_only:
-        problems = schema.problems(tuples, len(texts))
-        return ("quarantined", "; ".join(problems[:3])) if problems else None
-    hides = any(row["finding"] for row in unknown)
-    if not tuples and not hides and reader.substance.lacks(texts):
-        return NOTHING
-    return None
-
-
-def _pop_further_neighbours(tuples: list[dict]) -> list[str]:
-    """Keep the first neighbouring lesion type of each tuple; return the others, which go into the line."""
-    further: list[str] = []
-    for item in tuples:
-        if isinstance(item["related"], list):
-            first, *further_types = item["related"]
-            item["related"] = first
-            further += further_types
-    return further
+def _sentences(text: str) -> list[str]:
+    return [text[start:end] for start, end in split_sentences(text)]
 
 
 def _tuples(section: reading.Section, structure: engine.Structure) -> list[dict]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Protocol
 
 from cxr.base.faults import broken_part
-from cxr.base.paths import RESOURCES
 from cxr.base.regular_files import open_regular
 from cxr.language.reports import forms, layouts, sections
 from cxr.language.reports.corrections import CorrectedReport, apply_corrections
@@ -16,8 +15,6 @@ from cxr.language.reports.decoding import NoText, decode, normalize_text
 from cxr.language.reports.privacy.scrubbing import add_counts, scrub
 from cxr.language.reports.sentences import split_sentences
 
-RESOURCE_FILES = ("sections.yaml", "reading/headings.yaml", "reading/forms.yaml")
-_HEADINGS, _FORM_WORDS = (str(RESOURCES / name) for name in RESOURCE_FILES[1:])
 COLUMNS = ("findings", "impression")
 CORRECTED = "a heading that the official table names wrongly is corrected"
 _BYTES_A_CHARACTER = 64
@@ -149,14 +146,19 @@ def _read_sections(
         _check_length(sum(map(len, columns.values())), options)
         if options.sections == "mimic":
             return {name: scrubbed(text.strip()) for name, text in columns.items() if text}, False
-        column_sections = [_split_tolerant(read_form(text), name) for name, text in columns.items() if text.strip()]
-        return _merge_sections(column_sections), False
+        texts_by_name: dict[str, list[str]] = {}
+        for column, column_text in columns.items():
+            column_sections = layouts.split_layout(read_form(column_text), column) if column_text.strip() else {}
+            for name, text in column_sections.items():
+                texts = texts_by_name.setdefault(name, [])
+                texts += [text] if text and text not in texts else []
+        return {name: "\n\n".join(texts) for name, texts in texts_by_name.items()}, False
     if path := report_file(row):
         text = _read_text(Path(path), options)
         if options.sections == "mimic":  # its corrections count characters of the original text
             section_texts, corrected = _split_official(text, row["study_id"], options)
             return {name: scrubbed(part) for name, part in section_texts.items()}, corrected
-        return _split_tolerant(read_form(text)), False
+        return layouts.split_layout(read_form(text)), False
     if row.get("report_missing"):
         raise _Unusable("missing_report", "the file that the cohort names for it does not exist")
     if any(row.get(name) is not None for name in COLUMNS):
@@ -165,12 +167,11 @@ def _read_sections(
 
 
 def _split_official(text: str, study_id: str, options: ReadingOptions) -> tuple[dict[str, str], bool]:
-    rules = sections.load_rules(RESOURCES / RESOURCE_FILES[0])
-    manual_sections = sections.manual_sections(text, study_id, rules) if options.section_overrides else None
+    manual_sections = sections.manual_sections(text, study_id) if options.section_overrides else None
     if manual_sections is not None:
         return manual_sections, False
-    section_texts = sections.text_by_name(sections.split_report(text, rules, corrected=options.section_overrides))
-    return section_texts, options.section_overrides and sections.needs_correction(text, rules)
+    section_texts = sections.text_by_name(sections.split_report(text, corrected=options.section_overrides))
+    return section_texts, options.section_overrides and sections.needs_correction(text)
 
 
 def _read_form(text: str, *, scrubbed: Callable[[str], str], written: set[str], is_checked: bool) -> str:
@@ -180,7 +181,7 @@ def _read_form(text: str, *, scrubbed: Callable[[str], str], written: set[str], 
     """
     from cxr.language.reports.witnesses import load_second_reader  # spaCy, which a plan does without
 
-    words, reader = forms.load_words(_FORM_WORDS), load_second_reader()
+    words, reader = forms.load_words(), load_second_reader()
     normal_text = normalize_text(text)
     try:
         form = forms.unfold(normal_text, words)
@@ -204,21 +205,6 @@ def _read_form(text: str, *, scrubbed: Callable[[str], str], written: set[str], 
 def _refuse(reason: str, error: Exception, is_checked: bool) -> None:
     if is_checked:
         raise _Unusable(reason, str(error)) from None
-
-
-def _split_tolerant(text: str, column: str = "") -> dict[str, str]:
-    return layouts.split_layout(text, layouts.load_headings(_HEADINGS), column)
-
-
-def _merge_sections(column_sections: list[dict[str, str]]) -> dict[str, str]:
-    """Join the sections of two columns; texts with the same name are concatenated."""
-    names = dict.fromkeys(name for section_texts in column_sections for name in section_texts)
-    return {
-        name: "\n\n".join(
-            dict.fromkeys(section_texts[name] for section_texts in column_sections if section_texts.get(name))
-        )
-        for name in names
-    }
 
 
 def _read_text(path: Path, options: ReadingOptions) -> str:

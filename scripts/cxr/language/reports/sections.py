@@ -7,29 +7,15 @@ corrected on demand.
 """
 
 import re
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
-import yaml
+from cxr.base.resources import load_resource
 
+RESOURCE_FILES = ("sections.yaml",)
 HEADER = re.compile(r"\n ([A-Z ()/,-]+):\s")
 BLANK_LINE = "\n \n"
 SECTION_NAMES = ("findings", "impression", "last_paragraph")
 """Names of sections that may be used, in the paper's order of preference (A.1)."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The official tables: see ``resources/sections.yaml``."""
-
-    names: dict[str, str]
-    corrections: dict[str, str]
-    main_sections: tuple[str, ...]
-    view_phrases: tuple[str, ...]
-    custom_section_names: dict[str, str]
-    custom_indices: dict[str, tuple[int, int]]
 
 
 class Section(NamedTuple):
@@ -40,42 +26,29 @@ class Section(NamedTuple):
     start: int
 
 
-@cache
-def load_rules(path: str | Path) -> Rules:
-    """Read the official tables from YAML. Raises OSError if the file is missing."""
-    data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    return Rules(
-        names=data["names"],
-        corrections=data["corrections"],
-        main_sections=tuple(data["main_sections"]),
-        view_phrases=tuple(data["view_phrases"]),
-        custom_section_names=data["custom_section_names"],
-        custom_indices={study: tuple(pair) for study, pair in data["custom_indices"].items()},
-    )
+def _tables() -> dict:
+    return load_resource(RESOURCE_FILES[0])
 
 
-def needs_correction(text: str, rules: Rules) -> bool:
+def needs_correction(text: str) -> bool:
     """True if a report has a header that the official table names wrongly."""
-    return any(header.lower().strip() in rules.corrections for header in HEADER.findall(text))
+    return any(header.lower().strip() in _tables()["corrections"] for header in HEADER.findall(text))
 
 
-def normal_name(header: str, rules: Rules, *, corrected: bool = False) -> str:
+def normal_name(header: str, *, corrected: bool = False) -> str:
     """Return the usual name of a header: the table, else a main section inside it, else a view phrase, else itself.
 
     ``corrected``: without the table's known mistakes.
     """
-    name = header.lower().strip()
-    if corrected and name in rules.corrections:
-        return rules.corrections[name]
-    if name in rules.names:
-        return rules.names[name]
-    inside = next((main for main in rules.main_sections if main in name), None)
-    if inside:
-        return inside
-    return "findings" if any(phrase in name for phrase in rules.view_phrases) else name
+    tables, name = _tables(), header.lower().strip()
+    names = tables["names"] | tables["corrections"] if corrected else tables["names"]
+    if name in names:
+        return names[name]
+    view_name = "findings" if any(phrase in name for phrase in tables["view_phrases"]) else name
+    return next((main for main in tables["main_sections"] if main in name), view_name)
 
 
-def split_report(text: str, rules: Rules, *, corrected: bool = False) -> list[Section]:
+def split_report(text: str, *, corrected: bool = False) -> list[Section]:
     """Split a report into its sections, in order. A text without a header is one section ``full report``.
 
     ``corrected``: as in :func:`normal_name`.
@@ -89,7 +62,7 @@ def split_report(text: str, rules: Rules, *, corrected: bool = False) -> list[Se
         line_end = text.find("\n", start)
         following = HEADER.search(text, line_end if line_end >= 0 else start)
         end = following.start() if following else len(text)
-        sections.append(Section(normal_name(header.group(1), rules, corrected=corrected), text[start:end], start))
+        sections.append(Section(normal_name(header.group(1), corrected=corrected), text[start:end], start))
         header = following
     nonempty_sections = [s for s in sections if s.name not in ("findings", "impression") or s.text.strip()]
     return _with_last_paragraph(nonempty_sections)
@@ -109,20 +82,18 @@ def text_by_name(sections: list[Section]) -> dict[str, str]:
     return {section.name: section.text.strip() for section in sections}
 
 
-def manual_sections(text: str, study_id: str, rules: Rules) -> dict[str, str] | None:
+def manual_sections(text: str, study_id: str) -> dict[str, str] | None:
     """Return the sections of a study that the official code corrects manually, None for any other study.
 
     ``study_id`` with or without its leading ``s``. Text at custom offsets is used as findings (the table's ``[0, 0]``:
     none); text in a section of an unusual name is used as the impression.
     """
-    key = "s" + str(study_id).removeprefix("s")
-    if key in rules.custom_indices:
-        start, end = rules.custom_indices[key]
+    tables, key = _tables(), "s" + str(study_id).removeprefix("s")
+    if key in tables["custom_indices"]:
+        start, end = tables["custom_indices"][key]
         return {"findings": text[start:end].strip()}
-    if key in rules.custom_section_names:
-        sections = text_by_name(split_report(text, rules))
-        return {"impression": sections.get(rules.custom_section_names[key], "")}
-    return None
+    name = tables["custom_section_names"].get(key)
+    return {"impression": text_by_name(split_report(text)).get(name, "")} if name else None
 
 
 def choose_section(sections: dict[str, str]) -> tuple[str, str] | None:
@@ -132,6 +103,6 @@ def choose_section(sections: dict[str, str]) -> tuple[str, str] | None:
 
 def other_section(sections: dict[str, str], section_name: str) -> tuple[str, str] | None:
     """Return the other section (findings or impression, and an addendum), which can veto; None if there is none."""
-    names = [name for name in ("findings", "impression") if name != section_name and section_name != "last_paragraph"]
-    other_names = [name for name in (*names, "addendum") if (sections.get(name) or "").strip()]
+    names = () if section_name == "last_paragraph" else ("findings", "impression")
+    other_names = [name for name in (*names, "addendum") if name != section_name and (sections.get(name) or "").strip()]
     return (other_names[0], "\n\n".join(sections[name] for name in other_names)) if other_names else None

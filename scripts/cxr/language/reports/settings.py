@@ -40,17 +40,10 @@ class ReadingSettings(Section):
         "(docs/reference/reports.md); auto: mimic for cohort.source mimic, else tolerant.",
     )
     max_characters: int = key(
-        20_000,
-        "Maximum length of a report; longer ones are excluded as too_long.",
-        unit="characters",
-        ge=100,
-        le=10_000_000,
+        20_000, "Maximum length of a report; a longer one is too_long.", unit="characters", ge=100, le=10_000_000
     )
     max_findings: int = key(
-        300,
-        "Maximum number of findings in a section; reports with more are excluded as too_long.",
-        unit="findings",
-        ge=1,
+        300, "Maximum number of findings in a section; a report with more is too_long.", unit="findings", ge=1
     )
     section_overrides: bool = key(
         True,

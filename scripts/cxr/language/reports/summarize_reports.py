@@ -2,13 +2,13 @@
 
 import logging
 import re
-from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import polars as pl
 
 from cxr.base.columns import Column, schema
 from cxr.base.errors import count_phrase
+from cxr.base.exclusions import REASONS
 from cxr.base.jobs import log
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.language.reports import outcome_summary
@@ -36,6 +36,9 @@ READING = {
     "example_study": Column(pl.String, "One of them."),
     "meaning": Column(pl.String, "The outcome in words."),
 }
+OUTCOMES = {"outcome": pl.String, "form": pl.String, "example_study": pl.String, "handed_over": pl.Boolean}
+USES = {"word": pl.String, "hiding": pl.Boolean, "study_id": pl.String, "subject_id": pl.String, "sentence": pl.String,
+        "is_like_a_name": pl.Boolean}  # fmt: skip
 WITHHELD = "withheld"
 
 
@@ -50,57 +53,52 @@ class SummaryOptions:
     least_subjects: int
 
 
-@dataclass
-class _Use:
-    """Where an unknown word was read: numbers of studies, subjects, and the example (order, study_id, sentence)."""
-
-    studies: int = 0
-    hiding: int = 0
-    subjects: set[str] = field(default_factory=set)
-    example: tuple | None = None
-    only_as_name: bool = True
-
-
 def run(*, reports: list[str], excluded: list[str], words: str, reading: str, options: SummaryOptions) -> None:
     """Write ``words`` (unknown words by number of studies) and ``reading`` (outcomes), and log a summary."""
-    outcomes: dict[tuple[str, str], list[str]] = defaultdict(list)
-    num_handed_over: Counter[tuple[str, str]] = Counter()
-    uses: dict[str, _Use] = defaultdict(_Use)
+    outcomes, unknown = [], []
     for line in (line for path in reports for line in read_lines(path)):
         outcome = outcome_summary.FINDINGS if line["tuples"] else outcome_summary.NO_FINDINGS
-        kinds = [kind for kind in line["written"] if kind != PROSE]
-        form = outcome_summary.KIND_SEPARATOR.join(kinds)
-        outcomes[outcome, form].append(line["study_id"])
-        num_handed_over[outcome, form] += line["handed_over"] is not None
+        form = outcome_summary.KIND_SEPARATOR.join(kind for kind in line["written"] if kind != PROSE)
+        outcomes.append((outcome, form, line["study_id"], line["handed_over"] is not None))
         for row in line["unknown_words"]:
-            use, sentence = uses[row["word"]], " ".join(line["sentences"][row["sentence_index"] - 1].split())
-            example = (not row["finding"], line["study_id"], sentence)
-            use.studies += 1
-            use.hiding += row["finding"]
-            use.subjects.add(line["subject_id"])
-            use.example = min(use.example or example, example)
-            use.only_as_name &= _is_like_a_name(row["word"], sentence)
-    studies = pl.concat([read_table(path).select("study_id", "reason").unique() for path in excluded]).sort("study_id")
-    for study_id, reason in studies.iter_rows():
-        outcomes[reason, ""].append(study_id)
+            word, sentence = row["word"], " ".join(line["sentences"][row["sentence_index"] - 1].split())
+            is_like_a_name = _is_like_a_name(word, sentence)
+            unknown.append((word, row["finding"], line["study_id"], line["subject_id"], sentence, is_like_a_name))
+    for study_id, reason in pl.concat([_lost_studies(path) for path in excluded]).iter_rows():
         # only the answers of a model are quarantined
-        num_handed_over[reason, ""] += options.engine == "both" and reason == "quarantined"
-    table = [
-        {
-            "word": word,
-            "studies": use.studies,
-            "hiding": use.hiding,
-            "example": WITHHELD if options.withheld else use.example[2],
-        }
-        for word, use in uses.items()
-        if not options.withheld or (len(use.subjects) >= options.least_subjects and not use.only_as_name)
-    ]
-    order = pl.DataFrame(table, schema=schema(WORDS)).sort(["studies", "word"], descending=[True, False])
-    write_table(words, order, WORDS)
-    rows = outcome_summary.outcome_rows(outcomes)
-    rows = [row | {"handed_over": num_handed_over[row["outcome"], row["form"]]} for row in rows]
-    write_table(reading, pl.DataFrame(rows, schema=schema(READING)), READING)
-    _log_summary(rows, len(uses), reading, options)
+        outcomes.append((reason, "", study_id, options.engine == "both" and reason == "quarantined"))
+    word_uses = (
+        pl.DataFrame(unknown, USES, orient="row")
+        .group_by("word")
+        .agg(
+            pl.len().alias("studies"),
+            pl.col("hiding").sum(),
+            pl.col("sentence").sort_by(~pl.col("hiding"), "study_id", "sentence").first().alias("example"),
+            (pl.col("subject_id").n_unique() >= options.least_subjects).alias("is_common"),
+            pl.col("is_like_a_name").all().alias("is_name"),
+        )
+        .sort("studies", "word", descending=[True, False])
+    )
+    table = word_uses
+    if options.withheld:
+        table = word_uses.filter(pl.col("is_common") & ~pl.col("is_name")).with_columns(example=pl.lit(WITHHELD))
+    write_table(words, table.select(*WORDS).cast(schema(WORDS)), WORDS)
+    meanings = outcome_summary.MEANINGS
+    rows = (
+        pl.DataFrame(outcomes, OUTCOMES, orient="row")
+        .group_by("outcome", "form")
+        .agg(pl.len().cast(pl.Int64).alias("studies"), pl.col("handed_over").sum(), pl.col("example_study").min())
+        .with_columns(meaning=pl.col("outcome").replace_strict(REASONS | meanings, return_dtype=pl.String))
+        .sort(~pl.col("outcome").is_in(list(meanings)), -pl.col("studies"), "outcome", "form")
+        .select(*READING)
+        .cast(schema(READING))
+    )
+    write_table(reading, rows, READING)
+    _log_summary(rows.to_dicts(), word_uses.height, reading, options)
+
+
+def _lost_studies(excluded: str) -> pl.DataFrame:
+    return read_table(excluded).select("study_id", "reason").unique()
 
 
 def _is_like_a_name(word: str, sentence: str) -> bool:
@@ -120,13 +118,8 @@ def _log_summary(rows: list[dict], words: int, reading: str, options: SummaryOpt
         log.info("reports: %s", forms)
     if options.engine == "both":
         num_handed_over = sum(row["handed_over"] for row in rows)
-        log.info(
-            "reports: the rules handed over %d of %d reports to the language model, %.0f per 1,000",
-            num_handed_over,
-            total,
-            1000 * num_handed_over / max(1, total),
-        )
+        message = "reports: the rules handed over %d of %d reports to the language model, %.0f per 1,000"
+        log.info(message, num_handed_over, total, 1000 * num_handed_over / max(1, total))
     if options.engine != "vllm":
-        log.info(
-            "reports: %s not understood (unknown_words.tsv beside it)", count_phrase(words, "word was", "words were")
-        )
+        understood = count_phrase(words, "word was", "words were")
+        log.info("reports: %s not understood (unknown_words.tsv beside it)", understood)

@@ -23,7 +23,7 @@ def load(options) -> Structure:
             for line in read_lines(options.files["mapping"])
             if line["problem"] is None
         },
-        lexicon=lexicon.load_lexicon(str(options.lexicon)),
+        lexicon=lexicon.load_lexicon(),
         rules=rules.load(options),
         unsided_effusion=options.effusion_without_side == "both_bases",
     )

@@ -6,10 +6,11 @@ A sentence with an unknown word may hold a finding that was not understood.
 import re
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from pathlib import Path
 
-import yaml
+from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_texts, phrase_pattern
 
+RESOURCE_FILES = ("reading", "lexicon")
 WORD = re.compile(r"[^\W\d_]+")
 LONGEST_WORD = 40
 _ENDINGS = (
@@ -44,9 +45,7 @@ class Vocabulary:
         row_by_word: dict[str, dict] = {}
         for number, sentence in enumerate(sentences, start=1):
             words = [match[0] for match in WORD.finditer(sentence)]
-            unknown_words = [
-                word for word in _without_names(words) if len(word) > 1 and not self.is_known(word.lower())
-            ]
+            unknown_words = [w for w in _without_names(words) if len(w) > 1 and not self.is_known(w.lower())]
             holds = bool(unknown_words) and self.talk.isdisjoint(word.lower() for word in words)
             for word in unknown_words:
                 name = word.lower()[:LONGEST_WORD]
@@ -97,27 +96,21 @@ def _bases(word: str) -> list[str]:
 
 
 @cache
-def load_vocabulary(reading: str, lexicon: str, misspellings: bool = True) -> Vocabulary:
+def load_vocabulary(misspellings: bool = True) -> Vocabulary:
     """Read the words of the folders ``resources/reading`` and ``resources/lexicon``.
 
     ``misspellings``: also those that the rules engine reads as words of the lexicon, which needs spaCy and seconds.
     """
-    english = _yaml(Path(reading) / "english.yaml")
-    talk = frozenset(english.pop("talk"))
-    lexicon_trees = [_yaml(path) for path in sorted(Path(lexicon).glob("*.yaml"))]
-    words = {word for tree in (english, *lexicon_trees) for text in _texts(tree) for word in WORD.findall(text.lower())}
-    return Vocabulary(frozenset(words | talk | (_read_misspellings(lexicon) if misspellings else set())), talk)
+    english = load_texts("reading/english.yaml")
+    talk = frozenset(english["talk"])
+    trees = [{key: tree for key, tree in english.items() if key != "talk"}]
+    trees += [load_texts(f"lexicon/{path.name}") for path in sorted((RESOURCES / "lexicon").glob("*.yaml"))]
+    words = {word for tree in trees for text in _texts(tree) for word in WORD.findall(text.lower())}
+    if misspellings:
+        from cxr.language.reports.rules.lexicon import load_lexicon
 
-
-def _read_misspellings(lexicon: str) -> set[str]:
-    """Return the misspellings that the rules engine reads as words of the lexicon."""
-    from cxr.language.reports.rules import lexicon as rules_lexicon
-
-    return set(rules_lexicon.load_lexicon(lexicon).spelling)
-
-
-def _yaml(path: Path) -> dict:
-    return yaml.load(path.read_text(encoding="utf-8"), yaml.BaseLoader)  # "no" is a word
+        words.update(load_lexicon().spelling)
+    return Vocabulary(frozenset(words | talk), talk)
 
 
 def _texts(tree: object) -> list[str]:
@@ -142,8 +135,7 @@ class Substance:
 
 
 @cache
-def load_substance(path: str) -> Substance:
+def load_substance() -> Substance:
     """Read ``resources/reading/no_report.yaml``."""
-    data = yaml.load(Path(path).read_text(encoding="utf-8"), yaml.BaseLoader)
-    phrases = "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in data["phrases"])
-    return Substance(re.compile(rf"\b(?:{phrases})\b", re.I), frozenset(data["says"]))
+    data = load_texts("reading/no_report.yaml")
+    return Substance(re.compile(rf"\b{phrase_pattern(data['phrases'])}\b", re.I), frozenset(data["says"]))

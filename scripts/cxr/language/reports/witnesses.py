@@ -17,17 +17,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import chain
-from pathlib import Path
 from typing import NamedTuple
 
-import yaml
-
 from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.base.vocabulary import LESIONS, SIDES
-from cxr.language.reports.rules.lexicon import Lexicon, fill_slots, load_lexicon, plurals
+from cxr.language.reports.rules.lexicon import fill_slots, load_lexicon, plurals
+from cxr.language.reports.rules.mentions import PLACED
 
-RESOURCE_FILES = ("lexicon", "reading/witnesses.yaml", "reading/neighbours.yaml")
+RESOURCE_FILES = ("reading/witnesses.yaml", "reading/neighbours.yaml")
 HEART = "cardiomegaly"
+_NORMAL = ("normal", "unremarkable", "clear", "sharp", "intact", "preserved", "crisp", "well", "limits", "normality")
+_ABNORMAL = ("not", "no", "abnormal", "borderline", "top", "upper", "small", "right", "left")
+_HEART_PARTS = ("the", "size", "shadow", "contour", "index", ":")
+_VERBS = ("is", "are", "was", "were", "be", "been")
+_CLAUSE_ENDS = (",", ";", ".", "but")
 _WHOLE_WORD = 3
 """Length up to which a neighbouring term is a whole word, not a stem."""
 
@@ -87,28 +91,28 @@ class _Phrases:
 class SecondReader:
     """The grammar and the neighbouring terms, with the nouns and places of a lexicon."""
 
-    def __init__(self, lexicon: Lexicon, folder: Path):
-        """``folder``: of :data:`RESOURCE_FILES`."""
-        self._lexicon = lexicon
-        data, neighbours = (yaml.safe_load((folder / name).read_text(encoding="utf-8")) for name in RESOURCE_FILES[1:])
-        data = fill_slots(
-            data,
-            {"verb": data["verbs"]}
-            | {name: data[name] for name in ("seen_by", "sign", "of", "has", "fully", "gone", "is")},
-        )
+    def __init__(self) -> None:
+        self._lexicon = lexicon = load_lexicon()
+        data, neighbours = map(load_resource, RESOURCE_FILES)
+        slots = {name: data[name] for name in ("seen_by", "sign", "of", "has", "fully", "gone", "is")}
+        data = fill_slots(data, slots | {"verb": data["verbs"]})
         nouns: dict[str, object] = {}
         places: dict[str, object] = {}
+        self._sides: dict[str, tuple[str, ...]] = {}
         for phrase, values in lexicon.phrases.items():
             for tag, value in values:
                 if tag == "entity" and not value.predicted:
                     nouns[phrase] = value.lesion
-                elif tag in ("side", "level", "fused", "half", "place"):
+                elif tag in PLACED:
                     places[phrase] = value
+                    side = value if tag == "side" else value[0] if tag == "fused" else None
+                    if side and " " not in phrase:
+                        self._sides[phrase] = SIDES if side == "both" else (side,)
         cancelled = {phrase: "" for phrase, values in lexicon.phrases.items() if any(t == "cancel" for t, _ in values)}
         list_nouns = {phrase: None for phrase in data["other_nouns"] if phrase not in nouns}
         self._nouns = _Phrases(nouns | list_nouns | {form: None for phrase in list_nouns for form in plurals(phrase)})
         self._mentions = _Phrases(nouns | cancelled)
-        self._places, self._sides = _Phrases(places), _sides_by_word(lexicon)
+        self._places = _Phrases(places)
         self._modifiers, self._degrees = _phrases(data["modifiers"]), _phrases(data["degrees"])
         self._boundaries = {tuple(str(phrase).split()) for phrase in data["boundaries"]}
         self._negators, self._suggests = _phrases(data["negators"]), _phrases(data["suggests"])
@@ -122,8 +126,8 @@ class SecondReader:
         self._heart_abnormal = frozenset(data["heart_abnormal"])
         self._heart_words, self._heart_normal = frozenset(data["heart_words"]), _phrases(data["heart_normal"])
         self._wide = _phrases(data["wide"])
-        self._neutral = _phrases(neighbours.pop("neutral"))
-        self._stems = _Stems(neighbours)
+        self._neutral = _phrases(neighbours["neutral"])
+        self._stems = _Stems({lesion: neighbours[lesion] for lesion in neighbours if lesion != "neutral"})
         self.read_sentence = lru_cache(maxsize=1 << 16)(self._read_sentence)
 
     def find_denials(self, words: Sequence[str]) -> list[Denied]:
@@ -161,24 +165,17 @@ class SecondReader:
         """Yield [start, end) of each clause that is wholly "the heart is not enlarged"."""
         for start, end in _clauses(words, (";", ".", ",", "and", "but")):
             at = start
-            while at < end and (
-                words[at] in self._heart_words or words[at] in ("the", "size", "shadow", "contour", "index", ":")
-            ):
+            while at < end and (words[at] in self._heart_words or words[at] in _HEART_PARTS):
                 at += 1
             subject_end = at
             while at < end and words[at] in ("is", "are", "remains", "appears"):
                 at += 1
             state = self._heart_normal.match(words, at)
-            if state is not None and (tail := self._tails.match(words, state[0])):
-                state = tail
-            if (
-                subject_end == start
-                or state is None
-                or not self._heart_sizes.isdisjoint(words[state[0] : state[0] + 4])
-            ):
+            if subject_end == start or state is None:
                 continue
-            if state[0] >= end or self._ends.match(words, state[0]):
-                yield start, state[0]
+            at, _ = self._tails.match(words, state[0]) or state
+            if self._heart_sizes.isdisjoint(words[at : at + 4]) and (at >= end or self._ends.match(words, at)):
+                yield start, at
 
     def _has_lead(self, words: Sequence[str], at: int) -> bool:
         """True if a negator stands at the start of the sentence or behind a boundary."""
@@ -256,7 +253,7 @@ class SecondReader:
                 return None
             end, lesion = further[0], lesion or further[1]
         end, is_placed = self._skip_place(words, end)
-        while end < len(words) and words[end] in ("is", "are", "was", "were", "be", "been"):
+        while end < len(words) and words[end] in _VERBS:
             end += 1
         if end < len(words) and words[end] in self._verbs:
             while end < len(words) and words[end] in self._verbs:
@@ -290,7 +287,7 @@ class SecondReader:
         while item := self._read_item(clause, at):
             items.append(item[0])
             at = item[1]
-            while at > items[-1].end and clause[at - 1] in ("is", "are", "was", "were", "be", "been"):
+            while at > items[-1].end and clause[at - 1] in _VERBS:
                 at -= 1
             if at >= end or clause[at] not in ("or", "and", ","):
                 break
@@ -323,13 +320,10 @@ class SecondReader:
         """Yield (start, end, lesion type) of each mention of a lesion type."""
         at = 0
         while at < len(words):
-            noun = self._mentions.match(words, at)
-            if noun is None:
-                at += 1
-                continue
-            if noun[1]:
-                yield at, noun[0], noun[1]
-            at = noun[0]
+            end, lesion = self._mentions.match(words, at) or (at + 1, None)
+            if lesion:
+                yield at, end, lesion
+            at = end
 
     def read(self, sections: Sequence[Sequence[str]], tuples: Sequence[Sequence[dict]]) -> dict[str, Witness]:
         """Return {lesion type: witness} of a report.
@@ -339,11 +333,13 @@ class SecondReader:
         witnesses = {lesion: Witness() for lesion in LESIONS}
         uncovered: set[str] = set()  # types with a mention that is neither an understood denial nor an affirmation
         broken: dict[str, dict[str, str]] = {lesion: {} for lesion in LESIONS}  # type -> side -> term
+        has_edema = False
         for number, (sentences, section_tuples) in enumerate(zip(sections, tuples, strict=True)):
             affirmed: dict[int, set[str]] = {}
             for item in section_tuples:
                 if item["presence"] == "positive":
                     affirmed.setdefault(item["sentence_index"], set()).update(_types_of(item))
+            has_edema |= any("edema" in types for types in affirmed.values())
             for index, sentence in enumerate(sentences, start=1):
                 reading = self.read_sentence(sentence)
                 for lesion in reading.denied:
@@ -356,11 +352,7 @@ class SecondReader:
                 if reading.is_wide:
                     for lesion in affirmed.get(index, ()):
                         witnesses[lesion].elsewhere = False
-        if any(
-            "edema" in _types_of(item) and item["presence"] == "positive"
-            for section_tuples in tuples
-            for item in section_tuples
-        ):
+        if has_edema:
             witnesses["edema"].elsewhere = witnesses["opacity"].elsewhere = False
         denied_by_engine = {
             item["lesion_type"]
@@ -413,8 +405,8 @@ class SecondReader:
 
     def _is_neutral(self, words: Sequence[str], at: int) -> bool:
         """True if a token lies in a phrase such as "no change" or "degenerative changes"."""
-        spans = ((start, self._neutral.match(words, start)) for start in range(max(0, at - 3), at + 1))
-        return any(phrase is not None and phrase[0] > at for _, phrase in spans)
+        phrases = (self._neutral.match(words, start) for start in range(max(0, at - 3), at + 1))
+        return any(phrase is not None and phrase[0] > at for phrase in phrases)
 
     def _is_normal(self, words: Sequence[str], at: int) -> bool:
         """True if the clause of a token calls what it names normal ("the costophrenic angles are sharp")."""
@@ -427,33 +419,13 @@ class SecondReader:
 
     def _calls_normal(self, clause: Sequence[str]) -> bool:
         words = set(clause)
-        return (
-            not words.isdisjoint(
-                (
-                    "normal",
-                    "unremarkable",
-                    "clear",
-                    "sharp",
-                    "intact",
-                    "preserved",
-                    "crisp",
-                    "well",
-                    "limits",
-                    "normality",
-                )
-            )
-            and self._guards.isdisjoint(words)
-            and words.isdisjoint(("not", "no", "abnormal", "borderline", "top", "upper", "small", "right", "left"))
-        )
+        return not words.isdisjoint(_NORMAL) and self._guards.isdisjoint(words) and words.isdisjoint(_ABNORMAL)
 
     def _is_landmark(self, words: Sequence[str], at: int) -> bool:
         """True if a heart word only says where something lies ("behind the heart", "the right heart border")."""
-        is_behind = any(
-            (lead := self._landmarks.match(words, start)) and lead[0] == at for start in range(max(0, at - 3), at)
-        )
-        return self._heart_abnormal.isdisjoint(words) and (
-            is_behind or not self._heart_edges.isdisjoint(words[at + 1 : at + 2])
-        )
+        leads = filter(None, (self._landmarks.match(words, start) for start in range(max(0, at - 3), at)))
+        is_placed = any(end == at for end, _ in leads) or not self._heart_edges.isdisjoint(words[at + 1 : at + 2])
+        return self._heart_abnormal.isdisjoint(words) and is_placed
 
     def _heart_is_normal(self, words: Sequence[str], covered: set[int]) -> bool:
         """True if every heart word of a sentence is denied or called normal."""
@@ -467,9 +439,6 @@ class SecondReader:
             for at, word in enumerate(words)
             if word in self._heart_words
         )
-
-
-_CLAUSE_ENDS = (",", ";", ".", "but")
 
 
 def _clauses(words: Sequence[str], marks: Sequence[str] = (";", ".")) -> Iterator[tuple[int, int]]:
@@ -516,26 +485,13 @@ def _phrases(phrases: Iterable[object]) -> _Phrases:
     return _Phrases({" ".join(str(phrase).split()): None for phrase in phrases if str(phrase).strip()})
 
 
-def _sides_by_word(lexicon: Lexicon) -> dict[str, tuple[str, ...]]:
-    """Return {word: the sides it stands for}."""
-    sides: dict[str, tuple[str, ...]] = {}
-    for phrase, values in lexicon.phrases.items():
-        for tag, value in values:
-            side = value if tag == "side" else value[0] if tag == "fused" else None
-            if side and " " not in phrase:
-                sides[phrase] = SIDES if side == "both" else (side,)
-    return sides
-
-
 @cache
 def load_second_reader() -> SecondReader:
     """Read the words of the second reader and the lexicon, once per process."""
-    return SecondReader(load_lexicon(str(RESOURCES / RESOURCE_FILES[0])), RESOURCES)
+    return SecondReader()
 
 
 def digest_words() -> str:
     """Return a short digest of the second reader's words."""
-    state = hashlib.blake2b(digest_size=8)
-    for name in RESOURCE_FILES[1:]:
-        state.update((RESOURCES / name).read_bytes())
-    return state.hexdigest()
+    contents = b"".join((RESOURCES / name).read_bytes() for name in RESOURCE_FILES)
+    return hashlib.blake2b(contents, digest_size=8).hexdigest()

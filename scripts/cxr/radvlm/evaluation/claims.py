@@ -7,7 +7,7 @@ from functools import cache
 
 from cxr.base.resources import load_resource
 from cxr.language.reports.rules import structure
-from cxr.radvlm.statements import load_lexicon, split_sentences
+from cxr.radvlm.statements import split_sentences
 
 RESOURCE_FILES = ("radvlm/evaluation.yaml", "lexicon")
 _WORD = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -70,7 +70,7 @@ def read_answer(question: str, answer: str) -> AnswerClaims:
 
 
 def _find_tuples(sentence_texts: list[str]) -> list[dict]:
-    return structure.structure_sentences(sentence_texts, load_lexicon(), unsided_effusion=True)
+    return structure.structure_sentences(sentence_texts, unsided_effusion=True)
 
 
 def _finding_key(finding: Mapping) -> tuple:

@@ -11,7 +11,7 @@ from cxr.language.reports.rules import structure
 from cxr.metrics import labels as label_scores
 from cxr.radvlm.evaluation.measures import ALL, Measure
 from cxr.radvlm.labels import load_label_names
-from cxr.radvlm.statements import load_lexicon, split_sentences
+from cxr.radvlm.statements import split_sentences
 
 RESOURCE_FILES = ("radvlm/labels.yaml", "radvlm/evaluation.yaml", "lexicon")
 ASSERTED_HEDGES = ("definite", "strong")
@@ -50,9 +50,7 @@ class LabelReader:
         replace_name = lambda match: self.word_by_name[" ".join(match[1].lower().split())]  # noqa: E731
         normalized_sentence, number = self.names.subn(replace_name, sentence)
         words: set[str] = set()
-        for finding in structure.structure_sentences(
-            [normalized_sentence] if number else [], load_lexicon(), unsided_effusion=True
-        ):
+        for finding in structure.structure_sentences([normalized_sentence] if number else [], unsided_effusion=True):
             if finding["presence"] == "positive" and finding["hedge"] in ASSERTED_HEDGES:
                 words.add(finding["entity"])
             if finding["presence"] == "positive" and finding["predicted_hedge"] in ASSERTED_HEDGES:

@@ -10,17 +10,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 from spacy.tokens import Doc
 
-from cxr.base.paths import RESOURCES
 from cxr.base.resources import load_resource
 from cxr.language.reports.rules import lexicon, structure
 from cxr.language.reports.rules.tokens import split_words
 from cxr.radvlm.filtered.engine import DROPPED, KEPT, REWRITTEN, Engine, FilteredText, FilterOptions, Sentence
 
-RESOURCE_FILES = ("radvlm/filter.yaml", "lexicon")
+RESOURCE_FILES = ("radvlm/filter.yaml",)
 UNSURE = "unsure"  # reason of a sentence whose remainder would change its meaning
 RESOLVED = "resolved"
 CLAUSE_REASONS = frozenset(("comparison", "history", "recommendation", "communication", "technique", "view"))
@@ -149,7 +147,7 @@ class SentenceFilter:
 
     def claims(self, text: str) -> set[tuple[str, str]]:
         """Return the (entity, presence) pairs that a sentence affirms or denies; "no new X" denies nothing."""
-        tuples = structure.structure_sentences([text], self.lexicon, unsided_effusion=True)
+        tuples = structure.structure_sentences([text], unsided_effusion=True)
         entity_claims = {(finding["entity"], finding["presence"]) for finding in tuples if finding["denies"]}
         return entity_claims | {(name, finding["presence"]) for finding in tuples for name in finding["candidates"]}
 
@@ -323,5 +321,4 @@ def load(options: FilterOptions, _execution: Mapping) -> Engine:
 
 def load_sentence_filter(options: FilterOptions) -> SentenceFilter:
     """Load the sentence filter."""
-    words = lexicon.load_lexicon(str(Path(RESOURCES) / RESOURCE_FILES[1]))
-    return SentenceFilter(load_patterns(), words, options.resolved == "state_absence")
+    return SentenceFilter(load_patterns(), lexicon.load_lexicon(), options.resolved == "state_absence")

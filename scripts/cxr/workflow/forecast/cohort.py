@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import polars as pl
 
-from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import SPLITS
@@ -23,7 +22,6 @@ from cxr.imaging.cohort.split import subject_splits
 from cxr.imaging.phantom.plan import healthy_plans, make_plan
 from cxr.language.reports import language, reading, vocabulary
 
-RESOURCE_FILES = ("lexicon", "reading")
 IMAGES = "results/cohort/images.parquet"
 SAMPLE = 300
 """Images, and reports, that are looked at before the stages have read them all."""
@@ -232,9 +230,8 @@ def share_readable(rows: Sequence[Mapping], options: Mapping) -> float:
     """
     if not rows:
         return 0.0
-    folder, words = (RESOURCES / name for name in RESOURCE_FILES)
-    known_words = vocabulary.load_vocabulary(str(words), str(folder), misspellings=False)
-    languages = language.load_languages(str(words / "languages.yaml"), known_words)
+    known_words = vocabulary.load_vocabulary(misspellings=False)
+    languages = language.load_languages(known_words)
     reading_options = SimpleNamespace(**options)
 
     def is_readable(row: Mapping) -> bool:

@@ -8,10 +8,9 @@ is weak, and its span is its own words or the whole sentence.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from cxr.base.vocabulary import LUNGS, SIDES, ZONE_LABELS, side_of
+from cxr.base.vocabulary import LUNGS, SIDES, side_of
 from cxr.language.reports import schema
-from cxr.language.reports.llm.answers import normalize_term
-from cxr.language.reports.llm.terms import Term, finding_terms
+from cxr.language.reports.llm.questions import Term, finding_terms, normalize_term
 from cxr.language.reports.rules import mapping as rules_mapping
 from cxr.language.reports.rules import mentions
 from cxr.language.reports.rules.lexicon import Entity, Lexicon
@@ -51,7 +50,7 @@ class Joiner:
             joined_findings.append(
                 self._finding(finding, entity, sentence, self._same(entity, finding, sentence_tuples))
             )
-        return [schema.as_dict(item) for item in joined_findings]
+        return [dict(vars(item)) for item in joined_findings]
 
     def _entity(self, text: str) -> Entity:
         entities = self._entities(text)
@@ -105,7 +104,7 @@ class Joiner:
             candidates=list(explained),
             predicted_hedge=((graded and read["predicted_hedge"]) or hedge) if explained else None,
             related=_neighbours(entity, explained.values(), read),
-            block=[] if negative else rules_mapping.find_blocked(entity, places, texts, category, labels, self.lexicon),
+            block=[] if negative else rules_mapping.find_blocked(entity, places, category, labels, self.lexicon),
             denies=not negative or read is None or read["denies"],
         )
 
@@ -139,10 +138,7 @@ class Joiner:
             zone_labels = set()
         elif effusion:
             zone_labels = {f"{side_of(label)} lung base" if label in LUNGS else label for label in zone_labels}
-        zoned = {side_of(label) for label in zone_labels if label not in LUNGS}
-        return place_category, [
-            label for label in ZONE_LABELS if label in zone_labels - {f"{side} lung" for side in zoned}
-        ]
+        return place_category, rules_mapping.sort_labels(zone_labels)
 
     def _sides(self, text: str) -> tuple[str, ...]:
         hits = self.lexicon.match(self.lexicon.nlp.make_doc(text.lower()))
@@ -162,8 +158,7 @@ def _neighbours(entity: Entity, explained: Iterable[Entity], read: dict | None) 
     ]
     rules_related = read["related"] if read else None
     related_names += rules_related if isinstance(rules_related, list) else [rules_related]
-    lesion_types = list(dict.fromkeys(name for name in related_names if name))
-    return lesion_types if len(lesion_types) > 1 else next(iter(lesion_types), None)
+    return rules_mapping.join_neighbours(related_names)
 
 
 def _span(entity: str, sentence: str) -> list[int]:

@@ -6,17 +6,28 @@ without a location needs no second step: it means both lungs.
 """
 
 import logging
+from collections import Counter
 
 from cxr.base.tables import read_lines, write_lines
 from cxr.base.vocabulary import LUNGS, ZONE_LABELS
-from cxr.language.reports.llm import answers, prompts
-from cxr.language.reports.llm.terms import Term
-from cxr.llm.asking import Answer, Generate, Question, ask_each
+from cxr.language.reports.llm import questions
+from cxr.language.reports.llm.questions import Term
+from cxr.llm.asking import Answer, Generate, ask_each
 from cxr.llm.client import connect_lazily
-from cxr.llm.guards import INJECTION
 from cxr.llm.options import ModelOptions
 
 log = logging.getLogger("cxr")
+
+
+def collect_terms(*, structured: list[str], output: str) -> None:
+    """Write the distinct pairs of all shards' answers: location (null if the text names none), entity, mentions."""
+    findings = (item for path in structured for line in read_lines(path) for item in line["findings"] or ())
+    counts = Counter(term for finding in findings for term in questions.finding_terms(finding))
+    lines = [
+        {"location": location, "entity": entity, "mentions": counts[location, entity]}
+        for location, entity in sorted(counts, key=lambda term: (term[0] or "", term[1]))
+    ]
+    write_lines(output, lines, checked=True)
 
 
 def run(*, terms: str, output: str, options: ModelOptions, execution: dict, compute: dict | None = None) -> None:
@@ -29,23 +40,23 @@ def run(*, terms: str, output: str, options: ModelOptions, execution: dict, comp
 def map_terms(pairs: list[Term], generate: Generate, options: ModelOptions, compute: dict | None = None) -> list[dict]:
     """Return a line for each pair, in order."""
     log.info("mapping: %d pairs", len(pairs))
-    category_answers = ask_each({pair: _category_question(*pair) for pair in pairs}, generate, options, compute)
+    category_questions = {
+        (location, entity): questions.refuse_orders(
+            f"{location or ''}\n{entity}", questions.category_question(location, entity)
+        )
+        for location, entity in pairs
+    }
+    category_answers = ask_each(category_questions, generate, options, compute)
     lung_pairs = [pair for pair in pairs if pair[0] and _value(category_answers[pair]) == "lung"]
     log.info("mapping: %d of them lie in the lungs", len(lung_pairs))
-    zone_questions = {pair: Question(prompts.zone_messages(*pair), answers.zones_schema()) for pair in lung_pairs}
+    zone_questions = {pair: questions.zones_question(*pair) for pair in lung_pairs}
     zone_answers = ask_each(zone_questions, generate, options, compute)
     return [_line(pair, category_answers[pair], zone_answers.get(pair), options.name) for pair in pairs]
 
 
-def _category_question(location: str | None, entity: str) -> Question | Answer:
-    if prompts.addresses_the_model(f"{location or ''}\n{entity}"):
-        return Answer(problem=INJECTION)
-    return Question(prompts.category_messages(location, entity), answers.category_schema())
-
-
 def _value(answer: Answer) -> str | None:
     category = answer.value["category"] if answer.value else None
-    return None if category == answers.NO_CATEGORY else category
+    return None if category == questions.NO_CATEGORY else category
 
 
 def _line(pair: Term, category_answer: Answer, zone_answer: Answer | None, model: str) -> dict:

@@ -7,15 +7,16 @@ why), raw (the last answer if it was unusable), attempts, model.
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import read_table, write_lines
 from cxr.language.reports import read_reports, reading
-from cxr.language.reports.llm import structuring
+from cxr.language.reports.llm import questions
 from cxr.llm.answer_cache import answer_digest, cache_replies
+from cxr.llm.asking import Answer, Generate, Question, ask_each
 from cxr.llm.client import connect_lazily
 from cxr.llm.options import ModelOptions
 from cxr.llm.replies import texts_key
@@ -39,12 +40,6 @@ class StructuringOptions(ModelOptions):
     max_characters: int
     asking: str = ""
     rules_first: Mapping[str, Any] | None = None
-
-    @property
-    def digest(self) -> str:
-        """The digest of what an answer depends on apart from the text."""
-        of_model = {item.name: getattr(self, item.name) for item in fields(ModelOptions)}
-        return answer_digest(ModelOptions(**of_model), self.asking)
 
 
 def run(
@@ -70,13 +65,38 @@ def run(
     log.info("structuring: %d distinct texts of %d shards", len(texts), len(cohorts))
     folder = Path(outputs[0]).parent / ANSWERS / (SEVERAL_SHARDS if len(outputs) > 1 else Path(outputs[0]).stem)
     model = connect_lazily(options, execution)
-    generate = cache_replies(model, folder=folder, digest=options.digest)
-    answers = structuring.structure_texts(texts, options, generate, compute)
+    generate = cache_replies(model, folder=folder, digest=answer_digest(options, options.asking))
+    answers = structure_texts(texts, options, generate, compute)
     lines = {line["text"]: line for line in answers}
     for path, shard in zip(outputs, texts_by_shard, strict=True):
         write_lines(path, [lines[key] for key in sorted(shard)], checked=True)
     if files_read:
         write_states(files_read, states)
+
+
+def structure_texts(
+    texts: dict[str, list[str]], options: ModelOptions, generate: Generate, compute: dict | None = None
+) -> list[dict]:
+    """Return a line for each text."""
+    question_by_key: dict[str, Question | Answer] = {
+        key: questions.refuse_orders("\n".join(sentences), questions.structuring_question(sentences))
+        if sentences
+        else Answer(value={"findings": []})
+        for key, sentences in texts.items()
+    }
+    lines = [
+        {
+            "text": key,
+            "findings": answer.value["findings"] if answer.value else None,
+            "problem": answer.problem,
+            "raw": answer.raw,
+            "attempts": answer.attempts,
+            "model": options.name,
+        }
+        for key, answer in ask_each(question_by_key, generate, options, compute).items()
+    ]
+    log.info("structuring: %d answers, %d quarantined", len(lines), sum(line["problem"] is not None for line in lines))
+    return lines
 
 
 def read_texts(cohort: str, options: StructuringOptions, states: list[tuple]) -> dict[str, list[str]]:

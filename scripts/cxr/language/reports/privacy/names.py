@@ -23,7 +23,6 @@ _CONNECTORS = frozenset(
 _PREPOSITIONS = frozenset(("to", "with", "by", "for", "of", "from", "via"))
 _PLACES = frozenset(("in", "from", "at", "near", "aus"))
 _HELPERS = frozenset(("has", "have", "had", "was", "is", "were", "are", "been", "made", "now", "who", "office"))
-_SIZES = frozenset(("fr",))
 _CUES = ("titles", "roles", "credentials", "acts")
 """Lists of ``identifiers.yaml`` whose words stand beside names."""
 _SHOUTED, _FEW_LETTERS = 0.7, 8
@@ -147,9 +146,8 @@ class _Finder:
     def __init__(self, text: str, words: list[Word]):
         self.text, self.words, self.rules = text, words, load_rules()
         self.certain: set[str] = set()
-        self.is_lower_case = not any(
-            word.text[0].isupper() and not word.is_first and len(word.text) > 1 for word in words
-        )
+        later_words = (word.text for word in words if not word.is_first and len(word.text) > 1)
+        self.is_lower_case = not any(text[0].isupper() for text in later_words)
 
     def mark(self) -> None:
         for index, word in enumerate(self.words):
@@ -182,11 +180,9 @@ class _Finder:
         return word in self.rules.words[name]
 
     def _set(self, word: Word, kind: str = NAME) -> None:
-        if _PLACEHOLDER in word.text:
-            return
-        if not word.kind:
-            word.kind = kind
-        self.certain.add(word.lower)
+        if _PLACEHOLDER not in word.text:
+            word.kind = word.kind or kind
+            self.certain.add(word.lower)
 
     def _run(self, index: int, first_is_name: bool, pattern: re.Pattern = _CLOSE) -> None:
         """Mark the name that begins with the word after ``index``; its first word may be a common one."""
@@ -213,25 +209,20 @@ class _Finder:
             number, gap, connected = number + 1, _CLOSE, False
 
     def _title(self, index: int, word: Word) -> None:
-        if not self._has("titles", word.lower):
-            return
-        before = self.text[max(0, word.start - 3) : word.start]
-        if word.lower in _SIZES and re.search(r"\d[ -]?$", before):
-            return  # a catheter of 8 Fr
-        self._run(index, first_is_name=True)
+        is_size = word.lower == "fr" and re.search(r"\d[ -]?$", self.text[max(0, word.start - 3) : word.start])
+        if self._has("titles", word.lower) and not is_size:  # a catheter of 8 Fr
+            self._run(index, first_is_name=True)
 
     def _role(self, index: int, word: Word) -> None:
         if self._has("roles", word.lower) and index + 1 < len(self.words):
             following = self.words[index + 1]
-            if following.is_initial or (
-                following.is_surname and (following.is_capital or self.rules.is_name(following.lower))
-            ):
+            is_like_a_name = following.is_capital or self.rules.is_name(following.lower)
+            if following.is_initial or (following.is_surname and is_like_a_name):
                 self._run(index, first_is_name=False, pattern=_AFTER_ROLE)
 
     def _credential(self, index: int, word: Word) -> None:
-        if not (word.text.isupper() or "-" in word.text or word.text in ("PhD", "Ph")) or not self._has(
-            "credentials", word.lower
-        ):
+        is_written_so = word.text.isupper() or "-" in word.text or word.text in ("PhD", "Ph")
+        if not is_written_so or not self._has("credentials", word.lower):
             return
         for back in range(index - 1, max(-1, index - 4), -1):
             gap = self._gap(back)
@@ -260,37 +251,30 @@ class _Finder:
 
     def _act(self, index: int, word: Word) -> None:
         """Mark a name after "discussed with", "called to", "per" …"""
-        if not (
-            self._has("acts", word.lower)
-            or (word.lower == "w" and self.text[word.start - 2 : word.start].lower() == "d/")
-        ):
+        is_short_form = word.lower == "w" and self.text[word.start - 2 : word.start].lower() == "d/"
+        if not (is_short_form or self._has("acts", word.lower)):
             return
         for ahead in range(index, min(index + _REACH, len(self.words) - 1)):
             following = self.words[ahead + 1]
             if following.sentence != word.sentence:
                 return
             close = ahead == index or self.words[ahead].lower in _PREPOSITIONS
-            if (
-                following.is_capital
-                and not following.is_first
-                and following.is_surname
-                and not (following.text.isupper() and not following.is_listed)
-                and (not following.is_report_word or (close and following.is_listed))
-            ):
+            is_listed, is_report_word = following.is_listed, following.is_report_word
+            is_name = following.is_capital and not following.is_first and following.is_surname
+            is_name &= is_listed or not following.text.isupper()
+            if is_name and (not is_report_word or (close and is_listed)):
                 self._run(ahead, first_is_name=False, pattern=re.compile(r"[^\n]{1,6}"))
                 return
-            if close and not following.is_common and (following.text.islower() or following.is_shouted):
-                self._set(following)
-                return
-            if close and following.is_shouted and following.is_listed and not following.is_report_word:
+            is_stranger = not following.is_common and (following.text.islower() or following.is_shouted)
+            if close and (is_stranger or (following.is_shouted and is_listed and not is_report_word)):
                 self._set(following)
                 return
 
     def _reaction(self, word: Word) -> None:
         """Mark a name before "was notified", "is aware" …"""
-        if (word.is_report_word and not word.is_listed) or len(word.text) < 2:
+        if len(word.text) < 2:
             return
-        if word.text.isupper() and not word.is_listed and not word.is_shouted:
+        if not word.is_listed and (word.is_report_word or (word.text.isupper() and not word.is_shouted)):
             return
         following_text = re.sub(r"^['’]s\b", "", self.text[word.end : word.end + 60])
         if _patterns()["reaction"].match(following_text):
@@ -315,13 +299,11 @@ class _Finder:
             word = self.words[number]
             if word.lower in _STOPS or not (word.text[0].isupper() or word.lower in _CONNECTORS):
                 return
-            if word.lower in _CONNECTORS or self._has("titles", word.lower) or self._has("credentials", word.lower):
-                pass
-            elif (word.is_report_word and not word.is_listed and not word.is_initial) or re.match(
-                r"[ \t]*[:#]", self.text[word.end : word.end + 3]
-            ):
-                return
-            else:
+            is_title = self._has("titles", word.lower) or self._has("credentials", word.lower)
+            if word.lower not in _CONNECTORS and not is_title:
+                is_label = re.match(r"[ \t]*[:#]", self.text[word.end : word.end + 3])
+                if is_label or (word.is_report_word and not word.is_listed and not word.is_initial):
+                    return
                 self._set(word)
             if not re.fullmatch(r"[ \t]|[.,]{1,2}[ \t]{0,2}|\.?-", self._gap(number)):
                 return
@@ -337,20 +319,13 @@ class _Finder:
                     break
                 if word.lower == "st" or (word.is_surname and not word.is_report_word):
                     self._set(word, ADDRESS)
-            index = next((number for number, word in enumerate(self.words) if word.start >= match.end()), None)
-            if (
-                index is not None
-                and match[0].lower() not in ("hospital", "clinic")
-                and not self.text[match.end() : self.words[index].start].strip(" \t")
-            ):
-                word = self.words[index]
-                if (
-                    word.is_capital
-                    and not (word.is_report_word and not word.is_listed)
-                    and not self._has("titles", word.lower)
-                    and match[0][0].isupper()
-                ):
-                    self._set(word, ADDRESS)
+            following = next((word for word in self.words if word.start >= match.end()), None)
+            if following is None or not match[0][0].isupper() or match[0].lower() in ("hospital", "clinic"):
+                continue
+            is_adjacent = not self.text[match.end() : following.start].strip(" \t")
+            is_unlisted = following.is_report_word and not following.is_listed
+            if is_adjacent and following.is_capital and not is_unlisted and not self._has("titles", following.lower):
+                self._set(following, ADDRESS)
 
     def _is_strange(self, word: Word) -> bool:
         """True if an uncommon word is in a list of names, or has a capital inside a sentence."""
@@ -359,11 +334,8 @@ class _Finder:
         if word.lower in self.rules.names:
             if word.text.islower():
                 return self.is_lower_case and not word.is_foreign and len(word.text) >= _SHORTEST_LOWER_CASE
-            return (
-                len(word.text) >= _SHORTEST_ABBREVIATION
-                or not word.text.isupper()
-                or (word.is_shouted and len(word.text) > 2)
-            )
+            shortest = 3 if word.is_shouted else _SHORTEST_ABBREVIATION
+            return not word.text.isupper() or len(word.text) >= shortest
         if not word.is_capital or word.is_first or word.is_foreign or word.text.isupper():
             return False
         return not any(map(str.isupper, word.text[1:])) or "-" in word.text
@@ -373,11 +345,8 @@ class _Finder:
         for previous, word in zip(self.words, self.words[1:], strict=False):
             if previous.lower not in _PLACES or word.kind or not word.is_capital or len(word.text) < 3:
                 continue
-            if (
-                word.sentence == previous.sentence
-                and not word.text.isupper()
-                and not (self.rules.report_words.is_known(word.lower) or self._has("eponyms", word.lower))
-            ):
+            is_known = self.rules.report_words.is_known(word.lower) or self._has("eponyms", word.lower)
+            if word.sentence == previous.sentence and not word.text.isupper() and not is_known:
                 self._set(word, ADDRESS)
 
     def _extend(self) -> None:
@@ -395,13 +364,10 @@ class _Finder:
                     continue  # the end of a sentence
                 if neighbour.is_initial and not neighbour.is_first | (step == 1 and neighbour.text in ("I", "A")):
                     neighbour.kind = word.kind
-                elif (
-                    neighbour.text[0].isupper() and len(neighbour.text) > 1 and not self._has("titles", neighbour.lower)
-                ):
+                elif neighbour.text[0].isupper() and len(neighbour.text) > 1:
                     after_initial = word.is_initial and step == 1 and not neighbour.text.isupper()
-                    if not neighbour.is_common or (
-                        neighbour.is_listed and (after_initial or not neighbour.is_report_word)
-                    ):
+                    is_name = neighbour.is_listed and (after_initial or not neighbour.is_report_word)
+                    if (is_name or not neighbour.is_common) and not self._has("titles", neighbour.lower):
                         neighbour.kind = word.kind
 
     def _repeats(self) -> None:

@@ -5,20 +5,16 @@ harmless words and of names are from its package ``philter_ucsf``, plus the word
 """
 
 import json
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-import yaml
-
 from cxr.base.faults import Broken
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_texts, phrase_pattern
 from cxr.language.reports import language, vocabulary
 
-RESOURCE_FILES = ("privacy/identifiers.yaml", "reading", "lexicon")
+RESOURCE_FILES = ("privacy/identifiers.yaml",)
 _PACKAGE = "philter_ucsf"
 _LISTS = {
     "harmless": ("whitelists/whitelist_plus_fps_091718_nonames.json",),
@@ -67,11 +63,9 @@ class Rules:
 @cache
 def load_rules() -> Rules:
     """Read the lists. Raises Broken if this Python lacks the package of word lists."""
-    texts = yaml.load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"), yaml.BaseLoader)
-    reading, lexicon = (str(RESOURCES / name) for name in RESOURCE_FILES[1:])
-    report_words = vocabulary.load_vocabulary(reading, lexicon, misspellings=False)
+    texts = load_texts(RESOURCE_FILES[0])
+    report_words = vocabulary.load_vocabulary(misspellings=False)
     lists = {name: frozenset().union(*map(_read_words, files)) for name, files in _LISTS.items()}
-    languages = language.load_languages(f"{reading}/languages.yaml", report_words)
     return Rules(
         phrases={name: phrase_pattern(phrases) for name, phrases in texts.items()},
         surrogates=tuple(texts["surrogates"]),
@@ -79,15 +73,9 @@ def load_rules() -> Rules:
         report_words=report_words,
         harmless=lists["harmless"],
         names=lists["names"] | frozenset(word.lower() for word in texts["surrogates"]),
-        chest=vocabulary.load_substance(f"{reading}/no_report.yaml"),
-        foreign=frozenset().union(*(foreign_language.words for foreign_language in languages)),
+        chest=vocabulary.load_substance(),
+        foreign=language.all_foreign_words(language.load_languages(report_words)),
     )
-
-
-def phrase_pattern(phrases: Iterable[str]) -> str:
-    """Return a pattern of any of the phrases, the longest first."""
-    ordered = sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
-    return "(?:" + "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in ordered) + ")"
 
 
 def _read_words(name: str) -> frozenset[str]:

@@ -93,54 +93,50 @@ def _is_date(match: re.Match, text: str) -> bool:
     return parse_date(match[0]) is not None
 
 
+def _match_form(text: str) -> re.Match | None:
+    forms = (*_PATTERNS, _SHORT_FORM, _YEAR_FORM)
+    return next(filter(None, (pattern.fullmatch(text.strip()) for pattern in forms)), None)
+
+
 def parse_date(text: str) -> Day | None:
     """Return the date that a text is, None if it is none (the 40th, the 13th month)."""
-    for pattern in (*_PATTERNS, _SHORT_FORM, _YEAR_FORM):
-        match = pattern.fullmatch(text.strip())
-        if match is not None:
-            return _read(match)
-    return None
-
-
-def _read(match: re.Match) -> Day | None:
+    match = _match_form(text)
+    if match is None:
+        return None
     parts = match.groupdict()
-    year = _year(parts.get("year"))
     month, day, day_first = parts.get("m"), parts.get("d"), False
     if parts.get("month"):
-        month = _month(parts["month"])
+        prefix = parts["month"].rstrip(".").lower()[:3]
+        names = zip(_MONTHS, _GERMAN, strict=True)
+        month = next(number for number, pair in enumerate(names, 1) if prefix in (pair[0][:3], pair[1][:3]))
     elif parts.get("a"):
         first, second = int(parts["a"]), int(parts["b"])
         day_first = first > 12 or (parts["s"] == "." and second <= 12)
         day, month = (first, second) if day_first else (second, first)
+    year = int((parts.get("year") or "2000").lstrip("'’"))
+    year += 0 if year > 99 else 1900 if year > 40 else 2000
     try:
-        value = date(year or 2000, int(month) if month else 6, int(day) if day else 15)
+        value = date(year, int(month) if month else 6, int(day) if day else 15)
     except ValueError:
         return None
-    return Day(value, year is not None, bool(month), bool(day), day_first)
+    return Day(value, bool(parts.get("year")), bool(month), bool(day), day_first)
 
 
 def write_date(text: str, form: Day, value: date) -> str:
-    """Return a date in the form of a text that is another one."""
-    for pattern in (*_PATTERNS, _SHORT_FORM, _YEAR_FORM):
-        match = pattern.fullmatch(text.strip())
-        if match is None:
-            continue
-        pieces: list[tuple[int, int, str]] = []
-        parts = match.groupdict()
-        for name, number in (("year", value.year), ("m", value.month), ("d", value.day)):
-            if parts.get(name):
-                pieces.append((*match.span(name), _digits(parts[name], number)))
-        if parts.get("a"):
-            first, second = (value.day, value.month) if form.day_first else (value.month, value.day)
-            pieces += [(*match.span("a"), _digits(parts["a"], first)), (*match.span("b"), _digits(parts["b"], second))]
-        if parts.get("month"):
-            pieces.append((*match.span("month"), _named(parts["month"], value.month)))
-        written = match[0]
-        for start, end, new in sorted(pieces, reverse=True):
-            written = written[:start] + new + written[end:]
-        written = re.sub(rf"^{_WEEKDAY}", "", written, flags=re.I)
-        return re.sub(r"\b0?(\d{1,2})(?:st|nd|rd|th)\b", _ordinal, written)
-    raise ValueError(f"{len(text)} characters are no date")
+    """Return a date in the form of a text that is another one, ``form``."""
+    match = _match_form(text)
+    assert match is not None
+    parts = match.groupdict()
+    first, second = (value.day, value.month) if form.day_first else (value.month, value.day)
+    numbers = {"year": value.year, "m": value.month, "d": value.day, "a": first, "b": second}
+    pieces = [(*match.span(name), _digits(parts[name], number)) for name, number in numbers.items() if parts.get(name)]
+    if parts.get("month"):
+        pieces.append((*match.span("month"), _named(parts["month"], value.month)))
+    written = match[0]
+    for start, end, new in sorted(pieces, reverse=True):
+        written = written[:start] + new + written[end:]
+    written = re.sub(rf"^{_WEEKDAY}", "", written, flags=re.I)
+    return re.sub(r"\b0?(\d{1,2})(?:st|nd|rd|th)\b", _ordinal, written)
 
 
 def _ordinal(match: re.Match) -> str:
@@ -163,19 +159,6 @@ def _named(old: str, month: int) -> str:
     name = (_GERMAN if german else _MONTHS)[month - 1]
     name = name if len(plain) > 4 or plain in _MONTHS or plain in _GERMAN else name[:3]
     return name.upper() if old.isupper() and len(old) > 1 else name.capitalize() if old[0].isupper() else name
-
-
-def _month(text: str) -> int:
-    plain = text.rstrip(".").lower()
-    return next(number for number, names in enumerate(zip(_MONTHS, _GERMAN, strict=True), 1)
-                if any(name.startswith(plain) or name[:3] == plain[:3] for name in names))  # fmt: skip
-
-
-def _year(text: str | None) -> int | None:
-    if not text:
-        return None
-    number = int(text.lstrip("'’"))
-    return number if number > 99 else number + (1900 if number > 40 else 2000)
 
 
 _FIRST_DAY, _DAYS = date(1990, 1, 1), 7000

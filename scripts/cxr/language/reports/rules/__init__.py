@@ -6,11 +6,7 @@ from cxr.language.reports.engine import Structure
 
 
 def load(options) -> Structure:
-    """Return the engine. ``options`` needs ``lexicon`` (folder) and ``effusion_without_side``."""
-    from cxr.language.reports.rules import lexicon, structure
+    """Return the engine. ``options`` needs ``effusion_without_side``."""
+    from cxr.language.reports.rules.structure import structure_sentences
 
-    return partial(
-        structure.structure_sentences,
-        lexicon=lexicon.load_lexicon(str(options.lexicon)),
-        unsided_effusion=options.effusion_without_side == "both_bases",
-    )
+    return partial(structure_sentences, unsided_effusion=options.effusion_without_side == "both_bases")

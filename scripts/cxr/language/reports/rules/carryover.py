@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from cxr.language.reports.rules import inference
 from cxr.language.reports.rules.lexicon import Lexicon
-from cxr.language.reports.rules.mentions import SIDED, Hit, Mention
+from cxr.language.reports.rules.mentions import SIDED, Hit, Mention, spans_of
 from cxr.language.reports.rules.places import Place, level_place, resolve_places
 
 _PULMONARY = ("lung", "pleura")
@@ -79,18 +79,17 @@ def _headed(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon:
         if mention.entity is None or mention.entity.category not in _PULMONARY:
             continue
         if not mention.places:
-            mention.places = resolve_places(
-                words, [hit for hit in hits if hit[0] in SIDED and hit[3] <= colon], lexicon
-            )
+            place_hits = [hit for hit in hits if hit[0] in SIDED and hit[3] <= colon]
+            mention.places = resolve_places(words, place_hits, lexicon)
         elif all(not place.sides and place.level and place.category is None for place in mention.places):
             mention.places = [level_place((sides[0],), str(place.level), lexicon) for place in mention.places]
 
 
 def _in_this_region(words: list[str], hits: list[Hit], mentions: list[Mention], places_by_finding: dict) -> None:
     """ "Residual opacity in this region": where the finding before it was told."""
-    for _, _, start, _ in (hit for hit in hits if hit[0] == "here"):
-        before = [m for m in mentions if m.end <= start and m.entity is not None]
-        mention = before[-1] if before else next((m for m in mentions if m.entity is not None), None)
+    findings = [m for m in mentions if m.entity is not None]
+    for start, _ in spans_of(hits, "here"):
+        mention = next(iter([m for m in findings if m.end <= start][-1:] or findings), None)
         if mention is not None and not mention.places and places_by_finding.get(None) and start - mention.end <= _NEAR:
             mention.places = list(places_by_finding[None])
 

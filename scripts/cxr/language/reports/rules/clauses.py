@@ -1,9 +1,9 @@
 """Splitting a sentence into clauses, at which the scope of a denial or hedge ends."""
 
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from cxr.language.reports.rules.lexicon import Lexicon
-from cxr.language.reports.rules.mentions import Hit, Mention
+from cxr.language.reports.rules.mentions import Hit, Mention, tokens_of
 
 _COMMA = {",", "(", ")"}
 _REVERSED_GAP = 6
@@ -22,16 +22,12 @@ def find_clause_starts(words: list[str], hits: list[Hit], mentions: list[Mention
     aside = {i for tag, s, e in phrases if tag == "not_end" for i in range(s, e)}
     for token in affirming:
         before = words[token - 1] if token and token - 1 not in aside else ""
-        opens = before == "with" and token not in cued and words[token] in lexicon.affirming_after_with
+        opens = before == "with" and token not in cued and words[token] in lexicon.affirming_after_with_only
         if before in _COMMA or opens:
             clause_starts.add(token)
         elif token > 1 and before in ("and", "with") and words[token - 2] == ",":
             clause_starts.add(token - 1)
-    clause_starts |= {
-        e
-        for tag, _, e in longest_phrases(hits, ("deny_after", "deny_not"))
-        if tag == "deny_after" and words[e : e + 1] == [","]
-    }
+    clause_starts |= {e for _, e in longest_spans(hits, "deny_after", "deny_not") if words[e : e + 1] == [","]}
     clause_starts |= _verb_halves(words, hits, mentions, clause_starts)
     clause_starts |= _after_denial(words, hits, mentions, lexicon)
     clause_starts |= {start for start, _ in find_refutations(words, hits, mentions, lexicon)}
@@ -53,8 +49,8 @@ def find_links(
     A link after a denial ("no opacity suggesting pneumonia") ties nothing: the denial reaches both.
     """
     link_spans = []
-    denials = [(s, e) for tag, s, e in longest_phrases(hits, ("deny", "deny_not", "no_new")) if tag == "deny"]
-    refuted_starts = [s for tag, s, _ in longest_phrases(hits, ("refuted", "deny_not")) if tag == "refuted"]
+    denials = [start for start, _ in longest_spans(hits, "deny", "deny_not", "no_new")]
+    refuted_starts = [start for start, _ in longest_spans(hits, "refuted", "deny_not")]
     for grade, start, end in longest_phrases(hits, ("link", "bound")):
         before = [m for m in mentions if m.end <= start]
         after = [m for m in mentions if m.start >= end]
@@ -64,11 +60,12 @@ def find_links(
             continue
         if words[start - 1] in lexicon.not_linked and lexicon.link_adjectives.issuperset(words[start:end]):
             continue
-        if not _leads(words[end : after[0].start], lexicon):
+        gap = words[end : after[0].start]
+        if len(gap) > lexicon.links["gap"] or not lexicon.link_breaks.isdisjoint(gap):
+            continue  # the words do not lead straight to the disease
+        if any(before[-1].end <= s < after[0].start for s in refuted_starts + denials):
             continue
-        if any(before[-1].end <= s < after[0].start for s in [*refuted_starts, *(s for s, _ in denials)]):
-            continue
-        if any(s < before[-1].start and not _ended(words, s, before[-1].start) for s, _ in denials):
+        if any(s < before[-1].start and not _ended(words, s, before[-1].start) for s in denials):
             continue
         link_spans.append((grade, start, end))
     return link_spans
@@ -85,11 +82,6 @@ def find_reversed_links(hits: list[Hit], mentions: list[Mention]) -> list[tuple[
             if near and after[0].entity.explained and not before[-1].entity.explained:
                 disease_links.append((grade, before[-1], after[0]))
     return disease_links
-
-
-def _leads(gap: list[str], lexicon: Lexicon) -> bool:
-    """True if the words after a link lead straight to the disease."""
-    return len(gap) <= lexicon.link_gap and lexicon.link_breaks.isdisjoint(gap)
 
 
 def _ended(words: list[str], start: int, end: int) -> bool:
@@ -112,21 +104,24 @@ def longest_phrases(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
     return sorted(phrases, key=lambda item: item[1])
 
 
+def longest_spans(hits: list[Hit], tag: str, *longer_tags: str) -> list[tuple[int, int]]:
+    """Return [start, end) of the phrases of a tag that no longer phrase of the other tags covers."""
+    phrases = longest_phrases(hits, (tag, *longer_tags))
+    return [(start, end) for phrase_tag, start, end in phrases if phrase_tag == tag]
+
+
 def find_refutations(
     words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon
 ) -> list[tuple[int, list[Mention]]]:
     """Return (start, diseases) of words that deny what a finding stands for: "opacity *unlikely to be* pneumonia"."""
     refutations = []
-    for tag, start, end in longest_phrases(hits, ("refuted", "deny_not")):
+    sided, inside = tokens_of(hits, "side", "level", "fused"), lexicon.refuted_inside | lexicon.quantities
+    for start, end in longest_spans(hits, "refuted", "deny_not"):
         before = [m for m in mentions if m.end <= start and m.entity is not None]
         after = [m for m in mentions if m.start >= end]
-        if tag != "refuted" or not before or not after or after[0].entity is None:
+        if not before or not after or after[0].entity is None or before[-1].entity is after[0].entity:
             continue
-        sided = {i for kind, _, s, e in hits if kind in ("side", "level", "fused") for i in range(s, e)}
-        gap = range(end, after[0].start)
-        inside = lexicon.refuted_inside | lexicon.quantities
-        is_same_entity = before[-1].entity is after[0].entity
-        if is_same_entity or not all(words[i] in inside or i in sided for i in gap):
+        if not all(words[i] in inside or i in sided for i in range(end, after[0].start)):
             continue
         if words[start] in ("is", "are", "was", "were") and not before[-1].entity.explained:
             continue
@@ -149,7 +144,7 @@ def _after_denial(words: list[str], hits: list[Hit], mentions: list[Mention], le
     Not in a list that "or" closes ("no pneumothorax, new opacity or effusion"), nor where the article only goes on
     ("resolution of the edema and the effusion").
     """
-    denials = [(s, e) for tag, s, e in longest_phrases(hits, ("deny", "deny_not")) if tag == "deny"]
+    denials = longest_spans(hits, "deny", "deny_not")
     states = {s for tag, _, s, _ in hits if tag == "states"}
     fused = {s for tag, _, s, _ in hits if tag == "fused"}  # "no consolidation, *LLL* collapse"
     joints = set()
@@ -162,20 +157,17 @@ def _after_denial(words: list[str], hits: list[Hit], mentions: list[Mention], le
         following = next((m for m in mentions if m.start >= token), None)
         if following is None or following.entity is None or not any(before[-1] <= m.start < joint for m in mentions):
             continue
-        following_words = words[
-            token : next((i for i in range(token, len(words)) if words[i] in _SENTENCE_ENDS), len(words))
-        ]
-        article = following_words[:1] != [] and following_words[0] in lexicon.articles
-        if not {"or", "nor"}.isdisjoint(following_words) or (
-            article and following_words[0] in words[before[-1] : joint]
-        ):
+        following_words = list(takewhile(lambda word: word not in _SENTENCE_ENDS, words[token:]))
+        first_word = next(iter(following_words), "")
+        repeats_article = first_word in lexicon.articles and first_word in words[before[-1] : joint]
+        if not {"or", "nor"}.isdisjoint(following_words) or repeats_article:
             continue
         opens = (
             words[token - 1] == "plus"
-            or (words[joint] == ":" and following_words[:1] != ["no"])
-            or (following_words[:1] != [] and following_words[0] in lexicon.affirming_after_denial)
+            or (words[joint] == ":" and first_word != "no")
+            or first_word in lexicon.affirming_after_denial
+            or (words[joint] == "," and token in fused)
         )
-        opens = opens or (words[joint] == "," and token in fused)
         if opens or any(following.end <= s <= following.end + 1 for s in states):
             joints.add(joint)
     return joints
@@ -187,7 +179,7 @@ def _own_statement(words: list[str], hits: list[Hit], mentions: list[Mention], l
     Also the one of "effusion without edema, and atelectasis": a list of two has no comma.
     """
     verbs = {s for tag, _, s, _ in hits if tag in ("verb", "link")}
-    denials = [s for tag, s, _ in longest_phrases(hits, ("deny", "deny_not")) if tag == "deny"]
+    denials = [start for start, _ in longest_spans(hits, "deny", "deny_not")]
     joints = set()
     for comma in (i for i, word in enumerate(words) if word == ","):
         after = comma + 1 + (words[comma + 1 : comma + 2] == ["and"])
@@ -195,15 +187,13 @@ def _own_statement(words: list[str], hits: list[Hit], mentions: list[Mention], l
         denied = any(s < comma for s in denials)
         if denied and words[after : after + 1] == ["the"] and any(after < verb < end for verb in verbs):
             joints.add(comma)
-        if after == comma + 2:
-            last = max((s for s in denials if s < comma), default=None)
-            denied_mentions = [m for m in mentions if last is not None and last < m.start < comma]
-            joined = {",", "or", "and", "nor"} & set(words[last:comma]) if last is not None else True
-            subject = [m for m in mentions if last is not None and m.end <= last]
+        if after == comma + 2 and denied:
+            last = max(s for s in denials if s < comma)
+            is_single = sum(last < m.start < comma for m in mentions) == 1
+            is_single &= {",", "or", "and", "nor"}.isdisjoint(words[last:comma])
             if (
-                len(denied_mentions) == 1
-                and subject
-                and not joined
+                is_single
+                and any(m.end <= last for m in mentions)
                 and words[after : after + 1] not in (["no"], ["without"])
             ):
                 joints.add(comma)

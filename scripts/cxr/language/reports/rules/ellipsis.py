@@ -6,7 +6,8 @@ Each becomes a mention of its own, a stand-in, with the finding that it stands f
 import re
 
 from cxr.language.reports.rules.lexicon import Lexicon
-from cxr.language.reports.rules.mentions import SIDED, Hit, Mention
+from cxr.language.reports.rules.mentions import SIDED, Hit, Mention, spans_of, tokens_of
+from cxr.language.reports.rules.places import half_level
 
 _DENIALS = frozenset(("no", "without", "not"))
 _JOINTS = frozenset(("and", "but", ",", "or", ";", "yet", "though", "/"))
@@ -31,7 +32,7 @@ def add_stand_ins(
     """
     if not mentions and previous_entity is None:
         return mentions
-    sided = {i for tag, _, s, e in hits if tag in SIDED for i in range(s, e)}
+    sided = tokens_of(hits, *SIDED)
     if not sided and all(hit[0] != "exceptions" for hit in hits) and lexicon.stand_ins.keys().isdisjoint(words):
         return mentions
     candidates = []
@@ -102,8 +103,8 @@ def _split_halves(words, hits, mention: Mention, earlier: int, sided: set[int], 
 def _with_level(hit: Hit, noun_hits: list[Hit], lexicon: Lexicon) -> Hit:
     """Return "upper" of "the right upper but not the lower lobe" as the level that it means."""
     noun = next((str(value) for tag, value, _, _ in noun_hits if tag == "level"), "")
-    level = lexicon.locations["heads"]["lobe" if "lobe" in noun else "lung"].get(hit[1]) if hit[0] == "half" else None
-    return ("level", level, hit[2], hit[3]) if level and noun else hit
+    level = half_level(str(hit[1]), noun, lexicon) if noun and hit[0] == "half" else None
+    return ("level", level, hit[2], hit[3]) if level else hit
 
 
 def _split_tail(words, hits, mention: Mention, following: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
@@ -152,19 +153,13 @@ def _exceptions(words, hits, mention: Mention, following: int, sided: set[int], 
 
 def _resolved_there(words, hits: list[Hit], mention: Mention, following: int, lexicon: Lexicon) -> list[Mention]:
     """ "RUL opacity, no longer seen in the left": denied of the second place alone, if there is a first."""
-    for tag, _, s, e in hits:
-        if (
-            tag != "deny_after"
-            or words[s] in lexicon.stand_ins
-            or not mention.end < s < following
-            or words[s - 1] not in (",", "but", "and")
-        ):
+    for s, e in spans_of(hits, "deny_after"):
+        is_joined = mention.end < s < following and words[s - 1] in (",", "but", "and")
+        if not is_joined or words[s] in lexicon.stand_ins or _LEADS.isdisjoint(words[e : e + 1]):
             continue
-        at = e + (words[e : e + 1] != [] and words[e] in _LEADS)
-        at += words[at : at + 1] == ["the"]
+        at = e + 1 + (words[e + 1 : e + 2] == ["the"])
         places = [hit for hit in hits if hit[0] in SIDED and hit[2] == at and hit[3] <= following]
-        earlier_hits = [hit for hit in hits if hit[0] in SIDED and mention.start - 4 <= hit[2] < s]
-        if places and earlier_hits and words[e : e + 1] and words[e] in _LEADS:
+        if places and any(hit[0] in SIDED and mention.start - 4 <= hit[2] < s for hit in hits):
             mention.denied = False
             return [_stand_in(mention.entity, at, places[0][3], True, places[:1])]
     return []
@@ -192,13 +187,10 @@ def _pronouns(
         if kind == "amounts" and not (entity.lesion == "effusion" and _is_amount(words, at, lexicon)):
             continue
         if elided and words[at - 2 : at - 1] == ["unlike"]:
-            head = [m for m in mentions if m.end <= at][-1:]
-            denied = {"no", "without"} & set(words[max(0, head[0].start - 4) : head[0].start]) if head else set()
-            new_mentions += (
-                [_stand_in(entity, at, at + 1, False, [hit for hit in hits if hit[0] == "side" and hit[2] == at])]
-                if denied
-                else []
-            )
+            head = max((m.start for m in mentions if m.end <= at), default=0)
+            if {"no", "without"} & set(words[max(0, head - 4) : head]):
+                sides = [hit for hit in hits if hit[0] == "side" and hit[2] == at]
+                new_mentions.append(_stand_in(entity, at, at + 1, False, sides))
             continue
         place_hits = [hit for hit in hits if kind == "none" and hit[0] in SIDED and hit[3] == at]
         if place_hits and not {*words[at + 1 : at + 2]} - _ENDS:
@@ -264,14 +256,10 @@ def _elided(words, at: int, mentions: list[Mention], sided: set[int], lexicon: L
     if words[lead - 1] not in _JOINTS | {"while", "whereas"} or not any(m.end < at for m in mentions):
         return False
     following_words = [word for word in words[at + 1 : at + 5] if word != "."]
-    verbs = [word for word in following_words if word in _HAS]
+    first = next(iter(following_words), "")
     state = next((word for word in following_words if word not in _HAS), "")
-    persists = bool(following_words) and (
-        following_words[0] in ("persists", "remains", "persisted") or following_words in (["has", "not"], ["is", "not"])
-    )
-    return persists or (
-        bool(following_words) and following_words[0] in _HAS and bool(verbs) and state in lexicon.elided_states
-    )
+    persists = first in ("persists", "remains", "persisted") or following_words in (["has", "not"], ["is", "not"])
+    return persists or (first in _HAS and state in lexicon.elided_states)
 
 
 def _stand_in(entity, start: int, end: int, denied: bool | None, places: list | None) -> Mention:

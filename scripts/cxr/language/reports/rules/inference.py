@@ -92,4 +92,4 @@ def _take(finding: Mention, disease: Mention, grade: str) -> None:
 
 def refers_back(words: list[str], lexicon: Lexicon) -> bool:
     """True if a sentence begins with a word for what was told before ("This likely represents ...")."""
-    return any(tuple(words[: len(phrase)]) == phrase for phrase in lexicon.anaphora.get(words[0], ()))
+    return any(tuple(words[:number]) in lexicon.anaphora for number in (1, 2, 3))

@@ -5,18 +5,18 @@ Findings, cues and locations are data; the code contains only function words ("a
 
 import hashlib
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import product
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import spacy
-import yaml
 from negspacy.negation import Negex
 from spacy.matcher import PhraseMatcher
 from spacy.tokens import Doc
 
+from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.language.reports.rules.tokens import Shorthand, Token, Tokenizer
 
 _SLOT = re.compile(r"\{(\w+)\}")
@@ -79,8 +79,28 @@ def _slips(word: str) -> set[str]:
 
 
 FILES = ("entities", "composites", "scope", "links", "locations", "slots", "spelling", "shorthand")
+RESOURCE_FILES = ("lexicon",)
 CUE_SETS = ("negation", "no_new", "strong", "suspicion", "weak", "elsewhere")
 """Scope sets; each is one negspacy component with an extension attribute of that name."""
+TAGS = (
+    "refuted", "denied_that", "changes", "unfinished", "likewise", "exceptions", "persists", "on_prior", "states",
+    "appeared", "beyond", "not_all",
+)  # fmt: skip
+"""Keys of ``scope.yaml`` that are tags of their phrases."""
+SETS = {
+    "scope": (
+        "articles", "one_sizes", "refuted_inside", "refuted_before", "one_not_before", "elided_states", "asks",
+        "affirming_after_with_only",
+    ),
+    "links": ("not_linked", "joint"),
+    "composites": ("composite_breaks", "composite_joins", "composite_steady"),
+    "locations": (
+        "within", "place_led", "carried", "portions", "inherits", "inherit_words", "local", "pointers", "healthy",
+        "without", "views", "behind_both", "choices", "causes", "possible_diseases", "bearers", "gap_breaks", "shares",
+        "beside", "inside", "before_place",
+    ),
+}  # fmt: skip
+"""File -> its keys that are sets of words."""
 
 
 @dataclass(frozen=True)
@@ -109,27 +129,28 @@ class Composite:
 class Lexicon:
     """Everything the rules engine knows, ready to match.
 
-    ``match(doc)`` gives (tag, value, start, end) of every phrase; tags: entity, cancel, subject, state, side, level,
-    fused, place, link, bound, alternative, end, affirming, verb, hedged, cue_with, deny, deny_not, deny_after, not_end,
-    half, setting, reversed, aside, operation, carries, bears, refuted, denied_that, changes, unfinished, likewise,
-    here, exceptions, persists, on_prior, device.
+    ``match(doc)`` gives (tag, value, start, end) of every phrase; tags: entity, cancel, device, subject, state, side,
+    level, fused, half, place, link, reversed, and those of ``_add_cues``. Sets of words (``SETS``) are attributes.
     """
 
-    def __init__(self, folder: str | Path):
-        data = {name: yaml.safe_load((Path(folder) / f"{name}.yaml").read_text(encoding="utf-8")) for name in FILES}
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> frozenset[str]: ...
+
+    def __init__(self) -> None:
+        data = {name: load_resource(f"lexicon/{name}.yaml") for name in FILES}
         data = fill_slots(data, data.pop("slots"))
         self.nlp = spacy.blank("en")
         self.nlp.tokenizer = Tokenizer(self.nlp.vocab)
-        self.entities = {row["name"]: _entity(row) for row in data["entities"]["entities"]}
-        self.entities |= {row["name"]: _entity(row) for row in data["composites"]["composite_entities"]}
-        self.locations = data["locations"]
-        self.links, self.scope = data["links"], data["scope"]
+        rows = data["entities"]["entities"] + data["composites"]["composite_entities"]
+        self.entities = {row["name"]: _entity(row) for row in rows}
+        self.locations, self.links, self.scope = data["locations"], data["links"], data["scope"]
         self._matcher = PhraseMatcher(self.nlp.vocab, attr="LOWER")
         self._values: dict[int, list[tuple[str, object]]] = {}
         self.phrases: dict[str, list[tuple[str, object]]] = {}
         self._add_entities(data["entities"], data["composites"]["composites"])
         self._add_locations(data["locations"])
-        self._add_scope(data["scope"], data["links"])
+        self._add_cues(data["scope"], data["links"])
         known_words = {*data["spelling"]["keep"], *(word for form in self.phrases for word in form.split())}
         spelling = data["spelling"]["words"]
         self.spelling = misspellings(spelling, known_words)
@@ -144,42 +165,22 @@ class Lexicon:
         for name in CUE_SETS:
             cues = self._phrases_of(name)
             self._cued.add(name, [self.nlp.make_doc(cue) for cue in cues["before"] + cues["after"]])
-        self.behind = {key: frozenset(words) for key, words in self.scope["behind"].items()}
-        self.adjacent = frozenset(self.scope["negation"]["adjacent"])
-        self.not_adjacent = frozenset(self.scope["negation"]["not_adjacent"])
-        self.unassessed = tuple(tuple(phrase.split()) for phrase in self.scope["unassessed"])
-        self.touching = tuple(" " + phrase for phrase in self.scope["negation"]["touching"])
-        self.affirming_after_with = frozenset(self.scope["affirming_after_with_only"])
-        self.articles = frozenset(self.scope["articles"])
-        self.affirming_after_denial = self.articles.union(map(str, self.scope["affirming_after_denial"]))
-        self.told_of = {key: frozenset(words) for key, words in self.scope["told_of"].items()}
-        self.one_sizes = frozenset(self.scope["one_sizes"])
-        self.anaphora = _by_first(tuple(phrase.split()) for phrase in self.links["anaphora"])
-        self.breaks = frozenset(data["composites"]["composite_breaks"])
-        self.joins = frozenset(data["composites"]["composite_joins"])
-        self.steady = frozenset(data["composites"]["composite_steady"])
-        self.link_gap, self.link_breaks = self.links["gap"], frozenset(self.links["breaks"])
-        self.link_adjectives = frozenset(self.links["adjectives"])
-        self.not_linked = frozenset(self.links["not_linked"])
-        self.joint = frozenset(self.links["joint"])
-        for name in (
-            "within", "place_led", "carried", "portions", "inherits", "inherit_words", "local", "pointers", "healthy",
-            "without", "views", "behind_both", "choices", "causes", "possible_diseases", "bearers",
-        ):  # fmt: skip
-            setattr(self, name, frozenset(self.locations[name]))
-        self.gap_breaks = frozenset(self.locations["gap_breaks"])
-        self.shares, self.beside = frozenset(self.locations["shares"]), frozenset(self.locations["beside"])
-        self.inside = frozenset(self.locations["inside"])
-        self.refuted_inside = frozenset(self.scope["refuted_inside"])
-        self.refuted_before = frozenset(self.scope["refuted_before"])
-        self.resumed = {tuple(str(phrase).split()) for phrase in self.scope["resumed"]}
-        self.several = {tuple(str(phrase).split()) for phrase in self.scope["several"]}
-        self.stand_ins, self.answers = self.scope["stand_ins"], self.scope["answers"]
-        self.one_not_before = frozenset(self.scope["one_not_before"])
-        self.elided_states = frozenset(self.scope["elided_states"])
-        self.quantities = frozenset(self.scope["quantities"]) | frozenset(map(str, self.scope["affirming"]))
-        self.asks = frozenset(self.scope["asks"])
-        self.before_place = frozenset(self.locations["before_place"])
+        for section, names in SETS.items():
+            for name in names:
+                setattr(self, name, frozenset(data[section][name]))
+        negation, scope = self.scope["negation"], self.scope
+        self.behind = {key: frozenset(words) for key, words in scope["behind"].items()}
+        self.told_of = {key: frozenset(words) for key, words in scope["told_of"].items()}
+        self.adjacent, self.not_adjacent = frozenset(negation["adjacent"]), frozenset(negation["not_adjacent"])
+        self.touching = tuple(" " + phrase for phrase in negation["touching"])
+        self.affirming_after_denial = self.articles.union(map(str, scope["affirming_after_denial"]))
+        self.quantities = frozenset(map(str, scope["quantities"] + scope["affirming"]))
+        self.unassessed, self.resumed, self.several, self.anaphora = (
+            frozenset(tuple(str(phrase).split()) for phrase in phrases)
+            for phrases in (scope["unassessed"], scope["resumed"], scope["several"], self.links["anaphora"])
+        )
+        self.link_breaks, self.link_adjectives = (frozenset(self.links[name]) for name in ("breaks", "adjectives"))
+        self.stand_ins, self.answers = scope["stand_ins"], scope["answers"]
 
     def tokens(self, text: str) -> list[Token]:
         """Return the tokens of a sentence, shorthand and misspelt words as the words they stand for."""
@@ -226,35 +227,35 @@ class Lexicon:
         for category, row in data["elsewhere"].items():
             self._put("place", category, row["words"] if isinstance(row, dict) else row, plural=True)
 
-    def _add_scope(self, scope: dict, links: dict) -> None:
-        for grade, phrases in links["links"].items():
-            self._put("link", grade, phrases)
-        for grade, phrases in links["reversed"].items():
-            self._put("reversed", grade, phrases)
-        self._put("bound", None, links["bound"])
-        self._put("alternative", None, links["alternatives"])
-        self._put("end", None, scope["ends"])
-        self._put("not_end", None, scope["not_ends"])
-        self._put("affirming", None, scope["affirming"])
-        self._put("verb", None, scope["verbs"])
-        self._put("hedged", None, scope["weak"]["after"])
-        self._put("deny", None, scope["negation"]["before"])
+    def _add_cues(self, scope: dict, links: dict) -> None:
+        for tag, phrases_by_grade in (("link", links["links"]), ("reversed", links["reversed"])):
+            for grade, phrases in phrases_by_grade.items():
+                self._put(tag, grade, phrases)
         cues = [p for row in scope.values() if isinstance(row, dict) for p in row.get("before", ())]
         cues += [p for phrases in links["links"].values() for p in phrases]
-        self._put("cue_with", None, sorted({str(p) for p in cues if str(p).endswith(" with")}))
-        self._put("deny_not", None, scope["negation"]["not"])
-        self._put("aside", None, scope["elsewhere"]["before"])
-        self._put("operation", None, scope["operations"])
-        self._put("carries", None, scope["carries_hedge"])
-        self._put("bears", None, scope["bears_hedge"])
-        self._put("setting", None, scope["behind"]["setting"])
-        self._put("deny_after", None, scope["negation"]["after"])
-        for tag in (
-            "refuted", "denied_that", "changes", "unfinished", "likewise", "exceptions", "persists", "on_prior",
-            "states", "appeared", "beyond", "not_all",
-        ):  # fmt: skip
-            self._put(tag, None, scope[tag])
-        self._put("here", None, self.locations["here"])
+        negation = scope["negation"]
+        phrases_by_tag = {
+            "bound": links["bound"],
+            "alternative": links["alternatives"],
+            "end": scope["ends"],
+            "not_end": scope["not_ends"],
+            "affirming": scope["affirming"],
+            "verb": scope["verbs"],
+            "hedged": scope["weak"]["after"],
+            "deny": negation["before"],
+            "cue_with": sorted({str(p) for p in cues if str(p).endswith(" with")}),
+            "deny_not": negation["not"],
+            "aside": scope["elsewhere"]["before"],
+            "operation": scope["operations"],
+            "carries": scope["carries_hedge"],
+            "bears": scope["bears_hedge"],
+            "setting": scope["behind"]["setting"],
+            "deny_after": negation["after"],
+            **{tag: scope[tag] for tag in TAGS},
+            "here": self.locations["here"],
+        }
+        for tag, phrases in phrases_by_tag.items():
+            self._put(tag, None, phrases)
 
     def _negex(self, name: str) -> Negex:
         """One negspacy component: its terms from the YAML, its clauses from our own sentence starts."""
@@ -280,23 +281,13 @@ def _entity(row: dict) -> Entity:
     return Entity(**values | {"leaves_open": tuple(row.get("leaves_open", ()))})
 
 
-def _by_first(phrases: Iterable[tuple[str, ...]]) -> dict[str, list[tuple[str, ...]]]:
-    """Return {first word: its phrases}."""
-    phrases_by_word: dict[str, list[tuple[str, ...]]] = {}
-    for phrase in phrases:
-        phrases_by_word.setdefault(phrase[0], []).append(phrase)
-    return phrases_by_word
-
-
 @cache
-def load_lexicon(folder: str) -> Lexicon:
-    """Read a lexicon, once per process."""
-    return Lexicon(folder)
+def load_lexicon() -> Lexicon:
+    """Read the lexicon, once per process."""
+    return Lexicon()
 
 
-def digest_lexicon(folder: str | Path) -> str:
+def digest_lexicon() -> str:
     """Return a short digest of the lexicon's files: the same rules and the same digest give the same tuples."""
-    state = hashlib.blake2b(digest_size=8)
-    for name in FILES:
-        state.update((Path(folder) / f"{name}.yaml").read_bytes())
-    return state.hexdigest()
+    contents = [(RESOURCES / RESOURCE_FILES[0] / f"{name}.yaml").read_bytes() for name in FILES]
+    return hashlib.blake2b(b"".join(contents), digest_size=8).hexdigest()

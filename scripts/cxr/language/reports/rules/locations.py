@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from cxr.language.reports.rules import places
 from cxr.language.reports.rules.lexicon import Lexicon
-from cxr.language.reports.rules.mentions import PLACED, Hit, Mention
+from cxr.language.reports.rules.mentions import PLACED, Hit, Mention, tokens_of
 from cxr.language.reports.rules.places import Place, are_aspects, resolve_places
 
 _JOINTS = {"and", "or", ",", "/", "than", "versus", "vs", "&", "to", ">", "<"}
@@ -45,16 +45,13 @@ def attach_places(
         if part.owner is None:
             part.owner = _led(words, part, mentions, clause_starts, adjectives, lexicon)
     for mention in mentions:
-        mention_parts = [part.items for part in parts if part.owner is mention]
-        if mention.entity is not None and mention.entity.lesion:
+        is_lesion = mention.entity is not None and mention.entity.lesion
+        items = []
+        for part in (part for part in parts if part.owner is mention):
             # "Opacity over the spine", "at T8": the spine is but what the lung lies in front of.
-            mention_parts = [
-                part
-                for part in mention_parts
-                if part[0][2] < mention.start or all(i[1] != "thoracic spine" for i in part)
-            ]
-        items = [item for part in mention_parts for item in part] if mention.told is None else mention.told
-        mention.places = resolve_places(words, items, lexicon)
+            is_spine = part.start >= mention.start and any(item[1] == "thoracic spine" for item in part.items)
+            items += [] if is_lesion and is_spine else part.items
+        mention.places = resolve_places(words, items if mention.told is None else mention.told, lexicon)
     share_places(words, mentions, parts, adjectives, lexicon)
     share_places_back(words, mentions, lexicon)
     share_side(words, mentions)
@@ -62,15 +59,15 @@ def attach_places(
 
 def _parts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> list[_Part]:
     """Return runs of place words with nothing between, the longest wording first, outside the findings' own words."""
-    blocked = {i for m in mentions if m.entity is None or "composite" not in m.flags for i in range(m.start, m.end)}
-    blocked |= {i for m in mentions if "composite" in m.flags for i in range(*m.scope)}
-    blocked |= {i for tag, _, s, e in hits if tag == "setting" for i in range(s, e)}
+    taken = tokens_of(hits, "setting")
     # "left effusion and atelectasis, both unchanged": the findings, not the sides
-    blocked |= {i for i in range(len(words) - 1) if words[i] == "both" and words[i + 1] in lexicon.behind_both}
-    hearts = [m for m in mentions if m.entity is not None and m.entity.category == "heart"]
-    blocked |= {i for m in hearts for i in range(m.start, m.end)}
+    taken |= {i for i in range(len(words) - 1) if words[i] == "both" and words[i + 1] in lexicon.behind_both}
+    for mention in mentions:
+        is_composite = "composite" in mention.flags
+        taken.update(range(*mention.scope) if is_composite else range(mention.start, mention.end))
+        if mention.entity is not None and mention.entity.category == "heart":
+            taken.update(range(mention.start, mention.end))
     items = []
-    taken: set[int] = set(blocked)
     for tag, value, s, e in sorted((h for h in hits if h[0] in PLACED), key=lambda h: (h[2] - h[3], h[2], h[0])):
         if taken.isdisjoint(range(s, e)):
             taken.update(range(s, e))
@@ -153,13 +150,9 @@ def _share_forward(words, part: _Part, following: _Part, mentions, adjectives: s
     if not _joint(words, part.end, following.start, adjectives, lexicon) or words[part.start - 1] in ("than", ">"):
         return
     earlier = [m for m in mentions if m.end <= part.start]
-    if earlier and _leading_word(words, part.start, earlier[-1].end, lexicon) in lexicon.before_place - {
-        ",",
-        "is",
-        "are",
-    }:
-        return
-    part.owner = following.owner
+    lead = _leading_word(words, part.start, earlier[-1].end, lexicon) if earlier else ","
+    if lead in (",", "is", "are") or lead not in lexicon.before_place:
+        part.owner = following.owner
 
 
 def _joint(words, start: int, end: int, adjectives: set[int], lexicon: Lexicon) -> bool:
@@ -217,7 +210,7 @@ def _led(
     opened = _leading_word(words, part.start, 0, lexicon) in ("in", "within", "at", "on", "involving", "along", "over")
     paired = _paired(words, part.end, following.start, adjectives)
     gap = [words[i] for i in range(part.end, following.start) if i not in paired]
-    if lexicon.breaks & set(gap) - {",", "with"} or len(gap) > 12:
+    if lexicon.composite_breaks & set(gap) - {",", "with"} or len(gap) > 12:
         return None
     crossed = any(part.end <= token <= following.start for token in clause_starts)
     return following if opened or not crossed else None
@@ -235,9 +228,8 @@ def share_places(
         if not _pulmonary(first) and first.entity.category != "diaphragm":
             continue
         gap = words[first.end : second.start]
-        place_end = max(
-            (p.end for p in parts if p.owner is first and first.end <= p.start < second.start), default=first.end
-        )
+        place_ends = [p.end for p in parts if p.owner is first and first.end <= p.start < second.start]
+        place_end = max(place_ends, default=first.end)
         remaining_words = words[place_end : second.start]
         either = not lexicon.choices.isdisjoint(gap)
         bare = bool(gap) and len(gap) <= 3 and lexicon.shares.issuperset(gap)
@@ -245,6 +237,7 @@ def share_places(
         is_adjacent = len(remaining_words) <= 5 and not lexicon.beside.isdisjoint(remaining_words)
         same = first.entity.explained and second.entity.name in lexicon.inherits
         apposed = same and len(remaining_words) <= 6 and lexicon.inherit_words.issuperset(remaining_words)
+        is_closed = apposed and words[second.end : second.end + 1] == [","]
         while remaining_words[:1] and remaining_words[0] in (",", "now"):
             place_end, remaining_words = place_end + 1, remaining_words[1:]
         alone = remaining_words[:1] == ["with"] and all(i in adjectives for i in range(place_end + 1, second.start))
@@ -253,11 +246,7 @@ def share_places(
             second.places = _adjacent_places(first, second, lexicon)
         elif first.places and second.places and (is_adjacent or remaining_words[:1] == ["with"]):
             second.places = _on_the_side_of(first.places, second.places, lexicon)
-        elif (
-            second.places
-            and not first.places
-            and (bare or is_adjacent or (apposed and words[second.end : second.end + 1] == [","]))
-        ):
+        elif second.places and not first.places and (bare or is_adjacent or is_closed):
             first.places = _adjacent_places(second, first, lexicon)
 
 
@@ -294,11 +283,9 @@ def _adjacent_places(placed_mention: Mention, finding: Mention, lexicon: Lexicon
     """
     if placed_mention.entity.category == "diaphragm":
         return [places.level_place(place.sides, "base", lexicon) for place in placed_mention.places]
-    sides = list(
-        dict.fromkeys(place.sides for place in placed_mention.places if place.level is not None and place.sides)
-    )
+    sides = dict.fromkeys(place.sides for place in placed_mention.places if place.level is not None and place.sides)
     if finding.entity.lesion == "effusion" and sides:
-        return [places.side_place(place_sides) for place_sides in sides]
+        return list(map(places.side_place, sides))
     return list(placed_mention.places)
 
 

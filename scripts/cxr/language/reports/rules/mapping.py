@@ -1,5 +1,7 @@
 """From places to the 17 categories and the 15 zone labels (Figure 10), and what an unlabelled finding blocks."""
 
+from collections.abc import Iterable
+
 from cxr.base.vocabulary import LUNG_LESIONS, LUNGS, SIDES, ZONE_LABELS, side_of
 from cxr.language.reports.rules.lexicon import Entity, Lexicon
 from cxr.language.reports.rules.places import Place
@@ -23,6 +25,12 @@ def find_lesion(entity: Entity, category: str | None) -> str | None:
     return None if entity.lesion in LUNG_LESIONS and category not in _LUNG else entity.lesion
 
 
+def join_neighbours(lesion_types: Iterable[str | None]) -> str | list[str] | None:
+    """Return neighbouring lesion types as the schema has them: the one, a list of several, or None."""
+    distinct_types = [lesion_type for lesion_type in dict.fromkeys(lesion_types) if lesion_type]
+    return distinct_types if len(distinct_types) > 1 else next(iter(distinct_types), None)
+
+
 def find_labels(
     entity: Entity,
     places: list[Place],
@@ -34,13 +42,12 @@ def find_labels(
     """Return the zone labels in the order of ``labels.ZONE_LABELS``.
 
     A lung finding without a place means both lungs; an effusion with a side means that base (Figure 11), one without a
-    side both bases if ``unsided_effusion``; so does a finding that stands for an effusion alone (``candidates``). A
-    lung is left out beside its own zone (Figure 10, rule 3).
+    side both bases if ``unsided_effusion``; so does a finding that stands for an effusion alone (``candidates``).
     """
     effusion = entity.lesion == "effusion" or candidates == ("effusion",)
     if category == "pleura" and effusion:
         sides = [side for place in places for side in place.sides] or (SIDES if unsided_effusion else ())
-        return _in_order({f"{side} lung base" for side in sides})
+        return sort_labels({f"{side} lung base" for side in sides})
     if category != "lung":
         return []
     zone_labels: set[str] = set()
@@ -52,22 +59,17 @@ def find_labels(
             level = "base"
         pattern = lexicon.locations["levels"][level]["label"]
         zone_labels |= {pattern.format(side=side) for side in (place.sides or SIDES)}
-    zone_labels = zone_labels or set(LUNGS)
-    sided = {side_of(label) for label in zone_labels if label not in LUNGS}
-    return _in_order(zone_labels - {f"{side} lung" for side in sided})
+    return sort_labels(zone_labels or set(LUNGS))
 
 
-def _in_order(zone_labels: set[str]) -> list[str]:
-    return sorted(zone_labels & set(ZONE_LABELS), key=ZONE_LABELS.index)
+def sort_labels(zone_labels: set[str]) -> list[str]:
+    """Return zone labels in their order; a lung is left out beside its own zone (Figure 10, rule 3)."""
+    lungs = {f"{side_of(label)} lung" for label in zone_labels if label not in LUNGS}
+    return [label for label in ZONE_LABELS if label in zone_labels - lungs]
 
 
 def find_blocked(
-    entity: Entity,
-    places: list[Place],
-    texts: list[str],
-    category: str | None,
-    zone_labels: list[str],
-    lexicon: Lexicon,
+    entity: Entity, places: list[Place], category: str | None, zone_labels: list[str], lexicon: Lexicon
 ) -> list[str]:
     """Return the valid locations an affirmed finding could be in beyond its labels (ils.md section 6, blocking).
 
@@ -82,7 +84,7 @@ def find_blocked(
         return []
     if category == "lateral view location":
         for phrase, blocked in lexicon.locations["blocks"].items():
-            if any(phrase in text for text in texts):
+            if any(phrase in place.text for place in places):
                 return list(blocked)
     sides = {side for place in places for side in place.sides}
     return [f"{side} lung" for side in SIDES if not sides or side in sides]

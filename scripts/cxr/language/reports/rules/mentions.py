@@ -11,6 +11,16 @@ PLACED = (*SIDED, "place")
 """Tags of all phrases that name a location."""
 
 
+def spans_of(hits: list[Hit], *tags: str) -> list[tuple[int, int]]:
+    """Return [start, end) of the phrases with these tags."""
+    return [(start, end) for tag, _, start, end in hits if tag in tags]
+
+
+def tokens_of(hits: list[Hit], *tags: str) -> set[int]:
+    """Return the tokens of the phrases with these tags."""
+    return {token for start, end in spans_of(hits, *tags) for token in range(start, end)}
+
+
 @dataclass
 class Mention:
     """One wording of a finding in tokens [start, end); ``entity`` is None for a look-alike such as a chest tube.
@@ -105,10 +115,10 @@ def _joined(words, subject, state, composite: Composite, nouns: set[int], lexico
         if gap[:1] == [":"] and len(gap) <= 3:
             gap = gap[1:]  # "Heart: mildly enlarged."
         gap = _continued(gap, words[state[1] : state[1] + 1], lexicon)
-        return len(gap) <= composite.gap and lexicon.breaks.isdisjoint(gap) and state[1] not in nouns
+        return len(gap) <= composite.gap and lexicon.composite_breaks.isdisjoint(gap) and state[1] not in nouns
     if state[1] <= subject[0]:
         gap = words[state[1] : subject[0]]
-        return len(gap) <= composite.gap and lexicon.joins.issuperset(gap)
+        return len(gap) <= composite.gap and lexicon.composite_joins.issuperset(gap)
     return state[0] >= subject[0] and state[1] > subject[1]
 
 
@@ -120,7 +130,7 @@ def _continued(gap: list[str], after: list[str], lexicon: Lexicon) -> list[str]:
     if "but" in gap and "not" in gap[: gap.index("but")]:
         return []
     closed = not after or after[0] in (".", ",", ";", "but", "with", "without")
-    if closed and gap and lexicon.steady.issuperset(word for word in gap if not word[:1].isdigit()):
+    if closed and gap and lexicon.composite_steady.issuperset(word for word in gap if not word[:1].isdigit()):
         return [word for word in gap if word not in (",", ":", "-")][:1]
     return gap
 

@@ -47,21 +47,18 @@ def resolve_places(words: list[str], items: list[tuple[str, object, int, int]], 
                 places.append(side_place(tuple(sides)))
                 fresh = False
             place_sides = tuple(sides) if fresh else ()
-            if len(place_sides) == 1 and value == _LATERAL and not _HEART.isdisjoint(words[start:end]):
-                places.append(
-                    level_place(place_sides, "base", lexicon)
-                )  # the lung behind the heart is that side's base
-                fresh = False
-                continue
-            text = (
-                " ".join(["bilateral"] * (len(place_sides) == 2) or [*place_sides]) + " " + " ".join(words[start:end])
-            )
-            places.append(Place(text.strip(), place_sides, None, str(value)))
             fresh = False
+            if len(place_sides) == 1 and value == _LATERAL and not _HEART.isdisjoint(words[start:end]):
+                places.append(level_place(place_sides, "base", lexicon))  # behind the heart lies that side's base
+                continue
+            side = side_place(place_sides).text
+            places.append(Place(" ".join([*filter(None, [side]), *words[start:end]]), place_sides, None, str(value)))
             continue
         level = value
         if tag == "half":
-            level = _level_of_half(str(value), items[number + 1 :], lexicon)
+            nouns = (v[1] if t == "fused" else v for t, v, _, _ in items[number + 1 :] if t in ("level", "fused"))
+            noun = next(nouns, None)
+            level = half_level(str(value), noun, lexicon) if noun else None
             if level is None:
                 continue
         elif tag == "fused":
@@ -121,9 +118,7 @@ def _trailing(places: list[Place], sides: tuple[str, ...], items, lexicon: Lexic
         return [side_place(sides)]
     if all(not place.sides for place in places):
         behind = [p.category == _LATERAL and not _HEART.isdisjoint(p.text.split()) for p in places]
-        levels = [
-            "base" if is_behind and len(sides) == 1 else p.level for p, is_behind in zip(places, behind, strict=True)
-        ]
+        levels = ["base" if b and len(sides) == 1 else p.level for p, b in zip(places, behind, strict=True)]
         return [level_place(sides, level, lexicon) if level else p for p, level in zip(places, levels, strict=True)]
     known_sides = {side for place in places for side in place.sides}
     new_sides = tuple(side for side in sides if side not in known_sides)
@@ -131,23 +126,16 @@ def _trailing(places: list[Place], sides: tuple[str, ...], items, lexicon: Lexic
 
 
 def level_place(sides: tuple[str, ...], level: str, lexicon: Lexicon) -> Place:
-    only = lexicon.locations["levels"][level].get("side")
-    if only is not None:
-        sides = (only,)
-    side = "bilateral" if len(sides) == 2 else "".join(sides)
-    return Place(f"{side} {level}".strip(), sides, level)
-
-
-def _level_of_half(half: str, following: list, lexicon: Lexicon) -> str | None:
-    """Return the level of "upper" in "upper and lower lobe" from the noun that comes later, None without one."""
-    for tag, value, _, _ in following:
-        if tag in ("level", "fused"):
-            level = value[1] if tag == "fused" else value
-            noun = "lobe" if "lobe" in level else "lung"
-            return lexicon.locations["heads"][noun].get(half)
-    return None
+    only_side = lexicon.locations["levels"][level].get("side")
+    sides = sides if only_side is None else (only_side,)
+    return Place(f"{side_place(sides).text} {level}".strip(), sides, level)
 
 
 def side_place(sides: tuple[str, ...]) -> Place:
     """Return the place for a text that names only a side."""
     return Place("bilateral" if len(sides) == 2 else "".join(sides), sides, None)
+
+
+def half_level(half: str, noun: str, lexicon: Lexicon) -> str | None:
+    """Return the level of "upper" in "upper and lower lobe"; ``noun``: the level that names the lobe or lung."""
+    return lexicon.locations["heads"]["lobe" if "lobe" in noun else "lung"].get(half)

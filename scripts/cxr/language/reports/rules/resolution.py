@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from cxr.language.reports.rules import clauses, context
 from cxr.language.reports.rules.lexicon import Lexicon
-from cxr.language.reports.rules.mentions import PLACED, Hit, Mention
+from cxr.language.reports.rules.mentions import PLACED, Hit, Mention, spans_of, tokens_of
 
 _CLEARING = frozenset(("clearing", "resolution", "resorption", "clearance", "disappearance"))
 _FILLERS = frozenset((
@@ -28,15 +28,31 @@ def settle_denials(
             disease.flags |= {"negation", "weak"}
     _keep_described(words, hits, mentions, lexicon)
     _appeared(hits, mentions)
-    _elsewhere(words, hits, mentions)
+    for start, end in spans_of(hits, "beyond"):  # "no consolidation elsewhere": what was told before stands
+        for mention in mentions:
+            between = words[min(end, mention.end) : max(start, mention.start)]
+            if "negation" in mention.flags and _STOPS.isdisjoint(between):
+                mention.flags.add("no_new")
     _doubted(words, hits, mentions, last)
     _denied_that(words, hits, mentions)
-    _unfinished(words, hits, mentions)
+    for start, _ in spans_of(hits, "unfinished"):  # "clearing of the edema is incomplete": it is still there
+        before = [m for m in mentions if m.end <= start]
+        lead = words[max(0, before[-1].start - 8) : before[-1].start] if before else []
+        if before and start - before[-1].end <= 8 and not _CLEARING.isdisjoint(lead):
+            _deny(before[-1], denied=False)
     _contrasted(words, hits, mentions)
-    _then(words, hits, mentions)
-    _likewise(hits, mentions)
+    for start, _ in spans_of(hits, "on_prior"):  # "there was no edema on the previous film" says nothing of this one
+        before = [m for m in mentions if m.end <= start <= m.end + 3]
+        lead = words[max(0, before[-1].start - 6) : before[-1].start] if before else []
+        if {"was", "were"} & set(lead) and {"no", "not"} & set(lead) and "negation" in before[-1].flags:
+            before[-1].flags.add("elsewhere")
+    for start, end in spans_of(hits, "likewise"):  # "as has the effusion": what holds of the first holds of the second
+        before = [m for m in mentions if m.end <= start and m.entity is not None]
+        after = [m for m in mentions if m.start >= end and m.entity is not None]
+        if before and after and after[0].start - end <= 8:
+            _deny(after[0], "negation" in before[-1].flags)
     _resumed(words, hits, mentions, cut, last, lexicon)
-    ends = [s for tag, s, _ in clauses.longest_phrases(hits, ("deny_after", "deny_not")) if tag == "deny_after"]
+    ends = [start for start, _ in clauses.longest_spans(hits, "deny_after", "deny_not")]
     for mention in mentions:
         after = words[mention.end : mention.end + 3]
         if after[:2] == [",", "which"] and after[2:] and after[2] in ("is", "are", "remains", "remain", "persists"):
@@ -54,19 +70,19 @@ def _deny(mention: Mention, denied: bool) -> None:
 
 def _keep_described(words, hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
     """ "No cavitation within the right upper lobe opacity" denies the cavitation; the opacity stands."""
-    denials = [e for tag, _, e in clauses.longest_phrases(hits, ("deny", "deny_not")) if tag == "deny"]
-    sided = {i for tag, _, s, e in hits if tag in PLACED for i in range(s, e)}
+    denial_ends = [end for _, end in clauses.longest_spans(hits, "deny", "deny_not")]
+    sided = tokens_of(hits, *PLACED)
     leads = lexicon.told_of["beside"] | lexicon.told_of["part"]
+    skipped = lexicon.quantities | lexicon.told_of["marker"] | {"to"}
     for mention in mentions:
-        before = [e for e in denials if e <= mention.start]
-        if "negation" not in mention.flags or mention.entity is None or not before:
+        denial_end = max((end for end in denial_ends if end <= mention.start), default=None)
+        if "negation" not in mention.flags or mention.entity is None or denial_end is None:
             continue
         at = mention.start - 1
-        skipped = lexicon.quantities | lexicon.told_of["marker"]
-        while at > before[-1] and words[at] not in leads and (at in sided or words[at] in skipped or words[at] == "to"):
+        while at > denial_end and words[at] not in leads and (at in sided or words[at] in skipped):
             at -= 1
-        head, words_between = words[before[-1] : at], words[at + 1 : mention.start]
-        if at <= before[-1] or words[at] not in leads or not lexicon.told_of["evidence"].isdisjoint(head):
+        head, words_between = words[denial_end:at], words[at + 1 : mention.start]
+        if at <= denial_end or words[at] not in leads or not lexicon.told_of["evidence"].isdisjoint(head):
             continue
         marked = not lexicon.told_of["marker"].isdisjoint(words_between)
         if marked or words[at] in lexicon.told_of["beside"]:
@@ -75,29 +91,17 @@ def _keep_described(words, hits: list[Hit], mentions: list[Mention], lexicon: Le
             mention.told = place_hits or mention.told
 
 
-def _elsewhere(words, hits: list[Hit], mentions: list[Mention]) -> None:
-    """ "No consolidation elsewhere" is like "no other consolidation": what was told before stands."""
-    for _, _, start, end in (hit for hit in hits if hit[0] == "beyond"):
-        for mention in mentions:
-            between = words[min(end, mention.end) : max(start, mention.start)]
-            if "negation" in mention.flags and _STOPS.isdisjoint(between):
-                mention.flags.add("no_new")
-
-
 def _doubted(words, hits: list[Hit], mentions: list[Mention], last: list[Mention]) -> None:
     """ "No definite pneumonia, though early disease cannot be excluded": the denial, here or before, is in doubt.
 
     The doubt has no finding of its own; in a sentence of its own it begins with a word that refers back.
     """
-    for _, _, start, _ in (hit for hit in hits if hit[0] == "hedged"):
+    for start, _ in spans_of(hits, "hedged"):
         joints = [i for i in range(start) if words[i] in _CONTRASTS]
         before = [m for m in mentions if m.end <= start]
-        if joints and before and before[-1].end <= joints[-1]:
-            doubted_mentions = before[-1:]
-        elif not mentions and words[0] in _REFERRING:
+        doubted_mentions = before[-1:] if joints and before and before[-1].end <= joints[-1] else []
+        if not mentions and words[0] in _REFERRING:
             doubted_mentions = last
-        else:
-            continue
         for mention in doubted_mentions:
             if "negation" in mention.flags:
                 mention.flags.add("weak")
@@ -105,25 +109,24 @@ def _doubted(words, hits: list[Hit], mentions: list[Mention], last: list[Mention
 
 def _appeared(hits: list[Hit], mentions: list[Mention]) -> None:
     """ "Consolidation, absent on the earlier film, has appeared": unless "no" stands before it."""
-    denials = [s for tag, s, _ in clauses.longest_phrases(hits, ("deny", "deny_not", "deny_after")) if tag == "deny"]
-    for _, _, start, _ in (hit for hit in hits if hit[0] == "appeared"):
+    denials = clauses.longest_spans(hits, "deny", "deny_not", "deny_after")
+    for start, _ in spans_of(hits, "appeared"):
         before = [m for m in mentions if m.end <= start]
-        if before and "negation" in before[-1].flags and not any(s < before[-1].start for s in denials):
+        if before and "negation" in before[-1].flags and not any(s < before[-1].start for s, _ in denials):
             _deny(before[-1], denied=False)
 
 
 def _denied_that(words, hits: list[Hit], mentions: list[Mention]) -> None:
     """ "No evidence that the lungs are edematous" denies the finding; "... that the edema has resolved" the change."""
-    changes = [s for tag, _, s, _ in hits if tag == "changes"]
-    for _, _, _, end in (hit for hit in hits if hit[0] == "not_all"):
+    changes = [start for start, _ in spans_of(hits, "changes")]
+    for _, end in spans_of(hits, "not_all"):
         for mention in (m for m in mentions if m.start >= end and any(m.end <= s for s in changes)):
             _deny(mention, denied=False)  # "Not all of the edema has cleared."
-    for _, _, _, end in (hit for hit in hits if hit[0] == "denied_that"):
+    for _, end in spans_of(hits, "denied_that"):
         for number, mention in enumerate(mentions):
-            if mention.start < end or not _STOPS.isdisjoint(words[end : mention.start]):
-                continue
-            following = mentions[number + 1].start if number + 1 < len(mentions) else len(words)
-            _deny(mention, not any(mention.end <= s < following for s in changes))
+            if mention.start >= end and _STOPS.isdisjoint(words[end : mention.start]):
+                following = mentions[number + 1].start if number + 1 < len(mentions) else len(words)
+                _deny(mention, not any(mention.end <= s < following for s in changes))
 
 
 def _contrasted(words, hits: list[Hit], mentions: list[Mention]) -> None:
@@ -131,13 +134,13 @@ def _contrasted(words, hits: list[Hit], mentions: list[Mention]) -> None:
 
     "Neither the opacity nor the effusion has changed", "the edema but not the effusion has resolved", "unlike".
     """
-    changes = [s for tag, _, s, _ in hits if tag == "changes"]
+    changes = [start for start, _ in spans_of(hits, "changes")]
     neither = words.index("neither") if "neither" in words else len(words)
     under = [m for m in mentions if m.start > neither]
     if under and any(under[-1].end <= s for s in changes):
         for mention in under:
             _deny(mention, denied=False)
-    ends = [s for tag, s, _ in clauses.longest_phrases(hits, ("deny_after", "deny_not")) if tag == "deny_after"]
+    ends = [start for start, _ in clauses.longest_spans(hits, "deny_after", "deny_not")]
     for first, second in pairwise(mentions):
         gap = words[first.end : second.start]
         if gap[:2] == ["but", "not"] and len(gap) <= 4 and any(second.end <= s <= second.end + 2 for s in ends):
@@ -148,39 +151,10 @@ def _contrasted(words, hits: list[Hit], mentions: list[Mention]) -> None:
             _deny(second, denied="negation" not in first.flags)
 
 
-def _then(words, hits: list[Hit], mentions: list[Mention]) -> None:
-    """ "There was no edema on the previous film" says nothing of this one."""
-    for _, _, start, _ in (hit for hit in hits if hit[0] == "on_prior"):
-        before = [m for m in mentions if m.end <= start and start - m.end <= 3]
-        if before and "negation" in before[-1].flags:
-            lead = words[max(0, before[-1].start - 6) : before[-1].start]
-            if {"was", "were"} & set(lead) and {"no", "not"} & set(lead):
-                before[-1].flags.add("elsewhere")
-
-
-def _unfinished(words, hits: list[Hit], mentions: list[Mention]) -> None:
-    """ "Clearing of the edema is incomplete": it is still there."""
-    for _, _, start, _ in (hit for hit in hits if hit[0] == "unfinished"):
-        before = [m for m in mentions if m.end <= start]
-        if before and start - before[-1].end <= 8:
-            lead = words[max(0, before[-1].start - 8) : before[-1].start]
-            if not _CLEARING.isdisjoint(lead):
-                _deny(before[-1], denied=False)
-
-
-def _likewise(hits: list[Hit], mentions: list[Mention]) -> None:
-    """ "Atelectasis has resolved, as has the effusion": what holds of the first holds of the second."""
-    for _, _, start, end in (hit for hit in hits if hit[0] == "likewise"):
-        before = [m for m in mentions if m.end <= start and m.entity is not None]
-        after = [m for m in mentions if m.start >= end and m.entity is not None]
-        if before and after and after[0].start - end <= 8:
-            _deny(after[0], "negation" in before[-1].flags)
-
-
 def _resumed(words, hits: list[Hit], mentions: list[Mention], cut: set[int], last, lexicon: Lexicon) -> None:
     """ "There was edema; this has resolved": a clause about what was told before, in this sentence or the last."""
-    for tag, start, end in clauses.longest_phrases(hits, ("deny_after", "deny_not")):
-        if tag != "deny_after" or context.OVER.isdisjoint(words[start:end]):
+    for start, end in clauses.longest_spans(hits, "deny_after", "deny_not"):
+        if context.OVER.isdisjoint(words[start:end]):
             continue
         begin = max((token for token in cut if token <= start), default=0)
         lead = tuple(word for word in words[begin:start] if word not in _FILLERS)

@@ -9,24 +9,29 @@ from spacy.attrs import SENT_START
 from spacy.tokens import Doc
 
 from cxr.language.reports.rules.lexicon import Lexicon
-from cxr.language.reports.rules.mentions import SIDED, Hit, Mention
+from cxr.language.reports.rules.mentions import SIDED, Hit, Mention, spans_of, tokens_of
 
 GRADES = ("definite", "strong", "weak")
 _PREFERENCE = re.compile(r"\bfavou?r|\b(?:more|rather) ")
 _VERSUS = frozenset(("versus", "vs"))
 
 
-def apply_scope(doc: Doc, mentions: Iterable[Mention], clause_starts: Iterable[int], lexicon: Lexicon) -> None:
-    """Set the flags of every mention of the document: the names of the scope sets that reach it."""
-    cued = lexicon.cued(doc)
+def apply_scope(
+    doc: Doc, placed_mentions: list[tuple[Mention, int]], clause_starts: Iterable[int], lexicon: Lexicon
+) -> None:
+    """Set the flags of every mention of the document: the names of the scope sets that reach it.
+
+    ``placed_mentions``: with the token of the document at which the mention's sentence starts.
+    """
+    cued = lexicon.cued(doc) if placed_mentions else []
     if not cued:
         return
     opening = np.full((len(doc), 1), -1, np.int64)
     opening[[0, *clause_starts]] = 1
     doc.from_array([SENT_START], opening.view(np.uint64))
-    spans = {}
-    for mention in mentions:
-        spans.setdefault(mention.scope, []).append(mention)
+    spans: dict[tuple[int, int], list[Mention]] = {}
+    for mention, offset in placed_mentions:
+        spans.setdefault((mention.scope[0] + offset, mention.scope[1] + offset), []).append(mention)
     doc.spans["mentions"] = [doc[s:e] for s, e in spans]
     for name in cued:
         lexicon.cues[name](doc)
@@ -38,7 +43,7 @@ def apply_scope(doc: Doc, mentions: Iterable[Mention], clause_starts: Iterable[i
 
 def deny_adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], lexicon: Lexicon) -> None:
     """Deny the finding right after "resolved" and the like, past its places and adjectives; one sentence."""
-    sided = {i for tag, _, s, e in hits if tag in SIDED for i in range(s, e)}
+    sided = tokens_of(hits, *SIDED)
     for mention in mentions:
         start = mention.start
         while start > 0 and start not in cut and (start - 1 in sided or words[start - 1] in lexicon.quantities):
@@ -62,7 +67,7 @@ def deny_adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cu
 
 def leave_unassessed_open(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
     """Flag a finding behind which, or behind whose place, "cannot be assessed" stands, and those joined to it."""
-    sided = {i for tag, _, s, e in hits if tag in SIDED for i in range(s, e)}
+    sided = tokens_of(hits, *SIDED)
     following: Mention | None = None
     for mention in reversed(mentions):
         end = mention.end
@@ -89,7 +94,7 @@ def weakest_grade(*grades: str) -> str:
 
 def grade_hedges(mentions: list[Mention], words: list[str], hits: list[Hit], lexicon: Lexicon) -> None:
     """Set the hedge of every mention of a sentence from its flags and from "X or Y"."""
-    settings = [(s, e) for tag, _, s, e in hits if tag == "setting"]
+    settings = spans_of(hits, "setting")
     for mention in mentions:
         versus = not _VERSUS.isdisjoint(words[mention.end : mention.end + 2])
         if {"weak", "suspicion"} & mention.flags:
@@ -109,23 +114,22 @@ def grade_hedges(mentions: list[Mention], words: list[str], hits: list[Hit], lex
         gap = words[first.end : second.start]
         if len(gap) > 6 or alternatives.isdisjoint(gap) or {";", "."} & set(gap):
             continue
-        if first.entity is None or second.entity is None:
+        is_denied = "negation" in first.flags | second.flags
+        if is_denied or None in (first.entity, second.entity) or _unchanged(words, first, hits):
             continue
-        if "negation" in first.flags or "negation" in second.flags:
-            continue
-        if not _coordinates(gap, alternatives) or _unchanged(words, first, hits):
-            continue
-        first.hedge, second.hedge = weakest_grade(first.hedge, "strong"), weakest_grade(second.hedge, "strong")
+        # the alternative joins the two nouns, not two adjectives of the second ("new or increased")
+        place = next(i for i, word in enumerate(gap) if word in alternatives)
+        if place <= 2 or gap[place - 1] == ",":
+            first.hedge, second.hedge = weakest_grade(first.hedge, "strong"), weakest_grade(second.hedge, "strong")
 
 
 def _unchanged(words: list[str], mention: Mention, hits: list[Hit]) -> bool:
     """True if "no change in" stands before: "no change in the effusion or opacity" leaves no choice of the two."""
-    ends = [e for tag, _, s, e in hits if tag == "deny_not" and e <= mention.start]
-    parts = {";", "but", "there"}
-    return any(
-        (parts if words[end] in ("in", "of", "to") else {*parts, ","}).isdisjoint(words[end : mention.start])
-        for end in ends
-    )
+    for end in (end for _, end in spans_of(hits, "deny_not") if end <= mention.start):
+        marks = {";", "but", "there"} | ({","} if words[end] not in ("in", "of", "to") else set())
+        if marks.isdisjoint(words[end : mention.start]):
+            return True
+    return False
 
 
 def _behind(words: list[str], end: int, lexicon: Lexicon) -> str:
@@ -139,13 +143,13 @@ def _behind(words: list[str], end: int, lexicon: Lexicon) -> str:
 
 def _carry(mentions: list[Mention], hits: list[Hit]) -> None:
     """ "May be scar associated with atelectasis", "edema superimposed on scar is possible": the doubt is of both."""
-    for _, _, s, e in (hit for hit in hits if hit[0] == "carries"):
+    for s, e in spans_of(hits, "carries"):
         before = [m for m in mentions if m.end <= s]
         after = [m for m in mentions if m.start >= e]
         if before and after and "weak" in before[-1].flags and "negation" not in after[0].flags:
             after[0].hedge = weakest_grade(after[0].hedge, "weak")
     doubts = [s for tag, _, s, _ in hits if tag == "hedged"]
-    for _, _, s, e in (hit for hit in hits if hit[0] == "bears"):
+    for s, e in spans_of(hits, "bears"):
         before = [m for m in mentions if m.end <= s]
         after = [m for m in mentions if m.start >= e]
         if before and after and "weak" in after[0].flags and any(after[0].end <= doubt for doubt in doubts):
@@ -158,9 +162,3 @@ def _rank(mentions: list[Mention], words: list[str]) -> None:
         gap = words[first.end : second.start]
         if gap[:1] in (["over"], ["than"]) and len(gap) <= 3 and _PREFERENCE.search(" ".join(words[: second.start])):
             second.hedge = "weak"
-
-
-def _coordinates(gap: list[str], alternatives: set[str]) -> bool:
-    """True if the alternative joins the two nouns, not two adjectives of the second ("new or increased")."""
-    place = next(i for i, word in enumerate(gap) if word in alternatives)
-    return place <= 2 or gap[place - 1] == ","

@@ -5,21 +5,22 @@ from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import NamedTuple
 
+from cxr.base.resources import phrase_pattern
 from cxr.base.vocabulary import LESIONS
 from cxr.language.reports.rules import structure
-from cxr.language.reports.rules.lexicon import Lexicon
+from cxr.language.reports.rules.lexicon import load_lexicon
 
 _LUNG = ("lung", "pleura")
 
 
-def find_asked_lesions(sentences: list[str], tuples: list[dict], lexicon: Lexicon) -> list[str]:
+def find_asked_lesions(sentences: list[str], tuples: list[dict]) -> list[str]:
     """Return the lesion types that a section only asks about ("rule out pneumonia", "heart size cannot be assessed").
 
     It leaves open whether they are there, so that its silence denies none of them. What it denies outright is denied,
     but not what it denies of one place beside another that cannot be judged ("none on the left; right not assessed").
     So do findings that a reader cannot tell from another (an obscured diaphragm from an effusion).
     """
-    words = [_find_words(text, lexicon) for text in sentences]
+    words = list(map(_find_words, sentences))
     hearts = any(kinds.not_assessed and kinds.heart_words for kinds in words)
     request_sentences = [text for text, kinds in zip(sentences, words, strict=True) if kinds.requests]
     denied_lesions = {
@@ -32,16 +33,11 @@ def find_asked_lesions(sentences: list[str], tuples: list[dict], lexicon: Lexico
         if item["presence"] == "negative" and item["location"] and item["sentence_index"] in unclear
     }
     affirmed = {item["entity"] for item in tuples if item["presence"] == "positive"}
-    partly |= {
-        lesion
-        for name in sorted(affirmed & lexicon.entities.keys())
-        for lesion in lexicon.entities[name].leaves_open
-        if lesion not in denied_lesions
-    }
-    requested_lesions = (structure.undecided_lesions(request_sentences, lexicon) if request_sentences else set()) | (
-        {"cardiomegaly"} if hearts else set()
-    )
-    return sort_lesions((requested_lesions - denied_lesions) | partly)
+    entities = load_lexicon().entities
+    open_lesions = {lesion for name in affirmed & entities.keys() for lesion in entities[name].leaves_open}
+    open_lesions |= structure.undecided_lesions(request_sentences) if request_sentences else set()
+    open_lesions |= {"cardiomegaly"} if hearts else set()
+    return sort_lesions((open_lesions - denied_lesions) | partly)
 
 
 def sort_lesions(lesions: Iterable[str]) -> list[str]:
@@ -61,34 +57,31 @@ class _Words(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 15)
-def _find_words(sentence: str, lexicon: Lexicon) -> _Words:
-    return _Words(*(pattern.search(sentence) is not None for pattern in _patterns(lexicon)))
+def _find_words(sentence: str) -> _Words:
+    return _Words(*(pattern.search(sentence) is not None for pattern in _patterns()))
 
 
 @cache
-def _patterns(lexicon: Lexicon) -> list[re.Pattern]:
-    lung_words = [*lexicon.lung_words, *(word + "s" for word in lexicon.lung_words)]
-    return [_any_of(lexicon.scope[name]) for name in _Words._fields[:-1]] + [_any_of(lung_words)]
+def _patterns() -> list[re.Pattern]:
+    lexicon = load_lexicon()
+    phrase_lists = [lexicon.scope[name] for name in _Words._fields[:-1]]
+    phrase_lists.append([*lexicon.lung_words, *(word + "s" for word in lexicon.lung_words)])
+    return [re.compile(r"\b" + phrase_pattern(p, r"[\s-]+") + r"\b", re.IGNORECASE) for p in phrase_lists]
 
 
-def _any_of(phrases: list[str]) -> re.Pattern:
-    texts = sorted((r"[\s-]+".join(map(re.escape, phrase.split())) for phrase in phrases), key=lambda t: (-len(t), t))
-    return re.compile(r"\b(?:" + "|".join(texts) + r")\b", re.IGNORECASE)
-
-
-def mentions_lungs(sentences: list[str], tuples: list[dict], lexicon: Lexicon) -> bool:
+def mentions_lungs(sentences: list[str], tuples: list[dict]) -> bool:
     """True if the section says anything about lungs or pleura."""
     is_lung = any(item["category"] in _LUNG for item in tuples)
-    return is_lung or any(_find_words(text, lexicon).lung_words for text in sentences)
+    return is_lung or any(_find_words(text).lung_words for text in sentences)
 
 
-def comparison_only(sentences: list[str], tuples: list[dict], lexicon: Lexicon) -> bool:
+def comparison_only(sentences: list[str], tuples: list[dict]) -> bool:
     """True if the section says nothing of the lungs except how they compare with an earlier image.
 
     A statement stands by itself if it calls the lungs normal, denies a finding outright, or affirms one without a word
     of change in its sentence.
     """
-    words = [_find_words(text, lexicon) for text in sentences]
+    words = list(map(_find_words, sentences))
     compared = {number for number, kinds in enumerate(words, start=1) if kinds.comparison}
     if not compared or any(kinds.normal_lungs for kinds in words):
         return False

@@ -1,0 +1,92 @@
+"""Questions to the paper's two models (Figures 9 and 10), the checks of their answers, and terms for the mapping.
+
+A report is data. Its text cannot end its own turn (brackets of chat templates are replaced) and cannot fill another
+slot. A text that addresses the model is not sent at all.
+"""
+
+from cxr.base.resources import load_resource
+from cxr.base.vocabulary import CATEGORIES, ZONE_LABELS
+from cxr.llm.asking import Answer, Question
+from cxr.llm.guards import INJECTION, addresses_the_model, neutralize
+from cxr.llm.messages import fill_prompt
+from cxr.llm.replies import object_schema, text_schema
+
+RESOURCE_FILES = ("prompts.yaml",)
+PRESENCE, CERTAINTY = ("positive", "negative"), ("definitive", "tentative")
+NO_CATEGORY = "none"
+_LONGEST, _MOST_FINDINGS, _MOST_LOCATIONS = 120, 80, 12
+"""Limits of an answer, so that a model that does not end stops inside the schema."""
+FIELDS = (
+    "entity", "sentence_index", "presence", "certainty", "predicted_lesion_type", "findings", "category", "categories"
+)  # fmt: skip
+"""Field names of the answers; a report that contains them was written for the model."""
+Term = tuple[str | None, str]
+"""A location (None: none named) and the entity that is there."""
+
+
+def refuse_orders(text: str, question: Question) -> Question | Answer:
+    """Return the question, or no answer if its text gives orders to a model or has marks of a chat or an answer."""
+    return Answer(problem=INJECTION) if addresses_the_model(text, FIELDS) else question
+
+
+def structuring_question(sentences: list[str]) -> Question:
+    """Ask for the findings of a section's sentences, numbered from 1 (Figure 9)."""
+    report = "\n".join(f"{number}. {neutralize(text)}" for number, text in enumerate(sentences, start=1))
+    text = text_schema(_LONGEST)
+    places = {"type": "array", "items": text, "minItems": 1, "maxItems": _MOST_LOCATIONS}
+    finding = object_schema(
+        entity=text,
+        sentence_index={"type": "integer", "minimum": 1, "maximum": len(sentences)},
+        presence={"enum": list(PRESENCE)},
+        certainty={"enum": list(CERTAINTY)},
+        location={"anyOf": [places, {"type": "null"}]},
+        predicted_lesion_type={"anyOf": [text, {"type": "null"}]},
+    )
+    schema = object_schema(findings={"type": "array", "items": finding, "maxItems": _MOST_FINDINGS})
+    messages = fill_prompt(load_resource(RESOURCE_FILES[0])["structuring"], report=report)
+    return Question(messages, schema, lambda answer: find_contradiction(answer["findings"]))
+
+
+def category_question(location: str | None, entity: str) -> Question:
+    """Ask for the category of a location (Figure 10, step 1)."""
+    return _location_question("category", location, entity, category={"enum": [*CATEGORIES, NO_CATEGORY]})
+
+
+def zones_question(location: str, entity: str) -> Question:
+    """Ask for the zone labels of a location in the lungs (Figure 10, step 2)."""
+    categories = {"type": "array", "items": {"enum": list(ZONE_LABELS)}, "maxItems": len(ZONE_LABELS)}
+    return _location_question("zones", location, entity, categories=categories)
+
+
+def _location_question(prompt: str, location: str | None, entity: str, **properties: dict) -> Question:
+    prompts = load_resource(RESOURCE_FILES[0])
+    place = prompts["no_location"] if location is None else neutralize(location)
+    messages = fill_prompt(prompts[prompt], location=place, entity=neutralize(entity))
+    return Question(messages, object_schema(**properties))
+
+
+def find_contradiction(findings: list[dict]) -> str | None:
+    """Return the logical fault in a section's findings, None if there is none.
+
+    An entity has exactly one presence and certainty per location and sentence (Figure 9, rule 3). No text is blank.
+    """
+    status_by_statement: dict[tuple, tuple] = {}
+    for number, item in enumerate(findings):
+        entity, places = normalize_term(item["entity"]), tuple(map(normalize_term, item["location"] or ()))
+        if not all((entity, *places, normalize_term(item["predicted_lesion_type"] or "-"))):
+            return f"findings.{number}: a blank text"
+        status = (item["presence"], item["certainty"])
+        if status_by_statement.setdefault((item["sentence_index"], entity, places), status) != status:
+            return f"findings.{number}: two statuses of one entity"
+    return None
+
+
+def normalize_term(text: str) -> str:
+    """Return a term in the form for comparison and mapping: lower case, single blanks, no punctuation at its ends."""
+    return " ".join(text.lower().split()).strip(" .,;:\"'")
+
+
+def finding_terms(finding: dict) -> list[Term]:
+    """Return the pairs of one finding that are mapped: one per location, or one with None."""
+    entity = normalize_term(finding["entity"])
+    return [(normalize_term(place), entity) for place in finding["location"] or ()] or [(None, entity)]
