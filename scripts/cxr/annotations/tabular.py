@@ -9,8 +9,7 @@ from cxr.annotations.regions import Annotation, Annotations
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.user_tables import read_frame, require_columns
 
-NO_FINDING = ("no finding", "normal", "no lung opacity / not normal")
-"""Labels, in lower case, of an annotated image without a finding."""
+NO_FINDING = ("no finding", "normal", "no lung opacity / not normal")  # labels, in lower case
 
 
 def read_rows(key: str, path: Path, kind: str, required: Sequence[str], besides: Sequence[str] = ()) -> Iterator[dict]:

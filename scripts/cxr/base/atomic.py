@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-HOST = platform.node().partition(".")[0]
-"""Name of this computer. Process numbers are unique only within one, and a shared folder has many writers."""
+HOST = platform.node().partition(".")[0]  # process numbers are unique only within a computer; folders are shared
 ABANDONED_S = 86400  # seconds without a change after which another computer's temporary file counts as abandoned
 
 

@@ -19,8 +19,7 @@ from cxr.base.settings import Section, key, type_hints
 
 INTERFACE = "engine"  # module of a stage's package that defines the engine's interface; it is no engine itself
 ENGINES = "cxr_ils.engines"  # group of the entry points that name engines' modules: ``"boxes.corner" = "corner_boxes"``
-SETTINGS = "cxr_ils.settings"
-"""Group of those that name their settings: ``"boxes.corner" = "corner_boxes.settings:CornerSettings"``, a Section."""
+SETTINGS = "cxr_ils.settings"  # likewise of their settings: ``"boxes.corner" = "corner_boxes.settings:CornerSettings"``
 
 
 def engine_names(package: str) -> tuple[str, ...]:

@@ -22,8 +22,7 @@ LEAST_ROOM = 1 << 16  # free bytes below which a file system counts as full
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}  # numbers of a missing permission or a read-only file system
 NOT_SUPPORTED = 524  # the kernel's ENOTSUPP, which Lustre returns for a file lock; Python has no name for it
 NOT_SUPPORTED_TEXT = "operation not supported"
-NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.EAGAIN, errno.EDEADLK, NOT_SUPPORTED}
-"""Error numbers of a file system without file locks."""
+NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.EAGAIN, errno.EDEADLK, NOT_SUPPORTED}  # no file locks
 CHECK = "check that it is available and run again"
 MACHINE_REMEDIES = {
     errno.EIO: "check the disk and the system's log, and run again",

@@ -35,8 +35,7 @@ FRAME = (
 )
 
 MASK = hdf5plugin.Zstd(clevel=3)  # codec of packed masks
-MAP = hdf5plugin.Zstd(clevel=14)
-"""Codec of mostly-zero arrays that a net makes: its slower writing is negligible beside the net."""
+MAP = hdf5plugin.Zstd(clevel=14)  # codec of mostly-zero arrays of a net: slower writing is negligible beside the net
 PICTURE = hdf5plugin.Htj2k()  # codec of grey pictures: lossless JPEG 2000 (HTJ2K), read by hdf5plugin from 7.1 on
 _open_shards: "weakref.WeakKeyDictionary[Shard, None]" = weakref.WeakKeyDictionary()
 """The shards of this process that hold their file open, in the order in which they opened it."""

@@ -18,8 +18,7 @@ _DAY_FIRST = re.compile(rf"\d{{1,2}}[.]?[- ](?:{_MONTH})[.]?", re.IGNORECASE)
 _MONTH_FIRST = re.compile(rf"({_MONTH})[.]?[- ]\d{{2}}", re.IGNORECASE)
 _NUMBER_PAIR = re.compile(r"\d{1,3}-\d{1,4}")
 _MIDNIGHT = re.compile(r"\d{4}-\d\d-\d\d[ T]00:00:00")
-_SHORTENED = re.compile(r"[+-]?\d+(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)
-"""Programs always write the sign of the exponent; ``12e5`` is an identifier."""
+_SHORTENED = re.compile(r"[+-]?\d+(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)  # ``12e5`` is an identifier
 _ERROR = re.compile(r"#\S{2,20}[!?]|#N/A|#NV|#N/D|#{3,}")
 _MAY_BE_SPOILT = re.compile(r"#|[+-]?\d+(?:[.,]\d+)?E[+-]|\d{1,2}[.]?[- ][^\W\d]|\d{4}-\d\d-\d\d[ T]", re.IGNORECASE)
 KEPT_DIGITS = 15  # digits of a number that a spreadsheet keeps; it replaces the others by zeros

@@ -60,8 +60,7 @@ Percent = Annotated[float, Limits(ge=0, le=100)]
 Replicates = Annotated[int, Limits(ge=0, le=100_000), Check(_none_or_enough)]
 Address = Annotated[str, Check(_address)]
 Name = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]  # which becomes a file or folder of results
-Expert = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
-"""An expert's or reader's name, which becomes part of a file's name."""
+Expert = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]  # an expert's name, in names of files
 
 
 def refuse_equal_names(label: str, names: Iterable[str]) -> None:

@@ -31,8 +31,7 @@ PERSONAS = ("medical_expert", "layperson", "ai_developer")  # whose wording para
 SIDES = ("right", "left")
 LUNGS = ("right lung", "left lung")
 ZONE_LEVELS = ("apical zone lung", "upper zone lung", "mid zone lung", "lung base")
-VALID_LOCATIONS = LUNGS + tuple(f"{side} {level}" for side in SIDES for level in ZONE_LEVELS)
-"""The ten valid locations of Table 9, in its order."""
+VALID_LOCATIONS = LUNGS + tuple(f"{side} {level}" for side in SIDES for level in ZONE_LEVELS)  # Table 9
 
 LOBES = (
     "lung lower lobe left", "lung upper lobe left", "lung lower lobe right", "lung middle lobe right",
@@ -95,8 +94,7 @@ def in_table_order(locations) -> list[str]:
     return sorted(set(locations), key=VALID_LOCATIONS.index)
 
 
-BLACKED_OUT = "burned-in text blacked out"
-"""The end of the note on an image in which text was blacked out (``corrected.parquet`` of frames)."""
+BLACKED_OUT = "burned-in text blacked out"  # end of the note on an image with text blacked out (corrected.parquet)
 
 
 def list_failed_conditions(verdict: int) -> list[str]:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 START_OF_IMAGE, END_OF_IMAGE, START_OF_SCAN, APP1, ADOBE = 0xD8, 0xD9, 0xDA, 0xE1, 0xEE
-FRAME_HEADERS = (set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}) | {0xF7}
-"""Markers SOF0 to SOF15, without DHT, JPG and DAC, and SOF55 of JPEG-LS."""
+FRAME_HEADERS = (set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}) | {0xF7}  # SOF0 to SOF15, no DHT, JPG, DAC; JPEG-LS
 LOSSLESS_FRAMES = {0xC3, 0xC7, 0xCB, 0xCF, 0xF7}
 _MARKER = re.compile(rb"\xff([\xc0-\xcf\xd8-\xfe])")
 """A marker with a segment, or the start or end of an image; encoded samples hold none (ITU-T T.81 and T.87)."""

@@ -14,8 +14,7 @@ JPEG_2000 = (*uid.JPEG2000TransferSyntaxes, uid.HTJ2K, uid.HTJ2KLossless, uid.HT
 _SYNTAXES_OF_MARKER = {
     **dict.fromkeys((0xC0, 0xC1, 0xC2), JPEG_LOSSY), 0xC3: JPEG_LOSSLESS, 0xF7: JPEG_LS, 0: JPEG_2000,
 }  # fmt: skip
-_CONTAINERS_OF_SEGMENTS = {1: (1, 8), 2: (1, 16), 3: (3, 8), 6: (3, 16)}
-"""Number of RLE segments: (samples per pixel, bits allocated) (PS3.5 G.5)."""
+_CONTAINERS_OF_SEGMENTS = {1: (1, 8), 2: (1, 16), 3: (3, 8), 6: (3, 16)}  # {RLE segments: (samples, bits)}, PS3.5 G.5
 _RLE_HEADER_BYTES = 64  # size of an RLE frame's header, bytes: the offset of its first segment
 _MAX_ROUGHNESS_RATIO, _MAX_OVERLAY_CHANGES = 0.7, 0.05
 """Measured on radiographs of 256 and 1024 px. In the bits above BitsStored, text changes between 0.01 of neighbouring

@@ -34,8 +34,7 @@ PROGRAM_NAME = "cxr-ils"
 _CODE_TABLE = load_resource(RESOURCE_FILES[0])
 
 
-CODES = {lesion.name: Code(*lesion.code) for lesion in LESION_TYPES}
-"""Code of each lesion type: SNOMED CT, or DICOM's own code if SNOMED CT has none for the sign on an X-ray."""
+CODES = {lesion.name: Code(*lesion.code) for lesion in LESION_TYPES}  # SNOMED CT, or DICOM's own for a sign without one
 LESION, ABNORMAL, AI = (Code(*_CODE_TABLE[name]["code"]) for name in ("lesion", "category", "algorithm"))
 ANATOMY = {name: Code(*entry["code"]) for name, entry in _CODE_TABLE["anatomy"].items()}
 SIDE_CODES = {name: Code(*entry["code"]) for name, entry in _CODE_TABLE["sides"].items()}

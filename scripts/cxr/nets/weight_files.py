@@ -18,8 +18,7 @@ from cxr.nets import tensors
 from cxr.nets.tensors import Kinds, describe_misfit
 
 INDEX_NAME = "model.safetensors.index.json"
-_PATTERNS = ("*.safetensors", "pytorch_model*.bin", "*.pth", "*.pt")
-"""Patterns of weight files in a folder; the first pattern with a match is used."""
+_PATTERNS = ("*.safetensors", "pytorch_model*.bin", "*.pth", "*.pt")  # the first with a match is used
 
 
 class WeightFiles:

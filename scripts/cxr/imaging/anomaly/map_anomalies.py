@@ -19,8 +19,7 @@ from cxr.imaging.anomaly.settings import AnomalySettings
 
 FIELDS = (ANOMALY, BRIGHTER, UNEDITED)
 UNITS = {ANOMALY: "grey levels", BRIGHTER: "grey levels"}
-MAPPED_LESIONS = frozenset(LUNG_LESIONS)
-"""The lesion types whose masks come from the anomaly map; that of cardiomegaly is the heart's."""
+MAPPED_LESIONS = frozenset(LUNG_LESIONS)  # lesions with masks from the anomaly map; cardiomegaly's is the heart
 
 
 def needs_anomaly_map(tuples: Iterable[Mapping]) -> bool:

@@ -16,11 +16,7 @@ from cxr.nets.map_net import MapNet
 
 RESOURCE_FILES = ("organs/lite.onnx",)
 BLUR = 2.0  # standard deviation of the blur before thresholding, pixels: noise and writing must not split the black
-BLACK = 0.02
-"""Black ends at this fraction of the range from the 0.5 % to the 99.5 % percentile of the image's values above 0.
-
-At 0.06 a dark lung apex at the edge of an annotated image counted as black.
-"""
+BLACK = 0.02  # where black ends between percentiles 0.5 and 99.5; at 0.06 a dark apex at the edge was black, too
 
 
 class LiteOrgans:

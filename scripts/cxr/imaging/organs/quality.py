@@ -75,10 +75,7 @@ def _lost_lung_fault(image: np.ndarray, lungs: list[np.ndarray], areas: list[flo
 
 
 def _is_white_opposite(image: np.ndarray, visible_lung: np.ndarray, is_right: bool, rectangle: Rectangle) -> bool:
-    """True if the visible lung's mirror image lies in the image and its dark quarter is brighter than the lung.
-
-    The lost lung cannot be completed from it, because a collapse moves mediastinum and ribs.
-    """
+    """True if the visible lung's mirror image lies in the image and its dark quarter is brighter than the lung."""
     ys, xs = np.nonzero(visible_lung)
     medial = xs.max() if is_right else xs.min()
     x1, _, x2, _ = rectangle

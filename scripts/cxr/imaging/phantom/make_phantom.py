@@ -38,8 +38,7 @@ MANIFEST = {
     "split": Column(pl.String, "train, validate or test."),
     "acquired": Column(pl.String, "Time of acquisition, text that sorts by time."),
 }
-TRUTH_LABELS = (*ANATOMY_LABELS, CARDIOMEDIASTINUM, *LESIONS)
-"""Labels of an image's truth masks: anatomy, then for each lesion type the union of its painted lesions."""
+TRUTH_LABELS = (*ANATOMY_LABELS, CARDIOMEDIASTINUM, *LESIONS)  # of the truth masks; a lesion type: all its paint
 EXTENT = (1.0, 1.8)  # size of a lesion relative to the default of painting.lesions.paint: it fills much of a zone
 
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from cxr.base.vocabulary import SIDES, ZONE_LABELS, ZONE_LEVELS
 
-ZONE_STEPS = (0.0, 0.17, 0.42, 0.68, 1.0)
-"""Ends of the apical, upper, mid and basal zone, as fractions of the lung's height."""
+ZONE_STEPS = (0.0, 0.17, 0.42, 0.68, 1.0)  # ends of apical, upper, mid and basal zone, fractions of the lung's height
 
 
 def curve(points, samples: int = 24) -> np.ndarray:

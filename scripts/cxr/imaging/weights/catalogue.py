@@ -13,8 +13,7 @@ CONVERTED_FOLDER = "results/weights"  # folder of the converted weights
 PARAMS = ("source", "revision", "licence", "used_by")
 """Keys of an entry that its rule receives unchanged; prose is left out, so that editing it re-runs nothing."""
 
-TOKENIZER = ("tokenizer.model", "tokenizer.json")
-"""Files of which a tokenizer needs one; the folder's other files belong to it."""
+TOKENIZER = ("tokenizer.model", "tokenizer.json")  # of which a tokenizer needs one; others in its folder belong to it
 TOKENIZER_EXTRAS = ("added_tokens.json", "special_tokens_map.json", "tokenizer_config.json")
 SUFFIXES = (".safetensors", ".bin")
 PARTS = (r"model(?:-(\d+)-of-(\d+))?\.safetensors", r"pytorch_model(?:-(\d+)-of-(\d+))?\.bin")

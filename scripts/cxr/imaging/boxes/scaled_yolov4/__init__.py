@@ -35,8 +35,7 @@ PUBLISHED = (
 """The classes of the published checkpoints in their order, for a checkpoint without class names."""
 IMAGE_SIZE, BORDER = 1024, 32  # sides of the scaled frame and of the border around it, pixels, as in the public code
 GREY = 114  # grey level of the border
-FOLD_IOU, ENSEMBLE_IOU = 0.65, 0.5
-"""IoU above which the weaker of two boxes of one fold, and of different folds, is dropped, as in the public code."""
+FOLD_IOU, ENSEMBLE_IOU = 0.65, 0.5  # IoU above which the weaker of two boxes of one fold, or of several, is dropped
 MAX_BOXES_PER_FOLD = 300  # largest number of boxes per fold, as in the public evaluation
 
 

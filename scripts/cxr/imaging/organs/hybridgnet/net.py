@@ -16,8 +16,7 @@ RINGS = (44, 50, 26)  # landmarks of right lung, left lung and heart; the coarse
 LATENT, WIDE, NARROW, ORDER = 64, 32, 16, 6
 """Numbers between encoder and decoder; features of a node on the fine and coarse graph; terms of a graph filter."""
 CHANNELS = (1, 8, 16, 32, 64, 128, 128)  # channels before and after each of the encoder's six blocks
-BACK, ON, SAMPLES = 1.0, 2.0, 4
-"""A look-up's window, before and after the landmark in pixels of the feature map, and the most samples along it."""
+BACK, ON, SAMPLES = 1.0, 2.0, 4  # a look-up's window before and after a landmark, feature pixels; most samples
 
 
 def scaled_laplacian(rings: tuple[int, ...]) -> torch.Tensor:
