@@ -10,23 +10,14 @@ rule page_pictures:
         boxes=expand("results/boxes/{shard}.parquet", shard=PLAN.shards),
         maps=expand("results/{stage}/{shard}.h5", stage=("frames", "organs", "anomaly", "anatomy"), shard=PLAN.shards),
     output:
-        gallery=report(
-            directory("results/page/gallery"),
-            patterns=["{thresholds}/{lesion}-{number}.jpg"],
+        parts=report(
+            directory("results/page/parts"),
+            patterns=["{thresholds}/{lesion}-{number}-{image,mask|boxes}.jpg"],
             caption="../../report/gallery.rst",
             category="4 Cases",
             subcategory="of each lesion type, {thresholds}",
-            labels={"lesion": "{lesion}", "case": "{number}"},
+            labels={"lesion": "{lesion}", "case": "{number}", "image": "{image}"},
         ),
-        calibration=report(
-            directory("results/page/calibration"),
-            patterns=["{image}.jpg"],
-            caption="../../report/calibration.rst",
-            category="4 Cases",
-            subcategory="several threshold sets",
-            labels={"image": "{image}"},
-        ),
-        parts=directory("results/page/parts"),
         cases_lines="results/page/cases.jsonl",
     log:
         "logs/page/pictures.log",

@@ -23,8 +23,7 @@ from cxr.ils.masks.segmenter import LesionSegmenter
 from cxr.ils.masks.settings import Rules
 from cxr.ils.masks.thresholds import Thresholds
 from cxr.ils.masks.zones import Zones
-from cxr.reporting.explain.blocks import Table
-from cxr.reporting.explain.explain_study import box_blocks
+from cxr.reporting.explain.explain_study import box_rows
 from cxr.reporting.page import cases
 from masks_shard import RULES
 
@@ -84,9 +83,8 @@ def test_no_printed_number_contradicts_a_verdict(part):
             boxes=[box | {"is_used": True, "class_name": "a"} for box in boxes],
             arrays={"anatomy": masks, "organs": lungs, "anomaly": anomaly},
         )
-        (table,) = [block for block in box_blocks(row, image, settings) if isinstance(block, Table)]
         found = judge_boxes(boxes, labels, masks, lungs, anomaly, target=target, settings=settings)
-        for number, _, *cells, words in table.rows:
+        for number, _, *cells, words in box_rows(row, image, settings):
             verdict = verdicts[int(number)]
             assert MASKS_OUTDATED not in words
             assert (words == "productive") == (verdict == 0)

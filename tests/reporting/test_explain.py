@@ -19,8 +19,8 @@ from cxr.base.errors import UserError
 from cxr.base.exclusions import REASONS
 from cxr.base.tables import read_lines, read_table, write_corrected, write_excluded, write_lines, write_table
 from cxr.base.vocabulary import SPLITS
-from cxr.reporting.explain.blocks import Mark, Table, merge_marks
-from cxr.reporting.explain.explain_study import box_blocks, explain, summarize_images
+from cxr.reporting.explain.document import Mark, merge_marks
+from cxr.reporting.explain.explain_study import box_rows, explain, summarize_images
 from cxr.reporting.explain.request import read_request
 from cxr.reporting.explain.study import read_study
 
@@ -183,8 +183,7 @@ def test_the_numbers_have_the_lungs_of_the_organs_stage(results):
     settings = json.loads(study.outcomes["default"][image.image_id].settings)
 
     def numbers() -> list[list[str]]:
-        table = next(block for block in box_blocks(row, image, settings) if isinstance(block, Table))
-        return [cells[2:6] for cells in table.rows]
+        return [cells[2:6] for cells in box_rows(row, image, settings)]
 
     stored = numbers()
     image.arrays["organs"] = {label: np.roll(mask, 60, axis=0) for label, mask in image.arrays["organs"].items()}

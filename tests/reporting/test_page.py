@@ -659,13 +659,12 @@ def picture_inputs(run: Path) -> dict[str, list[str]]:
 
 
 def picture_outputs(folder: Path) -> dict[str, str]:
-    made = {name: str(folder / name) for name in ("gallery", "calibration", "parts")}
-    return made | {"cases_lines": str(folder / "cases.jsonl")}
+    return {"parts": str(folder / "parts"), "cases_lines": str(folder / "cases.jsonl")}
 
 
 def of_page(run: Path, *, withheld: bool = False) -> dict:
     chosen = read(json.loads((run / "mine.yaml").read_text()))
-    more = {"dpi": 110, "quality": 85, "seed": chosen.seed, "withheld": withheld}
+    more = {"quality": 85, "seed": chosen.seed, "withheld": withheld}
     return {"options": chosen.page, "thresholds": ["default"]} | more
 
 

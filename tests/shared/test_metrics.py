@@ -146,14 +146,14 @@ def test_agreement_where_there_is_none_to_speak_of():
     assert agreed(np.array([], int), 4).ac1 is None
     same = agreed(np.array([4, 4]), 4, replicates=50)
     assert (same.percent, same.kappa, same.ac1) == (1, None, 1)
-    assert same.ac1_interval == (1, 1)
+    assert (same.ac1_low, same.ac1_high) == (1, 1)
 
 
 def test_intervals_of_agreement_draw_patients():
     yes = of_counts((4, 60), (2, 40))
-    alone = agreed(yes, 4, replicates=2000).ac1_interval
+    alone = agreed(yes, 4, replicates=2000)[-2:]
     # the same units, each kind in one of two patients: the bootstrap draws patients, so the interval is far wider
-    two = measure_agreement(yes, 4, np.array(["p"] * 60 + ["q"] * 40), replicates=2000, level=0.95, seed=1).ac1_interval
+    two = measure_agreement(yes, 4, np.array(["p"] * 60 + ["q"] * 40), replicates=2000, level=0.95, seed=1)[-2:]
     assert alone[0] < agreed(yes, 4).ac1 < alone[1]
     assert two[1] == 1
     assert two[0] == pytest.approx((1 / 3 - 1 / 2) / (1 / 2))

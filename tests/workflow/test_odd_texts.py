@@ -17,7 +17,7 @@ from cxr.base import tables as formulas
 from cxr.base.tables import read_table, write_table
 from cxr.imaging.cohort.rows import describe_unusable
 from cxr.plotting import plots
-from cxr.reporting.explain.blocks import Heading, MarkedText, Paragraph, Table, render_html, render_text
+from cxr.reporting.explain.document import Document
 from cxr.reporting.explain.request import page_name
 
 ODD = ["=1+1", "$x_^$ <b>q</b>", "'; touch $HOME;'", '"q" & co', "{s}", "-s", "#1 %d", "名" * 42, "*[a]?~", "@x",
@@ -86,14 +86,21 @@ def test_whatever_draws_a_figure_knows_that():
 
 def test_a_page_shows_texts_and_runs_none():
     text = '<script>alert(1)</script> & "x" {s}'
-    blocks = [Heading(text, 1), Paragraph(text), MarkedText(text, []), Table([text], [[text]], text)]
-    page = render_html(text, blocks)
+    document = Document()
+    document.add_heading(text, 1)
+    document.add_paragraph(text)
+    document.add_marked_text(text, [])
+    document.add_table([text], [[text]], text)
+    page = document.to_html(text)
     assert "<script>" not in page
     assert page.count("&lt;script&gt;") == 7
 
 
 def test_a_screen_gets_no_command_of_a_report():
-    told = render_text([Paragraph("a\x1b]0;title\x07b\u202ec"), MarkedText("x\x9b31my", [])])
+    document = Document()
+    document.add_paragraph("a\x1b]0;title\x07b\u202ec")
+    document.add_marked_text("x\x9b31my", [])
+    told = document.to_text()
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", told)
     assert told == "a\ufffd]0;title\ufffdb\ufffdc\n  x\ufffd31my\n"
 

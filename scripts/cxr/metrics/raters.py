@@ -9,7 +9,6 @@ Fleiss' kappa (1971) takes p^2 + (1 - p)^2 as the chance agreement, Gwet's AC1 (
 agree; AC1 does not (Gwet 2008).
 """
 
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -33,17 +32,24 @@ def agreement_columns(by: str) -> Columns:
     }
 
 
-@dataclass(frozen=True)
-class Agreement:
+class Agreement(NamedTuple):
     """Agreement on one group of units; undefined values are None."""
 
     units: int
     unanimous: int
-    percent: float | None
-    kappa: float | None
-    ac1: float | None
-    kappa_interval: tuple[float | None, float | None]
-    ac1_interval: tuple[float | None, float | None]
+    percent: float | None = None
+    kappa: float | None = None
+    kappa_low: float | None = None
+    kappa_high: float | None = None
+    ac1: float | None = None
+    ac1_low: float | None = None
+    ac1_high: float | None = None
+
+    def rounded(self) -> tuple[float | None, ...]:
+        """Return the agreement in percent, and the coefficients with their intervals, as tables have them."""
+        percent, *statistics = self[2:]
+        rounded = (None if value is None else round(value, 4) for value in statistics)
+        return (None if percent is None else round(100 * percent, 3), *rounded)
 
 
 def measure_agreement(
@@ -53,18 +59,17 @@ def measure_agreement(
 
     Intervals are percentiles of a bootstrap over patients. With one rater, or no unit, all values are None.
     """
-    nothing = (None, None)
     unanimous = int(((yes == 0) | (yes == raters)).sum())
     if raters < 2 or not len(yes):
-        return Agreement(len(yes), unanimous, None, None, None, nothing, nothing)
+        return Agreement(len(yes), unanimous)
     pairs = yes * (yes - 1) + (raters - yes) * (raters - yes - 1)
     values = np.stack([pairs / (raters * (raters - 1)), yes / raters, np.ones(len(yes))], axis=1)
-    percent, kappa, ac1 = (_none_if_nan(value) for value in _coefficients(values.sum(axis=0)[None])[:, 0])
+    percent, *coefficients = _coefficients(values.sum(axis=0)[None])[:, 0]
     _, subject = np.unique(subject, return_inverse=True)
     sums = sums_by_subject(subject, int(subject.max()) + 1, values)
-    ends = zip(*percentile_ends(_coefficients(replicate_sums(sums, replicates, seed))[1:].T, level), strict=True)
-    of_kappa, of_ac1 = ((_none_if_nan(low), _none_if_nan(high)) for low, high in ends)
-    return Agreement(len(yes), unanimous, percent, kappa, ac1, of_kappa, of_ac1)
+    ends = percentile_ends(_coefficients(replicate_sums(sums, replicates, seed))[1:].T, level)
+    statistics = (percent, *(number for row in zip(coefficients, *ends, strict=True) for number in row))
+    return Agreement(len(yes), unanimous, *(None if np.isnan(value) else float(value) for value in statistics))
 
 
 def _coefficients(sums: np.ndarray) -> np.ndarray:
@@ -75,10 +80,6 @@ def _coefficients(sums: np.ndarray) -> np.ndarray:
         undefined, below = np.full(p.shape, np.nan), 1 - chance
         coefficients.append(np.divide(agreeing - chance, below, out=undefined, where=below > 1e-12))
     return np.stack(coefficients)
-
-
-def _none_if_nan(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
 
 
 def log_linear_z(counts: np.ndarray, totals: np.ndarray | int, weight: float = 0.5) -> np.ndarray:

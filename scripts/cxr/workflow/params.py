@@ -115,7 +115,7 @@ def _page_options(settings: Settings, plain: dict) -> dict[str, dict]:
     return {
         "counts": _pick(plain["dataset"], ("global_share", "opacity_inference_share")),
         "figures": figures | {"quality": JPEG_QUALITY},
-        "page": plain["page"] | {"seed": seed, "withheld": text_withheld(plain), "quality": JPEG_QUALITY} | dpi,
+        "page": plain["page"] | {"seed": seed, "withheld": text_withheld(plain), "quality": JPEG_QUALITY},
         "page_radvlm": {"synthetic": synthetic and plain["radvlm"]["sources"]["use"] == ["own"]},
         "explain": dpi,
         "ablation": {"sets": sets, "grid": list(thresholds.grid_sets())},

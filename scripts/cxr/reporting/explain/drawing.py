@@ -1,6 +1,5 @@
 """Draw one image: its maps, and its boxes and masks under one threshold set."""
 
-import io
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -25,13 +24,6 @@ OUTLINED_ORGANS = (*LUNGS, HEART)
 """Organs that are outlined."""
 MASK_COLOURS = (YELLOW, SKY, VERMILION, GREEN, PURPLE, ORANGE, BLUE)
 """Colours of the findings with a mask, used in turn."""
-
-
-def encode_png(figure: Figure, dpi: int) -> bytes:
-    """Return a figure as the bytes of a PNG, without metadata that differs between runs."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, dpi=dpi, format="png", metadata={"Software": None})
-    return buffer.getvalue()
 
 
 def draw_maps(arrays: Mapping, *, unedited: bool = False) -> dict[str, Figure]:

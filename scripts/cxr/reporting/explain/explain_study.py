@@ -4,7 +4,7 @@ import json
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,18 +25,7 @@ from cxr.ils.masks.box_conditions import (
 )
 from cxr.ils.masks.thresholds import EDEMA, GENERAL
 from cxr.reporting.explain import drawing
-from cxr.reporting.explain.blocks import (
-    Block,
-    Heading,
-    Mark,
-    MarkedText,
-    Paragraph,
-    Picture,
-    Table,
-    merge_marks,
-    render_html,
-    render_text,
-)
+from cxr.reporting.explain.document import Document, Mark
 from cxr.reporting.explain.study import ACCEPTED, NO_RESULTS, STOPPED, Image, Outcome, Step, Study, read_study
 
 RESOURCE_FILES = ("explain/reasons.toml",)
@@ -59,8 +48,8 @@ def explain(results: str | Path, study: str, thresholds: Sequence[str], dpi: int
 
     Raises UserError for an unknown study or set.
     """
-    blocks = list(describe_study(read_study(Path(results), study, thresholds), dpi))
-    return render_text(blocks), render_html(f"Study {study}", blocks)
+    document = describe_study(read_study(Path(results), study, thresholds), dpi)
+    return document.to_text(), document.to_html(f"Study {study}")
 
 
 def run(*, page: str, text: str, study: str, results_digest: str, dpi: int, results: str = "results") -> None:
@@ -77,31 +66,34 @@ def run(*, page: str, text: str, study: str, results_digest: str, dpi: int, resu
     sys.stdout.write(text_content)
 
 
-def describe_study(study: Study, dpi: int) -> Iterator[Block]:
-    """Yield the document; ``dpi``: resolution of its images."""
-    first = study.images[0]
-    yield Heading(f"Study {study.study_id}", 1)
-    yield Paragraph(f"Subject {first.row['subject_id']}, split {first.row['split'] or 'none'}.")
-    yield from map(Paragraph, summarize_images(study))
-    yield Heading("Images")
+def describe_study(study: Study, dpi: int) -> Document:
+    """Return the document on a study; ``dpi``: resolution of its images."""
+    document, first = Document(dpi), study.images[0]
+    document.add_heading(f"Study {study.study_id}", 1)
+    document.add_paragraph(f"Subject {first.row['subject_id']}, split {first.row['split'] or 'none'}.")
+    for sentence in summarize_images(study):
+        document.add_paragraph(sentence)
+    document.add_heading("Images")
     rows = [
         [image.image_id, image.row["view"] or "unknown", image.row["shard"] or "-"]
         + [step.reason or step.state for step in image.steps]
         for image in study.images
     ]
-    yield Table(["image", "view", "shard", *(step.stage for step in first.steps)], rows, "how far each image came")
-    yield from report_blocks(study)
+    stages = (step.stage for step in first.steps)
+    document.add_table(["image", "view", "shard", *stages], rows, "how far each image came")
+    _add_report(document, study)
     for image in study.images:
-        yield from map_blocks(image, dpi)
+        _add_maps(document, image)
     if len(study.outcomes) > 1:
-        yield from comparison_blocks(study)
+        _add_comparison(document, study)
     for name, outcome_by_image in study.outcomes.items():
         for image in study.images:
-            yield from outcome_blocks(name, image, outcome_by_image[image.image_id], study, dpi)
+            _add_outcome(document, name, image, outcome_by_image[image.image_id], study)
     if study.provenance:
-        yield Heading("Made by")
+        document.add_heading("Made by")
         rows = [[stage, code, settings] for stage, (code, settings) in study.provenance.items()]
-        yield Table(["stage", "code digest", "settings"], rows, "code and settings behind the arrays")
+        document.add_table(["stage", "code digest", "settings"], rows, "code and settings behind the arrays")
+    return document
 
 
 def summarize_images(study: Study) -> list[str]:
@@ -140,26 +132,26 @@ def describe_result(outcome: Outcome) -> str:
     return f"{number} pair{'s' * (number != 1)}, {positive} positive and {number - positive} negative."
 
 
-def report_blocks(study: Study) -> Iterator[Block]:
-    """Yield the report with its findings marked, and a table of the findings."""
-    yield Heading("Report")
+def _add_report(document: Document, study: Study) -> None:
+    """Add the report with its findings marked, and a table of the findings."""
+    document.add_heading("Report")
     line = study.report
     if line is None:
         steps = (step for image in study.images for step in image.steps)
         stop = next((step for step in steps if (step.stage, step.state) == ("reports", STOPPED)), None)
-        yield Paragraph(f"The study {describe_stop(stop)}" if stop else "No report of this study was read.")
+        document.add_paragraph(f"The study {describe_stop(stop)}" if stop else "No report of this study was read.")
         return
     reason = line["handed_over"]
     because = f"; the rules handed it over ({reason})" if reason else ""
-    yield Paragraph(f"Section {line['section_name']}, read by the engine {line['engine']}{because}.")
+    document.add_paragraph(f"Section {line['section_name']}, read by the engine {line['engine']}{because}.")
     marks = [_finding_mark(number, finding) for number, finding in enumerate(line["tuples"]) if finding.get("span")]
-    yield MarkedText(line["section_text"], merge_marks(marks))
+    document.add_marked_text(line["section_text"], marks)
     if line["tuples"]:
-        yield _finding_table(line["tuples"], "findings of the report")
+        document.add_table(FINDING_HEAD, _finding_rows(line["tuples"]), "findings of the report")
     if line.get("other_tuples"):
         section = f"The section {line['other_section']} was not used; its findings" if line["other_section"] else ""
-        yield Paragraph(f"{section or 'Findings of the rules'} only block negatives.")
-        yield _finding_table(line["other_tuples"], "findings that only block")
+        document.add_paragraph(f"{section or 'Findings of the rules'} only block negatives.")
+        document.add_table(FINDING_HEAD, _finding_rows(line["other_tuples"]), "findings that only block")
 
 
 def _finding_mark(number: int, finding: dict) -> Mark:
@@ -171,7 +163,7 @@ def _finding_mark(number: int, finding: dict) -> Mark:
     return Mark(*finding["span"], kind, f"{number} {finding['presence']}")
 
 
-def _finding_table(findings: Sequence[dict], label: str) -> Table:
+def _finding_rows(findings: Sequence[dict]) -> list[list[str]]:
     rows = []
     for number, finding in enumerate(findings):
         predicted = finding.get("predicted_lesion_type")
@@ -181,34 +173,37 @@ def _finding_table(findings: Sequence[dict], label: str) -> Table:
             _join_labels(finding["labels"], finding["category"]),
             (finding["lesion_type"] or "none of the seven") + (f", explained as {predicted}" if predicted else ""),
         ])  # fmt: skip
-    return Table(FINDING_HEAD, rows, label)
+    return rows
 
 
 def _join_labels(labels: Sequence[str] | None, otherwise: str | None = None) -> str:
     return ", ".join(labels or []) or otherwise or "-"
 
 
-def map_blocks(image: Image, dpi: int) -> Iterator[Block]:
-    """Yield the maps and boxes of an image, as far as they exist."""
+def _add_maps(document: Document, image: Image) -> None:
+    """Add the maps and boxes of an image, as far as they exist."""
     if "image" not in image.arrays:
         return
-    yield Heading(f"Image {image.image_id}")
-    yield from (Paragraph(f"Its file: {correction}.") for correction in image.corrections)
+    document.add_heading(f"Image {image.image_id}")
+    for correction in image.corrections:
+        document.add_paragraph(f"Its file: {correction}.")
     for title, figure in drawing.draw_maps(image.arrays, unedited=image.unedited).items():
-        yield Picture(drawing.encode_png(figure, dpi), f"Image {image.image_id}: {title}", small=True)
+        document.add_figure(figure, f"Image {image.image_id}: {title}", small=True)
     if image.unedited:
-        yield Paragraph(UNEDITED)
+        document.add_paragraph(UNEDITED)
     for step in image.steps:
         if step.stage in ("organs", "anomaly", "anatomy", "boxes") and step.state == STOPPED:
-            yield Paragraph(f"The image {describe_stop(step)}")
+            document.add_paragraph(f"The image {describe_stop(step)}")
     organs, zones = image.arrays.get("organs"), image.arrays.get("anatomy")
     if organs:
-        yield Paragraph("Organs: " + ", ".join(f"{name} {int(mask.sum()):,} px" for name, mask in organs.items()) + ".")
+        document.add_paragraph(
+            "Organs: " + ", ".join(f"{name} {int(mask.sum()):,} px" for name, mask in organs.items()) + "."
+        )
     if organs and zones:
         where, distances = "image" if image.unedited else "edited image", _describe_distances(organs, zones)
-        yield Paragraph(f"Distance of the organs on the {where} from those on the image: {distances}.")
+        document.add_paragraph(f"Distance of the organs on the {where} from those on the image: {distances}.")
         empty = [name for name in ZONE_LABELS if not zones[name].any()]
-        yield Paragraph(f"Zones without a pixel: {_join_labels(empty, 'none')}.")
+        document.add_paragraph(f"Zones without a pixel: {_join_labels(empty, 'none')}.")
     if image.boxes:
         lowest_confidence = sorted((row["confidence"] for row in image.boxes), reverse=True)[:MAX_BOXES][-1]
         rows = [
@@ -218,10 +213,12 @@ def map_blocks(image: Image, dpi: int) -> Iterator[Block]:
             if row["confidence"] >= lowest_confidence
         ]  # fmt: skip
         detection = f"The detector found {len(image.boxes)} boxes, {sum(row['is_used'] for row in image.boxes)} of them"
-        yield Paragraph(f"{detection} of a used class; the {len(rows)} most confident:")
-        yield Table(["box", "class", "confidence", "x1 y1 x2 y2", "class is used"], rows, "the most confident boxes")
+        document.add_paragraph(f"{detection} of a used class; the {len(rows)} most confident:")
+        document.add_table(
+            ["box", "class", "confidence", "x1 y1 x2 y2", "class is used"], rows, "the most confident boxes"
+        )
     elif any(step.stage == "boxes" and step.state == ACCEPTED for step in image.steps):
-        yield Paragraph("The detector found no box.")
+        document.add_paragraph("The detector found no box.")
 
 
 def _describe_distances(organs: dict[str, np.ndarray], zones: dict[str, np.ndarray]) -> str:
@@ -237,9 +234,9 @@ def _describe_distances(organs: dict[str, np.ndarray], zones: dict[str, np.ndarr
     return ", ".join(parts)
 
 
-def comparison_blocks(study: Study) -> Iterator[Block]:
-    """Yield a table of results with a row per finding and a column per threshold set."""
-    yield Heading("Threshold sets side by side")
+def _add_comparison(document: Document, study: Study) -> None:
+    """Add a table of results with a row per finding and a column per threshold set."""
+    document.add_heading("Threshold sets side by side")
     rows = []
     for image in study.images:
         of_sets = [of_images[image.image_id] for of_images in study.outcomes.values()]
@@ -250,7 +247,7 @@ def comparison_blocks(study: Study) -> Iterator[Block]:
             results = (describe_finding(row) if row else "-" for row in finding_rows)
             rows.append([image.image_id, f"{number} {entity}", *results])
         rows.append([image.image_id, "pairs", *(describe_result(image_outcome) for image_outcome in of_sets)])
-    yield Table(["image", "finding", *study.outcomes], rows, "per-finding result under each set")
+    document.add_table(["image", "finding", *study.outcomes], rows, "per-finding result under each set")
 
 
 def describe_finding(row: dict) -> str:
@@ -263,27 +260,28 @@ def describe_finding(row: dict) -> str:
     return f"{mask_text}, grounded in {', '.join(row['grounded'])}" if row["grounded"] else mask_text
 
 
-def outcome_blocks(name: str, image: Image, outcome: Outcome, study: Study, dpi: int) -> Iterator[Block]:
-    """Yield all decisions of one threshold set about an image; nothing for an image that did not reach the masks."""
+def _add_outcome(document: Document, name: str, image: Image, outcome: Outcome, study: Study) -> None:
+    """Add all decisions of one threshold set about an image; nothing for an image that did not reach the masks."""
     if outcome.steps[0].state != ACCEPTED:
         return
     where = f", image {image.image_id}" if len(study.images) > 1 else ""
-    yield Heading(f"Under the threshold set {name}{where}")
+    document.add_heading(f"Under the threshold set {name}{where}")
     settings = json.loads(outcome.settings)
     taus = settings["thresholds"]
     columns = ("ano", *MEASURED_CONDITIONS)
     rows = [[part, *(format_threshold(taus[part][tau]) for tau in columns)] for part in (GENERAL, EDEMA)]
-    yield Table(["thresholds of", *columns], rows, f"the thresholds {name}")
+    document.add_table(["thresholds of", *columns], rows, f"the thresholds {name}")
     if outcome.findings:
-        yield Heading("Findings", 3)
-        yield Table(RESULT_HEAD, [_result_row(row) for row in outcome.findings], "per-finding result")
+        document.add_heading("Findings", 3)
+        document.add_table(RESULT_HEAD, [_result_row(row) for row in outcome.findings], "per-finding result")
     else:
-        yield Paragraph("The report affirms nothing, so there is no finding to look for.")
-    png = drawing.encode_png(_draw_result(image, outcome), dpi)
-    yield Picture(png, f"Boxes and masks of {image.image_id} under the thresholds {name}")
+        document.add_paragraph("The report affirms nothing, so there is no finding to look for.")
+    alt = f"Boxes and masks of {image.image_id} under the thresholds {name}"
+    document.add_figure(_draw_result(image, outcome), alt)
     for row in outcome.findings:
-        yield from box_blocks(row, image, settings)
-    yield from _instruction_blocks(outcome)
+        if row["box_verdicts"]:
+            _add_boxes(document, row, image, settings)
+    _add_instructions(document, outcome)
 
 
 def _result_row(row: dict) -> list[str]:
@@ -315,23 +313,30 @@ def _draw_result(image: Image, outcome: Outcome) -> drawing.Figure:
     return drawing.draw_outcome(image.arrays["image"], boxes, masks)
 
 
-def box_blocks(row: dict, image: Image, settings: dict) -> Iterator[Block]:
-    """Yield why each box was kept or dropped for one finding, with its numbers and the thresholds.
+def _add_boxes(document: Document, row: dict, image: Image, settings: dict) -> None:
+    """Add why each box was kept or dropped for one finding, with its numbers and the thresholds."""
+    rows, names = box_rows(row, image, settings), (BOX_MEASURES[tau] for tau in MEASURED_CONDITIONS)
+    document.add_heading(f"Boxes for finding {row['finding']}, {row['entity']} in {_join_labels(row['reported'])}", 3)
+    document.add_table(["box", "class", *names, "verdict"], rows[:MAX_BOXES], "boxes of one finding")
+    if omitted_verdicts := sorted(row["box_verdicts"], key=int.bit_count)[MAX_BOXES:]:
+        counts = Counter(name for verdict in omitted_verdicts for name in list_failed_conditions(verdict))
+        words = ", ".join(f"{BOX_MEASURES[name]} {count}" for name, count in sorted(counts.items()))
+        what_fails = f"the numbers that fail each condition: {words or 'none fails any'}."
+        document.add_paragraph(f"{len(omitted_verdicts)} more boxes; {what_fails}")
 
-    ``settings``: the settings stored with the masks.
+
+def box_rows(row: dict, image: Image, settings: dict) -> list[list[str]]:
+    """Return a row per box judged for a finding: number, class, each number beside its threshold, and the verdict.
+
+    Boxes that fail the fewest conditions come first. ``settings``: the settings stored with the masks.
     """
-    verdicts = row["box_verdicts"]
-    if not verdicts:
-        return
-    taus = thresholds_for(row["target"], settings)
+    taus, verdicts = thresholds_for(row["target"], settings), row["box_verdicts"]
     used_boxes = [(number, box) for number, box in enumerate(image.boxes) if box["is_used"]]
     arrays = (image.arrays[stage] for stage in ("anatomy", "organs", "anomaly"))
     boxes = [box for _, box in used_boxes]
     judged = judge_boxes(boxes, row["reported"], *arrays, target=row["target"], settings=settings)
-    order = sorted(range(len(used_boxes)), key=lambda at: (verdicts[at].bit_count(), at))
-    yield Heading(f"Boxes for finding {row['finding']}, {row['entity']} in {_join_labels(row['reported'])}", 3)
-    lines = []
-    for at in order[:MAX_BOXES]:
+    rows = []
+    for at in sorted(range(len(used_boxes)), key=lambda at: (verdicts[at].bit_count(), at)):
         number, box = used_boxes[at]
         numbers, below = judged[at]
         cells = [
@@ -340,30 +345,24 @@ def box_blocks(row: dict, image: Image, settings: dict) -> Iterator[Block]:
         ]
         failed = ", ".join(BOX_MEASURES[name] for name in list_failed_conditions(verdicts[at]))
         changed = "" if judged[at].agrees(verdicts[at]) else f" ({MASKS_OUTDATED})"
-        verdict = f"dropped: {failed}" if failed else "productive"
-        lines.append([str(number), box["class_name"], *cells, verdict + changed])
-    yield Table(
-        ["box", "class", *(BOX_MEASURES[tau] for tau in MEASURED_CONDITIONS), "verdict"], lines, "boxes of one finding"
-    )
-    if omitted_boxes := order[MAX_BOXES:]:
-        counts = Counter(name for at in omitted_boxes for name in list_failed_conditions(verdicts[at]))
-        words = ", ".join(f"{BOX_MEASURES[name]} {count}" for name, count in sorted(counts.items()))
-        what_fails = f"the numbers that fail each condition: {words or 'none fails any'}."
-        yield Paragraph(f"{len(omitted_boxes)} more boxes; {what_fails}")
+        rows.append(
+            [str(number), box["class_name"], *cells, (f"dropped: {failed}" if failed else "productive") + changed]
+        )
+    return rows
 
 
-def _instruction_blocks(outcome: Outcome) -> Iterator[Block]:
+def _add_instructions(document: Document, outcome: Outcome) -> None:
     evidence = outcome.evidence
     if evidence:
-        yield Heading("Locations", 3)
+        document.add_heading("Locations", 3)
         rows = [[name, _join_labels(evidence[name], "none")] for name in ("reported", "blocked", "occupied", "empty")]
         rows.append(["cardiothoracic ratio", "none" if evidence["ctr"] is None else f"{evidence['ctr']:.3f}"])
-        yield Table(["what", "which"], rows, "locations that negatives may name, and why not the others")
+        document.add_table(["what", "which"], rows, "locations that negatives may name, and why not the others")
     if outcome.units:
-        yield Heading("Positive instructions", 3)
-        yield Table(UNIT_HEAD, [_unit_row(row) for row in outcome.units], "positive instructions")
+        document.add_heading("Positive instructions", 3)
+        document.add_table(UNIT_HEAD, [_unit_row(row) for row in outcome.units], "positive instructions")
     if outcome.pairs:
-        yield Heading("Pairs", 3)
+        document.add_heading("Pairs", 3)
         areas = {mask_id: f"{int(mask.sum()):,} px" for mask_id, mask in outcome.masks.items()}
         rows = [
             [
@@ -373,14 +372,14 @@ def _instruction_blocks(outcome: Outcome) -> Iterator[Block]:
             ]
             for pair in outcome.pairs
         ]
-        yield Table(["pair", "type", "instruction", "answer", "mask", "rests on"], rows, "pairs that were made")
+        document.add_table(["pair", "type", "instruction", "answer", "mask", "rests on"], rows, "pairs that were made")
     if outcome.dropped:
-        yield Heading("Pairs that were not made", 3)
+        document.add_heading("Pairs that were not made", 3)
         rows = [
             [row["polarity"], row["type"] or "-", row["target"], describe_reason(row["reason"], PAIR_REASONS)]
             for row in outcome.dropped
         ]
-        yield Table(["polarity", "type", "target", "why not"], rows, "pairs that were not made")
+        document.add_table(["polarity", "type", "target", "why not"], rows, "pairs that were not made")
 
 
 def _describe_basis(pair: dict) -> str:

@@ -1,19 +1,15 @@
-"""Draw the page's images, uint8 RGB (H, W, 3), with outlines and numbered boxes, and the sheets of the report."""
+"""Draw the page's images, uint8 RGB (H, W, 3), with outlines and numbered boxes."""
 
 import io
-import textwrap
 from collections.abc import Mapping, Sequence
 
 import cv2
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 from PIL import Image
 
 from cxr.geometry.boxes import CORNERS
-from cxr.plotting.panels import DROPPED_COLOUR, KEPT_COLOUR, LESION_COLOURS
+from cxr.plotting.panels import DROPPED_COLOUR, KEPT_COLOUR
 from cxr.plotting.plots import BLACK
 
 LOCATION_COLOUR, HALO_COLOUR = "#FFFFFF", BLACK
@@ -105,42 +101,3 @@ def encode_jpeg(canvas: np.ndarray, quality: int) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(canvas).save(buffer, "JPEG", quality=quality, subsampling=0, optimize=True)
     return buffer.getvalue()
-
-
-def draw_case(title: str, masks: np.ndarray, boxes: np.ndarray, words: Sequence[str]) -> Figure:
-    """Draw a case: two images, uint8 (H, W, 3), side by side, and below them the reason for each numbered box."""
-    heading = [part for line in title.splitlines() for part in textwrap.wrap(line, 120)]
-    lines = [part for line in words for part in textwrap.wrap(line, 118, subsequent_indent="   ")]
-    above, picture, below = 0.2 * len(heading) + 0.35, 4.9, 0.19 * len(lines) + 0.2
-    height = above + picture + below
-    figure = Figure(figsize=(10, height))  # fixed layout: automatic layout would double the time
-    figure.text(0.01, 1 - 0.05 / height, "\n".join(heading), va="top", fontsize=10)
-    names = ("mask; reported location in white", "boxes: kept in blue, dropped in dashed orange")
-    for x, pixels, name in zip((0.01, 0.51), (masks, boxes), names, strict=True):
-        _show_image(figure.add_axes((x, below / height, 0.48, picture / height)), pixels, name)
-    figure.text(0.01, (below - 0.08) / height, "\n".join(lines), va="top", fontsize=8.5, family="monospace")
-    return figure
-
-
-def draw_calibration(title: str, cells: Sequence[tuple[str, np.ndarray]], lesions: Sequence[str]) -> Figure:
-    """Draw one image under several threshold sets: ``cells`` of (name, image), and a legend of the lesion types."""
-    columns = min(max(len(cells), 2), 4)
-    rows = -(-len(cells) // columns)
-    width, height = 3.6 * columns, 4.0 * rows + 0.9
-    figure = Figure(figsize=(width, height))
-    figure.text(0.01, 1 - 0.05 / height, title, va="top", fontsize=10)
-    for at, (name, picture) in enumerate(cells):
-        row, column = divmod(at, columns)
-        low = (height - 0.65 - 4.0 * (row + 1) + 0.35) / height
-        axes = figure.add_axes((column / columns + 0.01, low, 1 / columns - 0.02, 3.5 / height))
-        _show_image(axes, picture, "\n".join(textwrap.wrap(name, 52)))
-    if lesions:
-        handles = [Patch(color=LESION_COLOURS[lesion], label=lesion) for lesion in lesions]
-        figure.legend(handles=handles, loc="lower left", ncols=6, fontsize=8)
-    return figure
-
-
-def _show_image(axes: Axes, picture: np.ndarray, title: str) -> None:
-    axes.imshow(picture)
-    axes.set_title(title, fontsize=9)
-    axes.set_axis_off()

@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from textwrap import shorten
 
@@ -20,7 +19,6 @@ from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.base.vocabulary import LESIONS
 from cxr.ils.masks.box_conditions import BoxJudgement, judge_boxes, thresholds_for
 from cxr.plotting.panels import LESION_COLOURS
-from cxr.plotting.plots import save_jpeg
 from cxr.reporting.page import cases, drawing
 from cxr.reporting.settings import PageSettings
 
@@ -33,22 +31,18 @@ SIDE = 384
 
 
 def run(
-    *, findings: list[str], masks: list[str], reports: list[str], boxes: list[str], maps: list[str], gallery: str,
-    calibration: str, parts: str, cases_lines: str, options: PageSettings, thresholds: list[str], dpi: int,
-    quality: int, seed: int, withheld: bool,
+    *, findings: list[str], masks: list[str], reports: list[str], boxes: list[str], maps: list[str], parts: str,
+    cases_lines: str, options: PageSettings, thresholds: list[str], quality: int, seed: int, withheld: bool,
 ) -> None:  # fmt: skip
     """Draw the gallery of each threshold set and the calibration view, from the stored results only.
 
     Inputs are lists in the order of the shards; ``findings`` and ``masks`` are in a folder named after their threshold
-    set, ``maps`` (of :data:`cxr.base.exclusions.MAP_STAGES`) in one named after their stage. ``gallery`` and
-    ``calibration`` receive sheets, ``parts`` the single images, and ``cases_lines`` (JSON Lines) the page's texts, one
-    line per case or calibration image. ``withheld``: whether no text of a report may be shown.
+    set, ``maps`` (of :data:`cxr.base.exclusions.MAP_STAGES`) in one named after their stage. ``parts`` receives the
+    images, and ``cases_lines`` (JSON Lines) the page's texts, one line per case or calibration image. ``withheld``:
+    whether no text of a report may be shown.
     """
-    for folder in (gallery, calibration, parts):
-        Path(folder).mkdir(parents=True, exist_ok=True)
     tables = {name: list(map(read_table, paths)) for name, paths in group_by_folder(findings).items()}
     stores, map_paths = group_by_folder(masks), group_by_folder(maps)
-    save_sheet = partial(save_jpeg, dpi=dpi, quality=quality)
     lines = []
 
     def save_part(picture: np.ndarray, name: str) -> str:
@@ -62,33 +56,25 @@ def run(
         numbers: Counter[str] = Counter()
         for shard, row in progress(selected_cases, len(selected_cases), f"gallery {name}"):
             numbers[row["target"]] += 1
-            stem = f"{name}/{row['target']}-{numbers[row['target']]}"
             case_maps = [map_paths[stage][shard] for stage in MAP_STAGES]
-            line, pictures, sheet = _draw_case(name, row, case_maps, boxes[shard], stores[name][shard])
-            save_sheet(sheet, f"{gallery}/{stem}.jpg")
+            line, pictures = _draw_case(name, row, case_maps, boxes[shard], stores[name][shard])
+            stem = f"{name}/{row['target']}-{numbers[row['target']]}"
             files = {kind: save_part(picture, f"{stem}-{kind}.jpg") for kind, picture in pictures.items()}
             lines.append(line | files | {"sentence": "" if withheld else _read_sentence(reports[shard], row)})
     images = cases.choose_images(tables, 2 * options.gallery, seed)
     for shard, image_id in progress(images, len(images), "calibration"):
         sets = {name: (tables[name][shard], stores[name][shard]) for name in thresholds}
-        cells = list(_draw_calibration(image_id, map_paths["frames"][shard], sets))
-        lesions = {lesion for *_, cell_lesions in cells for lesion in cell_lesions}
-        sheet = drawing.draw_calibration(
-            f"image {image_id}",
-            [(f"{name}: {shares}", picture) for name, picture, shares, _ in cells],
-            [lesion for lesion in LESIONS if lesion in lesions],
-        )
-        save_sheet(sheet, f"{calibration}/{image_id}.jpg")
         page_cells = [
             {"thresholds": name, "picture": save_part(picture, f"calibration/{image_id}-{name}.jpg"), "masks": shares}
-            for name, picture, shares, _ in cells
+            for name, picture, shares in _draw_calibration(image_id, map_paths["frames"][shard], sets)
         ]
         lines.append({"kind": "calibration", "image_id": image_id, "cells": page_cells})
+    Path(parts).mkdir(parents=True, exist_ok=True)  # without any case, too
     write_lines(cases_lines, lines)
 
 
-def _draw_case(name: str, row: dict, maps: Sequence[str], boxes: str, masks: str) -> tuple[dict, dict, object]:
-    """Draw a finding under the threshold set ``name``; return its line, its images by kind, and its sheet.
+def _draw_case(name: str, row: dict, maps: Sequence[str], boxes: str, masks: str) -> tuple[dict, dict]:
+    """Draw a finding under the threshold set ``name``; return its line, and its images by kind.
 
     ``maps``: shards of frames, organs, anomaly maps and anatomy.
     """
@@ -116,17 +102,13 @@ def _draw_case(name: str, row: dict, maps: Sequence[str], boxes: str, masks: str
     drawing.draw_boxes(boxes_picture, shown_boxes, image.shape[0])
     reported = ", ".join(row["reported"]) or "no location"
     title = f"{lesion} ({row['certainty'] or 'no certainty'}), reported: {reported}; {cases.describe_outcome(row)}"
-    words = [f"{box['number']}  {box['class_name']}: {box['reason']}" for box in shown_boxes] or ["no boxes are needed"]
-    box_summary = cases.summarize_boxes(row["box_verdicts"], shown_boxes, name)
-    words += [box_summary] if box_summary else []
-    sheet = drawing.draw_case(f"study {row['study_id']}\n{title}", mask_picture, boxes_picture, words)
     line = {
         "kind": "case", "thresholds": name, "lesion": lesion, "study_id": row["study_id"], "image_id": image_id,
-        "title": title, "sentence": "", "counted": box_summary, "has_mask": mask is not None,
-        "taus": taus, "mask": "", "boxes": "",
+        "title": title, "sentence": "", "counted": cases.summarize_boxes(row["box_verdicts"], shown_boxes, name),
+        "has_mask": mask is not None, "taus": taus, "mask": "", "boxes": "",
         "judged": [{key: box[key] for key in ("number", "class_name", "kept", "reason")} for box in shown_boxes],
     }  # fmt: skip
-    return line, {"mask": mask_picture, "boxes": boxes_picture}, sheet
+    return line, {"mask": mask_picture, "boxes": boxes_picture}
 
 
 def _read_sentence(reports: str, row: dict) -> str:
@@ -149,8 +131,8 @@ def _boxes_to_draw(
 
 def _draw_calibration(
     image_id: str, frames: str, sets: dict[str, tuple[pl.DataFrame, str]]
-) -> Iterator[tuple[str, np.ndarray, str, list[str]]]:
-    """Yield (threshold set, image, shares of its masks as text, lesion types); ``sets``: findings and masks by name."""
+) -> Iterator[tuple[str, np.ndarray, str]]:
+    """Yield (threshold set, image, shares of its masks as text); ``sets``: findings and masks by name."""
     with Shard(frames) as shard:
         image = shard.get("image", image_id)
     for name, (findings, masks) in sets.items():
@@ -165,4 +147,4 @@ def _draw_calibration(
                 width = 2 + 4 * (len(order) - 1 - at)
                 drawing.draw_outline(picture, mask, LESION_COLOURS[lesion], fill=0.2, width=width)
                 shares.append(f"{lesion} {100 * float(mask.mean()):.1f} %")
-        yield name, picture, ", ".join(shares) or "no mask", [lesion for lesion, _ in order]
+        yield name, picture, ", ".join(shares) or "no mask"

@@ -20,7 +20,7 @@ from cxr.base.vocabulary import LESIONS
 from cxr.geometry.affine import to_original
 from cxr.instructions import coco
 from cxr.reporting.release import parquet
-from cxr.reporting.release.parquet import CONFIGS, SPLIT_NAMES, PartWriter, encode_png, image_cell, published_columns
+from cxr.reporting.release.parquet import CONFIGS, SPLIT_NAMES, PartWriter, encode_png, image_cell
 from cxr.reporting.release.settings import PackageSettings
 from cxr.reporting.release.withheld import Withheld, group_units, iterate_studies, read_kept_pairs
 
@@ -59,10 +59,7 @@ def _write_split(
     folder: Path, split: str, read, masks: Shards, frames: Shards, withheld: Withheld, options: PackageSettings
 ) -> dict:
     totals = _count_split(read())
-    columns = {
-        config: published_columns(config_columns, pixels=withheld.pixels, report_text=withheld.report_text)
-        for config, (_, config_columns) in CONFIGS.items()
-    }
+    columns = withheld.published_columns()
     sizes = {"pairs": parquet.PAIRS_PER_FILE, "images": parquet.IMAGES_PER_FILE}
     parts = {
         config: PartWriter(folder / place, split, columns[config], totals[config], sizes[config])

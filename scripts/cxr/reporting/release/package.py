@@ -14,16 +14,15 @@ import polars as pl
 
 from cxr.base.atomic import atomic_folder, link_file, link_folder
 from cxr.base.exclusions import REASONS
-from cxr.base.hdf5 import Shard
 from cxr.base.paths import group_by_folder
 from cxr.base.tables import read_lines, read_table
 from cxr.ils.dataset.mimic_ils import SPLIT_NAMES as LAYOUT_SPLITS
 from cxr.ils.dataset.mimic_ils import make_study_entry, make_study_key
 from cxr.instructions.mimic_ils import JSON_NAME, MASK_FOLDER, write_studies
 from cxr.nets.lite_weights import list_lite_weights
+from cxr.reporting.page.versions import shard_versions
 from cxr.reporting.release.export_tables import COUNTS
 from cxr.reporting.release.metadata import CRATE_NAME, FOLDERS, build_crate, build_croissant, described_files
-from cxr.reporting.release.parquet import CONFIGS, published_columns
 from cxr.reporting.release.settings import PackageSettings
 from cxr.reporting.release.texts import TERMS, card_text, datasheet_text
 from cxr.reporting.release.withheld import IDS, Withheld, keep_lines, read_groups, read_kept_pairs
@@ -94,8 +93,7 @@ def run_package(
         "environments": environments,
         "code": attrs["code_digest"],
     }
-    columns = {config: published_columns(config_columns, pixels=withheld.pixels, report_text=withheld.report_text)
-               for config, (_, config_columns) in CONFIGS.items()}  # fmt: skip
+    columns = withheld.published_columns()
     with atomic_folder(package) as folder:
         for file in _list_files(Path(tables)):
             if file != COUNTS:
@@ -153,10 +151,8 @@ def _weight_rows(engines: dict[str, str], manifests: Sequence[str]) -> list[dict
 
 def _code_digests(shards: dict[str, list[str]], reports: Sequence[str]) -> dict[str, list[str]]:
     """Return {stage: digests of the code that made its shards}; several if the code changed in between."""
-    digests: dict[str, set[str]] = {stage: set() for stage in shards}
-    for stage, path in ((stage, path) for stage, paths in shards.items() for path in paths):
-        with Shard(path, key="mask_id" if stage == "masks" else "image_id") as shard:
-            digests[stage].add(str(shard.attrs["code_digest"]))
+    keys = dict.fromkeys(shards, "image_id") | {"masks": "mask_id"}
+    digests = {stage: {row["code"] for row in shard_versions(stage, shards[stage], keys[stage])} for stage in shards}
     if codes := {line["digests"]["code"] for path in reports if (line := next(read_lines(path), None))}:
         digests["reports"] = codes
     return {stage: sorted(values) for stage, values in digests.items()}

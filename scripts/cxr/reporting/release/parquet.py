@@ -106,9 +106,3 @@ class PartWriter:
             path.parent.mkdir(parents=True, exist_ok=True)
             table.write_parquet(path, compression="zstd", statistics=False)
             self._written, self._rows = self._written + 1, []
-
-
-def published_columns(columns: dict, *, pixels: bool, report_text: bool) -> dict:
-    """Return the columns of a package without withheld ones (pixels, report text)."""
-    is_withheld = {"image": pixels, "section_content": report_text, "quote": report_text}
-    return {name: kind for name, kind in columns.items() if not is_withheld.get(name)}

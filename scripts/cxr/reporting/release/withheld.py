@@ -22,10 +22,13 @@ from operator import itemgetter
 from cxr.base.errors import UserError
 from cxr.base.secrets import LETTERS, keyed_digest, read_secret
 from cxr.base.tables import read_lines
+from cxr.reporting.release.parquet import CONFIGS
 
 PIXELS, REPORT_TEXT, IDS = "pixels", "report_text", "ids"
 REPORT_FIELDS = ("section_content", "quote")
 """Fields of a line that hold words of a report."""
+ID_LETTERS = LETTERS | {"sample_id": "r", "fact_id": "f"}
+"""First letter of the digest that replaces an identifier of a dataset or of a mix."""
 
 
 class Withheld:
@@ -33,15 +36,11 @@ class Withheld:
 
     def __init__(self, kinds: Sequence[str], salt: str | Sequence[str] = ()):
         self.pixels, self.report_text, self.ids = (kind in kinds for kind in (PIXELS, REPORT_TEXT, IDS))
-        self._key = b""
-        if self.ids:
-            self._key = read_secret("release.salt", salt if isinstance(salt, str) else "")
+        self._key = read_secret("release.salt", salt if isinstance(salt, str) else "") if self.ids else b""
 
     def publish_id(self, field: str, value: str) -> str:
-        """Return the published form of an identifier."""
-        if not self.ids:
-            return value
-        return keyed_digest(self._key, field, value)
+        """Return the published form of an identifier; an empty one (of an empty mask) stays empty."""
+        return keyed_digest(self._key, field, value, ID_LETTERS[field]) if self.ids and value else value
 
     def publish_line(self, line: dict) -> dict:
         """Return the published form of a line of the dataset."""
@@ -54,6 +53,14 @@ class Withheld:
             }
             published_line["pair_id"] = self.publish_pair_id(line["pair_id"], line["study_id"])
         return published_line
+
+    def published_columns(self) -> dict[str, dict]:
+        """Return {config of a package: {column: type}}."""
+        is_withheld = {"image": self.pixels, "section_content": self.report_text, "quote": self.report_text}
+        return {
+            config: {name: kind for name, kind in columns.items() if not is_withheld.get(name)}
+            for config, (_, columns) in CONFIGS.items()
+        }
 
     def publish_pair_id(self, pair_id: str, study_id: str) -> str:
         """Return the published id of a pair, which begins with its study's id."""

@@ -7,9 +7,8 @@ script and all requests.
 
 import hashlib
 import json
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from string import Template, ascii_lowercase
@@ -21,10 +20,10 @@ import yaml
 from cxr.base.atomic import atomic_file
 from cxr.base.columns import Column
 from cxr.base.errors import UserError
+from cxr.base.jobs import log
 from cxr.base.paths import RESOURCES
 from cxr.plotting.encoding import csp_hash, data_url, escape_json_for_script
 
-log = logging.getLogger("cxr")
 T = TypeVar("T")
 RESOURCE_FILES = (
     "review/forms.yaml", "review/page.html", "review/page.css", "review/view.js", "review/sheet.js", "review/page.js",
@@ -47,55 +46,38 @@ MAX_BYTES = 400 << 20
 """Chromium cannot hold a string of more than 512 MB."""
 PAGE_KEYS = frozenset("ujmocns")
 """Keys that the page itself uses."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One answer: its value in the sheet; its label, key and mark on the page; ``id`` of its button, or ""."""
-
-    value: str
-    label: str
-    key: str
-    id: str = ""
-    mark: str = ""
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question about each item. ``name``: its column in the sheet; ``text``: the heading of its answers."""
-
-    name: str
-    text: str
-    choices: tuple[Choice, ...]
-
-    @property
-    def values(self) -> tuple[str, ...]:
-        """The values of its answers in the sheet."""
-        return tuple(choice.value for choice in self.choices)
+CHOICE = dict.fromkeys(("value", "label", "key", "id", "mark"), "")
+"""An answer: its value in the sheet; its label, key and mark on the page; ``id`` of its button, or ""."""
 
 
 @dataclass(frozen=True)
 class Form:
     """The heading of a page and its questions.
 
-    ``sheet``: prefix of a saved sheet's name; ``blind``: nothing may reveal an item's source; ``outline``: masks are
-    initially shown as outlines.
+    ``sheet``: prefix of a saved sheet's name; ``blind``: nothing may reveal an item's source; ``questions``: each with
+    ``name``, its column in the sheet, ``text``, the heading of its answers, and ``choices``, answers with the fields of
+    :data:`CHOICE`; ``outline``: masks are initially shown as outlines.
     """
 
     title: str
     sheet: str
     blind: bool
-    questions: tuple[Question, ...]
+    questions: Sequence[dict]
     outline: bool = False
+
+    @property
+    def values_by_question(self) -> dict[str, list[str]]:
+        """{question: values of its answers in the sheet}."""
+        return {row["name"]: [choice["value"] for choice in row["choices"]] for row in self.questions}
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of a sheet."""
-        return ("item", *(question.name for question in self.questions), "note", "seconds", "page")
+        return ("item", *self.values_by_question, "note", "seconds", "page")
 
     def to_data(self) -> dict:
         """Return the form as data for the page."""
-        form_data = {"sheet": self.sheet, "questions": [asdict(question) for question in self.questions]}
+        form_data = {"sheet": self.sheet, "questions": self.questions}
         return form_data | ({"outline": True} if self.outline else {})
 
 
@@ -105,18 +87,16 @@ def read_form(name: str, label_overrides: Mapping[str, Mapping[str, str]] | None
     ``label_overrides``: {question: {value: label}}, labels that replace the form's. A value that the form lacks is
     added after the form's answers, with an unused letter as its key if there is one.
     """
-    form_spec = yaml.safe_load((RESOURCES / FORMS).read_text(encoding="utf-8"))[name]
-    used_keys = {choice["key"] for question in form_spec["questions"] for choice in question["choices"]}
+    form = Form(**yaml.safe_load((RESOURCES / FORMS).read_text(encoding="utf-8"))[name])
+    used_keys = {choice["key"] for question in form.questions for choice in question["choices"]}
     free_keys = (letter for letter in ascii_lowercase if letter not in used_keys | PAGE_KEYS)
-    questions = []
-    for question in form_spec["questions"]:
-        labels = (label_overrides or {}).get(question["name"], {})
-        choices = {choice["value"]: choice for choice in question["choices"]}
-        for value, label in labels.items():
-            choices[value] = (choices.get(value) or {"value": value, "key": next(free_keys, "")}) | {"label": label}
-        choices_in_order = tuple(Choice(**choice) for choice in choices.values())
-        questions.append(Question(question["name"], question["text"], choices_in_order))
-    return Form(**form_spec | {"questions": tuple(questions)})
+    for question in form.questions:
+        choices = {choice["value"]: CHOICE | choice for choice in question["choices"]}
+        for value, label in (label_overrides or {}).get(question["name"], {}).items():
+            choice = choices.get(value) or CHOICE | {"value": value, "key": next(free_keys, "")}
+            choices[value] = choice | {"label": label}
+        question["choices"] = list(choices.values())
+    return form
 
 
 def page_data(expert: str, form: Form, items: Sequence[tuple[str, Mapping]]) -> tuple[dict, list[str]]:

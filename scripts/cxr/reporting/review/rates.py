@@ -153,10 +153,7 @@ def agreement_cells(yes: pl.Series, raters: int, subjects: pl.Series, seed: int)
     values = measure_agreement(
         yes.cast(pl.Int64).to_numpy(), raters, subjects.to_numpy(), replicates=REPLICATES, level=COVERAGE, seed=seed
     )
-    percent = None if values.percent is None else round(100 * values.percent, 3)
-    statistics = (values.kappa, *values.kappa_interval, values.ac1, *values.ac1_interval)
-    rounded = (None if value is None else round(value, 4) for value in statistics)
-    return values.units, values.unanimous, percent, *rounded
+    return values.units, values.unanimous, *values.rounded()
 
 
 def read_printed(path: str | Path) -> dict:

@@ -58,7 +58,11 @@ def read_sheets(
     answers_by_expert: dict[str, dict[str, Answer]] = {}
     origin: dict[str, str] = {}
     for path in paths:
-        rows = _read_rows(path, form, setting)
+        sheet = read_sheet(path, setting, form.columns, ids=("item", "page"), words=("item", "page"))
+        sheet.require(form.columns, "give the file that the page saved")
+        rows = list(sheet.records())
+        if not rows:
+            raise UserError(f"{setting}: {path} holds no item: give the file that the page saved")
         line, first = rows[0]
         page = first["page"]
         if page not in expert_of:
@@ -77,16 +81,6 @@ def read_sheets(
     return answers_by_expert
 
 
-def _read_rows(path: str, form: Form, setting: str) -> list[tuple[int, dict[str, str]]]:
-    """Return (line, {column: cell}) of a sheet's rows, of which there is at least one. Raises UserError."""
-    sheet = read_sheet(path, setting, form.columns, ids=("item", "page"), words=("item", "page"))
-    sheet.require(form.columns, "give the file that the page saved")
-    rows = list(sheet.records())
-    if not rows:
-        raise UserError(f"{setting}: {path} holds no item: give the file that the page saved")
-    return rows
-
-
 def _parse_answers(
     path: str, rows: Sequence[tuple[int, Mapping[str, str]]], dealt_page: DealtPage, form: Form
 ) -> dict[str, Answer]:
@@ -102,15 +96,13 @@ def _parse_answers(
             raise UserError(f"{where} item: {item!r} is not an item of this page: remove the line or correct it")
         if item in answers:
             raise UserError(f"{where} item: {item!r} is in line {at[item]} too: remove one of them")
-        values = {question.name: row[question.name].casefold() for question in form.questions}
-        for question in form.questions:
-            value = values[question.name]
-            if not value:
-                raise UserError(f"{where} {question.name} is empty: judge item {item} and save the sheet again")
-            if value not in question.values:
-                known_values = " nor ".join(map(repr, question.values))
+        values = {name: row[name].casefold() for name in form.values_by_question}
+        for name, known_values in form.values_by_question.items():
+            if not values[name]:
+                raise UserError(f"{where} {name} is empty: judge item {item} and save the sheet again")
+            if values[name] not in known_values:
                 raise UserError(
-                    f"{where} {question.name}: {row[question.name]!r} is neither {known_values}: correct it"
+                    f"{where} {name}: {row[name]!r} is neither {' nor '.join(map(repr, known_values))}: correct it"
                 )
         seconds = row["seconds"]
         if seconds and not seconds.isdecimal():

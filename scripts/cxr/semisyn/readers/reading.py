@@ -106,10 +106,8 @@ def agreement_table(
         part = read_by_all if finding == ALL else read_by_all.filter(finding=finding)
         statistics = measure_agreement(part[measure].to_numpy(), readers, part["unit"].to_numpy(), **bootstrap)
         d_prime_values = d_prime(part, **bootstrap) if measure == "as_real" else (None, None, None)
-        percent = None if statistics.percent is None else round(100 * statistics.percent, 3)
-        values = (statistics.kappa, *statistics.kappa_interval, statistics.ac1, *statistics.ac1_interval)
-        rounded = (None if value is None else round(value, 4) for value in (*values, *d_prime_values))
-        rows.append((finding, measure, readers, statistics.units, percent, *rounded))
+        rounded = (None if value is None else round(value, 4) for value in d_prime_values)
+        rows.append((finding, measure, readers, statistics.units, *statistics.rounded(), *rounded))
     return pl.DataFrame(rows, schema=schema(AGREEMENT), orient="row")
 
 
