@@ -1,4 +1,4 @@
-# Figures: overlay panels of some studies, and charts of the whole dataset, also for the report.
+# Figures: overlay panels of some studies, and the distribution of pairs, also for the report.
 
 
 rule figures_panels:
@@ -37,9 +37,8 @@ rule figures_panels:
         "../../scripts/job.py"
 
 
-rule figures_charts:
+rule figures_distribution:
     input:
-        funnel_table="results/tables/funnel.tsv",
         splits_table="results/tables/splits.tsv",
     output:
         distribution=report(
@@ -48,22 +47,10 @@ rule figures_charts:
             category="2 Dataset",
             labels={"result": "pairs per lesion type (Fig. 4)", "thresholds": "{thresholds}"},
         ),
-        funnel=report(
-            "results/figures/{thresholds}/funnel.png",
-            caption="../../report/funnel.rst",
-            category="1 From images to pairs",
-            labels={"result": "funnel (chart)", "thresholds": "{thresholds}"},
-        ),
-        shares=report(
-            "results/figures/{thresholds}/shares.png",
-            caption="../../report/shares.rst",
-            category="2 Dataset",
-            labels={"result": "lesion types beside the paper's", "thresholds": "{thresholds}"},
-        ),
     log:
-        "logs/figures/{thresholds}/charts.log",
+        "logs/figures/{thresholds}/distribution.log",
     benchmark:
-        "results/benchmarks/figures/{thresholds}/charts.tsv"
+        "results/benchmarks/figures/{thresholds}/distribution.tsv"
     localrule: True
     conda:
         "../../envs/figures.yaml"
@@ -72,50 +59,15 @@ rule figures_charts:
         mem_mb=megabytes(2000),
         runtime=minutes(10),
     params:
-        **job("reporting.figures.draw_figures.run_charts"),
+        **job("reporting.figures.draw_figures.run_distribution"),
         dpi=PLAN.options["figures"]["dpi"],
     message:
-        "Charts of the dataset, thresholds {wildcards.thresholds}"
-    script:
-        "../../scripts/job.py"
-
-
-rule figures_recall:
-    input:
-        recall_table="results/tables/recall.tsv",
-    output:
-        recall=report(
-            "results/figures/recall.png",
-            caption="../../report/recall.rst",
-            category="3 Recall",
-            labels={"result": "every threshold set (chart)"},
-        ),
-    log:
-        "logs/figures/recall.log",
-    benchmark:
-        "results/benchmarks/figures/recall.tsv"
-    localrule: True
-    conda:
-        "../../envs/figures.yaml"
-    threads: 1
-    resources:
-        mem_mb=megabytes(2000),
-        runtime=minutes(10),
-    params:
-        **job("reporting.figures.draw_figures.run_recall"),
-        dpi=PLAN.options["figures"]["dpi"],
-    message:
-        "Chart of recall"
+        "Chart of the pairs per lesion type, thresholds {wildcards.thresholds}"
     script:
         "../../scripts/job.py"
 
 
 rule figures:
     input:
-        rules.figures_recall.output,
         expand("results/figures/{thresholds}/panels", thresholds=PLAN.build),
-        expand(
-            "results/figures/{thresholds}/{chart}.png",
-            thresholds=PLAN.build,
-            chart=["distribution", "shares", "funnel"],
-        ),
+        expand("results/figures/{thresholds}/distribution.png", thresholds=PLAN.build),

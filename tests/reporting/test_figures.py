@@ -11,7 +11,7 @@ from cxr.base.vocabulary import LESIONS, ORGAN_LABELS, ZONE_LABELS, list_failed_
 from cxr.plotting import panels
 from cxr.plotting.plots import save_png
 from cxr.reporting.figures import draw_figures
-from cxr.reporting.figures.draw_figures import PanelContent, choose_images, draw_panel, funnel_steps
+from cxr.reporting.figures.draw_figures import PanelContent, choose_images, draw_panel
 
 
 def findings(rows: list[tuple[str, str | None, str | None]]) -> pl.DataFrame:
@@ -124,44 +124,6 @@ def test_the_distribution_shows_every_count():
     assert sum(heights) == 15
     assert heights[LESIONS.index("edema")] == 3
     assert heights[7 + LESIONS.index("opacity")] == 7
-
-
-def test_the_shares_are_of_each_polarity_beside_the_paper():
-    rows = [("train", "edema", 3, 10), ("test", "edema", 1, 0), ("train", "effusion", 4, 30), ("train", "total", 7, 40)]
-    table = pl.DataFrame(
-        {
-            "split": [row[0] for row in rows], "lesion": [row[1] for row in rows],
-            "basic_positive": [row[2] for row in rows], "basic_positive_paper": [row[3] for row in rows],
-            "global_negative": [row[3] for row in rows], "global_negative_paper": [row[2] for row in rows],
-        }
-    )  # fmt: skip
-    positive, negative = draw_figures.draw_shares(table).axes
-    edema, effusion = LESIONS.index("edema"), LESIONS.index("effusion")
-    widths = [[bar.get_width() for bar in axes.patches] for axes in (positive, negative)]
-    assert [widths[0][at] for at in (edema, effusion, 7 + edema, 7 + effusion)] == [50.0, 50.0, 25.0, 75.0]
-    assert [widths[1][at] for at in (edema, effusion, 7 + edema, 7 + effusion)] == [25.0, 75.0, 50.0, 50.0]
-    assert [sum(part) for part in widths] == [200.0, 200.0]
-
-
-def test_the_funnel_steps_hold_every_reason():
-    table = pl.DataFrame(
-        {
-            "stage": ["input", "cohort", "cohort", "frames"],
-            "reason": [None, "not_frontal", "empty_file", None],
-            "images": [9, 2, 1, 0],
-            "remaining": [9, 6, 6, 6],
-        }
-    )
-    steps = funnel_steps(table)
-    assert steps == [("input", 9, {}), ("cohort", 6, {"not_frontal": 2, "empty_file": 1}), ("frames", 6, {})]
-    words = " ".join(text.get_text() for text in draw_figures.draw_funnel(steps).axes[0].texts)
-    assert "not_frontal 2" in words
-
-
-def test_recall_shows_a_dash_where_there_is_none():
-    table = pl.DataFrame({"thresholds": ["a", "a"], "lesion": ["edema", "opacity"], "recall": [58.0, None]})
-    texts = [text.get_text() for text in draw_figures.draw_recall(table).axes[0].texts]
-    assert texts == ["58", "–"]
 
 
 def test_positive_and_negative_differ_in_brightness():

@@ -727,7 +727,7 @@ def evaluated(workflow_run, tmp_path, monkeypatch) -> dict[str, str]:
     for name in ("ablation/curves.png", "evaluation/masks.png", "training/mine/curves.png"):
         path = Path("results", name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes((workflow_run / "results/figures/recall.png").read_bytes())
+        path.write_bytes((workflow_run / "results/figures/default/distribution.png").read_bytes())
     return {str(path): "digest" for path in sorted(Path("results").rglob("*.*"))}
 
 

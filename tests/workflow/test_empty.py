@@ -75,7 +75,7 @@ def test_every_stage_ends_with_a_page_that_says_why(empty_run):
         stage, reason = where.split(": ")
         assert re.search(rf"\d in {stage}: {reason}, ", text), where
     assert set(read_table(folder / "results/tables/conservation.tsv")["balanced"]) == {"yes"}
-    for name in ("figures/recall.png", "ablation/curves.png", "ablation/map.png"):
+    for name in ("figures/default/distribution.png", "ablation/curves.png", "ablation/map.png"):
         assert (folder / "results" / name).stat().st_size, name
     assert list(folder.glob("results/release/**/README.md"))
 

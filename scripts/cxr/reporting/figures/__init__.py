@@ -1,1 +1,1 @@
-"""Figures: a panel per study, the distribution of pairs, the funnel, recall by threshold set."""
+"""Figures: a panel per study, and the distribution of pairs."""

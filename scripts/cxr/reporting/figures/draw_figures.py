@@ -1,11 +1,9 @@
-"""The figures stage: draw panels of some studies and charts of the whole dataset, from the stored results only."""
+"""The figures stage: draw panels of some studies, and the pairs per lesion type, from the stored results only."""
 
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from math import isnan
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +34,7 @@ from cxr.plotting.panels import (
     draw_outline,
     draw_zones,
 )
-from cxr.plotting.plots import BLUE, GREY, VERMILION, draw_legend, save_jpeg, save_png
+from cxr.plotting.plots import GREY, draw_legend, save_jpeg, save_png
 from cxr.reporting.settings import FiguresSettings
 
 MIN_LABEL_DISTANCE = 22
@@ -189,21 +187,10 @@ def _draw_texts(axes: Axes, story: PanelContent, boxes: list[str]) -> None:
     axes.text(0, 1, "\n".join(lines), va="top", ha="left", fontsize=7.5, family="monospace", transform=axes.transAxes)
 
 
-def run_charts(
-    *, funnel_table: str, splits_table: str, distribution: str, shares: str, funnel: str, thresholds: str, dpi: int
-) -> None:
-    """Draw the three charts of the threshold set ``thresholds`` from the tables stage's funnel and splits."""
-    steps, splits = (
-        read_table(path).filter(pl.col("thresholds") == thresholds) for path in (funnel_table, splits_table)
-    )
+def run_distribution(*, splits_table: str, distribution: str, thresholds: str, dpi: int) -> None:
+    """Draw the pairs of the threshold set ``thresholds`` per lesion type, from the tables stage's splits."""
+    splits = read_table(splits_table).filter(pl.col("thresholds") == thresholds)
     save_png(draw_distribution(splits), distribution, dpi)
-    save_png(draw_funnel(funnel_steps(steps)), funnel, dpi)
-    save_png(draw_shares(splits), shares, dpi)
-
-
-def run_recall(*, recall_table: str, recall: str, dpi: int) -> None:
-    """Draw the recall of every threshold set from the tables stage's recall table."""
-    save_png(draw_recall(read_table(recall_table)), recall, dpi)
 
 
 def choose_images(findings: list[pl.DataFrame], number: int, seed: int) -> list[tuple[int, str]]:
@@ -229,17 +216,6 @@ def choose_images(findings: list[pl.DataFrame], number: int, seed: int) -> list[
     return [(images[image_id][0], image_id) for image_id in sorted(selected_ids)]
 
 
-def funnel_steps(table: pl.DataFrame) -> list[tuple[str, int, dict[str, int]]]:
-    """Convert the funnel table to (stage, images left, {reason: images lost}) in its order."""
-    steps: list[tuple[str, int, dict[str, int]]] = []
-    for row in table.iter_rows(named=True):
-        if not steps or steps[-1][0] != row["stage"]:
-            steps.append((row["stage"], row["remaining"], {}))
-        if row["reason"]:
-            steps[-1][2][row["reason"]] = row["images"]
-    return steps
-
-
 def draw_distribution(splits: pl.DataFrame) -> Figure:
     """Draw positive and negative pairs per lesion type. After Fig. 4.
 
@@ -248,93 +224,14 @@ def draw_distribution(splits: pl.DataFrame) -> Figure:
     figure = Figure(figsize=(9, 5), layout="constrained")
     axes = figure.subplots()
     for offset, polarity, colour in ((-0.2, "positive", POSITIVE), (0.2, "negative", NEGATIVE)):
-        places = [index + offset for index in range(len(LESIONS))]
-        bars = axes.bar(places, _pairs_per_lesion(splits, polarity), 0.4, color=colour, label=polarity)
+        columns = pl.sum_horizontal(f"^.*_{polarity}$").sum()
+        pairs_by_lesion = dict(splits.group_by("lesion").agg(columns.alias("pairs")).iter_rows())
+        pairs = [pairs_by_lesion.get(lesion, 0) for lesion in LESIONS]
+        bars = axes.bar([index + offset for index in range(len(LESIONS))], pairs, 0.4, color=colour, label=polarity)
         axes.bar_label(bars, fontsize=8)
     axes.set_xticks(range(len(LESIONS)), LESIONS, rotation=20)
     axes.set_ylabel("instruction-answer pairs")
     axes.set_title("Pairs per lesion type")
     axes.legend()
     axes.spines[["top", "right"]].set_visible(False)
-    return figure
-
-
-def draw_shares(splits: pl.DataFrame) -> Figure:
-    """Draw the share of each lesion type among positive and among negative pairs, beside the paper's.
-
-    ``splits``: the tables stage's pairs per split of one threshold set; all splits and types of instruction together.
-    """
-    figure = Figure(figsize=(9, 4.6), layout="constrained")
-    for axes, polarity in zip(figure.subplots(1, 2, sharey=True), ("positive", "negative"), strict=True):
-        for offset, ending, colour, label in ((-0.2, "", BLUE, "this run"), (0.2, "_paper", GREY, "the paper")):
-            pairs = _pairs_per_lesion(splits, f"{polarity}{ending}")
-            widths = [100 * number / max(sum(pairs), 1) for number in pairs]
-            places = [index + offset for index in range(len(LESIONS))]
-            bars = axes.barh(places, widths, 0.38, color=colour, label=label)
-            axes.bar_label(bars, fmt="%.1f", fontsize=8, padding=2)
-        axes.set_title(f"{polarity} pairs")
-        axes.set_xlabel("% of the pairs")
-        axes.margins(x=0.15)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].set_yticks(range(len(LESIONS)), LESIONS)
-    figure.axes[0].invert_yaxis()
-    # below the panels, where it covers no bar
-    figure.legend(*figure.axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    return figure
-
-
-def _pairs_per_lesion(splits: pl.DataFrame, ending: str) -> list[int]:
-    """Return the number of pairs per lesion type, in their order, from all columns with that ending."""
-    columns = [name for name in splits.columns if name.endswith(f"_{ending}")]
-    sums = dict(splits.group_by("lesion").agg(pl.sum_horizontal(columns).sum().alias("pairs")).iter_rows())
-    return [sums.get(lesion, 0) for lesion in LESIONS]
-
-
-def draw_funnel(steps: Sequence[tuple[str, int, Mapping[str, int]]]) -> Figure:
-    """Draw the images left after each stage; ``steps`` of (stage, images left, {reason: images lost})."""
-    figure = Figure(figsize=(11, 0.4 * len(steps) + 1.4), layout="constrained")
-    axes = figure.subplots()
-    for row, (_stage, num_remaining, lost) in enumerate(steps):
-        axes.barh(row, num_remaining, color=BLUE, height=0.6)
-        axes.barh(row, sum(lost.values()), left=num_remaining, color=VERMILION, height=0.6)
-        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(lost.items()))
-        label = f"  {num_remaining}"
-        if reasons:
-            label += "  lost: " + textwrap.fill(reasons, 58, subsequent_indent="  ")
-        axes.text(num_remaining + sum(lost.values()), row, label, va="center", fontsize=8)
-    most = max((num_remaining + sum(lost.values()) for _, num_remaining, lost in steps), default=1)
-    axes.set_xlim(0, most * 1.9)
-    axes.set_yticks(range(len(steps)), [stage for stage, _, _ in steps])
-    axes.invert_yaxis()
-    axes.set_xlabel("images")
-    axes.set_title("From input images to images with pairs: blue continues, red stops")
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure
-
-
-def draw_recall(table: pl.DataFrame) -> Figure:
-    """Draw recall (Table 8) as a heat map, one row per threshold set; ``table``: thresholds, lesion, recall (%)."""
-    names = table["thresholds"].unique(maintain_order=True).to_list()
-    lesions = table["lesion"].unique(maintain_order=True).to_list()
-    figure = Figure(figsize=(10, 0.4 * len(names) + 2.2), layout="constrained")
-    axes = figure.subplots()
-    # without any finding, the column is read as empty strings
-    recalls = table.with_columns(pl.col("recall").cast(pl.Float64, strict=False).fill_null(float("nan")))
-    recall_by_cell = {
-        (name, lesion): recall for name, lesion, recall in recalls.select("thresholds", "lesion", "recall").iter_rows()
-    }
-    grid = [[recall_by_cell.get((name, lesion), float("nan")) for lesion in lesions] for name in names]
-    heatmap = axes.imshow(grid, cmap="cividis", vmin=0, vmax=100, aspect="auto")
-    for row, values in enumerate(grid):
-        for column, value in enumerate(values):
-            text, colour = ("–" if isnan(value) else f"{value:.0f}"), ("black" if value > 55 else "white")
-            axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=8)
-    axes.set_xticks(range(len(lesions)), lesions, rotation=20)
-    axes.set_yticks(range(len(names)), names)
-    axes.set_title("Recall by threshold set, %")
-    figure.colorbar(heatmap, ax=axes, shrink=0.8)
-    if all(isnan(value) for values in grid for value in values):
-        message = "No accepted study has a finding: there is nothing to recall"
-        box = {"facecolor": "white", "edgecolor": "none"}
-        axes.text(0.5, 0.5, message, ha="center", va="center", transform=axes.transAxes, bbox=box)
     return figure
