@@ -49,7 +49,7 @@ rule tables_counts:
         mem_mb=megabytes(8000),
         runtime=minutes(30),
     params:
-        **job("reporting.tables.make_tables.run_counts"),
+        **job("reporting.tables.counts.run_counts"),
         options=PLAN.options["counts"],
         thresholds=PLAN.build,
     message:
@@ -80,7 +80,7 @@ rule tables_recall:
         mem_mb=megabytes(4000),
         runtime=minutes(10),
     params:
-        **job("reporting.tables.make_tables.run_recall"),
+        **job("reporting.tables.paper.run_recall"),
         sets=list(PLAN.sets),
     message:
         "Table of recall for every threshold set"
@@ -114,7 +114,7 @@ rule tables_truth:
         mem_mb=megabytes(4000),
         runtime=minutes(10),
     params:
-        **job("reporting.tables.make_tables.run_truth"),
+        **job("reporting.tables.truth.run_truth"),
         thresholds=PLAN.build,
     message:
         "Table of the embedded cohort against its truth"

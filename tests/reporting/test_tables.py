@@ -14,11 +14,12 @@ from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import EXCLUDED_SCHEMA, read_table, write_excluded, write_lines, write_table
 from cxr.base.vocabulary import LESIONS, LUNG_LESIONS, SPLITS
 from cxr.reporting.tables import counts, paper
-from cxr.reporting.tables.make_tables import run_counts, run_recall
+from cxr.reporting.tables.counts import run_counts
+from cxr.reporting.tables.paper import run_recall
 from cxr.workflow.code_digest import RESOURCES
 
 SHARES = dict.fromkeys(LUNG_LESIONS, 0.1)
-NUMBERS = paper.read_paper_tables(RESOURCES / "paper_tables.yaml")
+NUMBERS = paper.read_paper_tables()
 
 
 def pair(split: str = "train", target: str = "edema", kind: str = "basic", mask: str | None = "m1", image: str = "i1"):

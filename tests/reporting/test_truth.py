@@ -6,7 +6,7 @@ import polars as pl
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table, write_lines, write_table
 from cxr.reporting.tables import truth
-from cxr.reporting.tables.make_tables import run_truth
+from cxr.reporting.tables.truth import run_truth
 
 
 def painted(**boxes: tuple[int, int, int, int]) -> dict[str, np.ndarray]:

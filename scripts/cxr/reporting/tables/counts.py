@@ -1,4 +1,4 @@
-"""Count the results of a run, beside the paper's dataset, and compute shares of pairs, beside the settings."""
+"""The job of the dataset's tables: counts and shares of pairs beside the paper's, Tables 10-12, the flow of images."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from cxr.base.columns import Column, Columns, schema
+from cxr.base.paths import group_by_folder
+from cxr.base.tables import THRESHOLDS, read_lines, read_table, read_tables, write_table
 from cxr.base.vocabulary import LUNG_LESIONS, SPLITS
 from cxr.ils.templates import BASIC, GLOBAL, INFERENCE, OPACITY, TYPES
+from cxr.reporting.tables import conservation, paper
 from cxr.reporting.tables.paper import Counts, PaperTables, pair_column
 
 PAPER_NAMES = {
@@ -129,3 +132,59 @@ def count_table(
         for shares in [(*(of_set[name] for of_set in realised), configured[name], printed_share)]
     ]
     return pl.DataFrame(rows, schema=schema(count_columns(sets)), orient="row")
+
+
+def run_counts(
+    *,
+    images: str,
+    excluded: list[str],
+    shards: list[str],
+    studies: list[str],
+    findings: list[str],
+    lines: list[str],
+    splits_table: str,
+    funnel_table: str,
+    conservation_table: str,
+    counts_table: str,
+    thresholds: list[str],
+    global_share: dict[str, float],
+    opacity_inference_share: float,
+) -> None:
+    """Write Tables 10-12, the funnel, the conservation table and the counts, each for every threshold set.
+
+    ``excluded``: the ledgers of all stages; ``shards``: the files of every stage before the masks, in a folder named
+    after it; ``studies``, ``findings`` and ``lines`` are in a folder named after their threshold set; the shares are
+    settings of the dataset. Raises StoreError if a stage lost or invented an image.
+    """
+    printed = paper.read_paper_tables()
+    every_image, ledgers = read_table(images), conservation.read_ledgers(excluded)
+    shared = conservation.read_shared_flows(every_image, ledgers, group_by_folder(shards))
+    lines_by_set, studies_by_set, findings_by_set = map(group_by_folder, (lines, studies, findings))
+    all_image_ids = conservation.input_image_ids(every_image)
+    columns = {splits_table: paper.PAIRS_BY_SPLIT, funnel_table: conservation.FUNNEL}
+    columns |= {conservation_table: conservation.CONSERVATION}
+    tables: dict[str, list[pl.DataFrame]] = {path: [] for path in columns}
+    sums: dict[str, dict[str, int]] = {}
+    tallies: dict[str, Tally] = {}
+    for name in thresholds:
+        tally = tallies[name] = Tally()
+        for path in lines_by_set[name]:
+            for line in read_lines(path):
+                tally.add(line)
+        set_studies, with_pairs = studies_by_set[name], frozenset(tally.images)
+        flows = conservation.read_set_flows(shared, ledgers, name, studies=set_studies, with_pairs=with_pairs)
+        conservation.require_balance(flows)
+        set_tables = (
+            paper.tabulate_splits(tally.pairs, printed),
+            conservation.tabulate_funnel(flows, all_image_ids, with_pairs),
+            conservation.tabulate_conservation(flows),
+        )
+        for parts, table in zip(tables.values(), set_tables, strict=True):
+            parts.append(table.select(pl.lit(name).alias("thresholds"), pl.all()))
+        finding_rows = read_tables(findings_by_set[name])
+        num_unedited = sum(int(read_table(path)["unedited"].sum()) for path in set_studies)
+        sums[name] = count_by_name(tally, finding_rows, len(all_image_ids), num_unedited)
+    for path, parts in tables.items():
+        write_table(path, pl.concat(parts), THRESHOLDS | columns[path])
+    table = count_table(tallies, sums, global_share, opacity_inference_share, printed)
+    write_table(counts_table, table, count_columns(tallies))

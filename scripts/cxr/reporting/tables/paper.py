@@ -1,4 +1,4 @@
-"""Tables 8 and 10-12 beside the paper's printed values (``resources/paper_tables.yaml``), with misprints corrected."""
+"""Tables 8 and 10-12 beside the paper's printed values, with misprints corrected, and the job of Table 8."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,8 +9,11 @@ import polars as pl
 import yaml
 
 from cxr.base.columns import Column, schema
-from cxr.base.tables import THRESHOLDS
+from cxr.base.paths import RESOURCES
+from cxr.base.tables import THRESHOLDS, read_table, write_table
 from cxr.base.vocabulary import LESIONS, LUNG_LESIONS, SPLITS
+
+RESOURCE_FILES = ("paper_tables.yaml",)
 
 
 @dataclass(frozen=True)
@@ -27,9 +30,9 @@ class PaperTables:
     """{(table, *cell): what the paper prints}."""
 
 
-def read_paper_tables(path: str | Path) -> PaperTables:
+def read_paper_tables(path: Path = RESOURCES / RESOURCE_FILES[0]) -> PaperTables:
     """Read the values and correct the misprints. Raises ValueError for a misprint that the table does not have."""
-    data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
     columns = data["splits"].pop("columns")
     splits = {
         split: {lesion: dict(zip(columns, row, strict=True)) for lesion, row in rows.items()}
@@ -142,3 +145,8 @@ def _count_studies(sweep: pl.DataFrame) -> pl.DataFrame:
     return pairs.group_by("thresholds", "lesion").agg(
         pl.col("grounded").sum(), pl.len().alias("total"), pl.col("has_labels").sum()
     )
+
+
+def run_recall(*, sweep: list[str], recall_table: str, sets: list[str]) -> None:
+    """Write Table 8 for every threshold set from the shards of the sweep, with one shard in memory at a time."""
+    write_table(recall_table, tabulate_recall(map(read_table, sweep), sets, read_paper_tables()), RECALL)

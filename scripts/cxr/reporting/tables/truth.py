@@ -6,11 +6,15 @@ of its report is the plan from which the report was written.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, schema
+from cxr.base.hdf5 import Shard, Shards
+from cxr.base.paths import group_by_folder
+from cxr.base.tables import THRESHOLDS, read_lines, read_tables, write_table
 from cxr.base.vocabulary import LESIONS, LUNG_LESIONS
 from cxr.metrics import masks
 
@@ -127,3 +131,36 @@ def tabulate_truth(trials: Iterable[Trial]) -> pl.DataFrame:
         if (hits := values[measure, name]) or name == ALL
     ]
     return pl.DataFrame(rows, schema=schema(TRUTH), orient="row")
+
+
+def run_truth(
+    *,
+    truth_lines: str,
+    truth_masks: str,
+    reports: list[str],
+    findings: list[str],
+    masks: list[str],
+    truth_table: str,
+    thresholds: list[str],
+) -> None:
+    """Write the measures of the embedded cohort's results against its ground truth, for each threshold set.
+
+    ``findings`` and ``masks`` are in a folder named after their threshold set. The text measures do not depend on
+    thresholds and are repeated for each set.
+    """
+    written = {row["study_id"]: row for row in read_lines(truth_lines)}
+    text = list(text_measures((line for path in reports for line in read_lines(path)), written))
+    masks_by_set, findings_by_set = group_by_folder(masks), group_by_folder(findings)
+    tables = []
+    with Shard(truth_masks) as painted:
+
+        def painted_masks(image_id: str) -> Mapping[str, np.ndarray] | None:
+            return painted.masks(image_id) if image_id in painted else None
+
+        for name in thresholds:
+            with Shards(masks_by_set[name], "mask_id") as shards:
+                finding_rows = read_tables(findings_by_set[name])
+                trials = mask_measures(finding_rows, partial(shards.get, "mask"), painted_masks)
+                table = tabulate_truth([*trials, *text])
+            tables.append(table.select(pl.lit(name).alias("thresholds"), pl.all()))
+    write_table(truth_table, pl.concat(tables), THRESHOLDS | TRUTH)
