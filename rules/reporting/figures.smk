@@ -1,4 +1,4 @@
-# Figures: overlay panels of some studies, and the distribution of pairs, also for the report.
+# Figures: overlay panels of some studies, and charts of the pairs, also for the report.
 
 
 rule figures_panels:
@@ -37,7 +37,7 @@ rule figures_panels:
         "../../scripts/job.py"
 
 
-rule figures_distribution:
+rule figures_charts:
     input:
         splits_table="results/tables/splits.tsv",
     output:
@@ -47,10 +47,16 @@ rule figures_distribution:
             category="2 Dataset",
             labels={"result": "pairs per lesion type (Fig. 4)", "thresholds": "{thresholds}"},
         ),
+        shares=report(
+            "results/figures/{thresholds}/shares.png",
+            caption="../../report/shares.rst",
+            category="2 Dataset",
+            labels={"result": "lesion types beside the paper's", "thresholds": "{thresholds}"},
+        ),
     log:
-        "logs/figures/{thresholds}/distribution.log",
+        "logs/figures/{thresholds}/charts.log",
     benchmark:
-        "results/benchmarks/figures/{thresholds}/distribution.tsv"
+        "results/benchmarks/figures/{thresholds}/charts.tsv"
     localrule: True
     conda:
         "../../envs/figures.yaml"
@@ -59,10 +65,10 @@ rule figures_distribution:
         mem_mb=megabytes(2000),
         runtime=minutes(10),
     params:
-        **job("reporting.figures.draw_figures.run_distribution"),
+        **job("reporting.figures.draw_figures.run_charts"),
         dpi=PLAN.options["figures"]["dpi"],
     message:
-        "Chart of the pairs per lesion type, thresholds {wildcards.thresholds}"
+        "Charts of the dataset, thresholds {wildcards.thresholds}"
     script:
         "../../scripts/job.py"
 
@@ -70,4 +76,4 @@ rule figures_distribution:
 rule figures:
     input:
         expand("results/figures/{thresholds}/panels", thresholds=PLAN.build),
-        expand("results/figures/{thresholds}/distribution.png", thresholds=PLAN.build),
+        expand("results/figures/{thresholds}/{chart}.png", thresholds=PLAN.build, chart=["distribution", "shares"]),

@@ -126,6 +126,23 @@ def test_the_distribution_shows_every_count():
     assert heights[7 + LESIONS.index("opacity")] == 7
 
 
+def test_the_shares_are_of_each_polarity_beside_the_paper():
+    rows = [("train", "edema", 3, 10), ("test", "edema", 1, 0), ("train", "effusion", 4, 30), ("train", "total", 7, 40)]
+    table = pl.DataFrame(
+        {
+            "split": [row[0] for row in rows], "lesion": [row[1] for row in rows],
+            "basic_positive": [row[2] for row in rows], "basic_positive_paper": [row[3] for row in rows],
+            "global_negative": [row[3] for row in rows], "global_negative_paper": [row[2] for row in rows],
+        }
+    )  # fmt: skip
+    positive, negative = draw_figures.draw_shares(table).axes
+    edema, effusion = LESIONS.index("edema"), LESIONS.index("effusion")
+    widths = [[bar.get_width() for bar in axes.patches] for axes in (positive, negative)]
+    assert [widths[0][at] for at in (edema, effusion, 7 + edema, 7 + effusion)] == [50.0, 50.0, 25.0, 75.0]
+    assert [widths[1][at] for at in (edema, effusion, 7 + edema, 7 + effusion)] == [25.0, 75.0, 50.0, 50.0]
+    assert [sum(part) for part in widths] == [200.0, 200.0]
+
+
 def test_positive_and_negative_differ_in_brightness():
     # for readers who see no colour, and for print
     def brightness(colour: str) -> float:

@@ -484,7 +484,7 @@ def test_what_is_asked_for_or_not_made_yet_is_run(tmp_path, forced, output, numb
 SHARDED = ("frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks")
 MERGES = (
     *(f"exclusions.{stage}" for stage in (*SHARDED, "dataset")), "masks_index", "dataset_pairs", "tables_counts",
-    "tables_recall", "figures_panels", "figures_distribution", "page_pictures", "page_index", "page_costs",
+    "tables_recall", "figures_panels", "figures_charts", "page_pictures", "page_index", "page_costs",
     "privacy_table", "reports_read",
 )  # fmt: skip
 

@@ -34,7 +34,7 @@ from cxr.plotting.panels import (
     draw_outline,
     draw_zones,
 )
-from cxr.plotting.plots import GREY, draw_legend, save_jpeg, save_png
+from cxr.plotting.plots import BLUE, GREY, draw_legend, save_jpeg, save_png
 from cxr.reporting.settings import FiguresSettings
 
 MIN_LABEL_DISTANCE = 22
@@ -187,10 +187,11 @@ def _draw_texts(axes: Axes, story: PanelContent, boxes: list[str]) -> None:
     axes.text(0, 1, "\n".join(lines), va="top", ha="left", fontsize=7.5, family="monospace", transform=axes.transAxes)
 
 
-def run_distribution(*, splits_table: str, distribution: str, thresholds: str, dpi: int) -> None:
+def run_charts(*, splits_table: str, distribution: str, shares: str, thresholds: str, dpi: int) -> None:
     """Draw the pairs of the threshold set ``thresholds`` per lesion type, from the tables stage's splits."""
     splits = read_table(splits_table).filter(pl.col("thresholds") == thresholds)
     save_png(draw_distribution(splits), distribution, dpi)
+    save_png(draw_shares(splits), shares, dpi)
 
 
 def choose_images(findings: list[pl.DataFrame], number: int, seed: int) -> list[tuple[int, str]]:
@@ -224,10 +225,8 @@ def draw_distribution(splits: pl.DataFrame) -> Figure:
     figure = Figure(figsize=(9, 5), layout="constrained")
     axes = figure.subplots()
     for offset, polarity, colour in ((-0.2, "positive", POSITIVE), (0.2, "negative", NEGATIVE)):
-        columns = pl.sum_horizontal(f"^.*_{polarity}$").sum()
-        pairs_by_lesion = dict(splits.group_by("lesion").agg(columns.alias("pairs")).iter_rows())
-        pairs = [pairs_by_lesion.get(lesion, 0) for lesion in LESIONS]
-        bars = axes.bar([index + offset for index in range(len(LESIONS))], pairs, 0.4, color=colour, label=polarity)
+        places, pairs = [index + offset for index in range(len(LESIONS))], _pairs_per_lesion(splits, polarity)
+        bars = axes.bar(places, pairs, 0.4, color=colour, label=polarity)
         axes.bar_label(bars, fontsize=8)
     axes.set_xticks(range(len(LESIONS)), LESIONS, rotation=20)
     axes.set_ylabel("instruction-answer pairs")
@@ -235,3 +234,33 @@ def draw_distribution(splits: pl.DataFrame) -> Figure:
     axes.legend()
     axes.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def draw_shares(splits: pl.DataFrame) -> Figure:
+    """Draw the share of each lesion type among positive and among negative pairs, beside the paper's.
+
+    ``splits``: the tables stage's pairs per split of one threshold set; all splits and types of instruction together.
+    """
+    figure = Figure(figsize=(9, 4.6), layout="constrained")
+    for axes, polarity in zip(figure.subplots(1, 2, sharey=True), ("positive", "negative"), strict=True):
+        for offset, ending, colour, label in ((-0.2, "", BLUE, "this run"), (0.2, "_paper", GREY, "the paper")):
+            pairs = _pairs_per_lesion(splits, f"{polarity}{ending}")
+            widths = [100 * number / max(sum(pairs), 1) for number in pairs]
+            places = [index + offset for index in range(len(LESIONS))]
+            bars = axes.barh(places, widths, 0.38, color=colour, label=label)
+            axes.bar_label(bars, fmt="%.1f", fontsize=8, padding=2)
+        axes.set_title(f"{polarity} pairs")
+        axes.set_xlabel("% of the pairs")
+        axes.margins(x=0.15)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].set_yticks(range(len(LESIONS)), LESIONS)
+    figure.axes[0].invert_yaxis()
+    # below the panels, where it covers no bar
+    figure.legend(*figure.axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure
+
+
+def _pairs_per_lesion(splits: pl.DataFrame, ending: str) -> list[int]:
+    """Return the number of pairs per lesion type, in their order, from all columns with that ending."""
+    sums = dict(splits.group_by("lesion").agg(pl.sum_horizontal(f"^.*_{ending}$").sum().alias("pairs")).iter_rows())
+    return [sums.get(lesion, 0) for lesion in LESIONS]
