@@ -610,7 +610,7 @@ def test_a_sheet_of_a_reader_that_a_german_spreadsheet_saved(tmp_path):
 
     form = read_form("verdict")
     values = {"page": "abc", "item": "1", "note": "Größe, unscharf", "seconds": "7"}
-    values |= {question.name: next(iter(question.values)) for question in form.questions}
+    values |= {name: answers[0] for name, answers in form.values_by_question.items()}
     names = list(form.columns)
     text = "sep=;\r\n" + ";".join(names) + "\r\n" + ";".join(values.get(name, "") for name in names) + "\r\n"
     (tmp_path / "sheet.csv").write_bytes(text.encode("cp1252"))

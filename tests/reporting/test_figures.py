@@ -1,7 +1,5 @@
 """Figures: the choice of studies, the values in the charts, and valid picture files."""
 
-from dataclasses import replace
-
 import numpy as np
 import polars as pl
 import pytest
@@ -11,7 +9,7 @@ from cxr.base.vocabulary import LESIONS, ORGAN_LABELS, ZONE_LABELS, list_failed_
 from cxr.plotting import panels
 from cxr.plotting.plots import save_png
 from cxr.reporting.figures import draw_figures
-from cxr.reporting.figures.draw_figures import PanelContent, choose_images, draw_panel
+from cxr.reporting.figures.draw_figures import choose_images, draw_panel
 
 
 def findings(rows: list[tuple[str, str | None, str | None]]) -> pl.DataFrame:
@@ -49,7 +47,7 @@ def test_verdicts_are_named(verdict, names):
     assert list_failed_conditions(verdict) == names
 
 
-def story() -> PanelContent:
+def story() -> dict:
     blank = np.zeros((512, 512), np.uint8)
     left = np.zeros((512, 512), bool)
     left[100:300, 300:400] = True
@@ -65,23 +63,22 @@ def story() -> PanelContent:
         "reason": "no_lesion",
     }
     box = {"x1": 300.0, "y1": 100.0, "x2": 400.0, "y2": 300.0, "confidence": 0.5, "class_name": "ILD"}
-    return PanelContent(
-        title="study s, image i, split train",
-        image=blank,
-        edited=blank,
-        unedited=False,
-        anomaly=np.where(left, 40, 0).astype(np.uint8),
-        organs=dict.fromkeys(ORGAN_LABELS, left),
-        zones=dict.fromkeys(ZONE_LABELS, left),
-        boxes=[box, box],
-        findings=[finding, silent],
-        masks={"m": left},
-        pairs=[{"instruction": "Segment the edema in the left lung.", "answer": "[SEG]"}] * 60,
-    )
+    return {
+        "title": "study s, image i, split train",
+        "image": blank,
+        "edited": blank,
+        "anomaly": np.where(left, 40, 0).astype(np.uint8),
+        "organs": dict.fromkeys(ORGAN_LABELS, left),
+        "zones": dict.fromkeys(ZONE_LABELS, left),
+        "boxes": [box, box],
+        "findings": [finding, silent],
+        "masks": {"m": left},
+        "pairs": [{"instruction": "Segment the edema in the left lung.", "answer": "[SEG]"}] * 60,
+    }
 
 
 def test_a_panel_has_its_eight_parts_and_says_what_happened():
-    figure = draw_panel(story())
+    figure = draw_panel(**story())
     titles = {axes.get_title() for axes in figure.axes}
     assert {
         "image",
@@ -98,14 +95,14 @@ def test_a_panel_has_its_eight_parts_and_says_what_happened():
 
 
 def test_the_panel_of_an_image_that_was_not_edited_says_so():
-    titles = {axes.get_title() for axes in draw_panel(replace(story(), unedited=True)).axes}
+    titles = {axes.get_title() for axes in draw_panel(**story() | {"edited": None}).axes}
     assert {"not edited: no finding asks for a mask", "zones on the image"} <= titles
     assert not any("edited image" in title for title in titles)
 
 
 def test_the_same_story_gives_the_same_file(tmp_path):
     for name in ("a.png", "b.png"):
-        save_png(draw_panel(story()), tmp_path / name, 40)
+        save_png(draw_panel(**story()), tmp_path / name, 40)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert b"Software" not in (tmp_path / "a.png").read_bytes()  # matplotlib's version

@@ -1,8 +1,7 @@
 """Writing a split in COCO's instance format, with masks as compressed run lengths, and RefCOCO's ``refs.json``."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -67,30 +66,17 @@ class CocoWriter:
         self._waiting.unlink()
 
 
-@dataclass(frozen=True)
-class ReferringExpression:
-    """A referring expression with the numbers of its image, category and annotations, several as in gRefCOCO."""
+def write_refs(path: Path, references: Iterable[tuple[str, str, Sequence[int], Mapping]]) -> None:
+    """Write referring expressions, numbered in their order; ``sent_id`` equals ``ref_id``, since each has one sentence.
 
-    ref_id: str
-    text: str
-    image_id: int
-    ann_ids: Sequence[int]
-    category_id: int
-    split: str
-    file_name: str
-
-
-def write_refs(path: Path, references: Sequence[ReferringExpression]) -> None:
-    """Write the references, numbered in their order; ``sent_id`` equals ``ref_id``, since each has one sentence."""
+    ``references``: (id, text, numbers of its annotations, several as in gRefCOCO, and ``image_id``, ``category_id``,
+    ``split`` and ``file_name``).
+    """
     ref_rows = []
-    for number, reference in enumerate(references):
-        text, marks = reference.text, ".,;:?!"
+    for number, (query_id, text, annotations, place) in enumerate(references):
+        marks = ".,;:?!"
         tokens = [word.strip(marks).lower() for word in text.split() if word.strip(marks)]
-        ref_rows.append({
-            "ref_id": number, "ann_ids": list(reference.ann_ids), "ann_id": reference.ann_ids[0],
-            **{name: getattr(reference, name) for name in ("image_id", "category_id", "split", "file_name")},
-            "sent_ids": [number],
-            "sentences": [{"sent_id": number, "raw": text, "sent": text.lower(), "tokens": tokens}],
-            "query_id": reference.ref_id,
-        })  # fmt: skip
+        sentence = {"sent_id": number, "raw": text, "sent": text.lower(), "tokens": tokens}
+        row = {"ref_id": number, "ann_ids": list(annotations), "ann_id": annotations[0], **place}
+        ref_rows.append(row | {"sent_ids": [number], "sentences": [sentence], "query_id": query_id})
     path.write_text(json.dumps(ref_rows, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")

@@ -1,13 +1,17 @@
-"""Encode images as file bytes, and data as text for HTML pages that need no server and no network."""
+"""Encode images as file bytes, and write HTML pages that need no server and no network."""
 
 import base64
 import hashlib
 import json
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
+from string import Template
 
 import cv2
 import numpy as np
+
+from cxr.base.atomic import atomic_file
 
 MEDIA_TYPES = {".png": "image/png", ".jpg": "image/jpeg"}
 
@@ -53,3 +57,20 @@ def escape_json_for_script(data: dict) -> str:
 def csp_hash(text: str) -> str:
     """Return the hash by which a content security policy allows an inline script or style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def write_offline_page(
+    path: str | Path, folder: Path, scripts: Sequence[str], *, title: str, data: dict, **values: str
+) -> None:
+    """Write a page as one file, whose content security policy blocks every other script and all requests.
+
+    ``folder``: of ``page.html``, ``page.css`` and the ``scripts``, in their order; ``data``: what the scripts read, in
+    an element that a browser does not run; ``values``: HTML for further names in ``page.html``.
+    """
+    files = ("page.html", "page.css", *scripts)
+    page, style, *codes = ((folder / name).read_text(encoding="utf-8") for name in files)
+    script = "(() => {\n'use strict';\n" + "\n".join(codes) + "})();\n"
+    values |= {"title": escape(title), "style": style, "style_hash": csp_hash(style), "script": script}
+    values |= {"script_hash": csp_hash(script), "data": escape_json_for_script(data)}
+    with atomic_file(path) as temporary:
+        temporary.write_text(Template(page).substitute(values), encoding="utf-8", newline="\n")

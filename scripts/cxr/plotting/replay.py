@@ -1,18 +1,14 @@
-"""Write a page that replays conversations about images, turn by turn, with the boxes and mask of each turn: one file
-that needs no server and no network, whose content security policy blocks every other script."""
+"""Write a page that replays conversations about images, turn by turn, with the boxes and mask of each turn."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
-from string import Template
 
 import cv2
 import numpy as np
 
-from cxr.base.atomic import atomic_file
 from cxr.base.paths import RESOURCES
-from cxr.plotting.encoding import csp_hash, data_url, encode_grey_image, encode_image, escape_json_for_script
+from cxr.plotting.encoding import data_url, encode_grey_image, encode_image, write_offline_page
 from cxr.plotting.overlay import SIDES, shrink_for_drawing
 
 RESOURCE_FILES = ("replay/page.html", "replay/page.css", "replay/page.js")
@@ -51,19 +47,8 @@ def write_replay(path: str | Path, title: str, conversations: Sequence[Conversat
     ValueError unless there is a conversation and each has a turn."""
     if not conversations or not all(conversation.turns for conversation in conversations):
         raise ValueError("a replay needs at least one conversation, and each needs at least one turn")
-    page, style, script = ((RESOURCES / name).read_text(encoding="utf-8") for name in RESOURCE_FILES)
-    script = f"(() => {{\n'use strict';\n{script}}})();\n"
     cases = {"cases": [_conversation_data(conversation, quality) for conversation in conversations]}
-    text = Template(page).substitute(
-        title=escape(title),
-        style=style,
-        style_hash=csp_hash(style),
-        script=script,
-        script_hash=csp_hash(script),
-        data=escape_json_for_script(cases),
-    )
-    with atomic_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
+    write_offline_page(path, RESOURCES / "replay", ["page.js"], title=title, data=cases)
 
 
 def _conversation_data(conversation: Conversation, quality: int) -> dict:

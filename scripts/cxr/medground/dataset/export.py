@@ -16,7 +16,7 @@ import yaml
 from cxr.base.atomic import atomic_folder
 from cxr.base.tables import read_lines, write_lines
 from cxr.geometry.boxes import CORNERS
-from cxr.instructions.coco import CocoWriter, ReferringExpression, make_categories, write_refs
+from cxr.instructions.coco import CocoWriter, make_categories, write_refs
 from cxr.instructions.conversations import Conversation, to_messages, to_sharegpt, to_swift, write_entries
 from cxr.instructions.record import Turn
 from cxr.medground.logic.facts import keep_audited, read_pictures
@@ -189,7 +189,8 @@ def _write_refcoco(folder: Path, samples_by_split: Mapping[str, list[ExportedLin
             line, split = sample.line, {"validate": "val"}.get(name, name)
             ids = [numbers[sample.file, region][0] for region in line["regions"]]
             _, image, category = numbers[sample.file, line["regions"][0]]
-            refs.append(ReferringExpression(line["query_id"], line["query"], image, ids, category, split, sample.file))
+            place = {"image_id": image, "category_id": category, "split": split, "file_name": sample.file}
+            refs.append((line["query_id"], line["query"], ids, place))
     write_refs(folder / "refs.json", refs)
 
 

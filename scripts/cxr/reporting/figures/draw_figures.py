@@ -3,7 +3,6 @@
 import textwrap
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from cxr.base.jobs import progress
 from cxr.base.paths import group_by_folder
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table
-from cxr.base.vocabulary import LESIONS, ZONE_LABELS, list_failed_conditions
+from cxr.base.vocabulary import LESIONS, list_failed_conditions
 from cxr.plotting.panels import (
     DROPPED_COLOUR,
     KEPT_COLOUR,
@@ -39,24 +38,6 @@ from cxr.reporting.settings import FiguresSettings
 
 MIN_LABEL_DISTANCE = 22
 """Minimum distance between the numbers of two boxes, in pixels of the frame."""
-
-
-@dataclass(frozen=True)
-class PanelContent:
-    """The content of one panel. Images are uint8 and masks bool, all (512, 512) in the frame."""
-
-    title: str
-    image: np.ndarray
-    edited: np.ndarray
-    unedited: bool
-    """Whether the edited image is the image itself."""
-    anomaly: np.ndarray
-    organs: dict[str, np.ndarray]
-    zones: dict[str, np.ndarray]
-    boxes: list[dict]
-    findings: list[dict]
-    masks: dict[str, np.ndarray]
-    pairs: list[dict]
 
 
 def run_panels(
@@ -84,73 +65,83 @@ def run_panels(
     for shard, image_id in progress(selected_images, len(selected_images), "panels"):
         paths = [map_paths[stage][shard] for stage in MAP_STAGES]
         pairs = pairs_by_image.get(image_id, [])
-        story = _read_panel(image_id, tables[shard], boxes[shard], masks[shard], paths, pairs)
-        save_jpeg(draw_panel(story), f"{panels}/{image_id}.jpg", options.dpi, quality)
+        content = _read_panel(image_id, tables[shard], boxes[shard], masks[shard], paths)
+        save_jpeg(draw_panel(**content, pairs=pairs), f"{panels}/{image_id}.jpg", options.dpi, quality)
 
 
-def _read_panel(
-    image_id: str, findings: pl.DataFrame, boxes: str, masks: str, maps: list[str], pairs: list[dict]
-) -> PanelContent:
+def _read_panel(image_id: str, findings: pl.DataFrame, boxes: str, masks: str, maps: list[str]) -> dict:
+    """Return the arguments of :func:`draw_panel`, without the pairs."""
     rows = findings.filter(pl.col("image_id") == image_id).to_dicts()
     mask_ids = sorted({row["mask_id"] for row in rows} - {None})
     with ExitStack() as stack:
         frames, organs, anomaly, anatomy = (stack.enter_context(Shard(path)) for path in maps)
         mask_shard = stack.enter_context(Shard(masks, key="mask_id"))
-        zones = anatomy.masks(image_id)
-        return PanelContent(
-            title=f"study {rows[0]['study_id']}, image {image_id}, split {rows[0]['split']}",
-            image=frames.get("image", image_id),
-            edited=read_edited_image(anomaly, frames, image_id),
-            unedited=is_unedited(anomaly, image_id),
-            anomaly=anomaly.get("anomaly", image_id),
-            organs=organs.masks(image_id),
-            zones={label: zones[label] for label in ZONE_LABELS},
-            boxes=read_table(boxes).filter((pl.col("image_id") == image_id) & pl.col("is_used")).to_dicts(),
-            findings=rows,
-            masks={mask_id: mask_shard.get("mask", mask_id) for mask_id in mask_ids},
-            pairs=pairs,
-        )
+        return {
+            "title": f"study {rows[0]['study_id']}, image {image_id}, split {rows[0]['split']}",
+            "image": frames.get("image", image_id),
+            "edited": None if is_unedited(anomaly, image_id) else read_edited_image(anomaly, frames, image_id),
+            "anomaly": anomaly.get("anomaly", image_id),
+            "organs": organs.masks(image_id),
+            "zones": anatomy.masks(image_id),
+            "boxes": read_table(boxes).filter((pl.col("image_id") == image_id) & pl.col("is_used")).to_dicts(),
+            "findings": rows,
+            "masks": {mask_id: mask_shard.get("mask", mask_id) for mask_id in mask_ids},
+        }
 
 
-def draw_panel(story: PanelContent) -> Figure:
-    """Draw the panel of one image."""
+def draw_panel(
+    *,
+    title: str,
+    image: np.ndarray,
+    edited: np.ndarray | None,
+    anomaly: np.ndarray,
+    organs: dict[str, np.ndarray],
+    zones: dict[str, np.ndarray],
+    boxes: list[dict],
+    findings: list[dict],
+    masks: dict[str, np.ndarray],
+    pairs: list[dict],
+) -> Figure:
+    """Draw the panel of one image. Images are uint8 and masks bool, all (512, 512); ``edited``: None if it is not."""
     figure = Figure(figsize=(16, 9), layout="constrained")
     grid = figure.subplots(2, 4)
-    figure.suptitle(story.title, fontsize=12)
-    draw_frame(grid[0, 0], story.image, "image")
-    edited = "not edited: no finding asks for a mask" if story.unedited else "edited image, without lesions"
-    draw_frame(grid[0, 1], story.edited, edited)
-    heatmap = draw_anomaly_map(grid[0, 2], story.anomaly, "anomaly map, grey levels")
+    figure.suptitle(title, fontsize=12)
+    draw_frame(grid[0, 0], image, "image")
+    was = "not edited: no finding asks for a mask" if edited is None else "edited image, without lesions"
+    draw_frame(grid[0, 1], image if edited is None else edited, was)
+    heatmap = draw_anomaly_map(grid[0, 2], anomaly, "anomaly map, grey levels")
     figure.colorbar(heatmap, ax=grid[0, 2], shrink=0.7)
-    draw_frame(grid[0, 3], story.image, "organs on the image")
-    draw_masks(grid[0, 3], story.organs, {name: ORGANS.get(name, GREY) for name in story.organs})
-    draw_frame(grid[1, 0], story.edited, f"zones on the {'' if story.unedited else 'edited '}image")
-    draw_zones(grid[1, 0], story.zones, fill=0.25)
-    boxes = _draw_boxes(grid[1, 1], story)
-    _draw_lesion_masks(grid[1, 2], story)
-    _draw_texts(grid[1, 3], story, boxes)
+    draw_frame(grid[0, 3], image, "organs on the image")
+    draw_masks(grid[0, 3], organs, {name: ORGANS.get(name, GREY) for name in organs})
+    draw_frame(
+        grid[1, 0], image if edited is None else edited, f"zones on the {'' if edited is None else 'edited '}image"
+    )
+    draw_zones(grid[1, 0], zones, fill=0.25)
+    draw_frame(grid[1, 1], image, "boxes: productive, or failed")
+    box_lines = _draw_boxes(grid[1, 1], boxes, [row["box_verdicts"] for row in findings if row["box_verdicts"]])
+    draw_frame(grid[1, 2], image, "lesion masks")
+    masked = [row for row in findings if row["mask_id"] in masks]
+    for row in masked:
+        draw_outline(grid[1, 2], masks[row["mask_id"]], LESION_COLOURS[row["target"]], fill=0.3)
+    draw_legend(grid[1, 2], {row["target"]: LESION_COLOURS[row["target"]] for row in masked})
+    _draw_texts(grid[1, 3], findings, box_lines, pairs)
     return figure
 
 
-def _draw_boxes(axes: Axes, story: PanelContent) -> list[str]:
+def _draw_boxes(axes: Axes, boxes: list[dict], judged: list[list[int]]) -> list[str]:
     """Draw the most confident boxes with numbers; return a line on each for the column of texts."""
-    draw_frame(axes, story.image, "boxes: productive, or failed")
-    judged = [finding["box_verdicts"] for finding in story.findings if finding["box_verdicts"]]
-    best = [min((verdicts[i] for verdicts in judged), key=int.bit_count, default=None) for i in range(len(story.boxes))]
-    box_indices = sorted(range(len(story.boxes)), key=lambda i: (best[i] != 0, -story.boxes[i]["confidence"]))[:8]
+    best = [min((verdicts[i] for verdicts in judged), key=int.bit_count, default=None) for i in range(len(boxes))]
+    box_indices = sorted(range(len(boxes)), key=lambda i: (best[i] != 0, -boxes[i]["confidence"]))[:8]
     lines, taken = [], []
     for number, i in enumerate(box_indices, 1):
-        box, verdict = story.boxes[i], best[i]
+        box, verdict = boxes[i], best[i]
         colour = KEPT_COLOUR if verdict == 0 else DROPPED_COLOUR
         width, height = box["x2"] - box["x1"], box["y2"] - box["y1"]
         axes.add_patch(Rectangle((box["x1"], box["y1"]), width, height, fill=False, edgecolor=colour, linewidth=1.5))
         failed = "no finding" if verdict is None else ", ".join(list_failed_conditions(verdict)) or "productive"
         lines.append(f"{number} {box['class_name']} {box['confidence']:.2f}: {failed}")
         x, y = box["x1"] + 3, box["y1"] + 3
-        while any(
-            abs(x - label_x) < MIN_LABEL_DISTANCE and abs(y - label_y) < MIN_LABEL_DISTANCE
-            for label_x, label_y in taken
-        ):
+        while any(max(abs(x - label_x), abs(y - label_y)) < MIN_LABEL_DISTANCE for label_x, label_y in taken):
             x += MIN_LABEL_DISTANCE  # to the right of the number that is already there
         taken.append((x, y))
         axes.text(x, y, str(number), color=colour, fontsize=6, va="top", bbox=SHADE)
@@ -158,27 +149,16 @@ def _draw_boxes(axes: Axes, story: PanelContent) -> list[str]:
     return lines
 
 
-def _draw_lesion_masks(axes: Axes, story: PanelContent) -> None:
-    draw_frame(axes, story.image, "lesion masks")
-    colour_by_lesion = {}
-    for finding in story.findings:
-        if finding["mask_id"] in story.masks:
-            colour = LESION_COLOURS[finding["target"]]
-            draw_outline(axes, story.masks[finding["mask_id"]], colour, fill=0.3)
-            colour_by_lesion[finding["target"]] = colour
-    draw_legend(axes, colour_by_lesion)
-
-
-def _draw_texts(axes: Axes, story: PanelContent, boxes: list[str]) -> None:
+def _draw_texts(axes: Axes, findings: list[dict], boxes: list[str], pairs: list[dict]) -> None:
     lines = ["FINDINGS"]
-    for finding in story.findings:
+    for finding in findings:
         place = ", ".join(finding["reported"]) or "no location"
         finding_text = f"{finding['target'] or finding['entity']} ({finding['certainty']}) in {place}"
         outcome = finding["reason"] or "grounded: " + ", ".join(finding["grounded"] or finding["locations"])
         lines += textwrap.wrap(f"- {finding_text}: {outcome}", 62, subsequent_indent="  ")
     lines += ["", "BOXES", *(line for box in boxes for line in textwrap.wrap(box, 62, subsequent_indent="  "))]
     lines += ["", "PAIRS"]
-    for pair in story.pairs:
+    for pair in pairs:
         lines += textwrap.wrap(f"- {pair['instruction']} > {pair['answer']}", 62, subsequent_indent="  ")
     axes.set_axis_off()
     limit = 38

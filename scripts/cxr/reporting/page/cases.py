@@ -1,9 +1,11 @@
 """Choose the findings and images of the page, and describe why each box was kept or dropped."""
 
+import tomllib
 from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
 from cxr.base.vocabulary import LESIONS, list_failed_conditions
 from cxr.ils.masks.box_conditions import (
@@ -14,25 +16,9 @@ from cxr.ils.masks.box_conditions import (
     format_threshold,
 )
 
-QUANTITY_NAMES = {
-    "anatomy": "overlap with the reported location",
-    "conf": "confidence",
-    "signal": "anomalous share",
-    "size": "overlap with a lung",
-    "zero_area": "no pixel",
-    "empty_after_refine": "nothing left to mask",
-}
-"""{condition of a box: the quantity that it compares}."""
-OUTCOMES = {
-    "no_labels": "no mask: the report names no location",
-    "no_anatomy": "no mask: the reported location is not in the image",
-    "no_productive_box": "no mask: no box meets all conditions",
-    "empty_after_refine": "no mask: nothing is left after refinement",
-    "no_grounded_label": "a mask, but it confirms no reported location",
-    "no_name": "a mask, but no named location holds it",
-    "no_heart": "no mask: no heart was found",
-}
-"""{reason: the result of a finding in words}."""
+RESOURCE_FILES = ("page/words.toml",)
+WORDS = tomllib.loads((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+QUANTITY_NAMES, OUTCOMES = WORDS["boxes"], WORDS["outcomes"]
 
 
 def choose_cases(findings: Sequence[pl.DataFrame], number: int, seed: int) -> list[tuple[int, dict]]:

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.base.atomic import atomic_file
 from cxr.base.columns import Column, schema
 from cxr.base.tables import read_table, write_table
-from cxr.reporting.page.sections import load_template
+from cxr.reporting.page.sections import write_page
 
 RESOURCE_FILES = ("page",)
 
@@ -85,20 +84,11 @@ def run(
     """
     del figures
     jobs = read_benchmarks(Path(index).parent / "benchmarks")
-    table = sum_by_stage(jobs, images_by_stage(read_table(conservation_table)))
+    conservation = read_table(conservation_table).filter(pl.col("stage").is_in(PER_IMAGE)).unique("stage", keep="first")
+    table = sum_by_stage(jobs, dict(conservation.select("stage", "input").iter_rows()))
     write_table(jobs_table, jobs, JOBS)
     write_table(costs_table, table, COSTS)
     stages = table.filter(pl.col("stage") != "total")
-    text = load_template("costs.html.j2").render(
-        rows=table.to_dicts(), slowest=jobs.sort("seconds", "job", descending=[True, False]).head(10).to_dicts(),
-        synthetic=synthetic,
-        seconds_most=stages["seconds"].max() or 1, memory_most=stages["max_rss_mb"].max() or 1,
-    )  # fmt: skip
-    with atomic_file(page) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def images_by_stage(conservation: pl.DataFrame) -> dict[str, int]:
-    """Return {stage that processes image by image: number of its input images}."""
-    rows = conservation.filter(pl.col("stage").is_in(PER_IMAGE)).unique("stage", keep="first", maintain_order=True)
-    return dict(rows.select("stage", "input").iter_rows())
+    slowest = jobs.sort("seconds", "job", descending=[True, False]).head(10).to_dicts()
+    most = {"seconds_most": stages["seconds"].max() or 1, "memory_most": stages["max_rss_mb"].max() or 1}
+    write_page(page, "costs.html.j2", rows=table.to_dicts(), slowest=slowest, synthetic=synthetic, **most)

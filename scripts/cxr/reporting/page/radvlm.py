@@ -5,10 +5,9 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.base.atomic import atomic_file
 from cxr.base.tables import read_lines, read_table
 from cxr.plotting.encoding import image_file_url
-from cxr.reporting.page.sections import SYNTHETIC_MARK, load_template
+from cxr.reporting.page.sections import SYNTHETIC_MARK, write_page
 
 RESOURCE_FILES = ("page",)
 FOLDER = "results/radvlm/evaluation/"
@@ -100,13 +99,9 @@ def _count_above(pairs: Sequence[tuple[dict, float | str | None]]) -> tuple[int,
 
 def _group_conservation(table: pl.DataFrame) -> list[dict]:
     """Return one row per counted quantity: its total and the parts that the total divides into."""
-    rows_by_quantity: dict[tuple[str, str, str], list[dict]] = {}
-    for row in table.iter_rows(named=True):
-        rows_by_quantity.setdefault((row["stage"], row["of"], row["what"]), []).append(row)
-    return [
-        {"stage": stage, "of": entity, "what": quantity, "number": total_row["number"], "parts": parts}
-        for (stage, entity, quantity), (total_row, *parts) in rows_by_quantity.items()
-    ]
+    keys = ("stage", "of", "what")
+    groups = (part.to_dicts() for _, part in table.group_by(keys, maintain_order=True))
+    return [{key: total_row[key] for key in (*keys, "number")} | {"parts": parts} for total_row, *parts in groups]
 
 
 def run(
@@ -114,8 +109,5 @@ def run(
 ) -> None:
     """Write the page of RadVLM alone. ``synthetic``: whether all images and reports are synthetic."""
     content = build_section(comparison, check, conservation, gallery, charts)
-    text = load_template("radvlm.html.j2").render(
-        radvlm=content, synthetic=synthetic, synthetic_mark=SYNTHETIC_MARK if synthetic else ""
-    )
-    with atomic_file(page) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    mark = SYNTHETIC_MARK if synthetic else ""
+    write_page(page, "radvlm.html.j2", radvlm=content, synthetic=synthetic, synthetic_mark=mark)

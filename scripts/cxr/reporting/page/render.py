@@ -5,7 +5,6 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.base.atomic import atomic_file
 from cxr.base.paths import group_by_folder
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import LESIONS, SPLITS
@@ -14,7 +13,7 @@ from cxr.plotting.encoding import image_file_url
 from cxr.plotting.panels import DROPPED_COLOUR, KEPT_COLOUR, LESION_COLOURS
 from cxr.plotting.plots import BLUE, GREY, ORANGE
 from cxr.reporting.page import radvlm, sections, versions
-from cxr.reporting.page.sections import SYNTHETIC_MARK, format_number, load_template
+from cxr.reporting.page.sections import SYNTHETIC_MARK, format_number
 
 RESOURCE_FILES = ("page", "organs/lite.onnx", "organs/upright.onnx", "anomaly/lite.onnx", "boxes/lite.onnx", "../envs")
 ABLATION = "results/ablation/"
@@ -54,7 +53,8 @@ def run(
     count_rows, share_rows = sections.count_rows(read_table(counts_table), thresholds)
     split_shares = {name: sections.lesion_shares(splits, name) for name in thresholds}
     truth = read_table(truth_table) if truth_table else None
-    page = load_template("index.html.j2").render(
+    sections.write_page(
+        index, "index.html.j2",
         source=SOURCES.get(source, "a cohort given by a manifest"),
         engines=engines,
         sets=thresholds,
@@ -99,8 +99,6 @@ def run(
         colours={"ours": BLUE, "paper": GREY, "lost": ORANGE, "kept": KEPT_COLOUR, "dropped": DROPPED_COLOUR},
         lesion_colours=LESION_COLOURS,
     )  # fmt: skip
-    with atomic_file(index) as temporary:
-        temporary.write_text(page, encoding="utf-8")
 
 
 def _existing(extras: Collection[str], folder: str, *names: str) -> list[str] | None:

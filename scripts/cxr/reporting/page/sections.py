@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 import polars as pl
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from cxr.base.atomic import atomic_file
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LESIONS, LUNG_LESIONS
 from cxr.ils.evaluation.answer_rules import SHOWN_RULES
@@ -241,11 +242,12 @@ def _format_difference(value: float | str | None) -> str:
     return NONE if value in (None, "") else f"{value:+.1f}"
 
 
-def load_template(name: str) -> Template:
-    """Load a template from ``resources/page``. Inserted values are escaped; an undefined name is an error."""
+def write_page(path: str, name: str, **values: object) -> None:
+    """Write a page from a template of ``resources/page``. Values are escaped; an undefined name is an error."""
     loader = FileSystemLoader(RESOURCES / "page")
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["number"] = format_number
-    return environment.get_template(name)
+    with atomic_file(path) as temporary:
+        temporary.write_text(environment.get_template(name).render(**values), encoding="utf-8")

@@ -41,7 +41,7 @@ def collect_versions(
         rows = shard_versions(f"masks {name}", paths, key="mask_id")
         stages += rows
         thresholds[name] = rows[0]["thresholds"]
-    weights = [*_lite_weight_rows(engines), *_published_weight_rows(manifests)]
+    weights = list(_weight_rows(engines, manifests))
     return {"stages": stages, "weights": weights, "pins": _read_pins(), "thresholds": thresholds}
 
 
@@ -91,21 +91,19 @@ def report_versions(lines: Iterable[dict]) -> list[dict]:
     return [rows[key] for key in sorted(rows, key=str)]
 
 
-def _lite_weight_rows(engines: dict[str, str]) -> Iterator[dict]:
-    """Yield file, bytes and sha256 of the repository's own weights that the engines of a run read."""
+def _weight_rows(engines: dict[str, str], manifests: Iterable[str | Path]) -> Iterator[dict]:
+    """Yield file, bytes and sha256 of the repository's own weights that the engines read, and of published ones.
+
+    ``manifests``: of the latter, in ``results/weights``.
+    """
     for weights in list_lite_weights(engines):
         file, data = weights.file, weights.file.read_bytes()
         yield {"artefact": f"{file.parent.name} {file.stem}", "licence": weights.licence, "file": file.name,
                "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}  # fmt: skip
-
-
-def _published_weight_rows(manifests: Iterable[str | Path]) -> Iterator[dict]:
-    """Yield the same of published weights, from their manifests in ``results/weights``."""
     for path in manifests:
         manifest = json.loads(Path(path).read_text(encoding="utf-8"))
-        yield from (
-            {"artefact": manifest["artefact"], "licence": manifest["licence"]} | row for row in manifest["used"]
-        )
+        about = {name: manifest[name] for name in ("artefact", "licence")}
+        yield from (about | row for row in manifest["used"])
 
 
 def _read_pins() -> dict[str, list[str]]:

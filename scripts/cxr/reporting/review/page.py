@@ -1,8 +1,7 @@
 """Write the experts' pages: each is a single HTML file that needs no server and no network, with a form.
 
 The file embeds the style, the scripts, and the images and masks as base64 of PNG (or JPEG). All data are in elements
-that a browser does not run, and the script shows them as text. The page's content security policy blocks every other
-script and all requests.
+that a browser does not run, and the script shows them as text.
 """
 
 import hashlib
@@ -11,18 +10,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from string import Template, ascii_lowercase
+from string import ascii_lowercase
 from typing import TypeVar
 
 import polars as pl
 import yaml
 
-from cxr.base.atomic import atomic_file
 from cxr.base.columns import Column
 from cxr.base.errors import UserError
 from cxr.base.jobs import log
 from cxr.base.paths import RESOURCES
-from cxr.plotting.encoding import csp_hash, data_url, escape_json_for_script
+from cxr.plotting.encoding import data_url, write_offline_page
 
 T = TypeVar("T")
 RESOURCE_FILES = (
@@ -171,24 +169,8 @@ def write_page(
             f"the page of expert {data['expert']} would contain {size >> 20} MB of images, too many for a browser: "
             f"{remedy}"
         )
-    folder = RESOURCES / "review"
-    style = (folder / "page.css").read_text(encoding="utf-8")
-    script = "(() => {\n'use strict';\n" + "\n".join(
-        (folder / name).read_text(encoding="utf-8") for name in SCRIPTS
-    ) + "})();\n"  # fmt: skip
-    template = Template((folder / "page.html").read_text(encoding="utf-8"))
     blocks = "\n".join(
         f'<script type="text/plain" id="picture-{n}">{url:<{padded_length}}</script>' for n, url in enumerate(pictures)
     )
-    text = template.substitute(
-        title=escape(form.title + SYNTHETIC * synthetic),
-        expert=escape(data["expert"]),
-        style=style,
-        style_hash=csp_hash(style),
-        script=script,
-        script_hash=csp_hash(script),
-        data=escape_json_for_script(data),
-        pictures=blocks,
-    )
-    with atomic_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
+    title, expert = form.title + SYNTHETIC * synthetic, escape(data["expert"])
+    write_offline_page(path, RESOURCES / "review", SCRIPTS, title=title, data=data, expert=expert, pictures=blocks)
