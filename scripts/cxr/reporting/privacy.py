@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from cxr.base.columns import Column, schema
+from cxr.base.columns import Column
 from cxr.base.conservation import counted_rows
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import log
-from cxr.base.tables import read_lines, read_table, write_table
+from cxr.base.tables import read_lines, read_table, write_rows
 from cxr.base.vocabulary import BLACKED_OUT
 
 NONE, ANY, TEXT = "none", "any", "burned_in"
@@ -32,7 +32,7 @@ def run(*, reports: Sequence[str], frames: Sequence[str], corrected: Sequence[st
     """
     rows = list(_count_rows("reports", (line["removed"] for path in reports for line in read_lines(path))))
     rows += _count_rows("frames", _count_blacked_out(frames, corrected))
-    write_table(table, pl.DataFrame(rows, schema=schema(TABLE)), TABLE)
+    write_rows(table, rows, TABLE)
     row_by_place = {row["place"]: row for row in rows if row["kind"] == ANY}
     summary = ", ".join(f"{place}: {row['number']} in {row['studies']} studies" for place, row in row_by_place.items())
     log.info("privacy: identifiers removed; %s", summary)

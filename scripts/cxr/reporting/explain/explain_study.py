@@ -144,7 +144,12 @@ def _add_report(document: Document, study: Study) -> None:
     reason = line["handed_over"]
     because = f"; the rules handed it over ({reason})" if reason else ""
     document.add_paragraph(f"Section {line['section_name']}, read by the engine {line['engine']}{because}.")
-    marks = [_finding_mark(number, finding) for number, finding in enumerate(line["tuples"]) if finding.get("span")]
+    marks = []
+    for number, finding in enumerate(line["tuples"]):
+        if finding.get("span"):
+            is_sure = finding["presence"] == "negative" or finding["certainty"] == "definitive"
+            kind = "outside" if finding["lesion_type"] is None else finding["presence"] if is_sure else "tentative"
+            marks.append(Mark(*finding["span"], kind, f"{number} {finding['presence']}"))
     document.add_marked_text(line["section_text"], marks)
     if line["tuples"]:
         document.add_table(FINDING_HEAD, _finding_rows(line["tuples"]), "findings of the report")
@@ -152,15 +157,6 @@ def _add_report(document: Document, study: Study) -> None:
         section = f"The section {line['other_section']} was not used; its findings" if line["other_section"] else ""
         document.add_paragraph(f"{section or 'Findings of the rules'} only block negatives.")
         document.add_table(FINDING_HEAD, _finding_rows(line["other_tuples"]), "findings that only block")
-
-
-def _finding_mark(number: int, finding: dict) -> Mark:
-    kind = "tentative"
-    if finding["lesion_type"] is None:
-        kind = "outside"
-    elif finding["presence"] == "negative" or finding["certainty"] == "definitive":
-        kind = finding["presence"]
-    return Mark(*finding["span"], kind, f"{number} {finding['presence']}")
 
 
 def _finding_rows(findings: Sequence[dict]) -> list[list[str]]:

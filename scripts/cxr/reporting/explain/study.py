@@ -140,7 +140,11 @@ def read_study(results: Path, study_id: str, thresholds: Sequence[str]) -> Study
         name: {image.image_id: _read_outcome(results, name, image, line) for image in images}
         for name in thresholds or sets
     }
-    provenance = dict(_read_provenance(results, shards[0])) if shards else {}
+    provenance = {}
+    for stage in ARRAYS:
+        if shards and (path := results / stage / f"{shards[0]}.h5").is_file():
+            with Shard(path) as file:
+                provenance[stage] = str(file.attrs.get("code_digest", "")), str(file.attrs.get("settings", ""))
     return Study(study_id, images, line, outcomes, provenance)
 
 
@@ -231,11 +235,3 @@ def _read_pairs(path: Path, image_id: str) -> Iterator[dict]:
     with open(path, encoding="utf-8") as file:
         candidates = (json.loads(text) for text in file if name in text)
         yield from (line for line in candidates if line["image_id"] == image_id)
-
-
-def _read_provenance(results: Path, shard: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    for stage in ARRAYS:
-        path = results / stage / f"{shard}.h5"
-        if path.is_file():
-            with Shard(path) as file:
-                yield stage, (str(file.attrs.get("code_digest", "")), str(file.attrs.get("settings", "")))

@@ -17,7 +17,7 @@ from cxr.base.jobs import progress
 from cxr.base.paths import group_by_folder
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.base.vocabulary import LESIONS
-from cxr.ils.masks.box_conditions import BoxJudgement, judge_boxes, thresholds_for
+from cxr.ils.masks.box_conditions import judge_boxes, thresholds_for
 from cxr.plotting.panels import LESION_COLOURS
 from cxr.reporting.page import cases, drawing
 from cxr.reporting.settings import PageSettings
@@ -92,7 +92,13 @@ def _draw_case(name: str, row: dict, maps: Sequence[str], boxes: str, masks: str
     shown_boxes = []
     if row["box_verdicts"]:
         judged = judge_boxes(image_boxes, row["reported"], zones, lungs, anomalous, target=lesion, settings=settings)
-        shown_boxes = _boxes_to_draw(image_boxes, row["box_verdicts"], judged, taus)
+        verdicts = row["box_verdicts"]
+        order = cases.choose_boxes(verdicts, [box["confidence"] for box in image_boxes], MAX_BOXES)
+        shown_boxes = [
+            image_boxes[at] | {"number": number, "kept": verdicts[at] == 0}
+            | {"reason": cases.describe_verdict(verdicts[at], judged[at], taus)}
+            for number, at in enumerate(order, start=1)
+        ]  # fmt: skip
     mask_picture, boxes_picture = (drawing.grey_to_rgb(image, SIDE) for _ in range(2))
     if place.any() and lesion != "cardiomegaly":
         drawing.draw_outline(mask_picture, place, drawing.HALO_COLOUR, width=3)
@@ -115,18 +121,6 @@ def _read_sentence(reports: str, row: dict) -> str:
     """Return the sentence that states a finding, truncated if long."""
     line = next(line for line in read_lines(reports) if line["study_id"] == row["study_id"])
     return shorten(line["sentences"][row["sentence_index"] - 1], MAX_SENTENCE_LENGTH, placeholder=" …")
-
-
-def _boxes_to_draw(
-    boxes: list[dict], verdicts: Sequence[int], judged: Sequence[BoxJudgement], taus: dict[str, float]
-) -> list[dict]:
-    """Return the boxes of a finding to draw: the stored rows, with number, kept and reason."""
-    order = cases.choose_boxes(verdicts, [box["confidence"] for box in boxes], MAX_BOXES)
-    return [
-        boxes[at] | {"number": number, "kept": verdicts[at] == 0}
-        | {"reason": cases.describe_verdict(verdicts[at], judged[at], taus)}
-        for number, at in enumerate(order, start=1)
-    ]  # fmt: skip
 
 
 def _draw_calibration(

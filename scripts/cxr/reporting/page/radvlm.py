@@ -34,11 +34,9 @@ CASES = "gallery.jsonl"
 def find_section(extras: Collection[str]) -> dict | None:
     """Return RadVLM's section for the page of all results; None unless all its files are among ``extras``."""
     names = ("comparison.tsv", "judge_check.tsv", "conservation.tsv", f"gallery/{CASES}", *CHARTS)
-    paths = [f"{FOLDER}{name}" for name in names]
-    if not all(path in extras for path in paths):
-        return None
-    comparison, check, conservation, cases, *charts = paths
-    return build_section(comparison, check, conservation, Path(cases).parent, charts)
+    comparison, check, conservation, cases, *charts = paths = [f"{FOLDER}{name}" for name in names]
+    is_complete = all(path in extras for path in paths)
+    return build_section(comparison, check, conservation, Path(cases).parent, charts) if is_complete else None
 
 
 def build_section(comparison: str, check: str, conservation: str, gallery: str | Path, charts: Sequence[str]) -> dict:

@@ -80,12 +80,15 @@ def build_crate(about: dict, package_facts: dict, description: str, folders: lis
         {"@id": f"#setting-{name}", "@type": "PropertyValue", "name": name, "value": json.dumps(value)}
         for name, value in sorted(_flatten(package_facts["settings"]).items())
     ]
+    pins, chosen_engines = package_facts["environments"], package_facts["engines"]
     engines = [
         {"@id": f"#stage-{stage}", "@type": "SoftwareApplication", "name": f"cxr-ils {stage}",
          "softwareVersion": ", ".join(package_facts["digests"].get(stage, [])) or "not stated",
-         "description": f"engine: {package_facts['engines'].get(stage, 'none to choose')}",
-         "softwareRequirements": ", ".join(_stage_packages(package_facts, stage)) or "not stated"}
-        for stage in sorted({*package_facts["engines"], *package_facts["digests"]})
+         "description": f"engine: {chosen_engines.get(stage, 'none to choose')}",
+         # an environment is named after the stage, with or without its engine
+         "softwareRequirements": ", ".join(pins.get(f"{stage}-{chosen_engines.get(stage)}", pins.get(stage, [])))
+         or "not stated"}
+        for stage in sorted({*chosen_engines, *package_facts["digests"]})
     ]  # fmt: skip
     weights = [
         {"@id": f"#weights-{w['sha256'][:16]}", "@type": "CreativeWork", "name": w["name"], "license": w["licence"],
@@ -120,12 +123,6 @@ def build_crate(about: dict, package_facts: dict, description: str, folders: lis
     ]
     graph = [descriptor, root, action, workflow, *context_entities, *engines, *weights, *parts, *settings]
     return {"@context": "https://w3id.org/ro/crate/1.1/context", "@graph": graph}
-
-
-def _stage_packages(package_facts: dict, stage: str) -> list[str]:
-    """Return the packages of a stage's environment, which is named after the stage, with or without its engine."""
-    names = (f"{stage}-{package_facts['engines'].get(stage)}", stage)
-    return next((package_facts["environments"][name] for name in names if name in package_facts["environments"]), [])
 
 
 def _references(entities: list[dict]) -> list[dict]:

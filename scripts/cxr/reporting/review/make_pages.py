@@ -11,7 +11,7 @@ import polars as pl
 from cxr.base.columns import Column, schema
 from cxr.base.errors import UserError, count_phrase
 from cxr.base.hdf5 import Shards
-from cxr.base.tables import read_lines, write_table
+from cxr.base.tables import read_lines, write_rows, write_table
 from cxr.plotting.encoding import encode_grey_image, encode_mask
 from cxr.reporting.review import page
 from cxr.reporting.review.decoys import DECOYS, plant_decoys
@@ -78,22 +78,23 @@ def run_pages(
         numbered = [(number_by_key[unit.key], unit) for unit in units_of_expert]
         numbered += [(number, decoy.unit) for number, decoy in numbered_decoys if decoy.expert in (None, expert)]
         items[expert] = order_items(numbered, expert, seed, lambda item: item[1].key)
-    written_items = page.write_pages(
-        items,
-        pages,
-        page.read_form("verdict"),
-        lambda item: describe_unit(item[1], pictures[item[1].image_id], pngs.get(item[1].mask_id)),
-        remedy=TOO_LARGE_REMEDY,
-        synthetic=synthetic,
+    written_items = list(
+        page.write_pages(
+            items,
+            pages,
+            page.read_form("verdict"),
+            lambda item: describe_unit(item[1], pictures[item[1].image_id], pngs.get(item[1].mask_id)),
+            remedy=TOO_LARGE_REMEDY,
+            synthetic=synthetic,
+        )
     )
-    item_rows = [(*item, number) for *item, (number, _) in written_items]
     decoy_rows = [
         (number, decoy.unit.is_positive, number_by_key[decoy.host.key], decoy.mask_id)
         for number, decoy in numbered_decoys
     ]
     write_table(units, tabulate_units(all_units, {unit.key for unit in sampled_units}), UNITS)
-    write_table(items_table, pl.DataFrame(item_rows, schema=schema(ITEMS), orient="row"), ITEMS)
-    write_table(decoys, pl.DataFrame(decoy_rows, schema=schema(DECOYS), orient="row"), DECOYS)
+    write_rows(items_table, ((*item, number) for *item, (number, _) in written_items), ITEMS)
+    write_rows(decoys, decoy_rows, DECOYS)
 
 
 def describe_unit(unit: Unit, picture: bytes, mask: bytes | None) -> dict:

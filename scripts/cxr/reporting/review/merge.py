@@ -6,6 +6,7 @@ The inputs include the organiser's tables of :mod:`cxr.reporting.review.make_pag
 import json
 
 import polars as pl
+import yaml
 
 from cxr.base.atomic import atomic_file
 from cxr.base.columns import Column, schema
@@ -86,7 +87,7 @@ def run_sheets(
     verdicts = verdicts.with_columns(pl.col("mask_id").is_not_null().alias("positive")).select(list(rates.VERDICTS))
     decoy_verdicts = every_judgement.filter(is_decoy).join(key, on="unit", how="left", maintain_order="left")
     decoy_verdicts = decoy_verdicts.with_columns(subject_id=pl.lit(""), target=pl.lit("")).select(list(rates.VERDICTS))
-    printed = rates.read_printed(RESOURCES / RESOURCE_FILES[0])
+    printed = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["review"]
     write_table(judgements, judgement_rows, JUDGEMENTS)
     write_table(expert_rates, rates.tabulate_experts(verdicts, experts, printed), rates.EXPERTS)
     write_table(lesion_rates, rates.tabulate_lesions(verdicts, experts, printed), rates.LESION_RATES)

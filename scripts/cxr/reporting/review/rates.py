@@ -1,10 +1,8 @@
 """Compute Tables 3 and 13 from the experts' verdicts, beside the paper's, and the agreement of the experts."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 import polars as pl
-import yaml
 
 from cxr.base.columns import Column, schema
 from cxr.base.vocabulary import LESIONS
@@ -154,11 +152,6 @@ def agreement_cells(yes: pl.Series, raters: int, subjects: pl.Series, seed: int)
         yes.cast(pl.Int64).to_numpy(), raters, subjects.to_numpy(), replicates=REPLICATES, level=COVERAGE, seed=seed
     )
     return values.units, values.unanimous, *values.rounded()
-
-
-def read_printed(path: str | Path) -> dict:
-    """Read the paper's Tables 3 and 13."""
-    return yaml.safe_load(Path(path).read_text(encoding="utf-8"))["review"]
 
 
 def _rate_experts(verdicts: pl.DataFrame, experts: Iterable[str]) -> Iterator[dict]:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from cxr.base.columns import Column, schema
+from cxr.base.columns import Column
 from cxr.base.errors import UserError
-from cxr.base.tables import read_table, write_table
+from cxr.base.tables import read_table, write_rows
 from cxr.reporting.review import page
 from cxr.reporting.review.sheets import read_answers
 from cxr.reporting.review.units import order_items
@@ -53,7 +53,7 @@ def run_pages(
         remedy=fewer,
         synthetic=synthetic,
     )
-    write_table(items_table, pl.DataFrame(list(rows), schema=schema(ITEMS), orient="row"), ITEMS)
+    write_rows(items_table, rows, ITEMS)
 
 
 def run_answers(
@@ -75,4 +75,4 @@ def run_answers(
         for expert, _, unit, answer in read_answers(items_table, sheets or [], form_of_pages, setting)
         for question, value in answer.values.items()
     ]
-    write_table(answers, pl.DataFrame(rows, schema=schema(ANSWERS), orient="row"), ANSWERS)
+    write_rows(answers, rows, ANSWERS)

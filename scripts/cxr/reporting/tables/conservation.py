@@ -5,7 +5,7 @@ The flow of images through each stage is read from the files of a run.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import polars as pl
 
@@ -32,36 +32,30 @@ FUNNEL = {
 }
 
 
-@dataclass(frozen=True)
-class Flow:
+class Flow(NamedTuple):
     """Image ids of a stage: its input, the accepted ones, and {excluded one: reason}."""
 
     entered: frozenset[str]
     accepted: frozenset[str]
     excluded: Mapping[str, str]
 
+    def count_faults(self) -> tuple[int, int, int]:
+        """Return how many images were lost, both accepted and excluded, and neither of the input; 0 if it balances."""
+        outcomes = self.accepted | self.excluded.keys()
+        return len(self.entered - outcomes), len(self.accepted & self.excluded.keys()), len(outcomes - self.entered)
+
 
 def tabulate_conservation(flows: Mapping[str, Flow]) -> pl.DataFrame:
-    """Return one row of :data:`CONSERVATION` per stage, in their order."""
-    rows = [
-        (stage, len(flow.entered), len(flow.accepted), len(flow.excluded), "yes" if is_balanced(flow) else "no")
-        for stage, flow in _ordered_flows(flows)
-    ]
+    """Return one row of :data:`CONSERVATION` per stage."""
+    rows = [(stage, *map(len, flow), "no" if any(flow.count_faults()) else "yes") for stage, flow in flows.items()]
     return pl.DataFrame(rows, schema=schema(CONSERVATION), orient="row")
-
-
-def is_balanced(flow: Flow) -> bool:
-    """Return whether every input image was accepted or excluded, exactly once, and no other image was."""
-    return not (flow.accepted & flow.excluded.keys()) and flow.accepted | flow.excluded.keys() == flow.entered
 
 
 def require_balance(flows: Mapping[str, Flow]) -> None:
     """Raise StoreError for the first stage that lost, duplicated or invented images."""
-    for stage, flow in _ordered_flows(flows):
-        if not is_balanced(flow):
-            lost = len(flow.entered - flow.accepted - flow.excluded.keys())
-            twice = len(flow.accepted & flow.excluded.keys())
-            strange = len((flow.accepted | flow.excluded.keys()) - flow.entered)
+    for stage, flow in flows.items():
+        lost, twice, strange = flow.count_faults()
+        if lost or twice or strange:
             raise StoreError(
                 f"{stage} does not balance: {lost} images lost, {twice} both accepted and excluded, {strange} that"
                 f" never entered; its files belong to different runs: delete results/{stage} and run again"
@@ -76,7 +70,7 @@ def tabulate_funnel(flows: Mapping[str, Flow], images: frozenset[str], with_pair
     """
     remaining = set(images)
     rows = [("input", "", len(images), len(images), "input images")]
-    for stage, flow in _ordered_flows(flows):
+    for stage, flow in flows.items():
         stopped = Counter(reason for image, reason in flow.excluded.items() if image in remaining)
         remaining -= flow.excluded.keys()
         for reason, number in sorted(stopped.items(), key=lambda item: (-item[1], item[0])):
@@ -90,10 +84,6 @@ def tabulate_funnel(flows: Mapping[str, Flow], images: frozenset[str], with_pair
         )
     rows.append(("pairs", "", len(with_pairs), len(with_pairs), "images with instruction-answer pairs"))
     return pl.DataFrame(rows, schema=schema(FUNNEL), orient="row")
-
-
-def _ordered_flows(flows: Mapping[str, Flow]) -> list[tuple[str, Flow]]:
-    return [(stage, flows[stage]) for stage in STAGES if stage in flows]
 
 
 def _read_image_ids(paths: Iterable[str]) -> frozenset[str]:
