@@ -1,6 +1,7 @@
 """The package base: HDF5 shards, tables, ledger, seeds, code digest, workers, jobs."""
 
 import errno
+import hashlib
 import json
 import logging
 import os
@@ -532,21 +533,18 @@ def test_an_unknown_engine_module_is_refused(project):
 
 
 def test_own_weights_are_those_that_the_engines_read_with_the_licence_of_their_card():
-    organs, upright = lite_weights.list_lite_weights(
-        {"organs": "hybridgnet", "anatomy": "lite", "anomaly": "radedit", "boxes": "table"}
-    )
-    assert organs.file == code_digest.RESOURCES / "organs/lite.onnx"
-    assert organs.used_by == ["anatomy"]
-    assert (upright.file.name, upright.used_by) == ("upright.onnx", ["organs"])
-    assert upright.licence.startswith("no restrictions")
-    assert organs.licence.startswith("non-commercial use only: made from pictures under CC BY-NC-SA")
+    engines = {"organs": "hybridgnet", "anatomy": "lite", "anomaly": "radedit", "boxes": "table"}
+    organs, upright = lite_weights.list_weights(engines, [], "used")
+    assert (organs["name"], organs["used_by"]) == ("organs/lite.onnx", "anatomy")
+    assert organs["sha256"] == hashlib.sha256((code_digest.RESOURCES / "organs/lite.onnx").read_bytes()).hexdigest()
+    assert (upright["file"], upright["used_by"]) == ("upright.onnx", "organs")
+    assert upright["licence"].startswith("no restrictions")
+    assert organs["licence"].startswith("non-commercial use only: made from pictures under CC BY-NC-SA")
     stages = ("organs", "anatomy", "anomaly", "boxes", "training")
-    every = lite_weights.list_lite_weights(dict.fromkeys(stages, "lite"))
-    assert [weights.used_by for weights in every] == [
-        ["organs", "anatomy"], ["anomaly"], ["boxes"], ["training"], ["organs"],
-    ]  # fmt: skip
-    assert every[3].file == code_digest.RESOURCES / "rosalia/model.safetensors"
-    assert every[3].card == code_digest.RESOURCES / "rosalia/CARD.md"
+    every = lite_weights.list_weights(dict.fromkeys(stages, "lite"), [], "used")
+    assert [weights["used_by"] for weights in every] == ["organs, anatomy", "anomaly", "boxes", "training", "organs"]
+    assert every[3]["name"] == "rosalia/model.safetensors"
+    assert every[3]["source"] == "resources/rosalia/CARD.md"
 
 
 STOPPED = "the engine stopped with ZeroDivisionError; the first such error is in the job's log"

@@ -1,9 +1,10 @@
-"""The weights in this repository that the `lite` engines read, and the licences in their model cards."""
+"""The weights that a run reads: those in this repository, with the licences in their cards, and published ones."""
 
+import hashlib
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from cxr.base.paths import RESOURCES
 
@@ -19,27 +20,31 @@ STAGES_BY_FILE = {
 """{file in ``resources/``: the stages whose ``lite`` engine reads it}; its model card is in the same folder."""
 
 
-class LiteWeights(NamedTuple):
-    """A weights file, the stages that read it, its licence as its model card states it, and the card."""
+def list_weights(engines: Mapping[str, str], manifests: Iterable[str | Path], files: str) -> list[dict]:
+    """Return the weights that a run with these engines, {stage: engine}, reads: first this repository's own.
 
-    file: Path
-    used_by: list[str]
-    licence: str
-    card: Path
-
-
-def list_lite_weights(engines: Mapping[str, str]) -> list[LiteWeights]:
-    """List the repository's own weights that a run with these engines ({stage: engine}) reads."""
-    rows = [
-        (file, [stage for stage in stages if engines.get(stage) == "lite"], f"{Path(file).parent}/CARD.md")
+    ``files``: which of the ``manifests`` in ``results/weights`` to add, ``used`` or ``published``. Each is a dict of
+    artefact, licence, used_by, source, name, file, bytes and sha256.
+    """
+    own_files = [
+        (file, [stage for stage in stages if engines.get(stage) == "lite"], "CARD.md")
         for file, stages in STAGES_BY_FILE.items()
     ]
     if "organs" in engines:  # every engine reads the net that determines the orientation
-        rows.append(("organs/upright.onnx", ["organs"], "organs/UPRIGHT.md"))
+        own_files.append(("organs/upright.onnx", ["organs"], "UPRIGHT.md"))
     weights = []
-    for file, stages, card in rows:
+    for file, stages, card in own_files:
+        path, folder = RESOURCES / file, Path(file).parent.name
         if stages:
-            card_text = (RESOURCES / card).read_text(encoding="utf-8")
-            licence = re.findall(r"^\| Licence \| (.*?) \|$", card_text, flags=re.M)[0].replace("**", "")
-            weights.append(LiteWeights(RESOURCES / file, stages, licence, RESOURCES / card))
+            card_text, data = path.with_name(card).read_text(encoding="utf-8"), path.read_bytes()
+            weights.append({
+                "artefact": f"{folder} {path.stem}", "used_by": ", ".join(stages),
+                "source": f"resources/{folder}/{card}",
+                "licence": re.findall(r"^\| Licence \| (.*?) \|$", card_text, flags=re.M)[0].replace("**", ""),
+                "name": file, "file": path.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(),
+            })  # fmt: skip
+    for manifest_path in manifests:
+        manifest = json.loads(Path(manifest_path).read_text(encoding="utf-8"))
+        about = {name: manifest[name] for name in ("artefact", "licence", "used_by", "source")}
+        weights += [about | {"name": row["file"]} | row for row in manifest[files]]
     return weights

@@ -161,10 +161,12 @@ def recall_rows(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_pa
     for (name,), part in table.group_by("thresholds", maintain_order=True):
         row_by_lesion = {row["lesion"]: row for row in part.iter_rows(named=True)}
         num_types = sum(bool(row["total"]) for lesion, row in row_by_lesion.items() if lesion != "average")
+        base_by_lesion = {lesion: f"{row['grounded']} of {row['total']}" for lesion, row in row_by_lesion.items()}
+        base_by_lesion["average"] = f"mean of {num_types}"
         cells = [
             {
                 "recall": format_number(row["recall"], 1),
-                "counts": _recall_base(row, num_types),
+                "counts": base_by_lesion[lesion] if row["total"] else "no study",
                 "paper": format_number(row["paper"], 1) if beside_paper and row["paper"] is not None else "",
                 "shade": row["recall"] or 0,
                 "interval": intervals.get((name, lesion), ""),
@@ -173,20 +175,6 @@ def recall_rows(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_pa
         ]
         rows.append({"name": name, "cells": cells})
     return rows
-
-
-def _recall_base(row: dict, num_types: int) -> str:
-    """Return what a recall is taken over: counts, or for the average the number of lesion types."""
-    if not row["total"]:
-        return "no study"
-    return f"mean of {num_types}" if row["lesion"] == "average" else f"{row['grounded']} of {row['total']}"
-
-
-def counts_agree(table: pl.DataFrame, ablation: pl.DataFrame) -> bool:
-    """Return whether the ablation table counts the same studies as the recall table; otherwise it is outdated."""
-    keys = ("thresholds", "lesion")
-    ours, theirs = table.select(*keys, "grounded", "total"), ablation.select(*keys, "recalled", "studies")
-    return set(ours.iter_rows()) == set(theirs.iter_rows())
 
 
 def truth_rows(table: pl.DataFrame, name: str) -> list[dict]:

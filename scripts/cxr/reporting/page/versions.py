@@ -3,8 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 
@@ -12,7 +11,7 @@ from cxr.base.columns import Column, schema
 from cxr.base.hdf5 import Shard
 from cxr.base.paths import SCRIPTS, group_by_folder
 from cxr.base.tables import read_lines
-from cxr.nets.lite_weights import list_lite_weights
+from cxr.nets.lite_weights import list_weights
 
 VERSIONS = {
     "kind": Column(pl.String, "code, settings, weights or package."),
@@ -41,7 +40,7 @@ def collect_versions(
         rows = shard_versions(f"masks {name}", paths, key="mask_id")
         stages += rows
         thresholds[name] = rows[0]["thresholds"]
-    weights = list(_weight_rows(engines, manifests))
+    weights = list_weights(engines, manifests, "used")
     return {"stages": stages, "weights": weights, "pins": _read_pins(), "thresholds": thresholds}
 
 
@@ -89,21 +88,6 @@ def report_versions(lines: Iterable[dict]) -> list[dict]:
             "settings": settings, "thresholds": None,
         }  # fmt: skip
     return [rows[key] for key in sorted(rows, key=str)]
-
-
-def _weight_rows(engines: dict[str, str], manifests: Iterable[str | Path]) -> Iterator[dict]:
-    """Yield file, bytes and sha256 of the repository's own weights that the engines read, and of published ones.
-
-    ``manifests``: of the latter, in ``results/weights``.
-    """
-    for weights in list_lite_weights(engines):
-        file, data = weights.file, weights.file.read_bytes()
-        yield {"artefact": f"{file.parent.name} {file.stem}", "licence": weights.licence, "file": file.name,
-               "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}  # fmt: skip
-    for path in manifests:
-        manifest = json.loads(Path(path).read_text(encoding="utf-8"))
-        about = {name: manifest[name] for name in ("artefact", "licence")}
-        yield from (about | row for row in manifest["used"])
 
 
 def _read_pins() -> dict[str, list[str]]:

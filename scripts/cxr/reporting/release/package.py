@@ -14,13 +14,13 @@ import polars as pl
 
 from cxr.base.atomic import atomic_folder, link_file, link_folder
 from cxr.base.exclusions import REASONS
+from cxr.base.hdf5 import Shard
 from cxr.base.paths import group_by_folder
 from cxr.base.tables import read_lines, read_table
 from cxr.ils.dataset.mimic_ils import SPLIT_NAMES as LAYOUT_SPLITS
 from cxr.ils.dataset.mimic_ils import make_study_entry, make_study_key
 from cxr.instructions.mimic_ils import JSON_NAME, MASK_FOLDER, write_studies
-from cxr.nets.lite_weights import list_lite_weights
-from cxr.reporting.page.versions import shard_versions
+from cxr.nets.lite_weights import list_weights
 from cxr.reporting.release.export_tables import COUNTS
 from cxr.reporting.release.metadata import CRATE_NAME, FOLDERS, build_crate, build_croissant, described_files
 from cxr.reporting.release.settings import PackageSettings
@@ -79,7 +79,7 @@ def run_package(
         if kept_pair_ids is None
         else "only the pairs of a reviewed file (release.test).",
         "source": TERMS[source],
-        "weights": _weight_rows(engines, weights),
+        "weights": list_weights(engines, weights, "published"),
         "excluded": [
             row | {"meaning": REASONS[row["reason"]]}
             for path in excluded
@@ -129,30 +129,12 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _weight_rows(engines: dict[str, str], manifests: Sequence[str]) -> list[dict]:
-    """Return {name, used_by, licence, source, sha256} of each file of weights that the engines read."""
-    rows = []
-    for lite_weights in list_lite_weights(engines):
-        folder = lite_weights.file.parent.name
-        rows.append({
-            "name": f"{folder}/{lite_weights.file.name}", "used_by": ", ".join(lite_weights.used_by),
-            "licence": lite_weights.licence, "source": f"resources/{folder}/{lite_weights.card.name}",
-            "sha256": file_sha256(lite_weights.file),
-        })  # fmt: skip
-    for path in manifests:
-        manifest = json.loads(Path(path).read_text(encoding="utf-8"))
-        rows += [
-            {"name": file["file"], "used_by": manifest["used_by"], "licence": manifest["licence"],
-             "source": manifest["source"], "sha256": file["sha256"]}
-            for file in manifest["published"]
-        ]  # fmt: skip
-    return rows
-
-
 def _code_digests(shards: dict[str, list[str]], reports: Sequence[str]) -> dict[str, list[str]]:
     """Return {stage: digests of the code that made its shards}; several if the code changed in between."""
-    keys = dict.fromkeys(shards, "image_id") | {"masks": "mask_id"}
-    digests = {stage: {row["code"] for row in shard_versions(stage, shards[stage], keys[stage])} for stage in shards}
+    digests: dict[str, set[str]] = {stage: set() for stage in shards}
+    for stage, path in ((stage, path) for stage, paths in shards.items() for path in paths):
+        with Shard(path, key="mask_id" if stage == "masks" else "image_id") as shard:
+            digests[stage].add(str(shard.attrs["code_digest"]))
     if codes := {line["digests"]["code"] for path in reports if (line := next(read_lines(path), None))}:
         digests["reports"] = codes
     return {stage: sorted(values) for stage, values in digests.items()}

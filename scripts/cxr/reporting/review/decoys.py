@@ -24,7 +24,7 @@ from cxr.base.columns import Column
 from cxr.base.hdf5 import Shards
 from cxr.base.jobs import log
 from cxr.base.seeds import make_rng, stable_hash
-from cxr.base.tables import read_table
+from cxr.base.tables import read_table, read_tables
 from cxr.base.vocabulary import SIDES, side_of
 from cxr.ils.dataset.negatives import is_quiet
 from cxr.reporting.review.units import Unit
@@ -100,10 +100,13 @@ def make_wrong_masks(
     hosts: Iterable[Unit], studies: Iterable[str], mask_units: Iterable[str], masks: Shards, organs: Shards, seed: int
 ) -> Iterator[Decoy]:
     """Yield a wrong mask for each host that allows one."""
-    image_rows = (read_table(path).select("image_id", "empty", "signs") for path in studies)
-    quiet_lungs = {
-        row["image_id"]: find_quiet_lungs(row) for table in image_rows for row in table.iter_rows(named=True)
-    }
+    # the sides whose whole lung a negative may name and whose image shows no sign of a lesion
+    quiet_lungs: dict[str, set[str]] = {}
+    for image_id, empty, signs in read_tables(studies).select("image_id", "empty", "signs").iter_rows():
+        signs_by_place = {row["location"]: row for row in signs}
+        quiet_lungs[image_id] = {
+            side for side in SIDES if f"{side} lung" in empty and is_quiet(signs_by_place.get(f"{side} lung"))
+        }
     donors_by_target = _read_donors(mask_units)
     for host in hosts:
         side, pool = shared_side(host.location), donors_by_target.get(host.target, [])
@@ -137,15 +140,6 @@ def _read_donors(mask_units: Iterable[str]) -> dict[str, list[dict]]:
         if shared_side(row["location"]):
             donors_by_target.setdefault(row["target"], []).append(row)
     return donors_by_target
-
-
-def find_quiet_lungs(study: Mapping) -> set[str]:
-    """Return the sides whose whole lung a negative may name and whose image shows no sign of a lesion.
-
-    ``study``: an image's row of the masks stage's table of studies.
-    """
-    signs = {row["location"]: row for row in study["signs"]}
-    return {side for side in SIDES if f"{side} lung" in study["empty"] and is_quiet(signs.get(f"{side} lung"))}
 
 
 def shared_side(locations: Iterable[str]) -> str | None:
