@@ -31,6 +31,12 @@ def edge_columns(meaning: str, unit: str) -> Columns:
     return {name: Column(pl.Float64, f"{edge} edge{meaning}.", unit) for name, edge in edges.items()}
 
 
+def interval_columns(name: str, interval: str, unit: str = "") -> Columns:
+    """Return the columns low and high, after ``name`` and _, of a value; ``interval``: such as "its 95 % interval"."""
+    ends = {"low": f"Lower end of {interval}.", "high": "Upper end."}
+    return {f"{name}_{end}".lstrip("_"): Column(pl.Float64, meaning, unit) for end, meaning in ends.items()}
+
+
 def check_columns(table: pl.DataFrame, columns: Columns, name: str) -> None:
     """Raise ValueError unless a table, ``name``, has the declared columns in their order and of their types."""
     actual, declared = dict(table.schema), schema(columns)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from cxr.base.columns import Column, Columns
+from cxr.base.columns import Column, Columns, interval_columns
 from cxr.base.seeds import stable_hash
 from cxr.metrics.intervals import percentile_ends, replicate_sums, sums_by_subject
 
@@ -24,11 +24,9 @@ def agreement_columns(by: str) -> Columns:
     """Return the columns of both coefficients and their intervals. ``by``: resampling unit, for the descriptions."""
     return {
         "kappa": Column(pl.Float64, "Fleiss' kappa; null where it is not defined."),
-        "kappa_low": Column(pl.Float64, f"Lower end of its interval{by}."),
-        "kappa_high": Column(pl.Float64, "Upper end."),
+        **interval_columns("kappa", f"its interval{by}"),
         "ac1": Column(pl.Float64, "Gwet's AC1; null where it is not defined."),
-        "ac1_low": Column(pl.Float64, "Lower end of its interval."),
-        "ac1_high": Column(pl.Float64, "Upper end."),
+        **interval_columns("ac1", "its interval"),
     }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from cxr.base.columns import Column, schema
+from cxr.base.columns import Column, interval_columns, schema
 from cxr.base.tables import read_table, write_table
 from cxr.ils.evaluation.answer_rules import SHOWN_RULES
 from cxr.ils.evaluation.summary import COVERAGE, DIGITS, GROUPS, group_filter, sum_by_patient
@@ -22,8 +22,7 @@ COLUMNS = {
     "plain": Column(pl.Float64, "Score of the plain instructions.", "%"),
     "reworded": Column(pl.Float64, "Score of the persona's wordings.", "%"),
     "change": Column(pl.Float64, "`reworded` less `plain`.", "percentage points"),
-    "change_low": Column(pl.Float64, "Lower end of its 95 % interval.", "percentage points"),
-    "change_high": Column(pl.Float64, "Upper end.", "percentage points"),
+    **interval_columns("change", "its 95 % interval", "percentage points"),
 }
 MEASURES = (*PAIR_METRICS, *(f"text_{rule}" for rule in SHOWN_RULES))
 CELLS = [(lesion, measure) for lesion in GROUPS for measure in MEASURES]

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import yaml
 
-from cxr.base.columns import Column, Columns, schema
+from cxr.base.columns import Column, Columns, interval_columns, schema
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import LESIONS
 from cxr.ils import templates
@@ -66,8 +66,7 @@ def make_measure_columns(measure: str, title: str) -> Columns:
     """Return the columns of a measure: its value, the ends of its interval, and the paper's value."""
     return {
         measure: Column(pl.Float64, f"{title}; null of nothing.", "%"),
-        f"{measure}_low": Column(pl.Float64, "Lower end of its 95 % interval.", "%"),
-        f"{measure}_high": Column(pl.Float64, "Upper end.", "%"),
+        **interval_columns(measure, "its 95 % interval", "%"),
         f"{measure}_paper": Column(pl.Float64, "The paper's value; null where it prints none.", "%"),
     }
 

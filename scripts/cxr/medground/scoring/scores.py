@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from scipy.optimize import linear_sum_assignment
 
-from cxr.base.columns import Column, Columns, schema
+from cxr.base.columns import Column, Columns, interval_columns, schema
 from cxr.base.errors import UserError, refuse_empty
 from cxr.base.resources import load_resource
 from cxr.base.tables import read_lines, read_table, write_rows, write_table
@@ -54,11 +54,9 @@ SCORES: Columns = {
     "queries": Column(pl.Int64, "Queries that are scored."),
     "subjects": Column(pl.Int64, "Their subjects."),
     "iou": Column(pl.Float64, "Mean IoU.", "%"),
-    "iou_low": Column(pl.Float64, "Lower end of its interval, by subject.", "%"),
-    "iou_high": Column(pl.Float64, "Upper end.", "%"),
+    **interval_columns("iou", "its interval, by subject", "%"),
     "acc": Column(pl.Float64, "Queries of IoU over `medground.scoring.tau`.", "%"),
-    "acc_low": Column(pl.Float64, "Lower end of its interval.", "%"),
-    "acc_high": Column(pl.Float64, "Upper end.", "%"),
+    **interval_columns("acc", "its interval", "%"),
     "matched": Column(pl.Float64, "Mean over matched boxes.", "%"),
     "paper": Column(pl.Float64, "Mean IoU if every number is read on a grid of 1000.", "%"),
     "unreadable": Column(pl.Float64, "Queries without a readable box.", "%"),
@@ -72,8 +70,7 @@ SENSITIVITY: Columns = {
     "pairs": Column(pl.Int64, "Pairs that are scored."),
     "left_out": Column(pl.Int64, "Pairs with a member that is not scored."),
     "sensitivity": Column(pl.Float64, "Semantic Sensitivity: pairs with both answers right.", "%"),
-    "low": Column(pl.Float64, "Lower end of its interval, by subject.", "%"),
-    "high": Column(pl.Float64, "Upper end.", "%"),
+    **interval_columns("", "its interval, by subject", "%"),
     "swapped": Column(pl.Float64, "The same with the two answers exchanged.", "%"),
 }
 COMPARISON: Columns = {
@@ -83,8 +80,7 @@ COMPARISON: Columns = {
     "source": Column(pl.String, "Source, or dataset of the paper."),
     "number": Column(pl.Int64, "Queries or pairs; null for the paper."),
     "value": Column(pl.Float64, "Mean IoU or Semantic Sensitivity.", "%"),
-    "low": Column(pl.Float64, "Lower end of its interval.", "%"),
-    "high": Column(pl.Float64, "Upper end.", "%"),
+    **interval_columns("", "its interval", "%"),
 }
 RESOURCE_FILES = ("medground/paper_tables.yaml",)
 Key = tuple[str, str]  # source and image

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.base.columns import Column, Columns
+from cxr.base.columns import Column, Columns, interval_columns
 from cxr.base.tables import read_table
 
 SCORES: Columns = {
@@ -17,16 +17,13 @@ SCORES: Columns = {
     "subjects": Column(pl.Int64, "Their patients."),
     "failed": Column(pl.Int64, "Of the samples, those without a full answer."),
     "value": Column(pl.Float64, "The score; empty where there is nothing to measure.", "%, or the metric's own"),
-    "low": Column(pl.Float64, "Lower end of its interval, by patient."),
-    "high": Column(pl.Float64, "Upper end."),
+    **interval_columns("", "its interval, by patient"),
     "blind": Column(pl.Float64, "Score of answers that look at nothing: a mean training box, or the commonest answer."),
     "gain": Column(pl.Float64, "The score less that."),
-    "gain_low": Column(pl.Float64, "Lower end of its interval."),
-    "gain_high": Column(pl.Float64, "Upper end."),
+    **interval_columns("gain", "its interval"),
     "exchanged": Column(pl.Float64, "Score of answers about pictures of other patients."),
     "drop": Column(pl.Float64, "The score of the samples with such a picture, less that."),
-    "drop_low": Column(pl.Float64, "Lower end of its interval."),
-    "drop_high": Column(pl.Float64, "Upper end."),
+    **interval_columns("drop", "its interval"),
 }
 SAMPLES: Columns = {
     "sample_id": Column(pl.String, "Sample."),
@@ -63,8 +60,7 @@ TABLES: Columns = {
     "source": Column(pl.String, "Source of the samples; empty of the paper."),
     "column": Column(pl.String, "Column of the table."),
     "value": Column(pl.Float64, "Score; 1 or 0 in Table 2.", "%, or 0 to 10 of a judge"),
-    "low": Column(pl.Float64, "Lower end of its interval, by patient."),
-    "high": Column(pl.Float64, "Upper end."),
+    **interval_columns("", "its interval, by patient"),
     "exchanged": Column(pl.Float64, "Score with other patients' pictures."),
     "samples": Column(pl.Int64, "Samples; null of the paper."),
     "note": Column(pl.String, "What is to be known of the cell."),

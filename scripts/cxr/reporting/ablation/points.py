@@ -5,7 +5,7 @@ from math import sqrt
 
 import polars as pl
 
-from cxr.base.columns import Column, schema
+from cxr.base.columns import Column, interval_columns, schema
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import LUNG_LESIONS
 from cxr.ils.masks.thresholds import EDEMA, GENERAL
@@ -37,8 +37,7 @@ POINTS = {
     "studies": Column(pl.Int64, "Studies that state it."),
     "recalled": Column(pl.Int64, "Of these, studies with a grounded mask of it."),
     "recall": Column(pl.Float64, "`recalled` over `studies` (Table 8).", "%"),
-    "recall_low": Column(pl.Float64, "Lower end of its 95 % interval.", "%"),
-    "recall_high": Column(pl.Float64, "Upper end.", "%"),
+    **interval_columns("recall", "its 95 % interval", "%"),
     "findings": Column(pl.Int64, "Findings that state it."),
     "masks": Column(pl.Int64, "Of these, findings with a mask."),
     "yield": Column(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from cxr.base.columns import Column, schema
+from cxr.base.columns import Column, interval_columns, schema
 from cxr.base.edited_images import is_unedited
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import FRAME_SIZE, Shard
@@ -68,8 +68,7 @@ VALUES = KEY_COLUMNS | {
 }
 SCORES = KEY_COLUMNS | {
     "value": Column(pl.Float64, "Score; null without a denominator."),
-    "low": Column(pl.Float64, "Lower end of its 95 % interval, by patients."),
-    "high": Column(pl.Float64, "Upper end."),
+    **interval_columns("", "its 95 % interval, by patients"),
     "images": Column(pl.Int64, "Images in the denominator."),
     "patients": Column(pl.Int64, "Their patients."),
 }

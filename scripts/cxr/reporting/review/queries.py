@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import polars as pl
 import yaml
 
-from cxr.base.columns import Column, schema
+from cxr.base.columns import Column, interval_columns, schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
 from cxr.metrics.raters import agreement_columns
@@ -32,8 +32,7 @@ TABLE7 = {
     "votes": Column(pl.String, "Queries by the number of experts who found them good, from all experts to none."),
     "accepted": Column(pl.Int64, "Accepted queries."),
     "rate": Column(pl.Float64, "`accepted` over `queries`; the paper's is recomputed from its votes.", "%"),
-    "low": Column(pl.Float64, "Lower end of its Wilson 95 % interval.", "%"),
-    "high": Column(pl.Float64, "Upper end.", "%"),
+    **interval_columns("", "its Wilson 95 % interval", "%"),
     "printed": Column(pl.Float64, "The rate as the paper prints it.", "%"),
     "note": Column(pl.String, "Where the paper's values contradict each other."),
 }

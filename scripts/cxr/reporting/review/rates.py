@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import polars as pl
 
-from cxr.base.columns import Column, schema
+from cxr.base.columns import Column, interval_columns, schema
 from cxr.base.vocabulary import LESIONS
 from cxr.metrics.intervals import wilson_interval
 from cxr.metrics.raters import agreement_columns, measure_agreement, measure_reliability
@@ -31,8 +31,7 @@ RATE = {
     "units": Column(pl.Int64, "Units judged."),
     "accepted": Column(pl.Int64, "Of these, units accepted; null for the paper."),
     "rate": Column(pl.Float64, "`accepted` over `units`.", "%"),
-    "low": Column(pl.Float64, "Lower end of its Wilson 95 % interval.", "%"),
-    "high": Column(pl.Float64, "Upper end.", "%"),
+    **interval_columns("", "its Wilson 95 % interval", "%"),
     "note": Column(pl.String, "Other values printed elsewhere in the paper."),
 }
 EXPERTS = SOURCE | RATE
@@ -53,13 +52,11 @@ RELIABILITY = {
     "decoys": Column(pl.Int64, "Decoys judged."),
     "false_alarm_rate": Column(pl.Float64, "Of these, decoys accepted.", "%"),
     "d_prime": Column(pl.Float64, "Discrimination of units and decoys, 0 for chance."),
-    "d_prime_low": Column(pl.Float64, "Lower end of its interval (95 %), by units and decoys."),
-    "d_prime_high": Column(pl.Float64, "Upper end."),
+    **interval_columns("d_prime", "its interval (95 %), by units and decoys"),
     "corrected": Column(
         pl.Float64, "Acceptance corrected for that of decoys; null without decoys, or if all were accepted.", "%"
     ),
-    "corrected_low": Column(pl.Float64, "Lower end of its interval (95 %), by units and decoys.", "%"),
-    "corrected_high": Column(pl.Float64, "Upper end.", "%"),
+    **interval_columns("corrected", "its interval (95 %), by units and decoys", "%"),
 }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
-from cxr.base.columns import Column, schema
+from cxr.base.columns import Column, interval_columns, schema
 from cxr.base.resources import load_resource
 from cxr.base.tables import write_rows
 from cxr.base.vocabulary import FINDINGS
@@ -17,8 +17,7 @@ SCORES = {
     "finding": Column(pl.String, "Finding, or `mean` over those with reference boxes."),
     "metric": Column(pl.String, "ap1070 and ap30, ap50_sample, recall at 1/4, 1/2, 1 and 2 false boxes an image."),
     "value": Column(pl.Float64, "Value.", "%"),
-    "low": Column(pl.Float64, "Lower end of the interval, by patients; null where there is none.", "%"),
-    "high": Column(pl.Float64, "Upper end.", "%"),
+    **interval_columns("", "the interval, by patients; null where there is none", "%"),
     "images": Column(pl.Int64, "Images of the reference."),
     "boxes": Column(pl.Int64, "Reference boxes."),
     "patients": Column(pl.Int64, "Patients of the images."),
@@ -32,8 +31,7 @@ DIFFERENCES = {
     "finding": Column(pl.String, "Finding, or `mean`."),
     "metric": Column(pl.String, "Metric."),
     "difference": Column(pl.Float64, "Value of `run` minus that of `against`, means over seeds.", "points"),
-    "low": Column(pl.Float64, "Lower end of its interval: paired draws of patients.", "points"),
-    "high": Column(pl.Float64, "Upper end.", "points"),
+    **interval_columns("", "its interval: paired draws of patients", "points"),
     "significant": Column(pl.Boolean, "Whether the interval excludes 0."),
     "share_below_zero": Column(pl.Float64, "Fraction of the draws below 0; one of exactly 0 counts half."),
     "holm": Column(pl.Float64, "Holm's p over all comparisons of this table with this reference and metric."),

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import polars as pl
 
-from cxr.base.columns import Column, schema
+from cxr.base.columns import Column, interval_columns, schema
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shards
 from cxr.base.jobs import log
@@ -31,12 +31,10 @@ TABLE7 = {
     "images": Column(pl.Int64, "Images."),
     "answers": Column(pl.Int64, "Readings of them."),
     "as_real": Column(pl.Float64, "Readings that called the image real.", "%"),
-    "as_real_low": Column(pl.Float64, "Lower end of its interval, by images.", "%"),
-    "as_real_high": Column(pl.Float64, "Upper end.", "%"),
+    **interval_columns("as_real", "its interval, by images", "%"),
     "as_real_paper": Column(pl.Float64, "The paper's value.", "%"),
     "with_finding": Column(pl.Float64, "Readings that named the image's finding.", "%"),
-    "with_finding_low": Column(pl.Float64, "Lower end of its interval, by images.", "%"),
-    "with_finding_high": Column(pl.Float64, "Upper end.", "%"),
+    **interval_columns("with_finding", "its interval, by images", "%"),
     "with_finding_paper": Column(pl.Float64, "The paper's value.", "%"),
 }
 AGREEMENT = {
@@ -47,8 +45,7 @@ AGREEMENT = {
     "percent": Column(pl.Float64, "Pairs of readers who agree.", "%"),
     **agreement_columns(", by images"),
     "d_prime": Column(pl.Float64, "Discrimination of generated and real images, 0 for chance; null for with_finding."),
-    "d_prime_low": Column(pl.Float64, "Lower end of its interval, by images."),
-    "d_prime_high": Column(pl.Float64, "Upper end."),
+    **interval_columns("d_prime", "its interval, by images"),
 }
 MEASURES = ("as_real", "with_finding")
 READINGS = {

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from cxr.base.columns import Column, schema
+from cxr.base.columns import Column, interval_columns, schema
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shards
 from cxr.base.jobs import log
@@ -28,8 +28,7 @@ SCORES = {
     "finding": Column(pl.String, "Finding."),
     "metric": Column(pl.String, "Metric."),
     "value": Column(pl.Float64, "Its value."),
-    "low": Column(pl.Float64, "Lower end of its interval, by source patients; null without replicates."),
-    "high": Column(pl.Float64, "Upper end."),
+    **interval_columns("", "its interval, by source patients; null without replicates"),
     "images": Column(pl.Int64, "Edited images."),
     "reference": Column(pl.String, "Real boxes or images of the comparison, and their number; empty if none."),
     "engine": Column(pl.String, "Detector or engine of features that scores; empty for a measure without one."),
