@@ -84,9 +84,7 @@ def _count_shard(sweep: pl.DataFrame) -> pl.DataFrame:
 
 
 def tabulate_points(counts: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str]) -> pl.DataFrame:
-    """Return one row for every point, in the order of ``sets``, and lesion type, and for their average.
-
-    The columns are :data:`POINTS`.
+    """Return a row of :data:`POINTS` for every point, in the order of ``sets``, and lesion type, and their average.
 
     ``sets``: {name: {"general": {...}, "edema": {...}}}; ``grid``: names of the grid points among them. The row
     ``average`` holds the unweighted mean recall of the lesion types that occur, and sums. Intervals have the coverage

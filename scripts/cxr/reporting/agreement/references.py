@@ -1,5 +1,6 @@
 """Read references (human annotations of the cohort's images) into the frame, with a reason for each exclusion."""
 
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 from cxr.annotations.regions import UNLISTED, Annotation, image_name, lesion_by_label, read_annotations
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
+from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LESIONS as TYPES
 from cxr.base.vocabulary import kinds_under
 from cxr.geometry.affine import boxes_to_frame, to_frame
@@ -23,18 +25,9 @@ MAX_ASPECT_DIFFERENCE = 0.02
 """Maximum relative difference in aspect ratio between an annotated image and the cohort's image."""
 MIN_COMPONENT_PX = 64
 """Minimum size of a mask's component with its own box, in frame pixels, as in :mod:`cxr.ils.masks.settings`."""
-EXCLUSION_REASONS = {
-    "no_image": "the reference names an image that is not in the cohort",
-    "no_frame": "the image has no frame, because it stopped earlier",
-    "no_reference": "the image has a frame, but the reference does not name it",
-    "not_listed": "a region is of an image that the reference does not list",
-    "class_not_mapped": "a label of the reference is not mapped to a lesion type (agreement.references.*.classes)",
-    "no_area": "a region has no pixel in the frame, or corners that are not numbers",
-    "other_shape": "the region was drawn on an image of another shape than the cohort's",
-    "broken_mask": "the mask of a region cannot be read",
-    "drawn_twice": "another reader drew the same region",
-}
-"""Reasons why an image or a region is not compared."""
+RESOURCE_FILES = ("agreement/reasons.toml",)
+EXCLUSION_REASONS = tomllib.loads((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+"""{reason why an image or a region is not compared: the reason in words}."""
 
 
 @dataclass

@@ -67,10 +67,7 @@ def _draw_line(canvas: np.ndarray, start: tuple[int, int], end: tuple[int, int],
 def _draw_number(
     canvas: np.ndarray, text: str, corners: Sequence[int], is_kept: bool, taken: Sequence[Rectangle]
 ) -> Rectangle:
-    """Write a box's number at a corner or along an edge, where it covers no other number if possible.
-
-    Returns the rectangle of the number.
-    """
+    """Write a box's number at a corner or along an edge, if possible beside other numbers; return its rectangle."""
     font, size = cv2.FONT_HERSHEY_SIMPLEX, 0.45
     (width, height), _ = cv2.getTextSize(text, font, size, 1)
     width, height = width + 5, height + 5

@@ -74,10 +74,7 @@ def run(
 
 
 def _draw_case(name: str, row: dict, maps: Sequence[str], boxes: str, masks: str) -> tuple[dict, dict]:
-    """Draw a finding under the threshold set ``name``; return its line, and its images by kind.
-
-    ``maps``: shards of frames, organs, anomaly maps and anatomy.
-    """
+    """Draw a finding under the threshold set ``name``; return its line, and its images by kind."""
     lesion, image_id = row["target"], row["image_id"]
     with ExitStack() as stack:
         frames, organs, anomaly, anatomy = (stack.enter_context(Shard(path)) for path in maps)

@@ -7,21 +7,12 @@ import polars as pl
 
 from cxr.base.tables import read_lines, read_table
 from cxr.plotting.encoding import image_file_url
-from cxr.reporting.page.sections import SYNTHETIC_MARK, write_page
+from cxr.reporting.page.sections import SYNTHETIC_MARK, WORDS, write_page
 
 RESOURCE_FILES = ("page",)
 FOLDER = "results/radvlm/evaluation/"
-TABLES = {
-    "table3": "Table 3: reports, %",
-    "figure4": "Figure 4: labels, %", "table4": "Table 4: boxes, mAP at IoU .5, %",
-    "table5": "Table 5: conversations, a judge's score of 0 to 10", "table6": "Table 6: ablations",
-    "ours": "What the paper has not, %", "table2": "Table 2: what a model was made for, 1 or 0",
-}  # fmt: skip
-CHARTS = {
-    "looks.png": "Scores of the model, of the same with another patient's picture, and of answers that look at nothing",
-    "labels.png": "F1 of each label, with intervals by patient; dashed: macro F1",
-    "ablation.png": "Runs beside the paper's Table 6",
-}
+TABLES = WORDS["radvlm_tables"]
+CHARTS = {f"{name}.png": caption for name, caption in WORDS["radvlm_charts"].items()}
 TABLES_BY_CHART = {
     "looks.png": ("table3", "figure4", "table4", "table5", "ours"),
     "labels.png": ("figure4",),

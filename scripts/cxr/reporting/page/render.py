@@ -20,11 +20,6 @@ ABLATION = "results/ablation/"
 SEMISYN = "results/semisyn/"
 MEDGROUND = "results/medground/"
 EVALUATION = "results/evaluation/"
-SOURCES = {
-    "embedded": "the embedded cohort: synthetic X-rays and reports whose truth is known",
-    "mimic": "MIMIC-CXR",
-    "openi": "the Indiana University chest X-ray collection (Open-i)",
-}
 MAX_DETAILS = 8
 """Maximum number of details shown per reason; the ledger has all."""
 
@@ -57,7 +52,7 @@ def run(
     truth = read_table(truth_table) if truth_table else None
     sections.write_page(
         index, "index.html.j2",
-        source=SOURCES.get(source, "a cohort given by a manifest"),
+        source=sections.WORDS["sources"].get(source, "a cohort given by a manifest"),
         engines=engines,
         sets=thresholds,
         first=first,
@@ -183,10 +178,7 @@ def _semisyn_section(extras: Collection[str]) -> dict | None:
 
 
 def _medground_section(extras: Collection[str]) -> dict | None:
-    """Return pass rates, statistics, the chart of language and the gallery; None unless all their files exist.
-
-    Scores and the paper's tables are empty until they exist.
-    """
+    """Return pass rates, statistics, chart, gallery, None unless all exist; scores and the paper's tables, if any."""
     tables = ("verification/passrate.tsv", "dataset/statistics.tsv")
     paths = _existing(extras, MEDGROUND, *tables, "dataset/language.png", "dataset/gallery/gallery.jsonl")
     if paths is None:

@@ -1,5 +1,6 @@
 """Convert the tables of a run to the page's content: formatted numbers, widths of bars, rows of tables."""
 
+import tomllib
 from collections.abc import Sequence
 
 import polars as pl
@@ -13,6 +14,7 @@ from cxr.language.reports.outcome_summary import summarize_forms
 from cxr.metrics.masks import PAIR_METRICS
 
 RESOURCE_FILES = ("page",)
+WORDS = tomllib.loads((RESOURCES / "page/words.toml").read_text(encoding="utf-8"))
 
 KINDS = ("basic", "global", "lesion_inference")
 POLARITIES = ("positive", "negative")

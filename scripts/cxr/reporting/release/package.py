@@ -157,11 +157,8 @@ def _write_json(path: Path, value: dict) -> None:
 def _write_layout(
     source: Path, target: Path, lines: Sequence[str], withheld: Withheld, kept_pair_ids: set[str] | None
 ) -> None:
-    """Write the authors' layout into ``target``, without withheld data; masks are links to those of ``source``.
-
-    ``lines``: the dataset, one file per split; ``kept_pair_ids``: ids of the kept pairs of the test split. Masks keep
-    the names that they have in the whole dataset.
-    """
+    """Write the authors' layout into ``target``, without withheld data; masks are links to those of ``source``, and
+    keep the names that they have in the whole dataset."""
 
     def published_studies(path: str) -> Iterator[tuple[str, dict]]:
         for study_id, study_lines in read_groups(path, "study_id", withheld.publish_id if withheld.ids else None):
