@@ -19,7 +19,7 @@ from cxr.base.tables import read_table
 from cxr.geometry.affine import fit_affine
 from cxr.medground.logic.facts import Facts, read_planes
 from cxr.reporting.agreement.references import Region, load_reference, region_in_frame
-from cxr.reporting.review.sheets import DealtPage, read_sheets
+from cxr.reporting.review.sheets import read_sheets
 from dicom_files import dataset, encoded
 from input_doors import result_or_sentence
 from medground_data import read_source, source_keys
@@ -614,7 +614,7 @@ def test_a_sheet_of_a_reader_that_a_german_spreadsheet_saved(tmp_path):
     names = list(form.columns)
     text = "sep=;\r\n" + ";".join(names) + "\r\n" + ";".join(values.get(name, "") for name in names) + "\r\n"
     (tmp_path / "sheet.csv").write_bytes(text.encode("cp1252"))
-    answers = read_sheets([str(tmp_path / "sheet.csv")], {"A": DealtPage("abc", ["1"])}, form, "review.sheets")
+    answers = read_sheets([str(tmp_path / "sheet.csv")], {"A": ("abc", ["1"])}, form, "review.sheets")
     assert answers["A"]["1"].note == "Größe, unscharf"
 
 

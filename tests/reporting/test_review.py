@@ -16,7 +16,7 @@ from cxr.plotting.encoding import encode_grey_image, encode_mask, escape_json_fo
 from cxr.reporting.review import rates
 from cxr.reporting.review.make_pages import tabulate_units
 from cxr.reporting.review.merge import find_reasons, judge_units
-from cxr.reporting.review.sheets import Answer, DealtPage, read_sheets
+from cxr.reporting.review.sheets import Answer, read_sheets
 from cxr.reporting.review.units import LETTERS, collect_units, deal_units, draw_sample, order_items
 from review_cases import NASTY, VERDICT, cells, make_page, units
 
@@ -161,7 +161,7 @@ def test_the_same_units_give_the_same_page_and_others_another_digest(tmp_path):
 
 
 YES, NO = {"verdict": "acceptable"}, {"verdict": "not acceptable"}
-ASKED = {"A": DealtPage("pa", ["bcd", "fgh"]), "B": DealtPage("pb", ["jkm"]), "C": DealtPage("pc", [])}
+ASKED = {"A": ("pa", ["bcd", "fgh"]), "B": ("pb", ["jkm"]), "C": ("pc", [])}
 HEAD = "item,verdict,note,seconds,page\r\n"
 GOOD_A = HEAD + 'fgh,Not acceptable,"a ""note"", of\r\ntwo lines",12,pa\r\nbcd,acceptable,,,pa\r\n'
 GOOD_B = "\ufeffitem;verdict;note;seconds;page\r\njkm;acceptable;;3;pb\r\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from browser import CHROMIUM, Browser
-from cxr.reporting.review.sheets import DealtPage, read_sheets
+from cxr.reporting.review.sheets import read_sheets
 from cxr.reporting.review.units import Unit
 from review_cases import LEFT, NASTY, RIGHT, VERDICT, make_page
 
@@ -142,9 +142,7 @@ def test_what_is_keyed_is_what_is_saved(browser, page, tmp_path):
     browser.key("s")
     (tmp_path / "sheet.csv").write_bytes(browser.downloaded("review_A.csv"))
     codes = [item["item"] for item in data["items"]]
-    found = read_sheets([str(tmp_path / "sheet.csv")], {"A": DealtPage(data["page"], codes)}, VERDICT, "review.sheets")[
-        "A"
-    ]
+    found = read_sheets([str(tmp_path / "sheet.csv")], {"A": (data["page"], codes)}, VERDICT, "review.sheets")["A"]
     assert [found[code].values["verdict"] for code in codes] == [
         {"a": "acceptable", "x": "not acceptable"}[key] for key in wanted
     ]
@@ -212,9 +210,7 @@ def test_a_note_is_no_formula_in_the_sheet(browser, page, tmp_path):
         (tmp_path / "sheet.csv").read_text(encoding="utf-8").replace(",,", ",acceptable,"), encoding="utf-8"
     )
     codes = [item["item"] for item in page[1]["items"]]
-    found = read_sheets(
-        [str(tmp_path / "whole.csv")], {"A": DealtPage(page[1]["page"], codes)}, VERDICT, "review.sheets"
-    )["A"]
+    found = read_sheets([str(tmp_path / "whole.csv")], {"A": (page[1]["page"], codes)}, VERDICT, "review.sheets")["A"]
     assert found[codes[0]].note == '=HYPERLINK("http://x")'
     browser.choose_file("#load", tmp_path / "sheet.csv")
     browser.key("ArrowLeft")

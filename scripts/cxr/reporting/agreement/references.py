@@ -14,8 +14,9 @@ from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LESIONS as TYPES
 from cxr.base.vocabulary import kinds_under
 from cxr.geometry.affine import boxes_to_frame, to_frame
-from cxr.geometry.boxes import box_iou, clip_boxes
+from cxr.geometry.boxes import box_iou
 from cxr.geometry.masks import component_boxes
+from cxr.metrics.edits import mask_from_boxes
 
 PAINTED = "painted"
 """Format of the embedded cohort's ground truth: masks in the frame, one per lesion type."""
@@ -109,9 +110,7 @@ def region_in_frame(
         mask = to_frame(annotated_mask.astype(np.uint8), affine / scale[:, None], size, nearest=True) > 0
         box = box if len(box) else component_boxes(mask, MIN_COMPONENT_PX)
     else:
-        mask = np.zeros((size, size), bool)
-        for x1, y1, x2, y2 in clip_boxes(box, size, size):
-            mask[y1:y2, x1:x2] = True
+        mask = mask_from_boxes(box, (size, size))
     return (Region(lesion, mask, box, annotation.reader), "") if mask.any() else (None, "no_area")
 
 

@@ -30,9 +30,16 @@ def collect_versions(
 ) -> dict:
     """Return the versions behind the results: ``stages``, ``weights``, ``pins``, ``thresholds`` ({set: {part: {tau:
     value}}})."""
+    rows: dict[tuple, dict] = {}
     # the same code made all lines of a shard of reports
-    first_lines = [line for path in reports if (line := next(read_lines(path), None))]
-    stages = report_versions(first_lines)
+    for line in (line for path in reports if (line := next(read_lines(path), None))):
+        digests = sorted((name, digest) for name, digest in line["digests"].items() if name != "text")
+        settings = ", ".join(f"{name} {digest}" for name, digest in digests if name != "code")
+        rows[line["engine"], *digests] = {
+            "stage": "reports", "engine": line["engine"], "code": line["digests"].get("code", ""),
+            "settings": settings, "thresholds": None,
+        }  # fmt: skip
+    stages = [rows[key] for key in sorted(rows, key=str)]
     for stage, paths in maps.items():
         stages += shard_versions(stage, paths)
     thresholds: dict[str, dict] = {}
@@ -75,19 +82,6 @@ def shard_versions(stage: str, paths: Iterable[str], key: str = "image_id") -> l
         row |= {"settings": short_digest(settings_text), "thresholds": settings.get("thresholds")}
         row_by_version.setdefault((code, settings_text), row)
     return list(row_by_version.values())
-
-
-def report_versions(lines: Iterable[dict]) -> list[dict]:
-    """Return the same for the lines of the reports, which contain the digests of their code and lexicon."""
-    rows: dict[tuple, dict] = {}
-    for line in lines:
-        digests = sorted((name, digest) for name, digest in line["digests"].items() if name != "text")
-        settings = ", ".join(f"{name} {digest}" for name, digest in digests if name != "code")
-        rows[line["engine"], *digests] = {
-            "stage": "reports", "engine": line["engine"], "code": line["digests"].get("code", ""),
-            "settings": settings, "thresholds": None,
-        }  # fmt: skip
-    return [rows[key] for key in sorted(rows, key=str)]
 
 
 def _read_pins() -> dict[str, list[str]]:

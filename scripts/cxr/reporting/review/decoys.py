@@ -26,6 +26,7 @@ from cxr.base.jobs import log
 from cxr.base.seeds import make_rng, stable_hash
 from cxr.base.tables import read_table, read_tables
 from cxr.base.vocabulary import SIDES, side_of
+from cxr.geometry.boxes import bounding_box
 from cxr.ils.dataset.negatives import is_quiet
 from cxr.reporting.review.units import Unit
 
@@ -157,16 +158,12 @@ def move_mask(mask: np.ndarray, lung: np.ndarray, target_lung: np.ndarray, *, mi
         return None
     if mirrored:
         mask, lung = mask[:, ::-1], lung[:, ::-1]
-    dx, dy = np.subtract(_box_centre(target_lung), _box_centre(lung)).round()
+    corners = np.reshape([bounding_box(target_lung), bounding_box(lung)], (2, 2, 2))
+    dx, dy = np.subtract(*corners.mean(axis=1)).round()
     shift = np.array([[1, 0, dx], [0, 1, dy]])
     shifted_mask = cv2.warpAffine(mask.astype(np.uint8), shift, mask.shape[::-1], flags=cv2.INTER_NEAREST) > 0
     shifted_mask &= target_lung
     return shifted_mask if shifted_mask.sum() >= MIN_INSIDE * mask.sum() else None
-
-
-def _box_centre(mask: np.ndarray) -> tuple[float, float]:
-    x, y, width, height = cv2.boundingRect(mask.astype(np.uint8))
-    return x + width / 2, y + height / 2
 
 
 def make_wrong_negatives(hosts: Iterable[Unit], units: Iterable[Unit], expert: str, seed: int) -> Iterator[Decoy]:

@@ -19,14 +19,6 @@ class Answer:
     seconds: int | None
 
 
-@dataclass(frozen=True)
-class DealtPage:
-    """One expert's page: its digest, and its item codes in order."""
-
-    page: str
-    items: Sequence[str]
-
-
 def read_answers(
     items_table: str, sheets: Sequence[str], form: Form, setting: str
 ) -> Iterator[tuple[str, str, Any, Answer]]:
@@ -37,7 +29,7 @@ def read_answers(
     """
     items = read_table(items_table).sort("expert", "position")
     page_by_expert = {
-        expert: DealtPage(part["page"][0], part["item"].to_list())
+        expert: (part["page"][0], part["item"].to_list())
         for (expert,), part in items.group_by("expert", maintain_order=True)
     }
     answers = read_sheets(sheets, page_by_expert, form, setting)
@@ -46,15 +38,16 @@ def read_answers(
 
 
 def read_sheets(
-    paths: Sequence[str], page_by_expert: Mapping[str, DealtPage], form: Form, setting: str
+    paths: Sequence[str], page_by_expert: Mapping[str, tuple[str, Sequence[str]]], form: Form, setting: str
 ) -> dict[str, dict[str, Answer]]:
     """Return {expert: {item: answer}}: one complete sheet of every expert with a page.
 
-    ``setting``: the settings key of the sheets. Raises UserError.
+    ``page_by_expert``: the page's digest, and its item codes in order; ``setting``: the settings key of the sheets.
+    Raises UserError.
     """
     if not paths:
         raise UserError(f"{setting} is empty: give the experts' filled sheets, or the folder that holds them")
-    expert_of = {dealt_page.page: expert for expert, dealt_page in page_by_expert.items()}
+    expert_of = {page: expert for expert, (page, _) in page_by_expert.items()}
     answers_by_expert: dict[str, dict[str, Answer]] = {}
     origin: dict[str, str] = {}
     for path in paths:
@@ -72,26 +65,22 @@ def read_sheets(
         expert = expert_of[page]
         if expert in answers_by_expert:
             raise UserError(f"{path} and {origin[expert]} are both sheets of expert {expert}: give one of them")
-        answers_by_expert[expert] = _parse_answers(path, rows, page_by_expert[expert], form)
+        answers_by_expert[expert] = _parse_answers(path, rows, *page_by_expert[expert], form)
         origin[expert] = path
-    if missing := [
-        expert for expert, dealt_page in page_by_expert.items() if dealt_page.items and expert not in answers_by_expert
-    ]:
+    if missing := [name for name, (_, items) in page_by_expert.items() if items and name not in answers_by_expert]:
         raise UserError(f"{setting} has no sheet of expert {missing[0]}: add it")
     return answers_by_expert
 
 
 def _parse_answers(
-    path: str, rows: Sequence[tuple[int, Mapping[str, str]]], dealt_page: DealtPage, form: Form
+    path: str, rows: Sequence[tuple[int, Mapping[str, str]]], page: str, items: Sequence[str], form: Form
 ) -> dict[str, Answer]:
     """Return {item: answer} of a sheet, which must have each item once. Raises UserError."""
-    item_codes, answers, at = set(dealt_page.items), {}, {}
+    item_codes, answers, at = set(items), {}, {}
     for line, row in rows:
         item, where = row["item"], f"{path}, line {line}, column"
-        if row["page"] != dealt_page.page:
-            raise UserError(
-                f"{where} page: {row['page']!r} is not {dealt_page.page!r} as above: one file holds one sheet"
-            )
+        if row["page"] != page:
+            raise UserError(f"{where} page: {row['page']!r} is not {page!r} as above: one file holds one sheet")
         if item not in item_codes:
             raise UserError(f"{where} item: {item!r} is not an item of this page: remove the line or correct it")
         if item in answers:
@@ -111,9 +100,9 @@ def _parse_answers(
             values, unguard_cell(row["note"].replace("\r\n", "\n")), int(seconds) if seconds else None
         )
         at[item] = line
-    if missing := [item for item in dealt_page.items if item not in answers]:
+    if missing := [item for item in items if item not in answers]:
         raise UserError(
-            f"{path} ends at line {rows[-1][0]} and lacks {len(missing)} of {len(dealt_page.items)} items, "
+            f"{path} ends at line {rows[-1][0]} and lacks {len(missing)} of {len(items)} items, "
             f"{missing[0]} first: judge them and save the sheet again"
         )
     return answers
