@@ -46,12 +46,7 @@ def run_pages(
     row_by_unit = {row["unit"]: row for row in table.iter_rows(named=True)}
     items = {expert: order_items(list(row_by_unit), expert, seed, lambda unit: (unit,)) for expert in experts}
     rows = page.write_pages(
-        items,
-        pages,
-        page.read_form(form, label_overrides),
-        row_by_unit.__getitem__,
-        remedy=fewer,
-        synthetic=synthetic,
+        items, pages, page.read_form(form, label_overrides), row_by_unit.__getitem__, remedy=fewer, synthetic=synthetic
     )
     write_rows(items_table, rows, ITEMS)
 
