@@ -106,8 +106,3 @@ def ciou(_iou: np.ndarray, intersection: np.ndarray, union: np.ndarray) -> tuple
 def n_acc(iou: np.ndarray, _intersection: np.ndarray, _union: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Fraction of negatives without a predicted pixel, because their IoU is 1, and else 0."""
     return iou, np.ones(len(iou))
-
-
-def cumulative_iou(intersection: np.ndarray, union: np.ndarray) -> float | None:
-    """Return the cIoU of pairs; None without pairs."""
-    return PAIR_METRICS["ciou"].score(np.zeros(0), intersection, union)

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import torch
 from torch.nn import functional
 from torch.utils.tensorboard import SummaryWriter
@@ -18,7 +17,7 @@ from cxr.ils.rosalia.model import Output, Rosalia
 from cxr.ils.rosalia.sampler import PairSampler
 from cxr.ils.rosalia.samples import Batch, Pairs, make_loader, unwrap_errors
 from cxr.ils.training.settings import Recipe
-from cxr.metrics.masks import cumulative_iou, lisa_iou, overlap
+from cxr.metrics.masks import CIOU_EPSILON, lisa_iou, overlap
 from cxr.nets.devices import inference
 from cxr.nets.fitting.loop import TrainingLog, TrainingLoop
 from cxr.segmentation.losses import LossWeights, bce_loss, dice_loss, mean_loss
@@ -96,7 +95,7 @@ def score_pairs(model: Rosalia, pairs: Pairs, batch: int, workers: int, runner, 
     iou, intersection, union, positives, empty, negatives = runner.sum(sums).tolist()
     return Scores(
         giou=iou / positives if positives else float("nan"),
-        ciou=cumulative_iou(np.array([intersection]), np.array([union])) if positives else float("nan"),
+        ciou=intersection / (union + CIOU_EPSILON) if positives else float("nan"),
         n_acc=empty / negatives if negatives else float("nan"),
     )
 

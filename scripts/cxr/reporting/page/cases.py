@@ -33,15 +33,14 @@ def choose_cases(findings: Sequence[pl.DataFrame], number: int, seed: int) -> li
             pl.col("mask_id").is_not_null() | (pl.col("box_verdicts").list.len() > 0)
         )
         # only row numbers: whole rows, with a verdict per box, are read later for the chosen findings
-        candidates = [
+        candidates = sorted(
             (stable_hash(seed, "page", lesion, image_id, finding), image_id, has_mask, shard, at)
             for shard, table in enumerate(findings)
             for at, image_id, finding, has_mask in table.with_row_index("at")
             .filter(judged)
             .select("at", "image_id", "finding", pl.col("mask_id").is_not_null())
             .iter_rows()
-        ]
-        candidates.sort()
+        )
         masked_candidates, maskless_candidates = (
             [place for place in candidates if place[2] == has_mask] for has_mask in (True, False)
         )

@@ -86,17 +86,16 @@ def _write_split(
 
 def _count_split(study_groups) -> dict:
     """Count a split: totals, and pairs by type and by target, with and without a mask."""
-    ids: dict[str, set] = {name: set() for name in ("study_id", "subject_id", "image_id", "mask_id")}
+    fields = {"studies": "study_id", "subjects": "subject_id", "images": "image_id", "masks": "mask_id"}
+    ids: dict[str, set] = {name: set() for name in fields}
     pair_counts: dict[str, Counter] = {"types": Counter(), "positive": Counter(), "negative": Counter()}
     for line in (line for _, lines in study_groups for line in lines):
         for name, values in ids.items():
-            values.add(line[name])
+            values.add(line[fields[name]])
         pair_counts["types"][line["type"]] += 1
         pair_counts["positive" if line["seg"] else "negative"][line["target"]] += 1
-    numbers = zip(
-        ("studies", "subjects", "images", "masks"), (len(values - {None}) for values in ids.values()), strict=True
-    )
-    return pair_counts | {"pairs": pair_counts["types"].total()} | dict(numbers)
+    numbers = {name: len(values - {None}) for name, values in ids.items()}
+    return pair_counts | {"pairs": pair_counts["types"].total()} | numbers
 
 
 def _image_row(line: dict, frames: Shards, withheld: Withheld) -> dict:

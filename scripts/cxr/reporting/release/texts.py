@@ -41,11 +41,10 @@ def describe_configs(folders: Mapping[str, str], files: Collection[str], default
     """Return the configs of a card: the splits that have files; ``folders``: {config: folder}, ``files``: paths."""
     configs = []
     for config, folder in folders.items():
-        stems = [(name, f"{folder}/{name}-") for name in SPLIT_NAMES.values()]
         splits = [
-            {"split": name, "path": f"{stem}*.parquet"}
-            for name, stem in stems
-            if any(file.startswith(stem) for file in files)
+            {"split": name, "path": f"{folder}/{name}-*.parquet"}
+            for name in SPLIT_NAMES.values()
+            if any(file.startswith(f"{folder}/{name}-") for file in files)
         ]
         configs.append({"config_name": config, "data_files": splits} | ({"default": True} if config == default else {}))
     return configs

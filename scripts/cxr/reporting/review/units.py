@@ -108,8 +108,5 @@ def order_items(
 
 
 def _make_code(seed: int, expert: str, key: Key, attempt: int) -> str:
-    number, letters = stable_hash(seed, "code", expert, attempt, *key), []
-    for _ in range(CODE_LENGTH):
-        number, letter = divmod(number, len(LETTERS))
-        letters.append(LETTERS[letter])
-    return "".join(letters)
+    number = stable_hash(seed, "code", expert, attempt, *key)
+    return "".join(LETTERS[number // len(LETTERS) ** place % len(LETTERS)] for place in range(CODE_LENGTH))
