@@ -92,8 +92,8 @@ def rank_losses(table: pl.DataFrame, name: str) -> list[dict]:
     return sorted(losses, key=lambda lost: -lost["images"])
 
 
-def lesion_shares(splits: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Return the shares of Fig. 4: polarity, lesion, ours and paper (% of that polarity), pairs, paper_pairs.
+def lesion_shares(splits: pl.DataFrame, name: str) -> list[dict]:
+    """Return the rows of Fig. 4: polarity, lesion, ours and paper (% of that polarity), pairs, paper_pairs.
 
     Pairs are summed over all splits and types of instruction.
     """
@@ -106,10 +106,13 @@ def lesion_shares(splits: pl.DataFrame, name: str) -> pl.DataFrame:
         )
         num_ours, num_paper = (sum(pairs.get(lesion, 0) for lesion in LESIONS) for pairs in (ours, paper))
         for lesion in LESIONS:
-            pairs, paper_pairs = ours.get(lesion, 0), paper[lesion]
-            shares = (100 * pairs / num_ours if num_ours else 0.0, 100 * paper_pairs / num_paper)
-            rows.append((polarity, lesion, *shares, pairs, paper_pairs))
-    return pl.DataFrame(rows, ["polarity", "lesion", "ours", "paper", "pairs", "paper_pairs"], orient="row")
+            row = {"polarity": polarity, "lesion": lesion, "pairs": ours.get(lesion, 0), "paper_pairs": paper[lesion]}
+            row |= {
+                "ours": 100 * row["pairs"] / num_ours if num_ours else 0.0,
+                "paper": 100 * paper[lesion] / num_paper,
+            }
+            rows.append(row)
+    return rows
 
 
 def split_rows(splits: pl.DataFrame, name: str) -> list[dict]:
