@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import re
 from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -144,6 +145,38 @@ def test_the_noun_of_a_finding_is_read_as_that_finding():
     for entity, noun in load_wordings().nouns.items():
         for text in filter(None, (noun.singular, noun.plural)):
             assert entity in {one.entity for one in statements.read_sentence(f"There is {text}.")}, text
+
+
+def test_no_yes_or_no_stands_against_the_sense_of_its_question():
+    """A yes says that a finding is there: not that there is doubt, that it is excluded, or that nothing was missed."""
+    words = load_wordings()
+    asked_as = {"present": ("presence",), "absent": ("presence",), "one_side": ("side",), "sure": ("sure", "sure_it")}
+    inverted = re.compile(r"\b(?:doubt|exclud|rule out|wrong|miss|mistaken|hedge|worry)|\b(?:all|only|not|no)\b", re.I)
+    for act, answers in words.answers.items():
+        texts = [text for case in answers.values() for text in case] if isinstance(answers, dict) else answers
+        if not any(re.match(r"(?:yes|no)\b(?! \{| further| abnormality)", text, re.IGNORECASE) for text in texts):
+            continue
+        for question_act in asked_as.get(act, (act,)):
+            questions = [text for register in words.questions[question_act].values() for text in register]
+            against = [
+                text for text in questions if inverted.search(text.replace("or not?", "").replace("yes or no?", ""))
+            ]
+            assert not against, (act, against)
+
+
+def test_presence_is_asked_in_the_same_words_of_what_is_there_and_of_what_is_not():
+    acts = {
+        (turn.act, move_denies(turn.answer))
+        for name in PICTURES
+        for seed in range(30)
+        for turn in of_name(name, seed).turns
+    }
+    assert {("presence", True), ("presence", False)} <= acts
+    assert not {act for act, _ in acts} & {"present", "absent"}
+
+
+def move_denies(answer: str) -> bool:
+    return all(not one.affirmed for one in statements.read_sentence(answer))
 
 
 def test_a_term_is_explained_without_a_statement_about_the_picture():

@@ -18,6 +18,7 @@ from cxr.radvlm.samples import box_slot, join_in_words
 PLACE, SIZE, CAUSE, SURE, SIDE, BOX, MASK, QUOTED, MENTIONED = (
     "place", "size", "cause", "sure", "side", "box", "mask", "quoted", "mentioned",
 )  # fmt: skip
+PRESENCE = "presence"  # questions about findings that are there and about findings that are not
 SIDED_FINDINGS = ("pneumothorax", "pleural thickening", "scar", "nodule", "granuloma", "hydropneumothorax")
 """Findings, besides the lesion types, whose other side may be asked about."""
 MAX_LISTED = 3  # most findings that an answer lists
@@ -118,7 +119,8 @@ class MoveGenerator:
         full = self.rng.random() < 0.4
         slots = self.name_slots[at] | {"np": topic.describe(size=full, place=full, sure=True)}
         mentions = _mentioned_aspects(at, full, False)
-        return self._move("present", topic.hedge, slots, 1.2, mentions, about=topic, topic=at, facts=topic.facts)
+        fields = {"question_act": PRESENCE, "about": topic, "topic": at, "facts": topic.facts}
+        return self._move("present", topic.hedge, slots, 1.2, mentions, **fields)
 
     def _fill_names(self, at: int, topic: Topic) -> dict[str, str]:
         the = topic.describe(size=False, place=not self.is_unique[at], article="the")
@@ -168,11 +170,14 @@ class MoveGenerator:
             yield follow("describe", None, QUOTED, {"sentence": topic.sentence})
 
     def _denials(self, state: DialogueState) -> Iterator[Move]:
-        denials = [denial for denial in self.subjects.denials if (denial.noun, MENTIONED) not in state.mentioned]
+        denials = [
+            denial for denial in self.subjects.askable_denials if (denial.noun, MENTIONED) not in state.mentioned
+        ]
         self.rng.shuffle(denials)
         for denial in denials[:2]:
             a_finding = denial.noun if denial.is_mass else with_article(denial.noun)
-            slots, fields = {"finding": denial.noun, "a_finding": a_finding}, {"denies": True, "facts": denial.facts}
+            slots = {"finding": denial.noun, "a_finding": a_finding}
+            fields = {"question_act": PRESENCE, "denies": True, "facts": denial.facts}
             yield self._move("absent", None, slots, 1.4, ((denial.noun, MENTIONED),), **fields)
         if len(denials) > 2:
             first, _, third = denials[:3]

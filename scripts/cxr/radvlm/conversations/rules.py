@@ -80,6 +80,6 @@ def walk(request: Request, about: Subjects, draw) -> Conversation | None:
 def _unmet_requirements(moves: Sequence[Move], grounded: bool, about: Subjects) -> set[str]:
     """Return what a conversation still needs: a reference, a denial if the facts have one, a box if grounded."""
     owed = set() if any(move.refers for move in moves) else {"refers"}
-    if about.denials and not any(move.denies for move in moves):
+    if about.askable_denials and not any(move.denies for move in moves):
         owed.add("denies")
     return owed | ({"box"} if grounded and all(move.box is None for move in moves) else set())
