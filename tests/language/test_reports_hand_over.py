@@ -42,7 +42,7 @@ def row_of(text: str) -> dict:
 
 def reader_with(model: Callable[[list[str]], list[dict]]):
     """Return a reader of the engine both, whose model gives these tuples."""
-    return replace(READER, model=model)
+    return replace(READER, structures=READER.structures | {"vllm": model})
 
 
 def denial(lesion: str, **changes) -> dict:
