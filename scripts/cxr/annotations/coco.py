@@ -14,7 +14,7 @@ from cxr.base.errors import count_phrase
 from cxr.base.ids import clean_id
 
 log = logging.getLogger("cxr")
-WHAT = "COCO JSON with boxes, polygons or run lengths"
+WHAT = "COCO JSON with boxes, polygons or run-length masks"
 
 
 def read(key: str, path: Path) -> Annotations:

@@ -9,7 +9,7 @@ from pathlib import Path
 from cxr.annotations.regions import Annotation, Annotations
 from cxr.annotations.tabular import refuse_damaged
 
-WHAT = "folder of the released MIMIC-ILS, or of that layout"
+WHAT = "folder of MIMIC-ILS, or of a dataset in its layout"
 FOLDER = True
 JSON, MASKS = "mimic_ils_instruction_answer.json", "lesion_mask"
 

@@ -1,4 +1,4 @@
-"""Declaring settings: a stage's settings are one frozen dataclass beside the stage, each field with its documentation.
+"""Declaration of settings: each stage has one frozen dataclass, whose fields carry their documentation.
 
 A job receives an instance. The driver reads the same classes to validate a configuration and to write config.yaml and
 the reference (``cxr.workflow.settings``). Nothing here needs more than the standard library.
@@ -28,7 +28,7 @@ class Limits:
 
 
 class Check:
-    """A function that returns a value in its usual form, or raises ValueError; ``before``: its type is checked."""
+    """A function that normalises a value or raises ValueError; ``before``: it runs before the check of the type."""
 
     def __init__(self, function: Callable, *, before: bool = False):
         self.function, self.before = function, before
@@ -83,8 +83,8 @@ class Key(NamedTuple):
 def key(default: Any, description: str, *, source: str = OURS, unit: str = "", **bounds: Any) -> Any:
     """Declare one setting of a :class:`Section`.
 
-    ``default``: a value, or a callable that makes one (a list, a section); ``description``: one sentence, what the
-    value decides; ``bounds``: of :class:`Limits`.
+    ``default``: a value, or a callable that makes one (a list, a section); ``description``: what the value does;
+    ``bounds``: arguments of :class:`Limits`.
     """
     keywords = {"default_factory": default} if callable(default) else {"default": default}
     return dataclasses.field(**keywords, metadata={"key": Key(description, source, unit, Limits(**bounds))})
@@ -106,8 +106,8 @@ def constraint(method: Callable[[Any], None]) -> Callable[[Any], None]:
 class Section:
     """Settings of a stage, an engine or a part of them. Every subclass is a frozen dataclass with keyword arguments.
 
-    A subclass may give other defaults to its base's settings, as class arguments: ``class Large(Small, batch=64)``;
-    those of a paper or of its authors' code as dicts, ``paper={"batch": 64}``.
+    A subclass may override its base's defaults by class arguments: ``class Large(Small, batch=64)``; defaults from a
+    paper or its authors' code are in dicts: ``paper={"batch": 64}``.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field]]

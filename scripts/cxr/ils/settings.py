@@ -10,7 +10,7 @@ RunName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
 @dataclass(frozen=True)
 class LiteSizes:
-    """Sizes of the engine lite's model: sides in pixels, widths in channels. The base has the defaults."""
+    """Sizes of the engine lite's model: sides in pixels, widths in channels. The defaults are the base's."""
 
     image: int = 128  # Side of the mask branch's image
     patch: int = 8  # Side of the mask branch's patches
@@ -23,26 +23,26 @@ class LiteSizes:
 
 
 class ReportLogic(Section):
-    """How the findings of a report become pairs; ``paper`` follows only what the paper states."""
+    """How the findings of a report become pairs; ``paper`` applies only rules that the paper states."""
 
     weak_hedges: Literal["tentative", "block_only"] = key(
-        "tentative", "Weakly hedged findings make tentative pairs, or block_only: only block negatives.", source=PAPER
+        "tentative", "Weakly hedged findings make tentative pairs, or (block_only) only block negatives.", source=PAPER
     )
     predicted_other: Logic = key(
-        "strict", "strict: a finding explained by no lesion (nipple shadow, overlap) only blocks negatives."
+        "strict", "strict: findings explained as non-lesions (nipple shadow) only block negatives; paper: no such rule."
     )
-    blocking: Logic = key("strict", "strict: positive findings without labels block every place where they could be.")
+    blocking: Logic = key("strict", "strict: a finding without zone labels blocks negatives wherever it could be.")
     kinds: Logic = key(
-        "strict", "strict: opacity includes consolidation, which includes pneumonia, atelectasis and edema."
+        "strict", "strict: opacity includes consolidation; both include pneumonia, atelectasis and edema."
     )
     joint_location: Logic = key(
-        "strict", "strict: a finding of the type in the location joins the mask if grounded, else drops the pair."
+        "strict", "strict: a pair's mask must include all findings of its type in its location; paper: no such rule."
     )
-    one_answer: Logic = key("strict", "strict: within a study, an instruction has one answer.")
+    one_answer: Logic = key("strict", "strict: an instruction has one answer per study, or its pairs are dropped.")
 
 
 class PromptSettings(Section):
-    """How a pair becomes a model's input, the same in training and when the model is asked."""
+    """How a pair becomes a model's input, in training and in inference."""
 
     conversation: Literal["llava_v1", "llava_llama_2"] = key(
         "llava_v1", "LISA's conversation template around an instruction.", source=AUTHORS
@@ -52,6 +52,6 @@ class PromptSettings(Section):
     )
     fit: Literal["pad", "stretch", "published"] = key(
         "pad",
-        "How an image becomes square. pad; stretch; published: references are padded, predictions cropped and "
-        "stretched, as in the published code.",
+        "How an image becomes square. pad: with a border; stretch: distorted; published: reference masks are "
+        "padded, predicted masks cropped and stretched, as in the published code.",
     )

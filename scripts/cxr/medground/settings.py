@@ -13,16 +13,16 @@ from cxr.medground.stage_settings import (
 
 
 class MedgroundSettings(Section):
-    """MedGround: referring queries about masks, and the verified dataset of them."""
+    """MedGround: referring queries about masks, and a verified dataset of these queries."""
 
     sources: SourcesSettings = key(SourcesSettings, "Images and masks.")
-    regions: RegionsSettings = key(RegionsSettings, "From masks to boxes.")
-    llm: ModelsSettings = key(ModelsSettings, "How language models are asked (engine or judge vllm).")
+    regions: RegionsSettings = key(RegionsSettings, "Boxes and attributes of regions.")
+    llm: ModelsSettings = key(ModelsSettings, "Requests to language models (engine or judge vllm).")
     queries: QueriesSettings = key(QueriesSettings, "Referring queries.")
     verification: VerificationSettings = key(VerificationSettings, "Verification of the queries.")
-    dataset: DatasetSettings = key(DatasetSettings, "The dataset.")
+    dataset: DatasetSettings = key(DatasetSettings, "The dataset and its exports.")
     scoring: ScoringSettings = key(ScoringSettings, "Scores of models.")
-    audit: str = key("", "Experts' votes on the test split: audit.parquet of an earlier review of queries.")
+    audit: str = key("", "Experts' verdicts on the test split: audit.parquet of an earlier review of queries.")
 
     @constraint
     def _engines_have_their_input(self) -> None:

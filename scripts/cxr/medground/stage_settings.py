@@ -1,4 +1,4 @@
-"""Settings of every stage but the sources, and of MedGround's language models."""
+"""Settings of all stages except the sources, and of MedGround's language models."""
 
 from pathlib import Path
 from typing import Literal, get_args
@@ -10,22 +10,22 @@ from cxr.llm.settings import LanguageModel
 class RegionsSettings(Section):
     """Components, their boxes and attributes."""
 
-    min_px: int = key(20, "Components of fewer pixels are dropped; of the kind ils, those under 64.", unit="px", ge=1)
-    outline_px: int = key(1, "Shift of outlines, out and in, that answers should survive.", unit="px", ge=0, le=10)
+    min_px: int = key(20, "Minimum size of a component; others are dropped (kind ils: at least 64).", unit="px", ge=1)
+    outline_px: int = key(1, "Shift of outlines that must not change a robust query's answer.", unit="px", ge=0, le=10)
 
 
 class ModelsSettings(Section):
-    """How the model that words queries and the judge are asked."""
+    """Requests to the model that words queries and to the judge."""
 
     max_tokens: int = redefine(LanguageModel, "max_tokens", 2048)
-    picture_tokens: int = key(1600, "Most tokens that the model makes of one image.", unit="tokens", ge=1)
-    prompts: str = key("", "A YAML file with other wordings, of the keys of resources/medground/prompts.yaml.")
+    picture_tokens: int = key(1600, "Maximum tokens per image in the model's input.", unit="tokens", ge=1)
+    prompts: str = key("", "YAML file of your own prompts, with the keys of resources/medground/prompts.yaml.")
 
 
 class ImageModelSettings(Section):
-    """A language model that takes images. None is chosen: the paper names no generator, and its judge is closed."""
+    """A language model that takes images. No default: the paper names no generator, and its judge is closed."""
 
-    model: str = key("", "Hugging Face id or folder of a model that takes images; without one the engine stops.")
+    model: str = key("", "Hugging Face id or folder of a model that takes images; required.")
     revision: str = redefine(LanguageModel, "revision", "")
 
     @property
@@ -39,7 +39,7 @@ class GeneratorSettings(ImageModelSettings):
 
     temperature: float = redefine(LanguageModel, "temperature", 0.7)
     form: Literal["json", "question_answer"] = key(
-        "json", "json: answers under a schema; question_answer: the paper's `Question:` and `Answer:` lines."
+        "json", "json: answers in JSON; question_answer: the paper's `Question:` and `Answer:` lines."
     )
 
 
@@ -53,46 +53,46 @@ class QueriesSettings(Section):
         "rules", "rules: a grammar of decidable queries; vllm: a language model that sees the image; table: your texts."
     )
     selection: Literal["ours", "model"] = key(
-        "ours", "ours: the engine vllm words sampled decidable targets; model: it chooses the targets, as in the paper."
+        "ours", "Targets of the engine vllm. ours: sampled among decidable ones; model: chosen by the model (paper)."
     )
     llm: GeneratorSettings = key(GeneratorSettings, "The language model of the engine vllm.")
     table: str = key(
-        "", "Texts of the engine table: JSON Lines (image_id, query, regions or boxes), or a folder of {image_id}.txt."
+        "", "Queries of the engine table: JSON Lines (image_id, query, regions or boxes) or a folder of {image_id}.txt."
     )
-    per_image: int = key(3, "Queries per image, twice as many with more than five candidates.", ge=1, le=100)
-    fragile: Share = key(0.25, "Largest fraction of an image's queries that shifted outlines may make undecidable.")
+    per_image: int = key(3, "Queries per image; twice as many with more than five candidates.", ge=1, le=100)
+    fragile: Share = key(0.25, "Maximum fraction of an image's queries that a shift of outlines may make undecidable.")
     families: list[Family] = key(
-        lambda: list(get_args(Family)), "Families of attributes that queries use.", min_length=1
+        lambda: list(get_args(Family)), "Families of attributes that queries may use.", min_length=1
     )
 
 
 class VerificationSettings(Section):
-    """Form, rules that read the text, and a judge."""
+    """Three stages: form, rules that read the text, and a judge."""
 
     judge: Literal["rules", "vllm", "none"] = key(
-        "rules", "rules: measures pixels; vllm: a language model sees the image; none: no third stage.", source=PAPER
+        "rules", "rules: pixel measurements; vllm: a model that sees the image; none: no third stage.", source=PAPER
     )
     mode: Literal["confirm", "select", "both"] = key(
-        "both", "confirm: the judge vllm sees the answer and decides, as in the paper; select: it selects the answer."
+        "both", "Task of the judge vllm. confirm: verify the given answer, as in the paper; select: find the answer."
     )
     same_model: bool = key(False, "Whether the judge may be the model that wrote the queries.")
     llm: ImageModelSettings = key(ImageModelSettings, "The language model of the judge vllm.")
-    unjudged: Literal["keep", "drop"] = key("keep", "Whether queries on which the judge abstains are kept.")
+    unjudged: Literal["keep", "drop"] = key("keep", "Whether to keep queries on which the judge abstains.")
 
 
 class ProcessorSettings(Section):
-    """The image processor of a model of the Qwen family, for coordinates in its pixels."""
+    """The image processor of a Qwen model, for coordinates in the pixels of its input."""
 
-    patch: int = key(14, "Side of a patch; 14 is Qwen2.5-VL's.", unit="px", ge=1)
-    max_pixels: int = key(12_845_056, "Greatest area.", unit="px", ge=1)
+    patch: int = key(14, "Side of the model's patches; 14 for Qwen2.5-VL.", unit="px", ge=1)
+    max_pixels: int = key(12_845_056, "Maximum area of the resized image.", unit="px", ge=1)
 
 
 class ScispacySettings(Section):
     """Folders of the engine scispacy. Nothing is downloaded."""
 
-    pipeline: str = key("", "Folder of a saved spaCy pipeline that finds entities: `config.cfg` and weights.")
+    pipeline: str = key("", "Folder of a saved spaCy pipeline that finds entities (`config.cfg` and weights).")
     linker: str = key(
-        "", "Folder of a scispaCy linker's files and knowledge base, with a pickle that may run any code; empty: none."
+        "", "Folder of a scispaCy linker and its knowledge base; empty: none. Its pickle may run any code."
     )
 
 
@@ -100,20 +100,20 @@ class DatasetSettings(Section):
     """The dataset of all sources."""
 
     entities: Literal["lexicon", "scispacy"] = key(
-        "lexicon", "Engine that counts the clinical concepts of `language.tsv`: the lexicon or a spaCy pipeline."
+        "lexicon", "Source of the clinical concepts in `language.tsv`: our lexicon, or a spaCy pipeline (scispacy)."
     )
-    scispacy: ScispacySettings = key(ScispacySettings, "The pipeline of the engine scispacy.")
+    scispacy: ScispacySettings = key(ScispacySettings, "Settings of the engine scispacy.")
     tokenizer: str = key("", "Folder of a model whose tokenizer counts tokens (tokens.tsv); empty: no token counts.")
     export: list[Literal["messages", "sharegpt", "swift", "coco", "refcoco", "hf"]] = key(
-        lambda: ["messages"], "Formats of the exports: OpenAI's, LLaVA's, ms-swift's, COCO's, RefCOCO's, Parquet."
+        lambda: ["messages"], "Export formats of OpenAI, LLaVA (sharegpt), ms-swift, COCO, RefCOCO and Parquet (hf)."
     )
     coordinates: Literal["grid1000", "pixels_original", "pixels_resized"] = key(
-        "grid1000", "Coordinates in texts: 0 to 1000, pixels of the source's image, or pixels after a Qwen processor."
+        "grid1000", "Coordinates in texts: 0 to 1000, pixels of the image, or pixels after a Qwen image processor."
     )
-    resized: ProcessorSettings = key(ProcessorSettings, "The processor of pixels_resized.")
-    withhold: list[Literal["pixels"]] = key(list, "What the exports exclude: pixels.")
+    resized: ProcessorSettings = key(ProcessorSettings, "Image processor that defines pixels_resized.")
+    withhold: list[Literal["pixels"]] = key(list, "What exports omit: pixels, or nothing.")
     allow_nd: bool = key(False, "Whether exports with pixels include sources whose licence forbids derivatives (ND).")
-    audited: bool = key(False, "Whether the exported test split has only audited queries (medground.audit).")
+    audited: bool = key(False, "Whether the exported test split is limited to accepted queries (medground.audit).")
 
     @constraint
     def _a_pipeline_is_given(self) -> None:
@@ -129,6 +129,6 @@ class ScoringSettings(Section):
 
 
 class ScoringOptions(ScoringSettings):
-    """What the scores depend on."""
+    """Settings that affect the scores."""
 
     replicates: int = 1000

@@ -14,10 +14,10 @@ RESOURCE_FILES = ("radvlm/formats.yaml",)
 
 
 class SourceFormat(NamedTuple):
-    """A format of sources. reader: ``<module of cxr.radvlm.sources>.<function>``; terms: of its facts, texts and
-    images; family: sources of one family share subjects, so no subject is in two of its splits, "": none are shared;
-    conversations: kinds of conversations about it; is_file: its path is a file; on_mimic: it uses the images of a
-    source of format mimic.
+    """A format of sources. reader: ``<module of cxr.radvlm.sources>.<function>``; terms: terms of use; family:
+    sources of one family share subjects, each of which is in one split, "": no shared subjects; conversations: kinds
+    of conversations about the source; is_file: the path is a file, not a folder; on_mimic: the source uses the images
+    of a source of format mimic.
     """
 
     reader: str
@@ -36,30 +36,30 @@ Format = Literal[tuple(FORMATS)]  # type: ignore[valid-type]
 class FactSource(Section):
     """One external source."""
 
-    format: Format = key("mimic", "Format of its files.")
-    path: str = key("", "Folder of the source as published; for nih, rsna and coco the file of boxes.")
+    format: Format = key("mimic", "Format of the source's files.")
+    path: str = key("", "Folder of the source as published; for nih, rsna and coco, the file of boxes.")
     pictures: str = key(
-        "", "Folder of its images (mimic: of `files/`), empty: `path`; of ms_cxr and imagenome: name of a mimic source."
+        "", "Image folder (mimic: of `files/`); empty: `path`. For ms_cxr and imagenome: a source of format mimic."
     )
     reports: str = key("", "mimic: folder of `files/` with the reports; empty: `pictures`.")
-    subject: str = key("", "Pattern whose first group is the subject in an image's name; empty: the image is one.")
+    subject: str = key("", "Regex on image names whose first group is the subject; empty: each image is a subject.")
 
 
 class FactSources(Section):
     """Facts and images of each source."""
 
-    use: list[str] = key(lambda: [OWN], "Sources of the mix.", min_length=1)
-    list: dict[str, FactSource] = key(dict, "External sources, by name.")
+    use: list[str] = key(lambda: [OWN], "Sources that the mix uses.", min_length=1)
+    list: dict[str, FactSource] = key(dict, "External sources by name.")
     uncertain: Literal["absent", "present", "left_out"] = key(
-        "absent", "Value of uncertain labels; left_out: they stay uncertain and are not used.", source=PAPER
+        "absent", "Value that uncertain labels get; left_out: they stay uncertain and are not used.", source=PAPER
     )
     labels: Literal["rules", "table", "chexbert"] = key(
         "rules",
-        "Origin of the labels of own: rules or CheXbert on its reports, or columns of the manifest (table).",
+        "Labels of own. rules: from its reports; table: from the manifest; chexbert: by CheXbert from its reports.",
     )
-    weak_hedges: Literal["absent", "present"] = key("absent", "Value of weakly hedged findings in the labels of own.")
+    weak_hedges: Literal["absent", "present"] = key("absent", "Label value of weakly hedged findings (source own).")
     split: Literal["mimic", "published"] = key(
-        "mimic", "Split of Chest ImaGenome: that of MIMIC-CXR, or its own, whose test images MIMIC-CXR has in train."
+        "mimic", "Split of Chest ImaGenome: MIMIC-CXR's, or the published one, which tests on images of MIMIC's train."
     )
 
     @constraint
@@ -86,14 +86,14 @@ class FactSources(Section):
 
 
 class FilteredTexts(Section):
-    """Reports and phrases without statements that need another image."""
+    """Reports and phrases without statements about other images."""
 
     engine: Literal["rules", "vllm", "both", "none"] = key(
-        "rules", "rules: patterns; vllm: a language model; both: vllm, with its agreement with rules; none: no change."
+        "rules", "rules: patterns; vllm: a language model; both: vllm, compared with the rules; none: unchanged texts."
     )
     phrases: bool = key(True, "Whether phrases with boxes are filtered too; false: as in the paper.")
     resolved: Literal["drop", "state_absence"] = key(
-        "drop", "Treatment of a resolved finding. drop: it is removed; state_absence: it is denied."
+        "drop", "Treatment of findings that have resolved. drop: they are removed; state_absence: they are denied."
     )
 
 
@@ -101,9 +101,9 @@ class Conversations(Section):
     """Conversations about the facts of one image, standard and grounded."""
 
     engine: Literal["rules", "vllm"] = key("rules", "rules: a grammar over the facts; vllm: a language model.")
-    test_llm: ModelOverride = key(ModelOverride, "The model of the engine vllm for the split test (paper: GPT-4o).")
-    per_image: int = key(1, "Conversations of each kind per image.", source=PAPER, ge=1, le=100)
-    most: int = key(100_000, "Maximum of train images with a standard one, by hash.", source=AUTHORS, ge=0)
+    test_llm: ModelOverride = key(ModelOverride, "Model for the split test, with the engine vllm (paper: GPT-4o).")
+    per_image: int = key(1, "Conversations of each kind (standard, grounded) per image.", source=PAPER, ge=1, le=100)
+    most: int = key(100_000, "Maximum train images with a standard conversation, chosen by hash.", source=AUTHORS, ge=0)
     check: Literal["strict", "json"] = key(
         "strict", "strict: form, boxes and statements must agree with the facts; json: valid JSON (authors' code)."
     )
@@ -116,8 +116,8 @@ Task = Literal[TASKS]  # type: ignore[valid-type]
 class Asked(Section):
     """A task of a source in a mix."""
 
-    repeat: int = key(1, "Passes over the samples, each with new wordings; 0: the task is left out.", ge=0, le=1000)
-    most: int | None = key(None, "Maximum of pairs in train, by hash of images; 0: all; empty: as in the preset.", ge=0)
+    repeat: int = key(1, "Passes over the samples, each with new wordings; 0: the source is not used.", ge=0, le=1000)
+    most: int | None = key(None, "Maximum pairs in train, chosen by image hash; 0: all; null: as in the preset.", ge=0)
 
 
 class Mix(Section):
@@ -125,11 +125,11 @@ class Mix(Section):
 
     preset: Literal["own", "paper", "code", "paper_plus_ils"] = key(
         "own",
-        "own: every task from the cohort; paper, code: as published; paper_plus_ils: paper and ILS of own.",
+        "own: all tasks, from the cohort; paper, code: published mixes; paper_plus_ils: paper and the cohort's ILS.",
     )
-    tasks: dict[Task, dict[str, Asked]] = key(dict, "{task: {source: repeat, most}} that override the preset.")
+    tasks: dict[Task, dict[str, Asked]] = key(dict, "{task: {source: {repeat, most}}} that override the preset.")
     thresholds: str = key(
-        "", "Threshold set of the ILS pairs; `mimic_ils`: the authors' release; empty: the first of `thresholds.build`."
+        "", "Threshold set of the ILS pairs; mimic_ils: the authors' release; empty: the first of `thresholds.build`."
     )
 
 
@@ -137,7 +137,7 @@ class Llava(Section):
     """The export for LLaVA's trainers, made by `results/radvlm/instructions/{mix}/llava`."""
 
     convention: Literal["unit", "unit_short", "grid1000"] = key(
-        "unit", "Format of box coordinates in the answers: 0.30, 0.3 or 300.", source=PAPER
+        "unit", "Box coordinates in the answers. unit: 0.30; unit_short: 0.3; grid1000: 300.", source=PAPER
     )
     pictures: Literal["frame", "original"] = key(
         "frame", "frame: PNG files of the frames; original: paths of the source's files, without copies."
@@ -147,7 +147,7 @@ class Llava(Section):
 class Instructions(Section):
     """The instruction mixes."""
 
-    mixes: dict[MixName, Mix] = key(lambda: {"all": Mix()}, "Mixes, by name.", source=PAPER, min_length=1)
+    mixes: dict[MixName, Mix] = key(lambda: {"all": Mix()}, "Instruction mixes by name.", source=PAPER, min_length=1)
     llava: Llava = key(Llava, "The export for LLaVA's trainers.")
 
     @constraint
@@ -165,26 +165,26 @@ METRICS = {"chexbert": "chexbert_f1", "radgraph": "radgraph_f1"}  # {annotator: 
 class Bertscore(Section):
     """The model of BERTScore."""
 
-    model: str = key("distilbert/distilbert-base-uncased", "Folder or Hugging Face id of its model.", source=PAPER)
-    revision: str = key("", "Revision on the hub; empty: the downloaded one.")
+    model: str = key("distilbert/distilbert-base-uncased", "Folder or Hugging Face id of the BERT model.", source=PAPER)
+    revision: str = key("", "Hugging Face revision; empty: the downloaded revision.")
 
 
 class Radgraph(Section):
-    """RadGraph-XL, whose archive a user extracts."""
+    """RadGraph-XL, whose archive you extract."""
 
     model: str = key("", "Folder of the extracted archive radgraph-xl.tar.gz.")
-    encoder: str = key("", "Folder or Hugging Face id of its BERT encoder; empty: the id in its config.json.")
+    encoder: str = key("", "Folder or Hugging Face id of RadGraph's BERT encoder; empty: the id in its config.json.")
 
 
 class Green(Section):
-    """The language model of GREEN; it is asked and run as set in `radvlm.llm`."""
+    """The language model of GREEN, which runs as set in `radvlm.llm`."""
 
-    prompt: str = key("", "Your text file with its prompt, which contains `{reference}` and `{answer}` once each.")
+    prompt: str = key("", "Your text file of GREEN's prompt, which contains `{reference}` and `{answer}` once each.")
     model: str = redefine(LanguageModel, "model", "StanfordAIMI/GREEN-radllama2-7b", source=AUTHORS)
-    revision: str = key("", "Revision on the hub; empty: the downloaded one.")
+    revision: str = key("", "Hugging Face revision; empty: the downloaded revision.")
     prompt_bytes: int = key(
         6000,
-        "Maximum of a prompt in UTF-8; it and the answer share 4,096 tokens.",
+        "Maximum length of the prompt in UTF-8; longer prompts fail. Prompt and answer share 4,096 tokens.",
         unit="bytes",
         ge=256,
         le=10**7,
@@ -195,45 +195,45 @@ class OtherModel(Section):
     """Outputs of an external model."""
 
     adapter: Literal["jsonl", "llava_ov", "llava_med", "radialog", "chexagent", "maira2"] = key(
-        "jsonl", "Adapter that reads the outputs; `asked.jsonl` has the questions to the model."
+        "jsonl", "Format of the model's outputs; `asked.jsonl` has the questions for the model."
     )
-    path: str = key("", "JSON lines of {sample_id, turn, text} or {sample_id, turn, failure}.")
+    path: str = key("", "JSON Lines of {sample_id, turn, text} or {sample_id, turn, failure}.")
     boxes: Literal["", "unit", "percent", "hundred", "bins", "grid1000", "pixels"] = key(
-        "", "Format in which the model writes boxes; empty: as its adapter declares."
+        "", "Format of the boxes in the outputs; empty: the adapter's default."
     )
 
 
 class Evaluation(Section):
     """Scores of answers, compared with blind answers, exchanged images, other models and the paper."""
 
-    runs: list[str] = key(lambda: ["radvlm"], "Scored runs of vlm.tuning: the model, then the rows of the ablations.")
-    predictions: dict[ModelName, OtherModel] = key(dict, "External models, by name.")
-    beyond: bool = key(False, "Whether external models are also scored, with a mark, beyond what they were made for.")
+    runs: list[str] = key(lambda: ["radvlm"], "Runs of vlm.tuning to score: the main model, then the ablations.")
+    predictions: dict[ModelName, OtherModel] = key(dict, "External models by name.")
+    beyond: bool = key(False, "Whether to score external models also on tasks that they were not made for (marked).")
     label_match: Literal["asserted", "substring"] = key(
         "asserted",
-        "asserted: labels that an answer asserts; substring: that it names, denied or not (published code).",
+        "Labels that count. asserted: the answer asserts them; substring: it names or denies them (published code).",
     )
     report_metrics: list[Metric] = key(
-        lambda: ["rouge_l", "bleu", "findings_f1"], "Metrics of reports; all but these need annotations.", min_length=1
+        lambda: ["rouge_l", "bleu", "findings_f1"], "Report metrics; non-default ones need annotations.", min_length=1
     )
     annotators: list[Literal["bertscore", "chexbert", "green", "radgraph"]] = key(
-        list, "Models that annotate the reports, each for its metric (docs/how-to/models.md)."
+        list, "Models that annotate the reports, one for each metric (docs/how-to/models.md)."
     )
-    bertscore: Bertscore = key(Bertscore, "The annotator bertscore.")
-    green: Green = key(Green, "The annotator green.")
-    radgraph: Radgraph = key(Radgraph, "The annotator radgraph.")
+    bertscore: Bertscore = key(Bertscore, "Settings of the annotator bertscore.")
+    green: Green = key(Green, "Settings of the annotator green.")
+    radgraph: Radgraph = key(Radgraph, "Settings of the annotator radgraph.")
     annotations: dict[ModelName, str] = key(
         dict, "{run or external model: file of external annotations of its reports and their references}."
     )
     reference: Literal["filtered", "original", "both"] = key(
-        "filtered", "References of reports. filtered: single-image text; original: report section; both.", source=PAPER
+        "filtered", "Reference reports: filtered (single-image) texts, original sections, or both.", source=PAPER
     )
     judge: Literal["facts", "vllm"] = key(
-        "facts", "Judge of conversations. facts: compares findings, places, boxes; vllm: a language model."
+        "facts", "Judge of conversations. facts: rules that compare findings, zones and boxes; vllm: a language model."
     )
-    llm: ModelOverride = key(ModelOverride, "The language model of the judge vllm; the paper used GPT-4o.")
+    llm: ModelOverride = key(ModelOverride, "Another model for the judge vllm; the paper used GPT-4o.")
     segmenter: Segmenter = key(
-        "none", "Masks for answers of runs without a head. rosalia:<run>: by ROSALIA of that run of training.runs."
+        "none", "Source of masks for runs without a head. rosalia:<run>: ROSALIA as trained in training.runs.<run>."
     )
     failed: Literal["wrong", "leave_out"] = key(
         "wrong", "Failed samples. wrong: they count as wrong; leave_out: they are excluded (published code)."
@@ -264,20 +264,20 @@ class Evaluation(Section):
 
 
 class ScoreOptions(Evaluation):
-    """What the scores of a model depend on."""
+    """Settings that affect a model's scores."""
 
     replicates: int = 1000
 
 
 class Chexbert(Section):
-    """CheXbert, whose weights are placed as `weights/chexbert.pth`."""
+    """CheXbert, whose weights you place at `weights/chexbert.pth`."""
 
-    model: str = key("google-bert/bert-base-uncased", "Folder or Hugging Face id of its BERT.", source=AUTHORS)
-    revision: str = key("", "Revision on the hub; empty: the downloaded one.")
+    model: str = key("google-bert/bert-base-uncased", "Folder or Hugging Face id of CheXbert's BERT.", source=AUTHORS)
+    revision: str = key("", "Hugging Face revision; empty: the downloaded revision.")
 
 
 class RadvlmModel(LanguageModel):
-    """The language model of the engines vllm and both; the paper used GPT-4o-mini, and GPT-4o to judge and for test."""
+    """The language model of the engines vllm and both. The paper used GPT-4o-mini; GPT-4o for judge and test split."""
 
     max_tokens: int = redefine(LanguageModel, "max_tokens", 2048, source=AUTHORS)
 
@@ -287,7 +287,7 @@ class Radvlm(Section):
 
     llm: RadvlmModel = key(RadvlmModel, "The language model of all stages.")
     sources: FactSources = key(FactSources, "Facts and images of each source.")
-    chexbert: Chexbert = key(Chexbert, "CheXbert, where `sources.labels` or `evaluation.annotators` names it.")
+    chexbert: Chexbert = key(Chexbert, "The model CheXbert, if `sources.labels` or `evaluation.annotators` names it.")
     filtered: FilteredTexts = key(FilteredTexts, "Single-image reports and phrases.")
     conversations: Conversations = key(Conversations, "Conversations about the facts of one image.")
     instructions: Instructions = key(Instructions, "Mixes of samples from facts, texts and conversations.")

@@ -35,18 +35,18 @@ SCHEMA = {"image_id": pl.String, "finding": pl.String} | dict.fromkeys(CORNERS, 
 class ReferenceSettings(Section):
     """A file of experts' boxes."""
 
-    format: Literal[FORMATS] = key("coco", f"{describe_formats()}.")
-    path: str = key("", "Path of the file; for mimic_ils, of the folder.")
+    format: Literal[FORMATS] = key("coco", f"Format of the file. {describe_formats()}.")
+    path: str = key("", "Path of the file or folder.")
     role: Literal[ROLES] = key("test", "Use of the reference; no patient may be in references of two roles.")
     classes: dict[str, FindingName] = key(
-        dict, "{label: finding}, besides the format's labels; boxes with other labels are excluded and counted."
+        dict, "{label: finding}, in addition to the format's labels; boxes with other labels are excluded and counted."
     )
     image_id: str = key(
-        "{stem}", "Template of an image_id: {name} is the name in the file, {stem} that without extension."
+        "{stem}", "Template of the image_id: {name} is the image's name in the file, {stem} the name without extension."
     )
-    patients: str = key("", "Table of image_id and subject_id outside the cohort; empty: one patient per image.")
+    patients: str = key("", "Table of image_id and subject_id outside the cohort; empty: each image is a patient.")
     images: str = key(
-        "", "Its images outside the cohort: a folder, or a CSV of image_id and image_path (subject_id, view, position)."
+        "", "Images outside the cohort: folder, or CSV of image_id, image_path (optional subject_id, view, position)."
     )
 
 

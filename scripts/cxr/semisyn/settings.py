@@ -1,4 +1,4 @@
-"""Settings of SemiSynCXR: those of its stages, and constraints between them."""
+"""Settings of SemiSynCXR: a section per stage, and constraints between them."""
 
 from functools import cached_property
 from typing import Annotated, Literal
@@ -19,9 +19,9 @@ class PriorsSettings(Section):
     )
     reference: str = key("", "Reference in semisyn.references to whose boxes the priors are fitted.")
     zones_table: str = key(
-        "", "Chest ImaGenome's gold boxes, to which zones in prompts are fitted; empty: authors' numbers."
+        "", "Chest ImaGenome's gold boxes, to which the zones in prompts are fitted; empty: the authors' zones."
     )
-    min_boxes: int = key(20, "Fewest boxes of a fit; a finding with fewer keeps its prior.", ge=3)
+    min_boxes: int = key(20, "Minimum boxes of a fit; a finding with fewer keeps the paper's prior.", ge=3)
 
     @constraint
     def _a_fit_has_its_reference(self) -> None:
@@ -32,34 +32,34 @@ class PriorsSettings(Section):
 class PromptsSettings(Section):
     """Phrases mined from the cohort's reports, for a person to review."""
 
-    least_patients: int = key(2, "Smallest number of patients of a phrase.", ge=2, le=1000)
-    reference: str = key("", "Reference in semisyn.references with more phrases, such as MS-CXR; empty: reports only.")
+    least_patients: int = key(2, "Minimum number of patients whose reports share a phrase.", ge=2, le=1000)
+    reference: str = key("", "Reference in semisyn.references with more phrases, such as MS-CXR; empty: only reports.")
 
 
 class PlacementSettings(Section):
     """Assignment of a healthy image, a prompt and boxes to each job."""
 
     bounds: Literal["repo", "strict"] = key(
-        "repo", "How far boxes may leave the lung's box: as the prior allows, or not (strict; paper).", source=AUTHORS
+        "repo", "Whether boxes may leave the lung's box. repo: if the prior allows; strict: no (paper).", source=AUTHORS
     )
     most_per_image: int = key(
-        2, "Most jobs of a finding on one X-ray, spare ones included (paper: 1).", unit="images", ge=1, le=10_000
+        2, "Maximum jobs of a finding on one X-ray, spare jobs included (paper: 1).", unit="images", ge=1, le=10_000
     )
-    spare: Share = key(0.05, "Further jobs that replace excluded ones, as a fraction of dataset.per_finding.")
+    spare: Share = key(0.05, "Additional jobs that replace excluded ones, as a fraction of dataset.per_finding.")
 
 
 DETECTOR_CLASSES = {name: label.capitalize() for name, label in FINDINGS.items() if name != "edema"} | {
     "opacity": "Lung Opacity"
 }
-"""VinBigData's names of the findings; it has none for edema."""
+"""VinBigData's class of each finding; edema has none."""
 EXTRACTORS = ("lite", "xrv", "inception", "clip")
 
 
 class ClipSettings(Section):
     """The feature engine clip: similarity of an image and its prompt."""
 
-    model: str = key("", "Folder of a CLIP model in transformers' layout, such as XrayCLIP (docs/how-to/models.md).")
-    sha256: str = key("", "Required SHA-256 of model.safetensors; empty: any.", pattern="^([0-9a-f]{64})?$")
+    model: str = key("", "Folder of a CLIP model in the transformers layout, such as XrayCLIP (docs/how-to/models.md).")
+    sha256: str = key("", "Required SHA-256 of model.safetensors; empty: not checked.", pattern="^([0-9a-f]{64})?$")
 
 
 class RealismSettings(Section):
@@ -69,10 +69,10 @@ class RealismSettings(Section):
         lambda: dict(DETECTOR_CLASSES), "Detector class of each finding, for AUROC and AP.", source=PAPER
     )
     reference: str = key(
-        "", "Reference of the real images, which lie in the cohort; empty: no c2st and feature distances."
+        "", "Reference whose images in the cohort serve as real images; empty: no c2st and feature distances."
     )
     features: list[Literal[EXTRACTORS]] = key(
-        lambda: ["lite"], "Feature engines: distances by lite, xrv or inception (FID, KID), or the CLIP score."
+        lambda: ["lite"], "Feature engines. lite, xrv, inception: distances between image sets; clip: the CLIP score."
     )
     clip: ClipSettings = key(ClipSettings, "Settings of the engine clip.")
 
@@ -90,18 +90,18 @@ METRICS = (
 
 
 class SelectionSettings(Section):
-    """Choice of a configuration for each finding by the scores of all."""
+    """Choice of a configuration for each finding, by the scores of all configurations."""
 
     samples: int = key(
-        35, "Trial jobs of each finding, which every configuration edits.", unit="jobs", source=PAPER, ge=1, le=100_000
+        35, "Trial jobs per finding, which every configuration edits.", unit="jobs", source=PAPER, ge=1, le=100_000
     )
-    parts: int = key(1, "Parts of the trial jobs; a part is one cluster job per configuration.", ge=1, le=64)
-    configs: list[str] = key(lambda: ["lite"], "Configurations to compare, besides the points of the grid.")
+    parts: int = key(1, "Number of parts of the trial jobs; a part is one cluster job per configuration.", ge=1, le=64)
+    configs: list[str] = key(lambda: ["lite"], "Configurations to compare, in addition to the grid points.")
     search: Literal["sequential", "figures", "product"] = key(
-        "sequential", "Points of the grid: one axis varied at a time, those of Figures 4 and 5, or all combinations."
+        "sequential", "sequential: vary one axis at a time; figures: as in Figures 4 and 5; product: all combinations."
     )
     metrics: list[Literal[METRICS]] = key(
-        lambda: ["auroc", "ap1070", "c2st", "kid", "kid_xrv"], "Metrics whose mean decides.", min_length=1
+        lambda: ["auroc", "ap1070", "c2st", "kid", "kid_xrv"], "Metrics whose mean ranks configurations.", min_length=1
     )
 
 
@@ -113,8 +113,8 @@ class DatasetSettings(Section):
 
     per_finding: int | None = key(
         None,
-        "Images of each finding; null: as many as the largest of sizes needs or, with sizes auto, as the healthy pool "
-        f"allows (placement.most_per_image), at most {PER_FINDING} (the paper's 35,000 in all), or "
+        "Images per finding. null: enough for the largest number in `sizes`; with sizes auto, as many as the "
+        f"healthy pool allows (placement.most_per_image), up to {PER_FINDING} (paper: 35,000 in total), or "
         f"{EMBEDDED_PER_FINDING} for the embedded cohort.",
         source=PAPER,
         unit="images",
@@ -122,18 +122,18 @@ class DatasetSettings(Section):
         le=1_000_000,
     )
     sizes: Literal["auto"] | list[Annotated[int, Limits(gt=0)]] = key(
-        "auto", "Rising sizes to export, in images of all findings; auto: fifth, half and all (paper).", source=PAPER
+        "auto", "Ascending sizes to export, in images of all findings; auto: a fifth, half, all (paper).", source=PAPER
     )
     boxes: Literal["conditioning", "visible"] = key(
-        "conditioning", "Boxes of the labels: as requested of the edit, or tight around the change.", source=PAPER
+        "conditioning", "conditioning: boxes as requested; visible: boxes tight around the change.", source=PAPER
     )
     target: Literal["source", "vindr", "mimic"] = key(
-        "source", "Convention of the boxes: the priors', or height over width of VinDr-CXR's or MS-CXR's readers."
+        "source", "source: unchanged boxes; vindr, mimic: height-to-width ratio of VinDr-CXR's or MS-CXR's readers."
     )
     pixels: Literal["frame", "original"] = key(
         "frame", "Images: the edited frame, or the original image plus the change."
     )
-    withhold: bool = key(False, "Whether the exports leave out what release.withhold names (pixels, ids).")
+    withhold: bool = key(False, "Whether exports omit what release.withhold names (pixels, ids).")
 
     @constraint
     def _sizes_rise(self) -> None:
@@ -151,13 +151,13 @@ Weight = Annotated[float, Limits(ge=0, le=1e6)]
 class DetectorRun(Section):
     """Training images of the detectors of one run."""
 
-    real: list[ReferenceName] = key(list, "References with the role train whose images are used.")
-    real_share: Share = key(1.0, "Fraction of the references' patients, drawn by the seed, for learning curves.")
+    real: list[ReferenceName] = key(list, "References (role train) whose images are used.")
+    real_share: Share = key(1.0, "Fraction of the references' patients to use, drawn by the seed, for learning curves.")
     synthetic: Annotated[int, Limits(ge=0)] | Part = key(
         0, "Number of synthetic images, or fifth, half or all of the dataset.", unit="images"
     )
     extra: list[Literal["unedited", "shuffled"]] = key(
-        list, "Controls. unedited: sources of synthetic images, without boxes; shuffled: with boxes of other images."
+        list, "Controls. unedited: sources of synthetic images, no boxes; shuffled: synthetic images, other boxes."
     )
     shares: dict[Pool, tuple[Weight, Weight]] = key(
         dict, "{pool: [weight in a batch at the first step, at the last step]}; empty: all images are equally likely."
@@ -175,11 +175,11 @@ class DetectorRun(Section):
 
     @property
     def uses_synthetic(self) -> bool:
-        """Whether it has synthetic images or their sources."""
+        """Whether the run has synthetic images or their sources."""
         return bool(self.synthetic or self.extra)
 
     def pools(self) -> list[str]:
-        """Return the pools that the run has."""
+        """Return the run's pools of images."""
         return ["real"] * bool(self.real) + ["synthetic"] * bool(self.synthetic) + [*dict.fromkeys(self.extra)]
 
 
@@ -194,9 +194,9 @@ class UltralyticsSettings(Section):
     """The engine ultralytics (AGPL, an environment of its own): YOLO and RT-DETR."""
 
     plan: Annotated[str, Limits(pattern=r"^(yolo|rtdetr)[A-Za-z0-9._-]*\.yaml$")] = key(
-        "yolo11n.yaml", "Model configuration of the package, such as yolo11n.yaml or rtdetr-l.yaml."
+        "yolo11n.yaml", "Model configuration of ultralytics, such as yolo11n.yaml or rtdetr-l.yaml."
     )
-    checkpoint: str = key("", "Initial checkpoint of the same plan; empty: random weights.")
+    checkpoint: str = key("", "Initial checkpoint of the same configuration; empty: random weights.")
     image_size: int = key(640, "Side of the net's input, a multiple of 32.", unit="px", ge=64, le=4096, multiple_of=32)
     batch: int = key(16, "Images per step.", ge=1, le=1024)
 
@@ -206,21 +206,19 @@ class DetectorsSettings(Section):
 
     engine: Literal["lite", "ultralytics"] = key("lite", "lite: a small net on the CPU; ultralytics: YOLO or RT-DETR.")
     runs: dict[RunName, DetectorRun] = key(
-        dict,
-        "Runs by name; empty: real, real+SIZE, synthetic, unedited and shuffled, as far as possible.",
-        source=PAPER,
+        dict, "Runs by name; empty: real, real+SIZE, synthetic, unedited and shuffled, if the data allow.", source=PAPER
     )
     seeds: int | None = key(
-        None, f"Detectors of each run; null: {SEEDS}, embedded cohort: {EMBEDDED_SEEDS}.", ge=1, le=100
+        None, f"Number of detectors per run; null: {SEEDS} ({EMBEDDED_SEEDS} for the embedded cohort).", ge=1, le=100
     )
     budget: Literal["updates", "epochs"] = key(
-        "updates", "What is equal in all runs: the steps, or (epochs, probably the paper's) the uses of each image."
+        "updates", "What is equal in all runs. updates: steps; epochs: uses of each image (probably the paper's)."
     )
     updates: int | None = key(
-        None, f"Steps of a training; null: {UPDATES}, embedded cohort: {EMBEDDED_UPDATES}.", ge=1, le=10_000_000
+        None, f"Steps per training; null: {UPDATES} ({EMBEDDED_UPDATES} for the embedded cohort).", ge=1, le=10_000_000
     )
     epochs: int = key(
-        100, "Uses of each image (budget epochs), and most epochs in the schedule of ultralytics.", ge=1, le=100_000
+        100, "Uses of each image (budget epochs), and maximum epochs in the schedule of ultralytics.", ge=1, le=100_000
     )
     lite: LiteDetectorSettings = key(LiteDetectorSettings, "Settings of the engine lite.")
     ultralytics: UltralyticsSettings = key(UltralyticsSettings, "Settings of the engine ultralytics.")
@@ -242,7 +240,7 @@ class DetectionSettings(Section):
         dict,
         "{run: {reference: [a file per seed]}} of other detectors: image_id, finding, confidence, x1, y1, x2, y2 (px).",
     )
-    against: str = key("real", "The run that all others are compared with.", source=PAPER)
+    against: str = key("real", "Run with which all others are compared.", source=PAPER)
 
     @constraint
     def _names_are_distinct(self) -> None:
@@ -256,7 +254,7 @@ class ReadersSettings(Section):
         lambda: ["A", "B", "C"], "Names of the readers, used in file names.", source=PAPER, min_length=1
     )
     images: int = key(10, "Images per finding and source (real or edited).", unit="images", source=PAPER, ge=1, le=1000)
-    reference: str = key("", "Reference in semisyn.references whose images in the cohort are the real ones.")
+    reference: str = key("", "Reference in semisyn.references whose images in the cohort serve as real images.")
     sheets: list[str] = key(list, "The readers' completed sheets (CSV), or folders of them.")
 
     @constraint
@@ -267,22 +265,22 @@ class ReadersSettings(Section):
 
 
 class SemisynSettings(Section):
-    """SemiSynCXR: findings put into healthy X-rays."""
+    """SemiSynCXR: findings edited into healthy X-rays."""
 
     findings: list[FindingName] = key(
         lambda: list(FINDINGS), "Findings to edit into images, in class order.", source=PAPER, min_length=1
     )
     findings_file: str = key("", "YAML file with your own findings (docs/systems/semisyn.md).")
     healthy: HealthySettings = key(HealthySettings, "The healthy pool.")
-    priors: PriorsSettings = key(PriorsSettings, "Position and size of each finding.", source=PAPER)
+    priors: PriorsSettings = key(PriorsSettings, "Priors of position and size.", source=PAPER)
     prompts: PromptsSettings = key(PromptsSettings, "Phrases mined from reports.", source=PAPER)
     placement: PlacementSettings = key(PlacementSettings, "Image, prompt and boxes of each job.")
-    editing: EditingSettings = key(EditingSettings, "Findings put into healthy images.")
+    editing: EditingSettings = key(EditingSettings, "Editing of findings into healthy images.")
     realism: RealismSettings = key(RealismSettings, "Scores of edited images.")
-    selection: SelectionSettings = key(SelectionSettings, "One configuration for each finding.")
-    dataset: DatasetSettings = key(DatasetSettings, "Sizes and formats.")
+    selection: SelectionSettings = key(SelectionSettings, "Choice of a configuration for each finding.")
+    dataset: DatasetSettings = key(DatasetSettings, "Sizes and formats of the dataset.")
     references: dict[ReferenceName, ReferenceSettings] = key(
-        dict, "Files of experts' boxes by name: to fit priors, to train detectors and to score them."
+        dict, "Files of experts' boxes by name, to fit priors and to train and score detectors."
     )
     detectors: DetectorsSettings = key(DetectorsSettings, "Detectors trained with and without synthetic images.")
     detection: DetectionSettings = key(DetectionSettings, "Scores of detectors against experts' boxes.")
@@ -359,6 +357,6 @@ class SemisynSettings(Section):
 
     @cached_property
     def compared(self) -> dict[str, EditingConfig]:
-        """{name: configuration} of those that the selection compares."""
+        """{name: configuration} that the selection compares."""
         configs = {name: self.editing.configs[name] for name in self.selection.configs}
         return configs | self.editing.grid.points(self.selection.search)

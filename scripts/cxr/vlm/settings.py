@@ -1,4 +1,4 @@
-"""Settings of vision-language models: tuning them, asking them."""
+"""Settings of vision-language models: tuning and answers."""
 
 from typing import Literal
 
@@ -11,15 +11,15 @@ Convention = Literal["", "grid1000", "pixels_resized", "unit", "unit_short", "yx
 class Prediction(Section):
     """Answers of an external model."""
 
-    path: str = key("", "JSON lines of {sample_id, text} or {sample_id, failure}.")
-    set: RunName = key("medground_test", "Name of the set in vlm.answers.sets that it was asked.")
-    convention: Convention = key("grid1000", "How it writes coordinates.")
+    path: str = key("", "JSON Lines of {sample_id, text} or {sample_id, failure}.")
+    set: RunName = key("medground_test", "Name in vlm.answers.sets of the test set that the model answered.")
+    convention: Convention = key("grid1000", "Format of coordinates in the answers.")
 
 
 class VlmAnswers(Section):
-    """Asking vision-language models."""
+    """Answers of vision-language models."""
 
-    engine: Literal["transformers", "vllm"] = key("transformers", "vllm is faster, for fewer models, without masks.")
+    engine: Literal["transformers", "vllm"] = key("transformers", "vllm is faster, but has fewer models and no masks.")
     sets: dict[RunName, str] = key(
         lambda: {
             "medground_test": "medground:dataset/test",
@@ -27,22 +27,22 @@ class VlmAnswers(Section):
             "radvlm_test": "radvlm:all/test",
             "radvlm_exchanged": "radvlm:all/exchanged",
         },
-        "Lines to ask runs of the same system: medground:<file of its dataset>, radvlm:<mix>/<file>, or a file.",
+        "Test sets by name: medground:<file>, radvlm:<mix>/<file>, or a path. Runs answer the sets of their system.",
     )
-    most: int = key(0, "Maximum per task of a set, selected by hash; 0: all.", unit="samples", ge=0)
-    max_new_tokens: int = key(2048, "Maximum of an answer; a recipe may have less.", unit="tokens", ge=1, le=100_000)
+    most: int = key(0, "Maximum samples per task of a set, chosen by hash of names; 0: all.", unit="samples", ge=0)
+    max_new_tokens: int = key(2048, "Maximum answer length; recipes may lower it.", unit="tokens", ge=1, le=100_000)
     max_length: int = key(8192, "Maximum length of a prompt with its image.", unit="tokens", ge=16, le=1_000_000)
     history: Literal["own", "expected"] = key(
         "own", "Earlier answers that a later turn sees: the model's own, or the expected ones.", source=AUTHORS
     )
-    predictions: dict[RunName, Prediction] = key(dict, "Answers of external models, by name.")
+    predictions: dict[RunName, Prediction] = key(dict, "Answers of external models by name.")
 
 
 class Vlm(Section):
-    """Vision-language models, of every system."""
+    """Vision-language models of every system."""
 
     tuning: VlmTuning = key(VlmTuning, "Fine-tuning.")
-    answers: VlmAnswers = key(VlmAnswers, "Asking.")
+    answers: VlmAnswers = key(VlmAnswers, "Answers of the models.")
 
     @constraint
     def _names_are_apart(self) -> None:

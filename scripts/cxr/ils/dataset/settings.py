@@ -9,28 +9,28 @@ from cxr.ils.settings import ReportLogic
 
 
 class PairSettings(ReportLogic):
-    """What the pairs depend on."""
+    """Settings that affect the pairs."""
 
     ctr_negative_max: float = key(
-        0.45, "Largest cardiothoracic ratio at which cardiomegaly can be denied.", source=PAPER, ge=0, le=1
+        0.45, "Maximum cardiothoracic ratio at which a pair may deny cardiomegaly.", source=PAPER, ge=0, le=1
     )
     denials: Literal["explicit", "witnessed", "all"] = key(
         "witnessed",
-        "What a negative needs: `explicit`, a denial that a second reader of the report understands; `witnessed`, also "
-        "silence of the report and of the image about the type and its neighbouring terms; `all`, as the paper.",
+        "Evidence for a negative pair. explicit: a denial that a second reader of the report confirms; witnessed: "
+        "that, or no sign of the lesion type in report and image; all: no second reader, as in the paper.",
     )
     unknown_words_max: Share = key(
         0.05,
-        "Fraction of unknown words, among the distinct words of sentences with possible findings, above which "
-        "lesion types that a section does not mention give no negatives (engine rules).",
+        "Maximum fraction of unknown words (among the distinct words of sentences with possible findings) in a "
+        "section whose silence about a lesion type may give a negative pair (engine rules).",
     )
     global_share: dict[Literal[LUNG_LESIONS], Share] = key(
         lambda: {lesion.name: lesion.global_share for lesion in LESION_TYPES if lesion.global_share is not None},
-        "Fraction of a lesion type's negatives that are global, as close as the reports allow (Table 10).",
+        "Target fraction of global pairs (without a location) among the negatives of a lesion type (Table 10).",
         source=PAPER,
     )
     opacity_inference_share: Share = key(
-        0.5, "Fraction of opacity's local negatives that are lesion inferences (Table 10: 72,269 of 145,888)."
+        0.5, "Target fraction of lesion inferences among opacity's local negatives (Table 10: 72,269 of 145,888)."
     )
 
 
@@ -39,13 +39,13 @@ class DatasetSettings(PairSettings):
 
     mimic_ils_layout: bool = key(False, "Whether to write the layout of the authors' release too (JSON and PNG masks).")
     mimic_ils: str = key(
-        "", "Folder of the authors' release, or of a dataset in its layout: the threshold set `mimic_ils`."
+        "", "Folder of the authors' release, or of a dataset in its layout. It becomes the threshold set `mimic_ils`."
     )
     mimic_ils_images: str = key(
-        "", "Folder of its images (pNN/p<subject>/s<study>/<image>.jpg); 8-bit JPEG or PNG.", source=AUTHORS
+        "", "Image folder of `mimic_ils` (pNN/p<subject>/s<study>/<image>.jpg): 8-bit JPEG or PNG.", source=AUTHORS
     )
     layout_pixels: Literal["frame", "original"] = key(
-        "frame", "Pixel grid of that layout's masks: the frame's, as in the release, or the image's.", source=AUTHORS
+        "frame", "Pixel grid of mimic_ils_layout's masks: the frame, as in the release, or the image.", source=AUTHORS
     )
 
     @constraint

@@ -10,19 +10,19 @@ FILE_ADAPTERS = ("jsonl", "text4seg")  # adapters that read one file; the others
 
 
 class OutputFormat(Section):
-    """How another model's outputs are read."""
+    """Format of another model's outputs."""
 
     adapter: Literal[
         "jsonl", "png", "lisa", "text4seg", "text4seg_sam", "pixellm", "biomedparse", "reclmis", "imisnet", "everything"
-    ] = key("jsonl", "Format of the predictions (docs/systems/evaluation.md); everything: the whole image.")
-    grid: int = key(24, "Side of Text4Seg's grid of text: 24 for its p24, 16 for p16.", unit="cells", ge=4, le=128)
+    ] = key("jsonl", "Format of the predictions (docs/systems/evaluation.md); everything: a mask of the whole image.")
+    grid: int = key(24, "Side of Text4Seg's text grid: 24 for its model p24, 16 for p16.", unit="cells", ge=4, le=128)
 
 
 class PredictionSettings(OutputFormat):
     """Predictions of another model."""
 
     path: str = key("", "File or folder of the predictions.")
-    test: str = key("default", "Threshold set for whose split the predictions were made.")
+    test: str = key("default", "Threshold set on whose dataset the predictions were made.")
 
 
 class EvaluationSettings(Section):
@@ -32,7 +32,7 @@ class EvaluationSettings(Section):
         1024, "Side of the square in which masks are compared.", unit="pixels", source=AUTHORS, ge=64, le=4096,
         multiple_of=8,
     )  # fmt: skip
-    reviewed: str = key("", "Text file of the ids of pairs that reviewers rejected; they are excluded.", source=PAPER)
+    reviewed: str = key("", "Text file of the ids of pairs that reviewers rejected; they are not scored.", source=PAPER)
     predictions: dict[RunName, PredictionSettings] = key(dict, "Predictions of other models, by name.")
 
     @constraint
@@ -48,7 +48,7 @@ class EvaluationSettings(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringOptions:
-    """What a run's scores depend on."""
+    """Settings that affect a run's scores."""
 
     size: int
     replicates: int

@@ -1,4 +1,4 @@
-"""Settings of the masks stage: named threshold sets (Table 7), the grid of a sweep, and the logic of reports."""
+"""Settings of the masks stage: named threshold sets (Table 7), a grid of thresholds, and constants."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -20,25 +20,25 @@ TauName = Literal["ano", "anatomy", "conf", "signal", "size"]
 class TauSettings(Section):
     """The five thresholds of Algorithm 1 (Table 7)."""
 
-    ano: Share = key(0.10, "tau_ano: fraction of grey level 255 from which a pixel is anomalous.", source=PAPER)
-    anatomy: Share = key(0.25, "tau_anatomy: smallest IoU of a box and the reported anatomy.", source=PAPER)
-    conf: Share = key(0.20, "tau_conf: smallest confidence of a box.", source=PAPER)
-    signal: Share = key(0.20, "tau_signal: smallest fraction of anomalous pixels in a box.", source=PAPER)
-    size: Share = key(0.10, "tau_size: smallest IoU of a box and a lung.", source=PAPER)
+    ano: Share = key(0.10, "tau_ano: minimum grey level of an anomalous pixel, as a fraction of 255.", source=PAPER)
+    anatomy: Share = key(0.25, "tau_anatomy: minimum IoU of a box and the reported anatomy.", source=PAPER)
+    conf: Share = key(0.20, "tau_conf: minimum confidence of a box.", source=PAPER)
+    signal: Share = key(0.20, "tau_signal: minimum fraction of anomalous pixels in a box.", source=PAPER)
+    size: Share = key(0.10, "tau_size: minimum IoU of a box and a lung.", source=PAPER)
 
 
 class EdemaTauSettings(TauSettings):
     """The thresholds of edema, which is faint and diffuse (Table 7)."""
 
-    ano: Share = key(0.01, "tau_ano: fraction of grey level 255 from which a pixel is anomalous.", source=PAPER)
-    conf: Share = key(0.01, "tau_conf: smallest confidence of a box.", source=PAPER)
+    ano: Share = key(0.01, "tau_ano: minimum grey level of an anomalous pixel, as a fraction of 255.", source=PAPER)
+    conf: Share = key(0.01, "tau_conf: minimum confidence of a box.", source=PAPER)
 
 
 class ThresholdSetSettings(Section):
-    """ThresholdsSettings of one dataset: for edema, and for every other target."""
+    """Thresholds of one dataset: for edema, and for all other lesion types."""
 
-    general: TauSettings = key(TauSettings, "ThresholdsSettings of all targets but edema.", source=PAPER)
-    edema: EdemaTauSettings = key(EdemaTauSettings, "ThresholdsSettings of edema.", source=PAPER)
+    general: TauSettings = key(TauSettings, "Thresholds of all lesion types except edema.", source=PAPER)
+    edema: EdemaTauSettings = key(EdemaTauSettings, "Thresholds of edema.", source=PAPER)
 
 
 def _half() -> ThresholdSetSettings:
@@ -49,15 +49,15 @@ def _half() -> ThresholdSetSettings:
 
 
 class GridSettings(Section):
-    """A sweep over all combinations of the listed values; other thresholds are those of the set ``base``."""
+    """A sweep over all combinations of the listed values; other thresholds come from the set ``base``."""
 
-    base: str = key("default", "Named set with the values of all thresholds that the grid does not vary.")
+    base: str = key("default", "Named set that gives the thresholds that the grid does not vary.")
     general: dict[TauName, list[Share]] = key(
         lambda: {"ano": [0.05, 0.10, 0.15], "conf": [0.10, 0.20, 0.30]},
-        "Values to try for all lesion types except edema; empty: as in base.",
+        "Threshold values to try for all lesion types except edema; empty: as in base.",
     )
-    edema: dict[TauName, list[Share]] = key(dict, "Values to try for edema; empty: as in base.")
-    max_points: int = key(100, "Largest number of grid points; raise it to confirm a larger grid.", unit="points", ge=1)
+    edema: dict[TauName, list[Share]] = key(dict, "Threshold values to try for edema; empty: as in base.")
+    max_points: int = key(100, "Maximum number of grid points; raise it to allow a larger grid.", unit="points", ge=1)
 
     @constraint
     def _is_meant(self) -> None:
@@ -79,15 +79,15 @@ class GridSettings(Section):
 
 
 class ThresholdsSettings(Section):
-    """Named threshold sets and a grid; the names are the {thresholds} wildcard."""
+    """Named threshold sets and a grid; the wildcard {thresholds} takes their names."""
 
     sets: dict[ThresholdName, ThresholdSetSettings] = key(
-        lambda: {"default": ThresholdSetSettings(), "half": _half()}, "Named sets (Tables 7 and 8).", source=PAPER
+        lambda: {"default": ThresholdSetSettings(), "half": _half()}, "Threshold sets (Tables 7 and 8).", source=PAPER
     )
     grid: GridSettings = key(
-        GridSettings, "Sweep for the recall table; the dataset of a point can also be built, by the point's name."
+        GridSettings, "Threshold grid for the recall table. The dataset of a point is built under the point's name."
     )
-    build: list[str] = key(lambda: ["default"], "Sets whose dataset `snakemake` builds without a target.", min_length=1)
+    build: list[str] = key(lambda: ["default"], "Threshold sets whose datasets are built by default.", min_length=1)
 
     @constraint
     def _names_exist(self) -> None:
@@ -127,7 +127,7 @@ class ThresholdsSettings(Section):
 
 
 class Rules(ReportLogic):
-    """Numbers (ours, as the paper prints none; pixels of the 512 x 512 frame) and logic of masks and units."""
+    """Constants (ours; the paper prints none; pixels of the 512 x 512 frame) and rules of masks and units."""
 
     min_component_px: int = 64
     grow_tolerance: int = 10  # Grey levels between a pixel and the mean of the component that it joins
@@ -145,12 +145,12 @@ class Rules(ReportLogic):
 
 
 class MasksSettings(Rules):
-    """What the masks of a shard depend on."""
+    """Settings that affect the masks of a shard."""
 
     thresholds: ThresholdSetSettings = key(ThresholdSetSettings, "The threshold set.")
 
 
 class SweepSettings(Rules):
-    """What a sweep of threshold sets depends on."""
+    """Settings that affect a sweep of threshold sets."""
 
     sets: dict[str, ThresholdSetSettings] = key(dict, "The threshold sets and grid points by name.")

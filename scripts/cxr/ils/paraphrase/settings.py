@@ -1,6 +1,6 @@
 """Settings of the paraphrase stage."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 from cxr.base.settings import PAPER, Section, constraint, key, redefine
 from cxr.llm.settings import LanguageModel
@@ -10,19 +10,19 @@ RULES_WORDINGS = 3  # wordings of a persona in resources/paraphrase/wordings.yam
 
 
 class ParaphraseLlm(LanguageModel):
-    """The language model of the engine vllm; the paper does not name the one it used."""
+    """The language model of the engine vllm; the paper does not name its model."""
 
     max_tokens: int = redefine(LanguageModel, "max_tokens", 1024)
 
 
 class WordingSettings(Section):
-    """Which wordings are made."""
+    """Engine and number of the wordings."""
 
     engine: Literal["rules", "vllm"] = key(
-        "rules", "rules: fixed wordings, no download; vllm: a language model, whose answers are parsed and checked."
+        "rules", "rules: fixed wordings, no download; vllm: a language model whose answers are parsed and checked."
     )
     personas: list[Persona] = key(
-        lambda: ["medical_expert", "layperson", "ai_developer"], "Personas that reword.", source=PAPER, min_length=1
+        lambda: list(get_args(Persona)), "Personas whose style the wordings imitate.", source=PAPER, min_length=1
     )
     per_persona: int = key(
         RULES_WORDINGS, "Wordings per persona; the engine rules has three.", source=PAPER, unit="wordings", ge=1, le=20
@@ -46,6 +46,6 @@ class ParaphraseSettings(WordingSettings):
 
 
 class ParaphraseOptions(WordingSettings):
-    """What the wordings depend on."""
+    """Settings that affect the wordings."""
 
-    language_model: dict = key(dict, "Settings that an answer of the engine vllm depends on.")
+    language_model: dict = key(dict, "Settings of the language model that affect its answers.")

@@ -7,14 +7,14 @@ from cxr.ils.settings import LiteSizes, PromptSettings, RunName
 from cxr.nets.microbatch import SharedBatch
 
 BASE = "base"
-"""Name of the run that is the base from which the run `default` of the engine lite starts."""
+"""Name of the run that is the untrained base of the engine lite, from which the run `default` starts."""
 Part = Literal[
     "language_model", "lm_head", "embed_tokens", "multi_modal_projector", "vision_tower", "project", "mask_decoder",
     "prompt_encoder", "vision_encoder",
 ]  # fmt: skip
 """Parts of the model that can be trained in full."""
 STARTS = (("rosalia", "lisa"), ("rosalia", "rosalia"))
-"""Engines with the published models from which they can start."""
+"""(engine, published model from which it can start)."""
 SizeName = Literal["image", "patch", "width", "depth", "clip_image", "clip_patch", "hidden", "layers"]
 
 
@@ -35,35 +35,35 @@ class Recipe(SharedBatch, Section):
     weight_decay: ClassVar[float] = 0.0  # Weight decay of AdamW (authors' code)
     equalise: ClassVar[float] = 0.5
     """Probability that an image's histogram is equalised (authors' code)."""
-    lora: LoraSettings = key(LoraSettings, "Adapters.", source=PAPER)
+    lora: LoraSettings = key(LoraSettings, "Low-rank adapters.", source=PAPER)
     trained: list[Part] = key(
         lambda: ["lm_head", "embed_tokens", "project", "mask_decoder"], "Parts trained in full.", source=AUTHORS
     )
     epochs: int = key(
-        15, "Number of passes over the positive pairs, with balance all over all pairs.", source=PAPER, ge=1, le=100_000
+        15, "Passes over the positive pairs; with balance: all, passes over all pairs.", source=PAPER, ge=1, le=100_000
     )
-    batch: int = key(256, "Pairs per update, over all GPUs.", unit="pairs", source=PAPER, ge=1, le=65_536)
+    batch: int = key(256, "Pairs per step, over all GPUs.", unit="pairs", source=PAPER, ge=1, le=65_536)
     micro_batch: int = key(
         128, "Maximum pairs per forward pass on one GPU.", unit="pairs", source=AUTHORS, ge=1, le=4096
     )
-    learning_rate: float = key(3e-4, "Highest learning rate.", source=PAPER, gt=0, le=1)
+    learning_rate: float = key(3e-4, "Peak learning rate.", source=PAPER, gt=0, le=1)
     warmup: int = key(
-        100, "Number of updates in which the learning rate rises from 0; afterwards it falls to 0.", source=PAPER, ge=0
+        100, "Steps during which the learning rate rises from 0; afterwards it falls to 0.", source=PAPER, ge=0
     )
     balance: Literal["expectation", "exact", "all"] = key(
         "expectation",
-        "expectation: positives to negatives 1:1 over an epoch; exact: 1:1 in every batch; all: every pair once.",
+        "Ratio of positives to negatives. expectation: 1:1 per epoch; exact: 1:1 per batch; all: every pair once.",
         source=AUTHORS,
     )
     keep: Literal["giou", "mean"] = key(
-        "giou", "Validation score of the best epoch: gIoU of positives, or its mean with N-Acc.", source=AUTHORS
+        "giou", "Score that selects the epoch. giou: gIoU of positives; mean: mean of gIoU and N-Acc.", source=AUTHORS
     )
     runner: Literal["plain", "deepspeed"] = key(
         "deepspeed", "deepspeed: ZeRO-2, one process per GPU (compute.gpus); plain: one process.", source=AUTHORS
     )
-    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the weights.", source=AUTHORS)
+    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the weights.", source=AUTHORS)
     gradient_checkpointing: bool = key(
-        True, "Whether to recompute activations, which saves memory and takes longer.", source=AUTHORS
+        True, "Whether to recompute activations, which saves memory but takes longer.", source=AUTHORS
     )
 
 
@@ -81,13 +81,13 @@ class LiteRecipe(
     dtype="float32",
     gradient_checkpointing=False,
 ):
-    """The engine lite: a small model of the same classes, trained on a CPU."""
+    """The engine lite: a small model of the same architecture, trained on a CPU."""
 
     init: Literal["base", "random"] = key(
-        "base", "base: weights of resources/rosalia; random: use at least 40 epochs and a learning_rate of 2e-3."
+        "base", "base: the weights in resources/rosalia; random: needs at least 40 epochs and a learning_rate of 2e-3."
     )
     sizes: dict[SizeName, int] = key(
-        dict, "With init random: sizes that differ from the base's, of the mask branch and the language model."
+        dict, "Sizes of the mask branch and the language model that differ from the base's (init random)."
     )
     runner: Literal["plain"] = redefine(Recipe, "runner", "plain")
 
@@ -113,18 +113,18 @@ class RosaliaRecipe(Recipe):
 
 
 class TrainingRun(Section):
-    """One model: how it is trained, or which published model it is, and its test set."""
+    """One model, trained here or published, and its test set."""
 
     thresholds: str = key("default", "Threshold set whose dataset the model is trained on.")
-    lines: str = key("", "JSONL to train on instead of that dataset's train.jsonl (paraphrased instructions).")
-    test: str = key("", "Threshold set whose test split the model is scored on; empty: the one of its training.")
+    lines: str = key("", "JSONL file to train on instead of the dataset's train.jsonl.")
+    test: str = key("", "Threshold set whose test split the model is scored on; empty: the set it is trained on.")
     paraphrases: bool = key(
-        False, "Whether to train on the paraphrases too (C.3): each text is drawn from all.", source=PAPER
+        False, "Whether each pair's text is drawn from its instruction and all paraphrases (C.3).", source=PAPER
     )
     weights: Literal["", "lisa", "rosalia", "lite"] = key(
-        "", "Model to use or to start from: rosalia (the paper's), lisa, lite (untrained); empty: the engine's start."
+        "", "Model to start from, or to use if trained is false: rosalia, lisa or lite (its base); empty: the default."
     )
-    trained: bool = key(True, "Whether the model is trained; if false, the model in `weights` is used unchanged.")
+    trained: bool = key(True, "Whether to train the model; false: the model in `weights` is used unchanged.")
 
     @constraint
     def _what_is_not_trained_is_published(self) -> None:
@@ -139,7 +139,7 @@ class EngineSettings(PromptSettings):
     """How models are trained."""
 
     engine: Literal["lite", "rosalia"] = key(
-        "lite", "lite: a small model of the same classes, on a CPU; rosalia: the paper's model, from LISA-7B."
+        "lite", "lite: a small model of the same architecture, on a CPU; rosalia: the paper's model, from LISA-7B."
     )
     lite: LiteRecipe = key(LiteRecipe, "Settings of the engine lite.")
     rosalia: RosaliaRecipe = key(RosaliaRecipe, "Settings of the engine rosalia.", source=PAPER)
@@ -169,14 +169,14 @@ class EngineSettings(PromptSettings):
 
 
 class TrainingSettings(EngineSettings):
-    """ROSALIA: fine-tuning."""
+    """Fine-tuning of ROSALIA."""
 
     runs: dict[RunName, TrainingRun] = key(
-        dict, "Models by name (the wildcard {run}). Empty: `default`, and with the engine lite its start, `base`."
+        dict, "Models by name (wildcard {run}). Empty: `default`; engine lite: also `base`, the model before training."
     )
 
     def named_runs(self) -> dict[str, TrainingRun]:
-        """Return the runs, of which there is always one."""
+        """Return the runs of the settings, or the default runs."""
         if self.runs:
             return dict(self.runs)
         runs = {"default": TrainingRun()}
@@ -195,7 +195,7 @@ class TrainingSettings(EngineSettings):
 
 
 class TrainingOptions(EngineSettings):
-    """What a training depends on."""
+    """Settings that affect a training."""
 
     seed: int = 0
 

@@ -15,6 +15,6 @@ class AnatomySettings(Section):
     """The 15 zone labels and the heart, on the edited image (paper)."""
 
     engine: Literal["lite", "cxas"] = key(
-        "lite", "lite: the organ net on the edited image, zones by geometry; cxas: the paper's net of 159 structures."
+        "lite", "lite: zones computed from organ masks of the edited image; cxas: the paper's net of 159 structures."
     )
     cxas: CxasSettings = key(CxasSettings, "Settings of the engine cxas.")

@@ -7,14 +7,14 @@ from cxr.base.vocabulary import BOX_CLASSES
 
 
 class LiteSettings(Section):
-    """The engine lite of the boxes."""
+    """The engine lite for boxes."""
 
     region_iou: Share = key(
         0.5,
-        "IoU above which the weaker of two boxes of different classes is dropped, so that a region has one box; "
-        "1: none. Excluded classes do not count. Algorithm 1 compares no classes.",
+        "IoU above which the weaker of two boxes of different classes is dropped; 1: no box is dropped. Boxes of "
+        "excluded classes are ignored here. The paper's Algorithm 1 has no such step.",
     )
-    model: str = key("", "ONNX file of another such detector (scripts/tools/detector_onnx.py); empty: ours.")
+    model: str = key("", "ONNX file of your detector (scripts/tools/detector_onnx.py); empty: the included detector.")
 
 
 class UltralyticsSettings(Section):
@@ -27,23 +27,23 @@ class BoxesSettings(Section):
     """Lesion boxes with confidences."""
 
     engine: Literal["lite", "table", "ultralytics", "scaled_yolov4"] = key(
-        "lite", "lite: on the CPU; table: a file; ultralytics: a YOLO checkpoint; scaled_yolov4: VinBigData's ensemble."
+        "lite", "lite: a small net; table: a file; ultralytics: a YOLO model; scaled_yolov4: VinBigData's ensemble."
     )
     lite: LiteSettings = key(LiteSettings, "Settings of the engine lite.")
     ultralytics: UltralyticsSettings = key(UltralyticsSettings, "Settings of the engine ultralytics.")
     table: str | None = key(None, "CSV or Parquet: image_id, x1, y1, x2, y2, confidence, class_name (engine table).")
     table_pixels: Literal["frame", "original"] = key(
-        "frame", "Pixel grid of the table's boxes: the frame's or the original image's (engine table)."
+        "frame", "Pixel grid of the table's boxes: the frame or the original image (engine table)."
     )
     class_names: dict[str, str] = key(
-        dict, "{class of the detector's file: VinBigData name} (engines lite, ultralytics); '' drops a class."
+        dict, "{class of the detector: VinBigData name} (engines lite, ultralytics); '' drops a class."
     )
-    floor: Share = key(0.001, "Smallest confidence kept; must not exceed the smallest tau_conf in use.")
-    nms_iou: Share = key(0.5, "IoU above which the weaker of two boxes of one class is dropped.")
-    max_boxes: int = key(100, "Largest number of boxes kept per image.", ge=1, le=1000)
+    floor: Share = key(0.001, "Minimum confidence of a kept box; must not exceed the lowest tau_conf in use.")
+    nms_iou: Share = key(0.5, "IoU above which the weaker of two boxes of the same class is dropped.")
+    max_boxes: int = key(100, "Maximum number of boxes kept per image.", ge=1, le=1000)
     excluded_classes: list[Literal[BOX_CLASSES]] = key(
         lambda: ["Aortic enlargement", "Other lesion", "Pneumothorax", "Cardiomegaly"],
-        "Classes whose boxes are not used (the first three: paper; Cardiomegaly: ours).",
+        "Classes whose boxes are not used (Cardiomegaly is our addition).",
         source=PAPER,
     )
 

@@ -14,57 +14,57 @@ Code = Annotated[str, Check(lambda text: text.strip().upper())]  # a coded value
 
 
 class CohortSettings(Section):
-    """Which images and reports go in."""
+    """Input images and reports."""
 
     source: Literal["embedded", "manifest", "mimic", "openi"] = key(
-        "embedded", "embedded: synthetic; manifest: a CSV file; mimic: a MIMIC-CXR tree; openi: Indiana University's."
+        "embedded", "embedded: synthetic images; manifest: a CSV file; mimic: a MIMIC-CXR folder; openi: Open-i."
     )
     root: str = key("", "Folder that holds files/ (source mimic), or the unpacked archives of Open-i (source openi).")
     tables: str = key(
         "",
-        "Folder of the *-record-list, *-metadata and *-split tables (source mimic), or of the tables of frontal "
-        "images (source openi). Missing tables are looked for in root.",
+        "Folder of the *-record-list, *-metadata and *-split tables (source mimic), or of the tables that list "
+        "frontal images (source openi). Missing tables are looked for in root.",
     )
     manifest: str = key(
         "", "CSV: subject_id, study_id, image_id, image_path, report_path or findings/impression (source manifest)."
     )
     shards: int | None = key(
         None,
-        f"Number of shards; null: {EMBEDDED_SHARDS} for the embedded cohort, else {DEFAULT_SHARDS}. "
-        "A change re-runs everything.",
+        f"Number of shards; null: {EMBEDDED_SHARDS} for the embedded cohort, otherwise {DEFAULT_SHARDS}. A change "
+        "reruns everything.",
         ge=1,
         le=4096,
     )
     views: list[Literal["PA", "AP"]] = key(
-        lambda: ["PA", "AP"], "Accepted frontal views, the preferred one first.", source=PAPER, min_length=1
+        lambda: ["PA", "AP"], "Accepted frontal views, in order of preference.", source=PAPER, min_length=1
     )
-    unknown_view: Literal["exclude", "accept"] = key("exclude", "Images whose view no table or header tells.")
+    unknown_view: Literal["exclude", "accept"] = key("exclude", "Treatment of images whose view is unknown.")
     shared_images: Literal["accept", "exclude"] = key(
-        "accept", "Image files that several studies name. accept: kept, with a warning; exclude: excluded."
+        "accept", "Image files that belong to several studies. accept: kept, with a warning; exclude: excluded."
     )
-    modalities: list[Code] = key(lambda: ["CR", "DX", "RG"], "DICOM modalities of radiographs; else wrong_modality.")
+    modalities: list[Code] = key(lambda: ["CR", "DX", "RG"], "Accepted DICOM modalities (others are excluded).")
     body_parts: list[Code] = key(
         lambda: list(BODY_PARTS),
-        "Accepted words in BodyPartExamined; those of five or more letters also as part of a word "
-        "(PORTABLECHEST). Empty or unknown ones are accepted, others excluded as wrong_body_part.",
+        "Accepted words in BodyPartExamined; words of five or more letters also match inside a word "
+        "(PORTABLECHEST). An empty or unknown value is accepted; others are excluded as wrong_body_part.",
     )
-    exclude: str = key("", "Text or CSV file of excluded image or study ids (authors: MS-CXR's).", source=AUTHORS)
+    exclude: str = key("", "Text or CSV file of image or study ids to exclude (authors: MS-CXR's).", source=AUTHORS)
     chexstruct: str = key(
         "",
         "Folder of CheXStruct quality tables (mask_number, abdominal_xray, window, inclusion); images that fail "
-        "one of those in it are excluded (D.1).",
+        "any of these checks are excluded (D.1).",
         source=PAPER,
     )
     split: dict[Literal[SPLITS], Percent] = key(
         dict,
         "Percentages of subjects in train, validate and test, where the table gives no split; every split gets a "
-        "subject if possible. {}: 80, 10, 10 below 2,000 subjects, else 98, 1, 1; a cohort that may grow past "
-        "2,000 needs numbers to keep its splits.",
+        "subject if possible. {}: 80, 10, 10 below 2,000 subjects, otherwise 98, 1, 1. Set numbers if the cohort "
+        "may grow past 2,000 subjects, so that its splits do not change.",
         unit="%",
     )
 
     def split_shares(self) -> list[float]:
-        """Return the percentages of train, validate and test; none where the size of the cohort decides."""
+        """Return the percentages of train, validate and test; [] if they depend on the cohort's size."""
         return [self.split[name] for name in SPLITS] if self.split else []
 
     @constraint

@@ -13,5 +13,5 @@ class WeightsSettings(Section):
     folder: str = key("weights", "Folder of the weights files that you download yourself, such as hybridgnet.pt.")
     sha256: dict[str, Sha256] = key(
         dict,
-        "Required digests of files beside those already pinned: {cxas.pth: sha256, radedit/unet/config.json: sha256}.",
+        "Required SHA-256 digests besides the built-in ones: {cxas.pth: digest, radedit/unet/config.json: digest}.",
     )

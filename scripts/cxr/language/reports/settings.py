@@ -20,42 +20,42 @@ class LocationMapping(LanguageModel):
 class ReportsLlm(Section):
     """The paper's engine: one language model structures the text, another maps the locations."""
 
-    structuring: LanguageModel = key(LanguageModel, "From the section's text to findings (Figure 9).", source=PAPER)
+    structuring: LanguageModel = key(LanguageModel, "Extracts findings from a section (Figure 9).", source=PAPER)
     mapping: LocationMapping = key(
-        LocationMapping, "From locations to categories and zone labels (Figure 10).", source=PAPER
+        LocationMapping, "Maps locations to categories and zone labels (Figure 10).", source=PAPER
     )
 
 
 class ReadingSettings(Section):
-    """How reports are read, by any engine."""
+    """How reports are read by every engine."""
 
     engine: Literal["rules", "vllm", "both"] = key(
         "rules",
-        "rules: spaCy and resources/lexicon, no download; vllm: the paper's language models; both: the rules first, "
-        "and vllm for the reports that they do not fully understand (docs/reference/reports.md).",
+        "rules: spaCy and resources/lexicon, no download; vllm: the paper's language models; both: the rules, "
+        "then vllm for reports that they do not fully understand (docs/reference/reports.md).",
     )
     sections: Literal["auto", "mimic", "tolerant"] = key(
         "auto",
-        "How sections are found. mimic: the official rules of MIMIC-CXR; tolerant: headings of most layouts "
-        "(docs/reference/reports.md); auto: mimic for cohort.source mimic, else tolerant.",
+        "How sections are found. mimic: MIMIC-CXR's official rules; tolerant: headings of most layouts "
+        "(docs/reference/reports.md); auto: mimic if cohort.source is mimic, otherwise tolerant.",
     )
     max_characters: int = key(
-        20_000, "Maximum length of a report; a longer one is too_long.", unit="characters", ge=100, le=10_000_000
+        20_000, "Maximum length; longer reports are excluded as too_long.", unit="characters", ge=100, le=10_000_000
     )
     max_findings: int = key(
-        300, "Maximum number of findings in a section; a report with more is too_long.", unit="findings", ge=1
+        300, "Maximum findings in a section; reports with more are excluded as too_long.", unit="findings", ge=1
     )
     section_overrides: bool = key(
         True,
-        "Whether to apply the official corrections of MIMIC-CXR's section code for single studies, and correct "
-        "its table (NDICATION is an indication); only for sections mimic.",
+        "Whether to apply the official section corrections of single MIMIC-CXR studies, after fixing a misspelt "
+        "section name in their table (only with sections mimic).",
     )
     effusion_without_side: Literal["both_bases", "none"] = key(
-        "both_bases", "Zone labels of an effusion without a stated side: both lung bases, or none (after Fig. 11)."
+        "both_bases", "Zone labels of an effusion without a stated side: both lung bases, or none (see Figure 11)."
     )
 
 
 class ReportsSettings(ReadingSettings):
-    """From report text to findings."""
+    """Extraction of findings from reports."""
 
     llm: ReportsLlm = key(ReportsLlm, "The language models of the engine vllm.")

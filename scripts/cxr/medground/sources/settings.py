@@ -6,18 +6,18 @@ from typing import Literal
 from cxr.base.settings import PAPER, Section, Share, constraint, key, refuse_equal_names
 
 Domain = Literal["bacteria", "nuclei", "ultrasound", "dermoscopy", "ct", "cxr", "other"]
-EMBEDDED = ("ils", "cells")  # kinds that need no file of the user's
+EMBEDDED = ("ils", "cells")  # kinds that need no file from the user
 
 
 class ClassSettings(Section):
-    """A class in words."""
+    """Nouns of a class, and what queries may say about it."""
 
-    one: str = key("", "Its word in the singular; empty: its name.")
-    many: str = key("", "Its word in the plural; empty: the singular with an s.")
-    parents: dict[str, str] = key(dict, "Wider words that queries may use: singular to plural.")
-    ask: bool = key(True, "Whether a query may ask for it.")
-    opaque: bool = key(True, "Whether it is brighter than healthy lung, so that the anomaly map can show it.")
-    inside: bool = key(True, "Whether a query may say that it lies inside another region; false for organs.")
+    one: str = key("", "Singular noun of the class; empty: its name.")
+    many: str = key("", "Plural noun of the class; empty: the singular with an s.")
+    parents: dict[str, str] = key(dict, "Broader terms that queries may use: {singular: plural}.")
+    ask: bool = key(True, "Whether a query may ask for the class.")
+    opaque: bool = key(True, "Whether the class is brighter than healthy lung, so that the anomaly map can show it.")
+    inside: bool = key(True, "Whether a query may say that the class lies inside another region; false for organs.")
 
 
 class SourceSet(Section):
@@ -25,31 +25,31 @@ class SourceSet(Section):
 
     kind: Literal["ils", "cells", "folder", "boxes", "medsegbench", "lvit"] = key(
         "folder",
-        "ils: lesion masks of ILS; cells: synthetic microscopy; folder: a CSV manifest (image_path, mask_path, split; "
-        "optional image_id, subject_id, class, domain, description, licence); boxes: one with x, y, w, h, class in "
-        "place of mask_path; medsegbench: a published npz file; lvit: a folder in LViT's layout, with descriptions.",
+        "ils: lesion masks of ILS; cells: synthetic microscopy; folder: a CSV manifest (image_path, mask_path, "
+        "split; optional image_id, subject_id, class, domain, description, licence); boxes: as folder, with x, y, "
+        "w, h, class in place of mask_path; medsegbench: a published npz file; lvit: a folder in LViT's layout.",
     )
-    manifest: str = key("", "The CSV manifest (kinds folder and boxes).")
-    npz: str = key("", "The file, named as published, such as fhpsaop_256.npz (kind medsegbench).")
-    folder: str = key("", "The folder that holds Train_Folder, Val_Folder or Test_Folder (kind lvit).")
-    use: Literal["dataset", "zero_shot"] = key("dataset", "zero_shot: its queries are only in zero_shot.jsonl.")
+    manifest: str = key("", "CSV manifest (kinds folder and boxes).")
+    npz: str = key("", "The file under its published name, such as fhpsaop_256.npz (kind medsegbench).")
+    folder: str = key("", "Folder that holds Train_Folder, Val_Folder or Test_Folder (kind lvit).")
+    use: Literal["dataset", "zero_shot"] = key("dataset", "zero_shot: queries are only in zero_shot.jsonl.")
     queries: Literal["engine", "statements"] = key(
-        "engine", "statements: each image's description, in place of medground.queries (use zero_shot).", source=PAPER
+        "engine", "statements: queries are the sentences of each image's description (use zero_shot).", source=PAPER
     )
-    anatomy: str = key("", "Folder of ILS results for the same radiographs, for their zones (domain cxr); empty: none.")
-    anomaly: Literal["none", "results"] = key("none", "results: the judge also uses the anomaly map in anatomy.")
+    anatomy: str = key("", "Folder of ILS results with zones of the same radiographs (domain cxr); empty: no zones.")
+    anomaly: Literal["none", "results"] = key("none", "results: the judge also uses the anomaly map in `anatomy`.")
     thresholds: str = key("default", "Threshold set of the masks (kind ils).")
-    domain: Domain = key("other", "Kind of image, if the manifest has no column domain.", source=PAPER)
-    modality: str = key("", "Modality in words.")
+    domain: Domain = key("other", "Image domain, if the manifest has no column domain.", source=PAPER)
+    modality: str = key("", "Name of the imaging modality.")
     licence: str = key("", "Licence of images and masks, if the manifest has no column licence.")
     orientation: Literal["radiological", "unknown"] = key(
-        "radiological", "radiological: the image's left is the patient's right (cxr, ct); unknown: no sides in queries."
+        "radiological", "radiological: the image's left is the patient's right (cxr, ct); unknown: queries use no side."
     )
     mask_kind: Literal["semantic", "instances"] = key("semantic", "instances: each value of a mask is one region.")
-    mask_values: dict[str, str] = key(dict, "Class of each value of a mask; empty: any foreground is the row's class.")
-    classes: dict[str, ClassSettings] = key(dict, "Classes of the manifest, in words. Empty: one class, region.")
-    tile: int | None = key(None, "Side of the tiles of an image; null: no tiles.", unit="px", ge=32, le=4096)
-    allow: list[str] = key(list, "Words that queries may use although they belong to another kind of image.")
+    mask_values: dict[str, str] = key(dict, "{mask value: class}; empty: all foreground has the manifest row's class.")
+    classes: dict[str, ClassSettings] = key(dict, "Classes of the manifest and their nouns; empty: only `region`.")
+    tile: int | None = key(None, "Side of tiles into which images are cut; null: no tiles.", unit="px", ge=32, le=4096)
+    allow: list[str] = key(list, "Words that queries may use although they belong to another image domain.")
 
     @constraint
     def _values_have_classes(self) -> None:
@@ -80,18 +80,18 @@ class SourceSet(Section):
 class SourcesSettings(Section):
     """Sources of images and masks."""
 
-    sets: dict[str, SourceSet] = key(dict, "Sources by name; empty: `ils`, for the embedded cohort also `cells`.")
-    size: int = key(512, "Side of frames, a multiple of 8; cells: 256; tiles: their own.", unit="px", ge=64, le=2048)
-    shards: int | None = key(None, "Shards of each source; null: the cohort's, 1 or 8 by kind.", ge=1, le=1024)
-    mask_threshold: float = key(0, "Value above which a pixel is foreground; 0: masks must be binary.", ge=0)
-    most_foreground: Share = key(0.8, "Largest fraction of an image that a binary mask may cover; 1: any.")
+    sets: dict[str, SourceSet] = key(dict, "Sources by name; empty: `ils`, and for the embedded cohort also `cells`.")
+    size: int = key(512, "Side of frames, a multiple of 8; not used for cells and tiles.", unit="px", ge=64, le=2048)
+    shards: int | None = key(None, "Shards per source; null: the cohort's number for ils, else 1 or 8.", ge=1, le=1024)
+    mask_threshold: float = key(0, "Value above which a mask pixel is foreground; 0: masks must be binary.", ge=0)
+    most_foreground: Share = key(0.8, "Maximum fraction of an image that a binary mask may cover; 1: no limit.")
     resize_masks: Literal["none", "nearest"] = key(
-        "none", "nearest: a mask of another size than its image is resized; none: the image is excluded."
+        "none", "Masks of another size than their image. nearest: they are resized; none: the image is excluded."
     )
-    cells: int = key(48, "Number of synthetic images.", ge=1, le=100_000)
+    cells: int = key(48, "Number of synthetic microscopy images.", ge=1, le=100_000)
 
     def in_use(self, cohort_source: str) -> dict[str, SourceSet]:
-        """Return the sources by name: those of the settings, else those that the cohort's source has by default."""
+        """Return the sources by name: the configured ones, otherwise the defaults for the cohort's source."""
         cell_sources = {"cells": SourceSet(kind="cells", domain="nuclei")} if cohort_source == "embedded" else {}
         return self.sets or {"ils": SourceSet(kind="ils")} | cell_sources
 

@@ -12,14 +12,14 @@ ReferenceName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 class ReferenceSettings(Section):
     """A file of human annotations: boxes or masks."""
 
-    format: Literal[FORMATS] = key("coco", f"{describe_formats()}.")
-    path: str = key("", "Path of the file; for mimic_ils, of the folder.")
+    format: Literal[FORMATS] = key("coco", f"Format of the file. {describe_formats()}.")
+    path: str = key("", "Path of the file or folder.")
     classes: dict[str, Literal[LESIONS]] = key(
-        dict, "{label: lesion type}, which takes precedence over the format's own table (docs/how-to/agreement.md)."
+        dict, "{label: lesion type}, which overrides the format's own table (docs/how-to/agreement.md)."
     )
     image_id: str = key(
         "{stem}",
-        "The cohort's image_id of an image: {name} is the name in the file, {stem} the name without extension.",
+        "Template of the cohort's image_id: {name} is the image's name in the file, {stem} the name without extension.",
     )
 
 
@@ -27,7 +27,7 @@ class AgreementSettings(Section):
     """Masks, anomaly maps and boxes against human annotations."""
 
     references: dict[ReferenceName, ReferenceSettings] = key(
-        dict, "References by name. Empty: the truth of the embedded cohort, if that is the source."
+        dict, "References by name. Empty: the embedded cohort's ground truth, if cohort.source is embedded."
     )
 
     @constraint

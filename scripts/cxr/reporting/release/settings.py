@@ -1,4 +1,4 @@
-"""Settings of packages."""
+"""Settings of released packages."""
 
 import datetime
 from typing import Annotated, Literal
@@ -29,23 +29,22 @@ Date = Annotated[str, Check(_day)]
 
 
 class PackageSettings(Section):
-    """What a package contains and how it is described."""
+    """Content and description of a package."""
 
     name: str = key("cxr-ils", "Name of the dataset.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     version: Version = key("1.0.0", "Version of the dataset, three numbers; 1.0 becomes 1.0.0.")
-    date: Date = key("2000-01-01", "Date of the dataset, year-month-day; the clock is not read.")
-    licence: str = key("not stated", "Licence of the dataset: its name or address.", min_length=1)
+    date: Date = key("2000-01-01", "Date of the dataset, year-month-day; it is not taken from the clock.")
+    licence: str = key("not stated", "Name or address of the dataset's licence.", min_length=1)
     creator: str = key("", "Creator of the dataset; empty: not stated.")
     cite: str = key("", "Citation of the dataset; empty: its name and version.")
     url: str = key("", "Address of the dataset; empty: not stated.")
     withhold: Annotated[list[Literal[WITHHELD]], Check(_all_or_nothing, before=True)] = key(
         lambda: ["pixels", "report_text"],
-        "What the release leaves out: pixels, report_text, ids (replaced by keyed digests; no DICOM "
-        "segmentations). true: all three; false or []: nothing. The default suits MIMIC-CXR "
-        "(docs/how-to/load.md).",
+        "What the release omits: pixels, report_text, ids (replaced by keyed digests; DICOM segmentations are "
+        "omitted too). true: all three; false or []: nothing. The default suits MIMIC-CXR (docs/how-to/load.md).",
     )
     coco_pixels: Literal["frame", "original"] = key(
-        "frame", "Pixel grid of COCO's masks: the frame's, or the image's own as in DICOM."
+        "frame", "Pixel grid of the COCO masks: the frame, or the original image as in DICOM."
     )
 
     def kinds(self) -> list[str]:
@@ -56,16 +55,16 @@ class PackageSettings(Section):
 class ReleaseSettings(PackageSettings):
     """A dataset version as a package (`snakemake release`, docs/how-to/load.md)."""
 
-    salt: str = key("", "File of the secret key for digests of ids, 16 bytes or more; required if ids are withheld.")
+    salt: str = key("", "File with the secret key for digests of ids, at least 16 bytes; required if ids are withheld.")
     test: str = key(
         "",
         "JSONL of the test pairs to keep, such as the filtered split of `review_merge`; {thresholds} stands for "
-        "the set. Empty: all.",
+        "the threshold set. Empty: all pairs.",
     )
     mixes: list[str] = key(
         list,
-        "Mixes of radvlm.instructions that are packaged too, as `results/release/instructions/{mix}`; with "
-        "report_text withheld, without the tasks that quote reports.",
+        "Mixes of radvlm.instructions to package too, into `results/release/instructions/{mix}`. If report_text "
+        "is withheld, tasks that quote reports are excluded.",
     )
 
     @constraint

@@ -6,35 +6,27 @@ from cxr.base.settings import PAPER, Expert, Section, constraint, key
 
 
 class ReviewSettings(Section):
-    """Experts judge units: distinct (mask, target, location) of a split; of negatives the mask is empty. Or queries."""
+    """Experts judge queries or units: distinct (mask, target, location) of a split; the mask of a negative is empty."""
 
     items: Literal["pairs", "queries"] = key(
-        "pairs",
-        "What experts judge. pairs: masks of ILS; queries: those of MedGround's test split, all by every expert.",
+        "pairs", "What experts judge. pairs: masks of ILS; queries: MedGround's test queries, each by every expert."
     )
     rule: Literal["all", "majority"] = key(
-        "all", "Experts who must find a query good: all, or more than half. Pairs need all.", source=PAPER
+        "all", "Experts who must accept a query: all, or more than half. Pairs need all.", source=PAPER
     )
-
     experts: list[Expert] = key(
-        lambda: ["A", "B", "C", "D"],
-        "Names of the experts, used in file names; each gets a page.",
-        source=PAPER,
-        min_length=1,
+        lambda: ["A", "B", "C", "D"], "Names of the experts, used in file names.", source=PAPER, min_length=1
     )
-    thresholds: str = key("", "Threshold set whose dataset is reviewed; empty: the first in thresholds.build.")
-    split: Literal["train", "validate", "test"] = key("test", "Split that is reviewed.", source=PAPER)
+    thresholds: str = key("", "Threshold set whose dataset is reviewed; empty: the first of thresholds.build.")
+    split: Literal["train", "validate", "test"] = key("test", "Split to review.", source=PAPER)
     positives: int = key(
-        0,
-        "Number of sampled units with a mask, or of queries, each judged by all experts; 0 for all.",
-        unit="units",
-        ge=0,
+        0, "Number of sampled units with a mask, or queries, each judged by all experts; 0: all.", unit="units", ge=0
     )
     negatives: int = key(
-        0, "Number of sampled units without a mask, divided among the experts; 0 for all.", unit="units", ge=0
+        0, "Number of sampled units without a mask, divided among the experts; 0: all.", unit="units", ge=0
     )
     jpeg_quality: int = key(
-        0, "JPEG quality of the pages' images (90: a third of PNG's size); 0: lossless PNG.", ge=0, le=100
+        0, "JPEG quality of images on the pages (90: a third of PNG's size); 0: lossless PNG.", ge=0, le=100
     )
     sheets: list[str] = key(list, "The experts' completed sheets (CSV), or folders of them, for `review_merge`.")
     unsampled: Literal["drop", "keep"] = key("drop", "Whether the filtered split keeps pairs that no expert judged.")

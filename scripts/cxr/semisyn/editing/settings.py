@@ -1,4 +1,4 @@
-"""Settings of the editing: configurations, their grid (Appendix E of the paper), choice for each finding, limits."""
+"""Settings of the editing: configurations, their grid (Appendix E of the paper), the choice per finding, limits."""
 
 from decimal import Decimal
 from itertools import product
@@ -36,21 +36,23 @@ GUIDANCE = {"radedit": [0.0, 12.0, 15.0, 19.0], "diffusion": [0.0, 6.0, 7.5, 10.
 
 
 class EditingConfig(Section):
-    """One way to edit. The engine lite uses only ``engine`` and ``prompt``."""
+    """An editing configuration. The engine lite uses only ``engine`` and ``prompt``."""
 
-    engine: Literal["lite", "radedit", "diffusion"] = key("lite", "Engine that edits.")
+    engine: Literal["lite", "radedit", "diffusion"] = key("lite", "Engine that edits the images.")
     blending: Literal["before", "after", "guidance"] = key(
-        "after", "Engine diffusion: blend the source in before or after a step, or mask the guidance.", source=PAPER
+        "after", "Engine diffusion: blend the source in before or after each step, or mask the guidance.", source=PAPER
     )
     prompt: Literal["phrase", "label"] = key("phrase", "Prompt: the job's phrase, or the finding's name.", source=PAPER)
     negative: str = key("", "Negative prompt; empty: none.", source=PAPER)
     blur: Literal[tuple(BLURS)] = key(
-        "none", "Soft mask: a Gaussian of the box (deviation: half its side over r), or ggauss.", source=PAPER
+        "none",
+        "Softening of the mask. gauss_rX: a Gaussian with deviation half a side / X; ggauss_bN: with exponent N.",
+        source=PAPER,
     )
     extent: Share = key(1.0, "Fraction of the steps, noisiest first, in which the mask applies.", source=PAPER)
-    steps: float = key(1.0, "Number of steps, as a multiple of the model's own.", source=PAPER, gt=0, le=20)
-    guidance: float = key(0.0, "Weight of the prompt; 0: the model's own.", source=PAPER, ge=0, le=100)
-    strength: float = key(0.0, "Fraction of the noise levels; 0: the model's own.", source=AUTHORS, ge=0, le=1)
+    steps: float = key(1.0, "Number of steps, as a multiple of the engine's default.", source=PAPER, gt=0, le=20)
+    guidance: float = key(0.0, "Guidance weight of the prompt; 0: the engine's default.", source=PAPER, ge=0, le=100)
+    strength: float = key(0.0, "Fraction of noise levels in use; 0: the engine's default.", source=AUTHORS, ge=0, le=1)
     composite: Literal["support", "none"] = key("support", "Pixels outside the mask: the source's, or the model's.")
 
     def effective(self) -> tuple:
@@ -64,13 +66,13 @@ class EditingConfig(Section):
 
 
 class EditingGrid(Section):
-    """A search over configurations. Without pipelines it has no point."""
+    """A search over configurations. Without pipelines the grid is empty."""
 
-    pipelines: list[Literal[tuple(PIPELINES)]] = key(list, "Models with their blending; empty: no grid.", source=OURS)
+    pipelines: list[Literal[tuple(PIPELINES)]] = key(list, "Pipelines to search over; empty: no grid.", source=OURS)
 
     def points(self, search: str) -> dict[str, EditingConfig]:
-        """Return {name: configuration} of a search: sequential, figures or product. A name is that of the pipeline and
-        of what differs from the first value of each axis: ``roentgen_after_extent0.9``."""
+        """Return {name: configuration} of a search: sequential, figures or product. A name is the pipeline's,
+        then each value that is not the first of its axis: ``roentgen_after_extent0.9``."""
         if not self.pipelines:
             return {}
         axes = {name: AXES | {"guidance": GUIDANCE[PIPELINES[name]["engine"]]} for name in self.pipelines}
@@ -101,8 +103,8 @@ class DiffusionSettings(Section):
     """The engine diffusion: RoentGen, or any other model in Stable Diffusion's layout."""
 
     model: str = key("", "Folder of the model, with model_index.json.")
-    steps: int = key(75, "Steps of the model.", ge=1, le=1000)
-    guidance: float = key(4.0, "Weight of the prompt.", ge=0, le=100)
+    steps: int = key(75, "Number of diffusion steps.", ge=1, le=1000)
+    guidance: float = key(4.0, "Guidance weight of the prompt.", ge=0, le=100)
 
 
 class EditingSettings(Section):
@@ -110,15 +112,15 @@ class EditingSettings(Section):
 
     configs: dict[ConfigName, EditingConfig] = key(
         lambda: {"lite": EditingConfig()} | {name: EditingConfig(**fields) for name, fields in PIPELINES.items()},
-        "Configurations by name.",
+        "Editing configurations by name.",
         source=OURS,
     )
-    grid: EditingGrid = key(EditingGrid, "More configurations: the points of a search.", source=PAPER)
+    grid: EditingGrid = key(EditingGrid, "Further configurations: the points of a grid search.", source=PAPER)
     choice: dict[str, str] | Literal["selection"] = key(
-        dict, "{finding: its configuration}, else lite; selection: the choice of the stage semisyn_selection."
+        dict, "{finding: configuration}, otherwise lite; selection: the choice of the stage semisyn_selection."
     )
-    max_leak: Share = key(0.5, "Fraction of the squared change outside the boxes above which a job is excluded.")
-    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the U-Nets.", source=AUTHORS)
+    max_leak: Share = key(0.5, "Maximum fraction of the squared change outside the boxes; other jobs are excluded.")
+    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the U-Nets.", source=AUTHORS)
     autoencoder: Autoencoder = autoencoder()
     diffusion: DiffusionSettings = key(DiffusionSettings, "Settings of the engine diffusion.", source=AUTHORS)
 

@@ -11,38 +11,38 @@ Position = Literal["Erect", "Semi-erect", "Sitting", "Recumbent"]
 class LiteSettings(Section):
     """The classifier lite: box confidences and the cardiothoracic ratio."""
 
-    opacity: Share = key(0.9, "Probability that a box of opacities is right from which an image is positive.")
-    others: Share = key(0.5, "Confidence of a box of another lesion from which an image is positive.")
+    opacity: Share = key(0.9, "Minimum probability that an opacity box is true for an image to count as positive.")
+    others: Share = key(0.5, "Minimum confidence of a box of another lesion for an image to count as positive.")
     ctr: Share = key(0.55, "Cardiothoracic ratio above which an image is positive.", unit="heart width / thorax width")
-    ctr_ap: Share = key(0.6, "The same of an AP image, which magnifies the heart.", unit="heart width / thorax width")
+    ctr_ap: Share = key(0.6, "As ctr, for AP images, which magnify the heart.", unit="heart width / thorax width")
 
 
 class TableSettings(Section):
     """The classifier table: scores of another net."""
 
-    scores: str = key("", "CSV or Parquet with image_id and a column per finding, scores from 0 to 1.")
+    scores: str = key("", "CSV or Parquet file with image_id and one column of scores (0 to 1) per finding.")
 
 
 class HealthySettings(Section):
-    """The healthy pool: X-rays into which findings are put."""
+    """The healthy pool: X-rays into which findings are edited."""
 
-    views: list[Literal["PA", "AP"]] = key(lambda: ["PA"], "Views of the pool.", source=PAPER, min_length=1)
-    positions: list[Position] = key(lambda: ["Erect"], "Accepted known positions.", source=PAPER, min_length=1)
-    exclude_patients: bool = key(True, "Whether to exclude all images of a reference's patients (paper: its images).")
+    views: list[Literal["PA", "AP"]] = key(lambda: ["PA"], "Accepted views.", source=PAPER, min_length=1)
+    positions: list[Position] = key(lambda: ["Erect"], "Accepted patient positions.", source=PAPER, min_length=1)
+    exclude_patients: bool = key(True, "Whether to exclude all images of a reference's patients, not only its images.")
     splits: list[Literal[SPLITS]] | None = key(
-        None, "Accepted splits; null: train; embedded cohort: all.", min_length=1
+        None, "Accepted splits; null: train, or all for the embedded cohort.", min_length=1
     )
     labels: Literal["auto", "chexpert", "reports"] = key(
-        "auto", "Source of the labels: a table, the reports stage, or auto: the table, if any."
+        "auto", "Source of the labels. auto: the CheXpert table, if any, otherwise the reports."
     )
-    chexpert: str = key("", "CSV of CheXpert labels by study_id, image_id or Path; empty: that in cohort.tables.")
+    chexpert: str = key("", "CSV of CheXpert labels by study_id, image_id or Path; empty: the table in cohort.tables.")
     devices: Literal["auto", "not_positive", "negative", "any"] = key(
-        "auto", "Accepted Support Devices (negative: paper); auto: not_positive, embedded cohort: any.", source=AUTHORS
+        "auto", "Accepted Support Devices (paper: negative); auto: not_positive (embedded cohort: any).", source=AUTHORS
     )
     classifier: Literal["lite", "table", "xrv"] = key(
         "lite", "lite: boxes and cardiothoracic ratio; table: scores from a file; xrv: torchxrayvision's DenseNet-121."
     )
-    threshold: Share = key(0.5, "Score from which the classifiers table and xrv call a finding positive.")
+    threshold: Share = key(0.5, "Minimum score of a positive finding (classifiers table and xrv).")
     lite: LiteSettings = key(LiteSettings, "Settings of the classifier lite.")
     table: TableSettings = key(TableSettings, "Settings of the classifier table.")
 

@@ -1,4 +1,4 @@
-"""Settings of tuning a vision-language model: its runs, one base recipe, and what each engine changes."""
+"""Settings for tuning vision-language models: runs, a base recipe, and each engine's changes to it."""
 
 import math
 import re
@@ -25,7 +25,7 @@ def _without_marks(text: str) -> str:
 
 
 SystemPrompt = Annotated[str, Check(_without_marks)]
-SYSTEM_PROMPT = "System prompt in tuning and asking; empty: the authors', `You are a helpful assistant`."
+SYSTEM_PROMPT = "System prompt in tuning and inference; empty: the authors' `You are a helpful assistant`."
 
 
 def _tiles(text: str) -> str:
@@ -35,44 +35,44 @@ def _tiles(text: str) -> str:
 
 
 Tiles = Annotated[str, Check(_tiles)]
-MOST_TILES = "Maximum number of tiles of an image; the features of a larger one are shrunk to it."
+MOST_TILES = "Maximum tiles per image; the features of larger images are downsampled to that number."
 
 
 class VlmLora(Section):
     """Low-rank adapters."""
 
     dropout: ClassVar[float] = 0.05  # dropout before the adapters (MedGround's paper is silent; the library's example)
-    rank: int = key(8, "Rank of the adapters; higher: more trained values.", source=PAPER, ge=1, le=1024)
-    alpha: int = key(32, "Scale: the output is multiplied by alpha / rank.", source=PAPER, ge=1, le=8192)
+    rank: int = key(8, "Rank of the adapters; a higher rank trains more parameters.", source=PAPER, ge=1, le=1024)
+    alpha: int = key(32, "Scale of adapters: their output is multiplied by alpha / rank.", source=PAPER, ge=1, le=8192)
     target: Literal["language", "all"] = key(
-        "language", "Linear layers with an adapter: of the language model, or of all parts (the paper's `all linear`)."
+        "language", "Linear layers with adapters: in the language model, or in all parts (the paper's `all linear`)."
     )
 
 
 class Recipe(SharedBatch, Section):
-    """How a model is tuned; the values of MedGround's paper."""
+    """How a model is tuned; the defaults are MedGround's."""
 
     family: ClassVar[str] = ""  # module of the model's architecture; empty: the engine's name
     side: ClassVar[int] = 0  # maximum side of a run's images, px; 0: no limit
     max_new_tokens: ClassVar[int] = 0  # maximum length of a run's answers, tokens; 0: as ``vlm.answers`` limits it
-    method: Literal["lora", "full"] = key("lora", "lora: train adapters; full: train whole parts.", source=PAPER)
-    lora: VlmLora = key(VlmLora, "Adapters.", source=PAPER)
-    parts: list[Part] = key(lambda: ["vision", "projector", "language"], "Parts that `full` trains.", min_length=1)
-    rates: Rates = key(dict, "Learning rates of parts, in place of `learning_rate`.")
+    method: Literal["lora", "full"] = key("lora", "lora: train adapters; full: train all `parts`.", source=PAPER)
+    lora: VlmLora = key(VlmLora, "Low-rank adapters.", source=PAPER)
+    parts: list[Part] = key(lambda: ["vision", "projector", "language"], "Parts that method full trains.", min_length=1)
+    rates: Rates = key(dict, "{part: learning rate}, in place of `learning_rate`.")
     epochs: int = key(3, "Passes over the samples.", source=PAPER, ge=1, le=100_000)
     updates: int = key(0, "Total optimizer steps; 0 uses `epochs`.", ge=0, le=10_000_000)
     batch: int = key(64, "Samples per step, over all GPUs.", unit="samples", source=PAPER, ge=1, le=65_536)
-    micro_batch: int = key(4, "Maximum per forward pass on one GPU.", unit="samples", source=PAPER, ge=1, le=4096)
-    learning_rate: float = key(2e-4, "Highest learning rate.", source=PAPER, gt=0, le=1)
-    warmup_ratio: Share = key(0.1, "Fraction of the steps in which the rate rises.", source=PAPER)
-    drop_last: bool = key(False, "Whether to drop an epoch's incomplete batch, unless it is alone (RadVLM's code).")
+    micro_batch: int = key(4, "Maximum samples per forward pass of a GPU.", unit="samples", source=PAPER, ge=1, le=4096)
+    learning_rate: float = key(2e-4, "Peak learning rate.", source=PAPER, gt=0, le=1)
+    warmup_ratio: Share = key(0.1, "Fraction of the steps in which the learning rate rises.", source=PAPER)
+    drop_last: bool = key(False, "Whether to drop the incomplete last batch of an epoch (RadVLM's code).")
     loss_on: Literal["answers", "published"] = key(
-        "answers", "Tokens in the loss. published: also marks between turns (RadVLM's code).", source=PAPER
+        "answers", "Tokens in the loss: the answers; published: also marks between turns (RadVLM's code).", source=PAPER
     )
     max_length: int = key(2048, "Maximum tokens of a sample with its image.", source=PAPER, ge=16, le=1_000_000)
-    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the model.", source=PAPER)
-    runner: Literal["plain", "deepspeed"] = key("deepspeed", "One process, or one per GPU of compute.gpus.")
-    zero: Literal[2, 3] = key(2, "DeepSpeed divides among the GPUs gradients and AdamW's moments; 3: the weights too.")
+    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the model.", source=PAPER)
+    runner: Literal["plain", "deepspeed"] = key("deepspeed", "One process (plain), or one per GPU of compute.gpus.")
+    zero: Literal[2, 3] = key(2, "What DeepSpeed shards. 2: gradients and AdamW's moments; 3: the weights too.")
 
     def rate(self, update: int, total: int) -> float:
         """Return the learning-rate factor of a step (from 0): linear warm-up, then a cosine to 0."""
@@ -86,24 +86,24 @@ class Recipe(SharedBatch, Section):
 class TinyRecipe(
     Recipe, method="full", updates=300, batch=16, micro_batch=16, learning_rate=4e-3, dtype="float32", runner="plain"
 ):
-    """The engine tiny: a small random model of a family's real classes, on a CPU. It shows that the path learns."""
+    """The engine tiny: a small random model of a real architecture, on a CPU. It shows that training works."""
 
     family: ClassVar[str] = "qwen25vl"
     side: ClassVar[int] = 112
 
 
 class OnevisionTinyRecipe(TinyRecipe, paper={"warmup_ratio": 0.03}, rates=lambda: {"vision": 8e-5}, updates=1000):
-    """The engine onevision_tiny: LLaVA-OneVision's real classes with half a million values, on a CPU."""
+    """The engine onevision_tiny: LLaVA-OneVision's architecture with half a million parameters, on a CPU."""
 
     family: ClassVar[str] = "onevision"
     side: ClassVar[int] = 128
     max_new_tokens: ClassVar[int] = 300
-    learning_rate: float = key(4e-4, "Highest learning rate; without the base use five times as much.", gt=0, le=1)
+    learning_rate: float = key(4e-4, "Peak learning rate; with init random use five times as much.", gt=0, le=1)
     tiles: Tiles = key("anyres_max_9", MOST_TILES, source=AUTHORS)
     grid: int = key(2, "Maximum tiles per side; a tile has 64 px.", unit="tiles", ge=1, le=32)
     system_prompt: SystemPrompt = key("", SYSTEM_PROMPT)
-    seg_start: Literal["base", "lite", "sam"] = key("base", "Initial head: the base's, ROSALIA lite's, or SAM.")
-    seg_learning_rate: float = key(5e-4, "Highest rate of the head; without the base use fourfold.", gt=0, le=1)
+    seg_start: Literal["base", "lite", "sam"] = key("base", "Initial mask head: the base's, ROSALIA lite's or SAM's.")
+    seg_learning_rate: float = key(5e-4, "Peak learning rate of the mask head; fourfold with init random.", gt=0, le=1)
 
 
 class Qwen3Recipe(Recipe, paper={"batch": 256, "micro_batch": 32}):
@@ -111,7 +111,7 @@ class Qwen3Recipe(Recipe, paper={"batch": 256, "micro_batch": 32}):
 
 
 class Gemma3Recipe(Recipe, paper={"batch": 128, "micro_batch": 16}):
-    """Gemma 3, as the paper tuned MedGemma 4B; its 27B has a batch of 64, 8 on a GPU."""
+    """Gemma 3, as the paper tuned MedGemma 4B; the 27B model had a batch of 64, 8 per GPU."""
 
 
 class OnevisionLora(VlmLora, rank=128, alpha=256):
@@ -123,42 +123,42 @@ class OnevisionRecipe(
     paper={"method": "full", "rates": lambda: {"vision": 2e-6}, "epochs": 1, "learning_rate": 1e-5},
     authors={"batch": 256, "micro_batch": 1, "warmup_ratio": 0.03, "zero": 3},
 ):
-    """LLaVA-OneVision, as RadVLM's paper tuned the 7B model: all parts, once over the samples."""
+    """LLaVA-OneVision, as RadVLM's paper tuned the 7B model: all parts, for one epoch."""
 
     max_new_tokens: ClassVar[int] = 1500  # of the authors' code
     model: str = key(
-        "llava-hf/llava-onevision-qwen2-7b-si-hf", "Base model of runs that name none.", source=PAPER, min_length=1
+        "llava-hf/llava-onevision-qwen2-7b-si-hf", "Base model of runs without `model`.", source=PAPER, min_length=1
     )
-    lora: OnevisionLora = key(OnevisionLora, "Adapters.")
+    lora: OnevisionLora = key(OnevisionLora, "Low-rank adapters.")
     max_length: int = key(
         8192, "Maximum tokens of a sample (an image of 512 × 512 px: 3,699; 1024 × 1024: 7,371).", ge=16, le=1_000_000
     )
     tiles: Tiles = key("anyres_max_9", MOST_TILES, source=AUTHORS)
-    grid: int = key(6, "Maximum tiles per side, of 384 px each.", unit="tiles", source=AUTHORS, ge=1, le=32)
+    grid: int = key(6, "Maximum tiles per side; a tile has 384 px.", unit="tiles", source=AUTHORS, ge=1, le=32)
     system_prompt: SystemPrompt = key("", SYSTEM_PROMPT)
-    seg_start: Literal["lite", "sam"] = key("sam", "Initial head. sam: ViT-H as published; lite: of ROSALIA lite.")
-    seg_learning_rate: float = key(3e-4, "Highest learning rate of the head; ROSALIA's.", gt=0, le=1)
+    seg_start: Literal["lite", "sam"] = key("sam", "Initial mask head. sam: the published ViT-H; lite: ROSALIA lite's.")
+    seg_learning_rate: float = key(3e-4, "Peak learning rate of the mask head, as for ROSALIA.", gt=0, le=1)
 
 
 class Run(Section):
-    """One model: what it is, and what it is tuned on."""
+    """One model, and the lines on which it is tuned."""
 
-    engine: Engine = key("tiny", "tiny, onevision_tiny, or the model's architecture.")
-    lines: str = key("medground:dataset", "medground:dataset, medground:label_<kind>, radvlm:<mix>, or a file.")
-    model: str = key("", "Folder or Hugging Face id of the base; empty: none (tiny engines), or the recipe's.")
+    engine: Engine = key("tiny", "tiny, onevision_tiny: small models on a CPU; others: the family of the model.")
+    lines: str = key("medground:dataset", "Lines: medground:dataset, medground:label_<kind>, radvlm:<mix>, or a file.")
+    model: str = key("", "Folder or Hugging Face id of the base model; empty: none (tiny engines) or the recipe's.")
     revision: str = key("", "Commit of the Hugging Face model.")
-    convention: Probed = key("", "Form of coordinates. Empty: as its authors state; probe: measured on validation.")
-    trained: bool = key(True, "Whether the model is tuned; false: it is asked as published.")
-    tasks: list[str] = key(list, "Tasks to tune on and to score, of a RadVLM mix or a file of lines; empty: all.")
+    convention: Probed = key("", "Coordinate format. Empty: as its authors state; probe: measured on validation lines.")
+    trained: bool = key(True, "Whether to tune the model; false: the published model answers unchanged.")
+    tasks: list[str] = key(list, "Tasks to tune on and to score (of a RadVLM mix or a file); empty: all.")
     updates: int = key(0, "Total optimizer steps, in place of the recipe's; 0 uses the recipe's.", ge=0, le=10_000_000)
     init: Literal["", "base", "random"] = key("", "Initial weights of onevision_tiny; empty: base, in resources/vlm.")
     segmentation: Literal["none", "head"] = key(
-        "none", "head: also learn a mask for each [SEG] in the answers (RadVLM mixes; onevision, onevision_tiny)."
+        "none", "head: learn a mask for each [SEG] in the answers too (RadVLM mixes; onevision, onevision_tiny)."
     )
     pictures: Literal["frame", "original"] = key(
-        "frame", "Images. frame: the frame of 512 × 512 px without its padding; original: the file (RadVLM mixes)."
+        "frame", "Images that the model sees: the 512 × 512 px frame without padding, or the original (RadVLM mixes)."
     )
-    picture_px: int = key(1024, "Maximum side of an original, 0: none; larger ones shrink.", unit="px", ge=0, le=65_536)
+    picture_px: int = key(1024, "Maximum side of an original; larger ones shrink; 0: none.", unit="px", ge=0, le=65_536)
 
     @constraint
     def _fits(self) -> None:
@@ -192,10 +192,10 @@ class VlmTuning(Section):
             "medground_label_replaced": Run(lines="medground:label_replaced"),
             "radvlm": Run(engine="onevision_tiny", lines="radvlm:all"),
         },
-        "Models by name.",
+        "Tuned models by name.",
     )
     balance: Literal["none", "domain"] = key(
-        "none", "domain: repeat samples of rarer image domains until all are equally frequent.", source=PAPER
+        "none", "domain: samples of rarer image domains are repeated until all are equally frequent.", source=PAPER
     )
     seed: int = key(42, "Seed of order, dropout and adapters.", source=PAPER, ge=0)
     qwen25vl: Recipe = key(Recipe, "Qwen2.5-VL and models of its architecture.", source=PAPER)
