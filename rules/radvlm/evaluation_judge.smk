@@ -29,7 +29,7 @@ rule radvlm_evaluation_judged:
             "radvlm.evaluation.conversations.run_judge",
             f"radvlm.evaluation.judge_{PLAN.settings.radvlm.evaluation.judge}",
         ),
-        options={"judge": PLAN.settings.radvlm.evaluation.judge, "own": PLAN.evaluation.judge_model},
+        options={"judge": PLAN.settings.radvlm.evaluation.judge, "model_options": PLAN.evaluation.judge_model},
     message:
         "RadVLM: judge the conversations of {wildcards.run}"
     script:
@@ -50,7 +50,7 @@ use rule radvlm_evaluation_judged as radvlm_evaluation_judge_check with:
             "radvlm.evaluation.conversations.run_check",
             f"radvlm.evaluation.judge_{PLAN.settings.radvlm.evaluation.judge}",
         ),
-        options={"judge": PLAN.settings.radvlm.evaluation.judge, "own": PLAN.evaluation.judge_model},
+        options={"judge": PLAN.settings.radvlm.evaluation.judge, "model_options": PLAN.evaluation.judge_model},
     message:
         "RadVLM: check the judge"
 

@@ -10,7 +10,7 @@ from cxr.radvlm.evaluation.score_run import run_scores
 from cxr.radvlm.settings import ScoreOptions
 
 OPTIONS = ScoreOptions(replicates=50)
-JUDGED = {"judge": "facts", "own": {}}
+JUDGED = {"judge": "facts", "model_options": {}}
 HEART, LUNG = [0.3, 0.4, 0.7, 0.9], [0.1, 0.1, 0.45, 0.9]
 FINDINGS = ("Pleural Effusion", "Cardiomegaly", "Pneumothorax", "Consolidation")
 

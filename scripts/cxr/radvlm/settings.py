@@ -113,7 +113,7 @@ MixName = Annotated[str, Limits(pattern=r"^[a-z0-9][a-z0-9_]*$")]
 Task = Literal[TASKS]  # type: ignore[valid-type]
 
 
-class Asked(Section):
+class Passes(Section):
     """A task of a source in a mix."""
 
     repeat: int = key(1, "Passes over the samples, each with new wordings; 0: the source is not used.", ge=0, le=1000)
@@ -127,7 +127,7 @@ class Mix(Section):
         "own",
         "own: all tasks, from the cohort; paper, code: published mixes; paper_plus_ils: paper and the cohort's ILS.",
     )
-    tasks: dict[Task, dict[str, Asked]] = key(dict, "{task: {source: {repeat, most}}} that override the preset.")
+    tasks: dict[Task, dict[str, Passes]] = key(dict, "{task: {source: {repeat, most}}} that override the preset.")
     thresholds: str = key(
         "", "Threshold set of the ILS pairs; mimic_ils: the authors' release; empty: the first of `thresholds.build`."
     )

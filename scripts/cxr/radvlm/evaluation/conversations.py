@@ -110,11 +110,11 @@ def read_conversations(path: str) -> list[Mapping]:
 
 
 def run_judge(
-    *, lines: str, train: str, answers: str, judged: str, judge: str, own: Mapping, execution: Mapping,
+    *, lines: str, train: str, answers: str, judged: str, judge: str, model_options: Mapping, execution: Mapping,
     exchanged_lines: Sequence[str] = (), exchanged_answers: Sequence[str] = (), code: str = "",
 ) -> None:  # fmt: skip
     """Judge the answers to ``lines``, those about exchanged images, and a constant one; failed samples are skipped."""
-    judge_items = load_judge(judge, own, _with_answer_folder(execution, judged, code))
+    judge_items = load_judge(judge, model_options, _with_answer_folder(execution, judged, code))
     conversations = read_conversations(lines)
     commonest_answers = find_commonest_answers(read_lines(train))
     answer_sets = [(TEST, conversations, join_answers(conversations, read_lines(answers))[0])]
@@ -141,8 +141,10 @@ def _with_answer_folder(execution: Mapping, output: str, code: str) -> dict:
     return dict(execution) | {"answers": str(path.parent / "answers" / path.stem), "code": code}
 
 
-def run_check(*, lines: str, checked: str, judge: str, own: Mapping, execution: Mapping, code: str = "") -> None:
+def run_check(
+    *, lines: str, checked: str, judge: str, model_options: Mapping, execution: Mapping, code: str = ""
+) -> None:
     """Check the judge on the conversations of ``lines``; without any, the table is empty."""
     items = [to_item(line, None) for line in read_conversations(lines)[:CHECKED_CONVERSATIONS]]
-    judge_items = load_judge(judge, own, _with_answer_folder(execution, checked, code))
+    judge_items = load_judge(judge, model_options, _with_answer_folder(execution, checked, code))
     write_rows(checked, check_judge(items, judge_items) if items else (), CHECK)

@@ -43,6 +43,6 @@ class Judgement:
 Judge = Callable[[Sequence[Item]], list[Judgement]]  # judges each conversation alone, in order
 
 
-def load_judge(name: str, own: Mapping, execution: Mapping) -> Judge:
-    """Load a judge. ``own``: settings of its language model, empty for facts; ``execution``: how to run it."""
-    return import_module(f"cxr.radvlm.evaluation.judge_{name}").load(own, execution)
+def load_judge(name: str, model_options: Mapping, execution: Mapping) -> Judge:
+    """Load a judge. ``model_options``: of its language model, empty for facts; ``execution``: how to run it."""
+    return import_module(f"cxr.radvlm.evaluation.judge_{name}").load(model_options, execution)

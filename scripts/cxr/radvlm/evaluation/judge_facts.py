@@ -21,7 +21,7 @@ RESOURCE_FILES = ("radvlm/evaluation.yaml", "lexicon")
 OPPOSITE = {"positive": "negative", "negative": "positive", "yes": "no", "no": "yes"}
 
 
-def load(_own: Mapping, _execution: Mapping) -> Judge:
+def load(_model_options: Mapping, _execution: Mapping) -> Judge:
     """Return the judge."""
     read_claims = lru_cache(maxsize=100_000)(read_answer)
 

@@ -20,9 +20,9 @@ FIELDS = ("rounds", "correctness", "completeness", "relevance", "note", "overall
 MAX_NOTE_CHARACTERS = 200
 
 
-def load(own: Mapping, execution: Mapping) -> Judge:
+def load(model_options: Mapping, execution: Mapping) -> Judge:
     """Return the judge. The model is loaded at the first question, which raises UserError if it cannot be reached."""
-    model = ModelOptions(**own)
+    model = ModelOptions(**model_options)
     generate = connect_resumably(model, execution)
 
     def judge(items: Sequence[Item]) -> list[Judgement]:

@@ -1,6 +1,6 @@
 """The rows of a mix: tasks by source, with passes and limits; and the published mixes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from cxr.base.resources import load_resource
@@ -74,6 +74,19 @@ def mix_rows(mix: Mapping, formats: Mapping[str, str]) -> list[MixRow]:
             row_by_key[task, source] = replace(before, repeat=override["repeat"], most=most)
     order = list(row_by_key.values())
     return sorted((row for row in order if row.repeat), key=lambda row: TASKS.index(row.task))
+
+
+def explain_unused_sources(mixes: Mapping[str, Iterable[MixRow]], sources: Iterable[str]) -> str:
+    """Return a sentence on the sources in use that no mix reads, "" if each is read; the cohort may go unread."""
+    read_sources = {row.source for rows in mixes.values() for row in rows if row.used}
+    unread_sources = [source for source in sources if source not in {OWN, *read_sources}]
+    if not unread_sources:
+        return ""
+    return (
+        f"radvlm.sources.use names {', '.join(unread_sources)}, which no mix reads: set "
+        f"radvlm.instructions.mixes.{next(iter(mixes))}.preset to paper, name tasks of it in that mix, or leave it out "
+        "of use"
+    )
 
 
 def rows_from_options(row_options: list[Mapping]) -> list[MixRow]:

@@ -44,8 +44,8 @@ def run(
     ablation = read_table(f"{ABLATION}points.tsv") if f"{ABLATION}points.tsv" in extras else None
     if ablation is not None:  # a table that counts other studies is outdated
         current = recall.select("thresholds", "lesion", "grounded", "total")
-        counted = ablation.select("thresholds", "lesion", "recalled", "studies")
-        ablation = ablation if set(current.iter_rows()) == set(counted.iter_rows()) else None
+        studies = ablation.select("thresholds", "lesion", "recalled", "studies")
+        ablation = ablation if set(current.iter_rows()) == set(studies.iter_rows()) else None
     lines = list(read_lines(cases_lines))
     count_rows, share_rows = sections.count_rows(read_table(counts_table), thresholds)
     split_shares = {name: sections.lesion_shares(splits, name) for name in thresholds}

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cxr.base.vocabulary import SPLITS
+from cxr.radvlm.instructions.mix import explain_unused_sources
 from cxr.radvlm.settings import OWN
 from cxr.semisyn.placement.quota import PlanOptions, explain_overuse
 from cxr.workflow.forecast.cohort import CohortForecast
@@ -29,7 +30,7 @@ OF_SYSTEM = {"results/dataset/": "ILS", "results/medground/": "MedGround", "resu
 
 def refusals(plan: Plan, cohort: CohortForecast, counts: SystemCounts, planned: Sequence[Planned]) -> list[str]:
     """Return a sentence for each thing that the run must not begin with."""
-    sentences = [*_empty_splits(plan, cohort, planned), *_unused_sources(plan, planned)]
+    sentences = [*_empty_splits(plan, cohort, planned)]
     if any(job.rule == "semisyn_placement_plan" for job in planned):
         splits = plan.options["semisyn_healthy"]["splits"]
         if not any(cohort.num_subjects[split] for split in splits):
@@ -38,19 +39,9 @@ def refusals(plan: Plan, cohort: CohortForecast, counts: SystemCounts, planned: 
         elif counts.is_healthy_counted:
             options = PlanOptions(**plan.options["semisyn_placement_plan"])
             sentences.append(explain_overuse(round(counts.num_healthy), options))
+    if any(job.rule.startswith("radvlm_instructions") for job in planned):
+        sentences.append(explain_unused_sources(plan.radvlm.mixes, plan.radvlm.sources))
     return list(dict.fromkeys(filter(None, sentences)))
-
-
-def _unused_sources(plan: Plan, planned: Sequence[Planned]) -> Iterator[str]:
-    """Yield a sentence if mixes are made and a source in use is in none of them."""
-    used_sources = {row.source for rows in plan.radvlm.mixes.values() for row in rows}
-    unused_sources = [source for source in plan.radvlm.sources if source not in {OWN, *used_sources}]
-    if unused_sources and any(job.rule.startswith("radvlm_instructions") for job in planned):
-        mix = next(iter(plan.radvlm.mixes))
-        yield (
-            f"radvlm.sources.use names {', '.join(unused_sources)}, which no mix reads: set "
-            f"radvlm.instructions.mixes.{mix}.preset to paper, name tasks of it in that mix, or leave it out of use"
-        )
 
 
 def _empty_splits(plan: Plan, cohort: CohortForecast, planned: Sequence[Planned]) -> Iterator[str]:
