@@ -1,9 +1,10 @@
 """The default engine: patterns, the report lexicon and the report rules engine, without a model.
 
-A sentence is split into clauses. Clauses of advice, history, technique or another image are dropped; in the others the
-rules of ``resources/radvlm/filter.yaml`` remove words of change, but none that is part of a finding's name in the
-lexicon. Clauses without remaining meaning are dropped. The rules engine verifies that a rewritten sentence affirms and
-denies nothing that its source does not.
+First the rules for whole sentences of ``resources/radvlm/filter.yaml`` remove what another image showed: dates, earlier
+sizes, verbs of change before a verb of state. Then a sentence is split into clauses. Clauses of advice, history,
+technique or another image are dropped; in the others further rules remove words of change, but none that is part of a
+finding's name in the lexicon. A clause that still compares is rebuilt from its subject, or dropped. The rules engine
+verifies that a rewritten sentence affirms and denies nothing that its source does not.
 """
 
 import re
@@ -21,10 +22,11 @@ from cxr.radvlm.filtered.engine import DROPPED, KEPT, REWRITTEN, Engine, Filtere
 RESOURCE_FILES = ("radvlm/filter.yaml",)
 UNSURE = "unsure"  # reason of a sentence whose remainder would change its meaning
 RESOLVED = "resolved"
-CLAUSE_REASONS = frozenset(("comparison", "history", "recommendation", "communication", "technique", "view"))
+CLAUSE_REASONS = frozenset(("comparison", "history", "recommendation", "communication", "technique", "view", RESOLVED))
 """Reasons that drop a whole clause, even if it contains a finding."""
 CUT, LONE, SAFE = "\ue001", "\ue002", "\u01c2"
 """Marks in a text during rewriting: a word was cut, a subject lost its predicate, a word is protected."""
+_PLURAL = frozenset(("have", "are", "were", "appear", "remain"))
 _NAMING_TAGS = ("entity", "cancel", "device", "state")
 _MAX_PASSES = 4
 _SLOT = re.compile(r"\{([a-z_]+)\}")
@@ -34,7 +36,10 @@ _VOWEL = re.compile(r"(?:[aeio]|u(?!ni|su|re)|8|11\b|18\b|hour)", re.IGNORECASE)
 _WORD_START = re.compile(r"\b[A-Za-z]")
 _RELATIVE = re.compile(r"\b(?:which|that|as)\b", re.IGNORECASE)
 _LEAD = re.compile(r"^(?:there (?:is|are|was|were|has been|have been) )?(?:the |a |an )?", re.IGNORECASE)
-_EXTENT = re.compile(r"^(?:overall )?(?:extent|amount|degree|severity|appearance) of (?:the )?", re.IGNORECASE)
+_EXTENT = re.compile(
+    r"^(?:overall )?(?:extent|amount|degree|severity|appearance|size|volume|depth|number|conspicuity) of (?:the )?",
+    re.IGNORECASE,
+)
 _JOINT = re.compile(r",? (?:and|with) |, ", re.IGNORECASE)
 
 
@@ -56,24 +61,29 @@ class Rule:
                 return match.group()
             if self.without is not None and self.without.search(remove_marks(clause[match.start() :])):
                 return match.group()
-            return match.expand(self.to) if match.group() else ""
+            verb = "are" if (match.groupdict().get("be") or "").split(" ")[0] in _PLURAL else "is"
+            return match.expand(self.to.replace("{be}", verb))
 
         return self.find.sub(put, clause)
 
 
 @dataclass(frozen=True)
 class Patterns:
-    """The compiled patterns, in file order. protected: kept text; tails: rules for ends of clauses, applied first;
-    drop: (reason, pattern) of clauses to drop; bare: words without meaning of their own; nouns: those of them that name
-    a body part; past: words before a past illness; trigger: sentences without a match are kept; absence: statements
-    that a finding is gone (group ``what``); clauses: separator, verb and before_verb, where clauses are split; tidy:
-    (pattern, replacement) around cut words.
+    """The compiled patterns, in file order. protected: kept text; sentence: rules for whole sentences; tails: rules
+    for ends of clauses, applied first; drop: (reason, pattern) of clauses to drop; leftover: words that only a
+    comparison needs, sought after all rules; rebuild: rules for the clauses that hold such words; bare: words without
+    meaning of their own; nouns: those of them that name a body part; past: words before a past illness; trigger:
+    sentences without a match are kept; absence: statements that a finding is gone (group ``what``); clauses: separator,
+    verb and before_verb, where clauses are split, contrast and broken; tidy: (pattern, replacement) around cut words.
     """
 
     protected: tuple[re.Pattern, ...]
+    sentence: tuple[Rule, ...]
     tails: tuple[Rule, ...]
     drop: tuple[tuple[str, re.Pattern], ...]
     rules: tuple[Rule, ...]
+    leftover: re.Pattern
+    rebuild: tuple[Rule, ...]
     bare: frozenset[str]
     nouns: frozenset[str]
     past: frozenset[str]
@@ -105,16 +115,19 @@ def load_patterns() -> Patterns:
 
     return Patterns(
         protected=tuple(compiled(rf"\b{text}\b") for text in resource["kept"]),
+        sentence=tuple(map(rule, resource["sentence"])),
         tails=tuple(map(rule, resource["tails"])),
         drop=tuple((reason, compiled(rf"^(?:{text})")) for reason, texts in resource["drop"].items() for text in texts),
         rules=tuple(map(rule, resource["rules"])),
+        leftover=compiled("|".join(resource["leftover"])),
+        rebuild=tuple(map(rule, resource["rebuild"])),
         bare=frozenset(map(str, resource["bare"])),
         nouns=frozenset(resource["bare_nouns"]),
         past=frozenset(resource["past"]),
         trigger=re.compile("|".join(resource["trigger"]), re.IGNORECASE),
         absence=tuple(map(compiled, resource["absence"])),
         clauses={name: compiled(text) for name, text in resource["clauses"].items()},
-        tidy=tuple((re.compile(text, re.IGNORECASE), to) for text, to in resource["tidy"]),
+        tidy=tuple((compiled(text), to) for text, to in resource["tidy"]),
     )
 
 
@@ -135,11 +148,11 @@ class SentenceFilter:
             return Sentence(None, DROPPED, reasons)
         before, after = self.claims(sentence), self.claims(text)
         loses_affirmed = any(presence == "positive" for _, presence in before - after)
-        if after <= before and (not loses_affirmed or not CLAUSE_REASONS.isdisjoint(reasons)):
+        if after - before:  # the scope of a denial may end where a clause does
+            before = before.union(*map(self.claims, self._current_clauses(sentence)))
+        if after <= before and (not loses_affirmed or not CLAUSE_REASONS.isdisjoint(reasons) or self.names(text)):
             return Sentence(text, REWRITTEN, reasons)
-        if {"change"}.issuperset(reasons):  # a word of change alone drops no sentence
-            return Sentence(sentence, KEPT, (UNSURE,))
-        return Sentence(None, DROPPED, (*reasons, UNSURE))
+        return Sentence(None, DROPPED, tuple(dict.fromkeys([*reasons, UNSURE])))
 
     def names(self, text: str) -> bool:
         """Tell whether a text names a finding, a device or a state."""
@@ -150,6 +163,11 @@ class SentenceFilter:
         tuples = structure.structure_sentences([text], unsided_effusion=True)
         entity_claims = {(finding["entity"], finding["presence"]) for finding in tuples if finding["denies"]}
         return entity_claims | {(name, finding["presence"]) for finding in tuples for name in finding["candidates"]}
+
+    def _current_clauses(self, sentence: str) -> list[str]:
+        """Return the clauses of a sentence without its statements about another image."""
+        text, _ = _apply(self.patterns.sentence, self._mark_protected(" ".join(sentence.split())))
+        return [remove_marks(clause) for _, clause in self._split_clauses(text)]
 
     def _match_lexicon(self, text: str) -> tuple[list, list]:
         tokens = split_words(text)
@@ -169,18 +187,26 @@ class SentenceFilter:
 
     def _rewrite_once(self, text: str) -> tuple[str | None, list[str]]:
         end = "." if text.endswith(".") else ""
-        why: list[str] = []
+        marked, why = _apply(self.patterns.sentence, self._mark_protected(text.rstrip(". ")))
         kept_clauses: list[str] = []
-        for separator, clause in self._split_clauses(self._mark_protected(text.rstrip(". "))):
-            clause_text, reasons = self._rewrite_clause(clause)
+        was_fragment = False
+        for separator, clause in self._split_clauses(marked):
+            clause_text, reasons = self._rewrite_clause(clause, bool(why))
             why += reasons
-            if clause_text and not kept_clauses and separator and not self._has_verb(clause_text):
+            is_fragment = (bool(reasons) or LONE in clause) and not self._has_verb(clause_text)
+            if clause_text and separator and is_fragment:
                 clause_text = re.sub(r"^(?:the|an?) ", "", clause_text, flags=re.IGNORECASE)
+            joint = "".join(kept_clauses[-1:]) + separator
+            if (is_fragment or was_fragment) and self.patterns.clauses["contrast"].search(joint):
+                separator = "; "
             if clause_text:
                 kept_clauses.append((separator if kept_clauses else "") + clause_text)
+                was_fragment = is_fragment
         joined = self._tidy("".join(kept_clauses))
         if not re.search(r"\w", joined):
-            return None, why
+            return None, [reason for reason in why if reason != "change"] or why
+        if why and self.patterns.clauses["broken"].search(joined):
+            return None, [*why, UNSURE]
         return (joined[0].upper() + joined[1:] + end if why else text), why
 
     def _split_clauses(self, text: str) -> list[tuple[str, str]]:
@@ -220,7 +246,7 @@ class SentenceFilter:
         inside = {i for start, end in spans for i in range(start, end)}
         return _WORD_START.sub(lambda m: m.group() + SAFE if m.start() in inside else m.group(), text)
 
-    def _rewrite_clause(self, clause: str) -> tuple[str, list[str]]:
+    def _rewrite_clause(self, clause: str, is_changed: bool) -> tuple[str, list[str]]:
         why: list[str] = []
         for rule in self.patterns.tails:
             after = rule.apply(clause)
@@ -230,12 +256,14 @@ class SentenceFilter:
         for reason, pattern in self.patterns.drop:
             if pattern.search(clause):
                 return self._state_absence(clause) if reason == RESOLVED and self.states_absence else "", [*why, reason]
-        for rule in self.patterns.rules:
-            after = rule.apply(clause)
-            if after != clause:
-                clause = after
-                why.append(rule.reason)
-        if not why:
+        clause, reasons = _apply(self.patterns.rules, clause)
+        why += reasons
+        if self.patterns.leftover.search(clause):
+            clause, reasons = _apply(self.patterns.rebuild, clause)
+            why += reasons
+            if self.patterns.leftover.search(clause):
+                return "", [*why, UNSURE]
+        if not why and not is_changed:
             return remove_marks(clause), why
         remainder, emptied = self._keep_meaningful(clause)
         if emptied and "change" in why:
@@ -279,6 +307,16 @@ class SentenceFilter:
 
     def _is_bare(self, text: str) -> bool:
         return self.patterns.bare.issuperset(_words_of(text))
+
+
+def _apply(rules: Sequence[Rule], text: str) -> tuple[str, list[str]]:
+    """Apply rules in order. Returns the text and the reasons of the rules that changed it."""
+    why: list[str] = []
+    for rule in rules:
+        after = rule.apply(text)
+        why += [rule.reason] if after != text else []
+        text = after
+    return text, why
 
 
 def _words_of(text: str) -> list[str]:
