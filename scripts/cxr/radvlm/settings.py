@@ -59,7 +59,8 @@ class FactSources(Section):
     )
     weak_hedges: Literal["absent", "present"] = key("absent", "Label value of weakly hedged findings (source own).")
     split: Literal["mimic", "published"] = key(
-        "mimic", "Split of Chest ImaGenome: MIMIC-CXR's, or the published one, which tests on images of MIMIC's train."
+        "mimic",
+        "Split of Chest ImaGenome. mimic: MIMIC-CXR's; published: its own, whose test images MIMIC-CXR has in train.",
     )
 
     @constraint

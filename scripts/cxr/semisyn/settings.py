@@ -157,7 +157,7 @@ class DetectorRun(Section):
         0, "Number of synthetic images, or fifth, half or all of the dataset.", unit="images"
     )
     extra: list[Literal["unedited", "shuffled"]] = key(
-        list, "Controls. unedited: sources of synthetic images, no boxes; shuffled: synthetic images, other boxes."
+        list, "Controls. unedited: sources of synthetic images, without boxes; shuffled: images with boxes of others."
     )
     shares: dict[Pool, tuple[Weight, Weight]] = key(
         dict, "{pool: [weight in a batch at the first step, at the last step]}; empty: all images are equally likely."

@@ -19,7 +19,9 @@ class Prediction(Section):
 class VlmAnswers(Section):
     """Answers of vision-language models."""
 
-    engine: Literal["transformers", "vllm"] = key("transformers", "vllm is faster, but has fewer models and no masks.")
+    engine: Literal["transformers", "vllm"] = key(
+        "transformers", "Library that runs the models; vllm is faster, but supports fewer models and no masks."
+    )
     sets: dict[RunName, str] = key(
         lambda: {
             "medground_test": "medground:dataset/test",

@@ -37,7 +37,9 @@ class HealthySettings(Section):
     )
     chexpert: str = key("", "CSV of CheXpert labels by study_id, image_id or Path; empty: the table in cohort.tables.")
     devices: Literal["auto", "not_positive", "negative", "any"] = key(
-        "auto", "Accepted Support Devices (paper: negative); auto: not_positive (embedded cohort: any).", source=AUTHORS
+        "auto",
+        "Accepted labels of Support Devices (paper: negative). auto: not_positive, or any for the embedded cohort.",
+        source=AUTHORS,
     )
     classifier: Literal["lite", "table", "xrv"] = key(
         "lite", "lite: boxes and cardiothoracic ratio; table: scores from a file; xrv: torchxrayvision's DenseNet-121."

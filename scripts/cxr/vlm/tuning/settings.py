@@ -158,7 +158,7 @@ class Run(Section):
     pictures: Literal["frame", "original"] = key(
         "frame", "Images that the model sees: the 512 × 512 px frame without padding, or the original (RadVLM mixes)."
     )
-    picture_px: int = key(1024, "Maximum side of an original; larger ones shrink; 0: none.", unit="px", ge=0, le=65_536)
+    picture_px: int = key(1024, "Maximum side of originals; 0: no limit.", unit="px", ge=0, le=65_536)
 
     @constraint
     def _fits(self) -> None:
